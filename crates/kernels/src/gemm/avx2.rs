@@ -1,0 +1,174 @@
+//! [`Simd`] on AVX2 and FMA: 8 lanes, 16 registers, tiles of 6 x 16.
+
+use std::arch::x86_64::*;
+
+use super::simd::{Body, Simd};
+use crate::Isa;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx2;
+
+/// Runs `body` with AVX2 and FMA enabled.
+#[target_feature(enable = "avx2,fma")]
+pub(super) unsafe fn enter<B: Body>(body: B) -> B::Out {
+    // SAFETY: the features are enabled here; the rest is the caller's promise.
+    unsafe { body.run::<Avx2>() }
+}
+
+// The unsafe operations below are all intrinsics of AVX2 or FMA, or accesses to lanes the caller vouches for.
+impl Simd for Avx2 {
+    type V = __m256;
+    type M = usize;
+    const ISA: Isa = Isa::Avx2;
+    const LANES: usize = 8;
+    const MR: usize = 6;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_loadu_ps(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: __m256) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_storeu_ps(p, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn first(n: usize) -> usize {
+        n.min(8)
+    }
+
+    #[inline(always)]
+    unsafe fn load_m(p: *const f32, m: usize) -> __m256 {
+        // SAFETY: see the head of this impl; masked lanes are not read.
+        unsafe {
+            if m == 8 {
+                Self::load(p)
+            } else {
+                _mm256_maskload_ps(p, mask_of((1 << m) - 1))
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_m(p: *mut f32, m: usize, v: __m256) {
+        // SAFETY: see the head of this impl; masked lanes are not written.
+        unsafe {
+            if m == 8 {
+                Self::store(p, v)
+            } else {
+                _mm256_maskstore_ps(p, mask_of((1 << m) - 1), v)
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn select(v: __m256, lanes: u32, p: *const f32, stride: usize) -> __m256 {
+        // SAFETY: see the head of this impl; only selected lanes are read.
+        unsafe {
+            let mask = mask_of(lanes);
+            if stride == 1 {
+                _mm256_blendv_ps(v, _mm256_maskload_ps(p, mask), _mm256_castsi256_ps(mask))
+            } else {
+                let mut out = [0.0f32; 8];
+                _mm256_storeu_ps(out.as_mut_ptr(), v);
+                for (i, x) in out.iter_mut().enumerate() {
+                    if lanes >> i & 1 != 0 {
+                        *x = *p.wrapping_add(i * stride);
+                    }
+                }
+                _mm256_loadu_ps(out.as_ptr())
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: __m256) -> f32 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let v = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+            let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
+            _mm_cvtss_f32(_mm_add_ss(v, _mm_shuffle_ps::<1>(v, v)))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
+        // SAFETY: see the head of this impl; both blocks are valid.
+        unsafe {
+            // Interleave pairs of rows, then pairs of pairs within 128-bit halves, then swap halves.
+            let row = |i: usize| _mm256_loadu_ps(src.add(i * src_stride));
+            let mut t = [_mm256_setzero_ps(); 8];
+            for i in 0..4 {
+                let (a, b) = (row(2 * i), row(2 * i + 1));
+                t[2 * i] = _mm256_unpacklo_ps(a, b);
+                t[2 * i + 1] = _mm256_unpackhi_ps(a, b);
+            }
+            let mut u = [_mm256_setzero_ps(); 8];
+            for i in 0..2 {
+                for h in 0..2 {
+                    let (a, b) = (t[4 * i + h], t[4 * i + 2 + h]);
+                    u[4 * i + 2 * h] = _mm256_shuffle_ps::<0x44>(a, b);
+                    u[4 * i + 2 * h + 1] = _mm256_shuffle_ps::<0xee>(a, b);
+                }
+            }
+            for i in 0..4 {
+                let lo = _mm256_permute2f128_ps::<0x20>(u[i], u[4 + i]);
+                let hi = _mm256_permute2f128_ps::<0x31>(u[i], u[4 + i]);
+                _mm256_storeu_ps(dst.add(i * dst_stride), lo);
+                _mm256_storeu_ps(dst.add((4 + i) * dst_stride), hi);
+            }
+        }
+    }
+}
+
+/// All bits of lane `i` set where bit `i` of `lanes` is.
+#[inline(always)]
+unsafe fn mask_of(lanes: u32) -> __m256i {
+    // SAFETY: plain AVX2; callers have it enabled.
+    unsafe {
+        let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        let all = _mm256_set1_epi32(lanes as i32);
+        _mm256_cmpeq_epi32(_mm256_and_si256(all, bit), bit)
+    }
+}
+
+tile_table!(Avx2, [#[target_feature(enable = "avx2,fma")]]);

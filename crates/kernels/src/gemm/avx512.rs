@@ -1,0 +1,181 @@
+//! [`Simd`] on AVX-512: 16 lanes, 32 registers, tiles of up to 14 x 32 (28 accumulators, two vectors of one operand
+//! and one broadcast of the other).
+
+use std::arch::x86_64::*;
+
+use super::simd::{Body, Simd};
+use crate::Isa;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Avx512;
+
+/// Runs `body` with AVX-512 enabled.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
+pub(super) unsafe fn enter<B: Body>(body: B) -> B::Out {
+    // SAFETY: the features are enabled here; the rest is the caller's promise.
+    unsafe { body.run::<Avx512>() }
+}
+
+// The unsafe operations below are all intrinsics of AVX-512, or accesses to lanes the caller vouches for.
+impl Simd for Avx512 {
+    type V = __m512;
+    type M = __mmask16;
+    const ISA: Isa = Isa::Avx512;
+    const LANES: usize = 16;
+    const MR: usize = 14;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_set1_ps(x) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_loadu_ps(p) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: __m512) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_storeu_ps(p, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn first(n: usize) -> __mmask16 {
+        ((1u32 << n.min(16)) - 1) as __mmask16
+    }
+
+    #[inline(always)]
+    unsafe fn load_m(p: *const f32, m: __mmask16) -> __m512 {
+        // SAFETY: see the head of this impl; masked lanes are not read.
+        unsafe { _mm512_maskz_loadu_ps(m, p) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_m(p: *mut f32, m: __mmask16, v: __m512) {
+        // SAFETY: see the head of this impl; masked lanes are not written.
+        unsafe { _mm512_mask_storeu_ps(p, m, v) }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_fmadd_ps(a, b, c) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_add_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_mul_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_max_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: __m512, b: __m512) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_min_ps(a, b) }
+    }
+
+    #[inline(always)]
+    unsafe fn select(v: __m512, lanes: u32, p: *const f32, stride: usize) -> __m512 {
+        // SAFETY: see the head of this impl; only selected lanes are read, masked lanes do not fault.
+        unsafe {
+            match stride {
+                1 => _mm512_mask_loadu_ps(v, lanes as __mmask16, p),
+                2 => {
+                    // Two loads of every second float and one permutation: a third of the cost of a gather.
+                    let spread = _pdep_u32(lanes, 0x5555_5555);
+                    let lo = _mm512_maskz_loadu_ps(spread as __mmask16, p);
+                    let hi =
+                        _mm512_maskz_loadu_ps((spread >> 16) as __mmask16, p.wrapping_add(16));
+                    let even = _mm512_setr_epi32(
+                        0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
+                    );
+                    let picked = _mm512_permutex2var_ps(lo, even, hi);
+                    _mm512_mask_mov_ps(v, lanes as __mmask16, picked)
+                }
+                _ if stride <= (i32::MAX / 64) as usize => {
+                    let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+                    let index = _mm512_mullo_epi32(lane, _mm512_set1_epi32(stride as i32));
+                    _mm512_mask_i32gather_ps::<4>(v, lanes as __mmask16, index, p)
+                }
+                _ => {
+                    let mut out = [0.0f32; 16];
+                    _mm512_storeu_ps(out.as_mut_ptr(), v);
+                    for (i, x) in out.iter_mut().enumerate() {
+                        if lanes >> i & 1 != 0 {
+                            *x = *p.wrapping_add(i * stride);
+                        }
+                    }
+                    _mm512_loadu_ps(out.as_ptr())
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: __m512) -> f32 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_reduce_add_ps(v) }
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
+        // SAFETY: see the head of this impl; both blocks are valid.
+        unsafe {
+            let zero = _mm512_setzero_ps();
+            // Interleave pairs of rows, then pairs of pairs: 4 x 4 blocks are transposed inside their 128-bit lanes.
+            let row = |i: usize| _mm512_loadu_ps(src.add(i * src_stride));
+            let mut t = [zero; 16];
+            for i in 0..8 {
+                let (a, b) = (row(2 * i), row(2 * i + 1));
+                t[2 * i] = _mm512_unpacklo_ps(a, b);
+                t[2 * i + 1] = _mm512_unpackhi_ps(a, b);
+            }
+            let mut u = [zero; 16];
+            for i in 0..4 {
+                for h in 0..2 {
+                    let (a, b) = (t[4 * i + h], t[4 * i + 2 + h]);
+                    u[4 * i + 2 * h] = _mm512_shuffle_ps::<0x44>(a, b);
+                    u[4 * i + 2 * h + 1] = _mm512_shuffle_ps::<0xee>(a, b);
+                }
+            }
+            // u[4 * i + j] holds, in 128-bit lane l, column 4 * l + j of rows 4 * i .. 4 * i + 4: a 4 x 4 transpose of
+            // 128-bit lanes is left.
+            for j in 0..4 {
+                let (a, b, c, d) = (u[j], u[4 + j], u[8 + j], u[12 + j]);
+                let ab02 = _mm512_shuffle_f32x4::<0x88>(a, b);
+                let ab13 = _mm512_shuffle_f32x4::<0xdd>(a, b);
+                let cd02 = _mm512_shuffle_f32x4::<0x88>(c, d);
+                let cd13 = _mm512_shuffle_f32x4::<0xdd>(c, d);
+                let out = [
+                    _mm512_shuffle_f32x4::<0x88>(ab02, cd02),
+                    _mm512_shuffle_f32x4::<0x88>(ab13, cd13),
+                    _mm512_shuffle_f32x4::<0xdd>(ab02, cd02),
+                    _mm512_shuffle_f32x4::<0xdd>(ab13, cd13),
+                ];
+                for (l, v) in out.into_iter().enumerate() {
+                    _mm512_storeu_ps(dst.add((4 * l + j) * dst_stride), v);
+                }
+            }
+        }
+    }
+}
+
+tile_table!(
+    Avx512,
+    [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]]
+);

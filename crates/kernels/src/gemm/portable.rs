@@ -1,0 +1,139 @@
+//! [`Simd`] without intrinsics: arrays of four that the compiler maps to SSE2, NEON or scalar code.
+
+use super::simd::Simd;
+use crate::Isa;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Portable;
+
+/// Four lanes; aligned so that the compiler may keep it in one register.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
+pub(crate) struct F4([f32; 4]);
+
+#[inline(always)]
+fn map2(a: F4, b: F4, f: impl Fn(f32, f32) -> f32) -> F4 {
+    F4([
+        f(a.0[0], b.0[0]),
+        f(a.0[1], b.0[1]),
+        f(a.0[2], b.0[2]),
+        f(a.0[3], b.0[3]),
+    ])
+}
+
+impl Simd for Portable {
+    type V = F4;
+    type M = usize;
+    const ISA: Isa = Isa::Portable;
+    const LANES: usize = 4;
+    const MR: usize = 4;
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> F4 {
+        F4([x; 4])
+    }
+
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> F4 {
+        // SAFETY: four readable floats, the caller's promise; arrays of f32 have the alignment of f32.
+        F4(unsafe { *p.cast::<[f32; 4]>() })
+    }
+
+    #[inline(always)]
+    unsafe fn store(p: *mut f32, v: F4) {
+        // SAFETY: four writable floats, the caller's promise.
+        unsafe { *p.cast::<[f32; 4]>() = v.0 }
+    }
+
+    #[inline(always)]
+    unsafe fn first(n: usize) -> usize {
+        n.min(4)
+    }
+
+    #[inline(always)]
+    unsafe fn load_m(p: *const f32, m: usize) -> F4 {
+        // SAFETY: only the first `m` floats are read.
+        unsafe {
+            if m == 4 {
+                return Self::load(p);
+            }
+            let mut v = [0.0; 4];
+            for (i, x) in v.iter_mut().enumerate().take(m) {
+                *x = *p.add(i);
+            }
+            F4(v)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_m(p: *mut f32, m: usize, v: F4) {
+        // SAFETY: only the first `m` floats are written.
+        unsafe {
+            if m == 4 {
+                return Self::store(p, v);
+            }
+            for (i, x) in v.0.iter().enumerate().take(m) {
+                *p.add(i) = *x;
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn fma(a: F4, b: F4, c: F4) -> F4 {
+        // Not `mul_add`: without the instruction that is a library call per lane.
+        F4([
+            a.0[0] * b.0[0] + c.0[0],
+            a.0[1] * b.0[1] + c.0[1],
+            a.0[2] * b.0[2] + c.0[2],
+            a.0[3] * b.0[3] + c.0[3],
+        ])
+    }
+
+    #[inline(always)]
+    unsafe fn add(a: F4, b: F4) -> F4 {
+        map2(a, b, |a, b| a + b)
+    }
+
+    #[inline(always)]
+    unsafe fn mul(a: F4, b: F4) -> F4 {
+        map2(a, b, |a, b| a * b)
+    }
+
+    #[inline(always)]
+    unsafe fn max(a: F4, b: F4) -> F4 {
+        map2(a, b, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    unsafe fn min(a: F4, b: F4) -> F4 {
+        map2(a, b, |a, b| if a < b { a } else { b })
+    }
+
+    #[inline(always)]
+    unsafe fn select(mut v: F4, lanes: u32, p: *const f32, stride: usize) -> F4 {
+        for (i, x) in v.0.iter_mut().enumerate() {
+            if lanes >> i & 1 != 0 {
+                // SAFETY: selected lanes are readable, the caller's promise.
+                *x = unsafe { *p.wrapping_add(i * stride) };
+            }
+        }
+        v
+    }
+
+    #[inline(always)]
+    unsafe fn sum(v: F4) -> f32 {
+        (v.0[0] + v.0[2]) + (v.0[1] + v.0[3])
+    }
+
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
+        for i in 0..4 {
+            for j in 0..4 {
+                // SAFETY: both blocks are valid, the caller's promise.
+                unsafe { *dst.add(j * dst_stride + i) = *src.add(i * src_stride + j) }
+            }
+        }
+    }
+}
+
+tile_table!(Portable, []);

@@ -1,0 +1,92 @@
+//! The small SIMD vocabulary the f32 kernels are written in, and how a kernel body gets compiled per instruction set.
+//!
+//! A body is generic over [`Simd`], `inline(always)`, and runs inside one function that enables the instruction set
+//! ([`dispatch`]). All operations are unsafe because they may only run there.
+//!
+//! Minimum and maximum have the semantics of x86: the *second* operand comes back when either is NaN or both are
+//! zero. `max(zero, x)` is thus a ReLU that keeps NaN.
+
+use crate::Isa;
+
+/// Vectors of f32 on one instruction set.
+///
+/// # Safety
+///
+/// Every function must run on a machine with [`Simd::ISA`]. Pointers must be valid for the lanes named; lanes that a
+/// mask leaves out are never touched.
+pub(crate) trait Simd: Copy + 'static {
+    /// A vector.
+    type V: Copy;
+    /// Which of the first lanes take part.
+    type M: Copy;
+    const ISA: Isa;
+    /// Lanes of a vector, at most 16.
+    const LANES: usize;
+    /// Most rows of a matrix product tile, so that `2 * MR` accumulators and three operands fit the registers.
+    const MR: usize;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn store(p: *mut f32, v: Self::V);
+    /// The mask of the first `n` lanes; `n` may exceed [`Simd::LANES`].
+    unsafe fn first(n: usize) -> Self::M;
+    /// Lanes outside the mask are zero.
+    unsafe fn load_m(p: *const f32, m: Self::M) -> Self::V;
+    unsafe fn store_m(p: *mut f32, m: Self::M, v: Self::V);
+    /// `a * b + c`, fused where the instruction set can.
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere. `p` itself need not
+    /// be a valid address.
+    unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
+    /// Sum of the lanes, in an order that depends only on the instruction set.
+    unsafe fn sum(v: Self::V) -> f32;
+    /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to `dst` (rows
+    /// `dst_stride` apart).
+    unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
+}
+
+/// A kernel body to be run with some [`Simd`].
+pub(crate) trait Body {
+    type Out;
+    /// # Safety
+    ///
+    /// Must run inside a function that enables `S::ISA`, with whatever the implementing body asks for beside that.
+    unsafe fn run<S: Simd>(self) -> Self::Out;
+}
+
+/// Runs `body` compiled for `isa`.
+///
+/// # Safety
+///
+/// The machine must have `isa`, and the body's own demands must hold.
+#[inline]
+pub(crate) unsafe fn dispatch<B: Body>(isa: Isa, body: B) -> B::Out {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => super::avx512::enter(body),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => super::avx2::enter(body),
+            _ => body.run::<super::portable::Portable>(),
+        }
+    }
+}
+
+/// Panel width of packed operands: two vectors.
+pub(crate) const fn panel_width(isa: Isa) -> usize {
+    match isa {
+        Isa::Avx512 => 32,
+        Isa::Avx2 => 16,
+        Isa::Portable => 8,
+    }
+}
+
+/// Panics unless this machine has `isa`; the gate of every safe entry point that takes one.
+pub(crate) fn check_isa(isa: Isa) {
+    assert!(isa.is_available(), "this machine has no {isa:?}");
+}

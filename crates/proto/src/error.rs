@@ -1,0 +1,98 @@
+//! What can be wrong with bytes that claim to be a message.
+
+use std::fmt;
+
+/// A reading error: what, and at which byte of the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    kind: ErrorKind,
+    offset: u64,
+}
+
+/// The ways in which bytes fail to be a message. More may be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The data ends inside a value.
+    Truncated,
+    /// A length prefix reaches beyond the end of the enclosing message.
+    LengthBeyondEnd {
+        /// What the prefix says, in bytes.
+        length: u64,
+        /// What is left, in bytes.
+        available: u64,
+    },
+    /// A varint of more than ten bytes.
+    VarintTooLong,
+    /// Wire types 6 and 7 do not exist.
+    WireType(u8),
+    /// Field number 0, or above 2^29 - 1.
+    FieldNumber(u64),
+    /// An end-group tag that closes nothing, or closes another group.
+    UnbalancedGroup,
+    /// A packed block of 4- or 8-byte numbers whose length is no multiple of that.
+    PackedLength {
+        /// Length of the block in bytes.
+        length: u64,
+        /// Size of one number in bytes.
+        width: u64,
+    },
+    /// Messages nested more deeply than the limit.
+    TooDeep {
+        /// The limit, in levels.
+        limit: u32,
+    },
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, offset: u64) -> Self {
+        Error { kind, offset }
+    }
+
+    /// What is wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Where, in bytes from the start of the source.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorKind::Truncated => f.write_str("the data ends inside a value"),
+            ErrorKind::LengthBeyondEnd { length, available } => {
+                write!(
+                    f,
+                    "a value of {length} bytes is announced, but only {available} bytes are left"
+                )
+            }
+            ErrorKind::VarintTooLong => {
+                f.write_str("a variable-length number has more than ten bytes")
+            }
+            ErrorKind::WireType(t) => write!(f, "wire type {t} does not exist"),
+            ErrorKind::FieldNumber(n) => write!(f, "field number {n} is not allowed"),
+            ErrorKind::UnbalancedGroup => f.write_str("a group ends that was not begun"),
+            ErrorKind::PackedLength { length, width } => {
+                write!(
+                    f,
+                    "a packed list of {length} bytes does not hold a whole number of {width}-byte values"
+                )
+            }
+            ErrorKind::TooDeep { limit } => {
+                write!(f, "messages are nested more than {limit} levels deep")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: {}", self.offset, self.kind)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,449 @@
+//! Kinds of values: what a field holds and how often, as types that the table names.
+//!
+//! `Optional<Int64>`, `Repeated<Text>`, `Packed<Float>`, `OneOf<Message<TensorTypeProto>>`: the outer type says how
+//! often, the inner what. Each knows how to take its value out of a raw field and how to write it.
+
+use std::fmt::Debug;
+use std::marker::PhantomData;
+
+use crate::error::{Error, ErrorKind};
+use crate::read::{RawField, Reader, Slice};
+use crate::table::{MessageDef, MessageType};
+use crate::wire::{WireType, read_varint};
+use crate::write::Encoder;
+
+/// Type of a value, for tools that work from the description of messages.
+#[derive(Clone, Copy)]
+pub enum FieldKind {
+    /// `int64`
+    Int64,
+    /// `int32`
+    Int32,
+    /// `uint64`
+    Uint64,
+    /// `float`
+    Float,
+    /// `double`
+    Double,
+    /// `string`: UTF-8 by contract
+    Text,
+    /// `bytes`
+    Blob,
+    /// An enumeration; the function gives the name of a number, if it has one.
+    Enum(fn(i32) -> Option<&'static str>),
+    /// A message; the function breaks the cycle that messages containing themselves would make.
+    Message(fn() -> &'static MessageDef),
+}
+
+impl Debug for FieldKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            FieldKind::Int64 => "int64",
+            FieldKind::Int32 => "int32",
+            FieldKind::Uint64 => "uint64",
+            FieldKind::Float => "float",
+            FieldKind::Double => "double",
+            FieldKind::Text => "string",
+            FieldKind::Blob => "bytes",
+            FieldKind::Enum(_) => "enum",
+            FieldKind::Message(def) => def().name,
+        })
+    }
+}
+
+/// How often a field occurs, and in which form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Label {
+    /// At most once, with presence.
+    Optional,
+    /// At most once, and only if no other member of the `oneof` occurs.
+    OneOf,
+    /// Any number of times, one tag each.
+    Repeated,
+    /// Any number of numbers, written as one block.
+    Packed,
+}
+
+/// A label with a type.
+pub trait Kind {
+    /// What the reader yields.
+    type Value<'a>: Copy + Debug + PartialEq;
+    /// The type, described.
+    const KIND: FieldKind;
+    /// The label, described.
+    const LABEL: Label;
+
+    /// The value of a raw field, or `None` if the wire type does not fit.
+    #[doc(hidden)]
+    fn read<'a, M: MessageType>(
+        raw: &RawField<'a>,
+        reader: &Reader<'a, M>,
+    ) -> Result<Option<Self::Value<'a>>, Error>;
+    /// Writes the value in the form in which it was read.
+    #[doc(hidden)]
+    fn copy(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
+}
+
+/// A type, without a label.
+pub trait Word {
+    /// What the reader yields for one value.
+    type Value<'a>: Copy + Debug + PartialEq;
+    /// What the reader yields per tag where the field is repeated.
+    type Many<'a>: Copy + Debug + PartialEq;
+    /// The type, described.
+    const KIND: FieldKind;
+
+    #[doc(hidden)]
+    fn one<'a, M: MessageType>(
+        raw: &RawField<'a>,
+        reader: &Reader<'a, M>,
+    ) -> Result<Option<Self::Value<'a>>, Error>;
+    #[doc(hidden)]
+    fn many<'a, M: MessageType>(
+        raw: &RawField<'a>,
+        reader: &Reader<'a, M>,
+    ) -> Result<Option<Self::Many<'a>>, Error>;
+    #[doc(hidden)]
+    fn copy_one(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
+    #[doc(hidden)]
+    fn copy_many(number: u32, value: Self::Many<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
+}
+
+/// A type whose values are numbers, which may be packed.
+pub trait Scalar: Word {
+    /// The number.
+    type Item: Copy + Debug + PartialEq;
+    /// Varint, or four or eight bytes.
+    const WIRE_TYPE: WireType;
+    /// From the bits on the wire.
+    fn from_word(word: u64) -> Self::Item;
+    /// To the bits on the wire.
+    fn to_word(item: Self::Item) -> u64;
+}
+
+macro_rules! labels {
+    ($( $(#[$doc:meta])* $label:ident $value:ident $read:ident $copy:ident; )*) => { $(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $label<W>(PhantomData<W>);
+
+        impl<W: Word> Kind for $label<W> {
+            type Value<'a> = W::$value<'a>;
+            const KIND: FieldKind = W::KIND;
+            const LABEL: Label = Label::$label;
+
+            #[inline]
+            fn read<'a, M: MessageType>(raw: &RawField<'a>, reader: &Reader<'a, M>) -> Result<Option<Self::Value<'a>>, Error> {
+                W::$read(raw, reader)
+            }
+
+            fn copy(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {
+                W::$copy(number, value, out)
+            }
+        }
+    )* };
+}
+
+labels! {
+    /// At most once.
+    Optional Value one copy_one;
+    /// At most once among the members of its `oneof`.
+    OneOf Value one copy_one;
+    /// Any number of times, one tag each when written.
+    Repeated Many many copy_many;
+    /// Numbers, one block when written.
+    Packed Many many copy_many;
+}
+
+/// What one tag of a repeated number brings: a number, or a packed block of them.
+pub enum Chunk<'a, S: Scalar> {
+    /// One number.
+    One(S::Item),
+    /// A block. Its length is a multiple of the width of four- and eight-byte numbers.
+    Packed(Slice<'a>),
+}
+
+impl<S: Scalar> Clone for Chunk<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S: Scalar> Copy for Chunk<'_, S> {}
+
+impl<S: Scalar> Debug for Chunk<'_, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter().take(16)).finish()
+    }
+}
+
+impl<S: Scalar> PartialEq for Chunk<'_, S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl<'a, S: Scalar> Chunk<'a, S> {
+    /// The numbers. A block of varints may turn out to be broken.
+    pub fn iter(self) -> impl Iterator<Item = Result<S::Item, Error>> + 'a
+    where
+        S::Item: 'a,
+    {
+        let (mut one, block) = match self {
+            Chunk::One(item) => (Some(item), Slice::default()),
+            Chunk::Packed(block) => (None, block),
+        };
+        let mut pos = 0;
+        std::iter::from_fn(move || {
+            if let Some(item) = one.take() {
+                return Some(Ok(item));
+            }
+            let rest = block.bytes.get(pos..).filter(|rest| !rest.is_empty())?;
+            let word = match S::WIRE_TYPE {
+                WireType::Fixed32 => {
+                    pos += 4;
+                    rest.first_chunk()
+                        .map(|b| u64::from(u32::from_le_bytes(*b)))
+                }
+                WireType::Fixed64 => {
+                    pos += 8;
+                    rest.first_chunk().map(|b| u64::from_le_bytes(*b))
+                }
+                _ => {
+                    let start = pos;
+                    match read_varint(block.bytes, &mut pos) {
+                        Ok(word) => Some(word),
+                        Err(kind) => {
+                            pos = block.bytes.len();
+                            return Some(Err(Error::new(kind, block.offset + start as u64)));
+                        }
+                    }
+                }
+            };
+            word.map(|word| Ok(S::from_word(word)))
+        })
+    }
+}
+
+fn scalar_one<'a, S: Scalar>(raw: &RawField<'a>) -> Option<S::Item> {
+    (raw.wire_type == S::WIRE_TYPE).then(|| S::from_word(raw.word))
+}
+
+fn scalar_many<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Option<Chunk<'a, S>>, Error> {
+    if raw.wire_type != WireType::Len {
+        return Ok(scalar_one::<S>(raw).map(Chunk::One));
+    }
+    let width = match S::WIRE_TYPE {
+        WireType::Fixed32 => 4,
+        WireType::Fixed64 => 8,
+        _ => 1,
+    };
+    let length = raw.content.bytes.len() as u64;
+    if length % width != 0 {
+        return Err(Error::new(
+            ErrorKind::PackedLength { length, width },
+            raw.content.offset,
+        ));
+    }
+    Ok(Some(Chunk::Packed(raw.content)))
+}
+
+/// The two `Word` methods that all numbers share.
+macro_rules! scalar_word {
+    () => {
+        type Value<'a> = <Self as Scalar>::Item;
+        type Many<'a> = Chunk<'a, Self>;
+
+        #[inline]
+        fn one<'a, M: MessageType>(
+            raw: &RawField<'a>,
+            _: &Reader<'a, M>,
+        ) -> Result<Option<Self::Value<'a>>, Error> {
+            Ok(scalar_one::<Self>(raw))
+        }
+
+        #[inline]
+        fn many<'a, M: MessageType>(
+            raw: &RawField<'a>,
+            _: &Reader<'a, M>,
+        ) -> Result<Option<Self::Many<'a>>, Error> {
+            scalar_many::<Self>(raw)
+        }
+
+        fn copy_one(
+            number: u32,
+            value: Self::Value<'_>,
+            out: &mut Encoder<'_>,
+        ) -> Result<(), Error> {
+            out.word_field(number, Self::WIRE_TYPE, Self::to_word(value));
+            Ok(())
+        }
+
+        fn copy_many(
+            number: u32,
+            value: Self::Many<'_>,
+            out: &mut Encoder<'_>,
+        ) -> Result<(), Error> {
+            match value {
+                Chunk::One(item) => out.word_field(number, Self::WIRE_TYPE, Self::to_word(item)),
+                Chunk::Packed(block) => out.bytes_field(number, block.bytes),
+            }
+            Ok(())
+        }
+    };
+}
+
+macro_rules! scalars {
+    ($( $(#[$doc:meta])* $name:ident($item:ty) $wire:ident, $from:expr, $to:expr; )*) => { $(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Scalar for $name {
+            type Item = $item;
+            const WIRE_TYPE: WireType = WireType::$wire;
+            #[inline]
+            fn from_word(word: u64) -> $item {
+                let from: fn(u64) -> $item = $from;
+                from(word)
+            }
+            #[inline]
+            fn to_word(item: $item) -> u64 {
+                let to: fn($item) -> u64 = $to;
+                to(item)
+            }
+        }
+
+        impl Word for $name {
+            const KIND: FieldKind = FieldKind::$name;
+            scalar_word!();
+        }
+    )* };
+}
+
+scalars! {
+    /// `int64`: a varint, two's complement.
+    Int64(i64) Varint, |word| word as i64, |item| item as u64;
+    /// `int32`: a varint of which the low 32 bits count; negative numbers are written as ten bytes.
+    Int32(i32) Varint, |word| word as i32, |item| i64::from(item) as u64;
+    /// `uint64`: a varint.
+    Uint64(u64) Varint, |word| word, |item| item;
+    /// `float`: four bytes.
+    Float(f32) Fixed32, |word| f32::from_bits(word as u32), |item| u64::from(item.to_bits());
+    /// `double`: eight bytes.
+    Double(f64) Fixed64, f64::from_bits, f64::to_bits;
+}
+
+/// A number with names for some of its values; `E` is one of the open enumerations.
+#[derive(Debug)]
+pub struct Enum<E>(PhantomData<E>);
+
+/// An open enumeration: any number, some with names.
+pub trait OpenEnum: Copy + Debug + PartialEq + 'static {
+    /// From the number.
+    fn from_number(number: i32) -> Self;
+    /// The number.
+    fn number(self) -> i32;
+    /// The name of a number.
+    fn name_of(number: i32) -> Option<&'static str>;
+}
+
+impl<E: OpenEnum> Scalar for Enum<E> {
+    type Item = E;
+    const WIRE_TYPE: WireType = WireType::Varint;
+
+    fn from_word(word: u64) -> E {
+        E::from_number(word as i32)
+    }
+
+    fn to_word(item: E) -> u64 {
+        i64::from(item.number()) as u64
+    }
+}
+
+impl<E: OpenEnum> Word for Enum<E> {
+    const KIND: FieldKind = FieldKind::Enum(E::name_of);
+    scalar_word!();
+}
+
+/// The `Word` methods of everything that is delimited by a length: one value per tag, repeated or not.
+macro_rules! one_per_tag {
+    () => {
+        #[inline]
+        fn many<'a, M: MessageType>(
+            raw: &RawField<'a>,
+            reader: &Reader<'a, M>,
+        ) -> Result<Option<Self::Many<'a>>, Error> {
+            Self::one(raw, reader)
+        }
+
+        fn copy_many(
+            number: u32,
+            value: Self::Many<'_>,
+            out: &mut Encoder<'_>,
+        ) -> Result<(), Error> {
+            Self::copy_one(number, value, out)
+        }
+    };
+}
+
+macro_rules! slices {
+    ($( $(#[$doc:meta])* $name:ident; )*) => { $(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $name;
+
+        impl Word for $name {
+            type Value<'a> = Slice<'a>;
+            type Many<'a> = Slice<'a>;
+            const KIND: FieldKind = FieldKind::$name;
+
+            #[inline]
+            fn one<'a, M: MessageType>(raw: &RawField<'a>, _: &Reader<'a, M>) -> Result<Option<Slice<'a>>, Error> {
+                Ok((raw.wire_type == WireType::Len).then_some(raw.content))
+            }
+
+            fn copy_one(number: u32, value: Slice<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {
+                out.bytes_field(number, value.bytes);
+                Ok(())
+            }
+
+            one_per_tag!();
+        }
+    )* };
+}
+
+slices! {
+    /// `string`. The reader does not demand UTF-8: whoever shows or compares the text decides.
+    Text;
+    /// `bytes`.
+    Blob;
+}
+
+/// A nested message of type `M`.
+#[derive(Debug)]
+pub struct Message<M>(PhantomData<M>);
+
+impl<N: MessageType> Word for Message<N> {
+    type Value<'a> = Reader<'a, N>;
+    type Many<'a> = Reader<'a, N>;
+    const KIND: FieldKind = FieldKind::Message(|| N::DEF);
+
+    #[inline]
+    fn one<'a, M: MessageType>(
+        raw: &RawField<'a>,
+        reader: &Reader<'a, M>,
+    ) -> Result<Option<Reader<'a, N>>, Error> {
+        if raw.wire_type == WireType::Len {
+            reader.child(raw.content).map(Some)
+        } else {
+            Ok(None)
+        }
+    }
+
+    fn copy_one(number: u32, value: Reader<'_, N>, out: &mut Encoder<'_>) -> Result<(), Error> {
+        out.message_field(number, |out| crate::rewrite::copy_fields(value, out))
+    }
+
+    one_per_tag!();
+}

@@ -1,0 +1,313 @@
+//! The two storage forms of tensor values: typed lists and raw bytes.
+//!
+//! Everything above this crate sees one form, the layout of `raw_data`: little-endian, row-major, types below a byte
+//! packed from the lowest bits up, zero-filled at the end. The rules that differ between the forms are here and
+//! nowhere else: 8- and 16-bit types lie in `int32_data` as unsigned bit patterns, one per entry; 4- and 2-bit types
+//! lie there packed, one byte per entry; 6-bit floats lie there one per entry though they are packed in `raw_data`.
+
+use crate::enums::{DataType, TypedField};
+use crate::error::Error;
+use crate::kinds::{Chunk, Double, Float, Int32, Int64, Uint64};
+
+/// What one tag of a typed list brings.
+#[derive(Debug, Clone, Copy)]
+pub enum Typed<'a> {
+    /// From `float_data`.
+    Float(Chunk<'a, Float>),
+    /// From `int32_data`.
+    Int32(Chunk<'a, Int32>),
+    /// From `int64_data`.
+    Int64(Chunk<'a, Int64>),
+    /// From `double_data`.
+    Double(Chunk<'a, Double>),
+    /// From `uint64_data`.
+    Uint64(Chunk<'a, Uint64>),
+}
+
+impl Typed<'_> {
+    /// The field it comes from.
+    pub fn field(&self) -> TypedField {
+        match self {
+            Typed::Float(_) => TypedField::Float,
+            Typed::Int32(_) => TypedField::Int32,
+            Typed::Int64(_) => TypedField::Int64,
+            Typed::Double(_) => TypedField::Double,
+            Typed::Uint64(_) => TypedField::Uint64,
+        }
+    }
+}
+
+/// Appends the values of one chunk of a typed list to `raw`, in the layout of `raw_data`.
+///
+/// `raw` must hold what the chunks before brought. Six-bit floats are packed across chunks: `entries` counts the
+/// entries so far and is advanced.
+///
+/// # Errors
+///
+/// A varint in a packed block that is broken.
+pub fn decode_typed(
+    data_type: DataType,
+    chunk: Typed<'_>,
+    entries: &mut usize,
+    raw: &mut Vec<u8>,
+) -> Result<(), Error> {
+    match chunk {
+        Typed::Float(Chunk::Packed(block)) => raw.extend_from_slice(block.bytes),
+        Typed::Double(Chunk::Packed(block)) => raw.extend_from_slice(block.bytes),
+        Typed::Float(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
+        Typed::Double(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
+        Typed::Int64(chunk) => {
+            for value in chunk.iter() {
+                raw.extend(value?.to_le_bytes());
+            }
+        }
+        Typed::Uint64(chunk) if data_type == DataType::UINT32 => {
+            for value in chunk.iter() {
+                raw.extend((value? as u32).to_le_bytes());
+            }
+        }
+        Typed::Uint64(chunk) => {
+            for value in chunk.iter() {
+                raw.extend(value?.to_le_bytes());
+            }
+        }
+        Typed::Int32(chunk) => match data_type.bits() {
+            Some(32) => {
+                for value in chunk.iter() {
+                    raw.extend(value?.to_le_bytes());
+                }
+            }
+            Some(16) => {
+                for value in chunk.iter() {
+                    raw.extend((value? as u16).to_le_bytes());
+                }
+            }
+            Some(6) => {
+                for value in chunk.iter() {
+                    push_six_bits(raw, *entries, value? as u8 & 0x3f);
+                    *entries += 1;
+                }
+            }
+            // Eight bits, one element per entry; four and two bits, one packed byte per entry.
+            _ => {
+                for value in chunk.iter() {
+                    raw.push(value? as u8);
+                }
+            }
+        },
+    }
+    Ok(())
+}
+
+/// Appends the element with the given index to packed six-bit values: four elements in three bytes, lowest bits first.
+fn push_six_bits(raw: &mut Vec<u8>, index: usize, code: u8) {
+    let shift = (index * 6) % 8;
+    let wide = u16::from(code) << shift;
+    if shift == 0 {
+        raw.push(wide as u8);
+        return;
+    }
+    if let Some(last) = raw.last_mut() {
+        *last |= wide as u8;
+    }
+    if shift > 2 {
+        raw.push((wide >> 8) as u8);
+    }
+}
+
+/// The entries of the typed list that holds `raw` (in the layout of `raw_data`), as numbers that the list's type takes:
+/// `int32_data`, `int64_data` and `uint64_data` entries as `u64` bits of the sign-extended value, `float_data` and
+/// `double_data` entries as their bits. `elems` is the number of elements. `None` for strings and unnamed types.
+pub fn encode_typed(data_type: DataType, raw: &[u8], elems: usize) -> Option<Vec<u64>> {
+    let field = data_type.typed_field()?;
+    let words = |width: usize| -> Vec<u64> {
+        raw.chunks_exact(width)
+            .map(|bytes| {
+                bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |word, byte| word << 8 | u64::from(*byte))
+            })
+            .collect()
+    };
+    Some(match (field, data_type.bits()?) {
+        (TypedField::Float, _) => words(4),
+        (TypedField::Int32, 32) => words(4)
+            .into_iter()
+            .map(|word| i64::from(word as u32 as i32) as u64)
+            .collect(),
+        // Signed types are sign-extended, bit patterns are not.
+        (TypedField::Int32, 16) if data_type == DataType::INT16 => words(2)
+            .into_iter()
+            .map(|word| i64::from(word as u16 as i16) as u64)
+            .collect(),
+        (TypedField::Int32, 16) => words(2),
+        (TypedField::Int32, 6) => (0..elems)
+            .map(|index| {
+                let bit = index * 6;
+                let low = raw.get(bit / 8).copied().unwrap_or(0);
+                let high = raw.get(bit / 8 + 1).copied().unwrap_or(0);
+                u64::from((u16::from_le_bytes([low, high]) >> (bit % 8)) & 0x3f)
+            })
+            .collect(),
+        (TypedField::Int32, _) if data_type == DataType::INT8 => raw
+            .iter()
+            .map(|byte| i64::from(*byte as i8) as u64)
+            .collect(),
+        (TypedField::Int32, _) => raw.iter().map(|byte| u64::from(*byte)).collect(),
+        (TypedField::Uint64, 32) => words(4),
+        _ => words(8),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::read::Slice;
+
+    fn packed(values: &[i64]) -> Vec<u8> {
+        let mut block = Vec::new();
+        for value in values {
+            let mut out = [0; 10];
+            let len = crate::wire::write_varint(&mut out, *value as u64);
+            block.extend(&out[..len]);
+        }
+        block
+    }
+
+    fn from_int32(data_type: DataType, values: &[i64]) -> Vec<u8> {
+        let block = packed(values);
+        let mut raw = Vec::new();
+        decode_typed(
+            data_type,
+            Typed::Int32(Chunk::Packed(Slice {
+                bytes: &block,
+                offset: 0,
+            })),
+            &mut 0,
+            &mut raw,
+        )
+        .expect("well-formed");
+        // The same entries one tag at a time.
+        let (mut one_by_one, mut entries) = (Vec::new(), 0);
+        for value in values {
+            decode_typed(
+                data_type,
+                Typed::Int32(Chunk::One(*value as i32)),
+                &mut entries,
+                &mut one_by_one,
+            )
+            .expect("a number");
+        }
+        assert_eq!(raw, one_by_one, "{data_type:?}");
+        raw
+    }
+
+    #[test]
+    fn int32_data_of_every_width() {
+        // TENSOR-13, TENSOR-14, TENSOR-15, TENSOR-16, TENSOR-17, TENSOR-40, TENSOR-41, TENSOR-22
+        let rows: [(DataType, &[i64], &[u8]); 12] = [
+            (DataType::INT32, &[-1, 2], &[255, 255, 255, 255, 2, 0, 0, 0]),
+            (DataType::INT16, &[-2, 300], &[254, 255, 44, 1]),
+            (DataType::UINT16, &[65535], &[255, 255]),
+            (DataType::FLOAT16, &[15360], &[0x00, 0x3c]),
+            (DataType::BFLOAT16, &[0x3f80], &[0x80, 0x3f]),
+            (DataType::INT8, &[-128, 127], &[128, 127]),
+            (DataType::BOOL, &[1, 0, 1], &[1, 0, 1]),
+            (DataType::FLOAT8E5M2, &[0x7c], &[0x7c]),
+            (DataType::INT4, &[0x21, 0x03], &[0x21, 0x03]),
+            (DataType::UINT2, &[0xe4], &[0xe4]),
+            (DataType::FLOAT6E2M3, &[1, 2, 3, 4], &[0x81, 0x30, 0x10]),
+            (
+                DataType::FLOAT6E3M2,
+                &[63, 0, 0, 0, 63],
+                &[0x3f, 0, 0, 0x3f],
+            ),
+        ];
+        for (data_type, entries, raw) in rows {
+            assert_eq!(from_int32(data_type, entries), raw, "{data_type:?}");
+            let elems = match data_type.bits() {
+                Some(6) => entries.len(),
+                Some(bits) => raw.len() * 8 / bits as usize,
+                None => 0,
+            };
+            let back = encode_typed(data_type, raw, elems).expect("a number type");
+            assert_eq!(
+                back,
+                entries
+                    .iter()
+                    .map(|entry| *entry as u64)
+                    .collect::<Vec<_>>(),
+                "{data_type:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_other_lists() {
+        // TENSOR-12, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-25
+        let decode = |data_type, chunk| {
+            let mut raw = Vec::new();
+            decode_typed(data_type, chunk, &mut 0, &mut raw).expect("well-formed");
+            raw
+        };
+        let block = packed(&[u32::MAX.into()]);
+        let slice = Slice {
+            bytes: &block,
+            offset: 0,
+        };
+        assert_eq!(
+            decode(DataType::UINT32, Typed::Uint64(Chunk::Packed(slice))),
+            u32::MAX.to_le_bytes()
+        );
+        assert_eq!(
+            decode(DataType::UINT64, Typed::Uint64(Chunk::One(u64::MAX))),
+            [255; 8]
+        );
+        assert_eq!(
+            decode(DataType::INT64, Typed::Int64(Chunk::One(-2))),
+            (-2i64).to_le_bytes()
+        );
+        let pair: Vec<u8> = [1f32, 2.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+        let slice = Slice {
+            bytes: &pair,
+            offset: 0,
+        };
+        assert_eq!(
+            decode(DataType::COMPLEX64, Typed::Float(Chunk::Packed(slice))),
+            pair
+        );
+        assert_eq!(
+            encode_typed(DataType::COMPLEX64, &pair, 1),
+            Some(vec![0x3f80_0000, 0x4000_0000])
+        );
+        assert_eq!(
+            decode(DataType::DOUBLE, Typed::Double(Chunk::One(1.0))),
+            1f64.to_le_bytes()
+        );
+        assert_eq!(
+            encode_typed(DataType::COMPLEX128, &1f64.to_le_bytes(), 0),
+            Some(vec![1f64.to_bits()])
+        );
+        assert_eq!(
+            encode_typed(DataType::UINT64, &[255; 8], 1),
+            Some(vec![u64::MAX])
+        );
+        assert_eq!(encode_typed(DataType::STRING, b"", 0), None);
+    }
+
+    #[test]
+    fn a_broken_varint_is_an_error() {
+        let slice = Slice {
+            bytes: b"\x01\x80",
+            offset: 10,
+        };
+        let error = decode_typed(
+            DataType::INT32,
+            Typed::Int32(Chunk::Packed(slice)),
+            &mut 0,
+            &mut Vec::new(),
+        );
+        assert_eq!(error.map_err(|e| e.offset()), Err(11));
+    }
+}

@@ -1,0 +1,392 @@
+//! Bytes that are cheap to pass around: reference-counted, sliceable, copied only when changed while shared.
+//!
+//! A [`Buffer`] does not say where its bytes live: a vector, an aligned allocation of ours, or something of the caller's such
+//! as a file mapping. It is not typed; [`Tensor`](crate::Tensor) puts a type on it.
+
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
+use std::fmt;
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use crate::error::{TensorError, err};
+
+/// Alignment in bytes of everything we allocate: a cache line, and the widest SIMD register.
+pub const ALIGNMENT: usize = 64;
+
+/// Bytes owned by somebody else, for instance a file mapping. `as_ref` must give the same bytes every time; if it gives fewer,
+/// the missing part of a buffer reads as empty.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// A reference-counted range of bytes. Cloning and slicing copy no bytes.
+#[derive(Clone)]
+pub struct Buffer {
+    owner: Arc<dyn Owner>,
+    offset: usize,
+    len: usize,
+}
+
+impl Buffer {
+    /// No bytes.
+    pub fn empty() -> Buffer {
+        Buffer::from_vec(Vec::new())
+    }
+
+    /// Takes over a vector; no copy. Its alignment is whatever the allocator gave (usually 16 bytes).
+    pub fn from_vec(bytes: Vec<u8>) -> Buffer {
+        Buffer::from_elements(bytes)
+    }
+
+    /// Takes over a vector of numbers as its bytes in host order; no copy, and aligned for `T`.
+    pub fn from_elements<T: Pod + Send + Sync>(elements: Vec<T>) -> Buffer {
+        let len = size_of_val(elements.as_slice());
+        Buffer { owner: Arc::new(elements), offset: 0, len }
+    }
+
+    /// Takes over an aligned allocation; no copy.
+    pub fn from_aligned(bytes: AlignedBytes) -> Buffer {
+        let len = bytes.len();
+        Buffer { owner: Arc::new(bytes), offset: 0, len }
+    }
+
+    /// Copies into an aligned allocation.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn copy_of(bytes: &[u8]) -> Result<Buffer, TensorError> {
+        Ok(Buffer::from_aligned(AlignedBytes::copy_of(bytes)?))
+    }
+
+    /// An aligned allocation of zeros.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn zeroed(len: usize) -> Result<Buffer, TensorError> {
+        Ok(Buffer::from_aligned(AlignedBytes::zeroed(len)?))
+    }
+
+    /// Refers to all bytes of somebody else; no copy.
+    pub fn from_shared(owner: SharedBytes) -> Buffer {
+        let len = (*owner).as_ref().len();
+        Buffer { owner: Arc::new(Foreign(owner)), offset: 0, len }
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes.
+    pub fn as_slice(&self) -> &[u8] {
+        // The end was checked when the buffer was made; `get` is for foreign owners that break their promise.
+        self.owner.bytes().get(self.offset..self.offset + self.len).unwrap_or(&[])
+    }
+
+    /// A part of the bytes, sharing the owner; `range` is relative to this buffer.
+    ///
+    /// # Errors
+    /// If `range` is reversed or ends behind the buffer.
+    pub fn slice(&self, range: Range<usize>) -> Result<Buffer, TensorError> {
+        if range.start > range.end || range.end > self.len {
+            return err!(Range, "bytes {range:?} of a buffer of {} bytes", self.len);
+        }
+        Ok(Buffer {
+            owner: Arc::clone(&self.owner),
+            offset: self.offset + range.start,
+            len: range.end - range.start,
+        })
+    }
+
+    /// The bytes for writing. In place if no other buffer shares them and they are ours; otherwise this buffer becomes an
+    /// aligned copy first.
+    ///
+    /// # Errors
+    /// If a copy is needed and memory is refused.
+    pub fn make_mut(&mut self) -> Result<&mut [u8], TensorError> {
+        if !self.is_unique() {
+            *self = Buffer::copy_of(self.as_slice())?;
+        }
+        let range = self.offset..self.offset + self.len;
+        match Arc::get_mut(&mut self.owner).and_then(|owner| owner.bytes_mut()) {
+            Some(bytes) => Ok(bytes.get_mut(range).unwrap_or(&mut [])),
+            None => err!(Unsupported, "the buffer is shared"),
+        }
+    }
+
+    /// Whether [`Buffer::make_mut`] would edit in place.
+    pub fn is_unique(&mut self) -> bool {
+        Arc::get_mut(&mut self.owner).is_some_and(|owner| owner.bytes_mut().is_some())
+    }
+
+    /// Whether the first byte lies on a multiple of `align` bytes. Empty buffers count as aligned.
+    pub fn is_aligned_to(&self, align: usize) -> bool {
+        self.len == 0 || self.as_slice().as_ptr().addr() % align == 0
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        Buffer::from_vec(bytes)
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer({} bytes)", self.len)
+    }
+}
+
+/// Where bytes live.
+trait Owner: Send + Sync {
+    fn bytes(&self) -> &[u8];
+    /// `None` if they must not be written.
+    fn bytes_mut(&mut self) -> Option<&mut [u8]>;
+}
+
+impl<T: Pod + Send + Sync> Owner for Vec<T> {
+    fn bytes(&self) -> &[u8] {
+        bytemuck::cast_slice(self)
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(bytemuck::cast_slice_mut(self))
+    }
+}
+
+impl Owner for AlignedBytes {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        Some(self)
+    }
+}
+
+struct Foreign(SharedBytes);
+
+impl Owner for Foreign {
+    fn bytes(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+}
+
+/// A fixed-size allocation that starts on a multiple of [`ALIGNMENT`] bytes, always initialised.
+pub struct AlignedBytes {
+    start: NonNull<u8>,
+    len: usize,
+    /// What the allocation was made with; its alignment varies.
+    align: usize,
+}
+
+/// Size of a huge page, and the smallest allocation worth one.
+const HUGE_PAGE: usize = 2 << 20;
+
+impl AlignedBytes {
+    /// `len` zero bytes. Large ones cost nothing until touched.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn zeroed(len: usize) -> Result<AlignedBytes, TensorError> {
+        Self::allocate(len, ALIGNMENT, |layout| {
+            // SAFETY: `allocate` never passes a layout of size 0.
+            unsafe { alloc_zeroed(layout) }
+        })
+    }
+
+    /// A copy of `bytes`.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn copy_of(bytes: &[u8]) -> Result<AlignedBytes, TensorError> {
+        Self::allocate(bytes.len(), ALIGNMENT, |layout| {
+            // SAFETY: `allocate` never passes a layout of size 0.
+            let start = unsafe { alloc(layout) };
+            if !start.is_null() {
+                // SAFETY: `start` is a fresh allocation of `layout.size()` = `bytes.len()` bytes, so both ranges are valid
+                // and do not overlap.
+                unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+            }
+            start
+        })
+    }
+
+    /// `len` zero bytes for long use, on huge pages if there are enough of them and the system has any. Costs a pass over the
+    /// bytes.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn zeroed_on_huge_pages(len: usize) -> Result<AlignedBytes, TensorError> {
+        if len < 2 * HUGE_PAGE {
+            return Self::zeroed(len);
+        }
+        Self::allocate(len, HUGE_PAGE, |layout| {
+            // SAFETY: `len` is not 0 here.
+            let start = unsafe { alloc(layout) };
+            if !start.is_null() {
+                // Before the first touch: a page that exists already would stay small.
+                advise_huge_pages(start, len);
+                // SAFETY: `start` is a fresh allocation of `len` bytes.
+                unsafe { start.write_bytes(0, len) };
+            }
+            start
+        })
+    }
+
+    /// `make` must return null or an allocation with the given layout whose bytes are all initialised.
+    fn allocate(
+        len: usize,
+        align: usize,
+        make: impl FnOnce(Layout) -> *mut u8,
+    ) -> Result<AlignedBytes, TensorError> {
+        let Ok(layout) = Layout::from_size_align(len, align) else {
+            return err!(Overflow, "{len} bytes cannot be allocated");
+        };
+        if len == 0 {
+            // Aligned as promised, never read, never freed.
+            let start = NonNull::without_provenance(std::num::NonZero::new(align).unwrap_or(std::num::NonZero::<usize>::MIN));
+            return Ok(AlignedBytes { start, len, align });
+        }
+        match NonNull::new(make(layout)) {
+            Some(start) => Ok(AlignedBytes { start, len, align }),
+            None => err!(Overflow, "no memory for {len} bytes"),
+        }
+    }
+
+    /// The first byte, for code that splits the block; see `arena`.
+    pub(crate) fn start(&mut self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+}
+
+impl Drop for AlignedBytes {
+    fn drop(&mut self) {
+        if self.len != 0 {
+            // SAFETY: `allocate` checked this very layout, and made `start` with it.
+            unsafe {
+                let layout = Layout::from_size_align_unchecked(self.len, self.align);
+                dealloc(self.start.as_ptr(), layout);
+            }
+        }
+    }
+}
+
+impl Deref for AlignedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` is valid for `len` initialised bytes (or dangling with `len` 0), and borrowed with `self`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBytes {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+// SAFETY: it owns its bytes as `Vec<u8>` does and has no interior mutability.
+unsafe impl Send for AlignedBytes {}
+// SAFETY: as above.
+unsafe impl Sync for AlignedBytes {}
+
+impl fmt::Debug for AlignedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AlignedBytes({} bytes)", self.len)
+    }
+}
+
+/// Asks the kernel for huge pages; a refusal is no error, the memory works either way.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn advise_huge_pages(start: *mut u8, len: usize) {
+    use std::ffi::{c_int, c_void};
+    unsafe extern "C" {
+        fn madvise(addr: *mut c_void, length: usize, advice: c_int) -> c_int;
+    }
+    const MADV_HUGEPAGE: c_int = 14;
+    // SAFETY: the signature is that of the C library. The range is a live allocation of ours starting on a page; this advice
+    // changes no contents. The length is cut to whole huge pages, so nothing beyond the allocation is advised.
+    let _ = unsafe { madvise(start.cast(), len / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE) };
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn advise_huge_pages(_start: *mut u8, _len: usize) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_share_and_are_checked() {
+        let buffer = Buffer::from_vec((0..10).collect());
+        let part = buffer.slice(2..8).unwrap().slice(1..3).unwrap();
+        assert_eq!(part.as_slice(), [3, 4]);
+        assert_eq!(part.as_slice().as_ptr(), buffer.as_slice()[3..].as_ptr());
+        assert!(buffer.slice(3..11).is_err());
+        #[allow(clippy::reversed_empty_ranges)]
+        let reversed = buffer.slice(3..2);
+        assert!(reversed.is_err());
+        assert!(buffer.slice(10..10).unwrap().is_empty());
+    }
+
+    #[test]
+    fn writes_copy_only_when_shared() {
+        let mut a = Buffer::from_vec(vec![1, 2, 3]);
+        let before = a.as_slice().as_ptr();
+        a.make_mut().unwrap()[0] = 9;
+        assert_eq!(a.as_slice().as_ptr(), before);
+        let b = a.clone();
+        a.make_mut().unwrap()[1] = 8;
+        assert_eq!((a.as_slice(), b.as_slice()), (&[9, 8, 3][..], &[9, 2, 3][..]));
+        assert!(a.is_aligned_to(ALIGNMENT));
+        // A slice that is the only one left is edited in place, and only its part.
+        let mut tail = b.slice(1..3).unwrap();
+        drop(b);
+        assert!(tail.is_unique());
+        tail.make_mut().unwrap().fill(0);
+        assert_eq!(tail.as_slice(), [0, 0]);
+    }
+
+    #[test]
+    fn foreign_bytes_are_never_written() {
+        let source: SharedBytes = Arc::new(vec![1u8, 2, 3]);
+        let mut buffer = Buffer::from_shared(Arc::clone(&source));
+        assert!(!buffer.is_unique());
+        buffer.make_mut().unwrap()[0] = 7;
+        assert_eq!((*source).as_ref(), [1, 2, 3]);
+        assert_eq!(buffer.as_slice(), [7, 2, 3]);
+    }
+
+    #[test]
+    fn allocations_are_aligned_and_refusable() {
+        for len in [0, 1, 63, 4096] {
+            let bytes = AlignedBytes::zeroed(len).unwrap();
+            assert_eq!((bytes.as_ptr().addr() % ALIGNMENT, bytes.len()), (0, len));
+            assert!(bytes.iter().all(|&b| b == 0));
+        }
+        let huge = AlignedBytes::zeroed_on_huge_pages(5 << 20).unwrap();
+        assert_eq!((huge.as_ptr().addr() % HUGE_PAGE, huge[5 << 19]), (0, 0));
+        assert!(AlignedBytes::zeroed(usize::MAX).is_err());
+        assert!(AlignedBytes::zeroed(isize::MAX as usize - 1000).is_err());
+        assert_eq!(&*AlignedBytes::copy_of(b"abc").unwrap(), b"abc");
+    }
+}

@@ -1,0 +1,59 @@
+//! The data of Sardonyx: element types, shapes, and n-d arrays over owned or mapped bytes.
+//!
+//! The one idea: a [`Tensor`] is a [`DataType`], dims and a cheap-clone reference to bytes, always dense and row-major.
+//! Bytes may come from anywhere (a vector, an aligned allocation, a mapped file at an odd offset), so a typed slice
+//! is something one asks for ([`Tensor::as_slice`]) and may be refused; [`Tensor::to_cow`] never is, but may copy, and such
+//! copies are counted ([`realigned_copies`]). Types below one byte stay packed exactly as in an ONNX file.
+//!
+//! ```
+//! use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
+//! let t = Tensor::from_vec([2, 2], vec![1.0f32, 2.5, -3.0, 0.0])?;
+//! assert_eq!(t.dims(), &[2, 2]);
+//! assert_eq!(t.as_slice::<f32>()?[1], 2.5);
+//! let i = cast(&t, DataType::Int64, CastOptions::default())?;
+//! assert_eq!(i.to_vec::<i64>()?, [1, 2, -3, 0]);
+//! # Ok::<(), sardonyx_tensor::TensorError>(())
+//! ```
+//!
+//! What it is not: it knows no ONNX messages, no graphs and no operators, does no file I/O, and has no arithmetic beyond
+//! conversion between element types.
+//!
+//! Bytes are in host order. On little-endian hosts that is the order of ONNX files; elsewhere the reader of a file
+//! swaps them with [`swap_bytes`].
+
+// Unsafe code is allowed here for three things, each behind a safe API: 64-byte aligned allocation (`buffer`), advice to
+// the kernel about huge pages (`buffer`), and handing out disjoint exclusive slices of one block (`arena`).
+#![allow(unsafe_code)]
+#![warn(missing_docs)]
+
+mod arena;
+mod buffer;
+mod compare;
+mod convert;
+mod element;
+mod error;
+pub mod npy;
+pub mod packed;
+pub mod shape;
+mod small_float;
+mod strings;
+mod tensor;
+mod text;
+mod value;
+mod view;
+
+pub use arena::{Arena, ArenaError, ReadSlices, WriteSlices};
+pub use buffer::{ALIGNMENT, AlignedBytes, Buffer, SharedBytes};
+pub use compare::{Mismatch, Tolerance};
+pub use convert::{CastOptions, cast, cast_slices};
+pub use element::{Bool8, Class, Complex64, Complex128, DataType, Element, swap_bytes};
+pub use error::{ErrorKind, TensorError};
+pub use half::{bf16, f16};
+pub use shape::{Dims, Strides};
+pub use small_float::{
+    Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, RoundMode, SmallFloat,
+};
+pub use strings::StringArray;
+pub use tensor::{Storage, Tensor, realigned_copies};
+pub use value::{Map, MapKey, Sequence, Sparse, Value, ValueType};
+pub use view::{TensorView, TensorViewMut, ViewData};

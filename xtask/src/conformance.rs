@@ -1,0 +1,69 @@
+//! `cargo xtask conformance`: the backend cases of the pinned onnx wheel, run by the runner in `tests/`.
+//!
+//! Python only writes the cases to disk; running and judging them is Rust.
+
+use crate::python;
+use crate::workspace::{artifacts, build_release, root};
+use crate::{Result, shell};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[derive(clap::Args)]
+pub(crate) struct Conformance {
+    /// Run only the cases whose kind/name contains this text.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Rewrite the expectations to what happened.
+    #[arg(long)]
+    bless: bool,
+    /// With --bless, also write cases down that give wrong values or panic.
+    #[arg(long, requires = "bless")]
+    allow_wrong: bool,
+    /// Go on after unexpected outcomes; without it the run stops at twenty.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+pub(crate) fn run(task: &Conformance) -> Result {
+    let cases = cases()?;
+    let runner = build_release("sardonyx-tests", "conformance")?;
+    let mut command = Command::new(runner);
+    command.current_dir(root()).arg(cases).arg("tests/conformance/expectations.txt");
+    if let Some(filter) = &task.filter {
+        command.args(["--filter", filter]);
+    }
+    for (wanted, flag) in
+        [(task.bless, "--bless"), (task.allow_wrong, "--allow-wrong"), (task.keep_going, "--keep-going")]
+    {
+        if wanted {
+            command.arg(flag);
+        }
+    }
+    if command.status()?.success() { Ok(()) } else { Err("the conformance run failed".into()) }
+}
+
+/// Python with the onnx package, for tasks that need to read or fill a model.
+pub(crate) fn python_with_onnx() -> Result<PathBuf> {
+    python::environment(&artifacts("conformance"), &root().join("tests/conformance/requirements.txt"))
+}
+
+/// The folder of cases on disk, written when the pins or the script have changed.
+fn cases() -> Result<PathBuf> {
+    let python = python_with_onnx()?;
+    let script = root().join("tests/conformance/dump_cases.py");
+    let folder = artifacts("conformance/cases");
+    let stamp = folder.join("made-from");
+    let venv = python.parent().and_then(Path::parent).ok_or("the interpreter lies in an environment")?;
+    let wanted = fs::read_to_string(venv.join("made-from"))? + &fs::read_to_string(&script)?;
+    if !fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == wanted) {
+        eprintln!("Writing the cases of the onnx wheel to disk");
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        // Making the cases sets off numeric warnings inside the wheel that say nothing about us.
+        shell::run(Command::new(&python).args(["-W", "ignore"]).arg(script).arg(&folder))?;
+        fs::write(stamp, wanted)?;
+    }
+    Ok(folder)
+}

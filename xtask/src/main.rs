@@ -1,0 +1,62 @@
+//! `cargo xtask`: everything we do beside cargo. One file per subcommand.
+
+mod bench;
+mod ci;
+mod conformance;
+mod op;
+mod python;
+mod requirements;
+mod rust_source;
+mod shell;
+mod static_build;
+mod tidy;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// What a task gives: nothing, or the reason why it failed, for people to read.
+pub(crate) type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// The tasks of this workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Measure against other runtimes.
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Run what .ci/run runs, step by step.
+    Ci,
+    /// Run the backend cases of the onnx wheel and compare with the expectations.
+    Conformance(conformance::Conformance),
+    /// Print which requirements the tests quote.
+    Requirements(requirements::Requirements),
+    /// Build the command without any shared library and run it in an empty chroot.
+    StaticBuild,
+    /// Check the rules of the workspace that cargo and clippy do not know.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().task {
+        Task::Bench(task) => bench::run(task),
+        Task::Ci => ci::run(),
+        Task::Conformance(task) => conformance::run(&task),
+        Task::Requirements(task) => requirements::run(&task),
+        Task::StaticBuild => static_build::run(),
+        Task::Tidy => tidy::run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("xtask: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}

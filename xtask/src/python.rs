@@ -1,0 +1,37 @@
+//! Private Python environments. Python only prepares data and runs rivals; the product does not use it.
+
+use crate::Result;
+use crate::shell;
+use crate::workspace::shown;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A virtual environment under `folder` with exactly the packages that `requirements` pins, and its interpreter.
+///
+/// One that was made from the same pins by the same Python is used again.
+pub(crate) fn environment(folder: &Path, requirements: &Path) -> Result<PathBuf> {
+    let venv = folder.join("venv");
+    let interpreter = venv.join("bin/python");
+    let pins = fs::read_to_string(requirements).map_err(|error| format!("{}: {error}", shown(requirements)))?;
+    let version = shell::output(Command::new("python3").arg("--version"))
+        .map_err(|error| format!("{error}; Python 3.11 or newer is needed to prepare the data"))?;
+    let wanted = format!("{version}{pins}");
+    // Written last, so a stopped installation is never taken for a finished one.
+    let stamp = venv.join("made-from");
+    if fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == wanted) {
+        return Ok(interpreter);
+    }
+
+    eprintln!("Installing {} into {}", shown(requirements), shown(&venv));
+    fs::create_dir_all(folder)?;
+    shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))
+        .map_err(|error| format!("{error}; on Debian and Ubuntu the package python3-venv is needed"))?;
+    shell::run(
+        Command::new(&interpreter)
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
+            .arg(requirements),
+    )?;
+    fs::write(stamp, wanted)?;
+    Ok(interpreter)
+}

@@ -1,0 +1,82 @@
+//! Where things are in the checkout, and which source files it has.
+
+use crate::Result;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder that holds the workspace's `Cargo.toml`.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+}
+
+/// Where tasks keep what they download and make. `CARGO_TARGET_DIR` moves build products only: a virtual
+/// environment or a filled model is the same for all of them.
+pub(crate) fn artifacts(name: &str) -> PathBuf {
+    root().join("target").join(name)
+}
+
+/// The path as people want to read it: from the root of the workspace.
+pub(crate) fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+/// `cargo`, started at the root of the workspace.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// The workspace's own packages, as `cargo metadata` describes them.
+pub(crate) fn packages() -> Result<Vec<Value>> {
+    let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    let mut metadata: Value = serde_json::from_slice(&output.stdout)?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => Err("cargo metadata lists no packages".into()),
+    }
+}
+
+/// Builds one binary in release mode and returns its path.
+pub(crate) fn build_release(package: &str, binary: &str) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--release", "--package", package, "--bin", binary]);
+    command.arg("--message-format=json-render-diagnostics").stderr(std::process::Stdio::inherit());
+    let output = command.output()?;
+    if !output.status.success() {
+        return Err(format!("{package} does not build").into());
+    }
+    // One message per line; the binary's own says where the executable is.
+    String::from_utf8(output.stdout)?
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == binary)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .ok_or_else(|| format!("cargo built no executable {binary}").into())
+}
+
+/// All files below `folder` whose name ends with one of `suffixes`, sorted. Build products and hidden folders
+/// are left out.
+pub(crate) fn files(folder: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", shown(&folder)))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.file_type()?.is_dir() {
+                if name != "target" && name != "__pycache__" && !name.starts_with('.') {
+                    folders.push(entry.path());
+                }
+            } else if suffixes.iter().any(|suffix| name.ends_with(suffix)) {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
