@@ -27,25 +27,37 @@ pub(crate) struct Conformance {
 
 pub(crate) fn run(task: &Conformance) -> Result {
     let cases = cases()?;
-    let runner = build_release("sardonyx-tests", "conformance")?;
+    let runner = build_release("sardonyx-tests", "conformance", &[])?;
     let mut command = Command::new(runner);
-    command.current_dir(root()).arg(cases).arg("tests/conformance/expectations.txt");
+    command
+        .current_dir(root())
+        .arg(cases)
+        .arg("tests/conformance/expectations.txt");
     if let Some(filter) = &task.filter {
         command.args(["--filter", filter]);
     }
-    for (wanted, flag) in
-        [(task.bless, "--bless"), (task.allow_wrong, "--allow-wrong"), (task.keep_going, "--keep-going")]
-    {
+    for (wanted, flag) in [
+        (task.bless, "--bless"),
+        (task.allow_wrong, "--allow-wrong"),
+        (task.keep_going, "--keep-going"),
+    ] {
         if wanted {
             command.arg(flag);
         }
     }
-    if command.status()?.success() { Ok(()) } else { Err("the conformance run failed".into()) }
+    if command.status()?.success() {
+        Ok(())
+    } else {
+        Err("the conformance run failed".into())
+    }
 }
 
 /// Python with the onnx package, for tasks that need to read or fill a model.
 pub(crate) fn python_with_onnx() -> Result<PathBuf> {
-    python::environment(&artifacts("conformance"), &root().join("tests/conformance/requirements.txt"))
+    python::environment(
+        &artifacts("conformance"),
+        &root().join("tests/conformance/requirements.txt"),
+    )
 }
 
 /// The folder of cases on disk, written when the pins or the script have changed.
@@ -54,7 +66,10 @@ fn cases() -> Result<PathBuf> {
     let script = root().join("tests/conformance/dump_cases.py");
     let folder = artifacts("conformance/cases");
     let stamp = folder.join("made-from");
-    let venv = python.parent().and_then(Path::parent).ok_or("the interpreter lies in an environment")?;
+    let venv = python
+        .parent()
+        .and_then(Path::parent)
+        .ok_or("the interpreter lies in an environment")?;
     let wanted = fs::read_to_string(venv.join("made-from"))? + &fs::read_to_string(&script)?;
     if !fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == wanted) {
         eprintln!("Writing the cases of the onnx wheel to disk");
@@ -62,7 +77,12 @@ fn cases() -> Result<PathBuf> {
             fs::remove_dir_all(&folder)?;
         }
         // Making the cases sets off numeric warnings inside the wheel that say nothing about us.
-        shell::run(Command::new(&python).args(["-W", "ignore"]).arg(script).arg(&folder))?;
+        shell::run(
+            Command::new(&python)
+                .args(["-W", "ignore"])
+                .arg(script)
+                .arg(&folder),
+        )?;
         fs::write(stamp, wanted)?;
     }
     Ok(folder)

@@ -13,7 +13,8 @@ use std::process::Command;
 pub(crate) fn environment(folder: &Path, requirements: &Path) -> Result<PathBuf> {
     let venv = folder.join("venv");
     let interpreter = venv.join("bin/python");
-    let pins = fs::read_to_string(requirements).map_err(|error| format!("{}: {error}", shown(requirements)))?;
+    let pins = fs::read_to_string(requirements)
+        .map_err(|error| format!("{}: {error}", shown(requirements)))?;
     let version = shell::output(Command::new("python3").arg("--version"))
         .map_err(|error| format!("{error}; Python 3.11 or newer is needed to prepare the data"))?;
     let wanted = format!("{version}{pins}");
@@ -25,11 +26,22 @@ pub(crate) fn environment(folder: &Path, requirements: &Path) -> Result<PathBuf>
 
     eprintln!("Installing {} into {}", shown(requirements), shown(&venv));
     fs::create_dir_all(folder)?;
-    shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))
-        .map_err(|error| format!("{error}; on Debian and Ubuntu the package python3-venv is needed"))?;
+    shell::run(
+        Command::new("python3")
+            .args(["-m", "venv", "--clear"])
+            .arg(&venv),
+    )
+    .map_err(|error| format!("{error}; on Debian and Ubuntu the package python3-venv is needed"))?;
     shell::run(
         Command::new(&interpreter)
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"])
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--requirement",
+            ])
             .arg(requirements),
     )?;
     fs::write(stamp, wanted)?;

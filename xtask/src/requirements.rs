@@ -5,11 +5,12 @@
 //! under `tests/` and `crates/*/tests/`, and `#[cfg(test)]` modules. A quote elsewhere is a reference, not a test.
 //! Quoting an id that does not exist is an error everywhere.
 
+use crate::Result;
 use crate::rust_source::{code_only, test_code};
 use crate::workspace::{files, root, shown};
-use crate::Result;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Ids are never dropped and rarely added: a list of another length is a mistake until this number says otherwise.
@@ -25,7 +26,11 @@ pub(crate) struct Requirements {
 pub(crate) fn run(task: &Requirements) -> Result {
     let list = List::parse(&fs::read_to_string(root().join("tests/requirements.tsv"))?)?;
     if list.rows.len() != ROWS {
-        return Err(format!("tests/requirements.tsv has {} rows instead of {ROWS}", list.rows.len()).into());
+        return Err(format!(
+            "tests/requirements.tsv has {} rows instead of {ROWS}",
+            list.rows.len()
+        )
+        .into());
     }
 
     let mut covered = BTreeSet::new();
@@ -33,7 +38,12 @@ pub(crate) fn run(task: &Requirements) -> Result {
     for source in sources()? {
         for quote in list.quotes(&source) {
             if !list.contains(&quote.id) {
-                unknown.push(format!("{}:{}: {} does not exist", shown(&source.path), quote.line, quote.id));
+                unknown.push(format!(
+                    "{}:{}: {} does not exist",
+                    shown(&source.path),
+                    quote.line,
+                    quote.id
+                ));
             } else if quote.in_test {
                 covered.insert(quote.id);
             }
@@ -41,8 +51,15 @@ pub(crate) fn run(task: &Requirements) -> Result {
     }
 
     for family in &list.families {
-        let of_family: Vec<&Row> = list.rows.iter().filter(|row| family_of(&row.id) == family).collect();
-        let count = of_family.iter().filter(|row| covered.contains(&row.id)).count();
+        let of_family: Vec<&Row> = list
+            .rows
+            .iter()
+            .filter(|row| family_of(&row.id) == family)
+            .collect();
+        let count = of_family
+            .iter()
+            .filter(|row| covered.contains(&row.id))
+            .count();
         println!("{family:7} {count:3} of {}", of_family.len());
         if task.missing {
             for row in of_family.iter().filter(|row| !covered.contains(&row.id)) {
@@ -51,7 +68,11 @@ pub(crate) fn run(task: &Requirements) -> Result {
         }
     }
     println!("{} covered of {ROWS}", covered.len());
-    if unknown.is_empty() { Ok(()) } else { Err(unknown.join("\n").into()) }
+    if unknown.is_empty() {
+        Ok(())
+    } else {
+        Err(unknown.join("\n").into())
+    }
 }
 
 struct Row {
@@ -69,11 +90,24 @@ struct List {
 
 impl List {
     fn parse(text: &str) -> Result<List> {
-        let mut list = List { rows: Vec::new(), ids: BTreeSet::new(), families: Vec::new() };
+        let mut list = List {
+            rows: Vec::new(),
+            ids: BTreeSet::new(),
+            families: Vec::new(),
+        };
         let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
         for line in lines {
             let cells: Vec<&str> = line.split('\t').collect();
-            let [id, strength, statement, _versions, _subsystems, _positive, _negative] = cells[..] else {
+            let [
+                id,
+                strength,
+                statement,
+                _versions,
+                _subsystems,
+                _positive,
+                _negative,
+            ] = cells[..]
+            else {
                 return Err(format!("{} cells instead of 7: {line}", cells.len()).into());
             };
             if !list.ids.insert(id.to_string()) {
@@ -82,7 +116,11 @@ impl List {
             if !list.families.iter().any(|family| family == family_of(id)) {
                 list.families.push(family_of(id).to_string());
             }
-            list.rows.push(Row { id: id.into(), strength: strength.into(), statement: statement.into() });
+            list.rows.push(Row {
+                id: id.into(),
+                strength: strength.into(),
+                statement: statement.into(),
+            });
         }
         Ok(list)
     }
@@ -111,7 +149,11 @@ impl List {
                 }
             }
             // As the beginning of a file's name: wire_07.onnxtxt.
-            let stem = source.path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            let stem = source
+                .path
+                .file_stem()
+                .map(|stem| stem.to_string_lossy().into_owned())
+                .unwrap_or_default();
             if let Some(rest) = stem.strip_prefix(&family.to_lowercase()) {
                 quotes.extend(source.quote(0, family, rest, '_'));
             }
@@ -134,7 +176,7 @@ struct Quote {
 struct Source {
     path: PathBuf,
     text: String,
-    tests: Vec<std::ops::Range<usize>>,
+    tests: Vec<Range<usize>>,
 }
 
 impl Source {
@@ -165,7 +207,8 @@ fn sources() -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let mut test_files = BTreeSet::new();
     for path in paths {
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
+        let text =
+            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
         let mut tests = Vec::new();
         if path.extension().is_some_and(|extension| extension == "rs") {
             let (bodies, modules) = test_code(&code_only(&text));
@@ -178,11 +221,11 @@ fn sources() -> Result<Vec<Source>> {
     }
     for source in &mut sources {
         if is_test_folder(&source.path) || test_files.contains(&source.path) {
-            source.tests = vec![0..source.text.len()];
-            // An empty file can still quote by its name.
-            if source.text.is_empty() {
-                source.tests = vec![0..1];
-            }
+            // An empty file can still quote by its name, at its beginning.
+            source.tests.push(Range {
+                start: 0,
+                end: source.text.len().max(1),
+            });
         }
     }
     Ok(sources)
@@ -198,34 +241,55 @@ fn is_test_folder(path: &Path) -> bool {
 /// Where `mod name;` in the file at `path` may lie.
 fn module_files(path: &Path, name: &str) -> [PathBuf; 2] {
     let file = format!("{name}.rs");
-    [path.with_file_name(&file), path.with_extension("").join(&file)]
+    [
+        path.with_file_name(&file),
+        path.with_extension("").join(&file),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ROWS: &str = "# about\nid\tstrength\trequirement\tversions\tsubsystems\tpositive\tnegative\n\
+    const LIST: &str = "# about\nid\tstrength\trequirement\tversions\tsubsystems\tpositive\tnegative\n\
         WIRE-07\tMUST\tUnknown fields stay.\tall\treader\t\t\n\
         WIRE-08\tMUST\tUnknown numbers stay.\tall\treader\t\t\n";
 
     fn quotes(text: &str) -> Vec<(String, bool)> {
         let (tests, _) = test_code(&code_only(text));
-        let source = Source { path: "a.rs".into(), text: text.into(), tests };
-        let list = List::parse(ROWS).unwrap();
-        list.quotes(&source).into_iter().map(|quote| (quote.id, quote.in_test)).collect()
+        let source = Source {
+            path: "a.rs".into(),
+            text: text.into(),
+            tests,
+        };
+        let list = List::parse(LIST).expect("the list is well-formed");
+        list.quotes(&source)
+            .into_iter()
+            .map(|quote| (quote.id, quote.in_test))
+            .collect()
     }
 
     #[test]
     fn quotes_count_only_in_test_code() {
         let source = "// WIRE-07\n#[cfg(test)]\nmod tests {\n // WIRE-08\n fn wire_07_x() {}\n}\nfn wire_08() {}\n";
         let wanted = [("WIRE-07", false), ("WIRE-08", true), ("WIRE-07", true)];
-        assert_eq!(quotes(source), wanted.map(|(id, test)| (id.to_string(), test)));
+        assert_eq!(
+            quotes(source),
+            wanted.map(|(id, test)| (id.to_string(), test))
+        );
     }
 
     #[test]
     fn what_only_looks_like_an_id_is_none() {
-        for text in ["XWIRE-07", "A-WIRE-07", "WIRE-7", "WIRE-071", "WIRE-*", "WIRE-07a", "let wire_07 = 1;"] {
+        for text in [
+            "XWIRE-07",
+            "A-WIRE-07",
+            "WIRE-7",
+            "WIRE-071",
+            "WIRE-*",
+            "WIRE-07a",
+            "let wire_07 = 1;",
+        ] {
             assert_eq!(quotes(text), [], "{text}");
         }
     }
@@ -236,9 +300,10 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_complete_and_unique() {
-        let list = List::parse(&fs::read_to_string(root().join("tests/requirements.tsv")).unwrap()).unwrap();
-        assert_eq!(list.rows.len(), super::ROWS);
-        assert!(List::parse(&format!("{ROWS}WIRE-07\t\t\t\t\t\t\n")).is_err());
+    fn the_list_is_complete_and_unique() -> Result {
+        let list = List::parse(&fs::read_to_string(root().join("tests/requirements.tsv"))?)?;
+        assert_eq!(list.rows.len(), ROWS);
+        assert!(List::parse(&format!("{LIST}WIRE-07\t\t\t\t\t\t\n")).is_err());
+        Ok(())
     }
 }

@@ -86,9 +86,13 @@ fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
         return Some(at + 3 + close + 1);
     }
     // One character of up to four bytes.
-    (2..=5).find(|&length| bytes.get(at + length) == Some(&b'\'')).filter(|&length| {
-        std::str::from_utf8(&bytes[at + 1..at + length]).is_ok_and(|text| text.chars().count() == 1)
-    }).map(|length| at + length + 1)
+    (2..=5)
+        .find(|&length| bytes.get(at + length) == Some(&b'\''))
+        .filter(|&length| {
+            std::str::from_utf8(&bytes[at + 1..at + length])
+                .is_ok_and(|text| text.chars().count() == 1)
+        })
+        .map(|length| at + length + 1)
 }
 
 /// The byte ranges of `#[cfg(test)]` items that have a body, and the names of those that are a file of their own
@@ -100,7 +104,9 @@ pub(crate) fn test_code(code: &str) -> (Vec<Range<usize>>, Vec<String>) {
     while let Some(found) = code[from..].find(MARK) {
         let start = from + found;
         let item = start + MARK.len();
-        let Some(stop) = code[item..].find(['{', ';']).map(|stop| item + stop) else { break };
+        let Some(stop) = code[item..].find(['{', ';']).map(|stop| item + stop) else {
+            break;
+        };
         from = if code.as_bytes()[stop] == b'{' {
             let end = matching_brace(code.as_bytes(), stop);
             bodies.push(start..end);
@@ -132,8 +138,14 @@ fn matching_brace(code: &[u8], open: usize) -> usize {
 }
 
 /// Line numbers, counted from 1, where `word` stands on its own in the code.
-pub(crate) fn lines_with_word<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
-    code.lines().enumerate().filter(move |(_, line)| has_word(line, word)).map(|(index, _)| index + 1)
+pub(crate) fn lines_with_word<'a>(
+    code: &'a str,
+    word: &'a str,
+) -> impl Iterator<Item = usize> + 'a {
+    code.lines()
+        .enumerate()
+        .filter(move |(_, line)| has_word(line, word))
+        .map(|(index, _)| index + 1)
 }
 
 fn has_word(line: &str, word: &str) -> bool {
@@ -161,7 +173,10 @@ mod tests {
             (r###"f(r#"a " b"#, 1)"###, "f(          , 1)"),
             (r###"f(br#"a"#)"###, "f(       )"),
             ("r#type + for_each", "r#type + for_each"),
-            ("'{' '\\'' 'ä' fn f<'a>(x: &'a str)", "               fn f<'a>(x: &'a str)"),
+            (
+                "'{' '\\'' 'ä' fn f<'a>(x: &'a str)",
+                "              fn f<'a>(x: &'a str)",
+            ),
         ] {
             let got = code_only(source);
             assert_eq!(got.trim_end(), code.trim_end(), "{source}");
@@ -180,7 +195,8 @@ mod tests {
 
     #[test]
     fn words_stand_alone() {
-        let found: Vec<_> = lines_with_word("unsafe_code\nunsafe {\nan unsafe\nnotunsafe", "unsafe").collect();
+        let found: Vec<_> =
+            lines_with_word("unsafe_code\nunsafe {\nan unsafe\nnotunsafe", "unsafe").collect();
         assert_eq!(found, [2, 3]);
     }
 }

@@ -7,7 +7,9 @@ use std::process::Command;
 
 /// The folder that holds the workspace's `Cargo.toml`.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a folder of the workspace")
 }
 
 /// Where tasks keep what they download and make. `CARGO_TARGET_DIR` moves build products only: a virtual
@@ -18,7 +20,10 @@ pub(crate) fn artifacts(name: &str) -> PathBuf {
 
 /// The path as people want to read it: from the root of the workspace.
 pub(crate) fn shown(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+    path.strip_prefix(root())
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 /// `cargo`, started at the root of the workspace.
@@ -30,7 +35,9 @@ pub(crate) fn cargo() -> Command {
 
 /// The workspace's own packages, as `cargo metadata` describes them.
 pub(crate) fn packages() -> Result<Vec<Value>> {
-    let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
+    let output = cargo()
+        .args(["metadata", "--format-version=1", "--no-deps"])
+        .output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
@@ -41,11 +48,21 @@ pub(crate) fn packages() -> Result<Vec<Value>> {
     }
 }
 
+/// Variables that a build is started with.
+pub(crate) type Environment = &'static [(&'static str, &'static str)];
+
 /// Builds one binary in release mode and returns its path.
-pub(crate) fn build_release(package: &str, binary: &str) -> Result<PathBuf> {
+pub(crate) fn build_release(
+    package: &str,
+    binary: &str,
+    environment: Environment,
+) -> Result<PathBuf> {
     let mut command = cargo();
+    command.envs(environment.iter().copied());
     command.args(["build", "--release", "--package", package, "--bin", binary]);
-    command.arg("--message-format=json-render-diagnostics").stderr(std::process::Stdio::inherit());
+    command
+        .arg("--message-format=json-render-diagnostics")
+        .stderr(std::process::Stdio::inherit());
     let output = command.output()?;
     if !output.status.success() {
         return Err(format!("{package} does not build").into());
@@ -65,7 +82,9 @@ pub(crate) fn files(folder: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", shown(&folder)))? {
+        for entry in
+            std::fs::read_dir(&folder).map_err(|error| format!("{}: {error}", shown(&folder)))?
+        {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if entry.file_type()?.is_dir() {

@@ -11,7 +11,7 @@ pub enum Isa {
     Portable,
     /// AVX2 and FMA.
     Avx2,
-    /// AVX-512 F, BW, DQ and VL, and AVX2 and FMA.
+    /// AVX-512 F, BW, DQ and VL, with AVX2, FMA and BMI2.
     Avx512,
 }
 
@@ -57,6 +57,7 @@ fn machine_best() -> Isa {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq")
         && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("bmi2")
     {
         Isa::Avx512
     } else {

@@ -1,1 +1,53 @@
+//! The graph: one in-memory form of a model for every job.
+//!
+//! Nodes, values, attributes and graphs live in arenas and are named by typed ids ([`NodeId`], [`ValueId`], …). Names
+//! are interned; payloads and long texts stay where they are, as [`Span`]s of reference-counted sources. A value knows
+//! what produces it and who uses it; subgraphs see the values around them.
+//!
+//! ```
+//! use sardonyx_model::Model;
+//! use sardonyx_tensor::Buffer;
+//!
+//! let bytes = b"\x08\x0a\x3a\x03\x12\x01g".to_vec(); // ir_version 10, a graph called g
+//! let model = Model::read(Buffer::from_vec(bytes.clone()))?;
+//! assert_eq!(model.header.ir_version, Some(10));
+//! assert_eq!(model.to_bytes(), bytes);
+//! # Ok::<(), sardonyx_model::Error>(())
+//! ```
+//!
+//! A model can hold whatever a file can hold, valid or not: duplicate names, cycles, missing inputs, unknown fields.
+//! Nothing here judges. Reading and writing loses nothing, presence and unknown fields included.
 
+mod attribute;
+mod constant;
+mod dim;
+mod edit;
+mod error;
+mod graph;
+mod ids;
+mod names;
+mod read;
+mod source;
+mod type_proto;
+mod types;
+mod value_files;
+mod write;
+
+pub use attribute::{Attribute, AttributeValue};
+pub use constant::{
+    ConstantError, ExternalData, NoExternalData, Segment, SparseTensorProto, TensorProto, TypedRun,
+};
+pub use dim::{Dim, Expr};
+pub use edit::NewAttribute;
+pub use error::{Error, ErrorKind};
+pub use graph::{
+    Entry, Function, Graph, Header, Initializer, Model, Node, NodeExtras, OperatorSetId, Producer,
+    SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
+};
+pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId};
+pub use names::Symbol;
+pub use read::ReadLimits;
+pub use source::{Span, Unknowns};
+pub use type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
+pub use types::{Shape, TensorType, Type};
+pub use value_files::{read_value, write_value};

@@ -1,1 +1,38 @@
+//! What every operator is, in every version.
+//!
+//! An operator has one place: a `static` [`OpDef`] in the file of its family, with its first version in full and the
+//! later ones as differences ([`facts`]), its type and shape inference beside it ([`Infer`]), and the adapters that turn
+//! a node of an older version into the newer form ([`Adapt`]). The list of all definitions is [`registry::OPERATORS`];
+//! everything that wants to know operators reads it through [`Registry`].
+//!
+//! ```
+//! use sardonyx_ops::Registry;
+//!
+//! let concat = Registry::standard().schema("", "Concat", 12).expect("Concat exists since opset 1");
+//! assert_eq!(concat.since, 11);
+//! assert!(concat.attribute("axis").is_some_and(|axis| axis.required));
+//! ```
+//!
+//! This crate is facts. Walking a graph, deciding what to do about an error, running anything: that is for `passes` and
+//! `runtime`.
 
+mod adapt;
+mod def;
+pub mod facts;
+mod infer;
+mod registry;
+pub mod rules;
+mod schema;
+mod typeset;
+
+pub mod math;
+pub mod nn;
+pub mod reduction;
+pub mod tensor;
+
+pub use adapt::{Adapt, AttrArg, Refusal};
+pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
+pub use infer::{AttrValue, Attributes, Infer, InferError, Known};
+pub use registry::{Registry, DOMAIN_VERSIONS};
+pub use schema::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar};
+pub use typeset::TypeSet;

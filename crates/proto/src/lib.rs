@@ -50,4 +50,4 @@ pub use read::{Limits, RawField, Reader, Slice, Unknown};
 pub use rewrite::rewrite;
 pub use table::{Field, FieldDef, MessageDef, MessageType};
 pub use wire::{WireType, varint_len, zigzag_decode, zigzag_encode};
-pub use write::{Encode, Encoder, Sizes, encode_to_vec, encode_to_write};
+pub use write::{Encode, Encoder, MessageKind, Put, Sizes, encode_to_vec, encode_to_write};

@@ -50,6 +50,8 @@ impl std::fmt::Debug for Slice<'_> {
 pub struct Unknown<'a> {
     /// Its number.
     pub number: u32,
+    /// Number of the last known field before it, or 0: where it must be written back.
+    pub after: u32,
     /// Tag and value, as they must be written back.
     pub record: Slice<'a>,
 }
@@ -75,6 +77,7 @@ pub struct Reader<'a, M> {
     pos: usize,
     base: u64,
     depth_left: u32,
+    last_known: u32,
     limits: Limits,
     failed: bool,
     message: PhantomData<fn() -> M>,
@@ -117,6 +120,7 @@ impl<'a, M: MessageType> Reader<'a, M> {
             pos: 0,
             base: slice.offset,
             depth_left,
+            last_known: 0,
             limits,
             failed: false,
             message: PhantomData,
@@ -134,6 +138,11 @@ impl<'a, M: MessageType> Reader<'a, M> {
     /// Where the next field begins, in bytes from the start of the source.
     pub fn offset(&self) -> u64 {
         self.base + self.pos as u64
+    }
+
+    /// Number of the last known field that was read, or 0.
+    pub(crate) fn last_known(&self) -> u32 {
+        self.last_known
     }
 
     pub(crate) fn child<N: MessageType>(&self, content: Slice<'a>) -> Result<Reader<'a, N>, Error> {
@@ -195,7 +204,11 @@ impl<'a, M: MessageType> Iterator for Reader<'a, M> {
             Ok(None) => None,
             Ok(Some(raw)) => {
                 let field = M::field(raw, self);
-                self.failed |= field.is_err();
+                match &field {
+                    Ok(field) if M::is_unknown(field) => {}
+                    Ok(_) => self.last_known = raw.number,
+                    Err(_) => self.failed = true,
+                }
                 Some(field)
             }
             Err(error) => Some(Err(error)),

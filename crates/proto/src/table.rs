@@ -14,6 +14,8 @@ pub trait MessageType: Sized + 'static {
     /// Looks the meaning of a raw field up.
     #[doc(hidden)]
     fn field<'a>(raw: RawField<'a>, reader: &Reader<'a, Self>) -> Result<Self::Field<'a>, Error>;
+    /// Whether the field is outside the table.
+    fn is_unknown(field: &Self::Field<'_>) -> bool;
     /// Writes a field as it was read.
     #[doc(hidden)]
     fn write_field(field: Self::Field<'_>, out: &mut crate::Encoder<'_>) -> Result<(), Error>;
@@ -133,7 +135,13 @@ macro_rules! messages {
                         }, )*
                         _ => {}
                     }
-                    Ok($field::Unknown(Unknown { number: raw.number, record: raw.record }))
+                    let after = reader.last_known();
+                    Ok($field::Unknown(Unknown { number: raw.number, after, record: raw.record }))
+                }
+
+                #[inline]
+                fn is_unknown(field: &$field<'_>) -> bool {
+                    matches!(field, $field::Unknown(_))
                 }
 
                 fn write_field(field: $field<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {

@@ -42,13 +42,21 @@ impl Buffer {
     /// Takes over a vector of numbers as its bytes in host order; no copy, and aligned for `T`.
     pub fn from_elements<T: Pod + Send + Sync>(elements: Vec<T>) -> Buffer {
         let len = size_of_val(elements.as_slice());
-        Buffer { owner: Arc::new(elements), offset: 0, len }
+        Buffer {
+            owner: Arc::new(elements),
+            offset: 0,
+            len,
+        }
     }
 
     /// Takes over an aligned allocation; no copy.
     pub fn from_aligned(bytes: AlignedBytes) -> Buffer {
         let len = bytes.len();
-        Buffer { owner: Arc::new(bytes), offset: 0, len }
+        Buffer {
+            owner: Arc::new(bytes),
+            offset: 0,
+            len,
+        }
     }
 
     /// Copies into an aligned allocation.
@@ -70,7 +78,11 @@ impl Buffer {
     /// Refers to all bytes of somebody else; no copy.
     pub fn from_shared(owner: SharedBytes) -> Buffer {
         let len = (*owner).as_ref().len();
-        Buffer { owner: Arc::new(Foreign(owner)), offset: 0, len }
+        Buffer {
+            owner: Arc::new(Foreign(owner)),
+            offset: 0,
+            len,
+        }
     }
 
     /// Number of bytes.
@@ -86,7 +98,10 @@ impl Buffer {
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         // The end was checked when the buffer was made; `get` is for foreign owners that break their promise.
-        self.owner.bytes().get(self.offset..self.offset + self.len).unwrap_or(&[])
+        self.owner
+            .bytes()
+            .get(self.offset..self.offset + self.len)
+            .unwrap_or(&[])
     }
 
     /// A part of the bytes, sharing the owner; `range` is relative to this buffer.
@@ -127,7 +142,7 @@ impl Buffer {
 
     /// Whether the first byte lies on a multiple of `align` bytes. Empty buffers count as aligned.
     pub fn is_aligned_to(&self, align: usize) -> bool {
-        self.len == 0 || self.as_slice().as_ptr().addr() % align == 0
+        self.len == 0 || self.as_slice().as_ptr().addr().is_multiple_of(align)
     }
 }
 
@@ -205,10 +220,12 @@ impl AlignedBytes {
     /// # Errors
     /// If memory is refused.
     pub fn zeroed(len: usize) -> Result<AlignedBytes, TensorError> {
-        Self::allocate(len, ALIGNMENT, |layout| {
+        let make = |layout| {
             // SAFETY: `allocate` never passes a layout of size 0.
             unsafe { alloc_zeroed(layout) }
-        })
+        };
+        // SAFETY: `make` allocates the layout with all bytes zero.
+        unsafe { Self::allocate(len, ALIGNMENT, make) }
     }
 
     /// A copy of `bytes`.
@@ -216,7 +233,7 @@ impl AlignedBytes {
     /// # Errors
     /// If memory is refused.
     pub fn copy_of(bytes: &[u8]) -> Result<AlignedBytes, TensorError> {
-        Self::allocate(bytes.len(), ALIGNMENT, |layout| {
+        let make = |layout| {
             // SAFETY: `allocate` never passes a layout of size 0.
             let start = unsafe { alloc(layout) };
             if !start.is_null() {
@@ -225,7 +242,9 @@ impl AlignedBytes {
                 unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             }
             start
-        })
+        };
+        // SAFETY: `make` allocates the layout and copies onto all of it.
+        unsafe { Self::allocate(bytes.len(), ALIGNMENT, make) }
     }
 
     /// `len` zero bytes for long use, on huge pages if there are enough of them and the system has any. Costs a pass over the
@@ -237,7 +256,7 @@ impl AlignedBytes {
         if len < 2 * HUGE_PAGE {
             return Self::zeroed(len);
         }
-        Self::allocate(len, HUGE_PAGE, |layout| {
+        let make = |layout| {
             // SAFETY: `len` is not 0 here.
             let start = unsafe { alloc(layout) };
             if !start.is_null() {
@@ -247,11 +266,14 @@ impl AlignedBytes {
                 unsafe { start.write_bytes(0, len) };
             }
             start
-        })
+        };
+        // SAFETY: `make` allocates the layout and clears all of it.
+        unsafe { Self::allocate(len, HUGE_PAGE, make) }
     }
 
-    /// `make` must return null or an allocation with the given layout whose bytes are all initialised.
-    fn allocate(
+    /// # Safety
+    /// `make` must return null or an allocation of the global allocator with the given layout, all bytes initialised.
+    unsafe fn allocate(
         len: usize,
         align: usize,
         make: impl FnOnce(Layout) -> *mut u8,
@@ -261,7 +283,7 @@ impl AlignedBytes {
         };
         if len == 0 {
             // Aligned as promised, never read, never freed.
-            let start = NonNull::without_provenance(std::num::NonZero::new(align).unwrap_or(std::num::NonZero::<usize>::MIN));
+            let start = layout.dangling_ptr();
             return Ok(AlignedBytes { start, len, align });
         }
         match NonNull::new(make(layout)) {
@@ -356,7 +378,10 @@ mod tests {
         assert_eq!(a.as_slice().as_ptr(), before);
         let b = a.clone();
         a.make_mut().unwrap()[1] = 8;
-        assert_eq!((a.as_slice(), b.as_slice()), (&[9, 8, 3][..], &[9, 2, 3][..]));
+        assert_eq!(
+            (a.as_slice(), b.as_slice()),
+            (&[9, 8, 3][..], &[9, 2, 3][..])
+        );
         assert!(a.is_aligned_to(ALIGNMENT));
         // A slice that is the only one left is edited in place, and only its part.
         let mut tail = b.slice(1..3).unwrap();

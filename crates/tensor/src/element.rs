@@ -200,8 +200,12 @@ pub fn swap_bytes(data_type: DataType, bytes: &mut [u8]) -> Result<(), TensorErr
         _ if data_type.is_complex() => bits / 16,
         _ => bits / 8,
     };
-    if bytes.len() % (bits / 8) != 0 {
-        return err!(Size, "{} bytes are not a whole number of {data_type} elements", bytes.len());
+    if !bytes.len().is_multiple_of(bits / 8) {
+        return err!(
+            Size,
+            "{} bytes are not a whole number of {data_type} elements",
+            bytes.len()
+        );
     }
     bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     Ok(())
@@ -353,19 +357,33 @@ mod tests {
         }
         // TENSOR-32
         assert_eq!(DataType::Double.storage_bytes(usize::MAX / 4), None);
-        assert_eq!(DataType::Int4.storage_bytes(usize::MAX), Some(usize::MAX / 2 + 1));
+        assert_eq!(
+            DataType::Int4.storage_bytes(usize::MAX),
+            Some(usize::MAX / 2 + 1)
+        );
         assert_eq!(DataType::String.storage_bytes(1), None);
     }
 
     #[test]
     fn classes() {
         assert!(DataType::Float8e8m0.is_float() && !DataType::Float8e8m0.is_signed());
-        assert!(DataType::Int2.is_integer() && DataType::Int2.is_signed() && DataType::Int2.is_packed());
+        assert!(
+            DataType::Int2.is_integer() && DataType::Int2.is_signed() && DataType::Int2.is_packed()
+        );
         assert!(!DataType::Bool.is_integer());
-        assert_eq!(DataType::ALL.into_iter().filter(|t| t.is_packed()).count(), 7);
+        assert_eq!(
+            DataType::ALL.into_iter().filter(|t| t.is_packed()).count(),
+            7
+        );
         // 26 numeric types, bool and string.
         let others = [DataType::Bool, DataType::String];
-        assert_eq!(DataType::ALL.into_iter().filter(|t| !others.contains(t)).count(), 26);
+        assert_eq!(
+            DataType::ALL
+                .into_iter()
+                .filter(|t| !others.contains(t))
+                .count(),
+            26
+        );
     }
 
     #[test]

@@ -25,6 +25,8 @@
 // the kernel about huge pages (`buffer`), and handing out disjoint exclusive slices of one block (`arena`).
 #![allow(unsafe_code)]
 #![warn(missing_docs)]
+// In a test, a panic is the report.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod arena;
 mod buffer;

@@ -98,7 +98,12 @@ pub fn unpack_to_u8(packed: &[u8], bits: usize, codes: &mut [u8]) -> Result<(), 
 pub fn pack_from_codes(codes: &[u8], bits: usize, packed: &mut [u8]) -> Result<(), TensorError> {
     let need = exact(packed, bits, codes.len())?.len();
     if need != packed.len() {
-        return err!(Size, "{} codes of {bits} bits need {need} bytes, not {}", codes.len(), packed.len());
+        return err!(
+            Size,
+            "{} codes of {bits} bits need {need} bytes, not {}",
+            codes.len(),
+            packed.len()
+        );
     }
     let group = match bits {
         2 => {
@@ -186,7 +191,11 @@ fn exact(packed: &[u8], bits: usize, elems: usize) -> Result<&[u8], TensorError>
     let need = elems / 8 * bits + (elems % 8 * bits).div_ceil(8);
     match packed.get(..need) {
         Some(bytes) => Ok(bytes),
-        None => err!(Size, "{elems} codes of {bits} bits need {need} bytes, not {}", packed.len()),
+        None => err!(
+            Size,
+            "{elems} codes of {bits} bits need {need} bytes, not {}",
+            packed.len()
+        ),
     }
 }
 
@@ -215,13 +224,18 @@ mod tests {
     fn bulk_and_single_agree_at_every_length() {
         for bits in [2, 4, 6, 8] {
             for elems in 0..40 {
-                let codes: Vec<u8> = (0..elems).map(|i| (i as u8).wrapping_mul(37) & mask(bits)).collect();
+                let codes: Vec<u8> = (0..elems)
+                    .map(|i| (i as u8).wrapping_mul(37) & mask(bits))
+                    .collect();
                 let mut bytes = vec![0xFF; (elems * bits).div_ceil(8)];
                 pack_from_codes(&codes, bits, &mut bytes).unwrap();
                 assert!(padding_is_zero(&bytes, bits, elems));
                 assert_eq!(iter(&bytes, bits, elems).collect::<Vec<_>>(), codes);
                 let mut other = vec![0xFF; bytes.len()];
-                codes.iter().enumerate().for_each(|(i, &c)| set(&mut other, bits, i, c | !mask(bits)));
+                codes
+                    .iter()
+                    .enumerate()
+                    .for_each(|(i, &c)| set(&mut other, bits, i, c | !mask(bits)));
                 assert_eq!(iter(&other, bits, elems).collect::<Vec<_>>(), codes);
                 let mut back = vec![0; elems];
                 unpack_to_u8(&other, bits, &mut back).unwrap();

@@ -27,7 +27,12 @@ pub fn elems(dims: &[usize]) -> Result<usize, TensorError> {
         }
         product = match product.checked_mul(dim) {
             Some(p) if p <= isize::MAX as usize => p,
-            _ => return err!(Overflow, "dims {dims:?} have more elements than can be addressed"),
+            _ => {
+                return err!(
+                    Overflow,
+                    "dims {dims:?} have more elements than can be addressed"
+                );
+            }
         };
     }
     Ok(if empty { 0 } else { product })
@@ -89,14 +94,20 @@ pub fn broadcast_strides_of(
     to: &[usize],
 ) -> Result<Strides, TensorError> {
     let Some(skip) = to.len().checked_sub(from.len()) else {
-        return err!(Shape, "{from:?} does not broadcast to {to:?}: its rank is larger");
+        return err!(
+            Shape,
+            "{from:?} does not broadcast to {to:?}: its rank is larger"
+        );
     };
     let mut out: Strides = SmallVec::from_elem(0, to.len());
     for axis in 0..from.len() {
         if from[axis] == to[skip + axis] {
             out[skip + axis] = from_strides[axis];
         } else if from[axis] != 1 {
-            return err!(Shape, "{from:?} does not broadcast to {to:?}: dim {axis} is neither 1 nor equal");
+            return err!(
+                Shape,
+                "{from:?} does not broadcast to {to:?}: dim {axis} is neither 1 nor equal"
+            );
         }
     }
     Ok(out)
@@ -107,7 +118,11 @@ pub fn broadcast_strides_of(
 /// # Errors
 /// If `axis` is not in `-rank..rank`.
 pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize, TensorError> {
-    let index = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+    let index = if axis < 0 {
+        axis.checked_add(rank as i64)
+    } else {
+        Some(axis)
+    };
     match index.and_then(|i| usize::try_from(i).ok()) {
         Some(i) if i < rank => Ok(i),
         _ => err!(Range, "axis {axis} is outside rank {rank}"),
@@ -161,9 +176,7 @@ impl<const N: usize> NdLoop<N> {
             }
             if let Some(last) = out_dims.last_mut() {
                 let span = dims[axis] as isize;
-                let joins = |k: usize| {
-                    out[k].last().copied() == strides[k][axis].checked_mul(span)
-                };
+                let joins = |k: usize| out[k].last().copied() == strides[k][axis].checked_mul(span);
                 if (0..N).all(joins) {
                     *last *= dims[axis];
                     for k in 0..N {
@@ -283,7 +296,10 @@ mod tests {
         assert!(broadcast_dims(&[&[2, 3], &[3, 2]]).is_err());
         assert!(broadcast_dims(&[&[0], &[2]]).is_err());
         assert!(broadcast_dims(&[&[1 << 40, 1], &[1 << 40]]).is_err());
-        assert_eq!(broadcast_strides(&[3, 1], &[2, 3, 4]).unwrap().as_slice(), [0, 1, 0]);
+        assert_eq!(
+            broadcast_strides(&[3, 1], &[2, 3, 4]).unwrap().as_slice(),
+            [0, 1, 0]
+        );
         assert!(broadcast_strides(&[2, 3], &[3]).is_err());
         assert!(broadcast_strides(&[3], &[1]).is_err());
     }
@@ -292,7 +308,14 @@ mod tests {
     fn axes() {
         assert_eq!(normalize_axis(-1, 3).unwrap(), 2);
         assert_eq!(normalize_axis(0, 1).unwrap(), 0);
-        for (axis, rank) in [(3, 3), (-4, 3), (0, 0), (-1, 0), (i64::MIN, 3), (i64::MAX, 3)] {
+        for (axis, rank) in [
+            (3, 3),
+            (-4, 3),
+            (0, 0),
+            (-1, 0),
+            (i64::MIN, 3),
+            (i64::MAX, 3),
+        ] {
             assert!(normalize_axis(axis, rank).is_err(), "{axis} {rank}");
         }
     }
@@ -302,7 +325,9 @@ mod tests {
         let mut out = Vec::new();
         nd.for_range(runs, |offsets| {
             for i in 0..nd.inner_len() as isize {
-                out.push(std::array::from_fn(|k| offsets[k] + i * nd.inner_strides()[k]));
+                out.push(std::array::from_fn(|k| {
+                    offsets[k] + i * nd.inner_strides()[k]
+                }));
             }
         });
         out
@@ -327,7 +352,9 @@ mod tests {
             let want: Vec<[isize; 2]> = (0..total)
                 .map(|i| {
                     let at = |s: &[isize]| {
-                        (0..dims.len()).map(|d| ((i as isize / own[d]) % dims[d] as isize) * s[d]).sum()
+                        (0..dims.len())
+                            .map(|d| ((i as isize / own[d]) % dims[d] as isize) * s[d])
+                            .sum()
                     };
                     [at(a), at(b)]
                 })

@@ -112,12 +112,18 @@ impl Simd for Avx2 {
                 _mm256_storeu_ps(out.as_mut_ptr(), v);
                 for (i, x) in out.iter_mut().enumerate() {
                     if lanes >> i & 1 != 0 {
-                        *x = *p.wrapping_add(i * stride);
+                        *x = p.wrapping_add(i * stride).read_unaligned();
                     }
                 }
                 _mm256_loadu_ps(out.as_ptr())
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
 
     #[inline(always)]
@@ -135,10 +141,10 @@ impl Simd for Avx2 {
         // SAFETY: see the head of this impl; both blocks are valid.
         unsafe {
             // Interleave pairs of rows, then pairs of pairs within 128-bit halves, then swap halves.
-            let row = |i: usize| _mm256_loadu_ps(src.add(i * src_stride));
             let mut t = [_mm256_setzero_ps(); 8];
             for i in 0..4 {
-                let (a, b) = (row(2 * i), row(2 * i + 1));
+                let a = _mm256_loadu_ps(src.add(2 * i * src_stride));
+                let b = _mm256_loadu_ps(src.add((2 * i + 1) * src_stride));
                 t[2 * i] = _mm256_unpacklo_ps(a, b);
                 t[2 * i + 1] = _mm256_unpackhi_ps(a, b);
             }
@@ -171,4 +177,4 @@ unsafe fn mask_of(lanes: u32) -> __m256i {
     }
 }
 
-tile_table!(Avx2, [#[target_feature(enable = "avx2,fma")]]);
+tile_table!(Avx2, [#[target_feature(enable = "avx2,fma")]], 1 2 3 4 5 6);

@@ -117,13 +117,19 @@ impl Simd for Avx512 {
                     _mm512_storeu_ps(out.as_mut_ptr(), v);
                     for (i, x) in out.iter_mut().enumerate() {
                         if lanes >> i & 1 != 0 {
-                            *x = *p.wrapping_add(i * stride);
+                            *x = p.wrapping_add(i * stride).read_unaligned();
                         }
                     }
                     _mm512_loadu_ps(out.as_ptr())
                 }
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
     }
 
     #[inline(always)]
@@ -138,10 +144,10 @@ impl Simd for Avx512 {
         unsafe {
             let zero = _mm512_setzero_ps();
             // Interleave pairs of rows, then pairs of pairs: 4 x 4 blocks are transposed inside their 128-bit lanes.
-            let row = |i: usize| _mm512_loadu_ps(src.add(i * src_stride));
             let mut t = [zero; 16];
             for i in 0..8 {
-                let (a, b) = (row(2 * i), row(2 * i + 1));
+                let a = _mm512_loadu_ps(src.add(2 * i * src_stride));
+                let b = _mm512_loadu_ps(src.add((2 * i + 1) * src_stride));
                 t[2 * i] = _mm512_unpacklo_ps(a, b);
                 t[2 * i + 1] = _mm512_unpackhi_ps(a, b);
             }
@@ -177,5 +183,6 @@ impl Simd for Avx512 {
 
 tile_table!(
     Avx512,
-    [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]]
+    [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
+    1 2 3 4 5 6 7 8 9 10 11 12
 );

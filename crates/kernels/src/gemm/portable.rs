@@ -35,8 +35,8 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(p: *const f32) -> F4 {
-        // SAFETY: four readable floats, the caller's promise; arrays of f32 have the alignment of f32.
-        F4(unsafe { *p.cast::<[f32; 4]>() })
+        // SAFETY: four readable floats, the caller's promise. Unaligned, as packing reads straight from files.
+        F4(unsafe { p.cast::<[f32; 4]>().read_unaligned() })
     }
 
     #[inline(always)]
@@ -59,7 +59,7 @@ impl Simd for Portable {
             }
             let mut v = [0.0; 4];
             for (i, x) in v.iter_mut().enumerate().take(m) {
-                *x = *p.add(i);
+                *x = p.add(i).read_unaligned();
             }
             F4(v)
         }
@@ -114,7 +114,7 @@ impl Simd for Portable {
         for (i, x) in v.0.iter_mut().enumerate() {
             if lanes >> i & 1 != 0 {
                 // SAFETY: selected lanes are readable, the caller's promise.
-                *x = unsafe { *p.wrapping_add(i * stride) };
+                *x = unsafe { p.wrapping_add(i * stride).read_unaligned() };
             }
         }
         v
@@ -130,10 +130,12 @@ impl Simd for Portable {
         for i in 0..4 {
             for j in 0..4 {
                 // SAFETY: both blocks are valid, the caller's promise.
-                unsafe { *dst.add(j * dst_stride + i) = *src.add(i * src_stride + j) }
+                unsafe {
+                    *dst.add(j * dst_stride + i) = src.add(i * src_stride + j).read_unaligned();
+                }
             }
         }
     }
 }
 
-tile_table!(Portable, []);
+tile_table!(Portable, [], 1 2 3 4);

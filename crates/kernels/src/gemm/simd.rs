@@ -42,6 +42,8 @@ pub(crate) trait Simd: Copy + 'static {
     /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere. `p` itself need not
     /// be a valid address.
     unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
+    /// Asks for the cache line of `p`, which need not be a valid address.
+    unsafe fn prefetch(_p: *const f32) {}
     /// Sum of the lanes, in an order that depends only on the instruction set.
     unsafe fn sum(v: Self::V) -> f32;
     /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to `dst` (rows

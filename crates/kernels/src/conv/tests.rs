@@ -1,0 +1,200 @@
+//! Convolutions against the plain loop in f64.
+
+use super::*;
+use crate::gemm::tests::random;
+
+struct Case {
+    what: &'static str,
+    batch: usize,
+    channels: (usize, usize),
+    groups: usize,
+    spatial: &'static [usize],
+    kernel: &'static [usize],
+    strides: &'static [usize],
+    dilations: &'static [usize],
+    pads: (&'static [usize], &'static [usize]),
+}
+
+const fn case(
+    what: &'static str,
+    channels: (usize, usize),
+    spatial: &'static [usize],
+    kernel: &'static [usize],
+) -> Case {
+    const ONES: &[usize] = &[1, 1, 1];
+    const ZEROS: &[usize] = &[0, 0, 0];
+    let rank = kernel.len();
+    let (ones, zeros) = (ONES.split_at(rank).0, ZEROS.split_at(rank).0);
+    Case {
+        what,
+        batch: 1,
+        channels,
+        groups: 1,
+        spatial,
+        kernel,
+        strides: ones,
+        dilations: ones,
+        pads: (zeros, zeros),
+    }
+}
+
+const CASES: &[Case] = &[
+    Case { batch: 2, ..case("pointwise", (5, 7), &[9, 11], &[1, 1]) },
+    Case { strides: &[2, 2], ..case("strided pointwise", (5, 40), &[9, 11], &[1, 1]) },
+    Case { pads: (&[1, 2], &[0, 1]), ..case("padded pointwise", (3, 4), &[5, 6], &[1, 1]) },
+    Case { pads: (&[1, 1], &[1, 1]), batch: 2, ..case("3x3", (6, 33), &[13, 17], &[3, 3]) },
+    Case { pads: (&[1, 1], &[1, 1]), ..case("7x7 plane", (70, 70), &[7, 7], &[3, 3]) },
+    case("no padding", (3, 5), &[8, 40], &[3, 3]),
+    Case { pads: (&[1, 1], &[1, 1]), strides: &[2, 2], ..case("3x3 stride 2", (4, 9), &[20, 21], &[3, 3]) },
+    Case { pads: (&[3, 3], &[3, 3]), strides: &[2, 2], ..case("first layer", (3, 20), &[30, 43], &[7, 7]) },
+    Case { pads: (&[0, 2], &[3, 1]), strides: &[3, 1], ..case("asymmetric", (2, 3), &[10, 12], &[4, 5]) },
+    Case { pads: (&[2, 4], &[2, 4]), dilations: &[2, 4], ..case("dilated", (3, 4), &[12, 14], &[3, 3]) },
+    Case { strides: &[1, 3], dilations: &[3, 2], ..case("all", (3, 4), &[12, 44], &[3, 3]) },
+    Case { groups: 3, batch: 3, pads: (&[1, 1], &[1, 1]), ..case("groups", (6, 9), &[7, 9], &[3, 3]) },
+    Case { pads: (&[9, 9], &[9, 9]), ..case("mostly padding", (2, 3), &[2, 2], &[3, 3]) },
+    Case { pads: (&[2], &[1]), ..case("1-D", (4, 5), &[37], &[4]) },
+    Case { pads: (&[2], &[1]), strides: &[4], ..case("1-D stride 4", (4, 5), &[137], &[4]) },
+    Case { pads: (&[1, 0, 1], &[1, 1, 0]), strides: &[1, 2, 1], ..case("3-D", (3, 4), &[4, 6, 7], &[3, 2, 3]) },
+    case("one column", (40, 70), &[9, 1], &[3, 1]),
+    case("deep", (80, 40), &[5, 5], &[3, 3]),
+    Case { batch: 0, ..case("empty batch", (3, 4), &[5, 5], &[3, 3]) },
+    Case { pads: (&[1, 1], &[1, 1]), ..case("no input channels", (0, 4), &[5, 5], &[3, 3]) },
+    Case { groups: 6, batch: 2, pads: (&[1, 1], &[1, 1]), ..case("depthwise", (6, 6), &[13, 37], &[3, 3]) },
+    Case { groups: 4, pads: (&[1, 1], &[1, 1]), ..case("depthwise 7x7", (4, 4), &[7, 7], &[3, 3]) },
+    Case { groups: 6, pads: (&[0, 1], &[1, 1]), strides: &[2, 2], ..case("depthwise stride 2", (6, 6), &[14, 70], &[3, 3]) },
+    Case { groups: 4, pads: (&[2, 2], &[2, 2]), strides: &[1, 1], ..case("depthwise 5x5", (4, 4), &[14, 40], &[5, 5]) },
+    Case { groups: 4, pads: (&[2, 2], &[2, 2]), strides: &[3, 3], dilations: &[2, 3], ..case("depthwise odd", (4, 12), &[14, 70], &[3, 4]) },
+    Case { groups: 5, pads: (&[1, 1, 1], &[1, 1, 1]), ..case("depthwise 3-D", (5, 5), &[4, 5, 18], &[3, 3, 3]) },
+    Case { groups: 5, pads: (&[3], &[0]), ..case("depthwise 1-D", (5, 5), &[50], &[4]) },
+];
+
+#[test]
+fn all_strategies_agree_with_the_plain_loop() {
+    let pools = [Pool::new(1), Pool::new(2), Pool::new(3)];
+    for case in CASES {
+        let params = ConvParams {
+            in_channels: case.channels.0,
+            out_channels: case.channels.1,
+            groups: case.groups,
+            kernel: case.kernel.to_vec(),
+            strides: case.strides.to_vec(),
+            dilations: case.dilations.to_vec(),
+            pads_begin: case.pads.0.to_vec(),
+            pads_end: case.pads.1.to_vec(),
+        };
+        let out_dims = params.output_dims(case.spatial).unwrap();
+        let out_plane = product(&out_dims).unwrap();
+        let in_len = case.batch * case.channels.0 * product(case.spatial).unwrap();
+        let out_len = case.batch * case.channels.1 * out_plane;
+        let input = random(in_len, 1);
+        let weights = random(params.weights_len().unwrap(), 2);
+        let bias = random(case.channels.1, 3);
+        let residual = random(out_len, 4);
+        let reference = |f: fn(f32) -> f64, bias: Option<&[f64]>| {
+            let wide = |x: &[f32]| x.iter().map(|&x| f(x)).collect::<Vec<f64>>();
+            let mut out = vec![0.0; out_len];
+            let (x, w) = (wide(&input), wide(&weights));
+            conv_naive(&params, case.batch, case.spatial, &x, &w, bias, &mut out).unwrap();
+            out
+        };
+        let want = reference(f64::from, None);
+        let magnitude = reference(|x| f64::from(x.abs()), None);
+        let bytes: Vec<u8> = std::iter::once(0)
+            .chain(weights.iter().flat_map(|x| x.to_le_bytes()))
+            .collect();
+        for &isa in Isa::available() {
+            let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
+            let again = PackedConv::from_le_bytes(isa, params.clone(), &bytes[1..]).unwrap();
+            for full in [false, true] {
+                let epilogue = if full {
+                    ConvEpilogue {
+                        bias: Some(&bias),
+                        residual: Some(&residual),
+                        activation: Activation::Relu,
+                    }
+                } else {
+                    ConvEpilogue::default()
+                };
+                let run = |conv: &PackedConv, pool: &Pool| {
+                    let mut out = vec![f32::NAN; out_len];
+                    conv.run(pool, case.batch, case.spatial, &input, &mut out, &epilogue)
+                        .unwrap();
+                    out
+                };
+                let got = run(&conv, &pools[0]);
+                for i in 0..out_len {
+                    let mut x = want[i];
+                    if full {
+                        let channel = i / out_plane % case.channels.1;
+                        x = (x + f64::from(bias[channel]) + f64::from(residual[i])).max(0.0);
+                    }
+                    // A chain of roundings, each at most eps / 2 of the magnitudes so far; random signs stay far below.
+                    let bound = 64.0 * f64::from(f32::EPSILON) * (magnitude[i] + 2.0);
+                    assert!(
+                        (f64::from(got[i]) - x).abs() <= bound,
+                        "{} {isa:?} at {i}: {}, not {x}",
+                        case.what,
+                        got[i]
+                    );
+                }
+                for pool in &pools[1..] {
+                    assert_eq!(got, run(&conv, pool), "{} {isa:?} {pool:?}", case.what);
+                }
+                assert_eq!(got, run(&again, &pools[1]), "{} from bytes", case.what);
+            }
+        }
+    }
+}
+
+#[test]
+fn padding_does_not_spread_infinities() {
+    // An infinite weight times padding would be NaN if padding were multiplied as a zero input.
+    // The product form does multiply it, as every im2col does; what must hold is that finite weights keep NaN inputs local.
+    let params = ConvParams {
+        pads_begin: vec![1, 1],
+        pads_end: vec![1, 1],
+        ..ConvParams::new(2, 3, &[3, 3])
+    };
+    let weights = random(2 * 3 * 9, 1);
+    for &isa in Isa::available() {
+        let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
+        let mut input = random(2 * 9 * 40, 2);
+        input[4 * 40 + 20] = f32::NAN;
+        let mut out = vec![0.0; 3 * 9 * 40];
+        let relu = ConvEpilogue {
+            activation: Activation::Relu,
+            ..ConvEpilogue::default()
+        };
+        conv.run(&Pool::new(1), 1, &[9, 40], &input, &mut out, &relu)
+            .unwrap();
+        for (i, x) in out.iter().enumerate() {
+            let (row, col) = (i / 40 % 9, i % 40);
+            let near = row.abs_diff(4) <= 1 && col.abs_diff(20) <= 1;
+            assert_eq!(x.is_nan(), near, "{isa:?} at {row}, {col}");
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error() {
+    let isa = Isa::Portable;
+    let ok = ConvParams::new(4, 6, &[3, 3]);
+    let weights = vec![0.0; 4 * 6 * 9];
+    let groups = ConvParams { groups: 3, ..ok.clone() };
+    assert!(matches!(PackedConv::new(isa, groups, &weights), Err(ConvError::Groups { .. })));
+    let zero = ConvParams { strides: vec![1, 0], ..ok.clone() };
+    assert_eq!(PackedConv::new(isa, zero, &weights).unwrap_err(), ConvError::Zero);
+    let four = ConvParams::new(1, 1, &[1, 1, 1, 1]);
+    assert!(matches!(PackedConv::new(isa, four, &[0.0]), Err(ConvError::Rank { .. })));
+    assert!(matches!(PackedConv::new(isa, ok.clone(), &[]), Err(ConvError::Length { .. })));
+    let conv = PackedConv::new(isa, ok, &weights).unwrap();
+    let run = |spatial: &[usize], input: usize, output: usize| {
+        let (input, mut output) = (vec![0.0; input], vec![0.0; output]);
+        let epilogue = ConvEpilogue::default();
+        conv.run(&Pool::new(1), 1, spatial, &input, &mut output, &epilogue)
+    };
+    assert_eq!(run(&[3, 3], 36, 6), Ok(()));
+    assert!(matches!(run(&[2, 3], 24, 6), Err(ConvError::KernelTooLarge { dim: 0, .. })));
+    assert!(matches!(run(&[3, 3], 35, 6), Err(ConvError::Length { what: "input", .. })));
+    assert!(matches!(run(&[3], 12, 6), Err(ConvError::Rank { .. })));
+}

@@ -1,0 +1,451 @@
+//! The blocked product: which panels meet when, and who computes what.
+//!
+//! Blocking follows Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), and the BLIS
+//! loops of Van Zee and van de Geijn (2015): k is cut into blocks of [`KC`] steps, so that a panel of each operand stays
+//! in the first-level cache and a column block of B in the second.
+//!
+//! The output is cut into chunks, never k. There are three ways to get packed panels of B: they were packed before; each
+//! chunk packs its own columns (many columns); or all threads pack everything first (few columns, many rows).
+
+use super::buffer::with_scratch;
+use super::epilogue::TileEpilogue;
+use super::gemv::{self, Gemv};
+use super::matrix::MatRef;
+use super::pack::{PackSource, Panels, SendPtr, pack_all};
+use super::simd::{Body, Simd, dispatch, panel_width};
+use super::tile::{Tile, TileTable};
+use crate::Isa;
+use crate::pool::{Pool, split_even};
+
+/// Most steps of a k block. A 32-float panel of 256 steps is 32 KB.
+const KC: usize = 256;
+/// Most floats of B packed by a chunk for one k block: a quarter of a 1 MB second-level cache, half of a 512 KB one.
+const LOCAL_FLOATS: usize = 64 * 1024;
+/// Below this many multiply-adds a product is one chunk: handing it out costs more than it saves.
+const SERIAL_MACS: usize = 40_000;
+/// Most columns for which the transposed orientation is considered; it needs a copy of its output in scratch.
+const TRANSPOSED_COLS: usize = 256;
+
+/// Most values of the narrow operand per step for which it is read where it lies.
+const NARROW: usize = 12;
+
+/// One operand of a product.
+#[derive(Clone, Copy)]
+pub(crate) enum Operand<'a> {
+    /// Panels over all of k.
+    Panels(Panels),
+    /// A matrix in memory, as steps by columns (A is transposed).
+    Matrix(&'a MatRef<'a>),
+    /// Anything else.
+    Source(&'a dyn PackSource),
+}
+
+/// A product C = epilogue(A B) with sizes checked: everything the loops need.
+#[derive(Clone, Copy)]
+pub(crate) struct Product<'a> {
+    pub(crate) isa: Isa,
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) a: Operand<'a>,
+    pub(crate) b: Operand<'a>,
+    pub(crate) c: SendPtr,
+    pub(crate) ldc: usize,
+    pub(crate) epilogue: TileEpilogue,
+}
+
+impl Product<'_> {
+    /// Computes the product.
+    ///
+    /// # Safety
+    ///
+    /// Panels, output and epilogue must be valid for the sizes, the output for writing by this call alone, and the
+    /// machine must have `isa`.
+    pub(crate) unsafe fn run(&self, pool: &Pool) {
+        if self.m == 0 || self.n == 0 {
+            return;
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            if self.run_gemv(pool) {
+                return;
+            }
+            let source: &dyn PackSource = match self.a {
+                Operand::Panels(a) => return self.run_packed_a(pool, a),
+                // Few rows are read once per column panel; that is cheaper than packing them with their padding.
+                Operand::Matrix(a) if self.m <= NARROW && !self.prefers_transposed() => {
+                    return self.run_packed_a(pool, Panels::unpacked(self.isa, a));
+                }
+                Operand::Matrix(a) => a,
+                Operand::Source(source) => source,
+            };
+            let w = panel_width(self.isa);
+            with_scratch(self.m.div_ceil(w) * w * self.k, |buf| {
+                pack_all(pool, self.isa, source, buf);
+                self.run_packed_a(pool, Panels::packed(self.isa, buf, self.k));
+            });
+        }
+    }
+
+    /// Runs products of very few rows or columns with an unpacked matrix; false if this is not one.
+    unsafe fn run_gemv(&self, pool: &Pool) -> bool {
+        let (Operand::Matrix(a), Operand::Matrix(b)) = (self.a, self.b) else {
+            return false;
+        };
+        let turned = if self.m <= gemv::ROWS && Gemv::suits(b) {
+            false
+        } else if self.n <= gemv::ROWS && Gemv::suits(a) {
+            true
+        } else {
+            return false;
+        };
+        let (x, b) = if turned { (b, a) } else { (a, b) };
+        let gemv = Gemv {
+            isa: self.isa,
+            x: x.transposed(),
+            b: *b,
+            c: self.c,
+            ldc: self.ldc,
+            epilogue: self.epilogue,
+            turned,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { gemv.run(pool, self.threads(pool)) };
+        true
+    }
+
+    unsafe fn run_packed_a(&self, pool: &Pool, a: Panels) {
+        let w = panel_width(self.isa);
+        let threads = self.threads(pool);
+        let transposed = self.prefers_transposed();
+        // SAFETY: the caller's promise, passed on.
+        unsafe {
+            let source: &dyn PackSource = match self.b {
+                Operand::Panels(b) => return self.run_packed(pool, threads, a, b, transposed),
+                Operand::Matrix(b) if transposed && self.n <= NARROW => {
+                    let b = Panels::unpacked(self.isa, b);
+                    return self.run_packed(pool, threads, a, b, transposed);
+                }
+                Operand::Matrix(b) => b,
+                Operand::Source(source) => source,
+            };
+            if !transposed && self.packs_locally(threads) {
+                return self.run_local(pool, threads, a, source);
+            }
+            with_scratch(self.n.div_ceil(w) * w * self.k, |buf| {
+                pack_all(pool, self.isa, source, buf);
+                let b = Panels::packed(self.isa, buf, self.k);
+                self.run_packed(pool, threads, a, b, transposed);
+            });
+        }
+    }
+
+    /// How many threads are worth using.
+    fn threads(&self, pool: &Pool) -> usize {
+        let macs = self.m.saturating_mul(self.n).saturating_mul(self.k);
+        if macs < SERIAL_MACS {
+            1
+        } else {
+            pool.threads()
+        }
+    }
+
+    /// Whether to vectorise along the rows of C instead of its columns: when the last vector of a row would be mostly
+    /// empty and rows fill vectors better, as with the 7 x 7 planes at the end of image networks.
+    fn prefers_transposed(&self) -> bool {
+        if self.n > TRANSPOSED_COLS {
+            return false;
+        }
+        let lanes = panel_width(self.isa) / 2;
+        // Work in vector lanes for each orientation; transposing the output costs extra, more so when k is short.
+        let normal = self.m * self.n.next_multiple_of(lanes);
+        let turned = self.n * self.m.next_multiple_of(lanes);
+        let toll = self.m * self.n * 16 / self.k.max(1);
+        turned + toll + normal / 16 < normal
+    }
+
+    fn packs_locally(&self, threads: usize) -> bool {
+        let panels = self.n.div_ceil(panel_width(self.isa));
+        threads == 1 || panels >= 8 * threads
+    }
+
+    /// Each chunk packs its own columns and multiplies all rows with them.
+    unsafe fn run_local(&self, pool: &Pool, threads: usize, a: Panels, source: &dyn PackSource) {
+        let w = panel_width(self.isa);
+        let panels = self.n.div_ceil(w);
+        let kc = k_block(self.k);
+        let most = (LOCAL_FLOATS / (kc.max(1) * w)).max(1);
+        let chunk = if threads == 1 {
+            most
+        } else {
+            (panels / (threads * 6)).clamp(1, most)
+        };
+        let parts = panels.div_ceil(chunk);
+        pool_run(pool, threads, parts, |part| {
+            let cols = split_even(panels, parts, part);
+            with_scratch(cols.len() * kc * w, |buf| {
+                let mut k0 = 0;
+                loop {
+                    let k1 = self.k.min(k0 + kc);
+                    let steps = k1 - k0;
+                    for (i, panel) in cols.clone().enumerate() {
+                        let out = &mut buf[i * kc * w..][..steps * w];
+                        source.pack(self.isa, k0..k1, panel * w, out);
+                    }
+                    let b = Panels::packed(self.isa, buf, kc);
+                    let block = Block {
+                        rows: 0..self.m.div_ceil(w),
+                        cols: cols.clone(),
+                        b_first: cols.start,
+                        k0,
+                        b_k0: k0,
+                        k1,
+                    };
+                    // SAFETY: the panels of this block are packed; the chunk owns these columns of C.
+                    unsafe { self.block(a, b, block) };
+                    k0 = k1;
+                    if k0 == self.k {
+                        break;
+                    }
+                }
+            });
+        });
+    }
+
+    /// Both operands are packed: chunks are rectangles of panels.
+    unsafe fn run_packed(
+        &self,
+        pool: &Pool,
+        threads: usize,
+        a: Panels,
+        b: Panels,
+        transposed: bool,
+    ) {
+        let w = panel_width(self.isa);
+        let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
+        let kc = k_block(self.k);
+        if transposed {
+            let chunk = (row_panels / (threads * 4)).clamp(1, 4);
+            let parts = row_panels.div_ceil(chunk);
+            pool_run(pool, threads, parts, |part| {
+                let rows = split_even(row_panels, parts, part);
+                // SAFETY: the chunk owns these rows of C.
+                unsafe { self.rows_transposed(a, b, rows, kc) }
+            });
+            return;
+        }
+        // Columns in blocks that stay in the second-level cache, rows in as many parts as it takes to feed the threads.
+        let most = (LOCAL_FLOATS / (kc.max(1) * w)).max(1);
+        let col_parts = col_panels.div_ceil(most);
+        let row_parts = if threads == 1 {
+            1
+        } else {
+            (threads * 6).div_ceil(col_parts).clamp(1, row_panels)
+        };
+        pool_run(pool, threads, row_parts * col_parts, |part| {
+            let rows = split_even(row_panels, row_parts, part % row_parts);
+            let cols = split_even(col_panels, col_parts, part / row_parts);
+            let mut k0 = 0;
+            loop {
+                let k1 = self.k.min(k0 + kc);
+                let block = Block {
+                    rows: rows.clone(),
+                    cols: cols.clone(),
+                    b_first: 0,
+                    k0,
+                    b_k0: 0,
+                    k1,
+                };
+                // SAFETY: all panels are packed; the chunk owns this rectangle of C.
+                unsafe { self.block(a, b, block) };
+                k0 = k1;
+                if k0 == self.k {
+                    break;
+                }
+            }
+        });
+    }
+
+    /// Multiplies the panels of one block: A narrow, B wide.
+    #[inline]
+    unsafe fn block(&self, a: Panels, b: Panels, block: Block) {
+        let w = panel_width(self.isa);
+        let tiles = tiles(self.isa);
+        let unit = usize::from(a.ws == 1);
+        let last = block.k1 == self.k && !self.epilogue.is_plain();
+        for row_panel in block.rows {
+            let row0 = row_panel * w;
+            let rows = w.min(self.m - row0);
+            let tile_rows = rows.div_ceil(rows.div_ceil(tiles.len()));
+            let a_panel = a.at(row_panel, block.k0);
+            for col_panel in block.cols.clone() {
+                let col0 = col_panel * w;
+                let n = w.min(self.n - col0);
+                let vectors = n.div_ceil(w / 2);
+                let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
+                let mut r = 0;
+                while r < rows {
+                    let count = tile_rows.min(rows - r);
+                    let (row, col) = (row0 + r, col0);
+                    let epilogue;
+                    let tile = Tile {
+                        k: block.k1 - block.k0,
+                        a: a_panel.wrapping_add(r * a.ws),
+                        a_rs: a.ws,
+                        a_ks: a.ks,
+                        b: b_panel,
+                        b_vs: w / 2,
+                        b_ks: w,
+                        c: self.c.get().wrapping_add(row * self.ldc + col),
+                        ldc: self.ldc,
+                        n,
+                        resume: block.k0 != 0,
+                        epilogue: if last {
+                            epilogue = self.epilogue.at(row, col, self.ldc);
+                            &epilogue
+                        } else {
+                            std::ptr::null()
+                        },
+                    };
+                    // SAFETY: panels hold `k` steps, padded to whole vectors; the tile is inside C.
+                    unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
+                    r += count;
+                }
+            }
+        }
+    }
+
+    /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k is done.
+    unsafe fn rows_transposed(
+        &self,
+        a: Panels,
+        b: Panels,
+        row_panels: std::ops::Range<usize>,
+        kc: usize,
+    ) {
+        let w = panel_width(self.isa);
+        let tiles = tiles(self.isa);
+        let unit = usize::from(b.ws == 1);
+        let ld = row_panels.len() * w;
+        with_scratch(self.n * ld, |buf| {
+            let out = buf.as_mut_ptr();
+            let mut k0 = 0;
+            loop {
+                let k1 = self.k.min(k0 + kc);
+                for (i, row_panel) in row_panels.clone().enumerate() {
+                    let vectors = w.min(self.m - row_panel * w).div_ceil(w / 2);
+                    let mut col = 0;
+                    while col < self.n {
+                        let cols = w.min(self.n - col);
+                        let tile_cols = cols.div_ceil(cols.div_ceil(tiles.len()));
+                        let b_panel = b.at(col / w, k0);
+                        let mut j = 0;
+                        while j < cols {
+                            let count = tile_cols.min(cols - j);
+                            let tile = Tile {
+                                k: k1 - k0,
+                                a: b_panel.wrapping_add(j * b.ws),
+                                a_rs: b.ws,
+                                a_ks: b.ks,
+                                b: a.at(row_panel, k0),
+                                b_vs: w / 2,
+                        b_ks: w,
+                                c: out.wrapping_add((col + j) * ld + i * w),
+                                ldc: ld,
+                                n: vectors * (w / 2),
+                                resume: k0 != 0,
+                                epilogue: std::ptr::null(),
+                            };
+                            // SAFETY: panels hold `k` steps of whole vectors; the tile is inside the scratch.
+                            unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
+                            j += count;
+                        }
+                        col += cols;
+                    }
+                }
+                k0 = k1;
+                if k0 == self.k {
+                    break;
+                }
+            }
+            let row0 = row_panels.start * w;
+            for row in row0..self.m.min(row_panels.end * w) {
+                let body = FinishRow {
+                    src: buf[row - row0..].as_ptr(),
+                    stride: ld,
+                    out: self.c.get().wrapping_add(row * self.ldc),
+                    n: self.n,
+                    epilogue: self.epilogue.at(row, 0, self.ldc),
+                };
+                // SAFETY: the machine has `isa`; the source is column `row - row0` of the scratch, the output a row of
+                // C that this chunk owns.
+                unsafe { dispatch(self.isa, body) };
+            }
+        });
+    }
+}
+
+/// Ranges of panels and steps that [`Product::block`] multiplies.
+struct Block {
+    rows: std::ops::Range<usize>,
+    cols: std::ops::Range<usize>,
+    /// The column panel that B's panels begin with.
+    b_first: usize,
+    k0: usize,
+    /// The step that B's panels begin with.
+    b_k0: usize,
+    k1: usize,
+}
+
+/// Gathers one row of the output from a transposed copy and applies the epilogue.
+pub(super) struct FinishRow {
+    pub(super) src: *const f32,
+    pub(super) stride: usize,
+    pub(super) out: *mut f32,
+    pub(super) n: usize,
+    pub(super) epilogue: TileEpilogue,
+}
+
+impl Body for FinishRow {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut col = 0;
+        while col < self.n {
+            let n = S::LANES.min(self.n - col);
+            let lanes = ((1u64 << n) - 1) as u32;
+            // SAFETY: the maker's promise.
+            unsafe {
+                let src = self.src.add(col * self.stride);
+                let x = S::select(S::splat(0.0), lanes, src, self.stride);
+                let x = self.epilogue.finish::<S>(x, col, n);
+                S::store_m(self.out.add(col), S::first(n), x);
+            }
+            col += n;
+        }
+    }
+}
+
+/// The block size that cuts `k` evenly.
+fn k_block(k: usize) -> usize {
+    k.div_ceil(k.div_ceil(KC).max(1))
+}
+
+fn pool_run(pool: &Pool, threads: usize, parts: usize, body: impl Fn(usize) + Sync) {
+    if threads == 1 {
+        (0..parts).for_each(body);
+    } else {
+        pool.run(parts, body);
+    }
+}
+
+pub(crate) fn tiles(isa: Isa) -> TileTable {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => super::avx512::TILES,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => super::avx2::TILES,
+        _ => super::portable::TILES,
+    }
+}

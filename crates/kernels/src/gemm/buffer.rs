@@ -1,0 +1,130 @@
+//! Aligned memory for packed operands, and per-thread scratch that is kept between calls.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+const CACHE_LINE: usize = 64;
+/// From this size on, buffers are aligned to and advised for huge pages: packed weights are read front to back on every
+/// run, and with 4 KB pages that costs a TLB miss per page.
+const HUGE_FROM_BYTES: usize = 4 << 20;
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A fixed number of zero-initialised floats, aligned to 64 bytes.
+pub(crate) struct AlignedBuf {
+    ptr: NonNull<f32>,
+    len: usize,
+}
+
+// SAFETY: owns its memory like a Vec.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: as above.
+unsafe impl Sync for AlignedBuf {}
+
+impl AlignedBuf {
+    pub(crate) fn zeroed(len: usize) -> AlignedBuf {
+        let layout = Self::layout(len);
+        if layout.size() == 0 {
+            return AlignedBuf {
+                ptr: NonNull::dangling(),
+                len: 0,
+            };
+        }
+        // SAFETY: the size is not zero.
+        let ptr = unsafe { alloc_zeroed(layout) }.cast::<f32>();
+        let Some(ptr) = NonNull::new(ptr) else {
+            handle_alloc_error(layout)
+        };
+        if layout.align() == HUGE_PAGE {
+            advise_huge(ptr.as_ptr().cast(), layout.size());
+        }
+        AlignedBuf { ptr, len }
+    }
+
+    fn layout(len: usize) -> Layout {
+        let bytes = len * size_of::<f32>();
+        let align = if bytes >= HUGE_FROM_BYTES {
+            HUGE_PAGE
+        } else {
+            CACHE_LINE
+        };
+        Layout::from_size_align(bytes, align).expect("lengths of slices fit a layout")
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        let layout = Self::layout(self.len);
+        if layout.size() != 0 {
+            // SAFETY: allocated with this layout.
+            unsafe { dealloc(self.ptr.as_ptr().cast(), layout) }
+        }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [f32];
+    fn deref(&self) -> &[f32] {
+        // SAFETY: `len` initialised floats, or a dangling pointer and none.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl std::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AlignedBuf({})", self.len)
+    }
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn advise_huge(ptr: *mut u8, bytes: usize) {
+    // The C library is linked anyway; its headers' only contribution would be these two lines.
+    unsafe extern "C" {
+        fn madvise(addr: *mut u8, length: usize, advice: i32) -> i32;
+    }
+    const MADV_HUGEPAGE: i32 = 14;
+    // SAFETY: the range was just allocated and is page-aligned. A refusal changes nothing but speed.
+    unsafe {
+        madvise(ptr, bytes, MADV_HUGEPAGE);
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+fn advise_huge(_ptr: *mut u8, _bytes: usize) {}
+
+thread_local! {
+    static FREE: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `f` with `len` floats of this thread's scratch memory. Contents are whatever the last user left.
+///
+/// Calls may nest; each level has its own buffer. Buffers grow to the largest size asked for and are kept for the life
+/// of the thread.
+pub(crate) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
+    if len == 0 {
+        return f(&mut []);
+    }
+    let found = FREE.with_borrow_mut(|free| {
+        // The smallest that fits, else the largest, which then is replaced.
+        let fits = (0..free.len())
+            .filter(|&i| free[i].len >= len)
+            .min_by_key(|&i| free[i].len);
+        let index = fits.or_else(|| (0..free.len()).max_by_key(|&i| free[i].len));
+        index.map(|i| free.swap_remove(i))
+    });
+    let mut buf = match found {
+        Some(buf) if buf.len >= len => buf,
+        _ => AlignedBuf::zeroed(len.next_multiple_of(1024)),
+    };
+    let result = f(&mut buf[..len]);
+    FREE.with_borrow_mut(|free| free.push(buf));
+    result
+}

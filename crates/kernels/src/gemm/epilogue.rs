@@ -1,0 +1,342 @@
+//! What happens to a product before it is stored: scale, bias, addend, residual, activation, in this order.
+
+use super::matrix::MatRef;
+use super::simd::Simd;
+
+/// The function applied last to each output. NaN stays NaN in all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Activation {
+    #[default]
+    None,
+    /// `max(x, 0)`.
+    Relu,
+    /// `min(max(x, lo), hi)`; `hi` wins when they cross.
+    Clip(f32, f32),
+    /// `x` when positive, else `alpha * x`.
+    LeakyRelu(f32),
+    /// `min(max(alpha * x + beta, 0), 1)`.
+    HardSigmoid(f32, f32),
+    /// `x * min(max(x / 6 + 1/2, 0), 1)`.
+    HardSwish,
+}
+
+impl Activation {
+    /// The activation of one value, for scalar code and as the reference of the vector form.
+    #[inline]
+    pub fn apply(self, x: f32) -> f32 {
+        // Comparisons are arranged so that NaN falls through to itself.
+        let clip = |x: f32, lo: f32, hi: f32| {
+            let x = if lo > x { lo } else { x };
+            if hi < x { hi } else { x }
+        };
+        match self {
+            Activation::None => x,
+            Activation::Relu => {
+                if 0.0 > x {
+                    0.0
+                } else {
+                    x
+                }
+            }
+            Activation::Clip(lo, hi) => clip(x, lo, hi),
+            Activation::LeakyRelu(alpha) => {
+                if x < 0.0 {
+                    alpha * x
+                } else {
+                    x
+                }
+            }
+            Activation::HardSigmoid(alpha, beta) => clip(alpha * x + beta, 0.0, 1.0),
+            Activation::HardSwish => x * clip(x * (1.0 / 6.0) + 0.5, 0.0, 1.0),
+        }
+    }
+
+    /// Constants in registers.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd`].
+    #[inline(always)]
+    pub(crate) unsafe fn prepare<S: Simd>(self) -> Prepared<S> {
+        let (kind, a, b) = match self {
+            Activation::None => (Kind::None, 0.0, 0.0),
+            Activation::Relu => (Kind::Relu, 0.0, 0.0),
+            Activation::Clip(lo, hi) => (Kind::Clip, lo, hi),
+            Activation::LeakyRelu(alpha) => (Kind::Leaky, alpha, 0.0),
+            Activation::HardSigmoid(alpha, beta) => (Kind::HardSigmoid, alpha, beta),
+            Activation::HardSwish => (Kind::HardSwish, 1.0 / 6.0, 0.5),
+        };
+        // SAFETY: the caller's promise.
+        unsafe {
+            Prepared {
+                kind,
+                a: S::splat(a),
+                b: S::splat(b),
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    None,
+    Relu,
+    Clip,
+    Leaky,
+    HardSigmoid,
+    HardSwish,
+}
+
+/// An [`Activation`] with its constants in vectors.
+#[derive(Clone, Copy)]
+pub(crate) struct Prepared<S: Simd> {
+    kind: Kind,
+    a: S::V,
+    b: S::V,
+}
+
+impl<S: Simd> Prepared<S> {
+    /// The constant comes first in every minimum and maximum: then NaN in `x` comes through.
+    #[inline(always)]
+    pub(crate) fn apply(&self, x: S::V) -> S::V {
+        // SAFETY: `prepare` was called where `S` may run, and values of `S::V` do not leave such places.
+        unsafe {
+            let (zero, one) = (S::splat(0.0), S::splat(1.0));
+            match self.kind {
+                Kind::None => x,
+                Kind::Relu => S::max(self.a, x),
+                Kind::Clip => S::min(self.b, S::max(self.a, x)),
+                Kind::Leaky => {
+                    // One of the two parts is zero; `x` second in both keeps NaN.
+                    S::fma(self.a, S::min(zero, x), S::max(zero, x))
+                }
+                Kind::HardSigmoid => S::min(one, S::max(zero, S::fma(self.a, x, self.b))),
+                Kind::HardSwish => {
+                    S::mul(x, S::min(one, S::max(zero, S::fma(self.a, x, self.b))))
+                }
+            }
+        }
+    }
+}
+
+/// A vector added to every column or to every row.
+#[derive(Clone, Copy, Debug)]
+pub enum Bias<'a> {
+    /// One value per row of the output (output channels of a convolution).
+    Row(&'a [f32]),
+    /// One value per column of the output (features of a linear layer).
+    Col(&'a [f32]),
+}
+
+/// `activation(alpha * product + bias + beta * addend + residual)`, applied while the result is in registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Epilogue<'a> {
+    pub alpha: f32,
+    pub bias: Option<Bias<'a>>,
+    /// `beta` and a matrix of the output's size; strides of zero broadcast.
+    pub addend: Option<(f32, MatRef<'a>)>,
+    /// A matrix in the layout of the output slice: same offsets, same row stride.
+    pub residual: Option<&'a [f32]>,
+    pub activation: Activation,
+}
+
+impl Default for Epilogue<'_> {
+    fn default() -> Self {
+        Epilogue {
+            alpha: 1.0,
+            bias: None,
+            addend: None,
+            residual: None,
+            activation: Activation::None,
+        }
+    }
+}
+
+impl Epilogue<'_> {
+    /// Checks all parts against an output of `m` rows of `n`, `ldc` apart.
+    pub(crate) fn check(&self, m: usize, n: usize, c_len: usize) {
+        match self.bias {
+            Some(Bias::Row(b)) => assert!(b.len() >= m, "row bias of {} for {m} rows", b.len()),
+            Some(Bias::Col(b)) => assert!(b.len() >= n, "column bias of {} for {n}", b.len()),
+            None => {}
+        }
+        if let Some((_, c0)) = self.addend {
+            assert_eq!((c0.rows(), c0.cols()), (m, n), "size of the addend");
+        }
+        if let Some(r) = self.residual {
+            assert!(r.len() >= c_len, "residual of {} for {c_len}", r.len());
+        }
+    }
+
+    /// The same with sizes checked and forgotten.
+    pub(crate) fn raw(&self) -> TileEpilogue {
+        let null = std::ptr::null();
+        let (row_bias, col_bias) = match self.bias {
+            Some(Bias::Row(b)) => (b.as_ptr(), null),
+            Some(Bias::Col(b)) => (null, b.as_ptr()),
+            None => (null, null),
+        };
+        let (beta, addend, addend_rs, addend_cs) = match self.addend {
+            Some((beta, c)) => (beta, c.as_ptr(), c.row_stride(), c.col_stride()),
+            None => (0.0, null, 0, 0),
+        };
+        TileEpilogue {
+            alpha: self.alpha,
+            row_bias,
+            col_bias,
+            beta,
+            addend,
+            addend_rs,
+            addend_cs,
+            residual: self.residual.map_or(null, <[f32]>::as_ptr),
+            activation: self.activation,
+        }
+    }
+}
+
+/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none". The residual has the output's row stride.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TileEpilogue {
+    pub(crate) alpha: f32,
+    pub(crate) row_bias: *const f32,
+    pub(crate) col_bias: *const f32,
+    pub(crate) beta: f32,
+    pub(crate) addend: *const f32,
+    pub(crate) addend_rs: usize,
+    pub(crate) addend_cs: usize,
+    pub(crate) residual: *const f32,
+    pub(crate) activation: Activation,
+}
+
+// SAFETY: only reads, from memory borrowed for the whole call that made it.
+unsafe impl Send for TileEpilogue {}
+// SAFETY: as above.
+unsafe impl Sync for TileEpilogue {}
+
+impl TileEpilogue {
+    /// The epilogue of the part of the output that starts at `row`, `col`.
+    #[inline(always)]
+    pub(crate) fn at(&self, row: usize, col: usize, ldc: usize) -> TileEpilogue {
+        // Null stays null; the rest stays inside its matrix because row and col are inside the output.
+        let step = |p: *const f32, by: usize| if p.is_null() { p } else { p.wrapping_add(by) };
+        TileEpilogue {
+            row_bias: step(self.row_bias, row),
+            col_bias: step(self.col_bias, col),
+            addend: step(self.addend, row * self.addend_rs + col * self.addend_cs),
+            residual: step(self.residual, row * ldc + col),
+            ..*self
+        }
+    }
+
+    /// Nothing to do at all.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.alpha == 1.0
+            && self.row_bias.is_null()
+            && self.col_bias.is_null()
+            && self.addend.is_null()
+            && self.residual.is_null()
+            && self.activation == Activation::None
+    }
+
+    /// The limits to clamp to, if there is nothing else beside row bias and residual.
+    #[inline(always)]
+    pub(crate) fn simple(&self) -> Option<(f32, f32)> {
+        let limits = match self.activation {
+            Activation::None => (f32::NEG_INFINITY, f32::INFINITY),
+            Activation::Relu => (0.0, f32::INFINITY),
+            Activation::Clip(lo, hi) => (lo, hi),
+            _ => return None,
+        };
+        (self.alpha == 1.0 && self.col_bias.is_null() && self.addend.is_null()).then_some(limits)
+    }
+
+    /// Finishes one vector of row 0, from column `col`, `n` lanes; the order of steps is that of the tile.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd`]; the pointers are valid for these columns.
+    #[inline(always)]
+    pub(crate) unsafe fn finish<S: Simd>(&self, mut x: S::V, col: usize, n: usize) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mask = S::first(n);
+            if self.alpha != 1.0 {
+                x = S::mul(S::splat(self.alpha), x);
+            }
+            if !self.row_bias.is_null() {
+                x = S::add(x, S::splat(*self.row_bias));
+            }
+            if !self.col_bias.is_null() {
+                x = S::add(x, S::load_m(self.col_bias.add(col), mask));
+            }
+            if !self.addend.is_null() {
+                let lanes = ((1u64 << n.min(S::LANES)) - 1) as u32;
+                let p = self.addend.add(col * self.addend_cs);
+                let c0 = S::select(S::splat(0.0), lanes, p, self.addend_cs);
+                x = S::fma(S::splat(self.beta), c0, x);
+            }
+            if !self.residual.is_null() {
+                x = S::add(x, S::load_m(self.residual.add(col), mask));
+            }
+            match self.activation {
+                Activation::None => x,
+                other => other.prepare::<S>().apply(x),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Isa;
+    use crate::gemm::simd::{Body, dispatch};
+
+    struct Apply<'a>(Activation, &'a [f32; 16], &'a mut [f32; 16]);
+    impl Body for Apply<'_> {
+        type Out = ();
+        #[inline(always)]
+        unsafe fn run<S: Simd>(self) {
+            // SAFETY: 16 is a multiple of the lanes of every instruction set.
+            unsafe {
+                let act = self.0.prepare::<S>();
+                for i in (0..16).step_by(S::LANES) {
+                    let x = S::load(self.1.as_ptr().add(i));
+                    S::store(self.2.as_mut_ptr().add(i), act.apply(x));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn vector_activations_agree_with_scalar_ones_and_keep_nan() {
+        let (inf, nan) = (f32::INFINITY, f32::NAN);
+        let x = [
+            nan, -nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, -7.0, 1e-40, -1e-40, 3e38, -3e38,
+        ];
+        let acts = [
+            Activation::None,
+            Activation::Relu,
+            Activation::Clip(-2.0, 6.0),
+            Activation::Clip(3.0, 1.0),
+            Activation::LeakyRelu(0.1),
+            Activation::HardSigmoid(0.2, 0.5),
+            Activation::HardSwish,
+        ];
+        for act in acts {
+            for &isa in Isa::available() {
+                let mut y = [0.0; 16];
+                // SAFETY: the machine has `isa`.
+                unsafe { dispatch(isa, Apply(act, &x, &mut y)) };
+                for (x, y) in x.iter().zip(y) {
+                    let want = act.apply(*x);
+                    let close = (want - y).abs() <= 1e-6 * want.abs();
+                    assert!(
+                        want == y || want.is_nan() && y.is_nan() || close,
+                        "{act:?} {isa:?}: {x} -> {y}, not {want}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Strided views of matrices.
+
+use std::marker::PhantomData;
+
+/// A matrix anywhere in memory: element (i, j) is `data[i * row_stride + j * col_stride]`.
+///
+/// Transposed, sliced and broadcast (stride 0) matrices are views too.
+#[derive(Clone, Copy, Debug)]
+pub struct MatRef<'a, T = f32> {
+    ptr: *const T,
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+    data: PhantomData<&'a [T]>,
+}
+
+// SAFETY: a shared borrow in all but name.
+unsafe impl<T: Sync> Send for MatRef<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Sync> Sync for MatRef<'_, T> {}
+
+impl<'a, T> MatRef<'a, T> {
+    /// # Panics
+    ///
+    /// If an element of the matrix is outside `data`.
+    pub fn new(
+        data: &'a [T],
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+        col_stride: usize,
+    ) -> Self {
+        let end = strided_len(rows, cols, row_stride, col_stride);
+        assert!(
+            end.is_some_and(|end| end <= data.len()),
+            "{rows} x {cols} with strides {row_stride}, {col_stride} in {}",
+            data.len()
+        );
+        MatRef {
+            ptr: data.as_ptr(),
+            rows,
+            cols,
+            row_stride,
+            col_stride,
+            data: PhantomData,
+        }
+    }
+
+    /// Rows one after the other.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is shorter than `rows * cols`.
+    pub fn row_major(data: &'a [T], rows: usize, cols: usize) -> Self {
+        MatRef::new(data, rows, cols, cols, 1)
+    }
+
+    /// Columns one after the other.
+    ///
+    /// # Panics
+    ///
+    /// If `data` is shorter than `rows * cols`.
+    pub fn col_major(data: &'a [T], rows: usize, cols: usize) -> Self {
+        MatRef::new(data, rows, cols, 1, rows)
+    }
+
+    /// The same elements with rows and columns exchanged.
+    pub fn transposed(self) -> Self {
+        MatRef {
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+            ..self
+        }
+    }
+
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    pub fn row_stride(&self) -> usize {
+        self.row_stride
+    }
+
+    pub fn col_stride(&self) -> usize {
+        self.col_stride
+    }
+
+    pub(crate) fn as_ptr(&self) -> *const T {
+        self.ptr
+    }
+
+    /// Without the check of the size.
+    ///
+    /// # Safety
+    ///
+    /// Every element must be readable for `'a`. Alignment is not required if only unaligned reads follow.
+    pub(crate) unsafe fn from_raw(
+        ptr: *const T,
+        rows: usize,
+        cols: usize,
+        row_stride: usize,
+        col_stride: usize,
+    ) -> Self {
+        MatRef {
+            ptr,
+            rows,
+            cols,
+            row_stride,
+            col_stride,
+            data: PhantomData,
+        }
+    }
+}
+
+impl<T: Copy> MatRef<'_, T> {
+    /// Element (`row`, `col`).
+    ///
+    /// # Panics
+    ///
+    /// If it is outside the matrix.
+    #[inline]
+    pub fn get(&self, row: usize, col: usize) -> T {
+        assert!(row < self.rows && col < self.cols);
+        // SAFETY: inside the matrix, hence inside the slice it was made from.
+        unsafe {
+            *self
+                .ptr
+                .add(row * self.row_stride + col * self.col_stride)
+        }
+    }
+}
+
+/// How many elements a slice must have to hold a strided matrix; `None` when that overflows.
+pub(crate) fn strided_len(
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+) -> Option<usize> {
+    if rows == 0 || cols == 0 {
+        return Some(0);
+    }
+    let last_row = (rows - 1).checked_mul(row_stride)?;
+    let last_col = (cols - 1).checked_mul(col_stride)?;
+    last_row.checked_add(last_col)?.checked_add(1)
+}

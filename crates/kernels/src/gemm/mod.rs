@@ -1,0 +1,161 @@
+//! Matrix products: C = epilogue(A B), in f32 at the speed of the machine and in any number type correctly.
+//!
+//! ```
+//! use sardonyx_kernels::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
+//! use sardonyx_kernels::{Isa, Pool};
+//!
+//! let (a, b) = ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]);
+//! let b = PackedB::new(Isa::detect(), MatRef::row_major(&b, 2, 2)); // once, for constants
+//! let mut c = [0.0; 4];
+//! let a = Lhs::Plain(MatRef::row_major(&a, 2, 2));
+//! gemm(Pool::global(), Isa::detect(), a, Rhs::Packed(&b), &mut c, 2, &Epilogue::default());
+//! assert_eq!(c, [19.0, 22.0, 43.0, 50.0]);
+//! ```
+//!
+//! The idea to know: whatever the path, an output element is one chain of multiply-adds over k in order (the paths for
+//! matrix-vector products aside, which are chosen by size and layout only). Blocking, threads and orientation thus do not
+//! change a bit of the result; the instruction set may.
+
+#[macro_use]
+mod tile;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod blocked;
+pub(crate) mod buffer;
+mod batch;
+mod epilogue;
+mod gemv;
+mod generic;
+mod matrix;
+pub(crate) mod pack;
+mod portable;
+pub(crate) mod simd;
+
+pub use batch::{BatchMat, BatchRhs, gemm_batch};
+pub use epilogue::{Activation, Bias, Epilogue};
+pub use generic::{Number, gemm_generic};
+pub use matrix::MatRef;
+pub use pack::{PackSource, PackedA, PackedB};
+
+pub(crate) use blocked::{Operand, Product};
+pub(crate) use epilogue::TileEpilogue;
+
+use crate::{Isa, Pool};
+use matrix::strided_len;
+use pack::SendPtr;
+
+/// The left operand of a product.
+#[derive(Clone, Copy, Debug)]
+pub enum Lhs<'a> {
+    Plain(MatRef<'a>),
+    Packed(&'a PackedA),
+}
+
+/// The right operand of a product.
+#[derive(Clone, Copy)]
+pub enum Rhs<'a> {
+    Plain(MatRef<'a>),
+    Packed(&'a PackedB),
+    /// A matrix that exists only as its packing routine.
+    Virtual(&'a dyn PackSource),
+}
+
+impl std::fmt::Debug for Rhs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, (k, n)) = match self {
+            Rhs::Plain(_) => ("Plain", self.size()),
+            Rhs::Packed(_) => ("Packed", self.size()),
+            Rhs::Virtual(_) => ("Virtual", self.size()),
+        };
+        write!(f, "{kind}({k} x {n})")
+    }
+}
+
+impl<'a> Lhs<'a> {
+    /// Rows and depth.
+    pub fn size(&self) -> (usize, usize) {
+        match self {
+            Lhs::Plain(a) => (a.rows(), a.cols()),
+            Lhs::Packed(a) => (a.rows(), a.depth()),
+        }
+    }
+}
+
+impl<'a> Rhs<'a> {
+    /// Depth and columns.
+    pub fn size(&self) -> (usize, usize) {
+        match self {
+            Rhs::Plain(b) => (b.rows(), b.cols()),
+            Rhs::Packed(b) => (b.depth(), b.cols()),
+            Rhs::Virtual(b) => (b.depth(), b.width()),
+        }
+    }
+}
+
+/// C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`. Floats of `c` between rows are left alone.
+///
+/// With k = 0 the product is zero and the epilogue still applies.
+///
+/// # Panics
+///
+/// If the depths of `a` and `b` differ, if C does not fit `c`, if a part of the epilogue does not fit C, if a packed
+/// operand was packed for another instruction set, or if this machine does not have `isa`.
+pub fn gemm(
+    pool: &Pool,
+    isa: Isa,
+    a: Lhs<'_>,
+    b: Rhs<'_>,
+    c: &mut [f32],
+    ldc: usize,
+    epilogue: &Epilogue<'_>,
+) {
+    simd::check_isa(isa);
+    let ((m, k), (depth, n)) = (a.size(), b.size());
+    assert_eq!(k, depth, "depth of A and B");
+    assert!(ldc >= n || m <= 1, "rows of C overlap: {ldc} < {n}");
+    let c_len = strided_len(m, n, ldc, 1);
+    assert!(
+        c_len.is_some_and(|len| len <= c.len()),
+        "{m} x {n}, rows {ldc} apart, in {}",
+        c.len()
+    );
+    epilogue.check(m, n, c_len.unwrap_or(0));
+    let a_turned;
+    let a = match a {
+        Lhs::Packed(a) => {
+            assert_eq!(a.isa(), isa, "instruction set of the packed A");
+            Operand::Panels(a.panels.view())
+        }
+        Lhs::Plain(a) => {
+            a_turned = a.transposed();
+            Operand::Matrix(&a_turned)
+        }
+    };
+    let b = match &b {
+        Rhs::Packed(b) => {
+            assert_eq!(b.isa(), isa, "instruction set of the packed B");
+            Operand::Panels(b.panels.view())
+        }
+        Rhs::Plain(b) => Operand::Matrix(b),
+        Rhs::Virtual(b) => Operand::Source(*b),
+    };
+    let product = Product {
+        isa,
+        m,
+        n,
+        k,
+        a,
+        b,
+        c: SendPtr(c.as_mut_ptr()),
+        ldc,
+        epilogue: epilogue.raw(),
+    };
+    // SAFETY: sizes were checked, `c` is borrowed mutably, the machine has `isa`.
+    unsafe { product.run(pool) }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,219 @@
+//! The microkernel: one tile of the product in registers.
+//!
+//! A tile multiplies up to [`Simd::MR`] scalars of the *narrow* operand with one or two vectors of the *wide* operand per
+//! step of k. Which of A and B is narrow is the driver's choice; both come from panels of the same form.
+//!
+//! Every output element is one chain of multiply-adds over k in order, whatever the tile shape, the blocking or the
+//! orientation. That is why results do not depend on the partition.
+
+use super::epilogue::TileEpilogue;
+use super::simd::{Body, Simd, dispatch};
+
+/// One tile's work. Pointers are valid for the sizes given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tile {
+    /// Steps.
+    pub(crate) k: usize,
+    /// Narrow operand, `R` values per step.
+    pub(crate) a: *const f32,
+    /// From one value of a step to the next.
+    pub(crate) a_rs: usize,
+    /// From one step to the next.
+    pub(crate) a_ks: usize,
+    /// Wide operand, `V` whole vectors per step.
+    pub(crate) b: *const f32,
+    /// From one vector of a step to the next.
+    pub(crate) b_vs: usize,
+    /// From one step to the next.
+    pub(crate) b_ks: usize,
+    /// Output, `R` rows of `n` values.
+    pub(crate) c: *mut f32,
+    pub(crate) ldc: usize,
+    /// Columns, more than `V - 1` vectors and at most `V`.
+    pub(crate) n: usize,
+    /// Continue from the values in `c` instead of zero.
+    pub(crate) resume: bool,
+    /// Null: store the plain sums.
+    pub(crate) epilogue: *const TileEpilogue,
+}
+
+/// How far ahead the wide operand is fetched.
+const PREFETCH_STEPS: usize = 8;
+
+pub(crate) type TileFn = unsafe fn(&Tile);
+
+/// Tile functions by rows - 1, vectors - 1, and whether the rows of the narrow operand are adjacent (1) or not (0).
+pub(crate) type TileTable = &'static [[[TileFn; 2]; MAX_VECTORS]];
+
+/// Most vectors of the wide operand in a tile.
+pub(crate) const MAX_VECTORS: usize = 2;
+
+/// The body of a tile function of `R` rows and `V` vectors; `UNIT` fixes `a_rs` to 1.
+///
+/// # Safety
+///
+/// As [`Simd`] and [`Tile`] say.
+#[inline(always)]
+pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UNIT: bool>(
+    t: &Tile,
+) {
+    // SAFETY: the caller's promise; every access below is inside the sizes of the tile.
+    unsafe {
+        let zero = S::splat(0.0);
+        let mut acc = [[zero; V]; R];
+        // No closures around vectors: they are functions of their own, without the instruction set, until inlined, and
+        // nothing forces that.
+        let mut masks = [S::first(0); V];
+        for (v, mask) in masks.iter_mut().enumerate() {
+            *mask = S::first(t.n - v * S::LANES);
+        }
+        if t.resume {
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (v, x) in row.iter_mut().enumerate() {
+                    *x = S::load_m(t.c.add(r * t.ldc + v * S::LANES), masks[v]);
+                }
+            }
+        }
+        let a_rs = if UNIT { 1 } else { t.a_rs };
+        let (mut a, mut b) = (t.a, t.b);
+        for _ in 0..t.k {
+            for v in 0..V {
+                S::prefetch(b.wrapping_add(v * t.b_vs + PREFETCH_STEPS * t.b_ks));
+            }
+            S::prefetch(a.wrapping_add(PREFETCH_STEPS * t.a_ks));
+            let mut wide = [zero; V];
+            for (v, x) in wide.iter_mut().enumerate() {
+                *x = S::load(b.add(v * t.b_vs));
+            }
+            for (r, row) in acc.iter_mut().enumerate() {
+                let narrow = S::splat(*a.add(r * a_rs));
+                for (x, &w) in row.iter_mut().zip(&wide) {
+                    *x = S::fma(narrow, w, *x);
+                }
+            }
+            a = a.wrapping_add(t.a_ks);
+            b = b.wrapping_add(t.b_ks);
+        }
+        // The loops over `acc` must stay small: the compiler keeps `acc` in registers only if it unrolls them all.
+        if !t.epilogue.is_null() {
+            let e = &*t.epilogue;
+            let Some((lo, hi)) = e.simple() else {
+                return finish_in_memory::<S, R, V>(t, e, &acc);
+            };
+            if !e.row_bias.is_null() {
+                for (r, row) in acc.iter_mut().enumerate() {
+                    let bias = S::splat(*e.row_bias.add(r));
+                    for x in row.iter_mut() {
+                        *x = S::add(*x, bias);
+                    }
+                }
+            }
+            if !e.residual.is_null() {
+                for (r, row) in acc.iter_mut().enumerate() {
+                    for (v, x) in row.iter_mut().enumerate() {
+                        let p = e.residual.add(r * t.ldc + v * S::LANES);
+                        *x = S::add(*x, S::load_m(p, masks[v]));
+                    }
+                }
+            }
+            let (lo, hi) = (S::splat(lo), S::splat(hi));
+            for row in &mut acc {
+                for x in row.iter_mut() {
+                    *x = S::min(hi, S::max(lo, *x));
+                }
+            }
+        }
+        for (r, row) in acc.iter().enumerate() {
+            for (v, &x) in row.iter().enumerate() {
+                S::store_m(t.c.add(r * t.ldc + v * S::LANES), masks[v], x);
+            }
+        }
+    }
+}
+
+/// Stores a tile whose epilogue is more than bias, residual and limits.
+#[inline(always)]
+unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
+    t: &Tile,
+    e: &TileEpilogue,
+    acc: &[[S::V; V]; R],
+) {
+    // SAFETY: the caller's promise; the copy holds `R` rows of at most 32 floats.
+    unsafe {
+        let mut copy = [[0.0f32; 32]; R];
+        for (row, out) in acc.iter().zip(&mut copy) {
+            for (v, &x) in row.iter().enumerate() {
+                S::store(out.as_mut_ptr().add(v * S::LANES), x);
+            }
+        }
+        finish_rows::<S>(t, e, copy.as_ptr().cast(), R);
+    }
+}
+
+/// The slow end of a tile; not inlined, so that it exists once per instruction set.
+unsafe fn finish_rows<S: Simd>(t: &Tile, e: &TileEpilogue, copy: *const f32, rows: usize) {
+    // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
+    unsafe {
+        dispatch(
+            S::ISA,
+            FinishRows {
+                tile: t,
+                epilogue: e,
+                copy,
+                rows,
+            },
+        )
+    }
+}
+
+struct FinishRows<'a> {
+    tile: &'a Tile,
+    epilogue: &'a TileEpilogue,
+    /// Rows of 32.
+    copy: *const f32,
+    rows: usize,
+}
+
+impl Body for FinishRows<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let t = self.tile;
+        for r in 0..self.rows {
+            let e = self.epilogue.at(r, 0, t.ldc);
+            let mut col = 0;
+            while col < t.n {
+                // SAFETY: inside the tile and the copy.
+                unsafe {
+                    let x = S::load(self.copy.add(r * 32 + col));
+                    let x = e.finish::<S>(x, col, t.n - col);
+                    S::store_m(t.c.add(r * t.ldc + col), S::first(t.n - col), x);
+                }
+                col += S::LANES;
+            }
+        }
+    }
+}
+
+/// Defines `TILES`, the tile functions of one instruction set, for the row counts listed.
+///
+/// `tile_table!(Avx2, [#[target_feature(enable = "avx2,fma")]], 1 2)` becomes a function `tile::<R, V, UNIT>` with that
+/// attribute that calls [`tile_body`], and `static TILES` with its eight instances. A function cannot do that: the
+/// attribute takes a literal, and generic arguments cannot be computed.
+macro_rules! tile_table {
+    ($simd:ty, [$(#[$attr:meta])?], $($rows:literal)*) => {
+        $(#[$attr])?
+        unsafe fn tile<const R: usize, const V: usize, const UNIT: bool>(
+            t: &$crate::gemm::tile::Tile,
+        ) {
+            // SAFETY: the features are enabled here; the rest is the caller's promise.
+            unsafe { $crate::gemm::tile::tile_body::<$simd, R, V, UNIT>(t) }
+        }
+
+        pub(super) static TILES: $crate::gemm::tile::TileTable = &[$([
+            [tile::<$rows, 1, false>, tile::<$rows, 1, true>],
+            [tile::<$rows, 2, false>, tile::<$rows, 2, true>],
+        ]),*];
+    };
+}

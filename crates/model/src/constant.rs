@@ -1,0 +1,320 @@
+//! Tensors as a file stores them, and the way from there to values.
+
+use std::fmt;
+
+use sardonyx_proto::{
+    self as proto, DataLocation, Reader, TensorField, Typed, TypedField, decode_typed,
+};
+use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, TensorError, shape::elems};
+use smallvec::SmallVec;
+
+use crate::graph::{Entry, Model};
+use crate::names::Symbol;
+use crate::source::{Span, Unknowns};
+
+/// A stored tensor. Payloads stay where they are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TensorProto {
+    /// Dimensions; none for a scalar.
+    pub dims: SmallVec<[i64; 4]>,
+    /// Element type, as a number.
+    pub data_type: Option<i32>,
+    /// A chunk of a larger tensor; no runtime supports it.
+    pub segment: Option<Segment>,
+    /// Typed lists and strings, as the records of the file.
+    pub typed: SmallVec<[TypedRun; 1]>,
+    /// Name.
+    pub name: Option<Symbol>,
+    /// Little-endian values.
+    pub raw_data: Option<Span>,
+    /// Documentation.
+    pub doc_string: Option<Symbol>,
+    /// Where values outside the message lie.
+    pub external_data: Vec<Entry>,
+    /// Whether they do.
+    pub data_location: Option<DataLocation>,
+    /// Named texts.
+    pub metadata_props: Vec<Entry>,
+    /// Fields of the future.
+    pub unknown: Unknowns,
+}
+
+/// Neighbouring records of one typed list, tags included: whether packed or not, they are decoded when asked for and
+/// written back as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypedRun {
+    /// Field number.
+    pub number: u32,
+    /// The records.
+    pub records: Span,
+}
+
+/// Bounds of a chunk.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Segment {
+    /// First element.
+    pub begin: Option<i64>,
+    /// End.
+    pub end: Option<i64>,
+    /// Fields of the future.
+    pub unknown: Unknowns,
+}
+
+/// A stored sparse tensor.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SparseTensorProto {
+    /// The values that are not zero.
+    pub values: Option<TensorProto>,
+    /// Where they stand.
+    pub indices: Option<TensorProto>,
+    /// Dimensions of the dense form.
+    pub dims: SmallVec<[i64; 4]>,
+    /// Fields of the future.
+    pub unknown: Unknowns,
+}
+
+/// Where values outside the message come from.
+pub trait ExternalData {
+    /// The bytes of a file beside the model: `length` of them from `offset`, or all from there on.
+    ///
+    /// # Errors
+    ///
+    /// In words for people: the file is missing, too short, outside the model's folder.
+    fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String>;
+}
+
+/// For models that must be complete in themselves.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoExternalData;
+
+impl ExternalData for NoExternalData {
+    fn load(&self, location: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
+        Err(format!(
+            "its values are in the file '{location}', and the model was read from bytes without a folder"
+        ))
+    }
+}
+
+/// Why a stored tensor has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConstantError {
+    /// Name of the tensor.
+    pub name: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for ConstantError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.is_empty() {
+            write!(f, "tensor without name: {}", self.what)
+        } else {
+            write!(f, "tensor '{}': {}", self.name, self.what)
+        }
+    }
+}
+
+impl std::error::Error for ConstantError {}
+
+impl TensorProto {
+    /// Whether its values lie outside the message.
+    pub fn is_external(&self) -> bool {
+        self.data_location == Some(DataLocation::EXTERNAL)
+    }
+}
+
+impl Model {
+    /// The value of a stored tensor. Raw bytes are shared, not copied; typed lists are decoded.
+    ///
+    /// # Errors
+    ///
+    /// A tensor that contradicts itself, a type this release does not have, values outside the message that `external`
+    /// does not find.
+    pub fn tensor(
+        &self,
+        proto: &TensorProto,
+        external: &dyn ExternalData,
+    ) -> Result<Tensor, ConstantError> {
+        self.decode(proto, external).map_err(|what| ConstantError {
+            name: self.display(proto.name).into_owned(),
+            what,
+        })
+    }
+
+    fn decode(&self, proto: &TensorProto, external: &dyn ExternalData) -> Result<Tensor, String> {
+        let number = proto.data_type.unwrap_or(0);
+        let data_type = DataType::from_number(number).ok_or_else(|| match number {
+            0 => "it has no element type".to_string(),
+            _ => format!("element type {number} is not one of the standard's"),
+        })?;
+        if proto.segment.is_some() {
+            return Err("it is one segment of a larger tensor, which is not supported".to_string());
+        }
+        let dims: SmallVec<[usize; 6]> = proto
+            .dims
+            .iter()
+            .map(|dim| usize::try_from(*dim).map_err(|_| format!("dimension {dim} is negative")))
+            .collect::<Result<_, _>>()?;
+        let count = elems(&dims).map_err(|error| error.to_string())?;
+
+        if proto.is_external() {
+            let buffer = self.load_external(proto, data_type.storage_bytes(count), external)?;
+            return Tensor::from_buffer(data_type, dims, buffer).map_err(|error| error.to_string());
+        }
+        if proto
+            .data_location
+            .is_some_and(|location| location != DataLocation::DEFAULT)
+        {
+            return Err(format!(
+                "data location {} is not one of the standard's",
+                proto.data_location.map_or(0, |l| l.0)
+            ));
+        }
+        let typed_field = proto::DataType(number).typed_field();
+        let fields: SmallVec<[&str; 2]> = proto
+            .typed
+            .iter()
+            .filter_map(|run| field_name(run.number))
+            .collect();
+        if let Some(raw) = proto.raw_data {
+            if let Some(field) = fields.first() {
+                return Err(format!("it has both raw_data and {field}"));
+            }
+            if data_type == DataType::String {
+                return Err("strings cannot lie in raw_data".to_string());
+            }
+            return Tensor::from_buffer(data_type, dims, self.buffer(raw))
+                .map_err(|error| error.to_string());
+        }
+        let expected = typed_field.map_or("", TypedField::name);
+        if let Some(wrong) = fields.iter().find(|field| **field != expected) {
+            return Err(format!(
+                "values of type {} lie in {expected}, not in {wrong}",
+                data_type.name()
+            ));
+        }
+        self.decode_typed(proto, data_type, &dims, count)
+    }
+
+    fn decode_typed(
+        &self,
+        proto: &TensorProto,
+        data_type: DataType,
+        dims: &[usize],
+        count: usize,
+    ) -> Result<Tensor, String> {
+        let mut raw = Vec::new();
+        let mut strings = StringArray::new();
+        let mut entries = 0;
+        // Elements of packed types share entries, so what fits is decided by bytes, as for raw data.
+        for run in &proto.typed {
+            for field in Reader::<proto::TensorProto>::new(self.bytes(run.records)) {
+                let chunk = match field.map_err(|error| error.kind().to_string())? {
+                    TensorField::StringData(text) => {
+                        strings.push(text.bytes);
+                        continue;
+                    }
+                    TensorField::FloatData(chunk) => Typed::Float(chunk),
+                    TensorField::Int32Data(chunk) => Typed::Int32(chunk),
+                    TensorField::Int64Data(chunk) => Typed::Int64(chunk),
+                    TensorField::DoubleData(chunk) => Typed::Double(chunk),
+                    TensorField::Uint64Data(chunk) => Typed::Uint64(chunk),
+                    _ => continue,
+                };
+                decode_typed(
+                    proto::DataType(data_type.number()),
+                    chunk,
+                    &mut entries,
+                    &mut raw,
+                )
+                .map_err(|error| error.kind().to_string())?;
+            }
+        }
+        let tensor = if data_type == DataType::String {
+            Tensor::from_strings(dims, strings)
+        } else if raw.is_empty() && count > 0 {
+            return Err(format!(
+                "it has no values, but its shape {dims:?} asks for {count}"
+            ));
+        } else {
+            Tensor::from_buffer(data_type, dims, Buffer::from_vec(raw))
+        };
+        tensor.map_err(|error| error.to_string())
+    }
+
+    fn load_external(
+        &self,
+        proto: &TensorProto,
+        bytes: Option<usize>,
+        external: &dyn ExternalData,
+    ) -> Result<Buffer, String> {
+        let bytes = bytes.ok_or("strings cannot lie outside the model")? as u64;
+        let entry = |key: &str| {
+            let found = proto
+                .external_data
+                .iter()
+                .find(|entry| self.maybe_text(entry.key) == Some(key.as_bytes()));
+            found
+                .and_then(|entry| entry.value)
+                .map(|value| self.display(Some(value)))
+        };
+        let number = |key: &str| {
+            entry(key)
+                .map(|text| {
+                    text.parse::<u64>()
+                        .map_err(|_| format!("external_data entry {key} is '{text}', not a number"))
+                })
+                .transpose()
+        };
+        let location = entry("location")
+            .ok_or("its values are outside the model, but no location is given")?;
+        let offset = number("offset")?.unwrap_or(0);
+        let length = number("length")?;
+        if let Some(length) = length.filter(|length| *length != bytes) {
+            return Err(format!(
+                "{length} bytes of '{location}' are announced, but its type and shape need {bytes}"
+            ));
+        }
+        external.load(&location, offset, Some(length.unwrap_or(bytes)))
+    }
+
+    /// The value of a stored sparse tensor.
+    ///
+    /// # Errors
+    ///
+    /// See [`tensor`](Model::tensor); also indices that are out of range, out of order or of the wrong shape.
+    pub fn sparse_tensor(
+        &self,
+        proto: &SparseTensorProto,
+        external: &dyn ExternalData,
+    ) -> Result<sardonyx_tensor::Sparse, ConstantError> {
+        let values = proto.values.as_ref();
+        let error = |what: String| ConstantError {
+            name: self.display(values.and_then(|v| v.name)).into_owned(),
+            what,
+        };
+        let values = self.tensor(
+            values.ok_or_else(|| error("the sparse tensor has no values".to_string()))?,
+            external,
+        )?;
+        let dims: Vec<usize> = proto
+            .dims
+            .iter()
+            .map(|dim| {
+                usize::try_from(*dim).map_err(|_| error(format!("dimension {dim} is negative")))
+            })
+            .collect::<Result<_, _>>()?;
+        let indices = match &proto.indices {
+            Some(indices) => self.tensor(indices, external)?,
+            None => Tensor::from_vec([0], Vec::<i64>::new())
+                .map_err(|e: TensorError| error(e.to_string()))?,
+        };
+        sardonyx_tensor::Sparse::new(dims, values, indices).map_err(|e| error(e.to_string()))
+    }
+}
+
+fn field_name(number: u32) -> Option<&'static str> {
+    <proto::TensorProto as proto::MessageType>::DEF
+        .field(number)
+        .map(|field| field.name)
+}

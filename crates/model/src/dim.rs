@@ -1,0 +1,450 @@
+//! Dimensions: numbers, expressions over symbols, or unknown.
+//!
+//! An expression is kept in one normal form, a sum of products with integer factors, so that equal expressions are
+//! equal values: `N + M` and `M + N` compare equal, `2*N - N` is `N`. What no polynomial can say (a division that may
+//! not come out, a remainder, a maximum) is an atom inside it, which takes part like a symbol. Arithmetic is checked:
+//! a result that leaves 64 bits is unknown, never wrong.
+//!
+//! Dimensions are never negative, but the same arithmetic computes the vectors that shapes are made of (`Reshape`'s
+//! `-1`), so a [`Dim`] may be.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A dimension, or an element of a vector that describes a shape.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Dim {
+    /// A number.
+    Known(i64),
+    /// An expression with at least one symbol in it.
+    Expr(Arc<Expr>),
+    /// Nothing is known; two unknown dimensions have nothing to do with each other, although they compare equal.
+    Unknown,
+}
+
+/// A sum of products over symbols, in normal form: no term has the factor 0, and no two have the same product.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Expr {
+    /// Products, each with its factor. The empty product is the constant.
+    terms: BTreeMap<Product, i64>,
+}
+
+/// A sorted list of atoms.
+type Product = Vec<Atom>;
+
+/// What an expression treats as a unit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Atom {
+    Symbol(Arc<str>),
+    /// Quotient rounded down.
+    FloorDiv(Dim, Dim),
+    /// Remainder of that division, with the sign of the divisor.
+    Mod(Dim, Dim),
+    Max(Dim, Dim),
+    Min(Dim, Dim),
+}
+
+/// Expressions larger than this are given up: an attacker could otherwise let products explode.
+const MAX_TERMS: usize = 64;
+
+impl Dim {
+    /// The size called `name` in the file.
+    pub fn symbol(name: &str) -> Dim {
+        Dim::from_terms([(vec![Atom::Symbol(name.into())], 1)].into())
+    }
+
+    /// The number, if it is one.
+    pub fn known(&self) -> Option<i64> {
+        match self {
+            Dim::Known(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The number as a size.
+    pub fn size(&self) -> Option<usize> {
+        self.known().and_then(|value| usize::try_from(value).ok())
+    }
+
+    /// Whether nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Dim::Unknown)
+    }
+
+    /// Whether both are surely the same size: the same number or the same expression.
+    pub fn surely_equals(&self, other: &Dim) -> bool {
+        !self.is_unknown() && self == other
+    }
+
+    /// Whether both are surely different sizes.
+    pub fn surely_differs(&self, other: &Dim) -> bool {
+        self.sub(other)
+            .known()
+            .is_some_and(|difference| difference != 0)
+    }
+
+    /// Sum.
+    pub fn add(&self, other: &Dim) -> Dim {
+        let (Some(mut terms), Some(more)) = (self.terms(), other.terms()) else {
+            return Dim::Unknown;
+        };
+        for (product, factor) in more {
+            let sum = terms
+                .get(&product)
+                .copied()
+                .unwrap_or(0)
+                .checked_add(factor);
+            match sum {
+                Some(sum) => terms.insert(product, sum),
+                None => return Dim::Unknown,
+            };
+        }
+        Dim::from_terms(terms)
+    }
+
+    /// Difference.
+    pub fn sub(&self, other: &Dim) -> Dim {
+        self.add(&other.mul(&Dim::Known(-1)))
+    }
+
+    /// Product.
+    pub fn mul(&self, other: &Dim) -> Dim {
+        // Zero times anything is zero, even times an unknown size.
+        if self.known() == Some(0) || other.known() == Some(0) {
+            return Dim::Known(0);
+        }
+        let (Some(left), Some(right)) = (self.terms(), other.terms()) else {
+            return Dim::Unknown;
+        };
+        let mut terms = BTreeMap::new();
+        for (a, x) in &left {
+            for (b, y) in &right {
+                let mut product: Product = a.iter().chain(b).cloned().collect();
+                product.sort();
+                let sum = x
+                    .checked_mul(*y)
+                    .and_then(|xy| terms.get(&product).copied().unwrap_or(0i64).checked_add(xy));
+                match sum {
+                    Some(sum) => terms.insert(product, sum),
+                    None => return Dim::Unknown,
+                };
+            }
+        }
+        Dim::from_terms(terms)
+    }
+
+    /// Quotient rounded down. Unknown for a divisor that is zero.
+    pub fn floor_div(&self, divisor: &Dim) -> Dim {
+        match (self, divisor) {
+            (_, Dim::Known(0)) | (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
+            (_, Dim::Known(1)) => self.clone(),
+            (Dim::Known(a), Dim::Known(b)) => a
+                .checked_div_euclid(*b)
+                .map_or(Dim::Unknown, |_| Dim::Known(floor_div(*a, *b))),
+            _ => match self.exact_div(divisor) {
+                Some(quotient) => quotient,
+                None => Dim::atom(Atom::FloorDiv(self.clone(), divisor.clone())),
+            },
+        }
+    }
+
+    /// Quotient rounded up.
+    pub fn ceil_div(&self, divisor: &Dim) -> Dim {
+        Dim::Known(0).sub(&Dim::Known(0).sub(self).floor_div(divisor))
+    }
+
+    /// Remainder of [`floor_div`](Dim::floor_div).
+    pub fn rem(&self, divisor: &Dim) -> Dim {
+        match (self, divisor) {
+            (_, Dim::Known(0)) | (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
+            (Dim::Known(a), Dim::Known(b)) => a
+                .checked_div(*b)
+                .map_or(Dim::Unknown, |_| Dim::Known(a - floor_div(*a, *b) * b)),
+            _ if self.exact_div(divisor).is_some() => Dim::Known(0),
+            _ => Dim::atom(Atom::Mod(self.clone(), divisor.clone())),
+        }
+    }
+
+    /// The quotient, if the division surely leaves no remainder.
+    pub fn exact_div(&self, divisor: &Dim) -> Option<Dim> {
+        let (terms, divisor) = (self.terms()?, divisor.terms()?);
+        // Only a single product divides term by term.
+        let [(atoms, factor)] = divisor.iter().collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let mut quotient = BTreeMap::new();
+        for (product, value) in terms {
+            if *factor == 0 || value.checked_rem(*factor)? != 0 {
+                return None;
+            }
+            let mut rest = product;
+            for atom in atoms {
+                let at = rest.iter().position(|a| a == atom)?;
+                rest.remove(at);
+            }
+            quotient.insert(rest, value.checked_div(*factor)?);
+        }
+        Some(Dim::from_terms(quotient))
+    }
+
+    /// The larger of both.
+    pub fn larger(&self, other: &Dim) -> Dim {
+        self.extreme(other, Atom::Max, |difference| difference >= 0)
+    }
+
+    /// The smaller of both.
+    pub fn smaller(&self, other: &Dim) -> Dim {
+        self.extreme(other, Atom::Min, |difference| difference <= 0)
+    }
+
+    fn extreme(&self, other: &Dim, atom: fn(Dim, Dim) -> Atom, takes_self: fn(i64) -> bool) -> Dim {
+        match self.sub(other) {
+            Dim::Known(difference) if takes_self(difference) => self.clone(),
+            Dim::Known(_) => other.clone(),
+            Dim::Unknown => Dim::Unknown,
+            Dim::Expr(_) => {
+                let (a, b) = if self <= other {
+                    (self, other)
+                } else {
+                    (other, self)
+                };
+                Dim::atom(atom(a.clone(), b.clone()))
+            }
+        }
+    }
+
+    /// The same with symbols replaced by what `value` says of them; a symbol it says nothing of stays.
+    pub fn substitute(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Dim {
+        let Dim::Expr(expr) = self else {
+            return self.clone();
+        };
+        let mut sum = Dim::Known(0);
+        for (product, factor) in &expr.terms {
+            let mut term = Dim::Known(*factor);
+            for atom in product {
+                term = term.mul(&match atom {
+                    Atom::Symbol(name) => value(name).unwrap_or_else(|| Dim::symbol(name)),
+                    Atom::FloorDiv(a, b) => a.substitute(value).floor_div(&b.substitute(value)),
+                    Atom::Mod(a, b) => a.substitute(value).rem(&b.substitute(value)),
+                    Atom::Max(a, b) => a.substitute(value).larger(&b.substitute(value)),
+                    Atom::Min(a, b) => a.substitute(value).smaller(&b.substitute(value)),
+                });
+            }
+            sum = sum.add(&term);
+        }
+        sum
+    }
+
+    /// The name, if the dimension is a symbol and nothing else.
+    pub fn as_symbol(&self) -> Option<&str> {
+        let Dim::Expr(expr) = self else { return None };
+        match expr.terms.iter().collect::<Vec<_>>()[..] {
+            [(product, 1)] => match &product[..] {
+                [Atom::Symbol(name)] => Some(name),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn atom(atom: Atom) -> Dim {
+        // An atom within atoms within atoms is of no use to anybody, and its size must stay bounded.
+        let dim = Dim::from_terms([(vec![atom], 1)].into());
+        if dim.weight() > MAX_TERMS {
+            Dim::Unknown
+        } else {
+            dim
+        }
+    }
+
+    /// How many atoms it takes to write it.
+    fn weight(&self) -> usize {
+        let Dim::Expr(expr) = self else { return 1 };
+        expr.terms
+            .keys()
+            .flatten()
+            .map(|atom| match atom {
+                Atom::Symbol(_) => 1,
+                Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
+                    a.weight() + b.weight()
+                }
+            })
+            .sum()
+    }
+
+    fn terms(&self) -> Option<BTreeMap<Product, i64>> {
+        match self {
+            Dim::Known(value) => Some([(Vec::new(), *value)].into()),
+            Dim::Expr(expr) => Some(expr.terms.clone()),
+            Dim::Unknown => None,
+        }
+    }
+
+    fn from_terms(mut terms: BTreeMap<Product, i64>) -> Dim {
+        terms.retain(|_, factor| *factor != 0);
+        if terms.len() > MAX_TERMS || terms.keys().any(|product| product.len() > MAX_TERMS) {
+            return Dim::Unknown;
+        }
+        match terms.iter().next() {
+            None => Dim::Known(0),
+            Some((product, factor)) if product.is_empty() && terms.len() == 1 => {
+                Dim::Known(*factor)
+            }
+            Some(_) => Dim::Expr(Arc::new(Expr { terms })),
+        }
+    }
+}
+
+fn floor_div(a: i64, b: i64) -> i64 {
+    let quotient = a.wrapping_div(b);
+    if a % b != 0 && (a < 0) != (b < 0) {
+        quotient - 1
+    } else {
+        quotient
+    }
+}
+
+impl From<i64> for Dim {
+    fn from(value: i64) -> Dim {
+        Dim::Known(value)
+    }
+}
+
+impl From<i32> for Dim {
+    fn from(value: i32) -> Dim {
+        Dim::Known(value.into())
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(value: usize) -> Dim {
+        i64::try_from(value).map_or(Dim::Unknown, Dim::Known)
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dim::Known(value) => write!(f, "{value}"),
+            Dim::Unknown => f.write_str("?"),
+            Dim::Expr(expr) => expr.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The constant sorts first as the empty product, but reads better last.
+        let (constant, products): (Vec<_>, Vec<_>) = self
+            .terms
+            .iter()
+            .partition(|(product, _)| product.is_empty());
+        for (index, (product, factor)) in products.into_iter().chain(constant).enumerate() {
+            f.write_str(match (index, *factor < 0) {
+                (0, true) => "-",
+                (0, false) => "",
+                (_, true) => " - ",
+                (_, false) => " + ",
+            })?;
+            let magnitude = factor.unsigned_abs();
+            if product.is_empty() {
+                write!(f, "{magnitude}")?;
+            } else if magnitude != 1 {
+                write!(f, "{magnitude}*")?;
+            }
+            for (index, atom) in product.iter().enumerate() {
+                if index > 0 {
+                    f.write_str("*")?;
+                }
+                match atom {
+                    Atom::Symbol(name) => f.write_str(name)?,
+                    Atom::FloorDiv(a, b) => write!(f, "floor(({a})/({b}))")?,
+                    Atom::Mod(a, b) => write!(f, "mod({a}, {b})")?,
+                    Atom::Max(a, b) => write!(f, "max({a}, {b})")?,
+                    Atom::Min(a, b) => write!(f, "min({a}, {b})")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn n() -> Dim {
+        Dim::symbol("N")
+    }
+
+    #[test]
+    fn equal_expressions_are_equal_values() {
+        let m = Dim::symbol("M");
+        assert_eq!(n().add(&m), m.add(&n()));
+        assert_eq!(n().add(&n()).sub(&n()), n());
+        assert_eq!(n().sub(&n()), Dim::Known(0));
+        assert_eq!(n().add(&5.into()).mul(&2.into()).to_string(), "2*N + 10");
+        assert_eq!(n().mul(&m).exact_div(&m), Some(n()));
+        assert_eq!(
+            n().mul(&6i64.into()).floor_div(&3i64.into()).to_string(),
+            "2*N"
+        );
+        assert_eq!(
+            n().add(&1i64.into()).floor_div(&2i64.into()).to_string(),
+            "floor((N + 1)/(2))"
+        );
+        assert!(n().surely_differs(&n().add(&1i64.into())));
+        assert!(!Dim::Unknown.surely_equals(&Dim::Unknown)); // SHAPE-05
+    }
+
+    #[test]
+    fn numbers_put_in_give_numbers() {
+        let size = n()
+            .sub(&3i64.into())
+            .floor_div(&2i64.into())
+            .add(&1i64.into())
+            .larger(&n().rem(&4i64.into()));
+        for value in [0, 3, 4, 11, 1 << 40] {
+            let expected = ((value - 3i64).div_euclid(2) + 1).max(value.rem_euclid(4));
+            assert_eq!(
+                size.substitute(&|_| Some(value.into())),
+                Dim::Known(expected),
+                "N = {value}"
+            );
+        }
+        assert_eq!(
+            n().ceil_div(&4i64.into())
+                .substitute(&|_| Some(9i64.into())),
+            Dim::Known(3)
+        );
+    }
+
+    #[test]
+    fn nothing_overflows_and_nothing_explodes() {
+        let huge = Dim::Known(i64::MAX);
+        assert_eq!(huge.add(&1i64.into()), Dim::Unknown);
+        assert_eq!(huge.mul(&n()).mul(&2i64.into()), Dim::Unknown);
+        assert_eq!(
+            Dim::Known(i64::MIN).floor_div(&(-1i64).into()),
+            Dim::Unknown
+        );
+        assert_eq!(n().floor_div(&0i64.into()), Dim::Unknown);
+        let mut sum = n();
+        for _ in 0..10 {
+            sum = sum.add(&1i64.into()).mul(&sum);
+        }
+        assert_eq!(sum, Dim::Unknown);
+        let mut nested = n();
+        for index in 0..1_000 {
+            nested = nested.add(&index.into()).floor_div(&3i64.into());
+        }
+        assert_eq!(nested, Dim::Unknown);
+    }
+}

@@ -1,0 +1,311 @@
+//! Changing a graph.
+//!
+//! Lists of uses are kept right by every function here; nothing else may touch them.
+
+use sardonyx_tensor::{Buffer, Tensor};
+use smallvec::SmallVec;
+
+use crate::attribute::{Attribute, AttributeValue};
+use crate::constant::TensorProto;
+use crate::graph::{Initializer, Model, Node, Producer, Range, Use, Value};
+use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
+use crate::names::Symbol;
+use crate::source::Span;
+
+/// The value of an attribute to be added.
+#[derive(Debug, Clone)]
+pub enum NewAttribute<'a> {
+    /// An integer.
+    Int(i64),
+    /// A float.
+    Float(f32),
+    /// A string.
+    String(&'a str),
+    /// Integers.
+    Ints(&'a [i64]),
+    /// Floats.
+    Floats(&'a [f32]),
+    /// A tensor.
+    Tensor(Tensor),
+}
+
+impl Model {
+    /// The symbol of a text, which is added if the model does not have it.
+    pub fn intern(&mut self, text: &str) -> Symbol {
+        self.names.intern_own(text.as_bytes(), &self.sources)
+    }
+
+    /// Takes bytes into the model.
+    pub fn add_bytes(&mut self, buffer: Buffer) -> Span {
+        let len = buffer.len() as u64;
+        Span {
+            source: self.sources.push(buffer),
+            offset: 0,
+            len,
+        }
+    }
+
+    /// Changes a graph's lists. Values and uses have functions of their own.
+    pub fn graph_mut(&mut self, id: GraphId) -> &mut crate::graph::Graph {
+        &mut self.graphs[id]
+    }
+
+    /// Changes the names of a node. Inputs, outputs and attributes have functions of their own.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id]
+    }
+
+    /// A new value that nothing defines yet, with a name that no other value of the model has. `hint` begins it.
+    pub fn add_value(&mut self, graph: GraphId, hint: &str) -> ValueId {
+        let name = self.fresh_name(hint);
+        self.values.push(Value {
+            name,
+            graph,
+            producer: Producer::Nothing,
+            is_output: false,
+            first_use: None,
+        })
+    }
+
+    fn fresh_name(&mut self, hint: &str) -> Symbol {
+        let mut number = self.values.len();
+        loop {
+            let name = format!("{hint}__{number}");
+            if self.symbol(name.as_bytes()).is_none() {
+                return self.intern(&name);
+            }
+            number += 1;
+        }
+    }
+
+    /// A new constant of a graph. Numbers are shared with `tensor`, strings are stored as the format demands.
+    pub fn add_initializer(&mut self, graph: GraphId, hint: &str, tensor: &Tensor) -> ValueId {
+        let value = self.add_value(graph, hint);
+        let mut proto = self.tensor_proto(tensor);
+        proto.name = Some(self.values[value].name);
+        let initializers = &mut self.graphs[graph].initializers;
+        self.values[value].producer = Producer::Initializer(initializers.len() as u32);
+        initializers.push(Initializer {
+            value: Some(value),
+            tensor: proto,
+        });
+        value
+    }
+
+    /// The stored form of a tensor: raw bytes, or a list of strings.
+    pub fn tensor_proto(&mut self, tensor: &Tensor) -> TensorProto {
+        let mut proto = TensorProto {
+            dims: tensor.dims().iter().map(|dim| *dim as i64).collect(),
+            data_type: Some(tensor.data_type().number()),
+            ..TensorProto::default()
+        };
+        match (tensor.buffer(), tensor.strings()) {
+            (Some(buffer), _) => proto.raw_data = Some(self.add_bytes(buffer.clone())),
+            (None, Some(strings)) => {
+                let records = crate::value_files::string_records(strings);
+                let records = self.add_bytes(Buffer::from_vec(records));
+                proto
+                    .typed
+                    .push(crate::constant::TypedRun { number: 6, records });
+            }
+            (None, None) => {}
+        }
+        proto
+    }
+
+    /// A new node at a position of its graph's list, with new values as outputs.
+    pub fn add_node(
+        &mut self,
+        graph: GraphId,
+        position: usize,
+        op_type: &str,
+        domain: &str,
+        inputs: &[Option<ValueId>],
+        outputs: usize,
+    ) -> NodeId {
+        let id: NodeId = Id::new(self.nodes.len());
+        let op = self.intern(op_type);
+        let domain = (!domain.is_empty()).then(|| self.intern(domain));
+        let start = self.output_lists.len() as u32;
+        for index in 0..outputs {
+            let value = self.add_value(graph, op_type);
+            self.values[value].producer = Producer::Node(id, index as u32);
+            self.output_lists.push(Some(value));
+        }
+        self.nodes.push(Node {
+            name: None,
+            op_type: Some(op),
+            domain,
+            overload: None,
+            graph,
+            attributes: Vec::new(),
+            extras: None,
+            inputs: Range::default(),
+            outputs: Range {
+                start,
+                len: outputs as u32,
+            },
+        });
+        self.set_inputs(id, inputs);
+        self.graphs[graph].nodes.insert(position, id);
+        id
+    }
+
+    /// Takes a node out of its graph. Its outputs stay as values that nothing defines.
+    pub fn remove_node(&mut self, id: NodeId) {
+        self.set_inputs(id, &[]);
+        for index in self.nodes[id].outputs.indices() {
+            if let Some(value) = self.output_lists[index].take() {
+                self.values[value].producer = Producer::Nothing;
+            }
+        }
+        let graph = self.nodes[id].graph;
+        self.graphs[graph].nodes.retain(|node| *node != id);
+    }
+
+    /// Replaces what a node reads.
+    pub fn set_inputs(&mut self, node: NodeId, inputs: &[Option<ValueId>]) {
+        for id in self.use_ids(node) {
+            self.unlink(id);
+        }
+        // Input positions of a node are neighbours in the arena, so a longer list gets a new place.
+        let start = if inputs.len() <= self.nodes[node].inputs.len as usize {
+            self.nodes[node].inputs.start
+        } else {
+            for _ in inputs {
+                self.uses.push(Use {
+                    value: None,
+                    node,
+                    next: None,
+                    previous: None,
+                });
+            }
+            (self.uses.len() - inputs.len()) as u32
+        };
+        self.nodes[node].inputs = Range {
+            start,
+            len: inputs.len() as u32,
+        };
+        for (id, input) in self.use_ids(node).zip(inputs) {
+            if let Some(value) = input {
+                self.link(id, *value);
+            }
+        }
+    }
+
+    /// Replaces one input; the list grows as needed.
+    pub fn set_input(&mut self, node: NodeId, index: usize, value: Option<ValueId>) {
+        let mut inputs: SmallVec<[Option<ValueId>; 6]> = self.inputs(node).collect();
+        if inputs.len() <= index {
+            inputs.resize(index + 1, None);
+        }
+        inputs[index] = value;
+        self.set_inputs(node, &inputs);
+    }
+
+    /// Leaves an output out. Whoever reads it finds a value that nothing defines.
+    pub fn drop_output(&mut self, node: NodeId, index: usize) {
+        let range = self.nodes[node].outputs;
+        if index >= range.len as usize {
+            return;
+        }
+        if let Some(value) = self.output_lists[range.start as usize + index].take() {
+            self.values[value].producer = Producer::Nothing;
+        }
+        if index + 1 == range.len as usize {
+            self.nodes[node].outputs.len -= 1;
+        }
+    }
+
+    /// Makes everybody who reads `from` read `to`, nodes and graph outputs alike; `except` keeps reading `from`.
+    pub fn replace_uses(&mut self, from: ValueId, to: ValueId, except: Option<NodeId>) {
+        let mut next = self.values[from].first_use;
+        while let Some(id) = next {
+            next = self.uses[id].next;
+            if Some(self.uses[id].node) != except {
+                self.unlink(id);
+                self.link(id, to);
+            }
+        }
+    }
+
+    /// Lets `node`'s output at `index` define `value` instead of what it defines now.
+    pub fn redefine_output(&mut self, node: NodeId, index: usize, value: ValueId) {
+        let at = self.nodes[node].outputs.start as usize + index;
+        if let Some(old) = self.output_lists[at].replace(value) {
+            self.values[old].producer = Producer::Nothing;
+        }
+        self.values[value].producer = Producer::Node(node, index as u32);
+    }
+
+    /// Adds an attribute to a node, or replaces the one of that name.
+    pub fn set_attribute(&mut self, node: NodeId, name: &str, value: NewAttribute<'_>) {
+        self.remove_attribute(node, name);
+        let value = match value {
+            NewAttribute::Int(value) => AttributeValue::Int(value),
+            NewAttribute::Float(value) => AttributeValue::Float(value),
+            NewAttribute::String(text) => {
+                AttributeValue::String(self.add_bytes(Buffer::from_vec(text.into())))
+            }
+            NewAttribute::Ints(values) => AttributeValue::Ints(values.to_vec()),
+            NewAttribute::Floats(values) => AttributeValue::Floats(values.to_vec()),
+            NewAttribute::Tensor(tensor) => {
+                AttributeValue::Tensor(Box::new(self.tensor_proto(&tensor)))
+            }
+        };
+        let name = Some(self.intern(name));
+        let ty = Some(value.ty());
+        let values = std::iter::once(value).collect();
+        let id: AttributeId = self.attributes.push(Attribute {
+            name,
+            ty,
+            values,
+            ..Attribute::default()
+        });
+        self.nodes[node].attributes.push(id);
+    }
+
+    /// Takes an attribute away, if the node has it.
+    pub fn remove_attribute(&mut self, node: NodeId, name: &str) {
+        let Some(symbol) = self.symbol(name.as_bytes()) else {
+            return;
+        };
+        let Model {
+            nodes, attributes, ..
+        } = self;
+        nodes[node]
+            .attributes
+            .retain(|id| attributes[*id].name != Some(symbol));
+    }
+
+    /// Puts a use into the list of its value.
+    pub(crate) fn link(&mut self, id: UseId, value: ValueId) {
+        let first = self.values[value].first_use.replace(id);
+        if let Some(first) = first {
+            self.uses[first].previous = Some(id);
+        }
+        let used = &mut self.uses[id];
+        (used.value, used.next, used.previous) = (Some(value), first, None);
+    }
+
+    fn unlink(&mut self, id: UseId) {
+        let Use {
+            value: Some(value),
+            next,
+            previous,
+            ..
+        } = self.uses[id]
+        else {
+            return;
+        };
+        match previous {
+            Some(previous) => self.uses[previous].next = next,
+            None => self.values[value].first_use = next,
+        }
+        if let Some(next) = next {
+            self.uses[next].previous = previous;
+        }
+        let used = &mut self.uses[id];
+        (used.value, used.next, used.previous) = (None, None, None);
+    }
+}

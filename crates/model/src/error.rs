@@ -1,0 +1,81 @@
+//! Why bytes could not be read as a model.
+
+use std::fmt;
+
+use sardonyx_proto as proto;
+
+/// A reading error: what, at which byte, in which field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Inner {
+    kind: ErrorKind,
+    offset: u64,
+    place: String,
+}
+
+/// The ways in which reading a model fails. More may be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bytes are no protobuf message.
+    Wire(proto::ErrorKind),
+    /// A name or text of 4 GiB or more.
+    TextTooLong {
+        /// Its length in bytes.
+        length: u64,
+    },
+    /// More nodes, values, attributes … than the limit.
+    TooManyMessages {
+        /// The limit.
+        limit: u32,
+    },
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, offset: u64, place: String) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            offset,
+            place,
+        }))
+    }
+
+    /// What is wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// Where, in bytes from the start of the file.
+    pub fn offset(&self) -> u64 {
+        self.0.offset
+    }
+
+    /// In which field, such as `graph.node[3].attribute[0].t`. Empty when the bytes are in no field of the format.
+    pub fn place(&self) -> &str {
+        &self.0.place
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.kind {
+            ErrorKind::Wire(kind) => write!(f, "{kind}")?,
+            ErrorKind::TextTooLong { length } => {
+                write!(f, "a text has {length} bytes; at most 2^32 - 1 are allowed")?
+            }
+            ErrorKind::TooManyMessages { limit } => write!(
+                f,
+                "the file has more than {limit} nodes, values and attributes"
+            )?,
+        }
+        write!(f, " (byte {}", self.0.offset)?;
+        if !self.0.place.is_empty() {
+            write!(f, ", in {}", self.0.place)?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::error::Error for Error {}

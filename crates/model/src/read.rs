@@ -1,0 +1,1052 @@
+//! From bytes to the graph, straight from the pull reader.
+//!
+//! Two steps per graph: first everything is read and every definition gets its value; then the inputs of nodes are bound
+//! by name, in the graph itself and then in the ones around it. Subgraphs wait in a queue until the graph around them is
+//! complete, so that nothing depends on the order of nodes, and depth costs no stack.
+
+use std::collections::{HashMap, VecDeque};
+
+use sardonyx_proto::{
+    self as proto, AttributeField, Chunk, DimensionField, FunctionField, GraphField, Limits,
+    MapTypeField, ModelField, NodeField, OpaqueTypeField, OperatorSetIdField, OptionalTypeField,
+    Reader, SequenceTypeField, Slice, SparseTensorField, SparseTensorTypeField,
+    StringStringEntryField, TensorAnnotationField, TensorField, TensorSegmentField,
+    TensorShapeField, TensorTypeField, TrainingInfoField, TypeField, ValueInfoField, place_of,
+};
+use sardonyx_tensor::Buffer;
+
+use crate::attribute::{Attribute, AttributeValue};
+use crate::constant::{Segment, SparseTensorProto, TensorProto, TypedRun};
+use crate::error::{Error, ErrorKind};
+use crate::graph::{
+    Entry, Function, Graph, Initializer, Model, Node, OperatorSetId, Producer, Range,
+    SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
+};
+use crate::ids::{GraphId, Id, NodeId, SourceId, UseId, ValueId};
+use crate::names::Symbol;
+use crate::source::{Span, Unknowns};
+use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
+
+/// Bounds on what reading a model may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimits {
+    /// Levels of nested messages.
+    pub depth: u32,
+    /// Messages in all. One takes up to some hundred bytes of memory, though it may be two bytes in the file.
+    pub messages: u32,
+}
+
+impl Default for ReadLimits {
+    fn default() -> Self {
+        ReadLimits {
+            depth: Limits::default().depth,
+            messages: 1 << 26,
+        }
+    }
+}
+
+impl Model {
+    /// Reads a model. Names and payloads are not copied: the model keeps `source`.
+    ///
+    /// # Errors
+    ///
+    /// Bytes that are no protobuf message, or more than the limits allow.
+    pub fn read(source: Buffer) -> Result<Model, Error> {
+        Model::read_with(source, ReadLimits::default())
+    }
+
+    /// Reads a model under limits.
+    ///
+    /// # Errors
+    ///
+    /// See [`read`](Model::read).
+    pub fn read_with(source: Buffer, limits: ReadLimits) -> Result<Model, Error> {
+        let bytes = source.as_slice();
+        let mut model = Model::default();
+        let id = model.sources.push(source.clone());
+        let mut build = Build::new(&mut model, id, limits);
+        let limits = Limits {
+            depth: limits.depth,
+        };
+        let result = build
+            .model(Reader::with_limits(bytes, limits))
+            .and_then(|()| build.bind_everything());
+        result.map_err(|failure| {
+            let place = place_of::<proto::ModelProto>(bytes, failure.offset, limits);
+            Error::new(failure.kind, failure.offset, place)
+        })?;
+        Ok(model)
+    }
+}
+
+/// An error that does not know its place yet.
+pub(crate) struct Failure {
+    pub(crate) kind: ErrorKind,
+    pub(crate) offset: u64,
+}
+
+impl From<proto::Error> for Failure {
+    fn from(error: proto::Error) -> Self {
+        Failure {
+            kind: ErrorKind::Wire(error.kind()),
+            offset: error.offset(),
+        }
+    }
+}
+
+pub(crate) type Built<T = ()> = Result<T, Failure>;
+
+/// The names that a graph defines.
+type Scope = HashMap<Symbol, ValueId>;
+
+pub(crate) struct Build<'m, 'a> {
+    model: &'m mut Model,
+    source: SourceId,
+    messages_left: u32,
+    limits: ReadLimits,
+    scopes: HashMap<GraphId, Scope>,
+    /// Graphs that wait for the graph around them.
+    waiting: VecDeque<(GraphId, Reader<'a, proto::GraphProto>)>,
+    /// Names of inputs that are not bound yet; the positions are those of the model's uses.
+    unbound: Vec<Symbol>,
+}
+
+impl<'m, 'a> Build<'m, 'a> {
+    pub(crate) fn new(model: &'m mut Model, source: SourceId, limits: ReadLimits) -> Self {
+        Build {
+            model,
+            source,
+            messages_left: limits.messages,
+            limits,
+            scopes: HashMap::new(),
+            waiting: VecDeque::new(),
+            unbound: Vec::new(),
+        }
+    }
+
+    fn model(&mut self, reader: Reader<'a, proto::ModelProto>) -> Built {
+        for field in reader {
+            match field? {
+                ModelField::IrVersion(version) => self.model.header.ir_version = Some(version),
+                ModelField::ProducerName(text) => {
+                    self.model.header.producer_name = Some(self.name(text)?)
+                }
+                ModelField::ProducerVersion(text) => {
+                    self.model.header.producer_version = Some(self.name(text)?)
+                }
+                ModelField::Domain(text) => self.model.header.domain = Some(self.name(text)?),
+                ModelField::ModelVersion(version) => {
+                    self.model.header.model_version = Some(version)
+                }
+                ModelField::DocString(text) => {
+                    self.model.header.doc_string = Some(self.name(text)?)
+                }
+                ModelField::Graph(graph) => {
+                    let id = match self.model.main {
+                        Some(id) => id,
+                        None => self.model.graphs.push(Graph::default()),
+                    };
+                    self.model.main = Some(id);
+                    self.graph(id, graph)?;
+                }
+                ModelField::OpsetImport(import) => {
+                    let import = self.opset(import)?;
+                    self.model.header.opset_import.push(import);
+                }
+                ModelField::MetadataProps(entry) => {
+                    let entry = self.entry(entry)?;
+                    self.model.header.metadata_props.push(entry);
+                }
+                ModelField::TrainingInfo(info) => {
+                    let info = self.training_info(info)?;
+                    self.model.training_info.push(info);
+                }
+                ModelField::Functions(function) => {
+                    let function = self.function(function)?;
+                    self.model.functions.push(function);
+                }
+                ModelField::Configuration(message) => {
+                    let span = self.span(message.slice());
+                    self.model.header.configuration.push(span);
+                }
+                ModelField::Unknown(unknown) => {
+                    let span = self.span(unknown.record);
+                    self.model.header.unknown.push(unknown.after, span);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn graph(&mut self, id: GraphId, reader: Reader<'a, proto::GraphProto>) -> Built {
+        for field in reader {
+            match field? {
+                GraphField::Node(node) => self.node(id, node)?,
+                GraphField::Name(text) => self.model.graphs[id].name = Some(self.name(text)?),
+                GraphField::Initializer(tensor) => {
+                    let mut proto = TensorProto::default();
+                    self.tensor(&mut proto, tensor)?;
+                    let index = self.model.graphs[id].initializers.len() as u32;
+                    let value = proto
+                        .name
+                        .map(|name| self.define(id, name, Producer::Initializer(index)));
+                    self.model.graphs[id].initializers.push(Initializer {
+                        value,
+                        tensor: proto,
+                    });
+                }
+                GraphField::DocString(text) => {
+                    self.model.graphs[id].doc_string = Some(self.name(text)?)
+                }
+                GraphField::Input(info) => {
+                    let mut info = self.value_info(info)?;
+                    let index = self.model.graphs[id].inputs.len() as u32;
+                    info.value = info
+                        .name
+                        .map(|name| self.define(id, name, Producer::Input(index)));
+                    self.model.graphs[id].inputs.push(info);
+                }
+                GraphField::Output(info) => {
+                    let info = self.value_info(info)?;
+                    self.model.graphs[id].outputs.push(info);
+                }
+                GraphField::ValueInfo(info) => {
+                    let info = self.value_info(info)?;
+                    self.model.graphs[id].value_info.push(info);
+                }
+                GraphField::QuantizationAnnotation(annotation) => {
+                    let annotation = self.annotation(annotation)?;
+                    self.model.graphs[id]
+                        .quantization_annotation
+                        .push(annotation);
+                }
+                GraphField::SparseInitializer(tensor) => {
+                    let tensor = self.sparse_tensor(tensor)?;
+                    let index = self.model.graphs[id].sparse_initializers.len() as u32;
+                    let name = tensor.values.as_ref().and_then(|values| values.name);
+                    let value =
+                        name.map(|name| self.define(id, name, Producer::SparseInitializer(index)));
+                    self.model.graphs[id]
+                        .sparse_initializers
+                        .push(SparseInitializer { value, tensor });
+                }
+                GraphField::MetadataProps(entry) => {
+                    let entry = self.entry(entry)?;
+                    self.model.graphs[id].metadata_props.push(entry);
+                }
+                GraphField::Unknown(unknown) => {
+                    let span = self.span(unknown.record);
+                    self.model.graphs[id].unknown.push(unknown.after, span);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, graph: GraphId, reader: Reader<'a, proto::NodeProto>) -> Built {
+        self.count(reader.offset())?;
+        let id: NodeId = Id::new(self.model.nodes.len());
+        let mut node = Node {
+            name: None,
+            op_type: None,
+            domain: None,
+            overload: None,
+            graph,
+            attributes: Vec::new(),
+            extras: None,
+            inputs: Range::default(),
+            outputs: Range {
+                start: self.model.output_lists.len() as u32,
+                len: 0,
+            },
+        };
+        node.inputs.start = self.model.uses.len() as u32;
+        for field in reader {
+            match field? {
+                NodeField::Input(text) => {
+                    self.count(text.offset)?;
+                    let name = self.name(text)?;
+                    // Bound once the graph is complete.
+                    self.model.uses.push(Use {
+                        value: None,
+                        node: id,
+                        next: None,
+                        previous: None,
+                    });
+                    self.unbound.push(name);
+                    node.inputs.len += 1;
+                }
+                NodeField::Output(text) => {
+                    self.count(text.offset)?;
+                    let index = node.outputs.len;
+                    let value = match text.bytes {
+                        b"" => None,
+                        _ => {
+                            let name = self.name(text)?;
+                            Some(self.define(graph, name, Producer::Node(id, index)))
+                        }
+                    };
+                    self.model.output_lists.push(value);
+                    node.outputs.len += 1;
+                }
+                NodeField::Name(text) => node.name = Some(self.name(text)?),
+                NodeField::OpType(text) => node.op_type = Some(self.name(text)?),
+                NodeField::Attribute(attribute) => {
+                    let attribute = self.attribute(attribute, Some((graph, id)))?;
+                    node.attributes.push(self.model.attributes.push(attribute));
+                }
+                NodeField::DocString(text) => {
+                    node.extras.get_or_insert_default().doc_string = Some(self.name(text)?)
+                }
+                NodeField::Domain(text) => node.domain = Some(self.name(text)?),
+                NodeField::Overload(text) => node.overload = Some(self.name(text)?),
+                NodeField::MetadataProps(entry) => {
+                    let entry = self.entry(entry)?;
+                    node.extras
+                        .get_or_insert_default()
+                        .metadata_props
+                        .push(entry);
+                }
+                NodeField::DeviceConfigurations(message) => {
+                    let span = self.span(message.slice());
+                    node.extras
+                        .get_or_insert_default()
+                        .device_configurations
+                        .push(span);
+                }
+                NodeField::Unknown(unknown) => {
+                    let span = self.span(unknown.record);
+                    node.extras
+                        .get_or_insert_default()
+                        .unknown
+                        .push(unknown.after, span);
+                }
+            }
+        }
+        self.model.nodes.push(node);
+        self.model.graphs[graph].nodes.push(id);
+        Ok(())
+    }
+
+    /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs see.
+    fn attribute(
+        &mut self,
+        reader: Reader<'a, proto::AttributeProto>,
+        place: Option<(GraphId, NodeId)>,
+    ) -> Built<Attribute> {
+        self.count(reader.offset())?;
+        let mut attribute = Attribute::default();
+        /// The value field of a kind, made if it is not there yet, so that a field that occurs twice is merged.
+        macro_rules! value {
+            ($variant:ident, $default:expr) => {{
+                let found = attribute
+                    .values
+                    .iter()
+                    .position(|value| matches!(value, AttributeValue::$variant(_)));
+                let index = found.unwrap_or_else(|| {
+                    attribute.values.push(AttributeValue::$variant($default));
+                    attribute.values.len() - 1
+                });
+                match &mut attribute.values[index] {
+                    AttributeValue::$variant(value) => value,
+                    _ => unreachable!("the index is that of the variant"),
+                }
+            }};
+        }
+        for field in reader {
+            match field? {
+                AttributeField::Name(text) => attribute.name = Some(self.name(text)?),
+                AttributeField::F(number) => *value!(Float, 0.0) = number,
+                AttributeField::I(number) => *value!(Int, 0) = number,
+                AttributeField::S(text) => {
+                    let span = self.span(text);
+                    *value!(String, span) = span;
+                }
+                AttributeField::T(tensor) => self.tensor(value!(Tensor, Box::default()), tensor)?,
+                AttributeField::G(graph) => {
+                    let id = *value!(Graph, self.nested_graph(place));
+                    self.waiting.push_back((id, graph));
+                }
+                AttributeField::Floats(chunk) => collect(value!(Floats, Vec::new()), chunk)?,
+                AttributeField::Ints(chunk) => collect(value!(Ints, Vec::new()), chunk)?,
+                AttributeField::Strings(text) => {
+                    let span = self.span(text);
+                    value!(Strings, Vec::new()).push(span);
+                }
+                AttributeField::Tensors(tensor) => {
+                    let mut proto = TensorProto::default();
+                    self.tensor(&mut proto, tensor)?;
+                    value!(Tensors, Vec::new()).push(proto);
+                }
+                AttributeField::Graphs(graph) => {
+                    let id = self.nested_graph(place);
+                    self.waiting.push_back((id, graph));
+                    value!(Graphs, Vec::new()).push(id);
+                }
+                AttributeField::DocString(text) => attribute.doc_string = Some(self.name(text)?),
+                AttributeField::Tp(ty) => self.type_proto(value!(Type, Box::default()), ty)?,
+                AttributeField::TypeProtos(ty) => {
+                    let mut proto = TypeProto::default();
+                    self.type_proto(&mut proto, ty)?;
+                    value!(Types, Vec::new()).push(proto);
+                }
+                AttributeField::Type(ty) => attribute.ty = Some(ty),
+                AttributeField::RefAttrName(text) => {
+                    attribute.ref_attr_name = Some(self.name(text)?)
+                }
+                AttributeField::SparseTensor(tensor) => {
+                    **value!(SparseTensor, Box::default()) = self.sparse_tensor(tensor)?;
+                }
+                AttributeField::SparseTensors(tensor) => {
+                    let tensor = self.sparse_tensor(tensor)?;
+                    value!(SparseTensors, Vec::new()).push(tensor);
+                }
+                AttributeField::Unknown(unknown) => attribute
+                    .unknown
+                    .push(unknown.after, self.span(unknown.record)),
+            }
+        }
+        Ok(attribute)
+    }
+
+    fn nested_graph(&mut self, place: Option<(GraphId, NodeId)>) -> GraphId {
+        self.model.graphs.push(Graph {
+            owner: place.map(|(_, node)| node),
+            parent: place.map(|(graph, _)| graph),
+            ..Graph::default()
+        })
+    }
+
+    pub(crate) fn tensor(
+        &mut self,
+        proto: &mut TensorProto,
+        reader: Reader<'a, proto::TensorProto>,
+    ) -> Built {
+        self.count(reader.offset())?;
+        let mut rest = reader;
+        loop {
+            let start = rest.offset();
+            let Some(field) = rest.next() else {
+                return Ok(());
+            };
+            let number = match field? {
+                TensorField::Dims(chunk) => {
+                    for dim in chunk.iter() {
+                        proto.dims.push(dim?);
+                    }
+                    continue;
+                }
+                TensorField::DataType(number) => {
+                    proto.data_type = Some(number);
+                    continue;
+                }
+                TensorField::Segment(segment) => {
+                    self.segment(proto.segment.get_or_insert_default(), segment)?;
+                    continue;
+                }
+                TensorField::FloatData(_) => 4,
+                TensorField::Int32Data(_) => 5,
+                TensorField::StringData(_) => 6,
+                TensorField::Int64Data(_) => 7,
+                TensorField::DoubleData(_) => 10,
+                TensorField::Uint64Data(_) => 11,
+                TensorField::Name(text) => {
+                    proto.name = Some(self.name(text)?);
+                    continue;
+                }
+                TensorField::RawData(bytes) => {
+                    proto.raw_data = Some(self.span(bytes));
+                    continue;
+                }
+                TensorField::DocString(text) => {
+                    proto.doc_string = Some(self.name(text)?);
+                    continue;
+                }
+                TensorField::ExternalData(entry) => {
+                    let entry = self.entry(entry)?;
+                    proto.external_data.push(entry);
+                    continue;
+                }
+                TensorField::DataLocation(location) => {
+                    proto.data_location = Some(location);
+                    continue;
+                }
+                TensorField::MetadataProps(entry) => {
+                    let entry = self.entry(entry)?;
+                    proto.metadata_props.push(entry);
+                    continue;
+                }
+                TensorField::Unknown(unknown) => {
+                    proto.unknown.push(unknown.after, self.span(unknown.record));
+                    continue;
+                }
+            };
+            // Records of one typed list that touch each other become one run.
+            match proto.typed.last_mut() {
+                Some(run)
+                    if run.number == number && run.records.offset + run.records.len == start =>
+                {
+                    run.records.len += rest.offset() - start;
+                }
+                _ => {
+                    let records = Span {
+                        source: self.source,
+                        offset: start,
+                        len: rest.offset() - start,
+                    };
+                    proto.typed.push(TypedRun { number, records });
+                }
+            }
+        }
+    }
+
+    fn segment(
+        &mut self,
+        segment: &mut Segment,
+        reader: Reader<'a, proto::TensorSegment>,
+    ) -> Built {
+        for field in reader {
+            match field? {
+                TensorSegmentField::Begin(begin) => segment.begin = Some(begin),
+                TensorSegmentField::End(end) => segment.end = Some(end),
+                TensorSegmentField::Unknown(unknown) => segment
+                    .unknown
+                    .push(unknown.after, self.span(unknown.record)),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sparse_tensor(
+        &mut self,
+        reader: Reader<'a, proto::SparseTensorProto>,
+    ) -> Built<SparseTensorProto> {
+        let mut sparse = SparseTensorProto::default();
+        for field in reader {
+            match field? {
+                SparseTensorField::Values(tensor) => {
+                    self.tensor(sparse.values.get_or_insert_default(), tensor)?
+                }
+                SparseTensorField::Indices(tensor) => {
+                    self.tensor(sparse.indices.get_or_insert_default(), tensor)?
+                }
+                SparseTensorField::Dims(chunk) => {
+                    for dim in chunk.iter() {
+                        sparse.dims.push(dim?);
+                    }
+                }
+                SparseTensorField::Unknown(unknown) => sparse
+                    .unknown
+                    .push(unknown.after, self.span(unknown.record)),
+            }
+        }
+        Ok(sparse)
+    }
+
+    fn value_info(&mut self, reader: Reader<'a, proto::ValueInfoProto>) -> Built<ValueInfo> {
+        self.count(reader.offset())?;
+        let mut info = ValueInfo::default();
+        for field in reader {
+            match field? {
+                ValueInfoField::Name(text) => info.name = Some(self.name(text)?),
+                ValueInfoField::Type(ty) => self.type_proto(info.ty.get_or_insert_default(), ty)?,
+                ValueInfoField::DocString(text) => info.doc_string = Some(self.name(text)?),
+                ValueInfoField::MetadataProps(entry) => {
+                    info.metadata_props.push(self.entry(entry)?)
+                }
+                ValueInfoField::Unknown(unknown) => {
+                    info.unknown.push(unknown.after, self.span(unknown.record))
+                }
+            }
+        }
+        Ok(info)
+    }
+
+    fn type_proto(&mut self, proto: &mut TypeProto, reader: Reader<'a, proto::TypeProto>) -> Built {
+        self.count(reader.offset())?;
+        for field in reader {
+            // Of several kinds the last one stays; the same kind twice is merged.
+            match field? {
+                TypeField::TensorType(reader) => {
+                    let (mut elem_type, mut shape, mut unknown) = match proto.kind.take() {
+                        Some(TypeKind::Tensor {
+                            elem_type,
+                            shape,
+                            unknown,
+                        }) => (elem_type, shape, unknown),
+                        _ => Default::default(),
+                    };
+                    for field in reader {
+                        match field? {
+                            TensorTypeField::ElemType(number) => elem_type = Some(number),
+                            TensorTypeField::Shape(reader) => {
+                                self.shape(shape.get_or_insert_default(), reader)?
+                            }
+                            TensorTypeField::Unknown(field) => {
+                                unknown.push(field.after, self.span(field.record))
+                            }
+                        }
+                    }
+                    proto.kind = Some(TypeKind::Tensor {
+                        elem_type,
+                        shape,
+                        unknown,
+                    });
+                }
+                TypeField::SparseTensorType(reader) => {
+                    let (mut elem_type, mut shape, mut unknown) = match proto.kind.take() {
+                        Some(TypeKind::SparseTensor {
+                            elem_type,
+                            shape,
+                            unknown,
+                        }) => (elem_type, shape, unknown),
+                        _ => Default::default(),
+                    };
+                    for field in reader {
+                        match field? {
+                            SparseTensorTypeField::ElemType(number) => elem_type = Some(number),
+                            SparseTensorTypeField::Shape(reader) => {
+                                self.shape(shape.get_or_insert_default(), reader)?
+                            }
+                            SparseTensorTypeField::Unknown(field) => {
+                                unknown.push(field.after, self.span(field.record))
+                            }
+                        }
+                    }
+                    proto.kind = Some(TypeKind::SparseTensor {
+                        elem_type,
+                        shape,
+                        unknown,
+                    });
+                }
+                TypeField::SequenceType(reader) => {
+                    let (mut elem_type, mut unknown) = match proto.kind.take() {
+                        Some(TypeKind::Sequence { elem_type, unknown }) => (elem_type, unknown),
+                        _ => Default::default(),
+                    };
+                    for field in reader {
+                        match field? {
+                            SequenceTypeField::ElemType(ty) => {
+                                self.type_proto(elem_type.get_or_insert_default(), ty)?
+                            }
+                            SequenceTypeField::Unknown(field) => {
+                                unknown.push(field.after, self.span(field.record))
+                            }
+                        }
+                    }
+                    proto.kind = Some(TypeKind::Sequence { elem_type, unknown });
+                }
+                TypeField::OptionalType(reader) => {
+                    let (mut elem_type, mut unknown) = match proto.kind.take() {
+                        Some(TypeKind::Optional { elem_type, unknown }) => (elem_type, unknown),
+                        _ => Default::default(),
+                    };
+                    for field in reader {
+                        match field? {
+                            OptionalTypeField::ElemType(ty) => {
+                                self.type_proto(elem_type.get_or_insert_default(), ty)?
+                            }
+                            OptionalTypeField::Unknown(field) => {
+                                unknown.push(field.after, self.span(field.record))
+                            }
+                        }
+                    }
+                    proto.kind = Some(TypeKind::Optional { elem_type, unknown });
+                }
+                TypeField::MapType(reader) => {
+                    let (mut key_type, mut value_type, mut unknown) = match proto.kind.take() {
+                        Some(TypeKind::Map {
+                            key_type,
+                            value_type,
+                            unknown,
+                        }) => (key_type, value_type, unknown),
+                        _ => Default::default(),
+                    };
+                    for field in reader {
+                        match field? {
+                            MapTypeField::KeyType(number) => key_type = Some(number),
+                            MapTypeField::ValueType(ty) => {
+                                self.type_proto(value_type.get_or_insert_default(), ty)?
+                            }
+                            MapTypeField::Unknown(field) => {
+                                unknown.push(field.after, self.span(field.record))
+                            }
+                        }
+                    }
+                    proto.kind = Some(TypeKind::Map {
+                        key_type,
+                        value_type,
+                        unknown,
+                    });
+                }
+                TypeField::OpaqueType(reader) => {
+                    let (mut domain, mut name, mut unknown) = match proto.kind.take() {
+                        Some(TypeKind::Opaque {
+                            domain,
+                            name,
+                            unknown,
+                        }) => (domain, name, unknown),
+                        _ => Default::default(),
+                    };
+                    for field in reader {
+                        match field? {
+                            OpaqueTypeField::Domain(text) => domain = Some(self.name(text)?),
+                            OpaqueTypeField::Name(text) => name = Some(self.name(text)?),
+                            OpaqueTypeField::Unknown(field) => {
+                                unknown.push(field.after, self.span(field.record))
+                            }
+                        }
+                    }
+                    proto.kind = Some(TypeKind::Opaque {
+                        domain,
+                        name,
+                        unknown,
+                    });
+                }
+                TypeField::Denotation(text) => proto.denotation = Some(self.name(text)?),
+                TypeField::Unknown(unknown) => {
+                    proto.unknown.push(unknown.after, self.span(unknown.record))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn shape(
+        &mut self,
+        shape: &mut ShapeProto,
+        reader: Reader<'a, proto::TensorShapeProto>,
+    ) -> Built {
+        for field in reader {
+            match field? {
+                TensorShapeField::Dim(reader) => {
+                    self.count(reader.offset())?;
+                    let mut dim = DimProto::default();
+                    for field in reader {
+                        match field? {
+                            DimensionField::DimValue(value) => {
+                                dim.value = Some(DimValue::Value(value))
+                            }
+                            DimensionField::DimParam(text) => {
+                                dim.value = Some(DimValue::Param(self.name(text)?))
+                            }
+                            DimensionField::Denotation(text) => {
+                                dim.denotation = Some(self.name(text)?)
+                            }
+                            DimensionField::Unknown(field) => {
+                                dim.unknown.push(field.after, self.span(field.record))
+                            }
+                        }
+                    }
+                    shape.dims.push(dim);
+                }
+                TensorShapeField::Unknown(field) => {
+                    shape.unknown.push(field.after, self.span(field.record))
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn function(&mut self, reader: Reader<'a, proto::FunctionProto>) -> Built<Function> {
+        self.count(reader.offset())?;
+        let body = self.model.graphs.push(Graph::default());
+        let mut function = Function {
+            name: None,
+            domain: None,
+            overload: None,
+            doc_string: None,
+            attributes: Vec::new(),
+            attribute_protos: Vec::new(),
+            opset_import: Vec::new(),
+            body,
+            metadata_props: Vec::new(),
+            unknown: Unknowns::default(),
+        };
+        for field in reader {
+            match field? {
+                FunctionField::Name(text) => function.name = Some(self.name(text)?),
+                FunctionField::Input(text) => {
+                    let name = self.name(text)?;
+                    let index = self.model.graphs[body].inputs.len() as u32;
+                    let value = Some(self.define(body, name, Producer::Input(index)));
+                    self.model.graphs[body].inputs.push(ValueInfo {
+                        name: Some(name),
+                        value,
+                        ..ValueInfo::default()
+                    });
+                }
+                FunctionField::Output(text) => {
+                    let name = Some(self.name(text)?);
+                    self.model.graphs[body].outputs.push(ValueInfo {
+                        name,
+                        ..ValueInfo::default()
+                    });
+                }
+                FunctionField::Attribute(text) => function.attributes.push(self.name(text)?),
+                FunctionField::Node(node) => self.node(body, node)?,
+                FunctionField::DocString(text) => function.doc_string = Some(self.name(text)?),
+                FunctionField::OpsetImport(import) => {
+                    function.opset_import.push(self.opset(import)?)
+                }
+                FunctionField::Domain(text) => function.domain = Some(self.name(text)?),
+                FunctionField::AttributeProto(attribute) => {
+                    function
+                        .attribute_protos
+                        .push(self.attribute(attribute, None)?);
+                }
+                FunctionField::ValueInfo(info) => {
+                    let info = self.value_info(info)?;
+                    self.model.graphs[body].value_info.push(info);
+                }
+                FunctionField::Overload(text) => function.overload = Some(self.name(text)?),
+                FunctionField::MetadataProps(entry) => {
+                    function.metadata_props.push(self.entry(entry)?)
+                }
+                FunctionField::Unknown(unknown) => function
+                    .unknown
+                    .push(unknown.after, self.span(unknown.record)),
+            }
+        }
+        Ok(function)
+    }
+
+    fn training_info(
+        &mut self,
+        reader: Reader<'a, proto::TrainingInfoProto>,
+    ) -> Built<TrainingInfo> {
+        let mut info = TrainingInfo::default();
+        for field in reader {
+            match field? {
+                TrainingInfoField::Initialization(graph) => {
+                    let id = *info
+                        .initialization
+                        .get_or_insert_with(|| self.model.graphs.push(Graph::default()));
+                    self.waiting.push_back((id, graph));
+                }
+                TrainingInfoField::Algorithm(graph) => {
+                    // A step sees what the main graph defines.
+                    let parent = self.model.main;
+                    let id = *info.algorithm.get_or_insert_with(|| {
+                        self.model.graphs.push(Graph {
+                            parent,
+                            ..Graph::default()
+                        })
+                    });
+                    self.waiting.push_back((id, graph));
+                }
+                TrainingInfoField::InitializationBinding(entry) => {
+                    info.initialization_binding.push(self.entry(entry)?)
+                }
+                TrainingInfoField::UpdateBinding(entry) => {
+                    info.update_binding.push(self.entry(entry)?)
+                }
+                TrainingInfoField::Unknown(unknown) => {
+                    info.unknown.push(unknown.after, self.span(unknown.record))
+                }
+            }
+        }
+        Ok(info)
+    }
+
+    fn opset(&mut self, reader: Reader<'a, proto::OperatorSetIdProto>) -> Built<OperatorSetId> {
+        let mut import = OperatorSetId::default();
+        for field in reader {
+            match field? {
+                OperatorSetIdField::Domain(text) => import.domain = Some(self.name(text)?),
+                OperatorSetIdField::Version(version) => import.version = Some(version),
+                OperatorSetIdField::Unknown(unknown) => import
+                    .unknown
+                    .push(unknown.after, self.span(unknown.record)),
+            }
+        }
+        Ok(import)
+    }
+
+    fn annotation(
+        &mut self,
+        reader: Reader<'a, proto::TensorAnnotation>,
+    ) -> Built<TensorAnnotation> {
+        let mut annotation = TensorAnnotation::default();
+        for field in reader {
+            match field? {
+                TensorAnnotationField::TensorName(text) => {
+                    annotation.tensor_name = Some(self.name(text)?)
+                }
+                TensorAnnotationField::QuantParameterTensorNames(entry) => {
+                    annotation
+                        .quant_parameter_tensor_names
+                        .push(self.entry(entry)?);
+                }
+                TensorAnnotationField::Unknown(unknown) => {
+                    annotation
+                        .unknown
+                        .push(unknown.after, self.span(unknown.record));
+                }
+            }
+        }
+        Ok(annotation)
+    }
+
+    fn entry(&mut self, reader: Reader<'a, proto::StringStringEntryProto>) -> Built<Entry> {
+        self.count(reader.offset())?;
+        let mut entry = Entry::default();
+        for field in reader {
+            match field? {
+                StringStringEntryField::Key(text) => entry.key = Some(self.name(text)?),
+                StringStringEntryField::Value(text) => entry.value = Some(self.name(text)?),
+                StringStringEntryField::Unknown(unknown) => {
+                    entry.unknown.push(unknown.after, self.span(unknown.record))
+                }
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Counts a message or a list element against the limit.
+    fn count(&mut self, offset: u64) -> Built {
+        match self.messages_left.checked_sub(1) {
+            Some(left) => {
+                self.messages_left = left;
+                Ok(())
+            }
+            None => Err(Failure {
+                kind: ErrorKind::TooManyMessages {
+                    limit: self.limits.messages,
+                },
+                offset,
+            }),
+        }
+    }
+
+    fn span(&self, slice: Slice<'_>) -> Span {
+        Span::of(self.source, slice)
+    }
+
+    fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
+        if u32::try_from(slice.bytes.len()).is_err() {
+            let length = slice.bytes.len() as u64;
+            return Err(Failure {
+                kind: ErrorKind::TextTooLong { length },
+                offset: slice.offset,
+            });
+        }
+        Ok(self.model.names.intern(
+            slice.bytes,
+            Span::of(self.source, slice),
+            &self.model.sources,
+        ))
+    }
+
+    /// The value that a definition gives. An input and an initializer of one name are one value; any other second
+    /// definition is a value of its own, which nobody can refer to.
+    fn define(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
+        let scope = self.scopes.entry(graph).or_default();
+        if let Some(id) = scope.get(&name) {
+            let value = &mut self.model.values[*id];
+            match (value.producer, producer) {
+                (Producer::Initializer(_), Producer::Input(_)) => {
+                    value.producer = producer;
+                    return *id;
+                }
+                (Producer::Input(_), Producer::Initializer(_)) => return *id,
+                _ => {}
+            }
+        }
+        let id = self.model.values.push(Value {
+            name,
+            graph,
+            producer,
+            is_output: false,
+            first_use: None,
+        });
+        self.scopes
+            .entry(graph)
+            .or_default()
+            .entry(name)
+            .or_insert(id);
+        id
+    }
+
+    /// Reads the waiting graphs and binds the inputs of all nodes.
+    fn bind_everything(&mut self) -> Built {
+        let mut bound = 0;
+        loop {
+            // Uses were made graph by graph, so everything up to here belongs to graphs that are complete.
+            for index in bound..self.model.uses.len() {
+                self.bind(index);
+            }
+            bound = self.model.uses.len();
+            let Some((id, graph)) = self.waiting.pop_front() else {
+                break;
+            };
+            self.graph(id, graph)?;
+        }
+        for index in 0..self.model.graphs.len() {
+            self.bind_infos(Id::new(index));
+        }
+        Ok(())
+    }
+
+    fn bind(&mut self, index: usize) {
+        let id: UseId = Id::new(index);
+        let name = self.unbound[index];
+        if self.model.text(name).is_empty() {
+            return;
+        }
+        let graph = self.model.nodes[self.model.uses[id].node].graph;
+        let value = self.look_up(graph, name).unwrap_or_else(|| {
+            let value = Value {
+                name,
+                graph,
+                producer: Producer::Nothing,
+                is_output: false,
+                first_use: None,
+            };
+            let value = self.model.values.push(value);
+            self.scopes.entry(graph).or_default().insert(name, value);
+            value
+        });
+        self.model.link(id, value);
+    }
+
+    /// Ties declared outputs and types to their values.
+    fn bind_infos(&mut self, graph: GraphId) {
+        let Some(scope) = self.scopes.get(&graph) else {
+            return;
+        };
+        let Model { graphs, values, .. } = &mut *self.model;
+        let Graph {
+            outputs,
+            value_info,
+            ..
+        } = &mut graphs[graph];
+        for info in outputs.iter_mut() {
+            info.value = info.name.and_then(|name| scope.get(&name)).copied();
+            if let Some(value) = info.value {
+                values[value].is_output = true;
+            }
+        }
+        for info in value_info {
+            info.value = info.name.and_then(|name| scope.get(&name)).copied();
+        }
+    }
+
+    fn look_up(&self, graph: GraphId, name: Symbol) -> Option<ValueId> {
+        let mut next = Some(graph);
+        while let Some(graph) = next {
+            if let Some(value) = self.scopes.get(&graph).and_then(|scope| scope.get(&name)) {
+                return Some(*value);
+            }
+            next = self.model.graphs[graph].parent;
+        }
+        None
+    }
+}
+
+fn collect<S: proto::Scalar>(list: &mut Vec<S::Item>, chunk: Chunk<'_, S>) -> Built {
+    for item in chunk.iter() {
+        list.push(item?);
+    }
+    Ok(())
+}

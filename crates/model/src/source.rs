@@ -1,0 +1,70 @@
+//! Where bytes lie: sources, spans of them, and the fields that the table did not know.
+
+use sardonyx_proto::Slice;
+
+use crate::ids::SourceId;
+
+/// Bytes of a source. Resolved by [`Model::bytes`](crate::Model::bytes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Which source.
+    pub source: SourceId,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+impl Span {
+    pub(crate) fn of(source: SourceId, slice: Slice<'_>) -> Span {
+        Span {
+            source,
+            offset: slice.offset,
+            len: slice.bytes.len() as u64,
+        }
+    }
+}
+
+/// Fields of a message that this release does not know, each with the place where it stood.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Unknowns(Option<Box<Vec<UnknownField>>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct UnknownField {
+    /// Number of the last known field before it, or 0.
+    after: u32,
+    record: Span,
+}
+
+impl Unknowns {
+    pub(crate) fn push(&mut self, after: u32, record: Span) {
+        self.0
+            .get_or_insert_default()
+            .push(UnknownField { after, record });
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The records, tag included, in the order of the file.
+    pub fn records(&self) -> impl Iterator<Item = Span> {
+        self.0
+            .iter()
+            .flat_map(|fields| fields.iter())
+            .map(|field| field.record)
+    }
+
+    /// The records from position `*next` on that stood before any field with a number of `limit` or more.
+    pub(crate) fn before(
+        &self,
+        limit: u32,
+        next: &mut usize,
+    ) -> impl Iterator<Item = Span> + use<'_> {
+        let rest = self.0.as_deref().map_or(&[][..], |fields| &fields[*next..]);
+        let due = rest.iter().take_while(|field| field.after < limit).count();
+        *next += due;
+        rest[..due].iter().map(|field| field.record)
+    }
+}

@@ -1,0 +1,160 @@
+//! Types as a file declares them, whatever it declares.
+
+use sardonyx_tensor::DataType;
+use smallvec::SmallVec;
+
+use crate::dim::Dim;
+use crate::graph::Model;
+use crate::names::Symbol;
+use crate::source::Unknowns;
+use crate::types::{Shape, TensorType, Type};
+
+/// A declared type.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TypeProto {
+    /// Which kind, if any is given.
+    pub kind: Option<TypeKind>,
+    /// What the value means, such as `IMAGE`.
+    pub denotation: Option<Symbol>,
+    /// Fields of the future.
+    pub unknown: Unknowns,
+}
+
+/// The kinds of types, each with the unknown fields of its own message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TypeKind {
+    /// A dense tensor; `elem_type` is a number because the future may have more types.
+    Tensor {
+        /// Element type.
+        elem_type: Option<i32>,
+        /// Shape; `None` means any rank, an empty one means a scalar.
+        shape: Option<ShapeProto>,
+        /// Fields of the future.
+        unknown: Unknowns,
+    },
+    /// A sparse tensor.
+    SparseTensor {
+        /// Element type.
+        elem_type: Option<i32>,
+        /// Shape of the dense form.
+        shape: Option<ShapeProto>,
+        /// Fields of the future.
+        unknown: Unknowns,
+    },
+    /// A sequence.
+    Sequence {
+        /// Type of its elements.
+        elem_type: Option<Box<TypeProto>>,
+        /// Fields of the future.
+        unknown: Unknowns,
+    },
+    /// A map.
+    Map {
+        /// Type of the keys.
+        key_type: Option<i32>,
+        /// Type of the values.
+        value_type: Option<Box<TypeProto>>,
+        /// Fields of the future.
+        unknown: Unknowns,
+    },
+    /// An optional.
+    Optional {
+        /// Type of its element.
+        elem_type: Option<Box<TypeProto>>,
+        /// Fields of the future.
+        unknown: Unknowns,
+    },
+    /// An opaque type.
+    Opaque {
+        /// Its domain.
+        domain: Option<Symbol>,
+        /// Its name.
+        name: Option<Symbol>,
+        /// Fields of the future.
+        unknown: Unknowns,
+    },
+}
+
+/// A declared shape.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ShapeProto {
+    /// Its dimensions.
+    pub dims: SmallVec<[DimProto; 4]>,
+    /// Fields of the future.
+    pub unknown: Unknowns,
+}
+
+/// A declared dimension.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DimProto {
+    /// Number, name or nothing.
+    pub value: Option<DimValue>,
+    /// What the axis means, such as `DATA_BATCH`.
+    pub denotation: Option<Symbol>,
+    /// Fields of the future.
+    pub unknown: Unknowns,
+}
+
+/// What a declared dimension says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DimValue {
+    /// A number.
+    Value(i64),
+    /// A name.
+    Param(Symbol),
+}
+
+impl Model {
+    /// What can be reasoned about in a declared type; `None` if it names no kind, or an element type that does not exist.
+    pub fn type_of(&self, proto: &TypeProto) -> Option<Type> {
+        let tensor = |elem: Option<i32>, shape: &Option<ShapeProto>| -> Option<TensorType> {
+            let elem = match elem {
+                None | Some(0) => None,
+                Some(number) => Some(DataType::from_number(number)?),
+            };
+            Some(TensorType {
+                elem,
+                shape: shape.as_ref().map(|shape| self.shape_of(shape)),
+            })
+        };
+        Some(match proto.kind.as_ref()? {
+            TypeKind::Tensor {
+                elem_type, shape, ..
+            } => Type::Tensor(tensor(*elem_type, shape)?),
+            TypeKind::SparseTensor {
+                elem_type, shape, ..
+            } => Type::SparseTensor(tensor(*elem_type, shape)?),
+            TypeKind::Sequence { elem_type, .. } => {
+                Type::Sequence(Box::new(self.type_of(elem_type.as_ref()?)?))
+            }
+            TypeKind::Optional { elem_type, .. } => {
+                Type::Optional(Box::new(self.type_of(elem_type.as_ref()?)?))
+            }
+            TypeKind::Map {
+                key_type,
+                value_type,
+                ..
+            } => Type::Map(
+                DataType::from_number((*key_type)?)?,
+                Box::new(self.type_of(value_type.as_ref()?)?),
+            ),
+            TypeKind::Opaque { domain, name, .. } => Type::Opaque {
+                domain: self.display(*domain).into_owned(),
+                name: self.display(*name).into_owned(),
+            },
+        })
+    }
+
+    fn shape_of(&self, shape: &ShapeProto) -> Shape {
+        let dim = |dim: &DimProto| match dim.value {
+            Some(DimValue::Value(value)) if value >= 0 => Dim::Known(value),
+            Some(DimValue::Param(name)) => match std::str::from_utf8(self.text(name)) {
+                Ok("") | Err(_) => Dim::Unknown,
+                Ok(name) => Dim::symbol(name),
+            },
+            // Old exporters write -1 where they mean "any".
+            _ => Dim::Unknown,
+        };
+        shape.dims.iter().map(dim).collect()
+    }
+}

@@ -1,0 +1,594 @@
+//! From the graph to bytes: every field in ascending order, unknown ones where they stood.
+
+use std::io;
+
+use sardonyx_proto::{
+    self as proto, Encode, Encoder, Field, attribute, dimension, encode_to_vec, encode_to_write,
+    function, graph, map_type, model, node, opaque_type, operator_set_id, optional_type,
+    sequence_type, sparse_tensor, sparse_tensor_type, string_string_entry, tensor,
+    tensor_annotation, tensor_segment, tensor_shape, tensor_type, training_info, type_, value_info,
+};
+
+use crate::attribute::{Attribute, AttributeValue};
+use crate::constant::{SparseTensorProto, TensorProto};
+use crate::graph::{
+    Entry, Function, Model, OperatorSetId, TensorAnnotation, TrainingInfo, ValueInfo,
+};
+use crate::ids::{GraphId, NodeId};
+use crate::names::Symbol;
+use crate::source::{Span, Unknowns};
+use crate::type_proto::{DimValue, ShapeProto, TypeKind, TypeProto};
+
+impl Model {
+    /// The model as a file holds it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        encode_to_vec(self)
+    }
+
+    /// Writes the model, payloads straight from where they lie. Returns the number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sink`.
+    pub fn write_to(&self, sink: &mut dyn io::Write) -> io::Result<u64> {
+        encode_to_write(self, sink)
+    }
+}
+
+/// Writes the fields of one message and puts the unknown ones between them.
+struct Fields<'f, 'w> {
+    model: &'f Model,
+    out: &'f mut Encoder<'w>,
+    unknown: &'f Unknowns,
+    /// How many unknown ones are written.
+    next: usize,
+}
+
+impl<'f, 'w> Fields<'f, 'w> {
+    fn new(model: &'f Model, out: &'f mut Encoder<'w>, unknown: &'f Unknowns) -> Self {
+        Fields {
+            model,
+            out,
+            unknown,
+            next: 0,
+        }
+    }
+
+    fn before(&mut self, number: u32) {
+        if !self.unknown.is_empty() {
+            for record in self.unknown.before(number, &mut self.next) {
+                self.out.unknown(self.model.bytes(record));
+            }
+        }
+    }
+
+    fn put<F: Field<Kind: proto::Put>>(
+        &mut self,
+        field: F,
+        value: <F::Kind as proto::Put>::Input<'_>,
+    ) {
+        self.before(F::NUMBER);
+        self.out.put(field, value);
+    }
+
+    fn put_some<F: Field<Kind: proto::Put>>(
+        &mut self,
+        field: F,
+        value: Option<<F::Kind as proto::Put>::Input<'_>>,
+    ) {
+        if let Some(value) = value {
+            self.put(field, value);
+        }
+    }
+
+    fn text<F>(&mut self, field: F, text: Option<Symbol>)
+    where
+        F: Field<Kind: for<'a> proto::Put<Input<'a> = &'a [u8]>>,
+    {
+        if let Some(symbol) = text {
+            self.put(field, self.model.text(symbol));
+        }
+    }
+
+    fn message<F: Field<Kind: proto::MessageKind>>(
+        &mut self,
+        field: F,
+        body: impl FnOnce(&mut Encoder<'w>),
+    ) {
+        self.before(F::NUMBER);
+        self.out.message(field, |out| body(out));
+    }
+
+    fn entries<F: Field<Kind: proto::MessageKind> + Copy>(&mut self, field: F, entries: &[Entry]) {
+        for entry in entries {
+            let model = self.model;
+            self.message(field, |out| model.write_entry(out, entry));
+        }
+    }
+
+    /// Messages that are kept as bytes.
+    fn kept<F: Field<Kind: proto::MessageKind> + Copy>(&mut self, field: F, messages: &[Span]) {
+        for message in messages {
+            let bytes = self.model.bytes(*message);
+            // The content of a message is written as a record would be: as it is.
+            self.message(field, |out| out.unknown(bytes));
+        }
+    }
+
+    fn finish(mut self) {
+        self.before(u32::MAX);
+    }
+}
+
+impl Encode for Model {
+    fn encode(&self, out: &mut Encoder<'_>) {
+        let header = &self.header;
+        let mut fields = Fields::new(self, out, &header.unknown);
+        fields.put_some(model::IrVersion, header.ir_version);
+        fields.text(model::ProducerName, header.producer_name);
+        fields.text(model::ProducerVersion, header.producer_version);
+        fields.text(model::Domain, header.domain);
+        fields.put_some(model::ModelVersion, header.model_version);
+        fields.text(model::DocString, header.doc_string);
+        if let Some(main) = self.main {
+            fields.message(model::Graph, |out| self.write_graph(out, main));
+        }
+        for import in &header.opset_import {
+            fields.message(model::OpsetImport, |out| self.write_opset(out, import));
+        }
+        fields.entries(model::MetadataProps, &header.metadata_props);
+        for info in &self.training_info {
+            fields.message(model::TrainingInfo, |out| {
+                self.write_training_info(out, info)
+            });
+        }
+        for function in &self.functions {
+            fields.message(model::Functions, |out| self.write_function(out, function));
+        }
+        fields.kept(model::Configuration, &header.configuration);
+        fields.finish();
+    }
+}
+
+impl Model {
+    fn write_graph(&self, out: &mut Encoder<'_>, id: GraphId) {
+        let graph = self.graph(id);
+        let mut fields = Fields::new(self, out, &graph.unknown);
+        for node in &graph.nodes {
+            fields.message(graph::Node, |out| self.write_node(out, *node));
+        }
+        fields.text(graph::Name, graph.name);
+        for initializer in &graph.initializers {
+            fields.message(graph::Initializer, |out| {
+                self.write_tensor(out, &initializer.tensor)
+            });
+        }
+        fields.text(graph::DocString, graph.doc_string);
+        for info in &graph.inputs {
+            fields.message(graph::Input, |out| self.write_value_info(out, info));
+        }
+        for info in &graph.outputs {
+            fields.message(graph::Output, |out| self.write_value_info(out, info));
+        }
+        for info in &graph.value_info {
+            fields.message(graph::ValueInfo, |out| self.write_value_info(out, info));
+        }
+        for annotation in &graph.quantization_annotation {
+            fields.message(graph::QuantizationAnnotation, |out| {
+                self.write_annotation(out, annotation)
+            });
+        }
+        for sparse in &graph.sparse_initializers {
+            fields.message(graph::SparseInitializer, |out| {
+                self.write_sparse(out, &sparse.tensor)
+            });
+        }
+        fields.entries(graph::MetadataProps, &graph.metadata_props);
+        fields.finish();
+    }
+
+    fn write_node(&self, out: &mut Encoder<'_>, id: NodeId) {
+        let node = self.node(id);
+        let none = Default::default();
+        let extras = node.extras.as_deref().unwrap_or(&none);
+        let mut fields = Fields::new(self, out, &extras.unknown);
+        let name = |value: Option<crate::ValueId>| {
+            value.map_or(&b""[..], |value| self.text(self.value(value).name))
+        };
+        for input in self.inputs(id) {
+            fields.put(node::Input, name(input));
+        }
+        for output in self.outputs(id) {
+            fields.put(node::Output, name(*output));
+        }
+        fields.text(node::Name, node.name);
+        fields.text(node::OpType, node.op_type);
+        for attribute in &node.attributes {
+            fields.message(node::Attribute, |out| {
+                self.write_attribute(out, self.attribute(*attribute))
+            });
+        }
+        fields.text(node::DocString, extras.doc_string);
+        fields.text(node::Domain, node.domain);
+        fields.text(node::Overload, node.overload);
+        fields.entries(node::MetadataProps, &extras.metadata_props);
+        fields.kept(node::DeviceConfigurations, &extras.device_configurations);
+        fields.finish();
+    }
+
+    fn write_attribute(&self, out: &mut Encoder<'_>, attribute: &Attribute) {
+        let mut fields = Fields::new(self, out, &attribute.unknown);
+        fields.text(attribute::Name, attribute.name);
+        // Field numbers and value fields interleave: 13 lies between `graphs` and `tp`, 20 and 21 before the sparse ones.
+        for value in &attribute.values {
+            match value {
+                AttributeValue::Float(value) => fields.put(attribute::F, *value),
+                AttributeValue::Int(value) => fields.put(attribute::I, *value),
+                AttributeValue::String(text) => fields.put(attribute::S, self.bytes(*text)),
+                AttributeValue::Tensor(tensor) => {
+                    fields.message(attribute::T, |out| self.write_tensor(out, tensor))
+                }
+                AttributeValue::Graph(graph) => {
+                    fields.message(attribute::G, |out| self.write_graph(out, *graph))
+                }
+                AttributeValue::Floats(values) => fields.put(attribute::Floats, values),
+                AttributeValue::Ints(values) => fields.put(attribute::Ints, values),
+                AttributeValue::Strings(texts) => {
+                    for text in texts {
+                        fields.put(attribute::Strings, self.bytes(*text));
+                    }
+                }
+                AttributeValue::Tensors(tensors) => {
+                    for tensor in tensors {
+                        fields.message(attribute::Tensors, |out| self.write_tensor(out, tensor));
+                    }
+                }
+                AttributeValue::Graphs(graphs) => {
+                    for graph in graphs {
+                        fields.message(attribute::Graphs, |out| self.write_graph(out, *graph));
+                    }
+                }
+                _ => {}
+            }
+        }
+        fields.text(attribute::DocString, attribute.doc_string);
+        for value in &attribute.values {
+            match value {
+                AttributeValue::Type(ty) => {
+                    fields.message(attribute::Tp, |out| self.write_type(out, ty))
+                }
+                AttributeValue::Types(types) => {
+                    for ty in types {
+                        fields.message(attribute::TypeProtos, |out| self.write_type(out, ty));
+                    }
+                }
+                _ => {}
+            }
+        }
+        fields.put_some(attribute::Type, attribute.ty);
+        fields.text(attribute::RefAttrName, attribute.ref_attr_name);
+        for value in &attribute.values {
+            match value {
+                AttributeValue::SparseTensor(tensor) => {
+                    fields.message(attribute::SparseTensor, |out| {
+                        self.write_sparse(out, tensor)
+                    });
+                }
+                AttributeValue::SparseTensors(tensors) => {
+                    for tensor in tensors {
+                        fields.message(attribute::SparseTensors, |out| {
+                            self.write_sparse(out, tensor)
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+        fields.finish();
+    }
+
+    pub(crate) fn write_tensor(&self, out: &mut Encoder<'_>, tensor: &TensorProto) {
+        let mut fields = Fields::new(self, out, &tensor.unknown);
+        fields.put(tensor::Dims, &tensor.dims);
+        fields.put_some(tensor::DataType, tensor.data_type);
+        if let Some(segment) = &tensor.segment {
+            fields.message(tensor::Segment, |out| {
+                let mut fields = Fields::new(self, out, &segment.unknown);
+                fields.put_some(tensor_segment::Begin, segment.begin);
+                fields.put_some(tensor_segment::End, segment.end);
+                fields.finish();
+            });
+        }
+        let runs = |fields: &mut Fields<'_, '_>, numbers: std::ops::RangeInclusive<u32>| {
+            for run in tensor
+                .typed
+                .iter()
+                .filter(|run| numbers.contains(&run.number))
+            {
+                fields.before(run.number);
+                fields.out.unknown(self.bytes(run.records));
+            }
+        };
+        runs(&mut fields, 4..=7);
+        fields.text(tensor::Name, tensor.name);
+        fields.put_some(tensor::RawData, tensor.raw_data.map(|raw| self.bytes(raw)));
+        runs(&mut fields, 10..=11);
+        fields.text(tensor::DocString, tensor.doc_string);
+        fields.entries(tensor::ExternalData, &tensor.external_data);
+        fields.put_some(tensor::DataLocation, tensor.data_location);
+        fields.entries(tensor::MetadataProps, &tensor.metadata_props);
+        fields.finish();
+    }
+
+    fn write_sparse(&self, out: &mut Encoder<'_>, sparse: &SparseTensorProto) {
+        let mut fields = Fields::new(self, out, &sparse.unknown);
+        if let Some(values) = &sparse.values {
+            fields.message(sparse_tensor::Values, |out| self.write_tensor(out, values));
+        }
+        if let Some(indices) = &sparse.indices {
+            fields.message(sparse_tensor::Indices, |out| {
+                self.write_tensor(out, indices)
+            });
+        }
+        fields.put(sparse_tensor::Dims, &sparse.dims);
+        fields.finish();
+    }
+
+    fn write_value_info(&self, out: &mut Encoder<'_>, info: &ValueInfo) {
+        let mut fields = Fields::new(self, out, &info.unknown);
+        fields.text(value_info::Name, info.name);
+        if let Some(ty) = &info.ty {
+            fields.message(value_info::Type, |out| self.write_type(out, ty));
+        }
+        fields.text(value_info::DocString, info.doc_string);
+        fields.entries(value_info::MetadataProps, &info.metadata_props);
+        fields.finish();
+    }
+
+    fn write_type(&self, out: &mut Encoder<'_>, ty: &TypeProto) {
+        let mut fields = Fields::new(self, out, &ty.unknown);
+        // The kinds with numbers below and above `denotation`, which is 6.
+        match &ty.kind {
+            Some(TypeKind::Tensor {
+                elem_type,
+                shape,
+                unknown,
+            }) => fields.message(type_::TensorType, |out| {
+                let mut fields = Fields::new(self, out, unknown);
+                fields.put_some(tensor_type::ElemType, *elem_type);
+                if let Some(shape) = shape {
+                    fields.message(tensor_type::Shape, |out| self.write_shape(out, shape));
+                }
+                fields.finish();
+            }),
+            Some(TypeKind::Sequence { elem_type, unknown }) => {
+                fields.message(type_::SequenceType, |out| {
+                    let mut fields = Fields::new(self, out, unknown);
+                    if let Some(ty) = elem_type {
+                        fields.message(sequence_type::ElemType, |out| self.write_type(out, ty));
+                    }
+                    fields.finish();
+                })
+            }
+            Some(TypeKind::Map {
+                key_type,
+                value_type,
+                unknown,
+            }) => fields.message(type_::MapType, |out| {
+                let mut fields = Fields::new(self, out, unknown);
+                fields.put_some(map_type::KeyType, *key_type);
+                if let Some(ty) = value_type {
+                    fields.message(map_type::ValueType, |out| self.write_type(out, ty));
+                }
+                fields.finish();
+            }),
+            _ => {}
+        }
+        fields.text(type_::Denotation, ty.denotation);
+        match &ty.kind {
+            Some(TypeKind::Opaque {
+                domain,
+                name,
+                unknown,
+            }) => fields.message(type_::OpaqueType, |out| {
+                let mut fields = Fields::new(self, out, unknown);
+                fields.text(opaque_type::Domain, *domain);
+                fields.text(opaque_type::Name, *name);
+                fields.finish();
+            }),
+            Some(TypeKind::SparseTensor {
+                elem_type,
+                shape,
+                unknown,
+            }) => fields.message(type_::SparseTensorType, |out| {
+                let mut fields = Fields::new(self, out, unknown);
+                fields.put_some(sparse_tensor_type::ElemType, *elem_type);
+                if let Some(shape) = shape {
+                    fields.message(sparse_tensor_type::Shape, |out| {
+                        self.write_shape(out, shape)
+                    });
+                }
+                fields.finish();
+            }),
+            Some(TypeKind::Optional { elem_type, unknown }) => {
+                fields.message(type_::OptionalType, |out| {
+                    let mut fields = Fields::new(self, out, unknown);
+                    if let Some(ty) = elem_type {
+                        fields.message(optional_type::ElemType, |out| self.write_type(out, ty));
+                    }
+                    fields.finish();
+                })
+            }
+            _ => {}
+        }
+        fields.finish();
+    }
+
+    fn write_shape(&self, out: &mut Encoder<'_>, shape: &ShapeProto) {
+        let mut fields = Fields::new(self, out, &shape.unknown);
+        for dim in &shape.dims {
+            fields.message(tensor_shape::Dim, |out| {
+                let mut fields = Fields::new(self, out, &dim.unknown);
+                match dim.value {
+                    Some(DimValue::Value(value)) => fields.put(dimension::DimValue, value),
+                    Some(DimValue::Param(name)) => fields.put(dimension::DimParam, self.text(name)),
+                    None => {}
+                }
+                fields.text(dimension::Denotation, dim.denotation);
+                fields.finish();
+            });
+        }
+        fields.finish();
+    }
+
+    fn write_function(&self, out: &mut Encoder<'_>, function: &Function) {
+        let body = self.graph(function.body);
+        let mut fields = Fields::new(self, out, &function.unknown);
+        fields.text(function::Name, function.name);
+        for info in &body.inputs {
+            fields.text(function::Input, info.name);
+        }
+        for info in &body.outputs {
+            fields.text(function::Output, info.name);
+        }
+        for name in &function.attributes {
+            fields.text(function::Attribute, Some(*name));
+        }
+        for node in &body.nodes {
+            fields.message(function::Node, |out| self.write_node(out, *node));
+        }
+        fields.text(function::DocString, function.doc_string);
+        for import in &function.opset_import {
+            fields.message(function::OpsetImport, |out| self.write_opset(out, import));
+        }
+        fields.text(function::Domain, function.domain);
+        for attribute in &function.attribute_protos {
+            fields.message(function::AttributeProto, |out| {
+                self.write_attribute(out, attribute)
+            });
+        }
+        for info in &body.value_info {
+            fields.message(function::ValueInfo, |out| self.write_value_info(out, info));
+        }
+        fields.text(function::Overload, function.overload);
+        fields.entries(function::MetadataProps, &function.metadata_props);
+        fields.finish();
+    }
+
+    fn write_training_info(&self, out: &mut Encoder<'_>, info: &TrainingInfo) {
+        let mut fields = Fields::new(self, out, &info.unknown);
+        if let Some(graph) = info.initialization {
+            fields.message(training_info::Initialization, |out| {
+                self.write_graph(out, graph)
+            });
+        }
+        if let Some(graph) = info.algorithm {
+            fields.message(training_info::Algorithm, |out| self.write_graph(out, graph));
+        }
+        fields.entries(
+            training_info::InitializationBinding,
+            &info.initialization_binding,
+        );
+        fields.entries(training_info::UpdateBinding, &info.update_binding);
+        fields.finish();
+    }
+
+    fn write_opset(&self, out: &mut Encoder<'_>, import: &OperatorSetId) {
+        let mut fields = Fields::new(self, out, &import.unknown);
+        fields.text(operator_set_id::Domain, import.domain);
+        fields.put_some(operator_set_id::Version, import.version);
+        fields.finish();
+    }
+
+    fn write_annotation(&self, out: &mut Encoder<'_>, annotation: &TensorAnnotation) {
+        let mut fields = Fields::new(self, out, &annotation.unknown);
+        fields.text(tensor_annotation::TensorName, annotation.tensor_name);
+        fields.entries(
+            tensor_annotation::QuantParameterTensorNames,
+            &annotation.quant_parameter_tensor_names,
+        );
+        fields.finish();
+    }
+
+    fn write_entry(&self, out: &mut Encoder<'_>, entry: &Entry) {
+        let mut fields = Fields::new(self, out, &entry.unknown);
+        fields.text(string_string_entry::Key, entry.key);
+        fields.text(string_string_entry::Value, entry.value);
+        fields.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_tensor::Buffer;
+
+    use super::*;
+
+    /// Every field of every message that a model can hold, filled from the table, unknown fields after each known one.
+    fn full(def: &proto::MessageDef, depth: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        fn varint(bytes: &mut Vec<u8>, mut value: u64) {
+            while value >= 0x80 {
+                bytes.push(value as u8 | 0x80);
+                value >>= 7;
+            }
+            bytes.push(value as u8);
+        }
+        let mut oneof_done = false;
+        for field in def.fields {
+            if field.label == proto::Label::OneOf && std::mem::replace(&mut oneof_done, true) {
+                continue;
+            }
+            let times = if matches!(field.label, proto::Label::Repeated) {
+                2
+            } else {
+                1
+            };
+            for time in 0..times {
+                let (wire, content) = match (field.kind, field.label) {
+                    (_, proto::Label::Packed) => (2, [1u8, 0, 0, 0, 1, 0, 0, 0].to_vec()),
+                    (proto::FieldKind::Int64 | proto::FieldKind::Uint64, _) => (0, Vec::new()),
+                    (proto::FieldKind::Int32 | proto::FieldKind::Enum(_), _) => (0, Vec::new()),
+                    (proto::FieldKind::Float, _) => (5, 1.5f32.to_le_bytes().to_vec()),
+                    (proto::FieldKind::Double, _) => (1, 1.5f64.to_le_bytes().to_vec()),
+                    (proto::FieldKind::Text | proto::FieldKind::Blob, _) => {
+                        (2, format!("{}{time}", field.name).into_bytes())
+                    }
+                    (proto::FieldKind::Message(_), _) if depth == 0 => (2, Vec::new()),
+                    (proto::FieldKind::Message(inner), _) => (2, full(inner(), depth - 1)),
+                };
+                varint(&mut bytes, u64::from(field.number) << 3 | wire);
+                match wire {
+                    0 => varint(&mut bytes, 3 + time),
+                    2 => varint(&mut bytes, content.len() as u64),
+                    _ => {}
+                }
+                bytes.extend(content);
+            }
+            // Field 999, which no message has.
+            bytes.extend(b"\xb8\x3e\x05");
+        }
+        bytes
+    }
+
+    #[test]
+    fn bytes_to_model_to_bytes_loses_nothing() {
+        // MODEL-20, MODEL-23, WIRE-16, WIRE-18, WIRE-20, WIRE-33, SHAPE-01, SHAPE-02, META-01
+        let bytes = full(<proto::ModelProto as proto::MessageType>::DEF, 6);
+        let model = Model::read(Buffer::from_vec(bytes.clone())).expect("well-formed");
+        let written = model.to_bytes();
+        let at = bytes.iter().zip(&written).position(|(a, b)| a != b);
+        let place = at
+            .map(|at| proto::place_of::<proto::ModelProto>(&bytes, at as u64, Default::default()));
+        assert!(
+            bytes == written,
+            "first difference at {at:?} of {}: {place:?}",
+            bytes.len()
+        );
+        let mut streamed = Vec::new();
+        model
+            .write_to(&mut streamed)
+            .expect("a vector takes every byte");
+        assert!(bytes == streamed);
+    }
+}

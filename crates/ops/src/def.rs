@@ -1,0 +1,188 @@
+//! The definition of an operator: its versions as differences, and the functions that belong to them.
+
+use crate::adapt::{Adapt, Refusal};
+use crate::facts::Fact;
+use crate::infer::{Infer, InferError};
+use crate::schema::{Schema, TypeVar};
+
+/// Computes the types of a node's outputs, and their values where they describe shapes.
+pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
+
+/// Turns a node of one version into a node of a neighbouring one, in place.
+pub type AdapterFn = fn(&mut Adapt<'_>) -> Result<(), Refusal>;
+
+/// An operator in all of its versions.
+#[derive(Debug)]
+pub struct OpDef {
+    /// Name.
+    pub name: &'static str,
+    /// Domain; empty for `ai.onnx`.
+    pub domain: &'static str,
+    versions: List<Version, 16>,
+    inference: List<(u32, InferFn), 4>,
+    adapters: List<Adapter, 12>,
+}
+
+/// One version, as the difference to the one before.
+#[derive(Debug, Clone, Copy)]
+pub struct Version {
+    /// The opset version that brought it.
+    pub since: u32,
+    /// What is different, or everything if `whole`.
+    pub facts: &'static [Fact],
+    /// Whether the facts stand alone.
+    pub whole: bool,
+}
+
+/// How to get from one version to another.
+#[derive(Debug, Clone, Copy)]
+pub struct Adapter {
+    /// The opset version of the node.
+    pub from: u32,
+    /// The opset version it is turned into: `from + 1`, or `from - 1`.
+    pub to: u32,
+    /// How.
+    pub adapt: AdapterFn,
+}
+
+impl OpDef {
+    /// An operator of the default domain, without versions yet.
+    pub const fn new(name: &'static str) -> OpDef {
+        OpDef { name, domain: "", versions: List::EMPTY, inference: List::EMPTY, adapters: List::EMPTY }
+    }
+
+    /// The same in another domain.
+    pub const fn domain(self, domain: &'static str) -> OpDef {
+        OpDef { domain, ..self }
+    }
+
+    /// The next version, as the difference to the one before (the first one in full).
+    pub const fn since(self, since: u32, facts: &'static [Fact]) -> OpDef {
+        let whole = self.versions.len == 0;
+        OpDef { versions: self.versions.push(Version { since, facts, whole }), ..self }
+    }
+
+    /// The next version, written in full because its form changed.
+    pub const fn since_anew(self, since: u32, facts: &'static [Fact]) -> OpDef {
+        OpDef { versions: self.versions.push(Version { since, facts, whole: true }), ..self }
+    }
+
+    /// Inference for all versions.
+    pub const fn infer(self, infer: InferFn) -> OpDef {
+        self.infer_since(1, infer)
+    }
+
+    /// Inference from a version on, where older ones need another.
+    pub const fn infer_since(self, since: u32, infer: InferFn) -> OpDef {
+        OpDef { inference: self.inference.push((since, infer)), ..self }
+    }
+
+    /// How to turn a node of opset version `from` into one of `to`, where that takes more than believing the schemas:
+    /// without an adapter a newer version is taken to mean the same.
+    pub const fn adapter(self, from: u32, to: u32, adapt: AdapterFn) -> OpDef {
+        assert!(from + 1 == to || from == to + 1, "an adapter crosses one version");
+        OpDef { adapters: self.adapters.push(Adapter { from, to, adapt }), ..self }
+    }
+
+    /// The versions, oldest first.
+    pub fn versions(&self) -> impl DoubleEndedIterator<Item = &Version> {
+        self.versions.iter()
+    }
+
+    /// The newest version's number.
+    pub fn newest(&self) -> u32 {
+        self.versions().next_back().map_or(0, |version| version.since)
+    }
+
+    /// The number of the version that an opset version has.
+    pub fn version_at(&self, opset: u32) -> Option<u32> {
+        self.versions().rev().map(|version| version.since).find(|since| *since <= opset)
+    }
+
+    /// The inference for an opset version.
+    pub fn inference_at(&self, opset: u32) -> Option<InferFn> {
+        self.inference.iter().filter(|(since, _)| *since <= opset).next_back().map(|(_, infer)| *infer)
+    }
+
+    /// The adapter across a version boundary.
+    pub fn adapter_at(&self, from: u32, to: u32) -> Option<AdapterFn> {
+        self.adapters.iter().find(|adapter| adapter.from == from && adapter.to == to).map(|adapter| adapter.adapt)
+    }
+
+    /// All adapters.
+    pub fn adapters(&self) -> impl Iterator<Item = &Adapter> {
+        self.adapters.iter()
+    }
+
+    /// Adds the differences up to an opset version together.
+    pub fn schema_at(&self, opset: u32) -> Option<Schema> {
+        let since = self.version_at(opset)?;
+        let mut schema = Schema {
+            name: self.name,
+            domain: self.domain,
+            since,
+            deprecated: false,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            attributes: Vec::new(),
+            types: Vec::new(),
+        };
+        for version in self.versions().take_while(|version| version.since <= since) {
+            if version.whole {
+                schema.inputs.clear();
+                schema.outputs.clear();
+                schema.attributes.clear();
+                schema.types.clear();
+            }
+            for fact in version.facts {
+                match *fact {
+                    Fact::Input(param) => put(&mut schema.inputs, param, |p| p.name == param.name),
+                    Fact::Output(param) => put(&mut schema.outputs, param, |p| p.name == param.name),
+                    Fact::Attribute(attribute) => put(&mut schema.attributes, attribute, |a| a.name == attribute.name),
+                    Fact::Types(name, allowed) => put(&mut schema.types, TypeVar { name, allowed }, |t| t.name == name),
+                    Fact::WithoutInput(name) => schema.inputs.retain(|p| p.name != name),
+                    Fact::WithoutOutput(name) => schema.outputs.retain(|p| p.name != name),
+                    Fact::WithoutAttribute(name) => schema.attributes.retain(|a| a.name != name),
+                    Fact::WithoutTypes(name) => schema.types.retain(|t| t.name != name),
+                    Fact::Deprecated => schema.deprecated = true,
+                }
+            }
+        }
+        schema.attributes.sort_by_key(|attribute| attribute.name);
+        Some(schema)
+    }
+}
+
+fn put<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T) -> bool) {
+    match list.iter().position(same) {
+        Some(index) => list[index] = item,
+        None => list.push(item),
+    }
+}
+
+/// A list that can grow in a constant.
+#[derive(Clone, Copy)]
+struct List<T, const MAX: usize> {
+    items: [Option<T>; MAX],
+    len: usize,
+}
+
+impl<T: Copy, const MAX: usize> List<T, MAX> {
+    const EMPTY: Self = List { items: [None; MAX], len: 0 };
+
+    const fn push(mut self, item: T) -> Self {
+        self.items[self.len] = Some(item);
+        self.len += 1;
+        self
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.items[..self.len].iter().flatten()
+    }
+}
+
+impl<T: Copy + std::fmt::Debug, const MAX: usize> std::fmt::Debug for List<T, MAX> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}

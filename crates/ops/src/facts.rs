@@ -1,0 +1,198 @@
+//! The words in which a version of an operator is written down: inputs, outputs, attributes, types.
+//!
+//! The first version of an operator lists all of its facts. A later one lists what is different: a fact with a known
+//! name replaces the old one in its place, a new name is added at the end, `without_…` takes one away.
+
+use crate::schema::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param};
+use crate::typeset::TypeSet;
+
+pub use crate::typeset::sets::*;
+
+/// One fact about a version of an operator.
+#[derive(Debug, Clone, Copy)]
+pub enum Fact {
+    /// An input.
+    Input(Param),
+    /// An output.
+    Output(Param),
+    /// An attribute.
+    Attribute(Attribute),
+    /// What a type variable may stand for.
+    Types(&'static str, TypeSet),
+    /// The input is gone.
+    WithoutInput(&'static str),
+    /// The output is gone.
+    WithoutOutput(&'static str),
+    /// The attribute is gone.
+    WithoutAttribute(&'static str),
+    /// The type variable is gone.
+    WithoutTypes(&'static str),
+    /// From this version on, models should not use the operator.
+    Deprecated,
+}
+
+const fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
+    Param { name, ty, arity, differentiability: Differentiability::Unknown }
+}
+
+/// An input that must be there. `ty` is a type variable or a type such as `tensor(int64)`.
+pub const fn input(name: &'static str, ty: &'static str) -> Fact {
+    Fact::Input(param(name, ty, Arity::Single))
+}
+
+/// One or more inputs of one type.
+pub const fn inputs(name: &'static str, ty: &'static str) -> Fact {
+    Fact::Input(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
+}
+
+/// An output that is always produced.
+pub const fn output(name: &'static str, ty: &'static str) -> Fact {
+    Fact::Output(param(name, ty, Arity::Single))
+}
+
+/// One or more outputs of one type.
+pub const fn outputs(name: &'static str, ty: &'static str) -> Fact {
+    Fact::Output(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
+}
+
+const fn attribute(name: &'static str, ty: AttrType) -> Fact {
+    Fact::Attribute(Attribute { name, ty, required: false, default: None })
+}
+
+macro_rules! attributes {
+    ($($function:ident $variant:ident $what:literal;)*) => { $(
+        #[doc = concat!("An attribute that holds ", $what, ". May be absent and has no default, unless said otherwise.")]
+        pub const fn $function(name: &'static str) -> Fact {
+            attribute(name, AttrType::$variant)
+        }
+    )* };
+}
+
+attributes! {
+    float Float "a float";
+    int Int "an integer";
+    string String "a string";
+    tensor Tensor "a tensor";
+    graph Graph "a graph";
+    sparse_tensor SparseTensor "a sparse tensor";
+    type_proto TypeProto "a type";
+    floats Floats "floats";
+    ints Ints "integers";
+    strings Strings "strings";
+    graphs Graphs "graphs";
+}
+
+/// What a type variable may stand for.
+pub const fn types(name: &'static str, allowed: TypeSet) -> Fact {
+    Fact::Types(name, allowed)
+}
+
+/// The input is gone.
+pub const fn without_input(name: &'static str) -> Fact {
+    Fact::WithoutInput(name)
+}
+
+/// The output is gone.
+pub const fn without_output(name: &'static str) -> Fact {
+    Fact::WithoutOutput(name)
+}
+
+/// The attribute is gone.
+pub const fn without_attribute(name: &'static str) -> Fact {
+    Fact::WithoutAttribute(name)
+}
+
+/// The type variable is gone.
+pub const fn without_types(name: &'static str) -> Fact {
+    Fact::WithoutTypes(name)
+}
+
+/// From this version on, models should not use the operator.
+pub const fn deprecated() -> Fact {
+    Fact::Deprecated
+}
+
+// A wrong combination ("an optional attribute type") fails to compile: all of this runs in constants.
+impl Fact {
+    const fn map_param(self, arity: Option<Arity>, differentiability: Option<Differentiability>) -> Fact {
+        let (mut param, is_input) = match self {
+            Fact::Input(param) => (param, true),
+            Fact::Output(param) => (param, false),
+            _ => panic!("only inputs and outputs have this property"),
+        };
+        if let Some(arity) = arity {
+            param.arity = arity;
+        }
+        if let Some(differentiability) = differentiability {
+            param.differentiability = differentiability;
+        }
+        if is_input { Fact::Input(param) } else { Fact::Output(param) }
+    }
+
+    /// The parameter may be absent.
+    pub const fn optional(self) -> Fact {
+        self.map_param(Some(Arity::Optional), None)
+    }
+
+    /// A variadic parameter occurs at least so often.
+    pub const fn at_least(self, min: u32) -> Fact {
+        self.map_param(Some(Arity::Variadic { min, homogeneous: true }), None)
+    }
+
+    /// A variadic parameter whose values may have different types, at least so many.
+    pub const fn mixed(self, min: u32) -> Fact {
+        self.map_param(Some(Arity::Variadic { min, homogeneous: false }), None)
+    }
+
+    /// A derivative with respect to the parameter exists.
+    pub const fn differentiable(self) -> Fact {
+        self.map_param(None, Some(Differentiability::Differentiable))
+    }
+
+    /// No derivative with respect to the parameter exists.
+    pub const fn non_differentiable(self) -> Fact {
+        self.map_param(None, Some(Differentiability::NonDifferentiable))
+    }
+
+    const fn map_attribute(self, required: bool, default: Option<AttrDefault>) -> Fact {
+        match self {
+            Fact::Attribute(attribute) => Fact::Attribute(Attribute { required, default, ..attribute }),
+            _ => panic!("only attributes have this property"),
+        }
+    }
+
+    /// Every node must have the attribute.
+    pub const fn required(self) -> Fact {
+        self.map_attribute(true, None)
+    }
+
+    /// The integer that an absent attribute means.
+    pub const fn or(self, default: i64) -> Fact {
+        self.map_attribute(false, Some(AttrDefault::Int(default)))
+    }
+
+    /// The float that an absent attribute means.
+    pub const fn or_float(self, default: f32) -> Fact {
+        self.map_attribute(false, Some(AttrDefault::Float(default)))
+    }
+
+    /// The string that an absent attribute means.
+    pub const fn or_string(self, default: &'static str) -> Fact {
+        self.map_attribute(false, Some(AttrDefault::String(default)))
+    }
+
+    /// The integers that an absent attribute means.
+    pub const fn or_ints(self, default: &'static [i64]) -> Fact {
+        self.map_attribute(false, Some(AttrDefault::Ints(default)))
+    }
+
+    /// The floats that an absent attribute means.
+    pub const fn or_floats(self, default: &'static [f32]) -> Fact {
+        self.map_attribute(false, Some(AttrDefault::Floats(default)))
+    }
+
+    /// The strings that an absent attribute means.
+    pub const fn or_strings(self, default: &'static [&'static str]) -> Fact {
+        self.map_attribute(false, Some(AttrDefault::Strings(default)))
+    }
+}

@@ -1,0 +1,320 @@
+//! Operators on two tensors, element by element, as rows: arithmetic, comparison, logic, bits.
+//!
+//! Before opset 7 the second input stretches only where the node says so; since then both broadcast
+//! ([`legacy_broadcast`]).
+//!
+//! - `Add`, `Sub`, `Mul`, `Div`: since 1; 6 takes wide integers and drops `consumed_inputs`; 7 broadcasts; 13 adds
+//!   bfloat16; 14 adds narrow integers. Division of integers drops the fraction.
+//! - `Pow`, the first input to the power of the second: since 1; 7 broadcasts; 12 takes integers, and exponents of a type
+//!   of their own; 13 adds bfloat16, 15 for exponents too.
+//! - `Mod`, the remainder with the sign of the divisor, or of the dividend with `fmod=1`: since 10; 13 adds bfloat16; 28
+//!   defines `fmod=0` for floats.
+//! - `Equal`: since 1; 7 broadcasts; 11 takes all integers and floats; 13 adds bfloat16; 19 adds strings.
+//! - `Greater`, `Less`: since 1; 7 broadcasts; 9 takes integers; 13 adds bfloat16.
+//! - `GreaterOrEqual`, `LessOrEqual`: since 12; 16 adds bfloat16.
+//! - `And`, `Or`, `Xor` of truth values: since 1; 7 broadcasts.
+//! - `BitShift` by the second input, in `direction`: since 11; 28 adds signed integers and defines shifts by too much.
+//! - `BitwiseAnd`, `BitwiseOr`, `BitwiseXor`: since 18.
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType;
+
+use crate::def::{InferFn, OpDef};
+use crate::facts::{
+    Fact, FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, INTEGERS, NUMERIC, NUMERIC_IR4, UNSIGNED, input, int, ints,
+    output, string, types, without_attribute,
+};
+use crate::infer::{Infer, InferError};
+use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
+use crate::rules;
+use crate::typeset::TypeSet;
+
+/// Sums.
+pub static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add));
+
+/// Truth values: both.
+pub static AND: OpDef = logic("And");
+
+/// Shifted bits.
+pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
+    .since(
+        11,
+        &[
+            input("X", "T").non_differentiable(),
+            input("Y", "T").non_differentiable(),
+            output("Z", "T").non_differentiable(),
+            string("direction").required(),
+            types("T", UNSIGNED),
+        ],
+    )
+    .since(28, &[types("T", INTEGERS)])
+    .infer(rules::broadcast);
+
+/// Bits: both.
+pub static BITWISE_AND: OpDef = bitwise("BitwiseAnd");
+
+/// Bits: either.
+pub static BITWISE_OR: OpDef = bitwise("BitwiseOr");
+
+/// Bits: exactly one.
+pub static BITWISE_XOR: OpDef = bitwise("BitwiseXor");
+
+/// Quotients.
+pub static DIV: OpDef = arithmetic("Div", |cx| elementwise(cx, shape_values::divide));
+
+/// Whether elements are equal.
+pub static EQUAL: OpDef = OpDef::new("Equal")
+    .since(1, &[A, B, C, int("broadcast").or(0), int("axis"), types("T", INT32_64.and(BOOL)), T1])
+    .since(7, BROADCAST)
+    .since(11, &[types("T", NUMERIC.and(BOOL))])
+    .since(13, &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4.and(BOOL))])
+    .since(19, &[types("T", NUMERIC_IR4.and(BOOL).and(STRING))])
+    .infer(compared)
+    .adapter(6, 7, legacy_broadcast::align);
+
+/// Whether the first is larger.
+pub static GREATER: OpDef = order("Greater");
+
+/// Whether the first is not smaller.
+pub static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual");
+
+/// Whether the first is smaller.
+pub static LESS: OpDef = order("Less");
+
+/// Whether the first is not larger.
+pub static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual");
+
+/// Remainders.
+pub static MOD: OpDef = OpDef::new("Mod")
+    .since(10, &[input("A", "T"), input("B", "T"), output("C", "T"), int("fmod").or(0), types("T", NUMERIC)])
+    .since(
+        13,
+        &[
+            input("A", "T").differentiable(),
+            input("B", "T").non_differentiable(),
+            output("C", "T").differentiable(),
+            types("T", NUMERIC_IR4),
+        ],
+    )
+    .since(28, &[])
+    .infer(remainder);
+
+/// Products.
+pub static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul));
+
+/// Truth values: either.
+pub static OR: OpDef = logic("Or");
+
+/// Powers.
+pub static POW: OpDef = OpDef::new("Pow")
+    .since(
+        1,
+        &[input("X", "T"), input("Y", "T"), output("Z", "T"), int("broadcast").or(0), int("axis"), types("T", FLOATS)],
+    )
+    .since(7, BROADCAST)
+    .since(12, &[input("Y", "T1"), types("T", FLOATS.and(INT32_64)), types("T1", NUMERIC)])
+    .since(
+        13,
+        &[
+            input("X", "T").differentiable(),
+            input("Y", "T1").differentiable(),
+            output("Z", "T").differentiable(),
+            types("T", FLOATS.and(INT32_64).and(BFLOAT16)),
+        ],
+    )
+    .since(15, &[types("T1", NUMERIC_IR4)])
+    .infer(broadcast)
+    .adapter(6, 7, legacy_broadcast::align);
+
+/// Differences.
+pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub));
+
+/// Truth values: exactly one.
+pub static XOR: OpDef = logic("Xor");
+
+const BFLOAT16: TypeSet = TypeSet::tensors(&[DataType::Bfloat16]);
+const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
+const INT32_64: TypeSet = TypeSet::tensors(&[DataType::Int32, DataType::Int64]);
+const STRING: TypeSet = TypeSet::tensors(&[DataType::String]);
+
+// What compares: two inputs of one type, and truth values.
+const A: Fact = input("A", "T");
+const B: Fact = input("B", "T");
+const C: Fact = output("C", "T1");
+const T1: Fact = types("T1", BOOL);
+const FIXED_A: Fact = A.non_differentiable();
+const FIXED_B: Fact = B.non_differentiable();
+const FIXED_C: Fact = C.non_differentiable();
+
+const BROADCAST: &[Fact] = &[without_attribute("broadcast"), without_attribute("axis")];
+
+const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
+    const FIRST: &[Fact] = &[
+        input("A", "T"),
+        input("B", "T"),
+        output("C", "T"),
+        int("broadcast").or(0),
+        int("axis"),
+        ints("consumed_inputs"),
+        types("T", FLOATS),
+    ];
+    const NOT_IN_PLACE: &[Fact] = &[without_attribute("consumed_inputs"), types("T", HIGH_PRECISION)];
+    const BFLOAT16_TOO: &[Fact] = &[
+        input("A", "T").differentiable(),
+        input("B", "T").differentiable(),
+        output("C", "T").differentiable(),
+        types("T", HIGH_PRECISION_IR4),
+    ];
+    OpDef::new(name)
+        .since(1, FIRST)
+        .since(6, NOT_IN_PLACE)
+        .since(7, BROADCAST)
+        .since(13, BFLOAT16_TOO)
+        .since(14, const { &[types("T", NUMERIC_IR4)] })
+        .infer(infer)
+        .adapter(5, 6, consumed_inputs::remove)
+        .adapter(6, 7, legacy_broadcast::align)
+}
+
+const fn order(name: &'static str) -> OpDef {
+    OpDef::new(name)
+        .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", FLOATS), T1] })
+        .since(7, BROADCAST)
+        .since(9, const { &[types("T", NUMERIC)] })
+        .since(13, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4)] })
+        .infer(compared)
+        .adapter(6, 7, legacy_broadcast::align)
+}
+
+const fn inclusive_order(name: &'static str) -> OpDef {
+    OpDef::new(name)
+        .since(12, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] })
+        .since(16, const { &[types("T", NUMERIC_IR4)] })
+        .infer(compared)
+}
+
+const fn logic(name: &'static str) -> OpDef {
+    OpDef::new(name)
+        .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", BOOL), T1] })
+        .since(7, const { &[FIXED_A, FIXED_B, FIXED_C, without_attribute("broadcast"), without_attribute("axis")] })
+        .infer(compared)
+        .adapter(6, 7, legacy_broadcast::align)
+}
+
+const fn bitwise(name: &'static str) -> OpDef {
+    OpDef::new(name)
+        .since(18, const { &[FIXED_A, FIXED_B, output("C", "T").non_differentiable(), types("T", INTEGERS)] })
+        .infer(rules::broadcast)
+}
+
+/// The shape of the output, in all versions of operators that are as old as opset 1.
+fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    if cx.since() < 7 { legacy_broadcast::shape(cx) } else { rules::broadcast_inputs(cx) }
+}
+
+fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = shape(cx)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn compared(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = shape(cx)?;
+    cx.set_tensor(0, Some(DataType::Bool), shape);
+    Ok(())
+}
+
+fn elementwise(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
+    let shape = shape(cx)?;
+    // Both inputs have one type, so either tells it.
+    let elem = cx.elem(0).or(cx.elem(1));
+    cx.set_tensor(0, elem, shape);
+    shape_values::combine(cx, f);
+    Ok(())
+}
+
+fn remainder(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    rules::broadcast(cx)?;
+    if cx.int("fmod") == Some(0) {
+        shape_values::combine(cx, Dim::rem);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infer::AttrValue;
+    use crate::math::testing::{inferred, propagated};
+
+    #[test]
+    fn inputs_broadcast() {
+        // SHAPE-19, SHAPE-16, SHAPE-22
+        let rows = [
+            (&ADD, "float[3, 4, 5]; float[2, 1, 1, 1]", "float[2, 3, 4, 5]"),
+            (&ADD, "float[3, 4]; float[3]", "Add: sizes 4 and 3 of axis 1 do not broadcast"),
+            (&SUB, "double[N, 4]; double[1, 4]", "double[N, 4]"),
+            (&MUL, "float[N, 4]; float[M, 1]", "float[?, 4]"),
+            (&MUL, "float[?]; float[7]", "float[7]"),
+            (&DIV, "float[...]; float[7]", "float[...]"),
+            (&DIV, "-; int64[7]", "int64[...]"),
+            (&DIV, "-; -", "?[...]"),
+            (&POW, "float[2]; int64", "float[2]"),
+            (&EQUAL, "int64[2, 1]; int64[3]", "bool[2, 3]"),
+            (&LESS_OR_EQUAL, "-; -", "bool[...]"),
+            (&XOR, "bool[2]; bool[...]", "bool[...]"),
+            (&BITWISE_AND, "uint8[N]; uint8[N]", "uint8[N]"),
+            (&BIT_SHIFT, "uint8[N]; uint8", "uint8[N]"),
+        ];
+        for (def, inputs, expected) in rows {
+            assert_eq!(inferred(def, 18, &[], inputs), expected, "{} of {inputs}", def.name);
+        }
+    }
+
+    #[test]
+    fn old_versions_stretch_on_demand() {
+        let stretch = ("broadcast", AttrValue::Int(1));
+        let at = |axis| ("axis", AttrValue::Int(axis));
+        let rows = [
+            (vec![], "float[2, 3]; float[?, 3]", "float[2, 3]"),
+            (vec![], "float[2, 3]; float[3]", "Add: the ranks of its inputs differ (2 and 1)"),
+            (vec![], "float[...]; float[2, N]", "float[2, N]"),
+            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[4, 5]", "float[2, 3, 4, 5]"),
+            (vec![stretch.clone()], "float[2, 3, 4, ?]; float[4, 5]", "float[2, 3, 4, 5]"),
+            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[1, 1]", "float[2, 3, 4, 5]"),
+            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[3, 4]", "Add: the sizes of axis 2 differ (4 and 3)"),
+            (vec![stretch.clone(), at(1)], "float[2, 3, 4, 5]; float[3, 4]", "float[2, 3, 4, 5]"),
+            (vec![stretch.clone(), at(3)], "float[2, 3, 4, 5]; float[5, 1]", "Add: input 1 of rank 2 does not fit at axis 3"),
+            (vec![stretch.clone(), at(0)], "float[N, 3]; float[...]", "float[N, 3]"),
+            (vec![stretch, at(0)], "float[...]; float[2]", "float[...]"),
+        ];
+        for (attributes, inputs, expected) in rows {
+            assert_eq!(inferred(&ADD, 6, &attributes, inputs), expected, "{attributes:?} {inputs}");
+        }
+        assert_eq!(inferred(&GREATER, 1, &[], "float[2]; float[N]"), "bool[2]");
+    }
+
+    #[test]
+    fn shapes_are_computed() {
+        // SHAPE-25
+        let rows = [
+            (&ADD, "[N, 3]; 2", "[N + 2, 5]"),
+            (&ADD, "N; 2", "N + 2"),
+            (&ADD, "N; [2]", "[N + 2]"),
+            (&SUB, "5; [N, 3]", "[-N + 5, 2]"),
+            (&MUL, "[N, 2]; [4, N]", "[4*N, 2*N]"),
+            (&MUL, "[N, ?]; 0", "[0, 0]"),
+            (&MUL, "?; 2", "-"),
+            (&MUL, "[N]; -", "-"),
+            (&MUL, "i32:2000000000; i32:2", "-"),
+            (&DIV, "[N, -7]; 2", "[floor((N)/(2)), -3]"),
+            (&DIV, "[N, 8]; [1, 0]", "[N, ?]"),
+            (&ADD, "[1, 2]; [1, 2, 3]", "Add: sizes 2 and 3 of axis 0 do not broadcast"),
+            (&MOD, "[-7, N]; 2", "[1, mod(N, 2)]"),
+        ];
+        for (def, inputs, expected) in rows {
+            assert_eq!(propagated(def, 14, &[], inputs), expected, "{} of {inputs}", def.name);
+        }
+        assert_eq!(propagated(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"), "-");
+    }
+}

@@ -1,0 +1,97 @@
+//! Clip: what is below `min` becomes `min`, what is above `max` becomes `max`.
+//!
+//! Since 1, with the limits as attributes; 6 drops `consumed_inputs` and writes the limits of float32 down as defaults;
+//! 11 takes the limits as optional inputs; 12 adds integers; 13 adds bfloat16.
+
+use sardonyx_tensor::{DataType, Tensor, f16};
+
+use crate::adapt::{Adapt, Refusal};
+use crate::def::OpDef;
+use crate::facts::{FLOATS, NUMERIC, NUMERIC_IR4, float, input, ints, output, types, without_attribute};
+use crate::math::consumed_inputs;
+use crate::rules;
+
+/// See the module.
+pub static CLIP: OpDef = OpDef::new("Clip")
+    .since(
+        1,
+        &[
+            input("input", "T"),
+            output("output", "T"),
+            float("min"),
+            float("max"),
+            ints("consumed_inputs"),
+            types("T", FLOATS),
+        ],
+    )
+    .since(
+        6,
+        &[
+            float("min").or_float(f32::MIN),
+            float("max").or_float(f32::MAX),
+            without_attribute("consumed_inputs"),
+        ],
+    )
+    .since(
+        11,
+        &[
+            input("min", "T").optional(),
+            input("max", "T").optional(),
+            without_attribute("min"),
+            without_attribute("max"),
+        ],
+    )
+    .since(12, &[types("T", NUMERIC)])
+    .since(
+        13,
+        &[
+            input("input", "T").differentiable(),
+            input("min", "T").optional().non_differentiable(),
+            input("max", "T").optional().non_differentiable(),
+            output("output", "T").differentiable(),
+            types("T", NUMERIC_IR4),
+        ],
+    )
+    .infer(rules::same_as_first)
+    .adapter(5, 6, consumed_inputs::remove)
+    .adapter(10, 11, limits_as_inputs);
+
+fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let elem = cx.input_type(0).and_then(|ty| ty.elem());
+    let mut limits = [None, None];
+    for (limit, (name, default)) in limits.iter_mut().zip([("min", f32::MIN), ("max", f32::MAX)]) {
+        // An absent limit is the limit of the element type. For double that is wider than the default of version 6.
+        let narrow = matches!(elem, None | Some(DataType::Double)).then_some(default);
+        let Some(value) = cx.float(name).or(narrow) else { continue };
+        *limit = Some(match elem {
+            Some(DataType::Float) => Tensor::scalar(value),
+            Some(DataType::Double) => Tensor::scalar(f64::from(value)),
+            Some(DataType::Float16) => Tensor::scalar(f16::from_f32(value)),
+            _ => return Err(cx.refuse("limits as inputs need the element type, which is not known")),
+        });
+    }
+    for ((name, index), limit) in [("min", 1), ("max", 2)].into_iter().zip(limits) {
+        cx.remove(name);
+        if let Some(limit) = limit {
+            let limit = cx.add_constant(limit);
+            cx.set_input(index, Some(limit));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::inferred;
+
+    #[test]
+    fn the_output_is_like_the_input() {
+        // SHAPE-16, NODE-13, NODE-15
+        for inputs in ["float[2, N]; float; float", "float[2, N]; -; float", "float[2, N]"] {
+            assert_eq!(inferred(&CLIP, 13, &[], inputs), "float[2, N]");
+        }
+        assert_eq!(inferred(&CLIP, 6, &[], "double[...]"), "double[...]");
+        assert_eq!(inferred(&CLIP, 11, &[], "-; float"), "-");
+    }
+}

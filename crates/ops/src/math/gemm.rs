@@ -1,0 +1,129 @@
+//! Gemm: a matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.
+//!
+//! `transA` and `transB` transpose first. C stretches to the shape of the product.
+//!
+//! Since 1, where C stretches only with `broadcast=1`; 6 is the same; 7 always stretches C; 9 adds integers; 11 makes C
+//! optional; 13 adds bfloat16.
+
+use sardonyx_model::{Dim, Shape};
+
+use crate::adapt::{Adapt, Refusal};
+use crate::def::OpDef;
+use crate::facts::{
+    FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, float, input, int, output, types, without_attribute,
+};
+use crate::infer::{Infer, InferError};
+
+/// See the module.
+pub static GEMM: OpDef = OpDef::new("Gemm")
+    .since(
+        1,
+        &[
+            input("A", "T"),
+            input("B", "T"),
+            input("C", "T"),
+            output("Y", "T"),
+            float("alpha").or_float(1.0),
+            float("beta").or_float(1.0),
+            int("broadcast").or(0),
+            int("transA").or(0),
+            int("transB").or(0),
+            types("T", FLOATS),
+        ],
+    )
+    .since(6, &[])
+    .since(7, &[without_attribute("broadcast")])
+    .since(9, &[types("T", HIGH_PRECISION)])
+    .since(11, &[input("C", "T").optional()])
+    .since(
+        13,
+        &[
+            input("A", "T").differentiable(),
+            input("B", "T").differentiable(),
+            input("C", "T").optional().differentiable(),
+            output("Y", "T").differentiable(),
+            types("T", HIGH_PRECISION_IR4),
+        ],
+    )
+    .infer(infer)
+    .adapter(6, 7, stretch_always);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let [rows, a_inner] = matrix(cx, 0, "transA")?;
+    let [b_inner, columns] = matrix(cx, 1, "transB")?;
+    cx.same_dim(&a_inner, &b_inner, "the inner sizes of A and B")?;
+    let mut shape = Shape::from_iter([rows, columns]);
+    if let Some(c) = cx.shape(2) {
+        stretch(cx, c, &mut shape)?;
+    }
+    cx.set_tensor(0, cx.elem(0).or(cx.elem(1)), Some(shape));
+    Ok(())
+}
+
+/// Rows and columns of an input, transposed if the attribute says so.
+fn matrix(cx: &Infer<'_>, index: usize, transposed: &str) -> Result<[Dim; 2], InferError> {
+    cx.demand_rank(index, 2)?;
+    let sizes = match cx.shape(index).map(|shape| &shape[..]) {
+        Some([rows, columns]) => [rows.clone(), columns.clone()],
+        _ => [Dim::Unknown, Dim::Unknown],
+    };
+    let [rows, columns] = sizes;
+    Ok(if cx.int(transposed).unwrap_or(0) == 0 { [rows, columns] } else { [columns, rows] })
+}
+
+/// Checks that C stretches to the product, and learns sizes of the product from it.
+fn stretch(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferError> {
+    let exact = cx.since() < 7 && cx.int("broadcast").unwrap_or(0) == 0;
+    let Some(missing) = shape.len().checked_sub(c.len()).filter(|missing| *missing == 0 || !exact) else {
+        return cx.fail(format_args!("C of rank {} does not fit the product", c.len()));
+    };
+    for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
+        let other = &c[axis - missing];
+        // A symbol may turn out to be 1, and then says nothing about the product.
+        if exact || other.known().is_some_and(|other| other != 1) {
+            *size = cx.same_dim(size, other, format_args!("the sizes of axis {axis} of A * B and C"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What `broadcast=1` asks for is the rule since 7; without it, C has the shape of the product and nothing stretches.
+fn stretch_always(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    cx.remove("broadcast");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infer::AttrValue;
+    use crate::math::testing::inferred;
+
+    #[test]
+    fn shapes_of_products() {
+        // SHAPE-13, SHAPE-16, SHAPE-20
+        let one = |name| (name, AttrValue::Int(1));
+        let rows = [
+            (13, vec![], "float[N, 3]; float[3, 5]; float[5]", "float[N, 5]"),
+            (13, vec![], "float[N, 3]; float[3, 5]", "float[N, 5]"),
+            (13, vec![], "float[N, 3]; float[3, 5]; -", "float[N, 5]"),
+            (13, vec![one("transA")], "float[3, N]; float[3, 5]", "float[N, 5]"),
+            (13, vec![one("transB")], "float[N, 3]; float[5, 3]", "float[N, 5]"),
+            (13, vec![one("transA"), one("transB")], "float[3, 2]; float[5, 3]", "float[2, 5]"),
+            (13, vec![], "float[2, 3]; float[4, 5]", "Gemm: the inner sizes of A and B differ (3 and 4)"),
+            (13, vec![], "float[2, 3, 1]; float[3, 5]", "Gemm: input 0 must have rank 2, not 3"),
+            (13, vec![], "float[...]; float[3, 5]", "float[?, 5]"),
+            (13, vec![], "-; -", "?[?, ?]"),
+            (13, vec![], "float[...]; float[...]; float[7, 1]", "float[7, ?]"),
+            (13, vec![], "float[2, 3]; float[3, 5]; float[1, 1]", "float[2, 5]"),
+            (13, vec![], "float[1, 3]; float[3, 5]; float[2, 5]", "Gemm: the sizes of axis 0 of A * B and C differ (1 and 2)"),
+            (13, vec![], "float[2, 3]; float[3, 5]; float[1, 2, 5]", "Gemm: C of rank 3 does not fit the product"),
+            (6, vec![one("broadcast")], "float[2, 3]; float[3, 5]; float[5]", "float[2, 5]"),
+            (6, vec![], "float[2, 3]; float[3, 5]; float[5]", "Gemm: C of rank 1 does not fit the product"),
+            (6, vec![], "float[2, 3]; float[3, ?]; float[2, N]", "float[2, N]"),
+        ];
+        for (opset, attributes, inputs, expected) in rows {
+            assert_eq!(inferred(&GEMM, opset, &attributes, inputs), expected, "{attributes:?} {inputs}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! PRelu: what is negative is multiplied by a learned slope.
+//!
+//! Since 1, with one slope for all or one per channel (axis 1); 6 drops `consumed_inputs`; 7 stretches the slope to the
+//! input, aligned at the right; 9 adds integers; 16 adds bfloat16.
+
+use crate::adapt::{Adapt, AttrArg, Refusal};
+use crate::def::OpDef;
+use crate::facts::{
+    FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, output, types, without_attribute,
+};
+use crate::infer::{Infer, InferError};
+use crate::math::consumed_inputs;
+use crate::tensor::unsqueeze::UNSQUEEZE;
+
+/// See the module.
+pub static PRELU: OpDef = OpDef::new("PRelu")
+    .since(
+        1,
+        &[input("X", "T"), input("slope", "T"), output("Y", "T"), ints("consumed_inputs"), types("T", FLOATS)],
+    )
+    .since(6, &[without_attribute("consumed_inputs")])
+    .since(7, &[])
+    .since(
+        9,
+        &[
+            input("X", "T").differentiable(),
+            input("slope", "T").differentiable(),
+            output("Y", "T").differentiable(),
+            types("T", HIGH_PRECISION),
+        ],
+    )
+    .since(16, &[types("T", HIGH_PRECISION_IR4)])
+    .infer(infer)
+    .adapter(5, 6, consumed_inputs::remove)
+    .adapter(6, 7, align_channels);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let Some(ty) = cx.tensor(0) else { return Ok(()) };
+    let mut ty = ty.clone();
+    if let (7.., Some(shape), Some(slope)) = (cx.since(), &mut ty.shape, cx.shape(1)) {
+        let Some(missing) = shape.len().checked_sub(slope.len()) else {
+            return cx.fail(format_args!("a slope of rank {} does not stretch to rank {}", slope.len(), shape.len()));
+        };
+        for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
+            let other = &slope[axis - missing];
+            // A symbol may turn out to be 1, and then says nothing about the input.
+            if other.known().is_some_and(|other| other != 1) {
+                *size = cx.same_dim(size, other, format_args!("the sizes of axis {axis} of X and the slope"))?;
+            }
+        }
+    }
+    cx.set_tensor(0, ty.elem, ty.shape);
+    Ok(())
+}
+
+/// A slope per channel gets axes of size 1 for the axes after the channels.
+fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let slope = cx.input_type(1);
+    let slope = slope.as_ref().and_then(|ty| ty.shape()).map(|shape| &shape[..]);
+    match slope {
+        None => return Err(cx.refuse("aligning the slope at the channels takes its rank")),
+        Some([size]) if size.known() != Some(1) => {}
+        // One slope for all, or aligned already.
+        Some(_) => return Ok(()),
+    }
+    let Some(rank) = cx.rank(0) else {
+        return Err(cx.refuse("aligning the slope at the channels takes the rank of the input"));
+    };
+    let axes: Vec<i64> = (1..rank as i64 - 1).collect();
+    if !axes.is_empty() {
+        let slope = cx.input(1);
+        let aligned = cx.before(UNSQUEEZE.name, &[slope], &[("axes", AttrArg::Ints(&axes))]);
+        cx.set_input(1, Some(aligned));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::inferred;
+
+    #[test]
+    fn the_slope_stretches() {
+        // SHAPE-20, SHAPE-16
+        let rows = [
+            (16, "float[2, 3, 4, 5]; float[1, 3, 1, 5]", "float[2, 3, 4, 5]"),
+            (16, "float[2, 3]; float[1, 2, 3]", "PRelu: a slope of rank 3 does not stretch to rank 2"),
+            (16, "float[2, 1]; float[3]", "PRelu: the sizes of axis 1 of X and the slope differ (1 and 3)"),
+            (16, "float[N, ?]; float[3]", "float[N, 3]"),
+            (16, "float[...]; float[3]", "float[...]"),
+            (6, "float[2, 3, 4, 5]; float[3]", "float[2, 3, 4, 5]"),
+            (16, "-; -", "-"),
+        ];
+        for (opset, inputs, expected) in rows {
+            assert_eq!(inferred(&PRELU, opset, &[], inputs), expected, "{opset} {inputs}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Softmax, LogSoftmax, Hardmax: what each element is among its neighbours, as a share, its logarithm, or 1 for the first
+//! largest and 0 for the others.
+//!
+//! Since 1, with all axes from `axis` (by default 1) on taken as one; 11 allows negative `axis`; 13 works along the one
+//! axis `axis` (by default the last), and adds bfloat16.
+
+use sardonyx_model::Shape;
+
+use crate::adapt::{Adapt, AttrArg, Refusal};
+use crate::def::OpDef;
+use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, output, types};
+use crate::infer::{Infer, InferError};
+use crate::rules;
+use crate::tensor::flatten::FLATTEN;
+use crate::tensor::reshape::RESHAPE;
+use crate::tensor::shape::SHAPE;
+
+/// 1 for the first largest element.
+pub static HARDMAX: OpDef = along_axis("Hardmax");
+
+/// Logarithm of the softmax.
+pub static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax");
+
+/// Exponentials, scaled so that they sum up to 1.
+pub static SOFTMAX: OpDef = along_axis("Softmax");
+
+const fn along_axis(name: &'static str) -> OpDef {
+    const FIRST: &[Fact] = &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)];
+    const ONE_AXIS: &[Fact] = &[
+        input("input", "T").differentiable(),
+        output("output", "T").differentiable(),
+        int("axis").or(-1),
+        types("T", FLOATS_IR4),
+    ];
+    OpDef::new(name).since(1, FIRST).since(11, &[]).since(13, ONE_AXIS).infer(infer).adapter(12, 13, one_axis)
+}
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if let (Some(rank), Some(axis)) = (cx.rank(0), cx.int("axis")) {
+        // Since 13 a scalar would have no axis to work along, but is what a model of one element may have.
+        if rank > 0 || cx.since() < 13 {
+            cx.axis(axis, rank)?;
+        }
+    }
+    rules::same_as_first(cx)
+}
+
+/// Flattens where several axes were taken as one, and gives the result its shape back.
+fn one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let axis = cx.int("axis").unwrap_or(1);
+    let ty = cx.input_type(0);
+    if let Some(axis) = only_axis(axis, ty.as_ref().and_then(|ty| ty.shape())) {
+        cx.set_int("axis", axis);
+        return Ok(());
+    }
+    let original = cx.input(0);
+    let shape = cx.before(SHAPE.name, &[original], &[]);
+    let flat = cx.before(FLATTEN.name, &[original], &[("axis", AttrArg::Int(axis))]);
+    cx.set_input(0, Some(flat));
+    cx.set_int("axis", -1);
+    cx.after(0, RESHAPE.name, &[Some(shape)], &[]);
+    Ok(())
+}
+
+/// The one axis that says the same as all axes from `axis` on, if there is one.
+fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
+    if axis == -1 {
+        return Some(-1);
+    }
+    let shape = shape?;
+    let start = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
+    let flattened = shape.get(start..)?;
+    if shape.iter().any(|size| size.known() == Some(0)) {
+        // No elements, no result; and `Reshape` could not give such a shape back.
+        return Some(-1);
+    }
+    let mut wide = (start..).zip(flattened).filter(|(_, size)| size.known() != Some(1)).map(|(axis, _)| axis as i64);
+    // Axes of size 1 change nothing; if there are no others, the last one will do.
+    match (wide.next(), wide.next()) {
+        (None, _) if flattened.is_empty() => None,
+        (None, _) => Some(-1),
+        (only, None) => only,
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infer::AttrValue;
+    use crate::math::testing::{inferred, ty};
+
+    #[test]
+    fn the_axis_must_exist() {
+        // SHAPE-16, NODE-22
+        let rows = [
+            (13, None, "float[2, N]", "float[2, N]"),
+            (13, Some(2), "float[2, N]", "Softmax: axis 2 is out of range for rank 2"),
+            (13, Some(5), "float[...]", "float[...]"),
+            (13, None, "-", "-"),
+            (13, None, "float[3]", "float[3]"),
+            (11, None, "float[3]", "Softmax: axis 1 is out of range for rank 1"),
+            (11, Some(-3), "float[2, 3, 4]", "float[2, 3, 4]"),
+            (1, None, "float[2, 3, 4]", "float[2, 3, 4]"),
+        ];
+        for (opset, axis, input, expected) in rows {
+            let attributes: Vec<_> = axis.map(|axis| ("axis", AttrValue::Int(axis))).into_iter().collect();
+            assert_eq!(inferred(&SOFTMAX, opset, &attributes, input), expected, "{opset} {axis:?} {input}");
+        }
+    }
+
+    #[test]
+    fn one_axis_where_it_says_the_same() {
+        let rows = [
+            (-1, "-", Some(-1)),
+            (1, "-", None),
+            (1, "float[N, 1000]", Some(1)),
+            (1, "float[N, 1000, 1, 1]", Some(1)),
+            (1, "float[N, 1, M, 1]", Some(2)),
+            (1, "float[N, 1, 1]", Some(-1)),
+            (1, "float[N, 3, 4]", None),
+            (-2, "float[N, 3, 4]", None),
+            (-2, "float[N, 3, 1]", Some(1)),
+            (1, "float[N, M, ?]", None),
+            (1, "float[2, 3, 0]", Some(-1)),
+            (1, "float[3]", None),
+        ];
+        for (axis, input, expected) in rows {
+            let ty = ty(input);
+            assert_eq!(only_axis(axis, ty.as_ref().and_then(|ty| ty.shape())), expected, "{axis} of {input}");
+        }
+    }
+}

@@ -1,0 +1,324 @@
+//! Operators on one tensor, element by element, as rows: functions, signs and rounding, activations.
+//!
+//! The output always has the type of the input.
+//!
+//! - `Exp`, `Log`, `Reciprocal`, `Sqrt`, `Sigmoid`, `Tanh`, `Ceil`, `Floor`: since 1; 6 drops `consumed_inputs`; 13 adds
+//!   bfloat16. `Relu`, which sets what is negative to 0, the same; 14 adds signed integers.
+//! - `Abs`: since 1; 6 adds integers; 13 adds bfloat16. `Neg` the same with signed integers only.
+//! - `Elu`, `HardSigmoid`, `LeakyRelu`, `Selu`: since 1; 6 drops `consumed_inputs`, and `Selu` gets defaults with more
+//!   digits; bfloat16 since 22, for `LeakyRelu` since 16.
+//! - `Softplus`, `Softsign`: since 1; 22 adds bfloat16. So do `HardSwish` (since 14), `Mish` (since 18) and
+//!   `ThresholdedRelu` (since 10). `Celu`: since 12, for float; 28 for all floats. `Gelu`: since 20.
+//! - `Sin`, `Cos`, `Tan` and their inverses: since 7; the hyperbolic ones: since 9; 22 adds bfloat16.
+//! - `Erf`: since 9, for integers too; 13 for floats only, with bfloat16.
+//! - `Sign`: since 9; 13 adds bfloat16. `Round`, half to even: since 11; 22 adds bfloat16.
+//! - `Not` of truth values: since 1. `BitwiseNot`: since 18.
+
+use sardonyx_tensor::DataType;
+
+use crate::adapt::{Adapt, Refusal};
+use crate::def::OpDef;
+use crate::facts::{
+    FLOATS, FLOATS_IR4, Fact, INTEGERS, NUMERIC, NUMERIC_IR4, SIGNED, float, input, ints, output, string, types,
+    without_attribute,
+};
+use crate::infer::{Infer, InferError};
+use crate::math::{consumed_inputs, floats_only, shape_values};
+use crate::rules;
+use crate::typeset::TypeSet;
+
+/// Absolute value.
+pub static ABS: OpDef = OpDef::new("Abs")
+    .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
+    .since(6, &[NOT_IN_PLACE, types("T", NUMERIC)])
+    .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", NUMERIC_IR4)])
+    .infer(absolute)
+    .adapter(5, 6, consumed_inputs::remove);
+
+/// Inverse cosine.
+pub static ACOS: OpDef = smooth_named("Acos", 7);
+
+/// Inverse hyperbolic cosine.
+pub static ACOSH: OpDef = smooth_named("Acosh", 9);
+
+/// Inverse sine.
+pub static ASIN: OpDef = smooth_named("Asin", 7);
+
+/// Inverse hyperbolic sine.
+pub static ASINH: OpDef = smooth_named("Asinh", 9);
+
+/// Inverse tangent.
+pub static ATAN: OpDef = smooth_named("Atan", 7);
+
+/// Inverse hyperbolic tangent.
+pub static ATANH: OpDef = smooth_named("Atanh", 9);
+
+/// Bits turned.
+pub static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
+    .since(18, &[FIXED_X, FIXED_Y, types("T", INTEGERS)])
+    .infer(rules::same_as_first);
+
+/// The next integer upwards.
+pub static CEIL: OpDef = rounding("Ceil");
+
+/// `Elu` with a slope that does not jump at 0.
+pub static CELU: OpDef = OpDef::new("Celu")
+    .since(
+        12,
+        &[SMOOTH_X, SMOOTH_Y, float("alpha").or_float(1.0), types("T", TypeSet::tensors(&[DataType::Float]))],
+    )
+    .since(28, &[types("T", FLOATS_IR4)])
+    .infer(rules::same_as_first);
+
+/// Cosine.
+pub static COS: OpDef = smooth_named("Cos", 7);
+
+/// Hyperbolic cosine.
+pub static COSH: OpDef = smooth_named("Cosh", 9);
+
+/// Exponential below 0, identity above.
+pub static ELU: OpDef = activation("Elu", &[X, Y, float("alpha").or_float(1.0), IN_PLACE, types("T", FLOATS)], 22);
+
+/// Error function.
+pub static ERF: OpDef = OpDef::new("Erf")
+    .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
+    .since(13, SMOOTH_NAMED)
+    .infer(rules::same_as_first)
+    .adapter(12, 13, floats_only::check);
+
+/// Exponential function.
+pub static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED);
+
+/// The next integer downwards.
+pub static FLOOR: OpDef = rounding("Floor");
+
+/// The input times the share of a normal distribution below it, exact or by `tanh`.
+pub static GELU: OpDef = OpDef::new("Gelu")
+    .since(20, &[SMOOTH_X, SMOOTH_Y, string("approximate").or_string("none"), types("T", FLOATS_IR4)])
+    .infer(rules::same_as_first);
+
+/// A line cut off at 0 and 1.
+pub static HARD_SIGMOID: OpDef = activation(
+    "HardSigmoid",
+    &[X, Y, float("alpha").or_float(0.2), float("beta").or_float(0.5), IN_PLACE, types("T", FLOATS)],
+    22,
+);
+
+/// The input times a hard sigmoid of it.
+pub static HARD_SWISH: OpDef = smooth_xy("HardSwish", 14);
+
+/// A small slope below 0.
+pub static LEAKY_RELU: OpDef =
+    activation("LeakyRelu", &[X, Y, float("alpha").or_float(0.01), IN_PLACE, types("T", FLOATS)], 16);
+
+/// Natural logarithm.
+pub static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED);
+
+/// The input times `tanh` of its softplus.
+pub static MISH: OpDef = smooth_xy("Mish", 18);
+
+/// The other sign.
+pub static NEG: OpDef = OpDef::new("Neg")
+    .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
+    .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
+    .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))])
+    .infer(negated)
+    .adapter(5, 6, consumed_inputs::remove);
+
+/// Truth values turned.
+pub static NOT: OpDef = OpDef::new("Not")
+    .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
+    .infer(rules::same_as_first);
+
+/// One divided by the input.
+pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY);
+
+/// Zero below 0.
+pub static RELU: OpDef = function("Relu", XY, SMOOTH_XY).since(14, &[types("T", FLOATS_IR4.and(SIGNED))]);
+
+/// The nearest integer, the even one of two.
+pub static ROUND: OpDef = OpDef::new("Round")
+    .since(11, &[FIXED_X, FIXED_Y, types("T", FLOATS)])
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(rules::same_as_first);
+
+/// `Elu` scaled so that means and variances stay.
+pub static SELU: OpDef = OpDef::new("Selu")
+    .since(
+        1,
+        &[
+            X,
+            Y,
+            float("alpha").or_float(OLD_SELU_ALPHA),
+            float("gamma").or_float(OLD_SELU_GAMMA),
+            IN_PLACE,
+            types("T", FLOATS),
+        ],
+    )
+    .since(
+        6,
+        &[
+            SMOOTH_X,
+            SMOOTH_Y,
+            float("alpha").or_float(1.673_263_2),
+            float("gamma").or_float(1.050_701),
+            NOT_IN_PLACE,
+        ],
+    )
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(rules::same_as_first)
+    .adapter(5, 6, old_selu);
+
+/// Logistic function.
+pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY);
+
+/// -1, 0 or 1.
+pub static SIGN: OpDef = OpDef::new("Sign")
+    .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
+    .since(
+        13,
+        &[
+            input("input", "T").non_differentiable(),
+            output("output", "T").non_differentiable(),
+            types("T", NUMERIC_IR4),
+        ],
+    )
+    .infer(rules::same_as_first);
+
+/// Sine.
+pub static SIN: OpDef = smooth_named("Sin", 7);
+
+/// Hyperbolic sine.
+pub static SINH: OpDef = smooth_named("Sinh", 9);
+
+/// Logarithm of one plus the exponential.
+pub static SOFTPLUS: OpDef = smooth_xy("Softplus", 1);
+
+/// The input divided by one plus its size.
+pub static SOFTSIGN: OpDef = smooth_named("Softsign", 1);
+
+/// Square root.
+pub static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY);
+
+/// Tangent.
+pub static TAN: OpDef = smooth_named("Tan", 7);
+
+/// Hyperbolic tangent.
+pub static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED);
+
+/// Zero up to `alpha`.
+pub static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
+    .since(10, &[SMOOTH_X, SMOOTH_Y, float("alpha").or_float(1.0), types("T", FLOATS)])
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(rules::same_as_first);
+
+const X: Fact = input("X", "T");
+const Y: Fact = output("Y", "T");
+const SMOOTH_X: Fact = X.differentiable();
+const SMOOTH_Y: Fact = Y.differentiable();
+const FIXED_X: Fact = X.non_differentiable();
+const FIXED_Y: Fact = Y.non_differentiable();
+const IN_PLACE: Fact = ints("consumed_inputs");
+const NOT_IN_PLACE: Fact = without_attribute("consumed_inputs");
+
+// Some operators call their tensors X and Y, others input and output.
+const XY: &[Fact] = &[X, Y, IN_PLACE, types("T", FLOATS)];
+const SMOOTH_XY: &[Fact] = &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4)];
+const NAMED: &[Fact] = &[input("input", "T"), output("output", "T"), IN_PLACE, types("T", FLOATS)];
+const SMOOTH_NAMED: &[Fact] =
+    &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", FLOATS_IR4)];
+
+const fn function(name: &'static str, first: &'static [Fact], bfloat16_too: &'static [Fact]) -> OpDef {
+    OpDef::new(name)
+        .since(1, first)
+        .since(6, const { &[NOT_IN_PLACE] })
+        .since(13, bfloat16_too)
+        .infer(rules::same_as_first)
+        .adapter(5, 6, consumed_inputs::remove)
+}
+
+const fn rounding(name: &'static str) -> OpDef {
+    function(name, XY, const { &[FIXED_X, FIXED_Y, types("T", FLOATS_IR4)] })
+}
+
+const fn smooth_named(name: &'static str, first: u32) -> OpDef {
+    const FIRST: &[Fact] =
+        &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", FLOATS)];
+    OpDef::new(name)
+        .since(first, FIRST)
+        .since(22, const { &[types("T", FLOATS_IR4)] })
+        .infer(rules::same_as_first)
+}
+
+const fn smooth_xy(name: &'static str, first: u32) -> OpDef {
+    OpDef::new(name)
+        .since(first, const { &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS)] })
+        .since(22, const { &[types("T", FLOATS_IR4)] })
+        .infer(rules::same_as_first)
+}
+
+const fn activation(name: &'static str, first: &'static [Fact], bfloat16_since: u32) -> OpDef {
+    OpDef::new(name)
+        .since(1, first)
+        .since(6, const { &[SMOOTH_X, SMOOTH_Y, NOT_IN_PLACE] })
+        .since(bfloat16_since, const { &[types("T", FLOATS_IR4)] })
+        .infer(rules::same_as_first)
+        .adapter(5, 6, consumed_inputs::remove)
+}
+
+fn absolute(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    rules::same_as_first(cx)?;
+    shape_values::map(cx, shape_values::absolute);
+    Ok(())
+}
+
+fn negated(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    rules::same_as_first(cx)?;
+    shape_values::map(cx, shape_values::negate);
+    Ok(())
+}
+
+const OLD_SELU_ALPHA: f32 = 1.6732;
+const OLD_SELU_GAMMA: f32 = 1.0507;
+
+/// The defaults of version 1 have fewer digits, so they must be said.
+fn old_selu(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    for (name, default) in [("alpha", OLD_SELU_ALPHA), ("gamma", OLD_SELU_GAMMA)] {
+        if !cx.has(name) {
+            cx.set_float(name, default);
+        }
+    }
+    consumed_inputs::remove(cx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::{inferred, propagated};
+
+    #[test]
+    fn the_output_is_like_the_input() {
+        // SHAPE-16, SHAPE-22
+        for def in [&EXP, &RELU, &ABS, &ERF, &SIN, &NOT, &SELU, &CEIL, &SOFTPLUS] {
+            for ty in ["float[2, N, ?]", "float16", "double[...]", "?[3]", "-"] {
+                assert_eq!(inferred(def, 13, &[], ty), ty, "{}", def.name);
+            }
+        }
+    }
+
+    #[test]
+    fn signs_of_shape_values() {
+        let rows = [(&NEG, "[N, 3]", "[-N, -3]"), (&ABS, "[N, -3]", "[N, 3]"), (&ABS, "-3", "3"), (&NEG, "-", "-")];
+        for (def, input, expected) in rows {
+            assert_eq!(propagated(def, 13, &[], input), expected, "{} of {input}", def.name);
+        }
+    }
+
+    #[test]
+    fn defaults_belong_to_versions() {
+        // NODE-22
+        let alpha = |opset| SELU.schema_at(opset).and_then(|schema| schema.attribute("alpha").and_then(|a| a.default));
+        assert_ne!(alpha(1), alpha(6));
+        assert_eq!(alpha(6), alpha(22));
+    }
+}

@@ -1,0 +1,108 @@
+//! Operators on any number of tensors, element by element, as rows.
+//!
+//! - `Sum`, `Mean`: since 1; 6 drops `consumed_inputs`; 8 broadcasts, where all shapes had to be the same; 13 adds
+//!   bfloat16.
+//! - `Max`, `Min`: the same, and 12 adds integers.
+
+use sardonyx_model::Dim;
+
+use crate::def::OpDef;
+use crate::facts::{
+    FLOATS, FLOATS_IR4, Fact, NUMERIC, NUMERIC_IR4, inputs, ints, output, types, without_attribute,
+};
+use crate::infer::{Infer, InferError};
+use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
+use crate::rules;
+
+/// The largest of each place.
+pub static MAX: OpDef = OpDef::new("Max")
+    .since(1, &[DATA, output("max", "T"), IN_PLACE, types("T", FLOATS)])
+    .since(6, NOT_IN_PLACE)
+    .since(8, &[])
+    .since(12, &[types("T", NUMERIC)])
+    .since(13, &[SMOOTH_DATA, output("max", "T").differentiable(), types("T", NUMERIC_IR4)])
+    .infer(|cx| extreme(cx, Dim::max))
+    .adapter(5, 6, consumed_inputs::remove);
+
+/// The mean of each place.
+pub static MEAN: OpDef = OpDef::new("Mean")
+    .since(1, &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)])
+    .since(6, NOT_IN_PLACE)
+    .since(8, &[])
+    .since(13, &[SMOOTH_DATA, output("mean", "T").differentiable(), types("T", FLOATS_IR4)])
+    .infer(infer)
+    .adapter(5, 6, consumed_inputs::remove);
+
+/// The smallest of each place.
+pub static MIN: OpDef = OpDef::new("Min")
+    .since(1, &[DATA, output("min", "T"), IN_PLACE, types("T", FLOATS)])
+    .since(6, NOT_IN_PLACE)
+    .since(8, &[])
+    .since(12, &[types("T", NUMERIC)])
+    .since(13, &[SMOOTH_DATA, output("min", "T").differentiable(), types("T", NUMERIC_IR4)])
+    .infer(|cx| extreme(cx, Dim::min))
+    .adapter(5, 6, consumed_inputs::remove);
+
+/// The sum of each place.
+pub static SUM: OpDef = OpDef::new("Sum")
+    .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
+    .since(6, NOT_IN_PLACE)
+    .since(8, &[])
+    .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
+    .infer(infer)
+    .adapter(5, 6, consumed_inputs::remove);
+
+const DATA: Fact = inputs("data_0", "T");
+const SMOOTH_DATA: Fact = DATA.differentiable();
+const IN_PLACE: Fact = ints("consumed_inputs");
+const NOT_IN_PLACE: &[Fact] = &[without_attribute("consumed_inputs")];
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = if cx.since() < 8 { legacy_broadcast::same_shape(cx)? } else { rules::broadcast_inputs(cx)? };
+    let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));
+    cx.set_tensor(0, elem, shape);
+    Ok(())
+}
+
+fn extreme(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
+    infer(cx)?;
+    shape_values::combine(cx, f);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::{inferred, propagated};
+
+    #[test]
+    fn any_number_of_inputs() {
+        // NODE-10, SHAPE-19, SHAPE-16
+        let rows = [
+            (&SUM, 13, "float[2, 1]; float[3]; float[4, 1, 1]", "float[4, 2, 3]"),
+            (&MEAN, 8, "float[N]", "float[N]"),
+            (&MAX, 12, "int8[N]; int8[M]", "int8[?]"),
+            (&MIN, 13, "-; int8[M]", "int8[...]"),
+            (&SUM, 8, "float[2]; float[3]", "Sum: sizes 2 and 3 of axis 0 do not broadcast"),
+            (&SUM, 6, "float[...]; float[2, ?]; float[N, 3]", "float[2, 3]"),
+            (&SUM, 1, "float[2]; float[3]", "Sum: the sizes of axis 0 differ (2 and 3)"),
+            (&MAX, 6, "-; -", "?[...]"),
+        ];
+        for (def, opset, inputs, expected) in rows {
+            assert_eq!(inferred(def, opset, &[], inputs), expected, "{}-{opset} of {inputs}", def.name);
+        }
+    }
+
+    #[test]
+    fn shapes_are_computed() {
+        let rows = [
+            (&MAX, "[2, 5]; 3; [4]", "[4, 5]"),
+            (&MAX, "N", "N"),
+            (&MIN, "[N, 5]; [7, 7]", "[min(7, N), 5]"),
+            (&MIN, "[N]; -", "-"),
+        ];
+        for (def, inputs, expected) in rows {
+            assert_eq!(propagated(def, 13, &[], inputs), expected, "{} of {inputs}", def.name);
+        }
+    }
+}

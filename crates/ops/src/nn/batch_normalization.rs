@@ -1,0 +1,164 @@
+//! BatchNormalization: each channel to mean 0 and variance 1, then scaled and shifted.
+//!
+//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, more than one output now means training; 9 drops `spatial`,
+//! statistics are always per channel; 14 has `training_mode` for it, names the statistics otherwise, drops the saved ones
+//! and adds bfloat16; 15 lets scale and statistics have types of their own.
+
+use std::ops::Range;
+
+use sardonyx_model::Dim;
+
+use crate::facts::*;
+use crate::math::consumed_inputs;
+use crate::rules::same_as_first;
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+
+pub static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
+    .since(
+        1,
+        &[
+            input("X", "T"),
+            input("scale", "T"),
+            input("B", "T"),
+            input("mean", "T"),
+            input("var", "T"),
+            output("Y", "T"),
+            output("mean", "T").optional(),
+            output("var", "T").optional(),
+            output("saved_mean", "T").optional(),
+            output("saved_var", "T").optional(),
+            ints("consumed_inputs").required(),
+            float("epsilon").or_float(1e-5),
+            int("is_test").or(0),
+            float("momentum").or_float(0.9),
+            int("spatial").or(1),
+            types("T", FLOATS),
+        ],
+    )
+    .since(6, &[without_attribute("consumed_inputs")])
+    .since(7, &[without_attribute("is_test")])
+    .since(
+        9,
+        &[
+            input("X", "T").differentiable(),
+            input("scale", "T").differentiable(),
+            input("B", "T").differentiable(),
+            input("mean", "T").differentiable(),
+            input("var", "T").differentiable(),
+            output("Y", "T").differentiable(),
+            output("mean", "T").optional().non_differentiable(),
+            output("var", "T").optional().non_differentiable(),
+            output("saved_mean", "T").optional().non_differentiable(),
+            output("saved_var", "T").optional().non_differentiable(),
+            without_attribute("spatial"),
+        ],
+    )
+    .since_anew(
+        14,
+        &[
+            input("X", "T").differentiable(),
+            input("scale", "T").differentiable(),
+            input("B", "T").differentiable(),
+            input("input_mean", "U").differentiable(),
+            input("input_var", "U").differentiable(),
+            output("Y", "T").differentiable(),
+            output("running_mean", "U").optional().non_differentiable(),
+            output("running_var", "U").optional().non_differentiable(),
+            float("epsilon").or_float(1e-5),
+            float("momentum").or_float(0.9),
+            int("training_mode").or(0),
+            types("T", FLOATS_IR4),
+            types("U", FLOATS_IR4),
+        ],
+    )
+    .since(
+        15,
+        &[
+            input("scale", "T1").differentiable(),
+            input("B", "T1").differentiable(),
+            input("input_mean", "T2").differentiable(),
+            input("input_var", "T2").differentiable(),
+            output("running_mean", "T2").optional().non_differentiable(),
+            output("running_var", "T2").optional().non_differentiable(),
+            without_types("U"),
+            types("T1", FLOATS_IR4),
+            types("T2", FLOATS_IR4),
+        ],
+    )
+    .infer(infer)
+    .adapter(5, 6, consumed_inputs::remove)
+    .adapter(6, 7, drop_is_test)
+    .adapter(8, 9, drop_spatial)
+    .adapter(13, 14, training_mode);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    // Statistics per element have no common shape with the channels.
+    if cx.int("spatial") == Some(0) {
+        return same_as_first(cx);
+    }
+    let channels = per_channel(cx, 1..5)?;
+    if cx.since() >= 14 && cx.int("training_mode") == Some(0) && cx.output_count() > 1 {
+        return cx.fail("without training_mode there is one output");
+    }
+    same_as_first(cx)?;
+    for output in 1..cx.output_count() {
+        cx.set_tensor(output, cx.elem(3), Some([channels.clone()].into_iter().collect()));
+    }
+    Ok(())
+}
+
+/// Demands that these inputs are vectors with one element per channel of the first, and returns the channels.
+pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, InferError> {
+    let mut channels = match cx.shape(0) {
+        // One axis is the batch, of one channel.
+        Some(shape) if shape.len() == 1 => Dim::Known(1),
+        Some(shape) if shape.is_empty() => return cx.fail("input 0 must have an axis, not rank 0"),
+        Some(shape) => shape[1].clone(),
+        None => Dim::Unknown,
+    };
+    for index in inputs {
+        cx.demand_rank(index, 1)?;
+        if let Some(shape) = cx.shape(index) {
+            channels = cx.same_dim(&channels, &shape[0], format_args!("channels of inputs 0 and {index}"))?;
+        }
+    }
+    Ok(channels)
+}
+
+/// From 7 on the number of outputs tells training from inference.
+fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.int("is_test").unwrap_or(0) == 0 {
+        return Err(cx.refuse("is_test = 0 means training, and versions 7 to 13 say nothing exact about that"));
+    }
+    cx.remove("is_test");
+    // In a test they have no value.
+    for output in (1..cx.output_count()).rev() {
+        cx.drop_output(output);
+    }
+    Ok(())
+}
+
+/// Without `spatial`, statistics are per channel. With one axis besides the batch that was always the same.
+fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.int("spatial") == Some(0) && cx.rank(0) != Some(2) {
+        return Err(cx.refuse("spatial = 0, statistics per element, has no form in version 9 unless the input has rank 2"));
+    }
+    cx.remove("spatial");
+    Ok(())
+}
+
+/// What the number of outputs said, an attribute says now. The update rule of the running statistics is the same.
+fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let training = (1..cx.output_count()).any(|output| cx.has_output(output));
+    if training {
+        cx.set_int("training_mode", 1);
+    }
+    if (3..cx.output_count()).any(|output| cx.has_output(output)) {
+        return Err(cx.refuse("version 14 has no outputs for the saved mean and variance"));
+    }
+    let kept = if training { 3 } else { 1 };
+    for output in (kept..cx.output_count()).rev() {
+        cx.drop_output(output);
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Dropout: in training sets random elements to zero, otherwise hands its input on.
+//!
+//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, whoever runs the model decides; 10 makes the mask `bool`; 12
+//! makes `ratio` and the mode inputs and adds `seed`; 13 adds bfloat16; 22 adds 8-bit floats.
+
+use sardonyx_tensor::{DataType, Tensor};
+
+use crate::adapt::AttrArg;
+use crate::facts::*;
+use crate::math::consumed_inputs;
+use crate::tensor::cast::CAST;
+use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
+
+pub static DROPOUT: OpDef = OpDef::new("Dropout")
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            output("output", "T"),
+            output("mask", "T").optional(),
+            ints("consumed_inputs"),
+            int("is_test").or(0),
+            float("ratio").or_float(0.5),
+            types("T", FLOATS),
+        ],
+    )
+    .since(6, &[without_attribute("consumed_inputs")])
+    .since(7, &[without_attribute("is_test")])
+    .since(10, &[output("mask", "T1").optional(), types("T1", BOOL)])
+    .since(
+        12,
+        &[
+            input("ratio", "T1").optional(),
+            input("training_mode", "T2").optional(),
+            output("mask", "T2").optional(),
+            without_attribute("ratio"),
+            int("seed"),
+            types("T1", FLOATS),
+            types("T2", BOOL),
+        ],
+    )
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            input("ratio", "T1").optional().non_differentiable(),
+            input("training_mode", "T2").optional().non_differentiable(),
+            output("output", "T").differentiable(),
+            output("mask", "T2").optional().non_differentiable(),
+            types("T", FLOATS_IR4),
+        ],
+    )
+    .since(22, &[types("T", FLOATS_IR9), types("T1", FLOATS_IR9)])
+    .infer(infer)
+    .adapter(5, 6, consumed_inputs::remove)
+    .adapter(6, 7, drop_is_test)
+    .adapter(9, 10, bool_mask)
+    .adapter(11, 12, ratio_as_input);
+
+const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
+const FLOATS_IR9: TypeSet = FLOATS_IR4.and(TypeSet::tensors(&[
+    DataType::Float8e4m3fn,
+    DataType::Float8e4m3fnuz,
+    DataType::Float8e5m2,
+    DataType::Float8e5m2fnuz,
+]));
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if cx.since() >= 12 {
+        cx.demand_rank(1, 0)?;
+        cx.demand_rank(2, 0)?;
+    }
+    if let Some(ty) = cx.input(0) {
+        cx.set(0, ty.clone());
+    }
+    let mask = if cx.since() >= 10 { Some(DataType::Bool) } else { cx.elem(0) };
+    cx.set_tensor(1, mask, cx.shape(0).cloned());
+    Ok(())
+}
+
+fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.int("is_test").unwrap_or(0) == 0 && cx.float("ratio") != Some(0.0) {
+        return Err(cx.refuse("is_test = 0 means training, which versions 7 to 11 cannot ask for"));
+    }
+    cx.remove("is_test");
+    Ok(())
+}
+
+/// The mask had the type of the data; whoever uses it still wants that.
+fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if !cx.has_output(1) {
+        return Ok(());
+    }
+    match cx.input_type(0).and_then(|ty| ty.elem()) {
+        Some(elem) => cx.after(1, CAST.name, &[], &[("to", AttrArg::Int(elem.number().into()))]),
+        None => return Err(cx.refuse("the mask becomes bool, and the type that it had is not known")),
+    }
+    Ok(())
+}
+
+/// The mode stays absent, which means inference.
+fn ratio_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if let Some(ratio) = cx.float("ratio") {
+        cx.remove("ratio");
+        let ratio = cx.add_constant(Tensor::scalar(ratio));
+        cx.set_input(1, Some(ratio));
+    }
+    Ok(())
+}

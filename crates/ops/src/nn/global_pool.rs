@@ -1,0 +1,32 @@
+//! GlobalAveragePool, GlobalMaxPool: pooling with a window as large as the input.
+//!
+//! Since 1; 22 adds bfloat16.
+
+use sardonyx_model::Dim;
+
+use crate::facts::*;
+use crate::{Infer, InferError, OpDef};
+
+pub static GLOBAL_AVERAGE_POOL: OpDef = global_pool("GlobalAveragePool");
+pub static GLOBAL_MAX_POOL: OpDef = global_pool("GlobalMaxPool");
+
+const fn global_pool(name: &'static str) -> OpDef {
+    OpDef::new(name).since(1, FIRST).since(22, WITH_BFLOAT16).infer(infer)
+}
+
+const FIRST: &[Fact] = &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS)];
+const WITH_BFLOAT16: &[Fact] = &[types("T", FLOATS_IR4)];
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match cx.shape(0) {
+        Some(shape) if shape.len() < 2 => return cx.fail(format_args!("the input has rank {}, not at least 2", shape.len())),
+        Some(shape) => {
+            let mut shape = shape.clone();
+            shape[2..].fill(Dim::Known(1));
+            Some(shape)
+        }
+        None => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! InstanceNormalization: each channel of each sample to mean 0 and variance 1, then scaled and shifted.
+//!
+//! Since 1; 6 drops the hint `consumed_inputs`; 22 adds bfloat16.
+
+use super::batch_normalization::per_channel;
+use crate::facts::*;
+use crate::math::consumed_inputs;
+use crate::rules::same_as_first;
+use crate::{Infer, InferError, OpDef};
+
+pub static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalization")
+    .since(
+        1,
+        &[
+            input("input", "T"),
+            input("scale", "T"),
+            input("B", "T"),
+            output("output", "T"),
+            ints("consumed_inputs"),
+            float("epsilon").or_float(1e-5),
+            types("T", FLOATS),
+        ],
+    )
+    .since(
+        6,
+        &[
+            input("input", "T").differentiable(),
+            input("scale", "T").differentiable(),
+            input("B", "T").differentiable(),
+            output("output", "T").differentiable(),
+            without_attribute("consumed_inputs"),
+        ],
+    )
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(infer)
+    .adapter(5, 6, consumed_inputs::remove);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    per_channel(cx, 1..3)?;
+    same_as_first(cx)
+}

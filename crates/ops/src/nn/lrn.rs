@@ -1,0 +1,23 @@
+//! LRN: divides each element by a power of the squares around it along the channels.
+//!
+//! Since 1; 13 adds bfloat16.
+
+use crate::OpDef;
+use crate::facts::*;
+use crate::rules::same_as_first;
+
+pub static LRN: OpDef = OpDef::new("LRN")
+    .since(
+        1,
+        &[
+            input("X", "T"),
+            output("Y", "T"),
+            float("alpha").or_float(0.0001),
+            float("beta").or_float(0.75),
+            float("bias").or_float(1.0),
+            int("size").required(),
+            types("T", FLOATS),
+        ],
+    )
+    .since(13, &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS_IR4)])
+    .infer(same_as_first);

@@ -1,0 +1,135 @@
+//! Window arithmetic: how often a window fits into an axis.
+//!
+//! Shared by convolution and pooling. Everything is computed with [`Dim`]s, so a symbolic size gives a symbolic count,
+//! written so that equal counts are equal expressions as often as possible.
+
+use sardonyx_model::{Dim, Shape};
+
+use crate::infer::{Infer, InferError};
+
+/// How windows move over the spatial axes of an input `[N, C, D1, D2, …]`.
+#[derive(Debug)]
+pub(super) struct Window {
+    /// Size per spatial axis, without dilation.
+    pub(super) kernel: Vec<Dim>,
+    strides: Vec<i64>,
+    dilations: Vec<i64>,
+    padding: Padding,
+    /// Whether a last window that is only partly inside counts.
+    ceil: bool,
+}
+
+#[derive(Debug)]
+enum Padding {
+    /// Before and after, per axis.
+    Explicit(Vec<(i64, i64)>),
+    /// As much as it takes for one window per stride.
+    Same,
+}
+
+impl Window {
+    /// Reads the attributes of a node whose kernel is known to have these sizes.
+    ///
+    /// `auto_pad` goes before `pads`: the standard forbids both, but exporters write zeros beside it.
+    pub(super) fn new(cx: &Infer<'_>, kernel: Vec<Dim>) -> Result<Window, InferError> {
+        let rank = kernel.len();
+        let per_axis = |name: &str| match cx.ints(name) {
+            Some(values) if values.len() != rank => {
+                cx.fail(format_args!("{name} has {} elements, but there are {rank} spatial axes", values.len()))
+            }
+            Some(values) => match values.iter().find(|value| **value < 1) {
+                Some(value) => cx.fail(format_args!("{name} must be positive, not {value}")),
+                None => Ok(values),
+            },
+            None => Ok(vec![1; rank]),
+        };
+        if let Some(size) = kernel.iter().filter_map(Dim::known).find(|size| *size < 1) {
+            return cx.fail(format_args!("the kernel must have positive sizes, not {size}"));
+        }
+        let padding = match cx.string("auto_pad").as_deref() {
+            Some("SAME_UPPER" | "SAME_LOWER") => Padding::Same,
+            Some("VALID") => Padding::Explicit(vec![(0, 0); rank]),
+            Some("NOTSET") | None => Padding::Explicit(explicit_pads(cx, rank)?),
+            Some(other) => return cx.fail(format_args!("auto_pad has no value \"{other}\"")),
+        };
+        Ok(Window {
+            kernel,
+            strides: per_axis("strides")?,
+            dilations: per_axis("dilations")?,
+            padding,
+            ceil: cx.int("ceil_mode").is_some_and(|mode| mode != 0),
+        })
+    }
+
+    /// The number of windows along each spatial axis of an input shape.
+    pub(super) fn counts(&self, cx: &Infer<'_>, input: &Shape) -> Result<Vec<Dim>, InferError> {
+        if input.len() != self.kernel.len() + 2 {
+            return cx.fail(format_args!(
+                "a kernel with {} spatial axes needs an input of rank {}, not {}",
+                self.kernel.len(),
+                self.kernel.len() + 2,
+                input.len()
+            ));
+        }
+        input[2..].iter().enumerate().map(|(axis, size)| self.count(cx, axis, size)).collect()
+    }
+
+    fn count(&self, cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<Dim, InferError> {
+        let stride = Dim::Known(self.strides[axis]);
+        let Padding::Explicit(pads) = &self.padding else {
+            return Ok(ceil_div(size, &stride));
+        };
+        let (before, after) = pads[axis];
+        let one = Dim::Known(1);
+        // What a dilated kernel covers.
+        let reach = self.kernel[axis].sub(&one).mul(&Dim::Known(self.dilations[axis])).add(&one);
+        let start = size.add(&Dim::Known(before));
+        let count = if self.ceil {
+            // Windows start before the padding at the end, and all but the last end where the padding ends. Both are
+            // divisions of the start of that padding, shifted: the smaller shift decides.
+            let shift = Dim::Known(after).sub(&reach).add(&stride).smaller(&Dim::Known(0));
+            ceil_div(&start.add(&shift), &stride)
+        } else {
+            start.add(&Dim::Known(after)).sub(&reach).floor_div(&stride).add(&one)
+        };
+        match (count.known(), size.known()) {
+            // Nothing has no windows; how far the kernel reaches over it is of no interest.
+            (Some(count), Some(0)) => Ok(Dim::Known(count.max(0))),
+            (Some(count), _) if count < 1 => cx.fail(format_args!(
+                "the kernel reaches over {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}"
+            )),
+            _ => Ok(count),
+        }
+    }
+}
+
+fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64)>, InferError> {
+    let Some(pads) = cx.ints("pads") else { return Ok(vec![(0, 0); rank]) };
+    if pads.len() != 2 * rank {
+        return cx.fail(format_args!("pads has {} elements, but {rank} spatial axes need {}", pads.len(), 2 * rank));
+    }
+    let (before, after) = pads.split_at(rank);
+    Ok(before.iter().copied().zip(after.iter().copied()).collect())
+}
+
+/// Division rounded up, in the form that explicit padding gives too, so that both compare equal.
+fn ceil_div(size: &Dim, divisor: &Dim) -> Dim {
+    match (size, size.exact_div(divisor)) {
+        (_, Some(quotient)) => quotient,
+        _ => size.sub(&Dim::Known(1)).floor_div(divisor).add(&Dim::Known(1)),
+    }
+}
+
+/// Inference of a pooling operator: every output has one element per window.
+pub(super) fn pooled_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    let Some(kernel) = cx.ints("kernel_shape") else {
+        return Ok(None);
+    };
+    let window = Window::new(cx, kernel.into_iter().map(Dim::Known).collect())?;
+    let Some(input) = cx.shape(0) else {
+        // The kernel tells the rank.
+        return Ok(Some(vec![Dim::Unknown; window.kernel.len() + 2].into()));
+    };
+    let counts = window.counts(cx, input)?;
+    Ok(Some(input[..2].iter().cloned().chain(counts).collect()))
+}

@@ -1,0 +1,331 @@
+//! Operators that reduce axes to one element each, as rows, and those that say where it was found.
+//!
+//! - `ReduceL1`, `ReduceL2`, `ReduceLogSum`, `ReduceLogSumExp`, `ReduceMean`, `ReduceProd`, `ReduceSumSquare`: since 1;
+//!   11 allows negative `axes`; 13 adds bfloat16; 18 takes `axes` as an input. The two with a logarithm: 28 takes floats
+//!   only.
+//! - `ReduceMax`, `ReduceMin`: the same; 12 adds 8-bit integers, 20 adds bool.
+//! - `ReduceSum`: the same, with `axes` as an input since 13.
+//! - `ArgMax`, `ArgMin`: since 1; 11 allows a negative `axis`; 12 adds `select_last_index` for when there are several; 13
+//!   adds bfloat16.
+//!
+//! No axes means all of them, unless `noop_with_empty_axes` says that it means none.
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType;
+
+use crate::adapt::{Adapt, Refusal};
+use crate::def::{InferFn, OpDef};
+use crate::facts::{
+    FLOATS_IR4, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, NUMERIC, NUMERIC_IR4, input, int, ints, output, types,
+    without_attribute,
+};
+use crate::infer::{Infer, InferError};
+use crate::math::shape_values::{self, Ints};
+use crate::math::floats_only;
+use crate::typeset::TypeSet;
+
+/// Index of the largest element.
+pub static ARG_MAX: OpDef = position("ArgMax");
+
+/// Index of the smallest element.
+pub static ARG_MIN: OpDef = position("ArgMin");
+
+/// Sum of absolute values.
+pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer);
+
+/// Square root of the sum of squares.
+pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer);
+
+/// Logarithm of the sum.
+pub static REDUCE_LOG_SUM: OpDef =
+    reduction("ReduceLogSum", infer).since(28, &[types("T", FLOATS_IR4)]).adapter(27, 28, floats_only::check);
+
+/// Logarithm of the sum of exponentials.
+pub static REDUCE_LOG_SUM_EXP: OpDef =
+    reduction("ReduceLogSumExp", infer).since(28, &[types("T", FLOATS_IR4)]).adapter(27, 28, floats_only::check);
+
+/// The largest element.
+pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::max, None));
+
+/// The mean.
+pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", infer);
+
+/// The smallest element.
+pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::min, None));
+
+/// The product.
+pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)));
+
+/// The sum.
+pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
+    .since(1, FIRST)
+    .since(11, &[])
+    .since(
+        13,
+        &[
+            SMOOTH_DATA,
+            AXES,
+            SMOOTH_REDUCED,
+            without_attribute("axes"),
+            int("noop_with_empty_axes").or(0),
+            types("T", HIGH_PRECISION_IR4),
+        ],
+    )
+    .infer(|cx| folded(cx, Dim::add, Some(0)))
+    .adapter(12, 13, axes_as_input);
+
+/// Sum of squares.
+pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer);
+
+const SMOOTH_DATA: Fact = input("data", "T").differentiable();
+const SMOOTH_REDUCED: Fact = output("reduced", "T").differentiable();
+const AXES: Fact = input("axes", "tensor(int64)").optional().non_differentiable();
+const FIRST: &[Fact] =
+    &[input("data", "T"), output("reduced", "T"), ints("axes"), int("keepdims").or(1), types("T", HIGH_PRECISION)];
+const AXES_AS_INPUT: &[Fact] = &[AXES, without_attribute("axes"), int("noop_with_empty_axes").or(0)];
+const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
+
+const fn reduction(name: &'static str, infer: InferFn) -> OpDef {
+    OpDef::new(name)
+        .since(1, FIRST)
+        .since(11, &[])
+        .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", HIGH_PRECISION_IR4)] })
+        .since(18, AXES_AS_INPUT)
+        .infer(infer)
+        .adapter(17, 18, axes_as_input)
+}
+
+const fn extreme(name: &'static str, infer: InferFn) -> OpDef {
+    const TYPES: TypeSet = HIGH_PRECISION_IR4.and(BYTES);
+    OpDef::new(name)
+        .since(1, FIRST)
+        .since(11, &[])
+        .since(12, const { &[types("T", HIGH_PRECISION.and(BYTES))] })
+        .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", TYPES)] })
+        .since(18, AXES_AS_INPUT)
+        .since(20, const { &[types("T", TYPES.and(TypeSet::tensors(&[DataType::Bool])))] })
+        .infer(infer)
+        .adapter(17, 18, axes_as_input)
+}
+
+const fn position(name: &'static str) -> OpDef {
+    const FIRST: &[Fact] = &[
+        input("data", "T"),
+        output("reduced", "tensor(int64)"),
+        int("axis").or(0),
+        int("keepdims").or(1),
+        types("T", NUMERIC),
+    ];
+    const BFLOAT16_TOO: &[Fact] = &[
+        input("data", "T").non_differentiable(),
+        output("reduced", "tensor(int64)").non_differentiable(),
+        types("T", NUMERIC_IR4),
+    ];
+    OpDef::new(name)
+        .since(1, FIRST)
+        .since(11, &[])
+        .since(12, const { &[int("select_last_index").or(0)] })
+        .since(13, BFLOAT16_TOO)
+        .infer(infer_position)
+}
+
+/// What a node reduces.
+enum Axes {
+    All,
+    Nothing,
+    These(Vec<i64>),
+    Unknown,
+}
+
+fn axes(cx: &Infer<'_>) -> Axes {
+    let listed = match cx.ints("axes") {
+        Some(axes) => axes,
+        None if cx.input_count() < 2 => Vec::new(),
+        None if cx.shape(1).is_some_and(|shape| shape.iter().any(|size| size.known() == Some(0))) => Vec::new(),
+        // An absent input looks like one of which nothing is known.
+        None => match cx.constant_ints(1) {
+            Some(axes) => axes,
+            None => return Axes::Unknown,
+        },
+    };
+    match (listed.is_empty(), cx.int("noop_with_empty_axes").unwrap_or(0)) {
+        (true, 0) => Axes::All,
+        (true, _) => Axes::Nothing,
+        (false, _) => Axes::These(listed),
+    }
+}
+
+fn keeps_dims(cx: &Infer<'_>) -> bool {
+    cx.int("keepdims").unwrap_or(1) != 0
+}
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match (axes(cx), cx.shape(0)) {
+        (Axes::Nothing, shape) => shape.cloned(),
+        (Axes::All, _) if !keeps_dims(cx) => Some(Shape::new()),
+        (_, None) => None,
+        (Axes::All, Some(shape)) => Some(reduced(cx, shape, &vec![true; shape.len()])),
+        (Axes::These(axes), Some(shape)) => {
+            let mut marked = vec![false; shape.len()];
+            for axis in axes {
+                marked[cx.axis(axis, shape.len())?] = true;
+            }
+            Some(reduced(cx, shape, &marked))
+        }
+        // Every axis may be one of those, but what has size 1 keeps it.
+        (Axes::Unknown, Some(shape)) if keeps_dims(cx) => Some(
+            shape.iter().map(|size| if size.known() == Some(1) { Dim::Known(1) } else { Dim::Unknown }).collect(),
+        ),
+        (Axes::Unknown, Some(_)) => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+/// The shape without the marked axes, or with size 1 in their place.
+fn reduced(cx: &Infer<'_>, shape: &Shape, marked: &[bool]) -> Shape {
+    let keeps_dims = keeps_dims(cx);
+    let sizes = shape.iter().zip(marked);
+    sizes
+        .filter_map(|(size, marked)| match (marked, keeps_dims) {
+            (false, _) => Some(size.clone()),
+            (true, true) => Some(Dim::Known(1)),
+            (true, false) => None,
+        })
+        .collect()
+}
+
+/// Infers, and computes the value where the input describes a shape.
+fn folded(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim, of_nothing: Option<i64>) -> Result<(), InferError> {
+    infer(cx)?;
+    let Some(Ints { elem, scalar, values }) = shape_values::of_input(cx, 0) else { return Ok(()) };
+    let values = match axes(cx) {
+        Axes::Unknown => return Ok(()),
+        Axes::Nothing => return Ok(shape_values::set(cx, Ints { elem, scalar, values })),
+        // A scalar or a vector has no more than one axis.
+        Axes::All | Axes::These(_) => values,
+    };
+    let result = values.into_iter().reduce(|a, b| f(&a, &b)).or(of_nothing.map(Dim::Known));
+    if let Some(result) = result {
+        let scalar = scalar || !keeps_dims(cx);
+        shape_values::set(cx, Ints { elem, scalar, values: vec![result] });
+    }
+    Ok(())
+}
+
+fn infer_position(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match (cx.shape(0), cx.int("axis")) {
+        (Some(shape), Some(axis)) => {
+            let mut marked = vec![false; shape.len()];
+            marked[cx.axis(axis, shape.len())?] = true;
+            Some(reduced(cx, shape, &marked))
+        }
+        _ => None,
+    };
+    cx.set_tensor(0, Some(DataType::Int64), shape);
+    Ok(())
+}
+
+/// The attribute becomes an input; none, or an empty one, means all axes on both sides.
+fn axes_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if let Some(axes) = cx.ints("axes").filter(|axes| !axes.is_empty()) {
+        let axes = cx.add_ints(&axes);
+        cx.set_input(1, Some(axes));
+    }
+    cx.remove("axes");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::infer::AttrValue;
+    use crate::math::testing::{infer, inferred, propagated, ty, value};
+
+    fn axes(axes: &'static [i64]) -> (&'static str, AttrValue<'static>) {
+        ("axes", AttrValue::Ints(axes.into()))
+    }
+
+    const DROP: (&str, AttrValue<'static>) = ("keepdims", AttrValue::Int(0));
+    const NOOP: (&str, AttrValue<'static>) = ("noop_with_empty_axes", AttrValue::Int(1));
+
+    #[test]
+    fn axes_as_attribute() {
+        // SHAPE-16, SHAPE-22, NODE-22
+        let rows = [
+            (vec![axes(&[1])], "float[N, 3, 4]", "float[N, 1, 4]"),
+            (vec![axes(&[1, -1]), DROP], "float[N, 3, 4]", "float[N]"),
+            (vec![], "float[N, 3]", "float[1, 1]"),
+            (vec![axes(&[])], "float[N, 3]", "float[1, 1]"),
+            (vec![DROP], "float[N, 3]", "float"),
+            (vec![DROP], "double[...]", "double"),
+            (vec![], "float[...]", "float[...]"),
+            (vec![axes(&[0]), DROP], "-", "?[...]"),
+            (vec![axes(&[3])], "float[N, 3]", "ReduceMean: axis 3 is out of range for rank 2"),
+            (vec![], "float", "float"),
+        ];
+        for (attributes, input, expected) in rows {
+            assert_eq!(inferred(&REDUCE_MEAN, 11, &attributes, input), expected, "{attributes:?} {input}");
+        }
+    }
+
+    #[test]
+    fn axes_as_input() {
+        // SHAPE-16, NODE-13, NODE-15
+        let rows = [
+            (vec![], "float[N, 3, 4]", "[1]", "float[N, 1, 4]"),
+            (vec![DROP], "float[N, 3, 4]", "[-1, 1]", "float[N]"),
+            (vec![DROP], "float[N, 3]", "[2]", "ReduceL2: axis 2 is out of range for rank 2"),
+            (vec![], "float[N, 3]", "[]", "float[1, 1]"),
+            (vec![NOOP], "float[N, 3]", "[]", "float[N, 3]"),
+            (vec![NOOP], "float[...]", "[]", "float[...]"),
+            (vec![], "float[N, 3, 1]", "-", "float[?, ?, 1]"),
+            (vec![DROP], "float[N, 3, 1]", "-", "float[...]"),
+            (vec![], "-", "[0]", "?[...]"),
+        ];
+        for (attributes, data, axes, expected) in rows {
+            let types = [ty(data), ty("int64[?]")];
+            let result = match infer(&REDUCE_L2, 18, &attributes, &types, &[None, value(axes)], 1) {
+                Ok((types, _)) => types[0].as_ref().map_or("-".to_string(), |ty| ty.to_string()),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(result, expected, "{attributes:?} {data} {axes}");
+        }
+        assert_eq!(inferred(&REDUCE_SUM, 13, &[NOOP], "float[N, 3]"), "float[N, 3]");
+        assert_eq!(inferred(&REDUCE_SUM, 13, &[], "float[N, 3]; int64[0]"), "float[1, 1]");
+    }
+
+    #[test]
+    fn shapes_are_computed() {
+        // SHAPE-25
+        let rows = [
+            (&REDUCE_PROD, vec![DROP], "[N, 3, 4]", "12*N"),
+            (&REDUCE_PROD, vec![], "[N, 3, 4]; [0]", "[12*N]"),
+            (&REDUCE_PROD, vec![DROP], "[]", "1"),
+            (&REDUCE_SUM, vec![DROP], "[N, 3, 4]", "N + 7"),
+            (&REDUCE_SUM, vec![], "5", "5"),
+            (&REDUCE_MAX, vec![DROP], "[2, 7, 3]", "7"),
+            (&REDUCE_MIN, vec![DROP], "[2, 7, 3]", "2"),
+            (&REDUCE_MIN, vec![DROP], "[]", "-"),
+            (&REDUCE_SUM, vec![NOOP], "[N, 3]; []", "[N, 3]"),
+            (&REDUCE_SUM, vec![], "[N, 3]; -", "-"),
+        ];
+        for (def, attributes, inputs, expected) in rows {
+            assert_eq!(propagated(def, 18, &attributes, inputs), expected, "{} {attributes:?} {inputs}", def.name);
+        }
+    }
+
+    #[test]
+    fn positions() {
+        let axis = |axis| ("axis", AttrValue::Int(axis));
+        let rows = [
+            (vec![], "float[2, N]", "int64[1, N]"),
+            (vec![axis(-1), DROP], "float[2, N]", "int64[2]"),
+            (vec![axis(2)], "float[2, N]", "ArgMax: axis 2 is out of range for rank 2"),
+            (vec![], "-", "int64[...]"),
+        ];
+        for (attributes, input, expected) in rows {
+            assert_eq!(inferred(&ARG_MAX, 13, &attributes, input), expected, "{attributes:?} {input}");
+        }
+    }
+}

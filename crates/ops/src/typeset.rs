@@ -1,0 +1,174 @@
+//! Sets of types that a type variable may take, small enough to be written in a `static`.
+
+use sardonyx_model::Type;
+use sardonyx_tensor::DataType;
+
+/// A set of types: one bit per element type, for each of the ways to wrap it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TypeSet {
+    tensor: u32,
+    sparse: u32,
+    sequence: u32,
+    optional: u32,
+    optional_sequence: u32,
+    /// Types that occur in few places, spelled out, such as `map(int64, tensor(float))`.
+    other: &'static [&'static str],
+}
+
+/// The element types of a set, as bits by number.
+const fn bits(elems: &[DataType]) -> u32 {
+    let mut bits = 0;
+    let mut index = 0;
+    while index < elems.len() {
+        bits |= 1 << elems[index].number();
+        index += 1;
+    }
+    bits
+}
+
+impl TypeSet {
+    const NONE: TypeSet = TypeSet { tensor: 0, sparse: 0, sequence: 0, optional: 0, optional_sequence: 0, other: &[] };
+
+    /// Dense tensors of these element types.
+    pub const fn tensors(elems: &[DataType]) -> TypeSet {
+        TypeSet { tensor: bits(elems), ..TypeSet::NONE }
+    }
+
+    /// Types that are spelled out.
+    pub const fn spelled(other: &'static [&'static str]) -> TypeSet {
+        TypeSet { other, ..TypeSet::NONE }
+    }
+
+    /// Both sets together. At most one of them may have types that are spelled out.
+    pub const fn and(self, more: TypeSet) -> TypeSet {
+        TypeSet {
+            tensor: self.tensor | more.tensor,
+            sparse: self.sparse | more.sparse,
+            sequence: self.sequence | more.sequence,
+            optional: self.optional | more.optional,
+            optional_sequence: self.optional_sequence | more.optional_sequence,
+            other: match (self.other.is_empty(), more.other.is_empty()) {
+                (_, true) => self.other,
+                (true, false) => more.other,
+                (false, false) => panic!("only one of the sets may have types that are spelled out"),
+            },
+        }
+    }
+
+    /// The set without these tensors.
+    pub const fn except(self, elems: &[DataType]) -> TypeSet {
+        TypeSet { tensor: self.tensor & !bits(elems), ..self }
+    }
+
+    /// Sequences of the tensors of this set, and nothing else.
+    pub const fn as_sequences(self) -> TypeSet {
+        TypeSet { sequence: self.tensor, ..TypeSet::NONE }
+    }
+
+    /// Sparse tensors of the element types of this set, and nothing else.
+    pub const fn as_sparse(self) -> TypeSet {
+        TypeSet { sparse: self.tensor, ..TypeSet::NONE }
+    }
+
+    /// Optionals of the tensors and sequences of this set, and nothing else.
+    pub const fn as_optionals(self) -> TypeSet {
+        TypeSet { optional: self.tensor, optional_sequence: self.sequence, ..TypeSet::NONE }
+    }
+
+    /// Whether a type belongs to the set. A type of which too little is known does.
+    pub fn allows(&self, ty: &Type) -> bool {
+        let has = |bits: u32, elem: Option<DataType>| elem.map_or(bits != 0, |elem| bits & (1 << elem.number()) != 0);
+        let fits = match ty {
+            Type::Tensor(tensor) => has(self.tensor, tensor.elem),
+            Type::SparseTensor(tensor) => has(self.sparse, tensor.elem),
+            Type::Sequence(inner) => matches!(&**inner, Type::Tensor(tensor) if has(self.sequence, tensor.elem)),
+            Type::Optional(inner) => match &**inner {
+                Type::Tensor(tensor) => has(self.optional, tensor.elem),
+                Type::Sequence(inner) => {
+                    matches!(&**inner, Type::Tensor(tensor) if has(self.optional_sequence, tensor.elem))
+                }
+                _ => false,
+            },
+            Type::Map(..) | Type::Opaque { .. } => false,
+        };
+        fits || self.other.iter().any(|spelled| *spelled == spell(ty))
+    }
+
+    /// The names of the types, such as `tensor(float)`, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let forms = [
+            (self.tensor, "tensor(", ")"),
+            (self.sparse, "sparse_tensor(", ")"),
+            (self.sequence, "seq(tensor(", "))"),
+            (self.optional, "optional(tensor(", "))"),
+            (self.optional_sequence, "optional(seq(tensor(", ")))"),
+        ];
+        let mut names: Vec<String> = self.other.iter().map(|name| name.to_string()).collect();
+        for (bits, open, close) in forms {
+            let elems = DataType::ALL.into_iter().filter(|elem| bits & (1 << elem.number()) != 0);
+            names.extend(elems.map(|elem| format!("{open}{}{close}", elem.name())));
+        }
+        names.sort();
+        names
+    }
+
+    /// The dense tensors of the set.
+    pub fn tensor_elems(&self) -> impl Iterator<Item = DataType> {
+        let bits = self.tensor;
+        DataType::ALL.into_iter().filter(move |elem| bits & (1 << elem.number()) != 0)
+    }
+}
+
+/// A type without its shape, as schemas spell it.
+pub(crate) fn spell(ty: &Type) -> String {
+    let elem = |elem: Option<DataType>| elem.map_or("?", DataType::name);
+    match ty {
+        Type::Tensor(tensor) => format!("tensor({})", elem(tensor.elem)),
+        Type::SparseTensor(tensor) => format!("sparse_tensor({})", elem(tensor.elem)),
+        Type::Sequence(inner) => format!("seq({})", spell(inner)),
+        Type::Map(key, inner) => format!("map({}, {})", key.name(), spell(inner)),
+        Type::Optional(inner) => format!("optional({})", spell(inner)),
+        Type::Opaque { domain, name } => format!("opaque({domain},{name})"),
+    }
+}
+
+/// The sets that many operators share, named by what they hold and since which IR version they could.
+pub mod sets {
+    use super::TypeSet;
+    use sardonyx_tensor::DataType::*;
+
+    /// `float16`, `float`, `double`.
+    pub const FLOATS: TypeSet = TypeSet::tensors(&[Float16, Float, Double]);
+    /// The floats with `bfloat16`.
+    pub const FLOATS_IR4: TypeSet = FLOATS.and(TypeSet::tensors(&[Bfloat16]));
+    /// Signed integers of 8 to 64 bits.
+    pub const SIGNED: TypeSet = TypeSet::tensors(&[Int8, Int16, Int32, Int64]);
+    /// Unsigned integers of 8 to 64 bits.
+    pub const UNSIGNED: TypeSet = TypeSet::tensors(&[Uint8, Uint16, Uint32, Uint64]);
+    /// Integers of 8 to 64 bits.
+    pub const INTEGERS: TypeSet = SIGNED.and(UNSIGNED);
+    /// Integers and floats.
+    pub const NUMERIC: TypeSet = INTEGERS.and(FLOATS);
+    /// Integers and floats with `bfloat16`.
+    pub const NUMERIC_IR4: TypeSet = INTEGERS.and(FLOATS_IR4);
+    /// 32- and 64-bit integers and the floats: what arithmetic once was limited to.
+    pub const HIGH_PRECISION: TypeSet = FLOATS.and(TypeSet::tensors(&[Int32, Int64, Uint32, Uint64]));
+    /// The same with `bfloat16`.
+    pub const HIGH_PRECISION_IR4: TypeSet = HIGH_PRECISION.and(TypeSet::tensors(&[Bfloat16]));
+    /// Every element type of the first IR versions.
+    pub const ALL: TypeSet = NUMERIC.and(TypeSet::tensors(&[String, Bool, Complex64, Complex128]));
+    /// With `bfloat16`.
+    pub const ALL_IR4: TypeSet = ALL.and(TypeSet::tensors(&[Bfloat16]));
+    /// With the first four 8-bit floats.
+    pub const ALL_IR9: TypeSet = ALL_IR4.and(TypeSet::tensors(&[Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz]));
+    /// With 4-bit integers.
+    pub const ALL_IR10: TypeSet = ALL_IR9.and(TypeSet::tensors(&[Uint4, Int4]));
+    /// With the 4-bit float.
+    pub const ALL_IR11: TypeSet = ALL_IR10.and(TypeSet::tensors(&[Float4e2m1]));
+    /// With the power-of-two scale.
+    pub const ALL_IR12: TypeSet = ALL_IR11.and(TypeSet::tensors(&[Float8e8m0]));
+    /// With 2-bit integers.
+    pub const ALL_IR13: TypeSet = ALL_IR12.and(TypeSet::tensors(&[Uint2, Int2]));
+    /// With 6-bit floats.
+    pub const ALL_IR14: TypeSet = ALL_IR13.and(TypeSet::tensors(&[Float6e2m3, Float6e3m2]));
+}

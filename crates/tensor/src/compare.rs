@@ -1,0 +1,355 @@
+//! Are two tensors close enough? Answers with the worst element, for tests and conformance runs.
+//!
+//! The rule is NumPy's `allclose`, seen from the wanted tensor: `|got - want| <= atol + rtol * |want|`, where NaN equals NaN
+//! and an infinity equals only itself. Element type and dims must agree exactly (TENSOR-02, TENSOR-05). Strings, truth values and
+//! integers are compared exactly if the tolerance is zero; integers otherwise by the rule, without rounding.
+
+use std::fmt;
+
+use crate::convert::to_f64;
+use crate::element::{Class, DataType};
+use crate::tensor::Tensor;
+use crate::text;
+
+/// How far elements may differ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Tolerance {
+    /// Relative to the wanted element.
+    pub rtol: f64,
+    /// Absolute.
+    pub atol: f64,
+}
+
+impl Tolerance {
+    /// Values must be equal; NaN equals NaN and 0 equals -0.
+    pub const EXACT: Tolerance = Tolerance {
+        rtol: 0.0,
+        atol: 0.0,
+    };
+
+    /// What the node tests of the standard use.
+    pub const NODE_TESTS: Tolerance = Tolerance {
+        rtol: 1e-3,
+        atol: 1e-7,
+    };
+}
+
+/// How two tensors differ.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mismatch {
+    /// In element type.
+    Type {
+        /// Of the tensor at hand.
+        got: DataType,
+        /// Of the expected one.
+        want: DataType,
+    },
+    /// In dims.
+    Dims {
+        /// Of the tensor at hand.
+        got: Vec<usize>,
+        /// Of the expected one.
+        want: Vec<usize>,
+    },
+    /// In elements.
+    Elements {
+        /// How many are too far off.
+        count: usize,
+        /// How many there are.
+        total: usize,
+        /// Where the worst is.
+        worst: Vec<usize>,
+        /// The worst, as text.
+        got: String,
+        /// What it should be.
+        want: String,
+        /// Their difference; infinite if there is no such number.
+        difference: f64,
+    },
+}
+
+impl Tensor {
+    /// Compares with what is wanted.
+    ///
+    /// # Errors
+    /// How they differ, with the worst element: that which exceeds its allowance by the largest factor.
+    pub fn compare(&self, want: &Tensor, tolerance: Tolerance) -> Result<(), Mismatch> {
+        if self.data_type() != want.data_type() {
+            return Err(Mismatch::Type {
+                got: self.data_type(),
+                want: want.data_type(),
+            });
+        }
+        if self.dims() != want.dims() {
+            return Err(Mismatch::Dims {
+                got: self.dims().to_vec(),
+                want: want.dims().to_vec(),
+            });
+        }
+        let mut tally = Tally {
+            count: 0,
+            worst: None,
+        };
+        match self.data_type().class() {
+            Class::String => {
+                if let (Some(a), Some(b)) = (self.strings(), want.strings()) {
+                    for (i, (a, b)) in a.iter().zip(b.iter()).enumerate() {
+                        tally.exact(i, a == b);
+                    }
+                }
+            }
+            Class::Bool => {
+                for (i, (a, b)) in self.bytes().iter().zip(want.bytes()).enumerate() {
+                    tally.exact(i, (*a != 0) == (*b != 0));
+                }
+            }
+            class => {
+                let (Ok(a), Ok(b)) = (to_f64(self), to_f64(want)) else {
+                    return Ok(());
+                };
+                let parts = if class == Class::Complex { 2 } else { 1 };
+                let wide = self.data_type().bits() == Some(64) && class != Class::Complex;
+                for (i, (&a, &b)) in a.iter().zip(b.iter()).enumerate() {
+                    let difference = match class {
+                        Class::Signed | Class::Unsigned if wide => self.wide_difference(want, i),
+                        _ if a == b || a.is_nan() && b.is_nan() => 0.0,
+                        _ if a.is_finite() && b.is_finite() => (a - b).abs(),
+                        _ => f64::INFINITY,
+                    };
+                    let allowed = if b.is_finite() {
+                        tolerance.atol + tolerance.rtol * b.abs()
+                    } else {
+                        0.0
+                    };
+                    tally.number(i / parts, difference, allowed);
+                }
+            }
+        }
+        let Some((index, _, difference)) = tally.worst else {
+            return Ok(());
+        };
+        Err(Mismatch::Elements {
+            count: tally.count,
+            total: self.len(),
+            worst: position(self.dims(), index),
+            got: shown(self, index),
+            want: shown(want, index),
+            difference,
+        })
+    }
+
+    /// Difference of 64-bit integers, which f64 cannot hold.
+    fn wide_difference(&self, other: &Tensor, index: usize) -> f64 {
+        let read = |tensor: &Tensor| -> i128 {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&tensor.bytes()[index * 8..index * 8 + 8]);
+            match self.data_type().is_signed() {
+                true => i64::from_ne_bytes(bytes).into(),
+                false => u64::from_ne_bytes(bytes).into(),
+            }
+        };
+        (read(self) - read(other)).unsigned_abs() as f64
+    }
+}
+
+struct Tally {
+    count: usize,
+    /// Index, excess, difference.
+    worst: Option<(usize, f64, f64)>,
+}
+
+impl Tally {
+    fn exact(&mut self, index: usize, equal: bool) {
+        self.number(index, if equal { 0.0 } else { f64::INFINITY }, 0.0);
+    }
+
+    fn number(&mut self, index: usize, difference: f64, allowed: f64) {
+        if difference <= allowed {
+            return;
+        }
+        self.count += 1;
+        let excess = difference / allowed.max(f64::MIN_POSITIVE);
+        // Without an allowance every excess may be infinite; then the larger difference counts.
+        if self
+            .worst
+            .is_none_or(|(_, e, d)| excess > e || excess == e && difference > d)
+        {
+            self.worst = Some((index, excess, difference));
+        }
+    }
+}
+
+fn position(dims: &[usize], mut index: usize) -> Vec<usize> {
+    let mut out = vec![0; dims.len()];
+    for (at, &dim) in out.iter_mut().zip(dims).rev() {
+        *at = index % dim.max(1);
+        index /= dim.max(1);
+    }
+    out
+}
+
+fn shown(tensor: &Tensor, index: usize) -> String {
+    match tensor.strings() {
+        Some(strings) => {
+            let bytes = strings.get(index);
+            format!(
+                "{:?}",
+                String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
+            )
+        }
+        None => text::element(tensor.data_type(), tensor.bytes(), index),
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mismatch::Type { got, want } => write!(f, "element type is {got}, not {want}"),
+            Mismatch::Dims { got, want } => write!(f, "dims are {got:?}, not {want:?}"),
+            Mismatch::Elements {
+                count,
+                total,
+                worst,
+                got,
+                want,
+                difference,
+            } => write!(
+                f,
+                "{count} of {total} elements differ; the worst, at {worst:?}, is {got}, not {want} (off by {difference:e})"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn floats(values: &[f32]) -> Tensor {
+        Tensor::from_slice([values.len()], values).unwrap()
+    }
+
+    #[test]
+    fn tolerances_as_numpy_has_them() {
+        let tolerance = Tolerance {
+            rtol: 1e-3,
+            atol: 1e-7,
+        };
+        let ok = |a: &[f32], b: &[f32]| floats(a).compare(&floats(b), tolerance);
+        ok(
+            &[1.0, 1000.5, f32::NAN, f32::INFINITY, -0.0],
+            &[1.0005, 1000.0, -f32::NAN, f32::INFINITY, 0.0],
+        )
+        .unwrap();
+        for (a, b) in [
+            (1.0, 1.01),
+            (f32::NAN, 1.0),
+            (1.0, f32::NAN),
+            (f32::INFINITY, f32::MAX),
+            (f32::MAX, f32::INFINITY),
+        ] {
+            ok(&[a], &[b]).unwrap_err();
+        }
+        ok(&[f32::INFINITY], &[-f32::INFINITY]).unwrap_err();
+    }
+
+    #[test]
+    fn the_worst_is_reported() {
+        let got = floats(&[1.0, 2.5, 100.0, 4.0]).reshape([2, 2]).unwrap();
+        let want = floats(&[1.0, 2.0, 101.0, 4.0]).reshape([2, 2]).unwrap();
+        let mismatch = got
+            .compare(
+                &want,
+                Tolerance {
+                    rtol: 1e-3,
+                    atol: 0.0,
+                },
+            )
+            .unwrap_err();
+        assert_eq!(
+            mismatch.to_string(),
+            "2 of 4 elements differ; the worst, at [0, 1], is 2.5, not 2.0 (off by 5e-1)"
+        );
+    }
+
+    #[test]
+    fn shapes_and_types_count() {
+        // TENSOR-02, TENSOR-05, TENSOR-07
+        let scalar = Tensor::scalar(1.0f32);
+        assert!(scalar.compare(&floats(&[1.0]), Tolerance::EXACT).is_err());
+        assert!(
+            scalar
+                .compare(&Tensor::scalar(1.0f64), Tolerance::EXACT)
+                .is_err()
+        );
+        let (a, b) = (
+            Tensor::zeros(DataType::Float, [0, 5]).unwrap(),
+            Tensor::zeros(DataType::Float, [5, 0]).unwrap(),
+        );
+        assert!(a.compare(&b, Tolerance::EXACT).is_err() && a != b);
+    }
+
+    #[test]
+    fn wide_integers_are_exact() {
+        let t = |x: i64| Tensor::scalar(x);
+        assert!(
+            t(i64::MAX)
+                .compare(&t(i64::MAX - 1), Tolerance::EXACT)
+                .is_err()
+        );
+        assert!(
+            Tensor::scalar(u64::MAX)
+                .compare(&Tensor::scalar(u64::MAX - 1), Tolerance::EXACT)
+                .is_err()
+        );
+        t(i64::MAX)
+            .compare(
+                &t(i64::MAX - 1),
+                Tolerance {
+                    rtol: 0.0,
+                    atol: 1.0,
+                },
+            )
+            .unwrap();
+        assert!(
+            t(i64::MAX)
+                .compare(
+                    &t(i64::MIN),
+                    Tolerance {
+                        rtol: 0.0,
+                        atol: 1e18
+                    }
+                )
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn other_types() {
+        let strings = |s: [&str; 2]| Tensor::from(crate::StringArray::from_iter(s));
+        assert!(
+            strings(["a", "b"])
+                .compare(&strings(["a", "c"]), Tolerance::NODE_TESTS)
+                .is_err()
+        );
+        strings(["a", "b"])
+            .compare(&strings(["a", "b"]), Tolerance::EXACT)
+            .unwrap();
+        let complex = |im| Tensor::scalar(crate::Complex64 { re: 1.0, im });
+        assert!(
+            complex(2.0)
+                .compare(&complex(2.5), Tolerance::NODE_TESTS)
+                .is_err()
+        );
+        let codes = |c: [u8; 3]| Tensor::from_codes(DataType::Int4, [3], &c).unwrap();
+        assert!(
+            codes([1, 2, 15])
+                .compare(&codes([1, 2, 7]), Tolerance::EXACT)
+                .is_err()
+        );
+        let bools = |b: u8| Tensor::from_buffer(DataType::Bool, [1], vec![b].into()).unwrap();
+        bools(2).compare(&bools(1), Tolerance::EXACT).unwrap(); // TYPE-07
+    }
+}

@@ -1,0 +1,556 @@
+//! Conversion between element types, element by element, as the operator Cast specifies it.
+//!
+//! The 26 byte-stored real types would make 676 loops. Instead elements travel in chunks through one of five *lanes* (f32, f64, i32,
+//! i64, u64), the narrowest that holds every value of the source exactly; the target rounds, truncates or wraps from
+//! there. So each conversion rounds exactly once, and a type costs one loop to load and five to store.
+//!
+//! Where the standard says "undefined", this is what happens:
+//! - Float to integer truncates. NaN and numbers out of range give what x86 and so NumPy give: integers of up to 32 bits take the
+//!   low bits of a truncation to i32 (u32: to i64) that yields its minimum when it does not fit; i64 yields its minimum;
+//!   u64 takes the low bits of a truncation to i64, shifted by 2^63 for large numbers.
+//! - Integer to integer wraps (this is defined).
+//! - Text that is no number, or an integer out of the range of its target, is an error. `100.5` to an integer gives 100.
+//! - Complex numbers convert from real ones and to other complex ones; dropping an imaginary part is an error.
+
+use std::borrow::Cow;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use crate::buffer::Buffer;
+use crate::element::DataType;
+use crate::error::{ErrorKind, TensorError, err};
+use crate::packed;
+use crate::small_float::{
+    self, FLOAT4E2M1_VALUES, FLOAT6E2M3_VALUES, FLOAT6E3M2_VALUES, Float8e8m0, Parts, RoundMode,
+    SmallFloat,
+};
+use crate::strings::StringArray;
+use crate::tensor::{Tensor, storage_bytes};
+use crate::text::{self, Number};
+
+/// The attributes of Cast beside the type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CastOptions {
+    /// To float8: numbers too large (infinities too) become the largest number rather than infinity or NaN. The 4- and 6-bit
+    /// floats always do so, wider floats never.
+    pub saturate: bool,
+    /// To float8e8m0 only.
+    pub round_mode: RoundMode,
+}
+
+impl Default for CastOptions {
+    fn default() -> Self {
+        CastOptions {
+            saturate: true,
+            round_mode: RoundMode::Up,
+        }
+    }
+}
+
+/// Every element converted to `to`; no copy if that is the type already.
+///
+/// # Errors
+/// If a string is not a number of the target's range, an imaginary part would be dropped, or memory is refused.
+pub fn cast(source: &Tensor, to: DataType, options: CastOptions) -> Result<Tensor, TensorError> {
+    let from = source.data_type();
+    if from == to {
+        return Ok(source.clone());
+    }
+    if to == DataType::String {
+        // Text of a dozen bytes each; the strings share one allocation.
+        let mut out = StringArray::with_capacity(source.len(), 8 * source.len());
+        for i in 0..source.len() {
+            out.push(text::element(from, source.bytes(), i));
+        }
+        return Tensor::from_strings(source.dims(), out);
+    }
+    let mut out = Buffer::zeroed(storage_bytes(to, source.len())?)?;
+    match source.strings() {
+        Some(strings) => parse_strings(strings, to, out.make_mut()?, options)?,
+        None => cast_slices(
+            from,
+            source.bytes(),
+            to,
+            out.make_mut()?,
+            source.len(),
+            options,
+        )?,
+    }
+    Tensor::from_buffer(to, source.dims(), out)
+}
+
+/// Converts `elems` elements into a buffer of the caller. Neither side needs to be aligned; strings are on neither
+/// side.
+///
+/// # Errors
+/// If a size is not exactly what its type implies, a type is `string`, or an imaginary part would be dropped.
+pub fn cast_slices(
+    from: DataType,
+    source: &[u8],
+    to: DataType,
+    target: &mut [u8],
+    elems: usize,
+    options: CastOptions,
+) -> Result<(), TensorError> {
+    for (data_type, have) in [(from, source.len()), (to, target.len())] {
+        let need = storage_bytes(data_type, elems)?;
+        if need != have {
+            return err!(
+                Size,
+                "{elems} {data_type} elements need {need} bytes, not {have}"
+            );
+        }
+    }
+    if from == to {
+        target.copy_from_slice(source);
+        return Ok(());
+    }
+    if from.is_complex() {
+        return complex_to_complex(from, source, to, target);
+    }
+    let mut lanes = Lanes::new();
+    let (mut done, mut source, mut target) = (0, source, target);
+    while done < elems {
+        let count = (elems - done).min(CHUNK);
+        // Storage of a whole chunk is a whole number of bytes in every type.
+        let (s, t) = (storage_bytes(from, count)?, storage_bytes(to, count)?);
+        let (head, rest) = target.split_at_mut(t);
+        let lane = lanes.load(from, &source[..s], count)?;
+        lanes.store(lane, to, head, count, options)?;
+        source = &source[s..];
+        target = rest;
+        done += count;
+    }
+    Ok(())
+}
+
+/// Elements per step; a multiple of 8, so that packed chunks start on bytes, and small enough for the first-level cache.
+const CHUNK: usize = 512;
+
+/// The type in which a chunk travels.
+#[derive(Clone, Copy)]
+enum Lane {
+    F32,
+    F64,
+    I32,
+    I64,
+    U64,
+}
+
+struct Lanes {
+    f32: [f32; CHUNK],
+    f64: [f64; CHUNK],
+    i32: [i32; CHUNK],
+    i64: [i64; CHUNK],
+    u64: [u64; CHUNK],
+    codes: [u8; CHUNK],
+    half: [u16; CHUNK],
+}
+
+impl Lanes {
+    fn new() -> Lanes {
+        Lanes {
+            f32: [0.0; CHUNK],
+            f64: [0.0; CHUNK],
+            i32: [0; CHUNK],
+            i64: [0; CHUNK],
+            u64: [0; CHUNK],
+            codes: [0; CHUNK],
+            half: [0; CHUNK],
+        }
+    }
+
+    /// Reads `count` elements into the narrowest lane that holds them exactly.
+    fn load(&mut self, from: DataType, source: &[u8], count: usize) -> Result<Lane, TensorError> {
+        macro_rules! numbers {
+            ($t:ty => $field:ident $lane:ident) => {{
+                const WIDTH: usize = size_of::<$t>();
+                let (chunks, _) = source.as_chunks::<WIDTH>();
+                for (out, bytes) in self.$field.iter_mut().zip(chunks) {
+                    *out = <$t>::from_ne_bytes(*bytes) as _;
+                }
+                Lane::$lane
+            }};
+        }
+        macro_rules! codes {
+            ($values:expr) => {{
+                let bits = from.bits().unwrap_or(8);
+                packed::unpack_to_u8(source, bits, &mut self.codes[..count])?;
+                for (out, &code) in self.f32.iter_mut().zip(&self.codes[..count]) {
+                    *out = $values[code as usize];
+                }
+                Lane::F32
+            }};
+        }
+        Ok(match from {
+            DataType::Float => numbers!(f32 => f32 F32),
+            DataType::Double => numbers!(f64 => f64 F64),
+            DataType::Int8 => numbers!(i8 => i32 I32),
+            DataType::Int16 => numbers!(i16 => i32 I32),
+            DataType::Int32 => numbers!(i32 => i32 I32),
+            DataType::Int64 => numbers!(i64 => i64 I64),
+            DataType::Uint8 => numbers!(u8 => i32 I32),
+            DataType::Uint16 => numbers!(u16 => i32 I32),
+            DataType::Uint32 => numbers!(u32 => i64 I64),
+            DataType::Uint64 => numbers!(u64 => u64 U64),
+            DataType::Bool => {
+                for (out, &byte) in self.i32.iter_mut().zip(source) {
+                    *out = (byte != 0) as i32;
+                }
+                Lane::I32
+            }
+            DataType::Float16 | DataType::Bfloat16 => {
+                // The conversion of whole slices uses the hardware where it can.
+                let half = &mut self.half[..count];
+                bytemuck::cast_slice_mut::<u16, u8>(half).copy_from_slice(source);
+                let out = &mut self.f32[..count];
+                match from {
+                    DataType::Float16 => {
+                        bytemuck::cast_slice::<u16, f16>(half).convert_to_f32_slice(out)
+                    }
+                    _ => bytemuck::cast_slice::<u16, bf16>(half).convert_to_f32_slice(out),
+                }
+                Lane::F32
+            }
+            DataType::Float8e4m3fn => codes!(small_float::Float8e4m3fn::VALUES),
+            DataType::Float8e4m3fnuz => codes!(small_float::Float8e4m3fnuz::VALUES),
+            DataType::Float8e5m2 => codes!(small_float::Float8e5m2::VALUES),
+            DataType::Float8e5m2fnuz => codes!(small_float::Float8e5m2fnuz::VALUES),
+            DataType::Float8e8m0 => codes!(Float8e8m0::VALUES),
+            DataType::Float4e2m1 => codes!(FLOAT4E2M1_VALUES),
+            DataType::Float6e2m3 => codes!(FLOAT6E2M3_VALUES),
+            DataType::Float6e3m2 => codes!(FLOAT6E3M2_VALUES),
+            DataType::Int4 | DataType::Int2 | DataType::Uint4 | DataType::Uint2 => {
+                let bits = from.bits().unwrap_or(8);
+                packed::unpack_to_u8(source, bits, &mut self.codes[..count])?;
+                let signed = from.is_signed();
+                for (out, &code) in self.i32.iter_mut().zip(&self.codes[..count]) {
+                    *out = if signed {
+                        packed::sign_extend(code, bits) as i32
+                    } else {
+                        code as i32
+                    };
+                }
+                Lane::I32
+            }
+            DataType::String | DataType::Complex64 | DataType::Complex128 => {
+                return err!(Unsupported, "{from} elements are not real numbers");
+            }
+        })
+    }
+
+    /// Writes `count` elements of a lane as `to`.
+    fn store(
+        &mut self,
+        lane: Lane,
+        to: DataType,
+        target: &mut [u8],
+        count: usize,
+        options: CastOptions,
+    ) -> Result<(), TensorError> {
+        /// For each lane, one loop that writes `$convert` of each number into `$out` (an iterator of places).
+        macro_rules! each {
+            ($place:ident in $out:expr, $x:ident => $write:expr) => {
+                match lane {
+                    Lane::F32 => $out
+                        .zip(&self.f32[..count])
+                        .for_each(|($place, &$x)| $write),
+                    Lane::F64 => $out
+                        .zip(&self.f64[..count])
+                        .for_each(|($place, &$x)| $write),
+                    Lane::I32 => $out
+                        .zip(&self.i32[..count])
+                        .for_each(|($place, &$x)| $write),
+                    Lane::I64 => $out
+                        .zip(&self.i64[..count])
+                        .for_each(|($place, &$x)| $write),
+                    Lane::U64 => $out
+                        .zip(&self.u64[..count])
+                        .for_each(|($place, &$x)| $write),
+                }
+            };
+        }
+        macro_rules! numbers {
+            ($width:literal, $x:ident => $convert:expr) => {
+                each!(out in target.as_chunks_mut::<$width>().0.iter_mut(), $x => *out = $convert.to_ne_bytes())
+            };
+        }
+        // Codes, then packing; 8-bit codes go straight to the target.
+        macro_rules! codes {
+            ($x:ident => $convert:expr) => {
+                match to.bits() {
+                    Some(8) => each!(out in target.iter_mut(), $x => *out = $convert as u8),
+                    _ => {
+                        let codes = &mut self.codes[..count];
+                        each!(out in codes.iter_mut(), $x => *out = $convert as u8);
+                        packed::pack_from_codes(&self.codes[..count], to.bits().unwrap_or(8), target)?;
+                    }
+                }
+            };
+        }
+        let CastOptions {
+            saturate,
+            round_mode,
+        } = options;
+        match to {
+            DataType::Float => numbers!(4, x => x.as_f32()),
+            DataType::Double => numbers!(8, x => x.as_f64()),
+            DataType::Float16 | DataType::Bfloat16 if matches!(lane, Lane::F32) => {
+                let (half, numbers) = (&mut self.half[..count], &self.f32[..count]);
+                match to {
+                    DataType::Float16 => {
+                        bytemuck::cast_slice_mut::<u16, f16>(half).convert_from_f32_slice(numbers);
+                    }
+                    _ => {
+                        bytemuck::cast_slice_mut::<u16, bf16>(half).convert_from_f32_slice(numbers)
+                    }
+                }
+                target.copy_from_slice(bytemuck::cast_slice(half));
+            }
+            DataType::Float16 => numbers!(2, x => small_float::FLOAT16.encode(x.parts(), false)),
+            DataType::Bfloat16 => numbers!(2, x => small_float::BFLOAT16.encode(x.parts(), false)),
+            DataType::Int8 | DataType::Uint8 => codes!(x => x.low32()),
+            DataType::Int16 | DataType::Uint16 => numbers!(2, x => (x.low32() as u16)),
+            DataType::Int32 => numbers!(4, x => x.low32()),
+            DataType::Uint32 => numbers!(4, x => (x.low64() as u32)),
+            DataType::Int64 => numbers!(8, x => x.low64()),
+            DataType::Uint64 => numbers!(8, x => x.as_u64()),
+            DataType::Bool => {
+                each!(out in target.iter_mut(), x => *out = (x != Default::default()) as u8)
+            }
+            DataType::Int4 | DataType::Uint4 | DataType::Int2 | DataType::Uint2 => {
+                codes!(x => x.low32())
+            }
+            DataType::Float8e4m3fn => {
+                codes!(x => small_float::FLOAT8E4M3FN.encode(x.parts(), saturate))
+            }
+            DataType::Float8e4m3fnuz => {
+                codes!(x => small_float::FLOAT8E4M3FNUZ.encode(x.parts(), saturate))
+            }
+            DataType::Float8e5m2 => {
+                codes!(x => small_float::FLOAT8E5M2.encode(x.parts(), saturate))
+            }
+            DataType::Float8e5m2fnuz => {
+                codes!(x => small_float::FLOAT8E5M2FNUZ.encode(x.parts(), saturate))
+            }
+            DataType::Float8e8m0 => {
+                codes!(x => Float8e8m0::encode(x.parts(), saturate, round_mode).0)
+            }
+            DataType::Float4e2m1 => codes!(x => small_float::FLOAT4E2M1.encode(x.parts(), true)),
+            DataType::Float6e2m3 => codes!(x => small_float::FLOAT6E2M3.encode(x.parts(), true)),
+            DataType::Float6e3m2 => codes!(x => small_float::FLOAT6E3M2.encode(x.parts(), true)),
+            DataType::Complex64 => each!(out in target.as_chunks_mut::<8>().0.iter_mut(), x => {
+                *out = bytemuck::cast([x.as_f32(), 0.0]);
+            }),
+            DataType::Complex128 => each!(out in target.as_chunks_mut::<16>().0.iter_mut(), x => {
+                *out = bytemuck::cast([x.as_f64(), 0.0]);
+            }),
+            DataType::String => {
+                return err!(Unsupported, "string elements are not stored as bytes");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the targets need of a lane's numbers.
+trait LaneNumber: Copy {
+    fn as_f32(self) -> f32;
+    fn as_f64(self) -> f64;
+    /// Integers: the low 32 bits. Floats: truncated to i32 as x86 does.
+    fn low32(self) -> i32;
+    /// Integers: the low 64 bits. Floats: truncated to i64 as x86 does.
+    fn low64(self) -> i64;
+    fn as_u64(self) -> u64;
+    fn parts(self) -> Parts;
+}
+
+macro_rules! integer_lane {
+    ($t:ty, $parts:expr) => {
+        impl LaneNumber for $t {
+            #[inline]
+            fn as_f32(self) -> f32 {
+                self as f32
+            }
+            #[inline]
+            fn as_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline]
+            fn low32(self) -> i32 {
+                self as i32
+            }
+            #[inline]
+            fn low64(self) -> i64 {
+                self as i64
+            }
+            #[inline]
+            fn as_u64(self) -> u64 {
+                self as u64
+            }
+            #[inline]
+            fn parts(self) -> Parts {
+                $parts(self.into())
+            }
+        }
+    };
+}
+
+integer_lane!(i32, Parts::of_i64);
+integer_lane!(i64, Parts::of_i64);
+integer_lane!(u64, Parts::of_u64);
+
+macro_rules! float_lane {
+    ($t:ty, $parts:expr) => {
+        impl LaneNumber for $t {
+            #[inline]
+            fn as_f32(self) -> f32 {
+                self as f32
+            }
+            #[inline]
+            fn as_f64(self) -> f64 {
+                self as f64
+            }
+            #[inline]
+            fn low32(self) -> i32 {
+                // `as` saturates, so the low end is right already; the high end and NaN are not.
+                if self < 2147483648.0 {
+                    self as i32
+                } else {
+                    i32::MIN
+                }
+            }
+            #[inline]
+            fn low64(self) -> i64 {
+                if self < 9223372036854775808.0 {
+                    self as i64
+                } else {
+                    i64::MIN
+                }
+            }
+            #[inline]
+            fn as_u64(self) -> u64 {
+                const HALF: $t = 9223372036854775808.0;
+                if self >= HALF {
+                    (self - HALF).low64() as u64 ^ (1 << 63)
+                } else {
+                    self.low64() as u64
+                }
+            }
+            #[inline]
+            fn parts(self) -> Parts {
+                $parts(self)
+            }
+        }
+    };
+}
+
+float_lane!(f32, Parts::of_f32);
+float_lane!(f64, Parts::of_f64);
+
+fn complex_to_complex(
+    from: DataType,
+    source: &[u8],
+    to: DataType,
+    target: &mut [u8],
+) -> Result<(), TensorError> {
+    let halves = source.len() / (from.element_bytes().unwrap_or(8) / 2);
+    let (from, to) = match (from, to) {
+        (DataType::Complex64, DataType::Complex128) => (DataType::Float, DataType::Double),
+        (DataType::Complex128, DataType::Complex64) => (DataType::Double, DataType::Float),
+        _ => return err!(Unsupported, "{from} to {to} would drop the imaginary parts"),
+    };
+    cast_slices(from, source, to, target, halves, CastOptions::default())
+}
+
+/// Strings as numbers, in blocks, so that the target is written by the same loops as everything else.
+fn parse_strings(
+    strings: &StringArray,
+    to: DataType,
+    target: &mut [u8],
+    options: CastOptions,
+) -> Result<(), TensorError> {
+    let mut lanes = Lanes::new();
+    let mut target = target;
+    let mut start = 0;
+    while start < strings.len() {
+        let count = (strings.len() - start).min(CHUNK);
+        let mut lane = Lane::F64;
+        for i in 0..count {
+            let string = strings.get(start + i);
+            let at =
+                |e: TensorError| TensorError::new(e.kind(), format!("element {}: {e}", start + i));
+            match to {
+                DataType::Float | DataType::Complex64 => {
+                    lane = Lane::F32;
+                    lanes.f32[i] = text::number_f32(string).map_err(at)?;
+                }
+                DataType::Bool => {
+                    lane = Lane::I32;
+                    lanes.i32[i] = text::truth(string).map_err(at)? as i32;
+                }
+                _ if to.is_integer() => {
+                    // Both 64-bit ranges pass through as bits; narrower targets take the low ones.
+                    lane = Lane::I64;
+                    lanes.i64[i] = text::number(string)
+                        .and_then(|n| integer(n, to))
+                        .map_err(at)?;
+                }
+                _ => lanes.f64[i] = text::number_f64(string).map_err(at)?,
+            }
+        }
+        let (head, rest) = target.split_at_mut(storage_bytes(to, count)?);
+        lanes.store(lane, to, head, count, options)?;
+        target = rest;
+        start += count;
+    }
+    Ok(())
+}
+
+/// A number as an integer of type `to`, as the bits of an i64.
+fn integer(number: Number, to: DataType) -> Result<i64, TensorError> {
+    let value = match number {
+        Number::Integer(value) => value,
+        Number::Real(value) if value.is_finite() => value as i128, // truncates; saturates far outside every range
+        Number::Real(value) => return Err(out_of_range(value, to)),
+    };
+    let bits = to.bits().unwrap_or(64);
+    let (low, high) = match to.is_signed() {
+        true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
+        false => (0, (1i128 << bits) - 1),
+    };
+    if value < low || value > high {
+        return Err(out_of_range(value, to));
+    }
+    Ok(value as i64)
+}
+
+fn out_of_range(value: impl std::fmt::Display, to: DataType) -> TensorError {
+    TensorError::new(
+        ErrorKind::Range,
+        format!("{value} is out of the range of {to}"),
+    )
+}
+
+/// The real elements as f64, rounding 64-bit integers; for comparison and printing, not for Cast. Complex elements give two
+/// numbers each; strings are an error.
+pub(crate) fn to_f64(tensor: &Tensor) -> Result<Cow<'_, [f64]>, TensorError> {
+    let (from, elems) = match tensor.data_type() {
+        DataType::Double => return tensor.to_cow::<f64>(),
+        DataType::Complex64 => (DataType::Float, 2 * tensor.len()),
+        DataType::Complex128 => (DataType::Double, 2 * tensor.len()),
+        other => (other, tensor.len()),
+    };
+    let mut out = vec![0.0f64; elems];
+    let bytes = bytemuck::cast_slice_mut(&mut out);
+    cast_slices(
+        from,
+        tensor.bytes(),
+        DataType::Double,
+        bytes,
+        elems,
+        CastOptions::default(),
+    )?;
+    Ok(Cow::Owned(out))
+}

@@ -1,0 +1,494 @@
+//! NumPy's `.npy`: one array, from and to bytes.
+//!
+//! A file is a magic number, a version, a header that is a Python dict (`descr`, `fortran_order`, `shape`) and the bare elements.
+//! Versions 1 to 3, either byte order and either element order are read; what is written is version 1, little-endian, row-major,
+//! as NumPy itself does.
+//!
+//! Types NumPy does not know (bfloat16, float8, int4 ...) appear as `V1`, `V2` or under the name of an integer, so a file does not say what
+//! they are: they are refused unless the caller names the type with [`read_as`].
+//!
+//! Nothing is allocated before the bytes for it are seen to be there. Pickled arrays (`O`) and records are refused.
+
+use crate::buffer::Buffer;
+use crate::element::{DataType, swap_bytes};
+use crate::error::{TensorError, err};
+use crate::shape::{Dims, elems};
+use crate::strings::StringArray;
+use crate::tensor::Tensor;
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+
+/// Longest header that is looked at, in bytes; NumPy's own limit is 10,000.
+const MAX_HEADER: usize = 1 << 16;
+
+/// Most dims; NumPy allows 64.
+const MAX_RANK: usize = 64;
+
+/// The array in a `.npy` file. Bytes are shared, not copied, if they are row-major and in host order.
+///
+/// # Errors
+/// `Parse` if it is no such file or it is cut off, `Unsupported` if it holds something else than numbers, truth values
+/// and strings.
+pub fn read(file: &Buffer) -> Result<Tensor, TensorError> {
+    read_with(file, None)
+}
+
+/// As [`read`], taking elements NumPy has no name for as `data_type`. Their width must be that of `data_type`; for types below
+/// one byte, which the file holds one per byte, the codes are packed.
+///
+/// # Errors
+/// As [`read`], and if the width is another one.
+pub fn read_as(file: &Buffer, data_type: DataType) -> Result<Tensor, TensorError> {
+    read_with(file, Some(data_type))
+}
+
+fn read_with(file: &Buffer, raw: Option<DataType>) -> Result<Tensor, TensorError> {
+    let bytes = file.as_slice();
+    let (header, start) = split_header(bytes)?;
+    let header = Header::parse(header)?;
+    let count = elems(&header.shape)?;
+    let kind = Kind::of(&header.descr, raw)?;
+    let Some(need) = count.checked_mul(kind.width) else {
+        return err!(Overflow, "npy: {count} elements of {} bytes", kind.width);
+    };
+    let have = bytes.len() - start;
+    if have < need {
+        return err!(
+            Parse,
+            "npy: {count} elements of {} bytes need {need}, the file has {have}",
+            kind.width
+        );
+    }
+    // What follows the elements is ignored: several arrays may be written one after the other.
+    let tensor = match kind.content {
+        Content::Bytes(data_type) => {
+            let mut data = file.slice(start..start + need)?;
+            if kind.swapped {
+                swap_bytes(data_type, data.make_mut()?)?;
+            }
+            Tensor::from_buffer(data_type, flat(count), data)?
+        }
+        Content::Codes(data_type) => {
+            Tensor::from_codes(data_type, flat(count), &bytes[start..start + need])?
+        }
+        Content::Utf32 | Content::Ascii => {
+            // Strings of width 0 take no bytes, so the shape alone must not decide how many there are.
+            if kind.width == 0 && count > have.max(MAX_HEADER) {
+                return err!(Unsupported, "npy: {count} empty strings");
+            }
+            let data = &bytes[start..start + need];
+            let strings = (0..count).map(|i| {
+                let cell = &data[i * kind.width..(i + 1) * kind.width];
+                match kind.content {
+                    Content::Utf32 => utf32(cell, kind.swapped),
+                    _ => Ok(trim_nul(cell).to_vec()),
+                }
+            });
+            Tensor::from_strings(flat(count), strings.collect::<Result<StringArray, _>>()?)?
+        }
+    };
+    if !header.fortran_order {
+        return tensor.reshape(&header.shape);
+    }
+    // Column-major: row-major with the dims reversed, then transposed.
+    let reversed: Dims = header.shape.iter().rev().copied().collect();
+    let perm: Dims = (0..reversed.len()).rev().collect();
+    tensor
+        .reshape(&reversed)?
+        .view()
+        .transpose(&perm)?
+        .to_tensor()
+}
+
+fn flat(count: usize) -> [usize; 1] {
+    [count]
+}
+
+/// The bytes of a `.npy` file with this array.
+///
+/// # Errors
+/// `Unsupported` for types NumPy has no name for, and for strings that it cannot keep: those that end in NUL or are not UTF-8.
+pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
+    let Some(strings) = tensor.strings() else {
+        let Some(descr) = descr_of(tensor.data_type()) else {
+            return err!(
+                Unsupported,
+                "npy: NumPy has no {}; cast to float32 or an integer type, or write the codes as unsigned integers",
+                tensor.data_type()
+            );
+        };
+        let mut out = header_bytes(&descr, tensor.dims())?;
+        out.extend_from_slice(tensor.bytes());
+        if cfg!(target_endian = "big") {
+            let start = out.len() - tensor.bytes().len();
+            swap_bytes(tensor.data_type(), &mut out[start..])?;
+        }
+        return Ok(out);
+    };
+    let mut chars = 1; // NumPy writes no width 0
+    for (i, string) in strings.iter().enumerate() {
+        match std::str::from_utf8(string) {
+            Ok(text) if !text.ends_with('\0') => chars = chars.max(text.chars().count()),
+            Ok(_) => {
+                return err!(
+                    Unsupported,
+                    "npy: string {i} ends in NUL, which NumPy drops"
+                );
+            }
+            Err(_) => return err!(Unsupported, "npy: string {i} is not UTF-8"),
+        }
+    }
+    let Some(total) = chars
+        .checked_mul(4)
+        .and_then(|width| width.checked_mul(strings.len()))
+    else {
+        return err!(
+            Overflow,
+            "npy: {} strings of up to {chars} characters",
+            strings.len()
+        );
+    };
+    let mut out = header_bytes(&format!("<U{chars}"), tensor.dims())?;
+    if out.try_reserve(total).is_err() {
+        return err!(Overflow, "no memory for {total} bytes");
+    }
+    for string in strings.iter() {
+        let end = out.len() + 4 * chars;
+        let text = std::str::from_utf8(string).unwrap_or_default(); // checked above
+        text.chars()
+            .for_each(|c| out.extend_from_slice(&(c as u32).to_le_bytes()));
+        out.resize(end, 0);
+    }
+    Ok(out)
+}
+
+/// What the bytes of the elements are.
+struct Kind {
+    content: Content,
+    /// Bytes per element in the file.
+    width: usize,
+    /// Not in host order.
+    swapped: bool,
+}
+
+enum Content {
+    /// As the tensor has them.
+    Bytes(DataType),
+    /// One code per byte, to be packed.
+    Codes(DataType),
+    /// Strings of 4-byte characters, NUL at the end dropped.
+    Utf32,
+    /// Byte strings, NUL at the end dropped.
+    Ascii,
+}
+
+impl Kind {
+    /// From `descr`: byte order, kind, width.
+    fn of(descr: &str, raw: Option<DataType>) -> Result<Kind, TensorError> {
+        let (order, rest) = match descr.as_bytes().first() {
+            Some(b'<' | b'>' | b'|' | b'=') => descr.split_at(1),
+            _ => ("=", descr),
+        };
+        let (Some(letter), Ok(width)) = (
+            rest.chars().next(),
+            rest.get(1..).unwrap_or("").parse::<usize>(),
+        ) else {
+            return err!(
+                Unsupported,
+                "npy: element type '{descr}' is not one of numbers, truth values or strings"
+            );
+        };
+        let big = order == ">" || order == "=" && cfg!(target_endian = "big");
+        let swapped = order != "|" && big != cfg!(target_endian = "big");
+        let content = match letter {
+            'U' => {
+                let Some(width) = width.checked_mul(4) else {
+                    return err!(Parse, "npy: strings of {width} characters");
+                };
+                return Ok(Kind {
+                    content: Content::Utf32,
+                    width,
+                    swapped,
+                });
+            }
+            'S' | 'a' => Content::Ascii,
+            'b' | 'i' | 'u' | 'f' | 'c' | 'V' => {
+                let known = match (letter, width) {
+                    ('b', 1) => Some(DataType::Bool),
+                    ('i', 1) => Some(DataType::Int8),
+                    ('i', 2) => Some(DataType::Int16),
+                    ('i', 4) => Some(DataType::Int32),
+                    ('i', 8) => Some(DataType::Int64),
+                    ('u', 1) => Some(DataType::Uint8),
+                    ('u', 2) => Some(DataType::Uint16),
+                    ('u', 4) => Some(DataType::Uint32),
+                    ('u', 8) => Some(DataType::Uint64),
+                    ('f', 2) => Some(DataType::Float16),
+                    ('f', 4) => Some(DataType::Float),
+                    ('f', 8) => Some(DataType::Double),
+                    ('c', 8) => Some(DataType::Complex64),
+                    ('c', 16) => Some(DataType::Complex128),
+                    _ => None,
+                };
+                match (known, raw) {
+                    (Some(data_type), None) => Content::Bytes(data_type),
+                    (_, Some(raw)) if raw.element_bytes() == Some(width) => Content::Bytes(raw),
+                    (_, Some(raw)) if raw.is_packed() && width == 1 => Content::Codes(raw),
+                    (_, Some(raw)) => {
+                        return err!(
+                            Type,
+                            "npy: elements of {width} bytes ('{descr}') cannot be {raw}"
+                        );
+                    }
+                    (None, None) => {
+                        return err!(
+                            Unsupported,
+                            "npy: '{descr}' does not say what its elements of {width} bytes are; name their type (as bfloat16 \
+                             or float8e4m3fn), or save them as float32"
+                        );
+                    }
+                }
+            }
+            'O' => {
+                return err!(
+                    Unsupported,
+                    "npy: pickled Python objects are not read; save an array of numbers or strings"
+                );
+            }
+            'M' | 'm' => return err!(Unsupported, "npy: dates ('{descr}'); save them as int64"),
+            _ => return err!(Unsupported, "npy: element type '{descr}'"),
+        };
+        Ok(Kind {
+            content,
+            width,
+            swapped,
+        })
+    }
+}
+
+/// NumPy's name of a type, little-endian.
+fn descr_of(data_type: DataType) -> Option<String> {
+    let letter = match data_type {
+        DataType::Bool => return Some("|b1".into()),
+        DataType::Float16 | DataType::Float | DataType::Double => 'f',
+        DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64 => 'i',
+        DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64 => 'u',
+        DataType::Complex64 | DataType::Complex128 => 'c',
+        _ => return None,
+    };
+    let width = data_type.element_bytes()?;
+    Some(format!(
+        "{}{letter}{width}",
+        if width == 1 { '|' } else { '<' }
+    ))
+}
+
+fn header_bytes(descr: &str, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
+    let shape = match dims {
+        [one] => format!("({one},)"),
+        _ => format!(
+            "({})",
+            dims.iter()
+                .map(usize::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    };
+    let mut dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    // Spaces and a newline, so that the elements start on a multiple of 64 bytes.
+    let unpadded = MAGIC.len() + 4 + dict.len() + 1;
+    dict.extend(std::iter::repeat_n(
+        ' ',
+        unpadded.next_multiple_of(64) - unpadded,
+    ));
+    dict.push('\n');
+    let Ok(len) = u16::try_from(dict.len()) else {
+        return err!(Unsupported, "npy: rank {}", dims.len());
+    };
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&[1, 0]);
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(dict.as_bytes());
+    Ok(out)
+}
+
+/// The header text, and where the elements start.
+fn split_header(bytes: &[u8]) -> Result<(&str, usize), TensorError> {
+    let Some(rest) = bytes.strip_prefix(MAGIC) else {
+        return err!(Parse, "npy: the file does not start as one");
+    };
+    let (len, start) = match *rest {
+        [1, _, a, b, ..] => (u16::from_le_bytes([a, b]) as usize, 10),
+        [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([a, b, c, d]) as usize, 12),
+        [1..=3, ..] | [] => return err!(Parse, "npy: the header is cut off"),
+        [version, ..] => return err!(Unsupported, "npy: version {version}"),
+    };
+    if len > MAX_HEADER {
+        return err!(
+            Parse,
+            "npy: a header of {len} bytes; {MAX_HEADER} are read at most"
+        );
+    }
+    let Some(header) = bytes.get(start..start + len) else {
+        return err!(Parse, "npy: the header is cut off");
+    };
+    match std::str::from_utf8(header) {
+        Ok(text) => Ok((text, start + len)),
+        Err(_) => err!(Parse, "npy: the header is not text"),
+    }
+}
+
+struct Header {
+    descr: String,
+    fortran_order: bool,
+    shape: Dims,
+}
+
+impl Header {
+    /// `{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }` with keys in any order.
+    fn parse(text: &str) -> Result<Header, TensorError> {
+        let (mut descr, mut fortran_order, mut shape) = (None, None, None);
+        let mut at = Cursor { rest: text };
+        at.expect('{')?;
+        while !at.accept('}') {
+            let key = at.quoted()?;
+            at.expect(':')?;
+            match key {
+                "descr" => {
+                    if at.rest.trim_start().starts_with('[') {
+                        return err!(Unsupported, "npy: records with several fields");
+                    }
+                    descr = Some(at.quoted()?.to_owned());
+                }
+                "fortran_order" => fortran_order = Some(at.truth()?),
+                "shape" => shape = Some(at.shape()?),
+                _ => return err!(Parse, "npy: unknown header key {key:?}"),
+            }
+            if !at.accept(',') {
+                at.expect('}')?;
+                break;
+            }
+        }
+        if !at
+            .rest
+            .trim_matches([' ', '\n', '\r', '\t', '\0'])
+            .is_empty()
+        {
+            return err!(Parse, "npy: something follows the header's dict");
+        }
+        match (descr, fortran_order, shape) {
+            (Some(descr), Some(fortran_order), Some(shape)) => Ok(Header {
+                descr,
+                fortran_order,
+                shape,
+            }),
+            _ => err!(Parse, "npy: the header lacks descr, fortran_order or shape"),
+        }
+    }
+}
+
+/// The rest of a header.
+struct Cursor<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Cursor<'a> {
+    fn accept(&mut self, c: char) -> bool {
+        self.rest = self.rest.trim_start();
+        match self.rest.strip_prefix(c) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn expect(&mut self, c: char) -> Result<(), TensorError> {
+        if self.accept(c) {
+            Ok(())
+        } else {
+            self.unexpected(&format!("'{c}'"))
+        }
+    }
+
+    fn quoted(&mut self) -> Result<&'a str, TensorError> {
+        let quote = if self.accept('\'') {
+            '\''
+        } else if self.accept('"') {
+            '"'
+        } else {
+            return self.unexpected("a quoted word");
+        };
+        let Some((word, rest)) = self.rest.split_once(quote) else {
+            return self.unexpected("a closing quote");
+        };
+        self.rest = rest;
+        Ok(word)
+    }
+
+    fn truth(&mut self) -> Result<bool, TensorError> {
+        self.rest = self.rest.trim_start();
+        for (word, value) in [("True", true), ("False", false)] {
+            if let Some(rest) = self.rest.strip_prefix(word) {
+                self.rest = rest;
+                return Ok(value);
+            }
+        }
+        self.unexpected("True or False")
+    }
+
+    fn shape(&mut self) -> Result<Dims, TensorError> {
+        let mut dims = Dims::new();
+        self.expect('(')?;
+        while !self.accept(')') {
+            if dims.len() == MAX_RANK {
+                return err!(Unsupported, "npy: more than {MAX_RANK} dims");
+            }
+            self.rest = self.rest.trim_start();
+            let digits = self.rest.bytes().take_while(u8::is_ascii_digit).count();
+            let (number, rest) = self.rest.split_at(digits);
+            let Ok(dim) = number.parse() else {
+                return self.unexpected("a dim");
+            };
+            dims.push(dim);
+            self.rest = rest.strip_prefix('L').unwrap_or(rest); // Python 2 wrote 3L
+            if !self.accept(',') {
+                self.expect(')')?;
+                break;
+            }
+        }
+        Ok(dims)
+    }
+
+    fn unexpected<T>(&self, wanted: &str) -> Result<T, TensorError> {
+        let found: String = self.rest.chars().take(20).collect();
+        err!(Parse, "npy: header has {found:?} where {wanted} should be")
+    }
+}
+
+fn trim_nul(cell: &[u8]) -> &[u8] {
+    let end = cell
+        .iter()
+        .rposition(|&b| b != 0)
+        .map_or(0, |last| last + 1);
+    &cell[..end]
+}
+
+fn utf32(cell: &[u8], swapped: bool) -> Result<Vec<u8>, TensorError> {
+    let (cells, _) = cell.as_chunks::<4>();
+    let end = cells
+        .iter()
+        .rposition(|c| *c != [0; 4])
+        .map_or(0, |last| last + 1);
+    let mut out = String::new();
+    for c in &cells[..end] {
+        let code = u32::from_ne_bytes(*c);
+        let code = if swapped { code.swap_bytes() } else { code };
+        match char::from_u32(code) {
+            Some(c) => out.push(c),
+            None => return err!(Parse, "npy: {code:#x} is no character"),
+        }
+    }
+    Ok(out.into_bytes())
+}

@@ -1,0 +1,525 @@
+//! Borrowed tensors: a look at somebody's elements, perhaps transposed, sliced, repeated or reversed.
+//!
+//! A view is dense unless it has strides. Strides and the offset count elements, also for packed types, whose elements
+//! have no address of their own. Every way to make a view checks that all its elements exist, so reading one needs no check
+//! beyond that of the slice.
+
+use crate::buffer::Buffer;
+use crate::element::{DataType, Element};
+use crate::error::{TensorError, err};
+use crate::packed;
+use crate::shape::{self, Dims, NdLoop, Strides, broadcast_strides_of, elems};
+use crate::strings::StringArray;
+use crate::tensor::{Tensor, cast_bytes, check_type, storage_bytes};
+
+/// Elements to read.
+#[derive(Debug, Clone)]
+pub struct TensorView<'a> {
+    data_type: DataType,
+    dims: Dims,
+    elems: usize,
+    /// `None`: dense and starting at the first element.
+    layout: Option<Layout>,
+    data: ViewData<'a>,
+}
+
+#[derive(Debug, Clone)]
+struct Layout {
+    strides: Strides,
+    /// Index of the first element in the data.
+    offset: usize,
+}
+
+/// What a view looks at.
+#[derive(Debug, Clone, Copy)]
+pub enum ViewData<'a> {
+    /// Elements of every type but strings, in host byte order, packed if below one byte.
+    Bytes(&'a [u8]),
+    /// String elements.
+    Strings(&'a StringArray),
+}
+
+impl<'a> TensorView<'a> {
+    /// A dense view of `bytes`, which need not be aligned.
+    ///
+    /// # Errors
+    /// If the number of bytes is not exactly what type and dims imply, or the type is `string`.
+    pub fn new(
+        data_type: DataType,
+        dims: impl AsRef<[usize]>,
+        bytes: &'a [u8],
+    ) -> Result<Self, TensorError> {
+        let dims = Dims::from(dims.as_ref());
+        check_bytes(data_type, &dims, bytes.len())?;
+        Ok(Self::dense_unchecked(
+            data_type,
+            dims,
+            ViewData::Bytes(bytes),
+        ))
+    }
+
+    /// A dense view of elements.
+    ///
+    /// # Errors
+    /// If their number is not the product of `dims`.
+    pub fn from_slice<T: Element>(
+        dims: impl AsRef<[usize]>,
+        elements: &'a [T],
+    ) -> Result<Self, TensorError> {
+        Self::new(T::DATA_TYPE, dims, bytemuck::cast_slice(elements))
+    }
+
+    /// A view with strides; the first element is at index `offset` of the data.
+    ///
+    /// # Errors
+    /// If the rank differs from the number of strides, or some element would lie outside the data.
+    pub fn with_strides(
+        data_type: DataType,
+        dims: impl AsRef<[usize]>,
+        strides: impl AsRef<[isize]>,
+        offset: usize,
+        data: ViewData<'a>,
+    ) -> Result<Self, TensorError> {
+        let (dims, strides) = (Dims::from(dims.as_ref()), Strides::from(strides.as_ref()));
+        let have = match (data, data_type.bits()) {
+            (ViewData::Strings(strings), None) => strings.len(),
+            // `bits` of a type that has bytes is at least 2, and the bytes of a slice times 8 may not fit.
+            (ViewData::Bytes(bytes), Some(bits)) => {
+                bytes.len() / bits * 8 + bytes.len() % bits * 8 / bits
+            }
+            _ => return err!(Type, "the data of a {data_type} view is of the other kind"),
+        };
+        if dims.len() != strides.len() {
+            return err!(Shape, "{} strides for rank {}", strides.len(), dims.len());
+        }
+        let count = elems(&dims)?;
+        if count > 0 {
+            let (mut low, mut high) = (offset as i128, offset as i128);
+            for (&dim, &stride) in dims.iter().zip(&strides) {
+                let reach = (dim as i128 - 1) * stride as i128;
+                if reach < 0 {
+                    low += reach
+                } else {
+                    high += reach
+                }
+            }
+            if low < 0 || high >= have as i128 {
+                return err!(Range, "the view reaches elements {low}..={high} of {have}");
+            }
+        }
+        Ok(TensorView {
+            data_type,
+            dims,
+            elems: count,
+            layout: Some(Layout { strides, offset }),
+            data,
+        })
+    }
+
+    /// For callers that have checked the size.
+    pub(crate) fn dense_unchecked(data_type: DataType, dims: Dims, data: ViewData<'a>) -> Self {
+        let elems = dims.iter().product();
+        TensorView {
+            data_type,
+            dims,
+            elems,
+            layout: None,
+            data,
+        }
+    }
+
+    /// Element type.
+    pub fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// Dims, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Number of dims.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.elems
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.elems == 0
+    }
+
+    /// Strides in elements.
+    pub fn strides(&self) -> Strides {
+        match &self.layout {
+            Some(layout) => layout.strides.clone(),
+            None => shape::strides(&self.dims),
+        }
+    }
+
+    /// Index of the first element in the data.
+    pub fn offset(&self) -> usize {
+        self.layout.as_ref().map_or(0, |layout| layout.offset)
+    }
+
+    /// All the data this looks into, elements outside the view included.
+    pub fn data(&self) -> ViewData<'a> {
+        self.data
+    }
+
+    /// Whether the elements lie one after the other in row-major order.
+    pub fn is_contiguous(&self) -> bool {
+        let Some(layout) = &self.layout else {
+            return true;
+        };
+        let dense = shape::strides(&self.dims);
+        self.elems == 0
+            || (0..self.rank())
+                .all(|axis| self.dims[axis] == 1 || layout.strides[axis] == dense[axis])
+    }
+
+    /// The bytes of the elements if they lie one after the other and start on a byte; else, and for strings, `None`.
+    pub fn contiguous_bytes(&self) -> Option<&'a [u8]> {
+        let ViewData::Bytes(bytes) = self.data else {
+            return None;
+        };
+        if !self.is_contiguous() {
+            return None;
+        }
+        if self.elems == 0 {
+            return Some(&[]);
+        }
+        let first_bit = self.offset().checked_mul(self.data_type.bits()?)?;
+        if first_bit % 8 != 0 {
+            return None;
+        }
+        let start = first_bit / 8;
+        bytes.get(start..start + self.data_type.storage_bytes(self.elems)?)
+    }
+
+    /// The elements in place.
+    ///
+    /// # Errors
+    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must, `Unsupported` if the view is not
+    /// contiguous.
+    pub fn as_slice<T: Element>(&self) -> Result<&'a [T], TensorError> {
+        check_type::<T>(self.data_type)?;
+        match self.contiguous_bytes() {
+            Some(bytes) => cast_bytes(bytes),
+            None => err!(Unsupported, "a view that is not contiguous is no slice"),
+        }
+    }
+
+    /// All elements of the data in place, to be read with [`TensorView::strides`] from [`TensorView::offset`] on.
+    ///
+    /// # Errors
+    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
+    pub fn data_slice<T: Element>(&self) -> Result<&'a [T], TensorError> {
+        check_type::<T>(self.data_type)?;
+        match self.data {
+            ViewData::Bytes(bytes) => {
+                cast_bytes(&bytes[..bytes.len() / size_of::<T>() * size_of::<T>()])
+            }
+            ViewData::Strings(_) => err!(Type, "string elements are not a slice"),
+        }
+    }
+
+    /// Dims in another order: dim `i` of the result is dim `perm[i]` of this.
+    ///
+    /// # Errors
+    /// If `perm` is not a permutation of the axes.
+    pub fn transpose(&self, perm: &[usize]) -> Result<TensorView<'a>, TensorError> {
+        let rank = self.rank();
+        if perm.len() != rank || !(0..rank).all(|axis| perm.contains(&axis)) {
+            return err!(Shape, "{perm:?} is not a permutation of {rank} axes");
+        }
+        let strides = self.strides();
+        let (dims, strides) = perm
+            .iter()
+            .map(|&axis| (self.dims[axis], strides[axis]))
+            .unzip();
+        Ok(self.relaid(dims, strides, self.offset()))
+    }
+
+    /// `len` elements along `axis`, from `start` in steps of `step` (negative: backwards, 0: repeated).
+    ///
+    /// # Errors
+    /// If an element would lie outside the dim.
+    pub fn slice(
+        &self,
+        axis: usize,
+        start: usize,
+        len: usize,
+        step: isize,
+    ) -> Result<TensorView<'a>, TensorError> {
+        let Some(&dim) = self.dims.get(axis) else {
+            return err!(Range, "axis {axis} is outside rank {}", self.rank());
+        };
+        let mut dims = self.dims.clone();
+        dims[axis] = len;
+        elems(&dims)?;
+        let mut strides = self.strides();
+        if len == 0 {
+            return Ok(self.relaid(dims, strides, 0));
+        }
+        let last = start as i128 + (len as i128 - 1) * step as i128;
+        if start >= dim || last < 0 || last >= dim as i128 {
+            return err!(
+                Range,
+                "{len} elements from {start} in steps of {step} in a dim of {dim}"
+            );
+        }
+        // Both products stay within the data unless the view is empty along another axis.
+        let offset =
+            (self.offset() as isize).wrapping_add((start as isize).wrapping_mul(strides[axis]));
+        strides[axis] = if len == 1 {
+            strides[axis]
+        } else {
+            strides[axis].saturating_mul(step)
+        };
+        let empty = dims.contains(&0);
+        Ok(self.relaid(dims, strides, if empty { 0 } else { offset as usize }))
+    }
+
+    /// Repeated along dims of size 1 and new outer dims, without copying.
+    ///
+    /// # Errors
+    /// If the dims do not broadcast to `dims`.
+    pub fn broadcast_to(&self, dims: impl AsRef<[usize]>) -> Result<TensorView<'a>, TensorError> {
+        let dims = Dims::from(dims.as_ref());
+        elems(&dims)?;
+        let strides = broadcast_strides_of(&self.dims, &self.strides(), &dims)?;
+        Ok(self.relaid(dims, strides, self.offset()))
+    }
+
+    /// Other dims for the same contiguous elements.
+    ///
+    /// # Errors
+    /// If the number of elements would change, or the view is not contiguous.
+    pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Result<TensorView<'a>, TensorError> {
+        let dims = Dims::from(dims.as_ref());
+        if elems(&dims)? != self.elems {
+            return err!(
+                Shape,
+                "{:?} and {dims:?} differ in their number of elements",
+                self.dims
+            );
+        }
+        if !self.is_contiguous() {
+            return err!(Unsupported, "reshape of a view that is not contiguous");
+        }
+        let strides = shape::strides(&dims);
+        Ok(self.relaid(dims, strides, self.offset()))
+    }
+
+    /// A dense copy in aligned memory.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn to_tensor(&self) -> Result<Tensor, TensorError> {
+        match self.data {
+            ViewData::Strings(strings) => {
+                let mut out = StringArray::with_capacity(self.elems, 0);
+                self.for_each_index(|i| out.push(strings.get(i)))?;
+                Tensor::from_strings(&self.dims, out)
+            }
+            ViewData::Bytes(_) => {
+                let mut buffer = Buffer::zeroed(storage_bytes(self.data_type, self.elems)?)?;
+                self.copy_to(buffer.make_mut()?)?;
+                Tensor::from_buffer(self.data_type, &self.dims, buffer)
+            }
+        }
+    }
+
+    /// Writes the elements, dense, into `out`.
+    ///
+    /// # Errors
+    /// If `out` has not exactly the bytes the elements need, or they are strings.
+    pub fn copy_to(&self, out: &mut [u8]) -> Result<(), TensorError> {
+        check_bytes(self.data_type, &self.dims, out.len())?;
+        if let Some(bytes) = self.contiguous_bytes() {
+            out.copy_from_slice(bytes);
+            return Ok(());
+        }
+        let (ViewData::Bytes(bytes), Some(bits)) = (self.data, self.data_type.bits()) else {
+            return err!(Type, "string elements are not bytes");
+        };
+        let mut at = 0;
+        match bits / 8 {
+            0 => {
+                out.fill(0);
+                self.for_each_index(|i| {
+                    packed::set(out, bits, at, packed::get(bytes, bits, i));
+                    at += 1;
+                })
+            }
+            1 => self.gather::<1>(bytes, out),
+            2 => self.gather::<2>(bytes, out),
+            4 => self.gather::<4>(bytes, out),
+            8 => self.gather::<8>(bytes, out),
+            _ => self.gather::<16>(bytes, out),
+        }
+    }
+
+    fn gather<const WIDTH: usize>(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), TensorError> {
+        let (source, _) = bytes.as_chunks::<WIDTH>();
+        let mut out = out.as_chunks_mut::<WIDTH>().0.iter_mut();
+        self.for_each_index(|i| {
+            if let Some(out) = out.next() {
+                *out = source[i];
+            }
+        })
+    }
+
+    /// Calls `body` with the index in the data of every element, in row-major order.
+    fn for_each_index(&self, mut body: impl FnMut(usize)) -> Result<(), TensorError> {
+        let strides = self.strides();
+        let nd = NdLoop::new(&self.dims, [&strides])?;
+        let ([step], start) = (nd.inner_strides(), self.offset() as isize);
+        nd.for_each(|[run]| {
+            for i in 0..nd.inner_len() as isize {
+                body((start + run + i * step) as usize);
+            }
+        });
+        Ok(())
+    }
+
+    /// For changes that cannot leave the data.
+    fn relaid(&self, dims: Dims, strides: Strides, offset: usize) -> TensorView<'a> {
+        TensorView {
+            data_type: self.data_type,
+            elems: dims.iter().product(),
+            dims,
+            layout: Some(Layout { strides, offset }),
+            data: self.data,
+        }
+    }
+}
+
+/// Dense elements to write.
+#[derive(Debug)]
+pub struct TensorViewMut<'a> {
+    data_type: DataType,
+    dims: Dims,
+    bytes: &'a mut [u8],
+}
+
+impl<'a> TensorViewMut<'a> {
+    /// A dense view of `bytes`, which need not be aligned.
+    ///
+    /// # Errors
+    /// If the number of bytes is not exactly what type and dims imply, or the type is `string`.
+    pub fn new(
+        data_type: DataType,
+        dims: impl AsRef<[usize]>,
+        bytes: &'a mut [u8],
+    ) -> Result<Self, TensorError> {
+        let dims = Dims::from(dims.as_ref());
+        check_bytes(data_type, &dims, bytes.len())?;
+        Ok(TensorViewMut {
+            data_type,
+            dims,
+            bytes,
+        })
+    }
+
+    /// A dense view of elements.
+    ///
+    /// # Errors
+    /// If their number is not the product of `dims`.
+    pub fn from_slice<T: Element>(
+        dims: impl AsRef<[usize]>,
+        elements: &'a mut [T],
+    ) -> Result<Self, TensorError> {
+        Self::new(T::DATA_TYPE, dims, bytemuck::cast_slice_mut(elements))
+    }
+
+    /// Element type.
+    pub fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// Dims, outermost first.
+    pub fn dims(&self) -> &[usize] {
+        &self.dims
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes of all elements.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+
+    /// The elements in place.
+    ///
+    /// # Errors
+    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
+    pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorError> {
+        check_type::<T>(self.data_type)?;
+        match bytemuck::try_cast_slice_mut(self.bytes) {
+            Ok(slice) => Ok(slice),
+            Err(e) => err!(Alignment, "{} elements: {e}", T::DATA_TYPE),
+        }
+    }
+
+    /// The same elements to read.
+    pub fn as_view(&self) -> TensorView<'_> {
+        TensorView::dense_unchecked(
+            self.data_type,
+            self.dims.clone(),
+            ViewData::Bytes(self.bytes),
+        )
+    }
+
+    /// The same elements for a shorter time.
+    pub fn reborrow(&mut self) -> TensorViewMut<'_> {
+        TensorViewMut {
+            data_type: self.data_type,
+            dims: self.dims.clone(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// Copies all elements of `source`.
+    ///
+    /// # Errors
+    /// If type or dims differ.
+    pub fn copy_from(&mut self, source: &TensorView<'_>) -> Result<(), TensorError> {
+        if source.data_type != self.data_type || source.dims != self.dims {
+            return err!(
+                Shape,
+                "copy of {}{:?} into {}{:?}",
+                source.data_type,
+                source.dims,
+                self.data_type,
+                self.dims
+            );
+        }
+        source.copy_to(self.bytes)
+    }
+}
+
+fn check_bytes(data_type: DataType, dims: &[usize], have: usize) -> Result<(), TensorError> {
+    let elems = elems(dims)?;
+    let need = storage_bytes(data_type, elems)?;
+    if need != have {
+        return err!(
+            Size,
+            "{data_type}{dims:?} has {elems} elements and needs {need} bytes, but there are {have}"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! `.npy`: what NumPy writes, what it would read, and what a hostile file might hold.
+
+#![allow(clippy::unwrap_used)] // In a test, a panic is the report.
+
+use sardonyx_tensor::{Buffer, DataType, ErrorKind, StringArray, Tensor, TensorError, npy};
+
+fn file(version: u8, header: &str, data: &[u8]) -> Buffer {
+    let mut out = b"\x93NUMPY".to_vec();
+    out.extend([version, 0]);
+    match version {
+        1 => out.extend((header.len() as u16).to_le_bytes()),
+        _ => out.extend((header.len() as u32).to_le_bytes()),
+    }
+    out.extend(header.as_bytes());
+    out.extend(data);
+    Buffer::from_vec(out)
+}
+
+fn simple(descr: &str, order: &str, shape: &str, data: &[u8]) -> Result<Tensor, TensorError> {
+    npy::read(&file(
+        1,
+        &format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}   \n"),
+        data,
+    ))
+}
+
+#[test]
+fn round_trips() {
+    let types = DataType::ALL
+        .into_iter()
+        .filter(|t| t.element_bytes().is_some());
+    let mut written = 0;
+    for data_type in types {
+        for dims in [&[][..], &[3], &[2, 3], &[0, 5], &[2, 1, 2]] {
+            let mut tensor = Tensor::zeros(data_type, dims).unwrap();
+            tensor
+                .bytes_mut()
+                .unwrap()
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, b)| *b = i as u8 % 2);
+            match npy::write(&tensor) {
+                Ok(bytes) => {
+                    written += 1;
+                    assert_eq!(npy::read(&Buffer::from_vec(bytes)).unwrap(), tensor);
+                }
+                Err(e) => assert_eq!(e.kind(), ErrorKind::Unsupported),
+            }
+        }
+    }
+    assert_eq!(written, 14 * 5);
+    let strings = Tensor::from_strings([2, 1], StringArray::from_iter(["", "äb€"])).unwrap();
+    assert_eq!(
+        npy::read(&npy::write(&strings).unwrap().into()).unwrap(),
+        strings
+    );
+    for bad in [&b"a\0"[..], b"\xff"] {
+        assert!(npy::write(&Tensor::from(StringArray::from_iter([bad]))).is_err());
+    }
+}
+
+#[test]
+fn bytes_are_those_of_numpy() {
+    let want = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (), }";
+    let bytes = npy::write(&Tensor::scalar(3.0f64)).unwrap();
+    assert_eq!(bytes[..want.len()], *want);
+    assert_eq!(
+        (bytes.len(), bytes[127], &bytes[128..]),
+        (136, b'\n', &3f64.to_le_bytes()[..])
+    );
+}
+
+#[test]
+fn orders_of_bytes_and_elements() {
+    let data: Vec<u8> = [0u16, 3, 1, 4, 2, 5]
+        .iter()
+        .flat_map(|x| x.to_be_bytes())
+        .collect();
+    let tensor = simple(">i2", "True", "(2, 3)", &data).unwrap();
+    assert_eq!(
+        (tensor.dims(), tensor.to_vec::<i16>().unwrap()),
+        (&[2, 3][..], vec![0, 1, 2, 3, 4, 5])
+    );
+    let one = simple("<u4", "False", "(1,)", &7u32.to_le_bytes()).unwrap();
+    assert_eq!(one.item::<u32>().unwrap(), 7);
+    let complex = simple(">c8", "False", "()", &[0x3F, 0x80, 0, 0, 0x40, 0, 0, 0]).unwrap();
+    assert_eq!(complex.to_string(), "complex64[] {(1+2j)}");
+    let text: Vec<u8> = "ab\0\0"
+        .chars()
+        .flat_map(|c| (c as u32).to_be_bytes())
+        .collect();
+    assert_eq!(
+        simple(">U2", "False", "(2,)", &text)
+            .unwrap()
+            .strings()
+            .unwrap(),
+        &StringArray::from_iter(["ab", ""])
+    );
+    assert_eq!(
+        simple("|S3", "False", "(1,)", b"a\0b")
+            .unwrap()
+            .strings()
+            .unwrap()
+            .get(0),
+        b"a\0b"
+    );
+    for version in [2, 3] {
+        let header = "{\"shape\": (2L,), 'fortran_order' : False, 'descr':'|u1'}\n";
+        assert_eq!(
+            npy::read(&file(version, header, &[1, 2, 3]))
+                .unwrap()
+                .to_vec::<u8>()
+                .unwrap(),
+            [1, 2]
+        );
+    }
+}
+
+#[test]
+fn types_numpy_has_no_name_for() {
+    for descr in ["<V2", "|V1", "<f1"] {
+        let error = simple(descr, "False", "(1,)", &[0x80, 0x3F]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains("name their type"), "{error}");
+    }
+    let source = file(
+        1,
+        "{'descr': '<V2', 'fortran_order': False, 'shape': (1,)}",
+        &0x3F80u16.to_le_bytes(),
+    );
+    let tensor = npy::read_as(&source, DataType::Bfloat16).unwrap();
+    assert_eq!(tensor.to_string(), "bfloat16[1] {1.0}");
+    assert_eq!(
+        npy::read_as(&source, DataType::Float).unwrap_err().kind(),
+        ErrorKind::Type
+    );
+    let source = file(
+        1,
+        "{'descr': '<V1', 'fortran_order': False, 'shape': (3,)}",
+        &[1, 2, 15],
+    );
+    assert_eq!(
+        npy::read_as(&source, DataType::Int4).unwrap().bytes(),
+        [0x21, 0x0F]
+    );
+}
+
+#[test]
+fn hostile_files_are_errors() {
+    let big = u64::MAX.to_string();
+    for (descr, shape) in [
+        ("<f4", "(3,)"),
+        ("<f4", "(1099511627776, 1099511627776)"),
+        ("<f4", "(0, 1099511627776, 1099511627776)"),
+        ("<f4", &format!("({big},)")),
+        ("<f4", "(99999999999999999999999,)"),
+        ("<f4", "(-1,)"),
+        ("<f4", "(2"),
+        ("<f4", "[2]"),
+        ("<U4611686018427387904", "(1,)"),
+        ("<U1", "(1,)"),
+        ("|S0", "(100000000000,)"),
+        ("|O", "(1,)"),
+        ("<M8[ns]", "(1,)"),
+        ("<f3", "(1,)"),
+        ("", "(1,)"),
+        ("é4", "(1,)"),
+        ("<é4", "(1,)"),
+        ("<f", "(1,)"),
+        ("<f4", &format!("({})", "1,".repeat(100))),
+    ] {
+        assert!(
+            simple(descr, "False", shape, &[0xFF; 8]).is_err(),
+            "{descr} {shape}"
+        );
+        assert!(
+            simple(descr, "True", shape, &[0xFF; 8]).is_err(),
+            "{descr} {shape}"
+        );
+    }
+    for header in [
+        "",
+        "{",
+        "{}",
+        "{'descr'",
+        "{'descr': [('a', '<f4')], ",
+        "{'x': 1}",
+        "{'descr': '<f4'} x",
+    ] {
+        assert!(npy::read(&file(1, header, &[0; 64])).is_err(), "{header}");
+    }
+    let good = file(
+        1,
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }\n",
+        &[1, 2, 3, 4],
+    );
+    npy::read(&good).unwrap();
+    for cut in 0..good.len() {
+        assert!(
+            npy::read(&good.slice(0..cut).unwrap()).is_err(),
+            "cut at {cut}"
+        );
+        // Any one byte changed: an error or another array, never a panic.
+        for change in [0, 0xFF, b'(', b'9', b'\''] {
+            let mut bytes = good.as_slice().to_vec();
+            bytes[cut] = change;
+            let _ = npy::read(&Buffer::from_vec(bytes));
+        }
+    }
+    let mut long = b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec();
+    long.resize(100, b' ');
+    assert!(npy::read(&Buffer::from_vec(long)).is_err());
+}

@@ -1,0 +1,109 @@
+//! Cases on disk: `<kind>/<case>/model.onnx`, `case.json` and `test_data_set_<n>/{input,output}_<m>.pb`.
+
+use sardonyx_tensor::Tolerance;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One model with its data.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// `node`, `simple`, …
+    pub kind: String,
+    /// `node/test_abs`: unique, and how people and the expectations name it.
+    pub id: String,
+    /// Where its files are.
+    pub folder: PathBuf,
+}
+
+/// The bytes of one data set, in the order of the graph's inputs and outputs. An input that is left out is empty.
+#[derive(Debug)]
+pub struct DataSet {
+    pub inputs: Vec<Vec<u8>>,
+    pub outputs: Vec<Vec<u8>>,
+}
+
+/// All cases under `folder`, sorted by id.
+pub fn find(folder: &Path) -> io::Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for kind in folders(folder)? {
+        for folder in folders(&kind)? {
+            let (kind, name) = (name_of(&kind), name_of(&folder));
+            cases.push(Case {
+                id: format!("{kind}/{name}"),
+                kind,
+                folder,
+            });
+        }
+    }
+    cases.sort_by(|a, b| a.id.cmp(&b.id));
+    Ok(cases)
+}
+
+impl Case {
+    /// The case in this folder; its kind is the name of the folder above.
+    pub fn at(folder: &Path) -> Case {
+        let kind = folder.parent().map(name_of).unwrap_or_default();
+        Case {
+            id: format!("{kind}/{}", name_of(folder)),
+            kind,
+            folder: folder.to_path_buf(),
+        }
+    }
+
+    pub fn model(&self) -> PathBuf {
+        self.folder.join("model.onnx")
+    }
+
+    /// From `case.json`; the reference runner's defaults where it says nothing.
+    pub fn tolerance(&self) -> io::Result<Tolerance> {
+        let json: serde_json::Value =
+            serde_json::from_slice(&fs::read(self.folder.join("case.json"))?)?;
+        let Tolerance { rtol, atol } = Tolerance::NODE_TESTS;
+        Ok(Tolerance {
+            rtol: json["rtol"].as_f64().unwrap_or(rtol),
+            atol: json["atol"].as_f64().unwrap_or(atol),
+        })
+    }
+
+    pub fn data_sets(&self) -> io::Result<Vec<DataSet>> {
+        let mut sets = Vec::new();
+        for folder in folders(&self.folder)? {
+            sets.push(DataSet {
+                inputs: numbered(&folder, "input")?,
+                outputs: numbered(&folder, "output")?,
+            });
+        }
+        Ok(sets)
+    }
+}
+
+/// `input_0.pb`, `input_1.pb`, … as far as they go.
+fn numbered(folder: &Path, role: &str) -> io::Result<Vec<Vec<u8>>> {
+    let mut files = Vec::new();
+    loop {
+        match fs::read(folder.join(format!("{role}_{}.pb", files.len()))) {
+            Ok(bytes) => files.push(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(files),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default()
+}

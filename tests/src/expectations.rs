@@ -1,0 +1,227 @@
+//! The list of cases that do not pass, one line each: `kind/name<TAB>reason`.
+//!
+//! A case that is not listed is expected to pass. Whatever changes, in either direction, is a [`Surprise`], so the
+//! list cannot go stale: it is the state of the project.
+
+use crate::outcome::{Failure, Outcome};
+use std::collections::BTreeMap;
+use std::fmt;
+
+const HEADER: &str = "\
+# The backend cases that do not pass, with the reason. A case that changes either way fails the run.
+# Rewritten by: cargo xtask conformance --bless
+";
+
+/// What we expect not to pass, and why.
+#[derive(Debug, Default, PartialEq)]
+pub struct Expectations {
+    failures: BTreeMap<String, Failure>,
+}
+
+/// An outcome that the list does not foresee.
+#[derive(Debug, PartialEq)]
+pub struct Surprise {
+    pub case: String,
+    pub expected: Outcome,
+    /// Nothing when there is no such case any more.
+    pub got: Option<Outcome>,
+}
+
+impl Expectations {
+    /// # Errors
+    ///
+    /// The first line that is neither a comment nor a case with a reason.
+    pub fn parse(text: &str) -> Result<Expectations, String> {
+        let mut failures = BTreeMap::new();
+        for (index, line) in text.lines().enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let entry = line
+                .split_once('\t')
+                .and_then(|(case, reason)| Some((case, Failure::parse(reason)?)));
+            let Some((case, failure)) = entry else {
+                return Err(format!(
+                    "line {}: no `kind/name<TAB>reason`: {line}",
+                    index + 1
+                ));
+            };
+            if failures.insert(case.to_string(), failure).is_some() {
+                return Err(format!("line {}: {case} is there twice", index + 1));
+            }
+        }
+        Ok(Expectations { failures })
+    }
+
+    /// What differs from the list; cases that were left out of this run are not judged.
+    pub fn surprises(
+        &self,
+        outcomes: &BTreeMap<String, Outcome>,
+        ran: impl Fn(&str) -> bool,
+    ) -> Vec<Surprise> {
+        let mut surprises = Vec::new();
+        for (case, outcome) in outcomes {
+            if let Some(surprise) = self.surprise(case, outcome) {
+                surprises.push(surprise);
+            }
+        }
+        for (case, failure) in &self.failures {
+            if ran(case) && !outcomes.contains_key(case) {
+                surprises.push(Surprise {
+                    case: case.clone(),
+                    expected: Err(failure.clone()),
+                    got: None,
+                });
+            }
+        }
+        surprises
+    }
+
+    /// Whether this one outcome differs from the list.
+    pub fn surprise(&self, case: &str, outcome: &Outcome) -> Option<Surprise> {
+        let expected = self.failures.get(case);
+        let foreseen = match (expected, outcome) {
+            (None, Ok(())) => true,
+            (Some(expected), Err(failure)) => expected.is_like(failure),
+            _ => false,
+        };
+        let expected = || expected.cloned().map_or(Ok(()), Err);
+        (!foreseen).then(|| Surprise {
+            case: case.to_string(),
+            expected: expected(),
+            got: Some(outcome.clone()),
+        })
+    }
+
+    /// Takes over what was not foreseen. Lines that still hold stay as they are.
+    pub fn adopt(&mut self, surprises: &[Surprise]) {
+        for surprise in surprises {
+            match &surprise.got {
+                Some(Err(failure)) => self.failures.insert(surprise.case.clone(), failure.clone()),
+                Some(Ok(())) | None => self.failures.remove(&surprise.case),
+            };
+        }
+    }
+}
+
+impl Surprise {
+    /// Whether adopting it would write down a bug as if it were a gap.
+    pub fn is_bug(&self) -> bool {
+        matches!(&self.got, Some(Err(failure)) if failure.class.is_bug())
+    }
+}
+
+impl fmt::Display for Expectations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(HEADER)?;
+        self.failures
+            .iter()
+            .try_for_each(|(case, failure)| writeln!(f, "{case}\t{failure}"))
+    }
+}
+
+impl fmt::Display for Surprise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Surprise {
+            case,
+            expected,
+            got,
+        } = self;
+        match (expected, got) {
+            (Err(expected), None) => write!(f, "- {case}\t{expected}\n+ there is no such case"),
+            (Ok(()), None) => write!(f, "{case}: there is no such case"),
+            (Err(expected), Some(Ok(()))) => write!(f, "- {case}\t{expected}\n+ {case} passes"),
+            (Ok(()), Some(Err(got))) => write!(f, "- {case} passes\n+ {case}\t{got}"),
+            (Err(expected), Some(Err(got))) => write!(f, "- {case}\t{expected}\n+ {case}\t{got}"),
+            (Ok(()), Some(Ok(()))) => write!(f, "{case} passes, as expected"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outcome::Class;
+
+    const LIST: &str = "# about\nnode/a\toperator not implemented: A\nnode/b\terror: old words\nnode/gone\ttimeout\n";
+
+    fn outcomes(list: &[(&str, Outcome)]) -> BTreeMap<String, Outcome> {
+        list.iter()
+            .map(|(case, outcome)| (case.to_string(), outcome.clone()))
+            .collect()
+    }
+
+    fn error(detail: &str) -> Outcome {
+        Err(Failure::new(Class::Error, detail))
+    }
+
+    #[test]
+    fn every_change_is_a_surprise() -> Result<(), String> {
+        let mut list = Expectations::parse(LIST)?;
+        let run = outcomes(&[
+            ("node/a", Ok(())),
+            ("node/b", error("new words")),
+            ("node/c", error("e")),
+            ("node/d", Ok(())),
+        ]);
+        let surprises = list.surprises(&run, |_| true);
+        let shown: Vec<String> = surprises.iter().map(Surprise::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "- node/a\toperator not implemented: A\n+ node/a passes",
+                "- node/c passes\n+ node/c\terror: e",
+                "- node/gone\ttimeout\n+ there is no such case",
+            ]
+        );
+
+        list.adopt(&surprises);
+        assert_eq!(list.surprises(&run, |_| true), []);
+        let text = list.to_string();
+        assert!(
+            text.ends_with("--bless\nnode/b\terror: old words\nnode/c\terror: e\n"),
+            "{text}"
+        );
+        assert_eq!(Expectations::parse(&text)?, list);
+        Ok(())
+    }
+
+    #[test]
+    fn what_did_not_run_is_not_judged() -> Result<(), String> {
+        let list = Expectations::parse(LIST)?;
+        let run = outcomes(&[("node/b", error("x"))]);
+        assert_eq!(list.surprises(&run, |case| case.contains("b")), []);
+        Ok(())
+    }
+
+    #[test]
+    fn bugs_are_not_gaps() {
+        for (class, is_bug) in [
+            (Class::Wrong, true),
+            (Class::Panic, true),
+            (Class::Error, false),
+        ] {
+            let got = Some(Err(Failure::new(class, "")));
+            assert_eq!(
+                Surprise {
+                    case: "a".into(),
+                    expected: Ok(()),
+                    got
+                }
+                .is_bug(),
+                is_bug
+            );
+        }
+    }
+
+    #[test]
+    fn broken_lists_are_refused() {
+        for list in [
+            "node/a",
+            "node/a\tbecause",
+            "node/a\terror: b\nnode/a\terror: b",
+        ] {
+            assert!(Expectations::parse(list).is_err(), "{list}");
+        }
+    }
+}

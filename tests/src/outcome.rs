@@ -1,0 +1,129 @@
+//! What may come of a case: it passes, or it fails in one of a few ways that are worth telling apart.
+//!
+//! An outcome has a one-line text form. Workers send it to the main process, and the expectations file holds it.
+
+use std::fmt;
+
+/// `Ok` is a pass.
+pub type Outcome = Result<(), Failure>;
+
+/// Why a case did not pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub class: Class,
+    /// What exactly; one line.
+    pub detail: String,
+}
+
+/// The ways to fail, from "said so honestly" to "must never happen".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// The library names operators that it cannot run.
+    OperatorNotImplemented,
+    /// The library names a type that it cannot handle.
+    TypeNotImplemented,
+    /// The library refuses for another reason.
+    Error,
+    /// The run ends with other values, shapes or types than expected.
+    Wrong,
+    /// A panic, or the end of the process.
+    Panic,
+    /// No answer in time.
+    Timeout,
+}
+
+impl Class {
+    const ALL: [Class; 6] = [
+        Class::OperatorNotImplemented,
+        Class::TypeNotImplemented,
+        Class::Error,
+        Class::Wrong,
+        Class::Panic,
+        Class::Timeout,
+    ];
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Class::OperatorNotImplemented => "operator not implemented",
+            Class::TypeNotImplemented => "type not implemented",
+            Class::Error => "error",
+            Class::Wrong => "wrong",
+            Class::Panic => "panic",
+            Class::Timeout => "timeout",
+        }
+    }
+
+    /// Whether failing in this way is a bug rather than a gap.
+    pub fn is_bug(self) -> bool {
+        matches!(self, Class::Wrong | Class::Panic | Class::Timeout)
+    }
+
+    /// Whether the detail is a list of what is missing, and not a wording or a measured number.
+    fn detail_is_stable(self) -> bool {
+        matches!(
+            self,
+            Class::OperatorNotImplemented | Class::TypeNotImplemented
+        )
+    }
+}
+
+impl Failure {
+    pub fn new(class: Class, detail: impl Into<String>) -> Failure {
+        let detail: String = detail.into();
+        // The text form is one line of a tab-separated file.
+        let detail = detail.split_whitespace().collect::<Vec<_>>().join(" ");
+        Failure { class, detail }
+    }
+
+    /// Whether this is the same failure as far as the expectations care: better messages are no news.
+    pub fn is_like(&self, other: &Failure) -> bool {
+        self.class == other.class && (!self.class.detail_is_stable() || self.detail == other.detail)
+    }
+
+    /// The reverse of `to_string`; nothing for a text that is no failure.
+    pub fn parse(text: &str) -> Option<Failure> {
+        let (label, detail) = text.split_once(": ").unwrap_or((text, ""));
+        let class = Class::ALL
+            .into_iter()
+            .find(|class| class.label() == label)?;
+        Some(Failure::new(class, detail))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.class.label())?;
+        if self.detail.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.detail)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_back() {
+        for failure in [
+            Failure::new(Class::OperatorNotImplemented, "Foo, ai.onnx.ml.Bar"),
+            Failure::new(Class::Wrong, "output 0: 1.5\n instead of\t2"),
+            Failure::new(Class::Timeout, ""),
+        ] {
+            assert_eq!(Failure::parse(&failure.to_string()), Some(failure));
+        }
+        assert_eq!(Failure::parse("passed"), None);
+    }
+
+    #[test]
+    fn wording_is_no_news_but_operators_are() {
+        let failure = |class, detail: &str| Failure::new(class, detail);
+        assert!(failure(Class::Error, "a").is_like(&failure(Class::Error, "b")));
+        assert!(!failure(Class::Error, "a").is_like(&failure(Class::Wrong, "a")));
+        let operators = |names| failure(Class::OperatorNotImplemented, names);
+        assert!(operators("Foo").is_like(&operators("Foo")));
+        assert!(!operators("Foo, Bar").is_like(&operators("Foo")));
+    }
+}

@@ -1,0 +1,101 @@
+//! `cargo xtask ci`: everything that must hold before a change goes in, in the order in which failures are likely.
+
+use crate::workspace::{Environment, cargo};
+use crate::{Result, shell, static_build};
+use std::time::{Duration, Instant};
+
+struct Step {
+    name: &'static str,
+    /// Behind `cargo`.
+    arguments: &'static [&'static str],
+    environment: Environment,
+}
+
+/// Steps that build in release mode use the flags of the static build, so that the crates are optimised once.
+const STEPS: &[Step] = &[
+    step("format", &["fmt", "--all", "--check"]),
+    step(
+        "lint",
+        &[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    ),
+    step("tidy", &["xtask", "tidy"]),
+    step("requirements", &["xtask", "requirements"]),
+    step("test", &["test", "--workspace"]),
+    step("conformance", &["xtask", "conformance"]).release(),
+    step("static build", &["xtask", "static-build"]).release(),
+    step("bench", &["xtask", "bench", "models", "--smoke"]).release(),
+];
+
+const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {
+    Step {
+        name,
+        arguments,
+        environment: &[],
+    }
+}
+
+impl Step {
+    const fn release(self) -> Step {
+        Step {
+            environment: static_build::ENVIRONMENT,
+            ..self
+        }
+    }
+}
+
+pub(crate) fn run() -> Result {
+    let mut times = Vec::new();
+    for (index, step) in STEPS.iter().enumerate() {
+        let command_line = format!("cargo {}", step.arguments.join(" "));
+        println!(
+            "\n==> {} of {}, {}: {command_line}",
+            index + 1,
+            STEPS.len(),
+            step.name
+        );
+        let start = Instant::now();
+        let result = run_step(step);
+        times.push((step.name, start.elapsed()));
+        if let Err(reason) = result {
+            print_times(&times);
+            let name = step.name;
+            return Err(format!("{reason}\nstep `{name}` failed; again: {command_line}").into());
+        }
+    }
+    print_times(&times);
+    println!("ci: all {} steps passed", STEPS.len());
+    Ok(())
+}
+
+fn run_step(step: &Step) -> Result {
+    // A task is this very program: going through cargo would build it again with the step's environment.
+    let mut command = match step.arguments {
+        ["xtask", task @ ..] => {
+            let mut command = std::process::Command::new(std::env::current_exe()?);
+            command.args(task);
+            command
+        }
+        arguments => {
+            let mut command = cargo();
+            command.args(arguments);
+            command
+        }
+    };
+    shell::run(command.envs(step.environment.iter().copied()))
+}
+
+fn print_times(times: &[(&str, Duration)]) {
+    println!();
+    for (name, time) in times {
+        println!("{name:14} {:7.1} s", time.as_secs_f64());
+    }
+    let total: Duration = times.iter().map(|(_, time)| *time).sum();
+    println!("{:14} {:7.1} s", "all", total.as_secs_f64());
+}

@@ -1,0 +1,273 @@
+//! `cargo xtask tidy`: the rules of the workspace that cargo and clippy do not know.
+//!
+//! Above all the direction of dependencies between crates. Every finding names the place and the rule.
+
+use crate::Result;
+use crate::rust_source::{code_only, lines_with_word};
+use crate::workspace::{files, packages, root, shown};
+use std::fs;
+use std::path::Path;
+
+/// Which crates of ours a crate may use: what lies to its left in ARCHITECTURE.md's picture, never the other way.
+/// `xtask` and the tests may use everything.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("sardonyx-proto", &[]),
+    ("sardonyx-tensor", &[]),
+    ("sardonyx-model", &["sardonyx-proto", "sardonyx-tensor"]),
+    (
+        "sardonyx-ops",
+        &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"],
+    ),
+    (
+        "sardonyx-passes",
+        &[
+            "sardonyx-proto",
+            "sardonyx-tensor",
+            "sardonyx-model",
+            "sardonyx-ops",
+        ],
+    ),
+    ("sardonyx-kernels", &["sardonyx-tensor"]),
+    (
+        "sardonyx-runtime",
+        &[
+            "sardonyx-proto",
+            "sardonyx-tensor",
+            "sardonyx-model",
+            "sardonyx-ops",
+            "sardonyx-passes",
+            "sardonyx-kernels",
+        ],
+    ),
+    (
+        "sardonyx",
+        &[
+            "sardonyx-proto",
+            "sardonyx-tensor",
+            "sardonyx-model",
+            "sardonyx-ops",
+            "sardonyx-passes",
+            "sardonyx-kernels",
+            "sardonyx-runtime",
+        ],
+    ),
+    ("sardonyx-cli", &["sardonyx"]),
+];
+const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests"];
+
+/// The only places for `unsafe`.
+const UNSAFE_PLACES: &[&str] = &[
+    "crates/kernels/",
+    "crates/tensor/",
+    "crates/sardonyx/src/mapping.rs",
+];
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "misc", "common"];
+
+/// Documents whose links and paths must lead somewhere.
+const DOCUMENTS: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+
+pub(crate) fn run() -> Result {
+    let mut findings = Vec::new();
+    crate_graph(&mut findings)?;
+    rust_files(&mut findings)?;
+    crate_docs(&mut findings)?;
+    reasons_for_dependencies(
+        &fs::read_to_string(root().join("Cargo.toml"))?,
+        &mut findings,
+    );
+    links(&mut findings);
+    if findings.is_empty() {
+        println!("tidy: nothing found");
+        return Ok(());
+    }
+    for finding in &findings {
+        println!("{finding}");
+    }
+    Err(format!("tidy: {} findings", findings.len()).into())
+}
+
+fn crate_graph(findings: &mut Vec<String>) -> Result {
+    let packages = packages()?;
+    let names: Vec<&str> = packages
+        .iter()
+        .filter_map(|package| package["name"].as_str())
+        .collect();
+    for package in &packages {
+        let name = package["name"].as_str().unwrap_or_default();
+        if MAY_USE_ALL.contains(&name) {
+            continue;
+        }
+        let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else {
+            findings.push(format!(
+                "{name}: a new crate needs a line in xtask/src/tidy.rs that says what it may use"
+            ));
+            continue;
+        };
+        let used = package["dependencies"].as_array().into_iter().flatten();
+        for used in used.filter_map(|dependency| dependency["name"].as_str()) {
+            if names.contains(&used) && !allowed.contains(&used) {
+                findings.push(format!("{name}: must not use {used}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn rust_files(findings: &mut Vec<String>) -> Result {
+    for path in files(root(), &[".rs"])? {
+        let name = shown(&path);
+        let parts = path.strip_prefix(root()).unwrap_or(&path).iter();
+        for part in parts.filter_map(|part| part.to_str()) {
+            if EMPTY_NAMES.contains(&part.trim_end_matches(".rs")) {
+                findings.push(format!(
+                    "{name}: `{part}` says nothing about what is inside"
+                ));
+            }
+        }
+        let code = code_only(&fs::read_to_string(&path)?);
+        for unfinished in ["todo", "unimplemented"] {
+            for line in lines_with_word(&code, unfinished) {
+                if code
+                    .lines()
+                    .nth(line - 1)
+                    .is_some_and(|text| text.contains(&format!("{unfinished}!")))
+                {
+                    findings.push(format!(
+                        "{name}:{line}: `{unfinished}!` is no answer; return an error"
+                    ));
+                }
+            }
+        }
+        if !UNSAFE_PLACES.iter().any(|place| name.starts_with(place)) {
+            for line in lines_with_word(&code, "unsafe") {
+                findings.push(format!(
+                    "{name}:{line}: `unsafe` belongs into {}",
+                    UNSAFE_PLACES.join(", ")
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first lines of a crate say what it is for.
+fn crate_docs(findings: &mut Vec<String>) -> Result {
+    for path in files(&root().join("crates"), &["lib.rs", "main.rs"])? {
+        let is_crate_root = path.parent().is_some_and(|folder| folder.ends_with("src"));
+        if is_crate_root && !fs::read_to_string(&path)?.starts_with("//!") {
+            findings.push(format!(
+                "{}: starts without saying what the crate is for",
+                shown(&path)
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Every foreign dependency stands in a group of lines that opens with a comment, or has one above it.
+fn reasons_for_dependencies(manifest: &str, findings: &mut Vec<String>) {
+    let mut in_section = false;
+    let mut explained = false;
+    for line in manifest.lines().map(str::trim) {
+        if line.starts_with('[') {
+            in_section = line == "[workspace.dependencies]";
+            explained = false;
+        } else if line.is_empty() {
+            explained = false;
+        } else if line.starts_with('#') {
+            explained = true;
+        } else if in_section && !explained && !line.contains("path = ") {
+            let name = line.split('=').next().unwrap_or_default().trim();
+            findings.push(format!(
+                "Cargo.toml: the dependency {name} has no comment that says why"
+            ));
+        }
+    }
+}
+
+fn links(findings: &mut Vec<String>) {
+    for document in DOCUMENTS {
+        let Ok(text) = fs::read_to_string(root().join(document)) else {
+            findings.push(format!("{document} is missing"));
+            continue;
+        };
+        for target in named_paths(&text, root()) {
+            if !root().join(&target).exists() {
+                findings.push(format!("{document}: {target} does not exist"));
+            }
+        }
+    }
+}
+
+/// Relative link targets, and paths in backticks that begin with a folder of the checkout.
+fn named_paths(text: &str, root: &Path) -> Vec<String> {
+    let links = text
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    let links = links.filter(|target| {
+        !target.contains("://") && !target.starts_with(['#', '<']) && !target.starts_with("mailto:")
+    });
+    let links = links.map(|target| target.split('#').next().unwrap_or_default());
+
+    let code = text
+        .lines()
+        .flat_map(|line| line.split('`').skip(1).step_by(2));
+    let paths = code
+        .filter(|span| {
+            span.chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
+        })
+        .filter(|span| {
+            let first = span.split_once('/').map_or("", |(first, _)| first);
+            !first.is_empty()
+                && first != "target"
+                && first != "."
+                && first != ".."
+                && root.join(first).is_dir()
+        });
+    links
+        .chain(paths)
+        .filter(|path| !path.is_empty())
+        .map(str::to_string)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dependency_without_a_reason_is_found() {
+        let manifest = "[workspace.dependencies]\nours = { path = \"x\" }\n\n# Numbers.\na = \"1\"\nb = \"1\"\n\nc = \"2\"\n\n[x]\nd = 1\n";
+        let mut findings = Vec::new();
+        reasons_for_dependencies(manifest, &mut findings);
+        assert_eq!(
+            findings,
+            ["Cargo.toml: the dependency c has no comment that says why"]
+        );
+    }
+
+    #[test]
+    fn paths_are_found_in_links_and_in_code() {
+        let text = "[a](docs/a.md#part) [b](https://x.org/y) `xtask/src/tidy.rs` `xtask/<name>` `f32/f64` [c](#c)";
+        assert_eq!(
+            named_paths(text, root()),
+            ["docs/a.md", "xtask/src/tidy.rs"]
+        );
+    }
+
+    #[test]
+    fn the_allowed_graph_has_no_cycle() {
+        for (index, (name, allowed)) in MAY_USE.iter().enumerate() {
+            for used in *allowed {
+                assert!(
+                    MAY_USE[..index].iter().any(|(earlier, _)| earlier == used),
+                    "{name} -> {used}"
+                );
+            }
+        }
+    }
+}
