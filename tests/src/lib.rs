@@ -6,6 +6,7 @@
 //! do not pass yet. [`round_trip`] reads and writes every file of the wheel.
 
 pub mod cases;
+pub mod compare;
 pub mod expectations;
 pub mod outcome;
 pub mod workers;

@@ -17,6 +17,8 @@ mod pool;
 
 pub mod conv;
 pub mod gemm;
+pub mod number;
+mod vecmath;
 
 pub use isa::Isa;
 pub use pool::{Pool, split_even};

@@ -10,7 +10,9 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use sardonyx_ops::{Arity, AttrDefault, AttrType, Differentiability, OpDef, Param, Registry, Schema};
+use sardonyx_ops::{
+    Arity, AttrDefault, AttrType, Differentiability, OpDef, Param, Registry, Schema,
+};
 
 fn main() -> io::Result<()> {
     let mut out = io::stdout().lock();
@@ -30,11 +32,24 @@ fn records(op: &OpDef) -> String {
 }
 
 fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
-    let Schema { name, domain, since, deprecated, .. } = schema;
+    let Schema {
+        name,
+        domain,
+        since,
+        deprecated,
+        ..
+    } = schema;
     writeln!(text, "op\t{domain}\t{name}\t{since}")?;
     writeln!(text, "deprecated\t{deprecated}")?;
-    for (what, (fewest, most)) in [("inputs", schema.input_count()), ("outputs", schema.output_count())] {
-        writeln!(text, "{what}\t{fewest}\t{}", most.map_or("any".to_string(), |most| most.to_string()))?;
+    for (what, (fewest, most)) in [
+        ("inputs", schema.input_count()),
+        ("outputs", schema.output_count()),
+    ] {
+        writeln!(
+            text,
+            "{what}\t{fewest}\t{}",
+            most.map_or("any".to_string(), |most| most.to_string())
+        )?;
     }
     for (what, params) in [("input", &schema.inputs), ("output", &schema.outputs)] {
         for (index, param) in params.iter().enumerate() {
@@ -43,12 +58,23 @@ fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
     }
     for attribute in &schema.attributes {
         let default = attribute.default.map_or("none".to_string(), default);
-        writeln!(text, "attribute\t{}\t{}\t{}\t{default}", attribute.name, type_name(attribute.ty), attribute.required)?;
+        writeln!(
+            text,
+            "attribute\t{}\t{}\t{}\t{default}",
+            attribute.name,
+            type_name(attribute.ty),
+            attribute.required
+        )?;
     }
     let mut types: Vec<_> = schema.types.iter().collect();
     types.sort_by_key(|var| var.name);
     for var in types {
-        writeln!(text, "types\t{}\t{}", var.name, var.allowed.names().join(" "))?;
+        writeln!(
+            text,
+            "types\t{}\t{}",
+            var.name,
+            var.allowed.names().join(" ")
+        )?;
     }
     Ok(())
 }
@@ -64,7 +90,10 @@ fn parameter(param: &Param) -> String {
         Differentiability::Differentiable => "differentiable",
         Differentiability::NonDifferentiable => "nondifferentiable",
     };
-    format!("{}\t{}\t{option}\t{homogeneous}\t{min}\t{differentiability}", param.name, param.ty)
+    format!(
+        "{}\t{}\t{option}\t{homogeneous}\t{min}\t{differentiability}",
+        param.name, param.ty
+    )
 }
 
 fn type_name(ty: AttrType) -> &'static str {
@@ -92,12 +121,23 @@ fn default(default: AttrDefault) -> String {
         AttrDefault::Float(value) => format!("float {:08x}", value.to_bits()),
         AttrDefault::Int(value) => format!("int {value}"),
         AttrDefault::String(value) => format!("string {value:?}"),
-        AttrDefault::Floats(values) => list("floats", values.iter().map(|value| format!("{:08x}", value.to_bits()))),
+        AttrDefault::Floats(values) => list(
+            "floats",
+            values
+                .iter()
+                .map(|value| format!("{:08x}", value.to_bits())),
+        ),
         AttrDefault::Ints(values) => list("ints", values.iter().map(i64::to_string)),
-        AttrDefault::Strings(values) => list("strings", values.iter().map(|value| format!("{value:?}"))),
+        AttrDefault::Strings(values) => {
+            list("strings", values.iter().map(|value| format!("{value:?}")))
+        }
     }
 }
 
 fn list(what: &str, items: impl Iterator<Item = String>) -> String {
-    [what.to_string()].into_iter().chain(items).collect::<Vec<_>>().join(" ")
+    [what.to_string()]
+        .into_iter()
+        .chain(items)
+        .collect::<Vec<_>>()
+        .join(" ")
 }

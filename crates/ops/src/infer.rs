@@ -1,12 +1,12 @@
 //! The context in which an operator computes the types of its outputs.
 
-use std::borrow::Cow;
 use std::fmt;
 
-use sardonyx_model::{Dim, GraphId, Shape, TensorType, Type};
+use sardonyx_model::{Dim, Shape, TensorType, Type};
 use sardonyx_tensor::{DataType, Tensor};
 
-use crate::schema::{AttrDefault, Schema};
+use crate::attributes::{AttributeView, Attributes};
+use crate::schema::Schema;
 
 /// What inference of one node sees and says.
 ///
@@ -120,37 +120,6 @@ impl Known {
     }
 }
 
-/// The value of an attribute, borrowed where it can be.
-#[derive(Debug, Clone)]
-pub enum AttrValue<'a> {
-    /// A float.
-    Float(f32),
-    /// An integer.
-    Int(i64),
-    /// A string.
-    String(Cow<'a, [u8]>),
-    /// Floats.
-    Floats(Cow<'a, [f32]>),
-    /// Integers.
-    Ints(Cow<'a, [i64]>),
-    /// Strings.
-    Strings(Vec<Cow<'a, [u8]>>),
-    /// A tensor.
-    Tensor(Tensor),
-    /// A graph.
-    Graph(GraphId),
-    /// A type.
-    Type(Type),
-    /// Something that no rule has asked for yet.
-    Other,
-}
-
-/// Where a node's attributes are looked up.
-pub trait Attributes {
-    /// The value of an attribute, if the node has it.
-    fn attribute(&self, name: &str) -> Option<AttrValue<'_>>;
-}
-
 impl<'a> Infer<'a> {
     /// For a node with so many outputs.
     pub fn new(
@@ -223,61 +192,34 @@ impl<'a> Infer<'a> {
         self.known_ints(index)?.iter().map(Dim::known).collect()
     }
 
+    /// The node's attributes, with the schema's defaults.
+    pub fn attributes(&self) -> AttributeView<'a> {
+        AttributeView::new(self.schema, self.attributes)
+    }
+
     /// An integer attribute, or its default.
     pub fn int(&self, name: &str) -> Option<i64> {
-        match self.attributes.attribute(name) {
-            Some(AttrValue::Int(value)) => Some(value),
-            Some(_) => None,
-            None => match self.default(name)? {
-                AttrDefault::Int(value) => Some(value),
-                _ => None,
-            },
-        }
+        self.attributes().int(name)
     }
 
     /// A float attribute, or its default.
     pub fn float(&self, name: &str) -> Option<f32> {
-        match self.attributes.attribute(name) {
-            Some(AttrValue::Float(value)) => Some(value),
-            Some(_) => None,
-            None => match self.default(name)? {
-                AttrDefault::Float(value) => Some(value),
-                _ => None,
-            },
-        }
+        self.attributes().float(name)
     }
 
-    /// A string attribute, or its default. Text that is not UTF-8 counts as absent: no rule knows such a word.
+    /// A string attribute, or its default.
     pub fn string(&self, name: &str) -> Option<String> {
-        match self.attributes.attribute(name) {
-            Some(AttrValue::String(value)) => String::from_utf8(value.into_owned()).ok(),
-            Some(_) => None,
-            None => match self.default(name)? {
-                AttrDefault::String(value) => Some(value.to_string()),
-                _ => None,
-            },
-        }
+        self.attributes().string(name)
     }
 
     /// An attribute of integers, or its default.
     pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
-        match self.attributes.attribute(name) {
-            Some(AttrValue::Ints(values)) => Some(values.into_owned()),
-            Some(_) => None,
-            None => match self.default(name)? {
-                AttrDefault::Ints(values) => Some(values.to_vec()),
-                _ => None,
-            },
-        }
+        self.attributes().ints(name)
     }
 
     /// The value of any attribute that the node has; defaults are not looked up.
-    pub fn attribute(&self, name: &str) -> Option<AttrValue<'a>> {
+    pub fn attribute(&self, name: &str) -> Option<crate::AttrValue<'a>> {
         self.attributes.attribute(name)
-    }
-
-    fn default(&self, name: &str) -> Option<AttrDefault> {
-        self.schema.attribute(name)?.default
     }
 
     /// Says the type of an output. An output that the node does not have is passed over.

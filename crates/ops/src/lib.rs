@@ -17,6 +17,7 @@
 //! `runtime`.
 
 mod adapt;
+mod attributes;
 mod def;
 pub mod facts;
 mod infer;
@@ -32,7 +33,8 @@ pub mod tensor;
 
 pub use adapt::{Adapt, AttrArg, Refusal};
 pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
-pub use infer::{AttrValue, Attributes, Infer, InferError, Known};
+pub use attributes::{AttrValue, AttributeView, Attributes};
+pub use infer::{Infer, InferError, Known, MAX_KNOWN};
 pub use registry::{Registry, DOMAIN_VERSIONS};
 pub use schema::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar};
 pub use typeset::TypeSet;

@@ -16,17 +16,27 @@ pub mod variadic;
 /// Types and values as text, so that the tests of inference are tables.
 #[cfg(test)]
 pub(crate) mod testing {
-    use sardonyx_model::{Dim, Shape, TensorType, Type};
-    use sardonyx_tensor::DataType;
+    use std::collections::HashMap;
 
+    use sardonyx_model::{
+        AttributeValue, Dim, Model, NewAttribute, NoExternalData, NodeId, Shape, TensorType, Type,
+        ValueId,
+    };
+    use sardonyx_tensor::{Buffer, DataType, Tensor};
+
+    use crate::adapt::Adapt;
+    use crate::attributes::{AttrValue, Attributes};
     use crate::def::OpDef;
-    use crate::infer::{AttrValue, Attributes, Infer, InferError, Known};
+    use crate::infer::{Infer, InferError, Known};
 
     struct Given<'a>(&'a [(&'static str, AttrValue<'static>)]);
 
     impl Attributes for Given<'_> {
         fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
-            self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone())
+            self.0
+                .iter()
+                .find(|(given, _)| *given == name)
+                .map(|(_, value)| value.clone())
         }
     }
 
@@ -39,7 +49,9 @@ pub(crate) mod testing {
         known: &[Option<Known>],
         outputs: usize,
     ) -> Result<(Vec<Option<Type>>, Vec<Option<Known>>), InferError> {
-        let schema = def.schema_at(opset).expect("the operator exists in this opset version");
+        let schema = def
+            .schema_at(opset)
+            .expect("the operator exists in this opset version");
         let rule = def.inference_at(opset).expect("the operator has inference");
         let attributes = Given(attributes);
         let mut cx = Infer::new(&schema, &attributes, inputs, known, outputs);
@@ -69,15 +81,110 @@ pub(crate) mod testing {
         inputs: &str,
     ) -> String {
         let known: Vec<_> = inputs.split(';').map(value).collect();
-        let types: Vec<_> = known.iter().map(|known| known.as_ref().map(type_of)).collect();
+        let types: Vec<_> = known
+            .iter()
+            .map(|known| known.as_ref().map(type_of))
+            .collect();
         match infer(def, opset, attributes, &types, &known, 1) {
             Ok((types, values)) => {
                 if let (Some(ty), Some(value)) = (&types[0], &values[0]) {
-                    assert!(ty.merge(&type_of(value)).is_some(), "{value:?} is not of the inferred type {ty}");
+                    assert!(
+                        ty.merge(&type_of(value)).is_some(),
+                        "{value:?} is not of the inferred type {ty}"
+                    );
                 }
                 values[0].as_ref().map_or("-".to_string(), show_value)
             }
             Err(error) => error.to_string(),
+        }
+    }
+
+    /// What the adapter from an opset version to the next one makes of a node, as text: every node with its inputs (`a`,
+    /// `b`, `c`, or the value of a constant) and attributes; `y` is what the node gave.
+    pub(crate) fn adapted(
+        def: &OpDef,
+        from: u32,
+        attributes: &[(&str, NewAttribute<'static>)],
+        inputs: &str,
+    ) -> String {
+        let empty_graph = Buffer::from_vec(vec![0x3a, 0]);
+        let mut model = Model::read(empty_graph).expect("a model with a graph of no fields");
+        let graph = model.graphs().next().expect("the graph").0;
+        let (mut types, mut names, mut values) = (HashMap::new(), HashMap::new(), Vec::new());
+        for (text, name) in inputs.split(';').zip(["a", "b", "c"]) {
+            let value = model.add_value(graph, name);
+            types.insert(value, ty(text));
+            names.insert(value, name.to_string());
+            values.push(Some(value));
+        }
+        let node = model.add_node(graph, 0, def.name, "", &values, 1);
+        names.insert(model.outputs(node)[0].expect("the output"), "y".to_string());
+        for (name, value) in attributes {
+            model.set_attribute(node, name, value.clone());
+        }
+        let type_of = |value: ValueId| types.get(&value).cloned().flatten();
+        let adapter = def.adapter_at(from, from + 1).expect("the adapter");
+        if let Err(refusal) = adapter(&mut Adapt::new(&mut model, node, &type_of)) {
+            return refusal.to_string();
+        }
+        for initializer in &model.graph(graph).initializers {
+            let tensor = model
+                .tensor(&initializer.tensor, &NoExternalData)
+                .expect("a constant in memory");
+            names.insert(
+                initializer.value.expect("a constant has a value"),
+                show_tensor(&tensor),
+            );
+        }
+        let nodes = model.graph(graph).nodes.clone();
+        nodes
+            .iter()
+            .map(|node| show_node(&model, *node, &mut names))
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    fn show_node(model: &Model, node: NodeId, names: &mut HashMap<ValueId, String>) -> String {
+        let inputs: Vec<_> = model
+            .inputs(node)
+            .map(|input| {
+                input.map_or("-".to_string(), |value| {
+                    names.get(&value).expect("made before").clone()
+                })
+            })
+            .collect();
+        let output = model.outputs(node)[0].expect("the output");
+        let fresh = format!("t{}", names.len());
+        let output = names.entry(output).or_insert(fresh);
+        let mut text = format!(
+            "{output} = {}({})",
+            model.display(model.node(node).op_type),
+            inputs.join(", ")
+        );
+        for id in &model.node(node).attributes {
+            let attribute = model.attribute(*id);
+            let value = match attribute.value() {
+                Some(AttributeValue::Int(value)) => value.to_string(),
+                Some(AttributeValue::Float(value)) => value.to_string(),
+                Some(AttributeValue::Ints(values)) => format!("{values:?}"),
+                other => format!("{other:?}"),
+            };
+            text += &format!(" {}={value}", model.display(attribute.name));
+        }
+        text
+    }
+
+    fn show_tensor(tensor: &Tensor) -> String {
+        let text = match tensor.data_type() {
+            DataType::Int64 => format!("{:?}", tensor.to_vec::<i64>().expect("the type fits")),
+            DataType::Float => format!("{:?}", tensor.to_vec::<f32>().expect("the type fits")),
+            DataType::Double => format!("{:?}", tensor.to_vec::<f64>().expect("the type fits")),
+            other => return other.to_string(),
+        };
+        if tensor.rank() == 0 {
+            text.trim_matches(['[', ']']).to_string()
+        } else {
+            text
         }
     }
 
@@ -95,7 +202,13 @@ pub(crate) mod testing {
         };
         let shape = match dims.trim_end_matches(']') {
             "..." => None,
-            dims => Some(dims.split(',').map(str::trim).filter(|dim| !dim.is_empty()).map(dim).collect::<Shape>()),
+            dims => Some(
+                dims.split(',')
+                    .map(str::trim)
+                    .filter(|dim| !dim.is_empty())
+                    .map(dim)
+                    .collect::<Shape>(),
+            ),
         };
         Some(Type::Tensor(TensorType { elem, shape }))
     }
@@ -111,8 +224,16 @@ pub(crate) mod testing {
             return None;
         }
         let scalar = !text.starts_with('[');
-        let items = text.trim_matches(['[', ']']).split(',').map(str::trim).filter(|item| !item.is_empty());
-        Some(Known::Ints { elem, scalar, values: items.map(dim).collect() })
+        let items = text
+            .trim_matches(['[', ']'])
+            .split(',')
+            .map(str::trim)
+            .filter(|item| !item.is_empty());
+        Some(Known::Ints {
+            elem,
+            scalar,
+            values: items.map(dim).collect(),
+        })
     }
 
     fn dim(text: &str) -> Dim {
@@ -125,14 +246,22 @@ pub(crate) mod testing {
 
     fn type_of(known: &Known) -> Type {
         match known {
-            Known::Ints { elem, scalar: true, .. } => Type::tensor(*elem, [] as [Dim; 0]),
+            Known::Ints {
+                elem, scalar: true, ..
+            } => Type::tensor(*elem, [] as [Dim; 0]),
             Known::Ints { elem, values, .. } => Type::tensor(*elem, [values.len()]),
-            Known::Tensor(tensor) => Type::tensor(tensor.data_type(), tensor.dims().iter().copied()),
+            Known::Tensor(tensor) => {
+                Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
+            }
         }
     }
 
     fn show_value(known: &Known) -> String {
         let values = known.ints().expect("the tests use integers");
-        if known.is_scalar() { values[0].to_string() } else { format!("{values:?}") }
+        if known.is_scalar() {
+            values[0].to_string()
+        } else {
+            format!("{values:?}")
+        }
     }
 }

@@ -16,12 +16,12 @@ use sardonyx_tensor::DataType;
 use crate::adapt::{Adapt, Refusal};
 use crate::def::{InferFn, OpDef};
 use crate::facts::{
-    FLOATS_IR4, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, NUMERIC, NUMERIC_IR4, input, int, ints, output, types,
-    without_attribute,
+    FLOATS_IR4, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, NUMERIC, NUMERIC_IR4, input, int, ints,
+    output, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
-use crate::math::shape_values::{self, Ints};
 use crate::math::floats_only;
+use crate::math::shape_values;
 use crate::typeset::TypeSet;
 
 /// Index of the largest element.
@@ -37,21 +37,23 @@ pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer);
 pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer);
 
 /// Logarithm of the sum.
-pub static REDUCE_LOG_SUM: OpDef =
-    reduction("ReduceLogSum", infer).since(28, &[types("T", FLOATS_IR4)]).adapter(27, 28, floats_only::check);
+pub static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
+    .since(28, &[types("T", FLOATS_IR4)])
+    .adapter(27, 28, floats_only::check);
 
 /// Logarithm of the sum of exponentials.
-pub static REDUCE_LOG_SUM_EXP: OpDef =
-    reduction("ReduceLogSumExp", infer).since(28, &[types("T", FLOATS_IR4)]).adapter(27, 28, floats_only::check);
+pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
+    .since(28, &[types("T", FLOATS_IR4)])
+    .adapter(27, 28, floats_only::check);
 
 /// The largest element.
-pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::max, None));
+pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None));
 
 /// The mean.
 pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", infer);
 
 /// The smallest element.
-pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::min, None));
+pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None));
 
 /// The product.
 pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)));
@@ -79,17 +81,31 @@ pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer);
 
 const SMOOTH_DATA: Fact = input("data", "T").differentiable();
 const SMOOTH_REDUCED: Fact = output("reduced", "T").differentiable();
-const AXES: Fact = input("axes", "tensor(int64)").optional().non_differentiable();
-const FIRST: &[Fact] =
-    &[input("data", "T"), output("reduced", "T"), ints("axes"), int("keepdims").or(1), types("T", HIGH_PRECISION)];
-const AXES_AS_INPUT: &[Fact] = &[AXES, without_attribute("axes"), int("noop_with_empty_axes").or(0)];
+const AXES: Fact = input("axes", "tensor(int64)")
+    .optional()
+    .non_differentiable();
+const FIRST: &[Fact] = &[
+    input("data", "T"),
+    output("reduced", "T"),
+    ints("axes"),
+    int("keepdims").or(1),
+    types("T", HIGH_PRECISION),
+];
+const AXES_AS_INPUT: &[Fact] = &[
+    AXES,
+    without_attribute("axes"),
+    int("noop_with_empty_axes").or(0),
+];
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 
 const fn reduction(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
         .since(11, &[])
-        .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", HIGH_PRECISION_IR4)] })
+        .since(
+            13,
+            const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", HIGH_PRECISION_IR4)] },
+        )
         .since(18, AXES_AS_INPUT)
         .infer(infer)
         .adapter(17, 18, axes_as_input)
@@ -101,9 +117,15 @@ const fn extreme(name: &'static str, infer: InferFn) -> OpDef {
         .since(1, FIRST)
         .since(11, &[])
         .since(12, const { &[types("T", HIGH_PRECISION.and(BYTES))] })
-        .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", TYPES)] })
+        .since(
+            13,
+            const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", TYPES)] },
+        )
         .since(18, AXES_AS_INPUT)
-        .since(20, const { &[types("T", TYPES.and(TypeSet::tensors(&[DataType::Bool])))] })
+        .since(
+            20,
+            const { &[types("T", TYPES.and(TypeSet::tensors(&[DataType::Bool])))] },
+        )
         .infer(infer)
         .adapter(17, 18, axes_as_input)
 }
@@ -141,14 +163,22 @@ fn axes(cx: &Infer<'_>) -> Axes {
     let listed = match cx.ints("axes") {
         Some(axes) => axes,
         None if cx.input_count() < 2 => Vec::new(),
-        None if cx.shape(1).is_some_and(|shape| shape.iter().any(|size| size.known() == Some(0))) => Vec::new(),
+        None if cx
+            .shape(1)
+            .is_some_and(|shape| shape.iter().any(|size| size.known() == Some(0))) =>
+        {
+            Vec::new()
+        }
         // An absent input looks like one of which nothing is known.
         None => match cx.constant_ints(1) {
             Some(axes) => axes,
             None => return Axes::Unknown,
         },
     };
-    match (listed.is_empty(), cx.int("noop_with_empty_axes").unwrap_or(0)) {
+    match (
+        listed.is_empty(),
+        cx.int("noop_with_empty_axes").unwrap_or(0),
+    ) {
         (true, 0) => Axes::All,
         (true, _) => Axes::Nothing,
         (false, _) => Axes::These(listed),
@@ -174,7 +204,16 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         }
         // Every axis may be one of those, but what has size 1 keeps it.
         (Axes::Unknown, Some(shape)) if keeps_dims(cx) => Some(
-            shape.iter().map(|size| if size.known() == Some(1) { Dim::Known(1) } else { Dim::Unknown }).collect(),
+            shape
+                .iter()
+                .map(|size| {
+                    if size.known() == Some(1) {
+                        Dim::Known(1)
+                    } else {
+                        Dim::Unknown
+                    }
+                })
+                .collect(),
         ),
         (Axes::Unknown, Some(_)) => None,
     };
@@ -196,20 +235,29 @@ fn reduced(cx: &Infer<'_>, shape: &Shape, marked: &[bool]) -> Shape {
 }
 
 /// Infers, and computes the value where the input describes a shape.
-fn folded(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim, of_nothing: Option<i64>) -> Result<(), InferError> {
+fn folded(
+    cx: &mut Infer<'_>,
+    f: fn(&Dim, &Dim) -> Dim,
+    of_nothing: Option<i64>,
+) -> Result<(), InferError> {
     infer(cx)?;
-    let Some(Ints { elem, scalar, values }) = shape_values::of_input(cx, 0) else { return Ok(()) };
-    let values = match axes(cx) {
-        Axes::Unknown => return Ok(()),
-        Axes::Nothing => return Ok(shape_values::set(cx, Ints { elem, scalar, values })),
-        // A scalar or a vector has no more than one axis.
-        Axes::All | Axes::These(_) => values,
+    let Some(mut ints) = shape_values::of_input(cx, 0) else {
+        return Ok(());
     };
-    let result = values.into_iter().reduce(|a, b| f(&a, &b)).or(of_nothing.map(Dim::Known));
-    if let Some(result) = result {
-        let scalar = scalar || !keeps_dims(cx);
-        shape_values::set(cx, Ints { elem, scalar, values: vec![result] });
+    match axes(cx) {
+        Axes::Unknown => return Ok(()),
+        Axes::Nothing => {}
+        // A scalar or a vector has no more than one axis.
+        Axes::All | Axes::These(_) => {
+            let result = ints.values.into_iter().reduce(|a, b| f(&a, &b));
+            let Some(result) = result.or(of_nothing.map(Dim::Known)) else {
+                return Ok(());
+            };
+            ints.values = vec![result];
+            ints.scalar |= !keeps_dims(cx);
+        }
     }
+    shape_values::set(cx, ints);
     Ok(())
 }
 
@@ -238,9 +286,11 @@ fn axes_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use sardonyx_model::NewAttribute;
+
     use super::*;
-    use crate::infer::AttrValue;
-    use crate::math::testing::{infer, inferred, propagated, ty, value};
+    use crate::attributes::AttrValue;
+    use crate::math::testing::{adapted, infer, inferred, propagated, ty, value};
 
     fn axes(axes: &'static [i64]) -> (&'static str, AttrValue<'static>) {
         ("axes", AttrValue::Ints(axes.into()))
@@ -261,11 +311,19 @@ mod tests {
             (vec![DROP], "double[...]", "double"),
             (vec![], "float[...]", "float[...]"),
             (vec![axes(&[0]), DROP], "-", "?[...]"),
-            (vec![axes(&[3])], "float[N, 3]", "ReduceMean: axis 3 is out of range for rank 2"),
+            (
+                vec![axes(&[3])],
+                "float[N, 3]",
+                "ReduceMean: axis 3 is out of range for rank 2",
+            ),
             (vec![], "float", "float"),
         ];
         for (attributes, input, expected) in rows {
-            assert_eq!(inferred(&REDUCE_MEAN, 11, &attributes, input), expected, "{attributes:?} {input}");
+            assert_eq!(
+                inferred(&REDUCE_MEAN, 11, &attributes, input),
+                expected,
+                "{attributes:?} {input}"
+            );
         }
     }
 
@@ -275,7 +333,12 @@ mod tests {
         let rows = [
             (vec![], "float[N, 3, 4]", "[1]", "float[N, 1, 4]"),
             (vec![DROP], "float[N, 3, 4]", "[-1, 1]", "float[N]"),
-            (vec![DROP], "float[N, 3]", "[2]", "ReduceL2: axis 2 is out of range for rank 2"),
+            (
+                vec![DROP],
+                "float[N, 3]",
+                "[2]",
+                "ReduceL2: axis 2 is out of range for rank 2",
+            ),
             (vec![], "float[N, 3]", "[]", "float[1, 1]"),
             (vec![NOOP], "float[N, 3]", "[]", "float[N, 3]"),
             (vec![NOOP], "float[...]", "[]", "float[...]"),
@@ -286,13 +349,21 @@ mod tests {
         for (attributes, data, axes, expected) in rows {
             let types = [ty(data), ty("int64[?]")];
             let result = match infer(&REDUCE_L2, 18, &attributes, &types, &[None, value(axes)], 1) {
-                Ok((types, _)) => types[0].as_ref().map_or("-".to_string(), |ty| ty.to_string()),
+                Ok((types, _)) => types[0]
+                    .as_ref()
+                    .map_or("-".to_string(), |ty| ty.to_string()),
                 Err(error) => error.to_string(),
             };
             assert_eq!(result, expected, "{attributes:?} {data} {axes}");
         }
-        assert_eq!(inferred(&REDUCE_SUM, 13, &[NOOP], "float[N, 3]"), "float[N, 3]");
-        assert_eq!(inferred(&REDUCE_SUM, 13, &[], "float[N, 3]; int64[0]"), "float[1, 1]");
+        assert_eq!(
+            inferred(&REDUCE_SUM, 13, &[NOOP], "float[N, 3]"),
+            "float[N, 3]"
+        );
+        assert_eq!(
+            inferred(&REDUCE_SUM, 13, &[], "float[N, 3]; int64[0]"),
+            "float[1, 1]"
+        );
     }
 
     #[test]
@@ -311,7 +382,12 @@ mod tests {
             (&REDUCE_SUM, vec![], "[N, 3]; -", "-"),
         ];
         for (def, attributes, inputs, expected) in rows {
-            assert_eq!(propagated(def, 18, &attributes, inputs), expected, "{} {attributes:?} {inputs}", def.name);
+            assert_eq!(
+                propagated(def, 18, &attributes, inputs),
+                expected,
+                "{} {attributes:?} {inputs}",
+                def.name
+            );
         }
     }
 
@@ -321,11 +397,42 @@ mod tests {
         let rows = [
             (vec![], "float[2, N]", "int64[1, N]"),
             (vec![axis(-1), DROP], "float[2, N]", "int64[2]"),
-            (vec![axis(2)], "float[2, N]", "ArgMax: axis 2 is out of range for rank 2"),
+            (
+                vec![axis(2)],
+                "float[2, N]",
+                "ArgMax: axis 2 is out of range for rank 2",
+            ),
             (vec![], "-", "int64[...]"),
         ];
         for (attributes, input, expected) in rows {
-            assert_eq!(inferred(&ARG_MAX, 13, &attributes, input), expected, "{attributes:?} {input}");
+            assert_eq!(
+                inferred(&ARG_MAX, 13, &attributes, input),
+                expected,
+                "{attributes:?} {input}"
+            );
+        }
+    }
+
+    #[test]
+    fn axes_become_an_input() {
+        let (some, none) = (
+            ("axes", NewAttribute::Ints(&[0, -1])),
+            ("axes", NewAttribute::Ints(&[])),
+        );
+        let keep = ("keepdims", NewAttribute::Int(0));
+        let rows = [
+            (
+                &REDUCE_SUM,
+                12,
+                vec![some.clone(), keep],
+                "y = ReduceSum(a, [0, -1]) keepdims=0",
+            ),
+            (&REDUCE_MEAN, 17, vec![some], "y = ReduceMean(a, [0, -1])"),
+            (&REDUCE_MAX, 17, vec![none], "y = ReduceMax(a)"),
+            (&REDUCE_L1, 17, vec![], "y = ReduceL1(a)"),
+        ];
+        for (def, from, attributes, expected) in rows {
+            assert_eq!(adapted(def, from, &attributes, "-"), expected);
         }
     }
 }

@@ -1,1 +1,62 @@
+//! ONNX in pure Rust: open a model, look at it, run it.
+//!
+//! ```
+//! use sardonyx::{Model, Session, Tensor};
+//!
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+//! let model = Model::open(path)?;
+//! let session = Session::new(&model)?;
+//! let image = Tensor::from_vec([1, 1, 8, 8], vec![0.5f32; 64])?;
+//! let outputs = session.run([("image", image)])?;
+//! assert_eq!(outputs.tensor("probabilities")?.dims(), &[1, 10]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - [`Model`] is a file in memory. Opening maps it and reads its structure, not its weights; saving writes back
+//!   everything that was read, whether this release knows it or not.
+//! - [`Session`] is a model made ready to run: checked, converted to the newest operators, planned, its weights packed. It can be
+//!   shared between threads.
+//! - [`Value`] is what goes in and comes out: nearly always a [`Tensor`], sometimes a sequence, a map or an optional.
+//! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for programs.
+//!
+//! # What is not promised
+//!
+//! The exact text of messages, the order of operators in [`Model::operators`] among equals, and the last bits of results: they
+//! are the same for every number of threads on one machine, but may differ between instruction sets and releases. The other
+//! crates named `sardonyx-…` are parts of this one and may change with any release.
 
+#![deny(missing_docs)]
+// In a test, a panic is the report.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod error;
+mod external;
+mod inspect;
+mod mapping;
+mod model;
+mod open;
+mod outputs;
+mod port;
+mod session;
+mod sniff;
+pub mod suggest;
+mod values;
+
+pub use error::{Error, ErrorKind, UnsupportedOperator};
+pub use inspect::{
+    ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version,
+};
+pub use model::Model;
+pub use open::{Access, OpenOptions};
+pub use outputs::Outputs;
+pub use port::Port;
+pub use session::{Session, SessionBuilder};
+pub use values::{read_value, write_value};
+
+pub use sardonyx_model::{Dim, Shape, TensorType, Type};
+pub use sardonyx_tensor::{
+    Bool8, Buffer, CastOptions, Complex64, Complex128, DataType, Element, Float8e4m3fn,
+    Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Sequence,
+    Sparse, StringArray, Tensor, TensorError, TensorView, Tolerance, Value, ValueType, bf16, cast,
+    f16, npy,
+};

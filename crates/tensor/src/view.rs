@@ -468,6 +468,14 @@ impl<'a> TensorViewMut<'a> {
     /// # Errors
     /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T], TensorError> {
+        self.reborrow().into_slice()
+    }
+
+    /// The elements, for as long as the bytes are borrowed.
+    ///
+    /// # Errors
+    /// If `T` is another type or the bytes are not aligned for it.
+    pub fn into_slice<T: Element>(self) -> Result<&'a mut [T], TensorError> {
         check_type::<T>(self.data_type)?;
         match bytemuck::try_cast_slice_mut(self.bytes) {
             Ok(slice) => Ok(slice),

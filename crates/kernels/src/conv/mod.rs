@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | 1x1, stride 1, no padding | the input itself |
 //! | depthwise (one input channel per group) | none: a direct kernel along rows |
+//! | few channels, or stride over 2 | gathered while packing from a padded copy |
 //! | everything else | gathered while packing, a panel at a time (*virtual im2col*) |
 //!
 //! Weights are packed once, in a form that depends on neither the batch nor the spatial size. [`conv_naive`] is the plain
@@ -14,6 +15,7 @@
 
 mod depthwise;
 mod naive;
+mod padded;
 mod patches;
 
 use std::fmt;
@@ -448,22 +450,6 @@ impl Job<'_> {
             let (image, group) = (index / p.groups, index % p.groups);
             let input = &self.input[(image * p.in_channels + group * group_in) * self.in_plane..]
                 [..group_in * self.in_plane];
-            let (matrix, patches);
-            let b = if self.conv.geometry.is_pointwise() {
-                matrix = MatRef::row_major(input, depth, self.out_plane);
-                Operand::Matrix(&matrix)
-            } else {
-                patches = Patches {
-                    geometry: &self.conv.geometry,
-                    in_dims: self.in_dims,
-                    out_dims: self.out_dims,
-                    in_plane: self.in_plane,
-                    out_plane: self.out_plane,
-                    input,
-                    depth,
-                };
-                Operand::Source(&patches)
-            };
             let out = (image * p.out_channels + group * group_out) * self.out_plane;
             let mut epilogue = self.epilogue;
             if !epilogue.row_bias.is_null() {
@@ -472,20 +458,45 @@ impl Job<'_> {
             if !epilogue.residual.is_null() {
                 epilogue.residual = epilogue.residual.wrapping_add(out);
             }
-            let product = Product {
-                isa: self.conv.isa,
-                m: group_out,
-                n: self.out_plane,
-                k: depth,
-                a: Operand::Panels(groups[group].view()),
-                b,
-                c: SendPtr(self.output.get().wrapping_add(out)),
-                ldc: self.out_plane,
-                epilogue,
+            let run = |b: Operand<'_>| {
+                let product = Product {
+                    isa: self.conv.isa,
+                    m: group_out,
+                    n: self.out_plane,
+                    k: depth,
+                    a: Operand::Panels(groups[group].view()),
+                    b,
+                    c: SendPtr(self.output.get().wrapping_add(out)),
+                    ldc: self.out_plane,
+                    epilogue,
+                };
+                // SAFETY: sizes were checked; images and groups have outputs of their own; the weights were packed for
+                // an instruction set that this machine has.
+                unsafe { product.run(pool) };
             };
-            // SAFETY: sizes were checked; images and groups have outputs of their own; the weights were packed for
-            // an instruction set that this machine has.
-            unsafe { product.run(pool) };
+            let geometry = &self.conv.geometry;
+            if geometry.is_pointwise() {
+                run(Operand::Matrix(&MatRef::row_major(
+                    input,
+                    depth,
+                    self.out_plane,
+                )));
+            } else if padded::suits(geometry, self.in_dims, self.out_dims, group_in) {
+                let (dims, out_dims) = (self.in_dims, self.out_dims);
+                padded::with_padded(pool, geometry, dims, out_dims, group_in, input, |patches| {
+                    run(Operand::Source(patches));
+                });
+            } else {
+                run(Operand::Source(&Patches {
+                    geometry,
+                    in_dims: self.in_dims,
+                    out_dims: self.out_dims,
+                    in_plane: self.in_plane,
+                    out_plane: self.out_plane,
+                    input,
+                    depth,
+                }));
+            }
         };
         let count = self.batch * p.groups;
         let macs = group_out.saturating_mul(self.out_plane).saturating_mul(depth);

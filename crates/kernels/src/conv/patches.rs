@@ -84,37 +84,96 @@ impl Body for PackPatches<'_> {
         let mut pieces = [Piece::default(); MAX_WIDTH];
         let pieces = p.pieces(self.start, 2 * S::LANES, &mut pieces);
         let taps = g.taps();
-        let stride = g.strides[2];
         let mut tap = 0;
         for kd in 0..g.kernel[0] {
             for kh in 0..g.kernel[1] {
                 for kw in 0..g.kernel[2] {
                     let first = self.depth.start.saturating_sub(tap).div_ceil(taps);
-                    let mut row = first * taps + tap;
+                    let row = first * taps + tap;
                     if row < self.depth.end {
                         let mut runs = [[Run::default(); MAX_WIDTH / 2]; 2];
                         let counts = p.runs(pieces, [kd, kh, kw], S::LANES, &mut runs);
-                        let mut plane = p.input[first * p.in_plane..].as_ptr();
-                        while row < self.depth.end {
-                            for half in 0..2 {
-                                // SAFETY: runs select elements inside a plane (checked in `runs`); there are planes for
-                                // all rows below `depth.end`; the row is inside `out`, whose length was checked.
-                                unsafe {
-                                    let mut v = S::splat(0.0);
-                                    for run in &runs[half][..counts[half]] {
-                                        let at = plane.wrapping_offset(run.offset);
-                                        v = S::select(v, run.lanes, at, stride);
-                                    }
-                                    let at = (row - self.depth.start) * 2 + half;
-                                    S::store(self.out.as_mut_ptr().add(at * S::LANES), v);
+                        let rows = (self.depth.end - row).div_ceil(taps);
+                        for (half, runs) in runs.iter().enumerate() {
+                            let at = (row - self.depth.start) * 2 + half;
+                            let fill = Fill {
+                                runs: &runs[..counts[half]],
+                                plane: p.input[first * p.in_plane..].as_ptr(),
+                                in_plane: p.in_plane,
+                                out: self.out[at * S::LANES..].as_mut_ptr(),
+                                out_step: taps * 2 * S::LANES,
+                                rows,
+                            };
+                            // SAFETY: runs select elements inside a plane (checked in `runs`); there are planes for all
+                            // rows below `depth.end`; the rows are inside `out`, whose length was checked.
+                            unsafe {
+                                match g.strides[2] {
+                                    1 => fill.run::<S>(1),
+                                    2 => fill.run::<S>(2),
+                                    stride => fill.run::<S>(stride),
                                 }
                             }
-                            plane = plane.wrapping_add(p.in_plane);
-                            row += taps;
                         }
                     }
                     tap += 1;
                 }
+            }
+        }
+    }
+}
+
+/// One tap of one vector of positions, for `rows` channels.
+struct Fill<'a> {
+    runs: &'a [Run],
+    plane: *const f32,
+    in_plane: usize,
+    out: *mut f32,
+    out_step: usize,
+    rows: usize,
+}
+
+impl Fill<'_> {
+    /// `stride` is that of the runs; a constant here removes the choice from the loops.
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self, stride: usize) {
+        let (mut plane, mut out) = (self.plane, self.out);
+        /// Repeats for each channel, with `$v` starting at zero.
+        macro_rules! each_channel {
+            ($v:ident, $fill:expr) => {
+                for _ in 0..self.rows {
+                    #[allow(unused_mut)]
+                    let mut $v = S::splat(0.0);
+                    $fill;
+                    S::store(out, $v);
+                    plane = plane.wrapping_add(self.in_plane);
+                    out = out.wrapping_add(self.out_step);
+                }
+            };
+        }
+        macro_rules! load {
+            ($v:ident, $run:expr) => {
+                $v = S::select($v, $run.lanes, plane.wrapping_offset($run.offset), stride)
+            };
+        }
+        // SAFETY: the maker's promise. The common counts have their masks and offsets in registers.
+        unsafe {
+            match *self.runs {
+                [] => each_channel!(v, ()),
+                [a] => each_channel!(v, load!(v, a)),
+                [a, b] => each_channel!(v, {
+                    load!(v, a);
+                    load!(v, b);
+                }),
+                [a, b, c] => each_channel!(v, {
+                    load!(v, a);
+                    load!(v, b);
+                    load!(v, c);
+                }),
+                ref runs => each_channel!(v, {
+                    for run in runs {
+                        load!(v, run);
+                    }
+                }),
             }
         }
     }

@@ -21,7 +21,6 @@ impl Simd for Avx2 {
     type M = usize;
     const ISA: Isa = Isa::Avx2;
     const LANES: usize = 8;
-    const MR: usize = 6;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m256 {
@@ -124,6 +123,12 @@ impl Simd for Avx2 {
     unsafe fn prefetch(p: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_far(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
 
     #[inline(always)]

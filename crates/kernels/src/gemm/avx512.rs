@@ -1,5 +1,5 @@
-//! [`Simd`] on AVX-512: 16 lanes, 32 registers, tiles of up to 14 x 32 (28 accumulators, two vectors of one operand
-//! and one broadcast of the other).
+//! [`Simd`] on AVX-512: 16 lanes, 32 registers, tiles of up to 12 x 32 (24 accumulators, two vectors of one operand
+//! and one broadcast of the other; at 14 rows the compiler starts to spill).
 
 use std::arch::x86_64::*;
 
@@ -22,7 +22,6 @@ impl Simd for Avx512 {
     type M = __mmask16;
     const ISA: Isa = Isa::Avx512;
     const LANES: usize = 16;
-    const MR: usize = 14;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {
@@ -130,6 +129,12 @@ impl Simd for Avx512 {
     unsafe fn prefetch(p: *const f32) {
         // SAFETY: a prefetch never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_far(p: *const f32) {
+        // SAFETY: a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
 
     #[inline(always)]

@@ -187,11 +187,7 @@ impl Product<'_> {
                 let mut k0 = 0;
                 loop {
                     let k1 = self.k.min(k0 + kc);
-                    let steps = k1 - k0;
-                    for (i, panel) in cols.clone().enumerate() {
-                        let out = &mut buf[i * kc * w..][..steps * w];
-                        source.pack(self.isa, k0..k1, panel * w, out);
-                    }
+                    source.pack_panels(self.isa, k0..k1, cols.start * w, cols.len(), kc * w, buf);
                     let b = Panels::packed(self.isa, buf, kc);
                     let block = Block {
                         rows: 0..self.m.div_ceil(w),
@@ -273,11 +269,19 @@ impl Product<'_> {
         let tiles = tiles(self.isa);
         let unit = usize::from(a.ws == 1);
         let last = block.k1 == self.k && !self.epilogue.is_plain();
-        for row_panel in block.rows {
+        for row_panel in block.rows.clone() {
             let row0 = row_panel * w;
             let rows = w.min(self.m - row0);
             let tile_rows = rows.div_ceil(rows.div_ceil(tiles.len()));
             let a_panel = a.at(row_panel, block.k0);
+            // The panel after this one, or the first one of the next k block.
+            let next = if row_panel + 1 < block.rows.end {
+                a.at(row_panel + 1, block.k0)
+            } else {
+                a.at(block.rows.start, block.k1)
+            };
+            let per_panel = block.cols.len() * rows.div_ceil(tile_rows);
+            let mut ahead = Ahead::new(next, block.k1 - block.k0, w, per_panel);
             for col_panel in block.cols.clone() {
                 let col0 = col_panel * w;
                 let n = w.min(self.n - col0);
@@ -296,6 +300,8 @@ impl Product<'_> {
                         b: b_panel,
                         b_vs: w / 2,
                         b_ks: w,
+                        ahead: ahead.advance(),
+                        ahead_step: ahead.step,
                         c: self.c.get().wrapping_add(row * self.ldc + col),
                         ldc: self.ldc,
                         n,
@@ -327,13 +333,21 @@ impl Product<'_> {
         let tiles = tiles(self.isa);
         let unit = usize::from(b.ws == 1);
         let ld = row_panels.len() * w;
-        with_scratch(self.n * ld, |buf| {
+        // Whole vectors of rows, so that the end can be transposed in blocks.
+        with_scratch(self.n.next_multiple_of(w) * ld, |buf| {
             let out = buf.as_mut_ptr();
             let mut k0 = 0;
             loop {
                 let k1 = self.k.min(k0 + kc);
                 for (i, row_panel) in row_panels.clone().enumerate() {
                     let vectors = w.min(self.m - row_panel * w).div_ceil(w / 2);
+                    let next = if row_panel + 1 < row_panels.end {
+                        a.at(row_panel + 1, k0)
+                    } else {
+                        a.at(row_panels.start, k1)
+                    };
+                    let per_panel = self.n.div_ceil(tiles.len());
+                    let mut ahead = Ahead::new(next, k1 - k0, w, per_panel);
                     let mut col = 0;
                     while col < self.n {
                         let cols = w.min(self.n - col);
@@ -349,7 +363,9 @@ impl Product<'_> {
                                 a_ks: b.ks,
                                 b: a.at(row_panel, k0),
                                 b_vs: w / 2,
-                        b_ks: w,
+                                b_ks: w,
+                                ahead: ahead.advance(),
+                                ahead_step: ahead.step,
                                 c: out.wrapping_add((col + j) * ld + i * w),
                                 ldc: ld,
                                 n: vectors * (w / 2),
@@ -369,19 +385,55 @@ impl Product<'_> {
                 }
             }
             let row0 = row_panels.start * w;
-            for row in row0..self.m.min(row_panels.end * w) {
-                let body = FinishRow {
-                    src: buf[row - row0..].as_ptr(),
-                    stride: ld,
-                    out: self.c.get().wrapping_add(row * self.ldc),
-                    n: self.n,
-                    epilogue: self.epilogue.at(row, 0, self.ldc),
-                };
-                // SAFETY: the machine has `isa`; the source is column `row - row0` of the scratch, the output a row of
-                // C that this chunk owns.
-                unsafe { dispatch(self.isa, body) };
-            }
+            let body = FinishTransposed {
+                src: buf.as_ptr(),
+                ld,
+                out: self.c.get().wrapping_add(row0 * self.ldc),
+                ldc: self.ldc,
+                rows: self.m.min(row_panels.end * w) - row0,
+                cols: self.n,
+                epilogue: self.epilogue.at(row0, 0, self.ldc),
+            };
+            // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these rows of C.
+            unsafe { dispatch(self.isa, body) };
         });
+    }
+}
+
+/// Fetching the next panel of A while this one is used: packed weights come from memory, and each is used only once per
+/// column block, so nothing else hides that latency.
+struct Ahead {
+    at: *const f32,
+    /// Floats from one fetched line to the next.
+    step: usize,
+    /// Floats covered by one tile.
+    tile: usize,
+    /// Floats not yet fetched.
+    left: usize,
+}
+
+impl Ahead {
+    /// Spreads a panel of `steps` rows of `width` over `tiles` tiles.
+    fn new(at: *const f32, steps: usize, width: usize, tiles: usize) -> Ahead {
+        let step = (2 * width).div_ceil(tiles);
+        Ahead {
+            at,
+            step,
+            tile: step * (steps / 2),
+            left: steps * width,
+        }
+    }
+
+    /// Where the next tile starts to fetch; once all is fetched, the end again and again.
+    fn advance(&mut self) -> *const f32 {
+        let at = self.at;
+        if self.left > self.tile {
+            self.left -= self.tile;
+            self.at = at.wrapping_add(self.tile);
+        } else {
+            self.step = 0;
+        }
+        at
     }
 }
 
@@ -395,6 +447,43 @@ struct Block {
     /// The step that B's panels begin with.
     b_k0: usize,
     k1: usize,
+}
+
+/// Writes a transposed copy of some rows of C to its place and applies the epilogue.
+struct FinishTransposed {
+    /// `cols` rows of `rows` values, `ld` apart, both up to whole vectors.
+    src: *const f32,
+    ld: usize,
+    out: *mut f32,
+    ldc: usize,
+    rows: usize,
+    cols: usize,
+    epilogue: TileEpilogue,
+}
+
+impl Body for FinishTransposed {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let mut block = [[0.0f32; 16]; 16];
+        for row0 in (0..self.rows).step_by(S::LANES) {
+            for col in (0..self.cols).step_by(S::LANES) {
+                let n = S::LANES.min(self.cols - col);
+                // SAFETY: the maker's promise; a block holds 16 rows of 16, at least `LANES` of each.
+                unsafe {
+                    let src = self.src.add(col * self.ld + row0);
+                    S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);
+                    for i in 0..S::LANES.min(self.rows - row0) {
+                        let epilogue = self.epilogue.at(row0 + i, 0, self.ldc);
+                        let x = epilogue.finish::<S>(S::load(block[i].as_ptr()), col, n);
+                        let out = self.out.add((row0 + i) * self.ldc + col);
+                        S::store_m(out, S::first(n), x);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Gathers one row of the output from a transposed copy and applies the epilogue.

@@ -23,6 +23,23 @@ pub trait PackSource: Sync {
     /// Writes steps `depth` of the columns from `start` on to `out`: `depth.len()` rows of `W` columns, where `W` is
     /// `out.len() / depth.len()`; columns beyond the width become zero. `start` is a multiple of `W`.
     fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]);
+    /// Packs `panels` panels of the columns from column `start` on, the first rows of two panels `stride` floats
+    /// apart in `out`. For sources that do better than panel by panel.
+    fn pack_panels(
+        &self,
+        isa: Isa,
+        depth: Range<usize>,
+        start: usize,
+        panels: usize,
+        stride: usize,
+        out: &mut [f32],
+    ) {
+        let w = panel_width(isa);
+        for i in 0..panels {
+            let out = &mut out[i * stride..][..depth.len() * w];
+            self.pack(isa, depth.clone(), start + i * w, out);
+        }
+    }
 }
 
 /// A left operand packed once. The form does not depend on the right operand.
@@ -317,6 +334,75 @@ impl PackSource for MatRef<'_> {
         };
         // SAFETY: the machine has `isa`; source and destination were checked above.
         unsafe { dispatch(isa, body) }
+    }
+
+    fn pack_panels(
+        &self,
+        isa: Isa,
+        depth: Range<usize>,
+        start: usize,
+        panels: usize,
+        stride: usize,
+        out: &mut [f32],
+    ) {
+        check_isa(isa);
+        let w = panel_width(isa);
+        assert!(depth.start <= depth.end && depth.end <= self.rows() && start <= self.cols());
+        assert!(panels == 0 || out.len() >= (panels - 1) * stride + depth.len() * w);
+        let whole = if self.col_stride() == 1 {
+            panels.min((self.cols() - start) / w)
+        } else {
+            0
+        };
+        let body = PackRows {
+            src: self
+                .as_ptr()
+                .wrapping_add(depth.start * self.row_stride() + start),
+            depth: depth.len(),
+            panels: whole,
+            ks: self.row_stride(),
+            out: out.as_mut_ptr(),
+            stride,
+        };
+        // SAFETY: the machine has `isa`; source and destination were checked above.
+        unsafe { dispatch(isa, body) }
+        for i in whole..panels {
+            let out = &mut out[i * stride..][..depth.len() * w];
+            self.pack(isa, depth.clone(), start + i * w, out);
+        }
+    }
+}
+
+/// Whole panels of a matrix with adjacent columns, row by row: each row of the source is read in one piece, which spares
+/// the TLB and pleases the prefetcher.
+struct PackRows {
+    src: *const f32,
+    depth: usize,
+    panels: usize,
+    ks: usize,
+    out: *mut f32,
+    /// From panel to panel of `out`.
+    stride: usize,
+}
+
+impl Body for PackRows {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        for k in 0..self.depth {
+            let mut src = self.src.wrapping_add(k * self.ks);
+            let mut out = self.out.wrapping_add(k * 2 * S::LANES);
+            for _ in 0..self.panels {
+                // SAFETY: `depth` rows of `panels` whole panels are valid in both.
+                unsafe {
+                    S::store(out, S::load(src));
+                    S::store(out.add(S::LANES), S::load(src.add(S::LANES)));
+                }
+                src = src.wrapping_add(2 * S::LANES);
+                out = out.wrapping_add(self.stride);
+            }
+        }
     }
 }
 

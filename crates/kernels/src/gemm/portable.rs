@@ -26,7 +26,6 @@ impl Simd for Portable {
     type M = usize;
     const ISA: Isa = Isa::Portable;
     const LANES: usize = 4;
-    const MR: usize = 4;
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> F4 {

@@ -22,8 +22,6 @@ pub(crate) trait Simd: Copy + 'static {
     const ISA: Isa;
     /// Lanes of a vector, at most 16.
     const LANES: usize;
-    /// Most rows of a matrix product tile, so that `2 * MR` accumulators and three operands fit the registers.
-    const MR: usize;
 
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
@@ -44,6 +42,8 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
     /// Asks for the cache line of `p`, which need not be a valid address.
     unsafe fn prefetch(_p: *const f32) {}
+    /// The same into the second-level cache only.
+    unsafe fn prefetch_far(_p: *const f32) {}
     /// Sum of the lanes, in an order that depends only on the instruction set.
     unsafe fn sum(v: Self::V) -> f32;
     /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to `dst` (rows

@@ -21,8 +21,8 @@ use sardonyx_tensor::DataType;
 
 use crate::def::{InferFn, OpDef};
 use crate::facts::{
-    Fact, FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, INTEGERS, NUMERIC, NUMERIC_IR4, UNSIGNED, input, int, ints,
-    output, string, types, without_attribute,
+    FLOATS, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, INTEGERS, NUMERIC, NUMERIC_IR4, UNSIGNED,
+    input, int, ints, output, string, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
@@ -64,10 +64,24 @@ pub static DIV: OpDef = arithmetic("Div", |cx| elementwise(cx, shape_values::div
 
 /// Whether elements are equal.
 pub static EQUAL: OpDef = OpDef::new("Equal")
-    .since(1, &[A, B, C, int("broadcast").or(0), int("axis"), types("T", INT32_64.and(BOOL)), T1])
+    .since(
+        1,
+        &[
+            A,
+            B,
+            C,
+            int("broadcast").or(0),
+            int("axis"),
+            types("T", INT32_64.and(BOOL)),
+            T1,
+        ],
+    )
     .since(7, BROADCAST)
     .since(11, &[types("T", NUMERIC.and(BOOL))])
-    .since(13, &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4.and(BOOL))])
+    .since(
+        13,
+        &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4.and(BOOL))],
+    )
     .since(19, &[types("T", NUMERIC_IR4.and(BOOL).and(STRING))])
     .infer(compared)
     .adapter(6, 7, legacy_broadcast::align);
@@ -86,7 +100,16 @@ pub static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual");
 
 /// Remainders.
 pub static MOD: OpDef = OpDef::new("Mod")
-    .since(10, &[input("A", "T"), input("B", "T"), output("C", "T"), int("fmod").or(0), types("T", NUMERIC)])
+    .since(
+        10,
+        &[
+            input("A", "T"),
+            input("B", "T"),
+            output("C", "T"),
+            int("fmod").or(0),
+            types("T", NUMERIC),
+        ],
+    )
     .since(
         13,
         &[
@@ -109,10 +132,24 @@ pub static OR: OpDef = logic("Or");
 pub static POW: OpDef = OpDef::new("Pow")
     .since(
         1,
-        &[input("X", "T"), input("Y", "T"), output("Z", "T"), int("broadcast").or(0), int("axis"), types("T", FLOATS)],
+        &[
+            input("X", "T"),
+            input("Y", "T"),
+            output("Z", "T"),
+            int("broadcast").or(0),
+            int("axis"),
+            types("T", FLOATS),
+        ],
     )
     .since(7, BROADCAST)
-    .since(12, &[input("Y", "T1"), types("T", FLOATS.and(INT32_64)), types("T1", NUMERIC)])
+    .since(
+        12,
+        &[
+            input("Y", "T1"),
+            types("T", FLOATS.and(INT32_64)),
+            types("T1", NUMERIC),
+        ],
+    )
     .since(
         13,
         &[
@@ -158,7 +195,10 @@ const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
         ints("consumed_inputs"),
         types("T", FLOATS),
     ];
-    const NOT_IN_PLACE: &[Fact] = &[without_attribute("consumed_inputs"), types("T", HIGH_PRECISION)];
+    const NOT_IN_PLACE: &[Fact] = &[
+        without_attribute("consumed_inputs"),
+        types("T", HIGH_PRECISION),
+    ];
     const BFLOAT16_TOO: &[Fact] = &[
         input("A", "T").differentiable(),
         input("B", "T").differentiable(),
@@ -178,38 +218,95 @@ const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
 
 const fn order(name: &'static str) -> OpDef {
     OpDef::new(name)
-        .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", FLOATS), T1] })
+        .since(
+            1,
+            const {
+                &[
+                    A,
+                    B,
+                    C,
+                    int("broadcast").or(0),
+                    int("axis"),
+                    types("T", FLOATS),
+                    T1,
+                ]
+            },
+        )
         .since(7, BROADCAST)
         .since(9, const { &[types("T", NUMERIC)] })
-        .since(13, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4)] })
+        .since(
+            13,
+            const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4)] },
+        )
         .infer(compared)
         .adapter(6, 7, legacy_broadcast::align)
 }
 
 const fn inclusive_order(name: &'static str) -> OpDef {
     OpDef::new(name)
-        .since(12, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] })
+        .since(
+            12,
+            const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] },
+        )
         .since(16, const { &[types("T", NUMERIC_IR4)] })
         .infer(compared)
 }
 
 const fn logic(name: &'static str) -> OpDef {
     OpDef::new(name)
-        .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", BOOL), T1] })
-        .since(7, const { &[FIXED_A, FIXED_B, FIXED_C, without_attribute("broadcast"), without_attribute("axis")] })
+        .since(
+            1,
+            const {
+                &[
+                    A,
+                    B,
+                    C,
+                    int("broadcast").or(0),
+                    int("axis"),
+                    types("T", BOOL),
+                    T1,
+                ]
+            },
+        )
+        .since(
+            7,
+            const {
+                &[
+                    FIXED_A,
+                    FIXED_B,
+                    FIXED_C,
+                    without_attribute("broadcast"),
+                    without_attribute("axis"),
+                ]
+            },
+        )
         .infer(compared)
         .adapter(6, 7, legacy_broadcast::align)
 }
 
 const fn bitwise(name: &'static str) -> OpDef {
     OpDef::new(name)
-        .since(18, const { &[FIXED_A, FIXED_B, output("C", "T").non_differentiable(), types("T", INTEGERS)] })
+        .since(
+            18,
+            const {
+                &[
+                    FIXED_A,
+                    FIXED_B,
+                    output("C", "T").non_differentiable(),
+                    types("T", INTEGERS),
+                ]
+            },
+        )
         .infer(rules::broadcast)
 }
 
 /// The shape of the output, in all versions of operators that are as old as opset 1.
 fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
-    if cx.since() < 7 { legacy_broadcast::shape(cx) } else { rules::broadcast_inputs(cx) }
+    if cx.since() < 7 {
+        legacy_broadcast::shape(cx)
+    } else {
+        rules::broadcast_inputs(cx)
+    }
 }
 
 fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -244,15 +341,23 @@ fn remainder(cx: &mut Infer<'_>) -> Result<(), InferError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::AttrValue;
+    use crate::attributes::AttrValue;
     use crate::math::testing::{inferred, propagated};
 
     #[test]
     fn inputs_broadcast() {
         // SHAPE-19, SHAPE-16, SHAPE-22
         let rows = [
-            (&ADD, "float[3, 4, 5]; float[2, 1, 1, 1]", "float[2, 3, 4, 5]"),
-            (&ADD, "float[3, 4]; float[3]", "Add: sizes 4 and 3 of axis 1 do not broadcast"),
+            (
+                &ADD,
+                "float[3, 4, 5]; float[2, 1, 1, 1]",
+                "float[2, 3, 4, 5]",
+            ),
+            (
+                &ADD,
+                "float[3, 4]; float[3]",
+                "Add: sizes 4 and 3 of axis 1 do not broadcast",
+            ),
             (&SUB, "double[N, 4]; double[1, 4]", "double[N, 4]"),
             (&MUL, "float[N, 4]; float[M, 1]", "float[?, 4]"),
             (&MUL, "float[?]; float[7]", "float[7]"),
@@ -267,7 +372,12 @@ mod tests {
             (&BIT_SHIFT, "uint8[N]; uint8", "uint8[N]"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(inferred(def, 18, &[], inputs), expected, "{} of {inputs}", def.name);
+            assert_eq!(
+                inferred(def, 18, &[], inputs),
+                expected,
+                "{} of {inputs}",
+                def.name
+            );
         }
     }
 
@@ -277,19 +387,55 @@ mod tests {
         let at = |axis| ("axis", AttrValue::Int(axis));
         let rows = [
             (vec![], "float[2, 3]; float[?, 3]", "float[2, 3]"),
-            (vec![], "float[2, 3]; float[3]", "Add: the ranks of its inputs differ (2 and 1)"),
+            (
+                vec![],
+                "float[2, 3]; float[3]",
+                "Add: the ranks of its inputs differ (2 and 1)",
+            ),
             (vec![], "float[...]; float[2, N]", "float[2, N]"),
-            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[4, 5]", "float[2, 3, 4, 5]"),
-            (vec![stretch.clone()], "float[2, 3, 4, ?]; float[4, 5]", "float[2, 3, 4, 5]"),
-            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[1, 1]", "float[2, 3, 4, 5]"),
-            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[3, 4]", "Add: the sizes of axis 2 differ (4 and 3)"),
-            (vec![stretch.clone(), at(1)], "float[2, 3, 4, 5]; float[3, 4]", "float[2, 3, 4, 5]"),
-            (vec![stretch.clone(), at(3)], "float[2, 3, 4, 5]; float[5, 1]", "Add: input 1 of rank 2 does not fit at axis 3"),
-            (vec![stretch.clone(), at(0)], "float[N, 3]; float[...]", "float[N, 3]"),
+            (
+                vec![stretch.clone()],
+                "float[2, 3, 4, 5]; float[4, 5]",
+                "float[2, 3, 4, 5]",
+            ),
+            (
+                vec![stretch.clone()],
+                "float[2, 3, 4, ?]; float[4, 5]",
+                "float[2, 3, 4, 5]",
+            ),
+            (
+                vec![stretch.clone()],
+                "float[2, 3, 4, 5]; float[1, 1]",
+                "float[2, 3, 4, 5]",
+            ),
+            (
+                vec![stretch.clone()],
+                "float[2, 3, 4, 5]; float[3, 4]",
+                "Add: the sizes of axis 2 differ (4 and 3)",
+            ),
+            (
+                vec![stretch.clone(), at(1)],
+                "float[2, 3, 4, 5]; float[3, 4]",
+                "float[2, 3, 4, 5]",
+            ),
+            (
+                vec![stretch.clone(), at(3)],
+                "float[2, 3, 4, 5]; float[5, 1]",
+                "Add: input 1 of rank 2 does not fit at axis 3",
+            ),
+            (
+                vec![stretch.clone(), at(0)],
+                "float[N, 3]; float[...]",
+                "float[N, 3]",
+            ),
             (vec![stretch, at(0)], "float[...]; float[2]", "float[...]"),
         ];
         for (attributes, inputs, expected) in rows {
-            assert_eq!(inferred(&ADD, 6, &attributes, inputs), expected, "{attributes:?} {inputs}");
+            assert_eq!(
+                inferred(&ADD, 6, &attributes, inputs),
+                expected,
+                "{attributes:?} {inputs}"
+            );
         }
         assert_eq!(inferred(&GREATER, 1, &[], "float[2]; float[N]"), "bool[2]");
     }
@@ -309,12 +455,24 @@ mod tests {
             (&MUL, "i32:2000000000; i32:2", "-"),
             (&DIV, "[N, -7]; 2", "[floor((N)/(2)), -3]"),
             (&DIV, "[N, 8]; [1, 0]", "[N, ?]"),
-            (&ADD, "[1, 2]; [1, 2, 3]", "Add: sizes 2 and 3 of axis 0 do not broadcast"),
+            (
+                &ADD,
+                "[1, 2]; [1, 2, 3]",
+                "Add: sizes 2 and 3 of axis 0 do not broadcast",
+            ),
             (&MOD, "[-7, N]; 2", "[1, mod(N, 2)]"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(propagated(def, 14, &[], inputs), expected, "{} of {inputs}", def.name);
+            assert_eq!(
+                propagated(def, 14, &[], inputs),
+                expected,
+                "{} of {inputs}",
+                def.name
+            );
         }
-        assert_eq!(propagated(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"), "-");
+        assert_eq!(
+            propagated(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"),
+            "-"
+        );
     }
 }

@@ -7,7 +7,9 @@ use sardonyx_tensor::{DataType, Tensor, f16};
 
 use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
-use crate::facts::{FLOATS, NUMERIC, NUMERIC_IR4, float, input, ints, output, types, without_attribute};
+use crate::facts::{
+    FLOATS, NUMERIC, NUMERIC_IR4, float, input, ints, output, types, without_attribute,
+};
 use crate::math::consumed_inputs;
 use crate::rules;
 
@@ -53,21 +55,38 @@ pub static CLIP: OpDef = OpDef::new("Clip")
         ],
     )
     .infer(rules::same_as_first)
-    .adapter(5, 6, consumed_inputs::remove)
+    .adapter(5, 6, same_limits)
     .adapter(10, 11, limits_as_inputs);
+
+/// The limits that version 6 states as defaults are those of float32, and do nothing to narrower types.
+fn same_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let limited = cx.has("min") && cx.has("max");
+    let elem = cx.input_type(0).and_then(|ty| ty.elem());
+    if !limited && !matches!(elem, Some(DataType::Float | DataType::Float16)) {
+        return Err(cx.refuse("without a limit, version 6 limits to the range of float32"));
+    }
+    consumed_inputs::remove(cx)
+}
 
 fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
     let mut limits = [None, None];
-    for (limit, (name, default)) in limits.iter_mut().zip([("min", f32::MIN), ("max", f32::MAX)]) {
+    for (limit, (name, default)) in limits
+        .iter_mut()
+        .zip([("min", f32::MIN), ("max", f32::MAX)])
+    {
         // An absent limit is the limit of the element type. For double that is wider than the default of version 6.
         let narrow = matches!(elem, None | Some(DataType::Double)).then_some(default);
-        let Some(value) = cx.float(name).or(narrow) else { continue };
+        let Some(value) = cx.float(name).or(narrow) else {
+            continue;
+        };
         *limit = Some(match elem {
             Some(DataType::Float) => Tensor::scalar(value),
             Some(DataType::Double) => Tensor::scalar(f64::from(value)),
             Some(DataType::Float16) => Tensor::scalar(f16::from_f32(value)),
-            _ => return Err(cx.refuse("limits as inputs need the element type, which is not known")),
+            _ => {
+                return Err(cx.refuse("limits as inputs need the element type, which is not known"));
+            }
         });
     }
     for ((name, index), limit) in [("min", 1), ("max", 2)].into_iter().zip(limits) {
@@ -82,16 +101,75 @@ fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use sardonyx_model::NewAttribute::Float;
+
     use super::*;
-    use crate::math::testing::inferred;
+    use crate::math::testing::{adapted, inferred};
 
     #[test]
     fn the_output_is_like_the_input() {
         // SHAPE-16, NODE-13, NODE-15
-        for inputs in ["float[2, N]; float; float", "float[2, N]; -; float", "float[2, N]"] {
+        for inputs in [
+            "float[2, N]; float; float",
+            "float[2, N]; -; float",
+            "float[2, N]",
+        ] {
             assert_eq!(inferred(&CLIP, 13, &[], inputs), "float[2, N]");
         }
         assert_eq!(inferred(&CLIP, 6, &[], "double[...]"), "double[...]");
         assert_eq!(inferred(&CLIP, 11, &[], "-; float"), "-");
+    }
+
+    #[test]
+    fn limits_become_inputs() {
+        let (zero, six) = (("min", Float(0.0)), ("max", Float(6.0)));
+        let rows = [
+            (
+                vec![zero.clone(), six.clone()],
+                "float[N]",
+                "y = Clip(a, 0.0, 6.0)",
+            ),
+            (vec![zero.clone()], "float[N]", "y = Clip(a, 0.0)"),
+            (vec![six.clone()], "float[N]", "y = Clip(a, -, 6.0)"),
+            (
+                vec![zero.clone(), six],
+                "float16[N]",
+                "y = Clip(a, float16, float16)",
+            ),
+            (vec![], "float[...]", "y = Clip(a)"),
+            (
+                vec![zero],
+                "double",
+                "y = Clip(a, 0.0, 3.4028234663852886e38)",
+            ),
+            (
+                vec![],
+                "-",
+                "Clip: limits as inputs need the element type, which is not known",
+            ),
+        ];
+        for (attributes, input, expected) in rows {
+            assert_eq!(
+                adapted(&CLIP, 10, &attributes, input),
+                expected,
+                "{attributes:?} {input}"
+            );
+        }
+    }
+
+    #[test]
+    fn defaults_appear() {
+        let hint = ("consumed_inputs", sardonyx_model::NewAttribute::Ints(&[0]));
+        assert_eq!(adapted(&CLIP, 5, &[hint], "float[N]"), "y = Clip(a)");
+        let refusal = "Clip: without a limit, version 6 limits to the range of float32";
+        assert_eq!(
+            adapted(&CLIP, 5, &[("min", Float(0.0))], "double[N]"),
+            refusal
+        );
+        let limits = [("min", Float(0.0)), ("max", Float(1.0))];
+        assert_eq!(
+            adapted(&CLIP, 5, &limits, "double[N]"),
+            "y = Clip(a) min=0 max=1"
+        );
     }
 }

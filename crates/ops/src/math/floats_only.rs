@@ -6,7 +6,11 @@ use crate::adapt::{Adapt, Refusal};
 pub(crate) fn check(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     match cx.input_type(0).and_then(|ty| ty.elem()) {
         Some(elem) if elem.is_float() => Ok(()),
-        Some(elem) => Err(cx.refuse(format_args!("the newer version takes floats only, not {elem}"))),
-        None => Err(cx.refuse("the newer version takes floats only, and the element type is not known")),
+        Some(elem) => Err(cx.refuse(format_args!(
+            "the newer version takes floats only, not {elem}"
+        ))),
+        None => {
+            Err(cx.refuse("the newer version takes floats only, and the element type is not known"))
+        }
     }
 }

@@ -68,20 +68,35 @@ fn matrix(cx: &Infer<'_>, index: usize, transposed: &str) -> Result<[Dim; 2], In
         _ => [Dim::Unknown, Dim::Unknown],
     };
     let [rows, columns] = sizes;
-    Ok(if cx.int(transposed).unwrap_or(0) == 0 { [rows, columns] } else { [columns, rows] })
+    Ok(if cx.int(transposed).unwrap_or(0) == 0 {
+        [rows, columns]
+    } else {
+        [columns, rows]
+    })
 }
 
 /// Checks that C stretches to the product, and learns sizes of the product from it.
 fn stretch(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferError> {
     let exact = cx.since() < 7 && cx.int("broadcast").unwrap_or(0) == 0;
-    let Some(missing) = shape.len().checked_sub(c.len()).filter(|missing| *missing == 0 || !exact) else {
-        return cx.fail(format_args!("C of rank {} does not fit the product", c.len()));
+    let Some(missing) = shape
+        .len()
+        .checked_sub(c.len())
+        .filter(|missing| *missing == 0 || !exact)
+    else {
+        return cx.fail(format_args!(
+            "C of rank {} does not fit the product",
+            c.len()
+        ));
     };
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &c[axis - missing];
         // A symbol may turn out to be 1, and then says nothing about the product.
         if exact || other.known().is_some_and(|other| other != 1) {
-            *size = cx.same_dim(size, other, format_args!("the sizes of axis {axis} of A * B and C"))?;
+            *size = cx.same_dim(
+                size,
+                other,
+                format_args!("the sizes of axis {axis} of A * B and C"),
+            )?;
         }
     }
     Ok(())
@@ -96,34 +111,113 @@ fn stretch_always(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::infer::AttrValue;
-    use crate::math::testing::inferred;
+    use crate::attributes::AttrValue;
+    use crate::math::testing::{adapted, inferred};
 
     #[test]
     fn shapes_of_products() {
         // SHAPE-13, SHAPE-16, SHAPE-20
         let one = |name| (name, AttrValue::Int(1));
         let rows = [
-            (13, vec![], "float[N, 3]; float[3, 5]; float[5]", "float[N, 5]"),
+            (
+                13,
+                vec![],
+                "float[N, 3]; float[3, 5]; float[5]",
+                "float[N, 5]",
+            ),
             (13, vec![], "float[N, 3]; float[3, 5]", "float[N, 5]"),
             (13, vec![], "float[N, 3]; float[3, 5]; -", "float[N, 5]"),
-            (13, vec![one("transA")], "float[3, N]; float[3, 5]", "float[N, 5]"),
-            (13, vec![one("transB")], "float[N, 3]; float[5, 3]", "float[N, 5]"),
-            (13, vec![one("transA"), one("transB")], "float[3, 2]; float[5, 3]", "float[2, 5]"),
-            (13, vec![], "float[2, 3]; float[4, 5]", "Gemm: the inner sizes of A and B differ (3 and 4)"),
-            (13, vec![], "float[2, 3, 1]; float[3, 5]", "Gemm: input 0 must have rank 2, not 3"),
+            (
+                13,
+                vec![one("transA")],
+                "float[3, N]; float[3, 5]",
+                "float[N, 5]",
+            ),
+            (
+                13,
+                vec![one("transB")],
+                "float[N, 3]; float[5, 3]",
+                "float[N, 5]",
+            ),
+            (
+                13,
+                vec![one("transA"), one("transB")],
+                "float[3, 2]; float[5, 3]",
+                "float[2, 5]",
+            ),
+            (
+                13,
+                vec![],
+                "float[2, 3]; float[4, 5]",
+                "Gemm: the inner sizes of A and B differ (3 and 4)",
+            ),
+            (
+                13,
+                vec![],
+                "float[2, 3, 1]; float[3, 5]",
+                "Gemm: input 0 must have rank 2, not 3",
+            ),
             (13, vec![], "float[...]; float[3, 5]", "float[?, 5]"),
             (13, vec![], "-; -", "?[?, ?]"),
-            (13, vec![], "float[...]; float[...]; float[7, 1]", "float[7, ?]"),
-            (13, vec![], "float[2, 3]; float[3, 5]; float[1, 1]", "float[2, 5]"),
-            (13, vec![], "float[1, 3]; float[3, 5]; float[2, 5]", "Gemm: the sizes of axis 0 of A * B and C differ (1 and 2)"),
-            (13, vec![], "float[2, 3]; float[3, 5]; float[1, 2, 5]", "Gemm: C of rank 3 does not fit the product"),
-            (6, vec![one("broadcast")], "float[2, 3]; float[3, 5]; float[5]", "float[2, 5]"),
-            (6, vec![], "float[2, 3]; float[3, 5]; float[5]", "Gemm: C of rank 1 does not fit the product"),
-            (6, vec![], "float[2, 3]; float[3, ?]; float[2, N]", "float[2, N]"),
+            (
+                13,
+                vec![],
+                "float[...]; float[...]; float[7, 1]",
+                "float[7, ?]",
+            ),
+            (
+                13,
+                vec![],
+                "float[2, 3]; float[3, 5]; float[1, 1]",
+                "float[2, 5]",
+            ),
+            (
+                13,
+                vec![],
+                "float[1, 3]; float[3, 5]; float[2, 5]",
+                "Gemm: the sizes of axis 0 of A * B and C differ (1 and 2)",
+            ),
+            (
+                13,
+                vec![],
+                "float[2, 3]; float[3, 5]; float[1, 2, 5]",
+                "Gemm: C of rank 3 does not fit the product",
+            ),
+            (
+                6,
+                vec![one("broadcast")],
+                "float[2, 3]; float[3, 5]; float[5]",
+                "float[2, 5]",
+            ),
+            (
+                6,
+                vec![],
+                "float[2, 3]; float[3, 5]; float[5]",
+                "Gemm: C of rank 1 does not fit the product",
+            ),
+            (
+                6,
+                vec![],
+                "float[2, 3]; float[3, ?]; float[2, N]",
+                "float[2, N]",
+            ),
         ];
         for (opset, attributes, inputs, expected) in rows {
-            assert_eq!(inferred(&GEMM, opset, &attributes, inputs), expected, "{attributes:?} {inputs}");
+            assert_eq!(
+                inferred(&GEMM, opset, &attributes, inputs),
+                expected,
+                "{attributes:?} {inputs}"
+            );
         }
+    }
+
+    #[test]
+    fn c_always_stretches() {
+        let stretch = ("broadcast", sardonyx_model::NewAttribute::Int(1));
+        let transposed = ("transB", sardonyx_model::NewAttribute::Int(1));
+        assert_eq!(
+            adapted(&GEMM, 6, &[stretch, transposed], "-; -; -"),
+            "y = Gemm(a, b, c) transB=1"
+        );
     }
 }

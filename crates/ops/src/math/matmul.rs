@@ -14,7 +14,15 @@ use crate::rules;
 
 /// See the module.
 pub static MATMUL: OpDef = OpDef::new("MatMul")
-    .since(1, &[input("A", "T"), input("B", "T"), output("Y", "T"), types("T", FLOATS)])
+    .since(
+        1,
+        &[
+            input("A", "T"),
+            input("B", "T"),
+            output("Y", "T"),
+            types("T", FLOATS),
+        ],
+    )
     .since(9, &[types("T", HIGH_PRECISION)])
     .since(
         13,
@@ -38,7 +46,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 /// The shape of the matrix product of inputs of these shapes.
 pub(crate) fn product_shape(cx: &Infer<'_>, a: &Shape, b: &Shape) -> Result<Shape, InferError> {
-    let [a_rest @ .., a_inner] = &a[..] else { return cx.fail("input 0 must not be a scalar") };
+    let [a_rest @ .., a_inner] = &a[..] else {
+        return cx.fail("input 0 must not be a scalar");
+    };
     let (b_rest, b_inner, column) = match &b[..] {
         [] => return cx.fail("input 1 must not be a scalar"),
         [inner] => (&[][..], inner, None),
@@ -49,7 +59,10 @@ pub(crate) fn product_shape(cx: &Infer<'_>, a: &Shape, b: &Shape) -> Result<Shap
         [] => (&[][..], None),
         [batch @ .., row] => (batch, Some(row)),
     };
-    let (a_batch, b_batch): (Shape, Shape) = (a_batch.iter().cloned().collect(), b_rest.iter().cloned().collect());
+    let (a_batch, b_batch): (Shape, Shape) = (
+        a_batch.iter().cloned().collect(),
+        b_rest.iter().cloned().collect(),
+    );
     let mut shape = rules::broadcast_shapes(cx, &[&a_batch, &b_batch])?;
     shape.extend([row, column].into_iter().flatten().map(Dim::clone));
     Ok(shape)
@@ -65,7 +78,10 @@ mod tests {
         // SHAPE-13, SHAPE-16, SHAPE-19
         let rows = [
             ("float[K, M]; float[M, N]", "float[K, N]"),
-            ("float[2, 3]; float[4, 5]", "MatMul: the inner sizes differ (3 and 4)"),
+            (
+                "float[2, 3]; float[4, 5]",
+                "MatMul: the inner sizes differ (3 and 4)",
+            ),
             ("float[2, ?]; float[4, 5]", "float[2, 5]"),
             ("float[3]; float[3]", "float"),
             ("float[3]; float[3, 5]", "float[5]"),
@@ -74,7 +90,10 @@ mod tests {
             ("float[3]; float[B, 3, 5]", "float[B, 5]"),
             ("float[7, 1, 2, 3]; float[6, 3, 5]", "float[7, 6, 2, 5]"),
             ("float[B, 1, T, H]; float[1, 8, H, T]", "float[B, 8, T, T]"),
-            ("float[2, 2, 3]; float[4, 3, 5]", "MatMul: sizes 2 and 4 of axis 0 do not broadcast"),
+            (
+                "float[2, 2, 3]; float[4, 3, 5]",
+                "MatMul: sizes 2 and 4 of axis 0 do not broadcast",
+            ),
             ("float; float[3]", "MatMul: input 0 must not be a scalar"),
             ("float[3]; float", "MatMul: input 1 must not be a scalar"),
             ("float[...]; float[3, 5]", "float[...]"),

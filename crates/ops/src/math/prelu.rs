@@ -16,7 +16,13 @@ use crate::tensor::unsqueeze::UNSQUEEZE;
 pub static PRELU: OpDef = OpDef::new("PRelu")
     .since(
         1,
-        &[input("X", "T"), input("slope", "T"), output("Y", "T"), ints("consumed_inputs"), types("T", FLOATS)],
+        &[
+            input("X", "T"),
+            input("slope", "T"),
+            output("Y", "T"),
+            ints("consumed_inputs"),
+            types("T", FLOATS),
+        ],
     )
     .since(6, &[without_attribute("consumed_inputs")])
     .since(7, &[])
@@ -35,17 +41,27 @@ pub static PRELU: OpDef = OpDef::new("PRelu")
     .adapter(6, 7, align_channels);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let Some(ty) = cx.tensor(0) else { return Ok(()) };
+    let Some(ty) = cx.tensor(0) else {
+        return Ok(());
+    };
     let mut ty = ty.clone();
     if let (7.., Some(shape), Some(slope)) = (cx.since(), &mut ty.shape, cx.shape(1)) {
         let Some(missing) = shape.len().checked_sub(slope.len()) else {
-            return cx.fail(format_args!("a slope of rank {} does not stretch to rank {}", slope.len(), shape.len()));
+            return cx.fail(format_args!(
+                "a slope of rank {} does not stretch to rank {}",
+                slope.len(),
+                shape.len()
+            ));
         };
         for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
             let other = &slope[axis - missing];
             // A symbol may turn out to be 1, and then says nothing about the input.
             if other.known().is_some_and(|other| other != 1) {
-                *size = cx.same_dim(size, other, format_args!("the sizes of axis {axis} of X and the slope"))?;
+                *size = cx.same_dim(
+                    size,
+                    other,
+                    format_args!("the sizes of axis {axis} of X and the slope"),
+                )?;
             }
         }
     }
@@ -56,7 +72,10 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 /// A slope per channel gets axes of size 1 for the axes after the channels.
 fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let slope = cx.input_type(1);
-    let slope = slope.as_ref().and_then(|ty| ty.shape()).map(|shape| &shape[..]);
+    let slope = slope
+        .as_ref()
+        .and_then(|ty| ty.shape())
+        .map(|shape| &shape[..]);
     match slope {
         None => return Err(cx.refuse("aligning the slope at the channels takes its rank")),
         Some([size]) if size.known() != Some(1) => {}
@@ -78,22 +97,61 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::math::testing::inferred;
+    use crate::math::testing::{adapted, inferred};
 
     #[test]
     fn the_slope_stretches() {
         // SHAPE-20, SHAPE-16
         let rows = [
-            (16, "float[2, 3, 4, 5]; float[1, 3, 1, 5]", "float[2, 3, 4, 5]"),
-            (16, "float[2, 3]; float[1, 2, 3]", "PRelu: a slope of rank 3 does not stretch to rank 2"),
-            (16, "float[2, 1]; float[3]", "PRelu: the sizes of axis 1 of X and the slope differ (1 and 3)"),
+            (
+                16,
+                "float[2, 3, 4, 5]; float[1, 3, 1, 5]",
+                "float[2, 3, 4, 5]",
+            ),
+            (
+                16,
+                "float[2, 3]; float[1, 2, 3]",
+                "PRelu: a slope of rank 3 does not stretch to rank 2",
+            ),
+            (
+                16,
+                "float[2, 1]; float[3]",
+                "PRelu: the sizes of axis 1 of X and the slope differ (1 and 3)",
+            ),
             (16, "float[N, ?]; float[3]", "float[N, 3]"),
             (16, "float[...]; float[3]", "float[...]"),
             (6, "float[2, 3, 4, 5]; float[3]", "float[2, 3, 4, 5]"),
             (16, "-; -", "-"),
         ];
         for (opset, inputs, expected) in rows {
-            assert_eq!(inferred(&PRELU, opset, &[], inputs), expected, "{opset} {inputs}");
+            assert_eq!(
+                inferred(&PRELU, opset, &[], inputs),
+                expected,
+                "{opset} {inputs}"
+            );
+        }
+    }
+
+    #[test]
+    fn slopes_per_channel_are_aligned() {
+        let rows = [
+            (
+                "float[N, 3, 4, 5]; float[3]",
+                "t3 = Unsqueeze(b) axes=[1, 2]; y = PRelu(a, t3)",
+            ),
+            ("float[N, 3, 4, 5]; float[1]", "y = PRelu(a, b)"),
+            ("float[N, 3]; float[3]", "y = PRelu(a, b)"),
+            (
+                "float[...]; float[3]",
+                "PRelu: aligning the slope at the channels takes the rank of the input",
+            ),
+            (
+                "float[N, 3]; -",
+                "PRelu: aligning the slope at the channels takes its rank",
+            ),
+        ];
+        for (inputs, expected) in rows {
+            assert_eq!(adapted(&PRELU, 6, &[], inputs), expected, "{inputs}");
         }
     }
 }

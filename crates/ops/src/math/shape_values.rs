@@ -25,30 +25,55 @@ pub(crate) fn of_input(cx: &Infer<'_>, index: usize) -> Option<Ints> {
         Known::Ints { elem, .. } => *elem,
         Known::Tensor(tensor) => tensor.data_type(),
     };
-    Some(Ints { elem, scalar: known.is_scalar(), values: known.ints()? })
+    Some(Ints {
+        elem,
+        scalar: known.is_scalar(),
+        values: known.ints()?,
+    })
 }
 
 /// Says that the only output has these integers.
 pub(crate) fn set(cx: &mut Infer<'_>, mut ints: Ints) {
     for value in &mut ints.values {
         // What overflows 32 bits wraps at run time; `Dim` does not.
-        if ints.elem == DataType::Int32 && value.known().is_some_and(|value| i32::try_from(value).is_err()) {
+        if ints.elem == DataType::Int32
+            && value
+                .known()
+                .is_some_and(|value| i32::try_from(value).is_err())
+        {
             *value = Dim::Unknown;
         }
     }
     // Mere unknowns would say no more than the type does.
     if ints.values.is_empty() || !ints.values.iter().all(Dim::is_unknown) {
-        cx.set_known(0, Known::Ints { elem: ints.elem, scalar: ints.scalar, values: ints.values });
+        cx.set_known(
+            0,
+            Known::Ints {
+                elem: ints.elem,
+                scalar: ints.scalar,
+                values: ints.values,
+            },
+        );
     }
 }
 
 /// The only output is `f` over all inputs, element by element.
 pub(crate) fn combine(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) {
-    let Some(mut result) = of_input(cx, 0) else { return };
+    let Some(mut result) = of_input(cx, 0) else {
+        return;
+    };
     for index in 1..cx.input_count() {
-        let Some(next) = of_input(cx, index) else { return };
-        let Some(values) = broadcast(&result.values, &next.values, f) else { return };
-        result = Ints { elem: result.elem, scalar: result.scalar && next.scalar, values };
+        let Some(next) = of_input(cx, index) else {
+            return;
+        };
+        let Some(values) = broadcast(&result.values, &next.values, f) else {
+            return;
+        };
+        result = Ints {
+            elem: result.elem,
+            scalar: result.scalar && next.scalar,
+            values,
+        };
     }
     set(cx, result);
 }

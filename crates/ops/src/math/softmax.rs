@@ -25,22 +25,29 @@ pub static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax");
 pub static SOFTMAX: OpDef = along_axis("Softmax");
 
 const fn along_axis(name: &'static str) -> OpDef {
-    const FIRST: &[Fact] = &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)];
+    const FIRST: &[Fact] = &[
+        input("input", "T"),
+        output("output", "T"),
+        int("axis").or(1),
+        types("T", FLOATS),
+    ];
     const ONE_AXIS: &[Fact] = &[
         input("input", "T").differentiable(),
         output("output", "T").differentiable(),
         int("axis").or(-1),
         types("T", FLOATS_IR4),
     ];
-    OpDef::new(name).since(1, FIRST).since(11, &[]).since(13, ONE_AXIS).infer(infer).adapter(12, 13, one_axis)
+    OpDef::new(name)
+        .since(1, FIRST)
+        .since(11, &[])
+        .since(13, ONE_AXIS)
+        .infer(infer)
+        .adapter(12, 13, one_axis)
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(rank), Some(axis)) = (cx.rank(0), cx.int("axis")) {
-        // Since 13 a scalar would have no axis to work along, but is what a model of one element may have.
-        if rank > 0 || cx.since() < 13 {
-            cx.axis(axis, rank)?;
-        }
+        cx.axis(axis, rank)?;
     }
     rules::same_as_first(cx)
 }
@@ -68,13 +75,21 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
         return Some(-1);
     }
     let shape = shape?;
-    let start = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
+    let start = usize::try_from(if axis < 0 {
+        axis + shape.len() as i64
+    } else {
+        axis
+    })
+    .ok()?;
     let flattened = shape.get(start..)?;
     if shape.iter().any(|size| size.known() == Some(0)) {
         // No elements, no result; and `Reshape` could not give such a shape back.
         return Some(-1);
     }
-    let mut wide = (start..).zip(flattened).filter(|(_, size)| size.known() != Some(1)).map(|(axis, _)| axis as i64);
+    let mut wide = (start..)
+        .zip(flattened)
+        .filter(|(_, size)| size.known() != Some(1))
+        .map(|(axis, _)| axis as i64);
     // Axes of size 1 change nothing; if there are no others, the last one will do.
     match (wide.next(), wide.next()) {
         (None, _) if flattened.is_empty() => None,
@@ -86,26 +101,51 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use sardonyx_model::NewAttribute;
+
     use super::*;
-    use crate::infer::AttrValue;
-    use crate::math::testing::{inferred, ty};
+    use crate::attributes::AttrValue;
+    use crate::math::testing::{adapted, inferred, ty};
 
     #[test]
     fn the_axis_must_exist() {
         // SHAPE-16, NODE-22
         let rows = [
             (13, None, "float[2, N]", "float[2, N]"),
-            (13, Some(2), "float[2, N]", "Softmax: axis 2 is out of range for rank 2"),
+            (
+                13,
+                Some(2),
+                "float[2, N]",
+                "Softmax: axis 2 is out of range for rank 2",
+            ),
             (13, Some(5), "float[...]", "float[...]"),
             (13, None, "-", "-"),
             (13, None, "float[3]", "float[3]"),
-            (11, None, "float[3]", "Softmax: axis 1 is out of range for rank 1"),
+            (
+                13,
+                None,
+                "float",
+                "Softmax: axis -1 is out of range for rank 0",
+            ),
+            (
+                11,
+                None,
+                "float[3]",
+                "Softmax: axis 1 is out of range for rank 1",
+            ),
             (11, Some(-3), "float[2, 3, 4]", "float[2, 3, 4]"),
             (1, None, "float[2, 3, 4]", "float[2, 3, 4]"),
         ];
         for (opset, axis, input, expected) in rows {
-            let attributes: Vec<_> = axis.map(|axis| ("axis", AttrValue::Int(axis))).into_iter().collect();
-            assert_eq!(inferred(&SOFTMAX, opset, &attributes, input), expected, "{opset} {axis:?} {input}");
+            let attributes: Vec<_> = axis
+                .map(|axis| ("axis", AttrValue::Int(axis)))
+                .into_iter()
+                .collect();
+            assert_eq!(
+                inferred(&SOFTMAX, opset, &attributes, input),
+                expected,
+                "{opset} {axis:?} {input}"
+            );
         }
     }
 
@@ -127,7 +167,35 @@ mod tests {
         ];
         for (axis, input, expected) in rows {
             let ty = ty(input);
-            assert_eq!(only_axis(axis, ty.as_ref().and_then(|ty| ty.shape())), expected, "{axis} of {input}");
+            assert_eq!(
+                only_axis(axis, ty.as_ref().and_then(|ty| ty.shape())),
+                expected,
+                "{axis} of {input}"
+            );
+        }
+    }
+
+    #[test]
+    fn several_axes_are_flattened() {
+        // NODE-22
+        let at = |axis| vec![("axis", NewAttribute::Int(axis))];
+        let flat = |axis| {
+            format!(
+                "t2 = Shape(a); t3 = Flatten(a) axis={axis}; t4 = Softmax(t3) axis=-1; y = Reshape(t4, t2)"
+            )
+        };
+        let rows = [
+            (vec![], "float[N, 10]", "y = Softmax(a) axis=1".to_string()),
+            (at(-1), "-", "y = Softmax(a) axis=-1".to_string()),
+            (vec![], "float[N, 3, 4]", flat(1)),
+            (at(-2), "-", flat(-2)),
+        ];
+        for (attributes, input, expected) in rows {
+            assert_eq!(
+                adapted(&SOFTMAX, 12, &attributes, input),
+                expected,
+                "{attributes:?} {input}"
+            );
         }
     }
 }

@@ -19,8 +19,8 @@ use sardonyx_tensor::DataType;
 use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
 use crate::facts::{
-    FLOATS, FLOATS_IR4, Fact, INTEGERS, NUMERIC, NUMERIC_IR4, SIGNED, float, input, ints, output, string, types,
-    without_attribute,
+    FLOATS, FLOATS_IR4, Fact, INTEGERS, NUMERIC, NUMERIC_IR4, SIGNED, float, input, ints, output,
+    string, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
 use crate::math::{consumed_inputs, floats_only, shape_values};
@@ -65,7 +65,12 @@ pub static CEIL: OpDef = rounding("Ceil");
 pub static CELU: OpDef = OpDef::new("Celu")
     .since(
         12,
-        &[SMOOTH_X, SMOOTH_Y, float("alpha").or_float(1.0), types("T", TypeSet::tensors(&[DataType::Float]))],
+        &[
+            SMOOTH_X,
+            SMOOTH_Y,
+            float("alpha").or_float(1.0),
+            types("T", TypeSet::tensors(&[DataType::Float])),
+        ],
     )
     .since(28, &[types("T", FLOATS_IR4)])
     .infer(rules::same_as_first);
@@ -77,11 +82,28 @@ pub static COS: OpDef = smooth_named("Cos", 7);
 pub static COSH: OpDef = smooth_named("Cosh", 9);
 
 /// Exponential below 0, identity above.
-pub static ELU: OpDef = activation("Elu", &[X, Y, float("alpha").or_float(1.0), IN_PLACE, types("T", FLOATS)], 22);
+pub static ELU: OpDef = activation(
+    "Elu",
+    &[
+        X,
+        Y,
+        float("alpha").or_float(1.0),
+        IN_PLACE,
+        types("T", FLOATS),
+    ],
+    22,
+);
 
 /// Error function.
 pub static ERF: OpDef = OpDef::new("Erf")
-    .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
+    .since(
+        9,
+        &[
+            input("input", "T"),
+            output("output", "T"),
+            types("T", NUMERIC),
+        ],
+    )
     .since(13, SMOOTH_NAMED)
     .infer(rules::same_as_first)
     .adapter(12, 13, floats_only::check);
@@ -94,13 +116,28 @@ pub static FLOOR: OpDef = rounding("Floor");
 
 /// The input times the share of a normal distribution below it, exact or by `tanh`.
 pub static GELU: OpDef = OpDef::new("Gelu")
-    .since(20, &[SMOOTH_X, SMOOTH_Y, string("approximate").or_string("none"), types("T", FLOATS_IR4)])
+    .since(
+        20,
+        &[
+            SMOOTH_X,
+            SMOOTH_Y,
+            string("approximate").or_string("none"),
+            types("T", FLOATS_IR4),
+        ],
+    )
     .infer(rules::same_as_first);
 
 /// A line cut off at 0 and 1.
 pub static HARD_SIGMOID: OpDef = activation(
     "HardSigmoid",
-    &[X, Y, float("alpha").or_float(0.2), float("beta").or_float(0.5), IN_PLACE, types("T", FLOATS)],
+    &[
+        X,
+        Y,
+        float("alpha").or_float(0.2),
+        float("beta").or_float(0.5),
+        IN_PLACE,
+        types("T", FLOATS),
+    ],
     22,
 );
 
@@ -108,8 +145,17 @@ pub static HARD_SIGMOID: OpDef = activation(
 pub static HARD_SWISH: OpDef = smooth_xy("HardSwish", 14);
 
 /// A small slope below 0.
-pub static LEAKY_RELU: OpDef =
-    activation("LeakyRelu", &[X, Y, float("alpha").or_float(0.01), IN_PLACE, types("T", FLOATS)], 16);
+pub static LEAKY_RELU: OpDef = activation(
+    "LeakyRelu",
+    &[
+        X,
+        Y,
+        float("alpha").or_float(0.01),
+        IN_PLACE,
+        types("T", FLOATS),
+    ],
+    16,
+);
 
 /// Natural logarithm.
 pub static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED);
@@ -121,20 +167,31 @@ pub static MISH: OpDef = smooth_xy("Mish", 18);
 pub static NEG: OpDef = OpDef::new("Neg")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
-    .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))])
+    .since(
+        13,
+        &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))],
+    )
     .infer(negated)
     .adapter(5, 6, consumed_inputs::remove);
 
 /// Truth values turned.
 pub static NOT: OpDef = OpDef::new("Not")
-    .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
+    .since(
+        1,
+        &[
+            FIXED_X,
+            FIXED_Y,
+            types("T", TypeSet::tensors(&[DataType::Bool])),
+        ],
+    )
     .infer(rules::same_as_first);
 
 /// One divided by the input.
 pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY);
 
 /// Zero below 0.
-pub static RELU: OpDef = function("Relu", XY, SMOOTH_XY).since(14, &[types("T", FLOATS_IR4.and(SIGNED))]);
+pub static RELU: OpDef =
+    function("Relu", XY, SMOOTH_XY).since(14, &[types("T", FLOATS_IR4.and(SIGNED))]);
 
 /// The nearest integer, the even one of two.
 pub static ROUND: OpDef = OpDef::new("Round")
@@ -174,7 +231,14 @@ pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY);
 
 /// -1, 0 or 1.
 pub static SIGN: OpDef = OpDef::new("Sign")
-    .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
+    .since(
+        9,
+        &[
+            input("input", "T"),
+            output("output", "T"),
+            types("T", NUMERIC),
+        ],
+    )
     .since(
         13,
         &[
@@ -208,7 +272,15 @@ pub static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED);
 
 /// Zero up to `alpha`.
 pub static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
-    .since(10, &[SMOOTH_X, SMOOTH_Y, float("alpha").or_float(1.0), types("T", FLOATS)])
+    .since(
+        10,
+        &[
+            SMOOTH_X,
+            SMOOTH_Y,
+            float("alpha").or_float(1.0),
+            types("T", FLOATS),
+        ],
+    )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(rules::same_as_first);
 
@@ -224,11 +296,23 @@ const NOT_IN_PLACE: Fact = without_attribute("consumed_inputs");
 // Some operators call their tensors X and Y, others input and output.
 const XY: &[Fact] = &[X, Y, IN_PLACE, types("T", FLOATS)];
 const SMOOTH_XY: &[Fact] = &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4)];
-const NAMED: &[Fact] = &[input("input", "T"), output("output", "T"), IN_PLACE, types("T", FLOATS)];
-const SMOOTH_NAMED: &[Fact] =
-    &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", FLOATS_IR4)];
+const NAMED: &[Fact] = &[
+    input("input", "T"),
+    output("output", "T"),
+    IN_PLACE,
+    types("T", FLOATS),
+];
+const SMOOTH_NAMED: &[Fact] = &[
+    input("input", "T").differentiable(),
+    output("output", "T").differentiable(),
+    types("T", FLOATS_IR4),
+];
 
-const fn function(name: &'static str, first: &'static [Fact], bfloat16_too: &'static [Fact]) -> OpDef {
+const fn function(
+    name: &'static str,
+    first: &'static [Fact],
+    bfloat16_too: &'static [Fact],
+) -> OpDef {
     OpDef::new(name)
         .since(1, first)
         .since(6, const { &[NOT_IN_PLACE] })
@@ -238,12 +322,19 @@ const fn function(name: &'static str, first: &'static [Fact], bfloat16_too: &'st
 }
 
 const fn rounding(name: &'static str) -> OpDef {
-    function(name, XY, const { &[FIXED_X, FIXED_Y, types("T", FLOATS_IR4)] })
+    function(
+        name,
+        XY,
+        const { &[FIXED_X, FIXED_Y, types("T", FLOATS_IR4)] },
+    )
 }
 
 const fn smooth_named(name: &'static str, first: u32) -> OpDef {
-    const FIRST: &[Fact] =
-        &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", FLOATS)];
+    const FIRST: &[Fact] = &[
+        input("input", "T").differentiable(),
+        output("output", "T").differentiable(),
+        types("T", FLOATS),
+    ];
     OpDef::new(name)
         .since(first, FIRST)
         .since(22, const { &[types("T", FLOATS_IR4)] })
@@ -293,8 +384,10 @@ fn old_selu(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
+    use sardonyx_model::NewAttribute;
+
     use super::*;
-    use crate::math::testing::{inferred, propagated};
+    use crate::math::testing::{adapted, inferred, propagated};
 
     #[test]
     fn the_output_is_like_the_input() {
@@ -308,17 +401,53 @@ mod tests {
 
     #[test]
     fn signs_of_shape_values() {
-        let rows = [(&NEG, "[N, 3]", "[-N, -3]"), (&ABS, "[N, -3]", "[N, 3]"), (&ABS, "-3", "3"), (&NEG, "-", "-")];
+        let rows = [
+            (&NEG, "[N, 3]", "[-N, -3]"),
+            (&ABS, "[N, -3]", "[N, 3]"),
+            (&ABS, "-3", "3"),
+            (&NEG, "-", "-"),
+        ];
         for (def, input, expected) in rows {
-            assert_eq!(propagated(def, 13, &[], input), expected, "{} of {input}", def.name);
+            assert_eq!(
+                propagated(def, 13, &[], input),
+                expected,
+                "{} of {input}",
+                def.name
+            );
         }
     }
 
     #[test]
     fn defaults_belong_to_versions() {
         // NODE-22
-        let alpha = |opset| SELU.schema_at(opset).and_then(|schema| schema.attribute("alpha").and_then(|a| a.default));
+        let alpha = |opset| {
+            SELU.schema_at(opset)
+                .and_then(|schema| schema.attribute("alpha").and_then(|a| a.default))
+        };
         assert_ne!(alpha(1), alpha(6));
         assert_eq!(alpha(6), alpha(22));
+    }
+
+    #[test]
+    fn older_nodes_keep_their_meaning() {
+        let hint = ("consumed_inputs", NewAttribute::Ints(&[0]));
+        let alpha = ("alpha", NewAttribute::Float(2.0));
+        assert_eq!(
+            adapted(&RELU, 5, std::slice::from_ref(&hint), "-"),
+            "y = Relu(a)"
+        );
+        assert_eq!(
+            adapted(&SELU, 5, &[hint], "-"),
+            "y = Selu(a) alpha=1.6732 gamma=1.0507"
+        );
+        assert_eq!(
+            adapted(&SELU, 5, &[alpha], "-"),
+            "y = Selu(a) alpha=2 gamma=1.0507"
+        );
+        assert_eq!(adapted(&ERF, 12, &[], "float[N]"), "y = Erf(a)");
+        assert_eq!(
+            adapted(&ERF, 12, &[], "int8[N]"),
+            "Erf: the newer version takes floats only, not int8"
+        );
     }
 }

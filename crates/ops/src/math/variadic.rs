@@ -20,16 +20,33 @@ pub static MAX: OpDef = OpDef::new("Max")
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
     .since(12, &[types("T", NUMERIC)])
-    .since(13, &[SMOOTH_DATA, output("max", "T").differentiable(), types("T", NUMERIC_IR4)])
-    .infer(|cx| extreme(cx, Dim::max))
+    .since(
+        13,
+        &[
+            SMOOTH_DATA,
+            output("max", "T").differentiable(),
+            types("T", NUMERIC_IR4),
+        ],
+    )
+    .infer(|cx| extreme(cx, Dim::larger))
     .adapter(5, 6, consumed_inputs::remove);
 
 /// The mean of each place.
 pub static MEAN: OpDef = OpDef::new("Mean")
-    .since(1, &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)])
+    .since(
+        1,
+        &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)],
+    )
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
-    .since(13, &[SMOOTH_DATA, output("mean", "T").differentiable(), types("T", FLOATS_IR4)])
+    .since(
+        13,
+        &[
+            SMOOTH_DATA,
+            output("mean", "T").differentiable(),
+            types("T", FLOATS_IR4),
+        ],
+    )
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove);
 
@@ -39,8 +56,15 @@ pub static MIN: OpDef = OpDef::new("Min")
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
     .since(12, &[types("T", NUMERIC)])
-    .since(13, &[SMOOTH_DATA, output("min", "T").differentiable(), types("T", NUMERIC_IR4)])
-    .infer(|cx| extreme(cx, Dim::min))
+    .since(
+        13,
+        &[
+            SMOOTH_DATA,
+            output("min", "T").differentiable(),
+            types("T", NUMERIC_IR4),
+        ],
+    )
+    .infer(|cx| extreme(cx, Dim::smaller))
     .adapter(5, 6, consumed_inputs::remove);
 
 /// The sum of each place.
@@ -48,7 +72,14 @@ pub static SUM: OpDef = OpDef::new("Sum")
     .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
-    .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
+    .since(
+        13,
+        &[
+            SMOOTH_DATA,
+            output("sum", "T").differentiable(),
+            types("T", FLOATS_IR4),
+        ],
+    )
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove);
 
@@ -58,7 +89,11 @@ const IN_PLACE: Fact = ints("consumed_inputs");
 const NOT_IN_PLACE: &[Fact] = &[without_attribute("consumed_inputs")];
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let shape = if cx.since() < 8 { legacy_broadcast::same_shape(cx)? } else { rules::broadcast_inputs(cx)? };
+    let shape = if cx.since() < 8 {
+        legacy_broadcast::same_shape(cx)?
+    } else {
+        rules::broadcast_inputs(cx)?
+    };
     let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));
     cx.set_tensor(0, elem, shape);
     Ok(())
@@ -79,17 +114,42 @@ mod tests {
     fn any_number_of_inputs() {
         // NODE-10, SHAPE-19, SHAPE-16
         let rows = [
-            (&SUM, 13, "float[2, 1]; float[3]; float[4, 1, 1]", "float[4, 2, 3]"),
+            (
+                &SUM,
+                13,
+                "float[2, 1]; float[3]; float[4, 1, 1]",
+                "float[4, 2, 3]",
+            ),
             (&MEAN, 8, "float[N]", "float[N]"),
             (&MAX, 12, "int8[N]; int8[M]", "int8[?]"),
             (&MIN, 13, "-; int8[M]", "int8[...]"),
-            (&SUM, 8, "float[2]; float[3]", "Sum: sizes 2 and 3 of axis 0 do not broadcast"),
-            (&SUM, 6, "float[...]; float[2, ?]; float[N, 3]", "float[2, 3]"),
-            (&SUM, 1, "float[2]; float[3]", "Sum: the sizes of axis 0 differ (2 and 3)"),
+            (
+                &SUM,
+                8,
+                "float[2]; float[3]",
+                "Sum: sizes 2 and 3 of axis 0 do not broadcast",
+            ),
+            (
+                &SUM,
+                6,
+                "float[...]; float[2, ?]; float[N, 3]",
+                "float[2, 3]",
+            ),
+            (
+                &SUM,
+                1,
+                "float[2]; float[3]",
+                "Sum: the sizes of axis 0 differ (2 and 3)",
+            ),
             (&MAX, 6, "-; -", "?[...]"),
         ];
         for (def, opset, inputs, expected) in rows {
-            assert_eq!(inferred(def, opset, &[], inputs), expected, "{}-{opset} of {inputs}", def.name);
+            assert_eq!(
+                inferred(def, opset, &[], inputs),
+                expected,
+                "{}-{opset} of {inputs}",
+                def.name
+            );
         }
     }
 
@@ -102,7 +162,12 @@ mod tests {
             (&MIN, "[N]; -", "-"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(propagated(def, 13, &[], inputs), expected, "{} of {inputs}", def.name);
+            assert_eq!(
+                propagated(def, 13, &[], inputs),
+                expected,
+                "{} of {inputs}",
+                def.name
+            );
         }
     }
 }

@@ -38,3 +38,26 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::AVERAGE_POOL;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::{check, ints, word};
+
+    #[test]
+    fn windows() {
+        let two = || [("kernel_shape", ints(&[2, 2])), ("strides", ints(&[2, 2]))];
+        let [kernel, strides] = two();
+        let same = [kernel.clone(), strides.clone(), ("auto_pad", word("SAME_UPPER"))];
+        for opset in [1, 7, 10, 11, 19, 22] {
+            check(&AVERAGE_POOL, opset, &[
+                (&two(), "float[1, 2, 5, 6]", "float[1, 2, 2, 3]"),
+                // The documents of 11 to 18 would round this down; see above.
+                (&same, "float[1, 2, 5, 6]", "float[1, 2, 3, 3]"),
+                (&two(), "float[...]", "float[?, ?, ?, ?]"),
+            ]);
+        }
+        check(&AVERAGE_POOL, 10, &[(&[kernel, strides, ("ceil_mode", Int(1))], "float[1, 2, 5, 6]", "float[1, 2, 3, 3]")]);
+    }
+}

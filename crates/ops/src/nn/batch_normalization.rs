@@ -130,8 +130,10 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.int("is_test").unwrap_or(0) == 0 {
         return Err(cx.refuse("is_test = 0 means training, and versions 7 to 13 say nothing exact about that"));
     }
+    if (1..cx.output_count()).any(|output| cx.has_output(output)) {
+        return Err(cx.refuse("more than one output means training from version 7 on, but is_test says otherwise"));
+    }
     cx.remove("is_test");
-    // In a test they have no value.
     for output in (1..cx.output_count()).rev() {
         cx.drop_output(output);
     }
@@ -161,4 +163,39 @@ fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cx.drop_output(output);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BATCH_NORMALIZATION;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::{check, outputs};
+
+    #[test]
+    fn channels_agree() {
+        let statistics = |c: &str| format!("float[{c}]; float[{c}]; float[{c}]; float[{c}]");
+        let rows = [
+            (format!("float[N, 3, H, W]; {}", statistics("3")), "float[N, 3, H, W]"),
+            (format!("float[N]; {}", statistics("1")), "float[N]"),
+            (format!("float[...]; {}", statistics("3")), "float[...]"),
+            (format!("float[N, C, H]; {}", statistics("?")), "float[N, C, H]"),
+            (format!("float[N, 3]; {}", statistics("4")), "BatchNormalization: channels of inputs 0 and 1 differ (3 and 4)"),
+            ("float[N, 3]; float[3, 3]; -; -; -".to_string(), "BatchNormalization: input 1 must have rank 1, not 2"),
+        ];
+        for opset in [1, 6, 7, 9, 14, 15] {
+            for (inputs, expected) in &rows {
+                check(&BATCH_NORMALIZATION, opset, &[(&[], inputs, expected)]);
+            }
+        }
+        // Statistics per element.
+        check(&BATCH_NORMALIZATION, 7, &[(&[("spatial", Int(0))], "float[N, 3, 4]; float[3, 4]; -; -; -", "float[N, 3, 4]")]);
+    }
+
+    #[test]
+    fn training_has_more_outputs() {
+        let inputs = "float16[N, 3, H]; float[3]; float[3]; double[3]; double[3]";
+        let infer = |attributes: &[_]| outputs(&BATCH_NORMALIZATION, 15, attributes, inputs, 3);
+        assert_eq!(infer(&[("training_mode", Int(1))]), "float16[N, 3, H]; double[3]; double[3]");
+        assert_eq!(infer(&[]), "BatchNormalization: without training_mode there is one output");
+    }
 }

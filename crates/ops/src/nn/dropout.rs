@@ -107,3 +107,23 @@ fn ratio_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::DROPOUT;
+    use crate::tensor::testing::outputs;
+
+    #[test]
+    fn the_mask_has_the_shape_of_the_data() {
+        let rows = [
+            (7, "float[N, 3]", "float[N, 3]; float[N, 3]"),
+            (10, "float[N, 3]", "float[N, 3]; bool[N, 3]"),
+            (13, "float[...]; float; bool", "float[...]; bool[...]"),
+            (22, "-", "-; bool[...]"),
+            (12, "float[N]; float[1]", "Dropout: input 1 must have rank 0, not 1"),
+        ];
+        for (opset, inputs, expected) in rows {
+            assert_eq!(outputs(&DROPOUT, opset, &[], inputs, 2), expected, "{opset} {inputs}");
+        }
+    }
+}

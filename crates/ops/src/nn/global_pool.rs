@@ -30,3 +30,21 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn one_element_per_channel() {
+        for def in [&GLOBAL_AVERAGE_POOL, &GLOBAL_MAX_POOL] {
+            check(def, 22, &[
+                (&[], "bfloat16[N, 64, H, ?]", "bfloat16[N, 64, 1, 1]"),
+                (&[], "float[2, 3]", "float[2, 3]"),
+                (&[], "float[...]", "float[...]"),
+            ]);
+        }
+        check(&GLOBAL_MAX_POOL, 1, &[(&[], "float[3]", "GlobalMaxPool: the input has rank 1, not at least 2")]);
+    }
+}

@@ -39,3 +39,18 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     per_channel(cx, 1..3)?;
     same_as_first(cx)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::INSTANCE_NORMALIZATION;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn channels_agree() {
+        check(&INSTANCE_NORMALIZATION, 6, &[
+            (&[], "float[N, 3, H]; float[3]; float[?]", "float[N, 3, H]"),
+            (&[], "float[N, 3, H]; float[3]; float[2]", "InstanceNormalization: channels of inputs 0 and 2 differ (3 and 2)"),
+            (&[], "-; -; -", "-"),
+        ]);
+    }
+}

@@ -1,0 +1,21 @@
+//! Functions of one element, or of one element from each of two operands.
+//!
+//! The one idea: an operation is a small type with an inlined `apply`, and a few loop bodies generic over it are
+//! compiled per instruction set. f32 gets all three sets, other floats two, integers the target's own.
+//!
+//! - [`unary`], [`clip`]: one operand, out of place and in place.
+//! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast to common dims.
+
+mod binary;
+mod broadcast;
+pub(crate) mod chunks;
+mod compare;
+mod operations;
+mod unary;
+
+pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
+pub use broadcast::{MAX_RANK, broadcast_strides};
+pub use compare::{
+    Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,
+};
+pub use unary::{Unary, UnaryElement, clip, clip_in_place, unary, unary_in_place};

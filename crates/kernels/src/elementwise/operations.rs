@@ -1,0 +1,119 @@
+//! What each unary operation does to one element, as types that loops are generic over.
+
+use crate::number::{Arith, Math, Number};
+
+/// An operation on one element of a float type that computes in itself.
+pub(crate) trait Map<W: Math>: Copy + Sync {
+    fn apply<const FMA: bool>(self, x: W) -> W;
+}
+
+/// Declares operations: a name, its parameters (all of the float type), and its value for `x`.
+///
+/// `plain Neg |x| x.neg();` becomes a unit-like struct whose `apply::<FMA>(x)` is `x.neg()`; with `fma`, the expression
+/// may name the flag it is given. A function would not do: each operation must be a type of its own to get its own loop.
+macro_rules! operations {
+    ($($name:ident $(($($p:ident),+))? |$x:ident, $fma:ident| $value:expr;)*) => { $(
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name<W>(pub(crate) std::marker::PhantomData<W>, $($(pub(crate) operations!(@W $p)),+)?);
+
+        impl<W: Math> Map<W> for $name<W> {
+            #[inline(always)]
+            fn apply<const $fma: bool>(self, $x: W) -> W {
+                $(let $name(_, $($p),+) = self;)?
+                $value
+            }
+        }
+    )* };
+    (@W $p:ident) => { W };
+}
+
+operations! {
+    Abs |x, FMA| Arith::abs(x);
+    Neg |x, FMA| Arith::neg(x);
+    Ceil |x, FMA| Math::ceil(x);
+    Floor |x, FMA| Math::floor(x);
+    Round |x, FMA| x.round_even();
+    Sign |x, FMA| Arith::sign(x);
+    Sqrt |x, FMA| Math::sqrt(x);
+    Reciprocal |x, FMA| W::ONE.div(x);
+    Square |x, FMA| x.mul(x);
+    Exp |x, FMA| Math::exp::<FMA>(x);
+    Log |x, FMA| Math::ln::<FMA>(x);
+    Tanh |x, FMA| Math::tanh::<FMA>(x);
+    Sigmoid |x, FMA| Math::sigmoid::<FMA>(x);
+    Erf |x, FMA| Math::erf::<FMA>(x);
+    Sin |x, FMA| Math::sin::<FMA>(x);
+    Cos |x, FMA| Math::cos::<FMA>(x);
+    Relu |x, FMA| Arith::max(x, W::ZERO);
+    Softplus |x, FMA| x.softplus::<FMA>();
+    Softsign |x, FMA| x.div(W::ONE.add(Arith::abs(x)));
+    Silu |x, FMA| silu::<W, FMA>(x, W::ONE);
+    Gelu |x, FMA| {
+        let phi = Math::erf::<FMA>(x.mul(W::from_f64(std::f64::consts::FRAC_1_SQRT_2)));
+        let half = x.mul(W::from_f64(0.5));
+        half.mul_add::<FMA>(phi, half)
+    };
+    GeluTanh |x, FMA| {
+        // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+        let cubic = x.mul(x).mul_add::<FMA>(W::from_f64(0.044_715), W::ONE).mul(x);
+        let root = (2.0 / std::f64::consts::PI).sqrt();
+        let t = Math::tanh::<FMA>(cubic.mul(W::from_f64(root)));
+        let half = x.mul(W::from_f64(0.5));
+        half.mul_add::<FMA>(t, half)
+    };
+    Mish |x, FMA| x.mul(Math::tanh::<FMA>(x.softplus::<FMA>()));
+    HardSwish |x, FMA| {
+        let gate = x.mul_add::<FMA>(W::from_f64(1.0 / 6.0), W::from_f64(0.5));
+        x.mul(between(gate, W::ZERO, W::ONE))
+    };
+    // The loops below keep `x` itself on the positive side, so that infinity times zero never enters.
+    LeakyRelu(alpha) |x, FMA| if x < W::ZERO { x.mul(alpha) } else { x };
+    Elu(alpha) |x, FMA| {
+        let negative = alpha.mul(x.expm1::<FMA>());
+        if x < W::ZERO { negative } else { x }
+    };
+    Selu(alpha, gamma) |x, FMA| {
+        let negative = alpha.mul(x.expm1::<FMA>());
+        gamma.mul(if x < W::ZERO { negative } else { x })
+    };
+    Celu(alpha) |x, FMA| {
+        let negative = alpha.mul(x.div(alpha).expm1::<FMA>());
+        if x < W::ZERO { negative } else { x }
+    };
+    HardSigmoid(alpha, beta) |x, FMA| between(x.mul_add::<FMA>(alpha, beta), W::ZERO, W::ONE);
+    Swish(alpha) |x, FMA| silu::<W, FMA>(x, alpha);
+    ThresholdedRelu(alpha) |x, FMA| if x > alpha || x.is_nan() { x } else { W::ZERO };
+    Shrink(lambda, bias) |x, FMA| {
+        let low = if x < lambda.neg() { x.add(bias) } else { W::ZERO };
+        let shrunk = if x > lambda { x.sub(bias) } else { low };
+        if x.is_nan() { x } else { shrunk }
+    };
+    Tan |x, FMA| x.libm(f64::tan);
+    Asin |x, FMA| x.libm(f64::asin);
+    Acos |x, FMA| x.libm(f64::acos);
+    Atan |x, FMA| x.libm(f64::atan);
+    Sinh |x, FMA| x.libm(f64::sinh);
+    Cosh |x, FMA| x.libm(f64::cosh);
+    Asinh |x, FMA| x.libm(f64::asinh);
+    Acosh |x, FMA| x.libm(f64::acosh);
+    Atanh |x, FMA| x.libm(f64::atanh);
+}
+
+/// `x * sigmoid(alpha x)`.
+#[inline(always)]
+fn silu<W: Math, const FMA: bool>(x: W, alpha: W) -> W {
+    x.mul(Math::sigmoid::<FMA>(x.mul(alpha)))
+}
+
+/// `x` clipped to `low..=high`; NaN stays.
+#[inline(always)]
+pub(crate) fn between<W: PartialOrd + Copy>(x: W, low: W, high: W) -> W {
+    let x = if x < low { low } else { x };
+    if x > high { high } else { x }
+}
+
+/// The value of an operation on an integer, through f64 where the integer itself does not suffice.
+#[inline(always)]
+pub(crate) fn through_f64<T: Number>(x: T, op: impl Map<f64>) -> T {
+    T::from_f64(op.apply::<false>(x.to_f64()))
+}

@@ -1,0 +1,209 @@
+//! Operators that build, rearrange and describe tensors without computing with their elements.
+//!
+//! Most of them also pass on known integers, so that shapes stay known through chains such as
+//! `Shape -> Slice -> Concat -> Reshape`.
+
+pub mod cast;
+pub mod concat;
+pub mod constant;
+pub mod constant_of_shape;
+pub mod expand;
+pub mod flatten;
+pub mod gather;
+pub mod identity;
+pub mod pad;
+pub mod reshape;
+pub mod shape;
+pub mod size;
+pub mod slice;
+pub mod split;
+pub mod squeeze;
+pub mod transpose;
+pub mod unsqueeze;
+pub mod where_;
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType;
+
+use crate::adapt::{Adapt, Refusal};
+use crate::infer::{Infer, MAX_KNOWN};
+use crate::math::shape_values::{self, Ints};
+use crate::typeset::TypeSet;
+
+const INT64: TypeSet = TypeSet::tensors(&[DataType::Int64]);
+const INDICES: TypeSet = TypeSet::tensors(&[DataType::Int32, DataType::Int64]);
+
+/// The facts of a version that only widens one type variable.
+macro_rules! widened {
+    ($variable:literal, $types:expr) => {
+        &[$crate::facts::types($variable, $types)]
+    };
+}
+use widened;
+
+/// The product of dimensions.
+fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
+    dims.into_iter().fold(Dim::Known(1), |product, dim| product.mul(dim))
+}
+
+/// A shape of which nothing but the rank is known.
+fn unknown_dims(rank: usize) -> Shape {
+    std::iter::repeat_n(Dim::Unknown, rank).collect()
+}
+
+/// The number of elements of an input that is a vector, however little of them is known.
+fn vector_len(cx: &Infer<'_>, index: usize) -> Option<usize> {
+    match (cx.known_ints(index), cx.shape(index).map(|shape| &shape[..])) {
+        (Some(values), _) => Some(values.len()),
+        // A length that no shape has would only cost memory.
+        (None, Some([len])) => len.size().filter(|len| *len <= MAX_KNOWN),
+        _ => None,
+    }
+}
+
+/// Axes that were an attribute in old versions and are the input `index` in others.
+enum Axes {
+    /// The node leaves them out.
+    Absent,
+    /// Their number at most is known.
+    Unknown(Option<usize>),
+    Known(Vec<i64>),
+}
+
+fn axes(cx: &Infer<'_>, index: usize) -> Axes {
+    if let Some(axes) = cx.ints("axes").or_else(|| cx.constant_ints(index)) {
+        Axes::Known(axes)
+    } else if cx.input_count() > index {
+        Axes::Unknown(vector_len(cx, index))
+    } else {
+        Axes::Absent
+    }
+}
+
+/// The elements of the first input reach the first output as they are; only the rank may be another.
+fn pass_ints(cx: &mut Infer<'_>, rank: Option<usize>) {
+    let Some(ints) = shape_values::of_input(cx, 0) else { return };
+    match rank {
+        Some(0) if ints.values.len() == 1 => shape_values::set(cx, Ints { scalar: true, ..ints }),
+        Some(1) => shape_values::set(cx, Ints { scalar: false, ..ints }),
+        _ => {}
+    }
+}
+
+/// Turns an attribute of integers into the input `index`. An absent attribute is an absent input.
+fn ints_to_input(cx: &mut Adapt<'_>, attribute: &str, index: usize) -> Result<(), Refusal> {
+    if let Some(values) = cx.ints(attribute) {
+        cx.remove(attribute);
+        let values = cx.add_ints(&values);
+        cx.set_input(index, Some(values));
+    }
+    Ok(())
+}
+
+/// Tables of inputs and what is inferred from them, for this family and for `nn`.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::borrow::Cow;
+
+    use sardonyx_model::{Dim, Type};
+
+    use crate::infer::Known;
+    use crate::math::testing::{infer, ty, value};
+    use crate::{AttrValue, OpDef};
+
+    /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or values such as `=[0, -1]`.
+    pub(crate) fn outputs(
+        def: &OpDef,
+        opset: u32,
+        attributes: &[(&'static str, AttrValue<'static>)],
+        inputs: &str,
+        count: usize,
+    ) -> String {
+        let inputs: Vec<&str> = inputs.split(';').map(str::trim).filter(|input| !input.is_empty()).collect();
+        let known: Vec<_> = inputs.iter().map(|input| input.strip_prefix('=').and_then(value)).collect();
+        let types: Vec<_> = inputs.iter().zip(&known).map(|(input, known)| known.as_ref().map_or_else(|| ty(input), type_of)).collect();
+        match infer(def, opset, attributes, &types, &known, count) {
+            Ok((types, _)) => {
+                let show = |ty: &Option<Type>| ty.as_ref().map_or("-".to_string(), Type::to_string);
+                types.iter().map(show).collect::<Vec<_>>().join("; ")
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    fn type_of(known: &Known) -> Option<Type> {
+        let Known::Ints { elem, scalar, values } = known else { return None };
+        let dims: Vec<Dim> = if *scalar { vec![] } else { vec![values.len().into()] };
+        Some(Type::tensor(*elem, dims))
+    }
+
+    /// An attribute of integers.
+    pub(crate) fn ints(values: &'static [i64]) -> AttrValue<'static> {
+        AttrValue::Ints(Cow::Borrowed(values))
+    }
+
+    /// An attribute that is a word.
+    pub(crate) fn word(text: &'static str) -> AttrValue<'static> {
+        AttrValue::String(Cow::Borrowed(text.as_bytes()))
+    }
+
+    /// Checks rows of attributes, inputs and the only output.
+    pub(crate) fn check(def: &OpDef, opset: u32, rows: &[(&[(&'static str, AttrValue<'static>)], &str, &str)]) {
+        for (attributes, inputs, expected) in rows {
+            let found = outputs(def, opset, attributes, inputs, 1);
+            assert_eq!(found, *expected, "{} {opset} {attributes:?} of {inputs}", def.name);
+        }
+    }
+
+    /// SHAPE-16: nothing known about the inputs is no error, in any version; neither is an unknown rank.
+    #[test]
+    fn nothing_known_infers_nothing_wrong() {
+        let all: [(&OpDef, usize); 26] = [
+            (&crate::nn::average_pool::AVERAGE_POOL, 1),
+            (&crate::nn::batch_normalization::BATCH_NORMALIZATION, 5),
+            (&super::cast::CAST, 1),
+            (&super::concat::CONCAT, 2),
+            (&super::constant_of_shape::CONSTANT_OF_SHAPE, 1),
+            (&crate::nn::conv::CONV, 3),
+            (&crate::nn::dropout::DROPOUT, 1),
+            (&super::expand::EXPAND, 2),
+            (&super::flatten::FLATTEN, 1),
+            (&super::gather::GATHER, 2),
+            (&crate::nn::global_pool::GLOBAL_AVERAGE_POOL, 1),
+            (&crate::nn::global_pool::GLOBAL_MAX_POOL, 1),
+            (&super::identity::IDENTITY, 1),
+            (&crate::nn::instance_normalization::INSTANCE_NORMALIZATION, 3),
+            (&crate::nn::lrn::LRN, 1),
+            (&crate::nn::max_pool::MAX_POOL, 1),
+            (&super::pad::PAD, 4),
+            (&super::reshape::RESHAPE, 2),
+            (&super::shape::SHAPE, 1),
+            (&super::size::SIZE, 1),
+            (&super::slice::SLICE, 5),
+            (&super::split::SPLIT, 2),
+            (&super::squeeze::SQUEEZE, 2),
+            (&super::transpose::TRANSPOSE, 1),
+            (&super::unsqueeze::UNSQUEEZE, 2),
+            (&super::where_::WHERE, 3),
+        ];
+        for (def, inputs) in all {
+            for version in def.versions() {
+                for input in ["-", "float[...]", "?[...]", "float[?, ?, ?, ?]"] {
+                    // Inputs after the first describe shapes and axes; their own rank is right or not known.
+                    let rest = if input == "-" { "-" } else { "?[...]" };
+                    let texts: Vec<&str> = std::iter::once(input).chain(std::iter::repeat_n(rest, inputs - 1)).collect();
+                    let types: Vec<Option<Type>> = texts.iter().map(|text| ty(text)).collect();
+                    if let Err(error) = infer(def, version.since, &[], &types, &[], 1) {
+                        // A vector is expected where four axes were given to it.
+                        assert!(
+                            input == "float[?, ?, ?, ?]" && error.0.contains("must have rank 1"),
+                            "{} {} of {texts:?}: {error}",
+                            def.name,
+                            version.since
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Cast: converts elements to another type.
+//!
+//! Since 1; 6 names the type by number instead of by word; 9 adds strings; 13 adds bfloat16; 19 adds 8-bit floats and
+//! `saturate` for them; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale and `round_mode` for it;
+//! 25 adds 2-bit integers; 28 adds 6-bit floats.
+
+use sardonyx_tensor::{CastOptions, DataType, cast};
+
+use crate::facts::*;
+use crate::infer::{Known, MAX_KNOWN};
+use crate::math::shape_values::{self, Ints};
+use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
+
+pub static CAST: OpDef = OpDef::new("Cast")
+    .since(
+        1,
+        &[
+            input("input", "T1"),
+            output("output", "T2"),
+            string("to").required(),
+            types("T1", REAL.except(STRING)),
+            types("T2", REAL.except(STRING)),
+        ],
+    )
+    .since(6, &[int("to").required()])
+    .since(9, &[types("T1", REAL), types("T2", REAL)])
+    .since(
+        13,
+        &[
+            input("input", "T1").differentiable(),
+            output("output", "T2").differentiable(),
+            types("T1", ALL_IR4.except(COMPLEX)),
+            types("T2", ALL_IR4.except(COMPLEX)),
+        ],
+    )
+    .since(
+        19,
+        &[int("saturate").or(1), types("T1", ALL_IR9.except(COMPLEX)), types("T2", ALL_IR9.except(COMPLEX))],
+    )
+    .since(21, &[types("T1", ALL_IR10.except(COMPLEX)), types("T2", ALL_IR10.except(COMPLEX))])
+    .since(23, &[types("T1", ALL_IR11.except(COMPLEX)), types("T2", ALL_IR11.except(COMPLEX))])
+    .since(
+        24,
+        &[
+            string("round_mode").or_string("up"),
+            types("T1", ALL_IR12.except(COMPLEX)),
+            types("T2", ALL_IR12.except(COMPLEX)),
+        ],
+    )
+    .since(25, &[types("T1", ALL_IR13.except(COMPLEX)), types("T2", ALL_IR13.except(COMPLEX))])
+    .since(28, &[types("T1", ALL_IR14.except(COMPLEX)), types("T2", ALL_IR14.except(COMPLEX))])
+    .infer(infer)
+    .adapter(5, 6, number_for_word);
+
+const STRING: &[DataType] = &[DataType::String];
+const COMPLEX: &[DataType] = &[DataType::Complex64, DataType::Complex128];
+const REAL: TypeSet = ALL.except(COMPLEX);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let to = match (cx.int("to"), cx.string("to")) {
+        (Some(number), _) => match i32::try_from(number).ok().and_then(DataType::from_number) {
+            Some(elem) => Some(elem),
+            None => return cx.fail(format_args!("to = {number} is no element type")),
+        },
+        (None, Some(word)) => match elem_of_word(&word) {
+            Some(elem) => Some(elem),
+            None => return cx.fail(format_args!("to = \"{word}\" is no element type")),
+        },
+        (None, None) => None,
+    };
+    cx.set_tensor(0, to, cx.shape(0).cloned());
+    if let Some(to @ (DataType::Int32 | DataType::Int64)) = to {
+        pass_integers(cx, to);
+    }
+    Ok(())
+}
+
+/// Integers stay known from integer type to integer type.
+fn pass_integers(cx: &mut Infer<'_>, to: DataType) {
+    if let Some(ints) = shape_values::of_input(cx, 0) {
+        return shape_values::set(cx, Ints { elem: to, ..ints });
+    }
+    if let Some(Known::Tensor(tensor)) = cx.known(0)
+        && (tensor.data_type().is_integer() || tensor.data_type() == DataType::Bool)
+        && tensor.len() <= MAX_KNOWN
+        && let Ok(converted) = cast(tensor, to, CastOptions::default())
+    {
+        cx.set_known(0, Known::Tensor(converted));
+    }
+}
+
+/// The element type that version 1 calls by the name of the number in the file format, such as `FLOAT16`.
+fn elem_of_word(word: &str) -> Option<DataType> {
+    DataType::from_name(&word.to_ascii_lowercase())
+}
+
+fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(word) = cx.string("to") else {
+        return Err(cx.refuse("attribute to is no word"));
+    };
+    let Some(elem) = elem_of_word(&word) else {
+        return Err(cx.refuse(format_args!("to = \"{word}\" is no element type")));
+    };
+    cx.remove("to");
+    cx.set_int("to", elem.number().into());
+    Ok(())
+}

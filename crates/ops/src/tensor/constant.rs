@@ -1,0 +1,81 @@
+//! Constant: a value written into the graph.
+//!
+//! Since 1; 9 takes every type; 11 adds `sparse_value`, of several attributes exactly one must be there; 12 adds the short
+//! forms `value_float` to `value_strings`; 13 adds bfloat16; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit
+//! float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+
+use sardonyx_tensor::{StringArray, Tensor};
+
+use super::widened;
+use crate::facts::*;
+use crate::AttrValue;
+use crate::infer::Known;
+use crate::{Infer, InferError, OpDef};
+
+pub static CONSTANT: OpDef = OpDef::new("Constant")
+    .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
+    .since(9, widened!("T", ALL))
+    .since(11, &[sparse_tensor("sparse_value"), tensor("value")])
+    .since(
+        12,
+        &[
+            float("value_float"),
+            floats("value_floats"),
+            int("value_int"),
+            ints("value_ints"),
+            string("value_string"),
+            strings("value_strings"),
+        ],
+    )
+    .since(13, widened!("T", ALL_IR4))
+    .since(19, widened!("T", ALL_IR9))
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer);
+
+const FORMS: [&str; 8] = [
+    "sparse_value",
+    "value",
+    "value_float",
+    "value_floats",
+    "value_int",
+    "value_ints",
+    "value_string",
+    "value_strings",
+];
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let given: Vec<_> = FORMS.iter().filter_map(|name| Some((*name, cx.attribute(name)?))).collect();
+    let value = match &given[..] {
+        [(_, value)] => value,
+        [] => return cx.fail("the node has no value"),
+        [(first, _), (second, _), ..] => return cx.fail(format_args!("the node has both {first} and {second}")),
+    };
+    // A form that no rule can read, such as a sparse tensor, leaves the output open.
+    if let Some(tensor) = to_tensor(value) {
+        let dims = tensor.dims().iter().map(|size| (*size).into()).collect();
+        cx.set_tensor(0, Some(tensor.data_type()), Some(dims));
+        cx.set_known(0, Known::Tensor(tensor));
+    }
+    Ok(())
+}
+
+fn to_tensor(value: &AttrValue<'_>) -> Option<Tensor> {
+    let texts = |texts: &[&[u8]], dims: &[usize]| {
+        let mut array = StringArray::new();
+        texts.iter().for_each(|text| array.push(text));
+        Tensor::from_strings(dims, array).ok()
+    };
+    match value {
+        AttrValue::Tensor(tensor) => Some(tensor.clone()),
+        AttrValue::Float(value) => Some(Tensor::scalar(*value)),
+        AttrValue::Floats(values) => Tensor::from_slice([values.len()], values).ok(),
+        AttrValue::Int(value) => Some(Tensor::scalar(*value)),
+        AttrValue::Ints(values) => Tensor::from_slice([values.len()], values).ok(),
+        AttrValue::String(text) => texts(&[text], &[]),
+        AttrValue::Strings(all) => texts(&all.iter().map(|text| &text[..]).collect::<Vec<_>>(), &[all.len()]),
+        AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => None,
+    }
+}

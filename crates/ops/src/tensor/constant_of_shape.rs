@@ -1,0 +1,68 @@
+//! ConstantOfShape: a tensor of one value throughout, whose shape is an input.
+//!
+//! Since 9; 20 adds bfloat16 and 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two
+//! scale; 25 adds 2-bit integers.
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::{DataType, Tensor};
+
+use super::{INT64, unknown_dims, vector_len, widened};
+use crate::facts::*;
+use crate::AttrValue;
+use crate::infer::MAX_KNOWN;
+use crate::math::shape_values::{self, Ints};
+use crate::{Infer, InferError, OpDef};
+
+pub static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
+    .since(9, &[input("input", "T1"), output("output", "T2"), tensor("value"), types("T1", INT64), types("T2", ALL.except(NOT))])
+    .since(20, widened!("T2", ALL_IR9.except(NOT)))
+    .since(21, widened!("T2", ALL_IR10.except(NOT)))
+    .since(23, widened!("T2", ALL_IR11.except(NOT)))
+    .since(24, widened!("T2", ALL_IR12.except(NOT)))
+    .since(25, widened!("T2", ALL_IR13.except(NOT)))
+    .infer(infer);
+
+/// What no version takes.
+const NOT: &[DataType] = &[DataType::String, DataType::Complex64, DataType::Complex128];
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let value = match cx.attribute("value") {
+        Some(AttrValue::Tensor(value)) if value.len() != 1 => {
+            return cx.fail(format_args!("value must have one element, not {}", value.len()));
+        }
+        Some(AttrValue::Tensor(value)) => Some(value),
+        _ => None,
+    };
+    cx.demand_rank(0, 1)?;
+    let shape: Option<Shape> = match cx.known_ints(0) {
+        Some(dims) => {
+            if let Some(size) = dims.iter().filter_map(Dim::known).find(|size| *size < 0) {
+                return cx.fail(format_args!("the shape has the negative size {size}"));
+            }
+            Some(dims.into())
+        }
+        None => vector_len(cx, 0).map(unknown_dims),
+    };
+    cx.set_tensor(0, Some(value.as_ref().map_or(DataType::Float, Tensor::data_type)), shape.clone());
+    if let (Some(value), Some(shape)) = (value, shape) {
+        fill_ints(cx, &value, &shape);
+    }
+    Ok(())
+}
+
+fn fill_ints(cx: &mut Infer<'_>, value: &Tensor, shape: &[Dim]) {
+    let element = match value.data_type() {
+        DataType::Int64 => value.item::<i64>().ok(),
+        DataType::Int32 => value.item::<i32>().ok().map(i64::from),
+        _ => None,
+    };
+    let len = match shape {
+        [] => Some(1),
+        [len] => len.size().filter(|len| *len <= MAX_KNOWN),
+        _ => None,
+    };
+    if let (Some(element), Some(len)) = (element, len) {
+        let values = vec![Dim::Known(element); len];
+        shape_values::set(cx, Ints { elem: value.data_type(), scalar: shape.is_empty(), values });
+    }
+}

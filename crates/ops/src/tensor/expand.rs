@@ -1,0 +1,61 @@
+//! Expand: broadcasts to a shape, in both directions: where the shape has 1, the input's size stays.
+//!
+//! Since 8; 13 adds bfloat16.
+
+use sardonyx_model::{Dim, Shape};
+
+use super::{unknown_dims, vector_len};
+use crate::facts::*;
+use crate::infer::MAX_KNOWN;
+use crate::math::shape_values::{self, Ints};
+use crate::rules::broadcast_shapes;
+use crate::{Infer, InferError, OpDef};
+
+pub static EXPAND: OpDef = OpDef::new("Expand")
+    .since(8, &[input("input", "T"), input("shape", "tensor(int64)"), output("output", "T"), types("T", ALL)])
+    .since(
+        13,
+        &[
+            input("input", "T").differentiable(),
+            input("shape", "tensor(int64)").non_differentiable(),
+            output("output", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
+    .infer(infer);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.demand_rank(1, 1)?;
+    let target: Option<Shape> = match cx.known_ints(1) {
+        Some(dims) => Some(dims.into()),
+        None => vector_len(cx, 1).map(unknown_dims),
+    };
+    if let Some(size) = target.iter().flatten().filter_map(Dim::known).find(|size| *size < 0) {
+        return cx.fail(format_args!("the shape has the negative size {size}"));
+    }
+    let shape = match (cx.shape(0), &target) {
+        (Some(input), Some(target)) => Some(broadcast_shapes(cx, &[input, target])?),
+        _ => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape.clone());
+    if let Some(shape) = shape {
+        repeat_ints(cx, &shape);
+    }
+    Ok(())
+}
+
+fn repeat_ints(cx: &mut Infer<'_>, shape: &[Dim]) {
+    let Some(ints) = shape_values::of_input(cx, 0) else { return };
+    match (shape, &ints.values[..]) {
+        ([], _) => shape_values::set(cx, ints),
+        ([len], values) => match (len.size().filter(|len| *len <= MAX_KNOWN), values) {
+            (Some(len), values) if len == values.len() => shape_values::set(cx, Ints { scalar: false, ..ints }),
+            (Some(len), [value]) => {
+                let values = vec![value.clone(); len];
+                shape_values::set(cx, Ints { elem: ints.elem, scalar: false, values });
+            }
+            _ => {}
+        },
+        _ => {}
+    }
+}

@@ -1,0 +1,36 @@
+//! Flatten: a matrix with the axes before `axis` in its rows and the others in its columns.
+//!
+//! Since 1; 9 takes every type; 11 allows negative `axis`; 13 adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23 adds
+//! the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+
+use sardonyx_model::{Dim, Shape};
+
+use super::{product, widened};
+use crate::facts::*;
+use crate::{Infer, InferError, OpDef};
+
+pub static FLATTEN: OpDef = OpDef::new("Flatten")
+    .since(1, &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)])
+    .since(9, widened!("T", ALL))
+    .since(11, &[])
+    .since(13, &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", ALL_IR4)])
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let axis = cx.int("axis").unwrap_or(1);
+    let [rows, columns] = match cx.shape(0) {
+        Some(shape) => {
+            // All axes may be in the rows, so the rank itself is in range.
+            let axis = if usize::try_from(axis) == Ok(shape.len()) { shape.len() } else { cx.axis(axis, shape.len())? };
+            [product(&shape[..axis]), product(&shape[axis..])]
+        }
+        None if axis == 0 => [Dim::Known(1), Dim::Unknown],
+        None => [Dim::Unknown, Dim::Unknown],
+    };
+    cx.set_tensor(0, cx.elem(0), Some(Shape::from_iter([rows, columns])));
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Gather: picks slices along one axis by number; the shape of the numbers takes the place of the axis.
+//!
+//! Since 1; 11 allows negative numbers; 13 adds bfloat16.
+
+use sardonyx_model::{Dim, Shape};
+
+use super::INDICES;
+use crate::facts::*;
+use crate::math::shape_values::{self, Ints};
+use crate::{Infer, InferError, OpDef};
+
+pub static GATHER: OpDef = OpDef::new("Gather")
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            input("indices", "Tind"),
+            output("output", "T"),
+            int("axis").or(0),
+            types("T", ALL),
+            types("Tind", INDICES),
+        ],
+    )
+    .since(11, &[])
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            input("indices", "Tind").non_differentiable(),
+            output("output", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
+    .infer(infer);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let axis = cx.int("axis").unwrap_or(0);
+    let mut shape = None;
+    if let Some(data) = cx.shape(0) {
+        let axis = cx.axis(axis, data.len())?;
+        check_indices(cx, axis, &data[axis])?;
+        if let Some(indices) = cx.shape(1) {
+            shape = Some(data[..axis].iter().chain(indices).chain(&data[axis + 1..]).cloned().collect::<Shape>());
+        }
+    }
+    cx.set_tensor(0, cx.elem(0), shape);
+    pick_ints(cx);
+    Ok(())
+}
+
+fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferError> {
+    let Some(size) = size.known() else { return Ok(()) };
+    for index in cx.known_ints(1).iter().flatten().filter_map(Dim::known) {
+        if index < -size || index >= size {
+            return cx.fail(format_args!("index {index} is out of range for axis {axis} of size {size}"));
+        }
+    }
+    Ok(())
+}
+
+/// From a vector of known integers.
+fn pick_ints(cx: &mut Infer<'_>) {
+    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else { return };
+    let Some(indices) = shape_values::of_input(cx, 1) else { return };
+    let pick = |index: &Dim| {
+        let index = index.known()?;
+        let index = if index < 0 { index.checked_add(data.values.len() as i64)? } else { index };
+        data.values.get(usize::try_from(index).ok()?).cloned()
+    };
+    let values = indices.values.iter().map(|index| pick(index).unwrap_or(Dim::Unknown)).collect();
+    shape_values::set(cx, Ints { elem: data.elem, scalar: indices.scalar, values });
+}

@@ -1,0 +1,39 @@
+//! Identity: hands its input on.
+//!
+//! Since 1; 13 adds bfloat16; 14 adds sequences; 16 adds optionals; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the
+//! 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+
+use super::widened;
+use crate::facts::*;
+use crate::rules::same_as_first;
+use crate::{Infer, InferError, OpDef, TypeSet};
+
+pub static IDENTITY: OpDef = OpDef::new("Identity")
+    .since(1, &[input("input", "T"), output("output", "T"), types("T", ALL)])
+    .since(13, &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", ALL_IR4)])
+    .since(
+        14,
+        &[
+            input("input", "V").differentiable(),
+            output("output", "V").differentiable(),
+            without_types("T"),
+            types("V", ALL_IR4.and(ALL.as_sequences())),
+        ],
+    )
+    .since(16, widened!("V", ALL_IR4.and(CONTAINERS)))
+    .since(19, widened!("V", ALL_IR9.and(CONTAINERS)))
+    .since(21, widened!("V", ALL_IR10.and(CONTAINERS)))
+    .since(23, widened!("V", ALL_IR11.and(CONTAINERS)))
+    .since(24, widened!("V", ALL_IR12.and(CONTAINERS)))
+    .since(25, widened!("V", ALL_IR13.and(CONTAINERS)))
+    .infer(infer);
+
+/// Sequences and optionals never gained the newer element types.
+const CONTAINERS: TypeSet = ALL.as_sequences().and(ALL.and(ALL.as_sequences()).as_optionals());
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if let Some(known) = cx.known(0) {
+        cx.set_known(0, known.clone());
+    }
+    same_as_first(cx)
+}

@@ -1,0 +1,134 @@
+//! Pad: adds elements before and after, or takes some away where the number is negative.
+//!
+//! Since 1; 2 renames `paddings` to `pads`; 11 makes everything but `mode` inputs and adds integers; 13 takes every type; 18 adds
+//! `axes`; 19 adds the mode `wrap`; 21 adds 8-bit floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale;
+//! 25 adds 2-bit integers.
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::{CastOptions, Tensor, cast};
+
+use super::{INDICES, ints_to_input, unknown_dims, widened};
+use crate::facts::*;
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+
+pub static PAD: OpDef = OpDef::new("Pad")
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            output("output", "T"),
+            string("mode").or_string("constant"),
+            ints("paddings").required(),
+            float("value").or_float(0.0),
+            types("T", FLOATS),
+        ],
+    )
+    .since(2, &[without_attribute("paddings"), ints("pads").required()])
+    .since(
+        11,
+        &[
+            input("pads", "tensor(int64)"),
+            input("constant_value", "T").optional(),
+            without_attribute("pads"),
+            without_attribute("value"),
+            types("T", NUMERIC),
+        ],
+    )
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            input("pads", "tensor(int64)").non_differentiable(),
+            input("constant_value", "T").optional().non_differentiable(),
+            output("output", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
+    .since(18, &[input("axes", "Tind").optional().non_differentiable(), types("Tind", INDICES)])
+    .since(19, &[])
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer)
+    .adapter(1, 2, rename_paddings)
+    .adapter(10, 11, attributes_to_inputs);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = infer_shape(cx)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    let known = |pads: Vec<i64>| pads.into_iter().map(Dim::Known).collect();
+    let pads: Option<Vec<Dim>> = match cx.since() {
+        1 => cx.ints("paddings").map(known),
+        2..11 => cx.ints("pads").map(known),
+        _ => {
+            cx.demand_rank(1, 1)?;
+            cx.known_ints(1)
+        }
+    };
+    let axes = cx.constant_ints(3);
+    let all_axes = cx.input_count() <= 3;
+    let shape = match (cx.shape(0), &pads) {
+        (Some(shape), _) => shape.clone(),
+        // Pads for all axes tell the rank.
+        (None, Some(pads)) if all_axes => unknown_dims(pads.len() / 2),
+        (None, _) => return Ok(None),
+    };
+    let axes = match axes {
+        Some(axes) => axes.into_iter().map(|axis| cx.axis(axis, shape.len())).collect::<Result<Vec<_>, _>>()?,
+        None if all_axes => (0..shape.len()).collect(),
+        None => return Ok(Some(unknown_dims(shape.len()))),
+    };
+    let mut padded = shape;
+    let Some(pads) = pads else {
+        axes.into_iter().for_each(|axis| padded[axis] = Dim::Unknown);
+        return Ok(Some(padded));
+    };
+    if pads.len() != 2 * axes.len() {
+        return cx.fail(format_args!("pads has {} elements, but {} axes need {}", pads.len(), axes.len(), 2 * axes.len()));
+    }
+    let (before, after) = pads.split_at(axes.len());
+    for ((axis, before), after) in axes.into_iter().zip(before).zip(after) {
+        let size = padded[axis].add(before).add(after);
+        if size.known().is_some_and(|size| size < 0) {
+            return cx.fail(format_args!(
+                "pads {before} and {after} take away more than the {} elements of axis {axis}",
+                padded[axis]
+            ));
+        }
+        padded[axis] = size;
+    }
+    Ok(Some(padded))
+}
+
+/// The order of the numbers is the same, although the example in the document of version 1 has another one.
+fn rename_paddings(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if let Some(pads) = cx.ints("paddings") {
+        cx.remove("paddings");
+        cx.set_ints("pads", &pads);
+    }
+    Ok(())
+}
+
+fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    ints_to_input(cx, "pads", 1)?;
+    let value = cx.float("value").unwrap_or(0.0);
+    cx.remove("value");
+    // Zero is what an absent input means.
+    if value.to_bits() != 0 {
+        // The value must have the type of the data.
+        let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
+            return Err(cx.refuse("the padding value needs the element type of the data, which is not known"));
+        };
+        let value = match cast(&Tensor::scalar(value), elem, CastOptions::default()) {
+            Ok(value) => cx.add_constant(value),
+            Err(error) => return Err(cx.refuse(format_args!("the padding value does not fit the data: {error}"))),
+        };
+        cx.set_input(2, Some(value));
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Reshape: the same elements in another shape. In the target, -1 stands for what is left over, and 0 for the input's size.
+//!
+//! Since 1; 5 makes the target an input and takes every type; 13 adds bfloat16; 14 adds `allowzero`, with which 0 is a size;
+//! 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+
+use sardonyx_model::{Dim, Shape};
+
+use super::{pass_ints, product, unknown_dims, vector_len, widened};
+use crate::facts::*;
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+
+pub static RESHAPE: OpDef = OpDef::new("Reshape")
+    .since(
+        1,
+        &[input("data", "T"), output("reshaped", "T"), ints("consumed_inputs"), ints("shape"), types("T", FLOATS)],
+    )
+    .since(
+        5,
+        &[
+            input("shape", "tensor(int64)"),
+            without_attribute("consumed_inputs"),
+            without_attribute("shape"),
+            types("T", ALL),
+        ],
+    )
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            input("shape", "tensor(int64)").non_differentiable(),
+            output("reshaped", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
+    .since(14, &[int("allowzero").or(0)])
+    .since(19, widened!("T", ALL_IR9))
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer)
+    .adapter(4, 5, target_as_input);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let target = if cx.since() < 5 {
+        cx.ints("shape").map(|target| target.into_iter().map(Dim::Known).collect())
+    } else {
+        cx.demand_rank(1, 1)?;
+        cx.known_ints(1)
+    };
+    let shape = match target {
+        Some(target) => Some(reshaped(cx, target)?),
+        None => vector_len(cx, 1).map(unknown_dims),
+    };
+    let rank = shape.as_ref().map(|shape| shape.len());
+    cx.set_tensor(0, cx.elem(0), shape);
+    pass_ints(cx, rank);
+    Ok(())
+}
+
+fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
+    let input = cx.shape(0);
+    let copies_zero = cx.int("allowzero").unwrap_or(0) == 0;
+    if !copies_zero && target.contains(&Dim::Known(0)) && target.contains(&Dim::Known(-1)) {
+        return cx.fail("with allowzero, the target may not have both 0 and -1");
+    }
+    let mut shape = Shape::from_vec(target);
+    let mut copied = Vec::new();
+    let mut left_over = None;
+    for (axis, size) in shape.iter_mut().enumerate() {
+        match size.known() {
+            Some(0) if copies_zero => {
+                *size = match input.map(|input| input.get(axis)) {
+                    Some(Some(size)) => size.clone(),
+                    Some(None) => return cx.fail(format_args!("0 in the target copies axis {axis}, which the input lacks")),
+                    None => Dim::Unknown,
+                };
+                copied.push(axis);
+            }
+            Some(-1) if left_over.is_some() => return cx.fail("the target has more than one -1"),
+            Some(-1) => {
+                left_over = Some(axis);
+                *size = Dim::Unknown;
+            }
+            Some(size) if size < 0 => return cx.fail(format_args!("the target has the negative size {size}")),
+            _ => {}
+        }
+    }
+    let Some(input) = input else { return Ok(shape) };
+    // Copied sizes are on both sides of the division, so they need not be known.
+    let rest = |shape: &Shape| {
+        product(shape.iter().enumerate().filter(|(axis, _)| !copied.contains(axis)).map(|(_, size)| size))
+    };
+    match left_over {
+        Some(axis) => {
+            let elems = rest(input);
+            shape[axis] = Dim::Known(1);
+            let divisor = rest(&shape);
+            let is_empty = copied.iter().any(|axis| input[*axis].known().is_none_or(|size| size == 0));
+            shape[axis] = match elems.exact_div(&divisor) {
+                Some(size) => size,
+                None if elems.known().is_none() || divisor.known().is_none() => elems.floor_div(&divisor),
+                // Nothing splits into anything.
+                None if is_empty => Dim::Unknown,
+                None => return cx.fail(format_args!("{elems} elements do not split into parts of {divisor}")),
+            };
+        }
+        None => {
+            let (before, after) = (product(input), product(&shape));
+            if before.surely_differs(&after) {
+                return cx.fail(format_args!("the input has {before} elements, the target {after}"));
+            }
+        }
+    }
+    Ok(shape)
+}
+
+fn target_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    cx.remove("consumed_inputs");
+    let Some(target) = cx.ints("shape") else {
+        return Err(cx.refuse("the node has no attribute shape"));
+    };
+    cx.remove("shape");
+    let target = cx.add_ints(&target);
+    cx.set_input(1, Some(target));
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Shape: the sizes of the axes, as a vector.
+//!
+//! Since 1; 13 adds bfloat16; 15 adds `start` and `end`, a range of axes; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds
+//! the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+
+use sardonyx_model::Dim;
+use sardonyx_tensor::DataType;
+
+use super::{INT64, widened};
+use crate::facts::*;
+use crate::math::shape_values::{self, Ints};
+use crate::{Infer, InferError, OpDef};
+
+pub static SHAPE: OpDef = OpDef::new("Shape")
+    .since(1, &[input("data", "T"), output("shape", "T1"), types("T", ALL), types("T1", INT64)])
+    .since(
+        13,
+        &[input("data", "T").non_differentiable(), output("shape", "T1").non_differentiable(), types("T", ALL_IR4)],
+    )
+    .since(15, &[int("end"), int("start").or(0)])
+    .since(19, widened!("T", ALL_IR9))
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let Some(shape) = cx.shape(0) else {
+        cx.set_tensor(0, Some(DataType::Int64), Some([Dim::Unknown].into_iter().collect()));
+        return Ok(());
+    };
+    let bound = |axis: i64| {
+        let rank = shape.len() as i64;
+        let axis = if axis < 0 { axis.saturating_add(rank) } else { axis };
+        axis.clamp(0, rank) as usize
+    };
+    let start = bound(cx.int("start").unwrap_or(0));
+    let end = bound(cx.int("end").unwrap_or(i64::MAX)).max(start);
+    let values = shape[start..end].to_vec();
+    cx.set_tensor(0, Some(DataType::Int64), Some([values.len().into()].into_iter().collect()));
+    shape_values::set(cx, Ints { elem: DataType::Int64, scalar: false, values });
+    Ok(())
+}

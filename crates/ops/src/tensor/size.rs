@@ -1,0 +1,33 @@
+//! Size: the number of elements, as a scalar.
+//!
+//! Since 1; 13 adds bfloat16; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two
+//! scale; 25 adds 2-bit integers.
+
+use sardonyx_model::Shape;
+use sardonyx_tensor::DataType;
+
+use super::{INT64, product, widened};
+use crate::facts::*;
+use crate::math::shape_values::{self, Ints};
+use crate::{Infer, InferError, OpDef};
+
+pub static SIZE: OpDef = OpDef::new("Size")
+    .since(1, &[input("data", "T"), output("size", "T1"), types("T", ALL), types("T1", INT64)])
+    .since(
+        13,
+        &[input("data", "T").non_differentiable(), output("size", "T1").non_differentiable(), types("T", ALL_IR4)],
+    )
+    .since(19, widened!("T", ALL_IR9))
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.set_tensor(0, Some(DataType::Int64), Some(Shape::new()));
+    if let Some(shape) = cx.shape(0) {
+        shape_values::set(cx, Ints { elem: DataType::Int64, scalar: true, values: vec![product(shape)] });
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Slice: every `step`-th element from a start to an end, along some of the axes.
+//!
+//! Since 1; 10 makes everything inputs and adds `steps`; 11 allows negative axes and steps; 13 adds bfloat16.
+
+use sardonyx_model::{Dim, Shape};
+
+use super::INDICES;
+use crate::facts::*;
+use crate::math::shape_values::{self, Ints};
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+
+pub static SLICE: OpDef = OpDef::new("Slice")
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            output("output", "T"),
+            ints("axes"),
+            ints("ends").required(),
+            ints("starts").required(),
+            types("T", ALL),
+        ],
+    )
+    .since(
+        10,
+        &[
+            input("starts", "Tind"),
+            input("ends", "Tind"),
+            input("axes", "Tind").optional(),
+            input("steps", "Tind").optional(),
+            without_attribute("axes"),
+            without_attribute("ends"),
+            without_attribute("starts"),
+            types("Tind", INDICES),
+        ],
+    )
+    .since(11, &[])
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            input("starts", "Tind").non_differentiable(),
+            input("ends", "Tind").non_differentiable(),
+            input("axes", "Tind").optional().non_differentiable(),
+            input("steps", "Tind").optional().non_differentiable(),
+            output("output", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
+    .infer(infer)
+    .adapter(9, 10, attributes_to_inputs);
+
+/// One axis of a slice.
+struct Range {
+    axis: i64,
+    start: Dim,
+    end: Dim,
+    /// Never 0.
+    step: i64,
+}
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let ranges = ranges(cx)?;
+    let shape = match (cx.shape(0), &ranges) {
+        (Some(shape), Some(ranges)) => Some(sliced(cx, shape, ranges)?),
+        // Some axes are other ones than before, and it is not known which.
+        (Some(shape), None) => Some(super::unknown_dims(shape.len())),
+        (None, _) => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    if let Some(ranges) = ranges {
+        slice_ints(cx, &ranges);
+    }
+    Ok(())
+}
+
+fn sliced(cx: &Infer<'_>, shape: &Shape, ranges: &[Range]) -> Result<Shape, InferError> {
+    let mut result = shape.clone();
+    for range in ranges {
+        let axis = cx.axis(range.axis, shape.len())?;
+        result[axis] = len(&shape[axis], range);
+    }
+    Ok(result)
+}
+
+/// What the node says, if it is known which axes it slices.
+fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
+    let known = |values: Vec<i64>| Some(values.into_iter().map(Dim::Known).collect());
+    let old = cx.since() < 10;
+    let part = |name: &str, index: usize| if old { cx.ints(name).and_then(known) } else { cx.known_ints(index) };
+    let (starts, ends): (Option<Vec<Dim>>, Option<Vec<Dim>>) = (part("starts", 1), part("ends", 2));
+    let (axes, steps) = (part("axes", 3), part("steps", 4));
+    let is_given = |name: &str, index: usize| if old { cx.attribute(name).is_some() } else { cx.input_count() > index };
+
+    let count = [&starts, &ends, &axes].into_iter().flatten().map(Vec::len).next();
+    let Some(count) = count else { return Ok(None) };
+    let named = [("starts", &starts), ("ends", &ends), ("axes", &axes), ("steps", &steps)];
+    for (name, part) in named {
+        if let Some(part) = part.as_ref().filter(|part| part.len() != count) {
+            return cx.fail(format_args!("{name} has {} elements, others have {count}", part.len()));
+        }
+    }
+    let axes = match axes {
+        Some(axes) => axes,
+        None if is_given("axes", 3) => return Ok(None),
+        None => (0..count).map(Dim::from).collect(),
+    };
+    let at = |part: &Option<Vec<Dim>>, index: usize| part.as_ref().map_or(Dim::Unknown, |part| part[index].clone());
+    let mut ranges = Vec::new();
+    for (index, axis) in axes.iter().enumerate() {
+        let Some(axis) = axis.known() else { return Ok(None) };
+        let mut range = Range { axis, start: at(&starts, index), end: at(&ends, index), step: 1 };
+        match &steps {
+            Some(steps) => match steps[index].known() {
+                Some(0) => return cx.fail(format_args!("the step of axis {axis} is 0")),
+                Some(step) => range.step = step,
+                None => range.end = Dim::Unknown,
+            },
+            None if is_given("steps", 4) => range.end = Dim::Unknown,
+            None => {}
+        }
+        ranges.push(range);
+    }
+    Ok(Some(ranges))
+}
+
+/// The number of elements that a range picks from an axis.
+fn len(size: &Dim, range: &Range) -> Dim {
+    match (size, &range.start, &range.end) {
+        (Dim::Known(size), Dim::Known(start), Dim::Known(end)) => picks(*size, *start, *end, range.step).count.into(),
+        // Bounds beyond 32 bits mean the end of the axis, by convention and also by clamping: no axis is as long.
+        (_, start, end) if range.step > 0 => {
+            let (Some(start), Some(end)) = (Bound::new(start, size), Bound::new(end, size)) else { return Dim::Unknown };
+            forward(size, start, end).ceil_div(&Dim::Known(range.step))
+        }
+        (_, Dim::Known(start), Dim::Known(end)) if *end <= i64::from(i32::MIN) => {
+            let count = match *start {
+                -1 | 0x7fff_ffff.. => size.clone(),
+                0.. => Dim::Known(*start + 1).smaller(size),
+                _ => return Dim::Unknown,
+            };
+            range.step.checked_neg().map_or(Dim::Unknown, |step| count.ceil_div(&Dim::Known(step)))
+        }
+        _ => Dim::Unknown,
+    }
+}
+
+/// A bound of a forward slice.
+enum Bound {
+    /// So far from the start, or at the end if that is nearer.
+    FromStart(Dim),
+    /// So far, a positive number, from the end, or at the start if that is nearer.
+    FromEnd(i64),
+    End,
+}
+
+impl Bound {
+    fn new(value: &Dim, size: &Dim) -> Option<Bound> {
+        match value.known() {
+            Some(value) if value >= i32::MAX.into() => Some(Bound::End),
+            Some(value) if value >= 0 => Some(Bound::FromStart(Dim::Known(value))),
+            Some(value) if value <= i32::MIN.into() => Some(Bound::FromStart(Dim::Known(0))),
+            Some(value) => Some(Bound::FromEnd(-value)),
+            None if size.sub(value).known().is_some_and(|distance| distance <= 0) => Some(Bound::End),
+            // A symbol is a size. Any other expression could be negative and then would count from the end.
+            None if value.as_symbol().is_some() => Some(Bound::FromStart(value.clone())),
+            None => None,
+        }
+    }
+}
+
+/// The number of elements between two bounds.
+fn forward(size: &Dim, start: Bound, end: Bound) -> Dim {
+    let zero = Dim::Known(0);
+    let from_end = |distance: i64| size.sub(&Dim::Known(distance));
+    match (start, end) {
+        (Bound::End, _) => zero,
+        (Bound::FromStart(start), Bound::End) if start == zero => size.clone(),
+        (Bound::FromStart(start), Bound::FromStart(end)) if start == zero => end.smaller(size),
+        (Bound::FromStart(start), Bound::End) => size.sub(&start).larger(&zero),
+        (Bound::FromStart(start), Bound::FromStart(end)) => end.smaller(size).sub(&start).larger(&zero),
+        (Bound::FromStart(start), Bound::FromEnd(end)) => from_end(end).sub(&start).larger(&zero),
+        (Bound::FromEnd(start), Bound::End) => Dim::Known(start).smaller(size),
+        (Bound::FromEnd(start), Bound::FromEnd(end)) if start <= end => zero,
+        (Bound::FromEnd(start), Bound::FromEnd(end)) => Dim::Known(start - end).smaller(&from_end(end)).larger(&zero),
+        (Bound::FromEnd(start), Bound::FromStart(end)) => end.smaller(size).sub(&from_end(start).larger(&zero)).larger(&zero),
+    }
+}
+
+/// Which elements of a known axis a known range picks.
+struct Picks {
+    first: i64,
+    count: i64,
+}
+
+fn picks(size: i64, start: i64, end: i64, step: i64) -> Picks {
+    if size <= 0 {
+        return Picks { first: 0, count: 0 };
+    }
+    let from_start = |bound: i64| if bound < 0 { bound.saturating_add(size) } else { bound };
+    let (first, distance) = if step > 0 {
+        let first = from_start(start).clamp(0, size);
+        (first, from_start(end).clamp(0, size) - first)
+    } else {
+        let first = from_start(start).clamp(0, size - 1);
+        (first, first - from_start(end).clamp(-1, size - 1))
+    };
+    let stride = i64::try_from(step.unsigned_abs()).unwrap_or(i64::MAX);
+    Picks { first, count: if distance <= 0 { 0 } else { (distance - 1) / stride + 1 } }
+}
+
+fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
+    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else { return };
+    let mut values = data.values;
+    for range in ranges {
+        let (Some(start), Some(end)) = (range.start.known(), range.end.known()) else { return };
+        let picks = picks(values.len() as i64, start, end, range.step);
+        // Both factors of each product are within the length of the vector, unless there is only the first element.
+        values = (0..picks.count).map(|index| values[(picks.first + index * range.step) as usize].clone()).collect();
+    }
+    shape_values::set(cx, Ints { elem: data.elem, scalar: false, values });
+}
+
+fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let (Some(starts), Some(ends)) = (cx.ints("starts"), cx.ints("ends")) else {
+        return Err(cx.refuse("the node has no attribute starts or ends"));
+    };
+    // Version 1 lets the axes default to the first ones, version 10 only to all of them.
+    let axes = cx.ints("axes").unwrap_or_else(|| (0i64..).take(starts.len()).collect());
+    for (index, (name, values)) in [("starts", starts), ("ends", ends), ("axes", axes)].into_iter().enumerate() {
+        cx.remove(name);
+        let values = cx.add_ints(&values);
+        cx.set_input(index + 1, Some(values));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Split: cuts a tensor into pieces along one axis, of given sizes or equal ones.
+//!
+//! Since 1; 2 drops the second input (sizes), gives `axis` a default and takes every type; 11 allows negative `axis`; 13 makes
+//! the sizes an input and adds bfloat16; 18 adds `num_outputs`, which equal pieces need, and lets the last one be smaller.
+
+use sardonyx_model::Dim;
+
+use super::ints_to_input;
+use crate::facts::*;
+use crate::infer::Known;
+use crate::math::shape_values;
+use crate::{Adapt, Infer, InferError, OpDef, Refusal};
+
+pub static SPLIT: OpDef = OpDef::new("Split")
+    .since(
+        1,
+        &[
+            input("input", "T"),
+            input("split", "T").optional(),
+            outputs("outputs...", "T"),
+            int("axis"),
+            ints("split"),
+            types("T", FLOATS),
+        ],
+    )
+    .since_anew(
+        2,
+        &[input("input", "T"), outputs("outputs", "T"), int("axis").or(0), ints("split"), types("T", ALL)],
+    )
+    .since(11, &[])
+    .since(
+        13,
+        &[
+            input("input", "T").differentiable(),
+            input("split", "tensor(int64)").optional().non_differentiable(),
+            outputs("outputs", "T").differentiable(),
+            without_attribute("split"),
+            types("T", ALL_IR4),
+        ],
+    )
+    .since(18, &[int("num_outputs")])
+    .infer(infer)
+    .adapter(1, 2, demand_axis)
+    .adapter(12, 13, |cx| ints_to_input(cx, "split", 1))
+    .adapter(17, 18, count_outputs);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let count = cx.output_count();
+    for output in 0..count {
+        cx.set_tensor(output, cx.elem(0), None);
+    }
+    let Some(shape) = cx.shape(0) else { return Ok(()) };
+    // Version 1 does not say what an absent axis means.
+    let axis = cx.int("axis").map(|axis| cx.axis(axis, shape.len())).transpose()?;
+    let sizes = match axis {
+        Some(axis) => sizes(cx, axis, &shape[axis], count)?,
+        None => vec![Dim::Unknown; count],
+    };
+    for (output, size) in sizes.iter().enumerate() {
+        let mut piece = shape.clone();
+        match axis {
+            Some(axis) => piece[axis] = size.clone(),
+            None => piece.fill(Dim::Unknown),
+        }
+        cx.set_tensor(output, cx.elem(0), Some(piece));
+    }
+    split_ints(cx, &sizes);
+    Ok(())
+}
+
+/// The sizes of the pieces along the axis, one for each output.
+fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<Dim>, InferError> {
+    let given = match cx.ints("split") {
+        Some(sizes) => Some(sizes.into_iter().map(Dim::Known).collect()),
+        None => cx.known_ints(1),
+    };
+    if let Some(sizes) = given {
+        if sizes.len() != count {
+            return cx.fail(format_args!("{} sizes are given for {count} outputs", sizes.len()));
+        }
+        if let Some(size) = sizes.iter().filter_map(Dim::known).find(|size| *size < 0) {
+            return cx.fail(format_args!("a piece has the negative size {size}"));
+        }
+        let sum = sizes.iter().fold(Dim::Known(0), |sum, size| sum.add(size));
+        if whole.surely_differs(&sum) {
+            return cx.fail(format_args!("the pieces have {sum} elements together, but axis {axis} has {whole}"));
+        }
+        return Ok(sizes);
+    }
+    if cx.input_count() > 1 {
+        return Ok(vec![Dim::Unknown; count]);
+    }
+    let pieces = match cx.int("num_outputs") {
+        Some(pieces) if usize::try_from(pieces) != Ok(count) => {
+            return cx.fail(format_args!("num_outputs is {pieces}, but the node has {count} outputs"));
+        }
+        _ => Dim::from(count),
+    };
+    if let Some(size) = whole.exact_div(&pieces) {
+        return Ok(vec![size; count]);
+    }
+    if cx.since() < 18 {
+        if whole.known().is_some() {
+            return cx.fail(format_args!("axis {axis} of size {whole} does not split into {count} equal pieces"));
+        }
+        return Ok(vec![whole.floor_div(&pieces); count]);
+    }
+    let size = whole.ceil_div(&pieces);
+    let last = whole.sub(&size.mul(&pieces.sub(&Dim::Known(1))));
+    if last.known().is_some_and(|last| last < 0) {
+        return cx.fail(format_args!("axis {axis} of size {whole} does not split into {count} pieces of {size}"));
+    }
+    let mut sizes = vec![size; count];
+    if let Some(end) = sizes.last_mut() {
+        *end = last;
+    }
+    Ok(sizes)
+}
+
+fn split_ints(cx: &mut Infer<'_>, sizes: &[Dim]) {
+    let Some(ints) = shape_values::of_input(cx, 0).filter(|ints| !ints.scalar) else { return };
+    let mut rest = &ints.values[..];
+    for (output, size) in sizes.iter().enumerate() {
+        let Some((piece, after)) = size.size().and_then(|size| rest.split_at_checked(size)) else { return };
+        cx.set_known(output, Known::Ints { elem: ints.elem, scalar: false, values: piece.to_vec() });
+        rest = after;
+    }
+}
+
+fn demand_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.input(1).is_some() {
+        return Err(cx.refuse("version 2 takes the sizes as an attribute, not as an input"));
+    }
+    if !cx.has("axis") {
+        return Err(cx.refuse("version 1 does not say along which axis it splits without the attribute axis"));
+    }
+    Ok(())
+}
+
+/// Equal pieces were what no sizes meant.
+fn count_outputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    if cx.input(1).is_none() {
+        cx.set_int("num_outputs", cx.output_count() as i64);
+    }
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! Squeeze: takes away axes of size 1, given ones or all.
+//!
+//! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23
+//! adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+
+use sardonyx_model::Shape;
+
+use super::{Axes, axes, ints_to_input, pass_ints, unknown_dims, widened};
+use crate::facts::*;
+use crate::{Infer, InferError, OpDef};
+
+pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
+    .since(1, &[input("data", "T"), output("squeezed", "T"), ints("axes"), types("T", ALL)])
+    .since(11, &[])
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            input("axes", "tensor(int64)").optional().non_differentiable(),
+            output("squeezed", "T").differentiable(),
+            without_attribute("axes"),
+            types("T", ALL_IR4),
+        ],
+    )
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer)
+    .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1));
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match cx.shape(0) {
+        Some(shape) => squeezed(cx, shape)?,
+        None => None,
+    };
+    let rank = shape.as_ref().map(|shape| shape.len());
+    cx.set_tensor(0, cx.elem(0), shape);
+    pass_ints(cx, rank);
+    Ok(())
+}
+
+fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> {
+    let mut stays = vec![true; shape.len()];
+    match axes(cx, 1) {
+        Axes::Known(axes) => {
+            for axis in axes {
+                let axis = cx.axis(axis, shape.len())?;
+                if let Some(size) = shape[axis].known().filter(|size| *size != 1) {
+                    return cx.fail(format_args!("axis {axis} has size {size}, not 1"));
+                }
+                stays[axis] = false;
+            }
+        }
+        Axes::Unknown(count) => return Ok(count.and_then(|count| shape.len().checked_sub(count)).map(unknown_dims)),
+        Axes::Absent => {
+            for (stays, size) in stays.iter_mut().zip(shape) {
+                // A size that may be 1 leaves even the rank open.
+                let Some(size) = size.known() else { return Ok(None) };
+                *stays = size != 1;
+            }
+        }
+    }
+    let kept = shape.iter().zip(stays).filter(|(_, stays)| *stays).map(|(size, _)| size);
+    Ok(Some(kept.cloned().collect::<Shape>()))
+}
+

@@ -1,0 +1,52 @@
+//! Transpose: another order of the axes, reversed if none is given.
+//!
+//! Since 1; 13 adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale;
+//! 25 adds 2-bit integers.
+
+use sardonyx_model::Shape;
+
+use super::{pass_ints, unknown_dims, widened};
+use crate::facts::*;
+use crate::{Infer, InferError, OpDef};
+
+pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
+    .since(1, &[input("data", "T"), output("transposed", "T"), ints("perm"), types("T", ALL)])
+    .since(13, &[input("data", "T").differentiable(), output("transposed", "T").differentiable(), types("T", ALL_IR4)])
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match (cx.shape(0), cx.ints("perm")) {
+        (Some(shape), Some(perm)) => Some(permuted(cx, shape, &perm)?),
+        (Some(shape), None) => Some(shape.iter().rev().cloned().collect()),
+        // The order tells the rank.
+        (None, Some(perm)) => Some(permuted(cx, &unknown_dims(perm.len()), &perm)?),
+        (None, None) => None,
+    };
+    let rank = shape.as_ref().map(|shape| shape.len());
+    cx.set_tensor(0, cx.elem(0), shape);
+    pass_ints(cx, rank);
+    Ok(())
+}
+
+fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64]) -> Result<Shape, InferError> {
+    if perm.len() != shape.len() {
+        return cx.fail(format_args!("perm has {} elements, but the input has rank {}", perm.len(), shape.len()));
+    }
+    let mut seen = vec![false; perm.len()];
+    let mut result = Shape::new();
+    for axis in perm {
+        let index = usize::try_from(*axis).ok().filter(|index| *index < shape.len());
+        let Some(index) = index else {
+            return cx.fail(format_args!("perm names axis {axis}, but the input has rank {}", shape.len()));
+        };
+        if std::mem::replace(&mut seen[index], true) {
+            return cx.fail(format_args!("perm names axis {axis} twice"));
+        }
+        result.push(shape[index].clone());
+    }
+    Ok(result)
+}

@@ -1,0 +1,56 @@
+//! Unsqueeze: inserts axes of size 1, at places counted in the result.
+//!
+//! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23
+//! adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+
+use sardonyx_model::{Dim, Shape};
+
+use super::{Axes, axes, ints_to_input, pass_ints, unknown_dims, widened};
+use crate::facts::*;
+use crate::{Infer, InferError, OpDef};
+
+pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
+    .since(1, &[input("data", "T"), output("expanded", "T"), ints("axes").required(), types("T", ALL)])
+    .since(11, &[])
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            input("axes", "tensor(int64)").non_differentiable(),
+            output("expanded", "T").differentiable(),
+            without_attribute("axes"),
+            types("T", ALL_IR4),
+        ],
+    )
+    .since(21, widened!("T", ALL_IR10))
+    .since(23, widened!("T", ALL_IR11))
+    .since(24, widened!("T", ALL_IR12))
+    .since(25, widened!("T", ALL_IR13))
+    .infer(infer)
+    .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1));
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match (cx.shape(0), axes(cx, 1)) {
+        (Some(shape), Axes::Known(axes)) => Some(unsqueezed(cx, shape, &axes)?),
+        (Some(shape), Axes::Unknown(Some(count))) => Some(unknown_dims(shape.len() + count)),
+        _ => None,
+    };
+    let rank = shape.as_ref().map(|shape| shape.len());
+    cx.set_tensor(0, cx.elem(0), shape);
+    pass_ints(cx, rank);
+    Ok(())
+}
+
+fn unsqueezed(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, InferError> {
+    let rank = shape.len() + axes.len();
+    let mut is_new = vec![false; rank];
+    for axis in axes {
+        let axis = cx.axis(*axis, rank)?;
+        if std::mem::replace(&mut is_new[axis], true) {
+            return cx.fail(format_args!("axis {axis} is named twice"));
+        }
+    }
+    let mut old = shape.iter();
+    let size = |is_new: bool| if is_new { Some(Dim::Known(1)) } else { old.next().cloned() };
+    Ok(is_new.into_iter().filter_map(size).collect())
+}

@@ -1,0 +1,53 @@
+//! The attributes of a node as inference and kernels read them.
+
+use std::borrow::Cow;
+
+use sardonyx_model::{AttributeValue, Model, NoExternalData, NodeId};
+use sardonyx_ops::{AttrValue, Attributes};
+use sardonyx_proto::AttributeType;
+
+/// Looks attributes up in the model.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeAttributes<'a> {
+    model: &'a Model,
+    node: NodeId,
+}
+
+impl<'a> NodeAttributes<'a> {
+    /// The attributes of a node.
+    pub fn new(model: &'a Model, node: NodeId) -> Self {
+        NodeAttributes { model, node }
+    }
+}
+
+impl Attributes for NodeAttributes<'_> {
+    fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
+        let attribute = self.model.attribute_of(self.node, name)?;
+        let text = |span| Cow::Borrowed(self.model.bytes(span));
+        Some(match attribute.value() {
+            Some(AttributeValue::Float(value)) => AttrValue::Float(*value),
+            Some(AttributeValue::Int(value)) => AttrValue::Int(*value),
+            Some(AttributeValue::String(span)) => AttrValue::String(text(*span)),
+            Some(AttributeValue::Floats(values)) => AttrValue::Floats(Cow::Borrowed(values)),
+            Some(AttributeValue::Ints(values)) => AttrValue::Ints(Cow::Borrowed(values)),
+            Some(AttributeValue::Strings(spans)) => AttrValue::Strings(spans.iter().map(|span| text(*span)).collect()),
+            Some(AttributeValue::Tensor(tensor)) => match self.model.tensor(tensor, &NoExternalData) {
+                Ok(tensor) => AttrValue::Tensor(tensor),
+                Err(_) => AttrValue::Other,
+            },
+            Some(AttributeValue::Graph(graph)) => AttrValue::Graph(*graph),
+            Some(AttributeValue::Type(ty)) => self.model.type_of(ty).map_or(AttrValue::Other, AttrValue::Type),
+            Some(_) => AttrValue::Other,
+            // A scalar that is zero, and a list that is empty, may have no value field at all.
+            None => match attribute.ty? {
+                AttributeType::FLOAT => AttrValue::Float(0.0),
+                AttributeType::INT => AttrValue::Int(0),
+                AttributeType::STRING => AttrValue::String(Cow::Borrowed(b"")),
+                AttributeType::FLOATS => AttrValue::Floats(Cow::Borrowed(&[])),
+                AttributeType::INTS => AttrValue::Ints(Cow::Borrowed(&[])),
+                AttributeType::STRINGS => AttrValue::Strings(Vec::new()),
+                _ => AttrValue::Other,
+            },
+        })
+    }
+}

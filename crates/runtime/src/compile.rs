@@ -1,0 +1,384 @@
+//! From a model to a program: the list of steps, with kernels chosen and constants packed.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use sardonyx_kernels::{Isa, Pool};
+use sardonyx_model::{ExternalData, Id, Model, NodeId, Type, ValueId};
+use sardonyx_ops::{AttributeView, Registry};
+use sardonyx_passes::{InferOptions, Inference, NodeAttributes, Resolved, infer, place_of_node, resolve, upgrade};
+use sardonyx_tensor::Tensor;
+use smallvec::SmallVec;
+
+use crate::constants::Constants;
+use crate::error::CompileError;
+use crate::fuse::absorb_tails;
+use crate::kernel::{BindError, Kernel, Site, SiteInput};
+use crate::ops::binding;
+
+/// How a model is compiled. Start from the default.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// Threads, the calling one included; `None` for one per available processor.
+    pub threads: Option<usize>,
+    /// Instruction set; `None` for the best of this machine.
+    pub isa: Option<Isa>,
+    /// Bytes that values computed ahead of time may take. Weights that a file computes from constants count too.
+    pub fold_bytes: usize,
+    /// Whether activations and residual sums are done while a product or convolution is written.
+    pub fuse: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { threads: None, isa: None, fold_bytes: 4 << 30, fuse: true }
+    }
+}
+
+impl Options {
+    /// The default with a number of threads.
+    pub fn with_threads(threads: usize) -> Self {
+        Options { threads: Some(threads), ..Options::default() }
+    }
+}
+
+/// An operator that cannot run, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsupportedOp {
+    /// Its domain; empty for `ai.onnx`.
+    pub domain: String,
+    /// Its name.
+    pub name: String,
+    /// The opset version that the model asks for; `None` if it imports none of that domain.
+    pub opset: Option<i64>,
+    /// How many nodes of the model it concerns.
+    pub nodes: usize,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for UnsupportedOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.domain.is_empty() {
+            write!(f, "{}.", self.domain)?;
+        }
+        write!(f, "{}", self.name)?;
+        if let Some(opset) = self.opset {
+            write!(f, " (opset {opset})")?;
+        }
+        write!(f, ", {} node{}: {}", self.nodes, if self.nodes == 1 { "" } else { "s" }, self.why)
+    }
+}
+
+/// The operators of a model that cannot run, in order of their names. Looks at no weights and needs no external data;
+/// types may turn out to be unsupported later, when they are inferred.
+pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
+    let mut list = Unsupported::default();
+    // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions count.
+    let bodies: Vec<_> = model.functions.iter().map(|function| function.body).collect();
+    for (id, graph) in model.graphs() {
+        if bodies.contains(&id) {
+            continue;
+        }
+        for node in &graph.nodes {
+            if let Some(why) = why_unsupported(model, *node) {
+                list.add(model, *node, why);
+            }
+        }
+    }
+    list.into_sorted()
+}
+
+fn why_unsupported(model: &Model, node: NodeId) -> Option<String> {
+    let (domain, name) = (model.domain_of(node), model.display(model.node(node).op_type));
+    let is_function = model.functions.iter().any(|function| {
+        model.display(function.name) == name && model.display(function.domain) == domain
+    });
+    if is_function {
+        return Some("it is a function of the model, and functions cannot be called yet".to_string());
+    }
+    let Some(operator) = Registry::standard().operator(&domain, &name) else {
+        return Some("operator not implemented".to_string());
+    };
+    let opset = model.opset(&domain)?;
+    let newest = sardonyx_ops::DOMAIN_VERSIONS.iter().find(|(known, _)| *known == domain).map_or(1, |(_, version)| *version);
+    if opset > i64::from(newest) {
+        return Some(format!("the newest opset version known is {newest}"));
+    }
+    if u32::try_from(opset).ok().and_then(|opset| operator.version_at(opset)).is_none() {
+        return Some(format!("it exists only since opset version {}", operator.versions().next().map_or(1, |v| v.since)));
+    }
+    binding(operator.domain, operator.name).is_none().then(|| "operator not implemented".to_string())
+}
+
+#[derive(Default)]
+struct Unsupported(HashMap<(String, String, String), (Option<i64>, usize)>);
+
+impl Unsupported {
+    fn add(&mut self, model: &Model, node: NodeId, why: String) {
+        let domain = model.domain_of(node).into_owned();
+        let opset = model.opset(&domain);
+        let name = model.display(model.node(node).op_type).into_owned();
+        self.0.entry((domain, name, why)).or_insert((opset, 0)).1 += 1;
+    }
+
+    fn into_sorted(self) -> Vec<UnsupportedOp> {
+        let mut list: Vec<UnsupportedOp> = self
+            .0
+            .into_iter()
+            .map(|((domain, name, why), (opset, nodes))| UnsupportedOp { domain, name, opset, nodes, why })
+            .collect();
+        list.sort_by(|a, b| (&a.domain, &a.name, &a.why).cmp(&(&b.domain, &b.name, &b.why)));
+        list
+    }
+}
+
+/// A compiled model, before memory is planned for particular dimensions.
+pub(crate) struct Program {
+    pub(crate) resolved: Resolved,
+    pub(crate) inference: Inference,
+    /// Values that exist while running, by slot.
+    pub(crate) slots: Vec<SlotInfo>,
+    pub(crate) steps: Vec<Step>,
+    /// Slot of each graph input; `None` if nothing reads it.
+    pub(crate) inputs: Vec<Option<Slot>>,
+    /// Slot of each graph output.
+    pub(crate) outputs: Vec<Slot>,
+    pub(crate) isa: Isa,
+}
+
+/// A value that exists while running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Slot(pub(crate) u32);
+
+impl Slot {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+pub(crate) struct SlotInfo {
+    pub(crate) value: ValueId,
+    pub(crate) constant: Option<Tensor>,
+}
+
+/// One kernel with what it reads and writes.
+pub(crate) struct Step {
+    pub(crate) kernel: Box<dyn Kernel>,
+    pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
+    pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
+    /// The node of the file, for errors and profiles.
+    pub(crate) place: String,
+    pub(crate) op: &'static str,
+}
+
+/// Compiles a model.
+pub(crate) fn compile(
+    model: &Model,
+    external: &dyn ExternalData,
+    options: &Options,
+    pool: &Pool,
+) -> Result<Program, CompileError> {
+    let missing = unsupported(model);
+    if !missing.is_empty() {
+        return Err(CompileError::Unsupported(missing));
+    }
+    let mut resolved = resolve(model.clone(), Registry::standard()).map_err(CompileError::Invalid)?;
+    let at_file_versions = infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
+    upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
+    let mut constants = Constants::read(&resolved, external)?;
+    let first = infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
+
+    let isa = options.isa.unwrap_or_else(Isa::detect);
+    let binder = Binder { resolved: &resolved, inference: &first, isa };
+    let remaining = constants.fold(&resolved, &first, &binder, pool, options.fold_bytes)?;
+    // What was computed may have decided shapes.
+    let known = |value: ValueId| constants.known(value);
+    let inference = infer(&resolved, InferOptions { known: Some(&known), inputs: &[] }).map_err(CompileError::Invalid)?;
+
+    let binder = Binder { resolved: &resolved, inference: &inference, isa };
+    let live = live_nodes(&resolved, &remaining);
+    let mut program = build(&binder, constants, live, isa)?;
+    program.resolved = resolved;
+    program.inference = inference;
+    if options.fuse {
+        absorb_tails(&mut program);
+    }
+    Ok(program)
+}
+
+/// The nodes whose outputs somebody reads, directly or not.
+fn live_nodes(resolved: &Resolved, nodes: &[NodeId]) -> Vec<NodeId> {
+    let model = resolved.model();
+    let mut wanted = vec![false; model.value_count()];
+    for output in &model.graph(resolved.main()).outputs {
+        if let Some(value) = output.value {
+            wanted[value.index()] = true;
+        }
+    }
+    let mut live: Vec<NodeId> = Vec::with_capacity(nodes.len());
+    for node in nodes.iter().rev() {
+        if model.outputs(*node).iter().flatten().any(|value| wanted[value.index()]) {
+            live.push(*node);
+            for value in model.inputs(*node).flatten() {
+                wanted[value.index()] = true;
+            }
+        }
+    }
+    live.reverse();
+    live
+}
+
+/// Makes kernels from nodes.
+pub(crate) struct Binder<'a> {
+    pub(crate) resolved: &'a Resolved,
+    pub(crate) inference: &'a Inference,
+    pub(crate) isa: Isa,
+}
+
+impl Binder<'_> {
+    pub(crate) fn bind(&self, node: NodeId, constants: &Constants) -> Result<Box<dyn Kernel>, BindError> {
+        let model = self.resolved.model();
+        let unsupported = || BindError::Unsupported("operator not implemented".to_string());
+        let schema = self.resolved.schema(node).ok_or_else(unsupported)?;
+        let bind = binding(schema.domain, schema.name).ok_or_else(unsupported)?;
+        let attributes = NodeAttributes::new(model, node);
+        let ty = |value: ValueId| self.inference.ty(value).cloned();
+        bind(&Site {
+            schema,
+            attributes: AttributeView::new(schema, &attributes),
+            inputs: model
+                .inputs(node)
+                .map(|value| {
+                    value.map(|value| SiteInput {
+                        // A constant says more than inference, which does not look at large ones.
+                        ty: constants
+                            .get(value)
+                            .map(|tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied()))
+                            .or_else(|| ty(value)),
+                        constant: constants.get(value),
+                    })
+                })
+                .collect(),
+            outputs: model
+                .outputs(node)
+                .iter()
+                .map(|value| {
+                    let read = value.filter(|value| {
+                        model.value(*value).is_output || model.uses(*value).next().is_some()
+                    });
+                    read.map(ty)
+                })
+                .collect(),
+            isa: self.isa,
+        })
+    }
+}
+
+fn build(
+    binder: &Binder<'_>,
+    mut constants: Constants,
+    nodes: Vec<NodeId>,
+    isa: Isa,
+) -> Result<Program, CompileError> {
+    let model = binder.resolved.model();
+    let graph = model.graph(binder.resolved.main());
+    let mut readers: HashMap<ValueId, usize> = HashMap::new();
+    for value in nodes.iter().flat_map(|node| model.inputs(*node).flatten()) {
+        *readers.entry(value).or_default() += 1;
+    }
+    for value in graph.outputs.iter().filter_map(|output| output.value) {
+        *readers.entry(value).or_default() += 1;
+    }
+
+    let mut slots = Slots::default();
+    let mut steps = Vec::new();
+    let mut unsupported = Unsupported::default();
+    for node in &nodes {
+        let kernel = match binder.bind(*node, &constants) {
+            Ok(kernel) => kernel,
+            Err(BindError::Unsupported(why)) => {
+                unsupported.add(model, *node, why);
+                continue;
+            }
+            Err(BindError::Invalid(fact)) => {
+                return Err(CompileError::Invalid(vec![sardonyx_passes::Finding {
+                    code: "malformed-node",
+                    requirement: "MODEL-04",
+                    place: place_of_node(model, *node),
+                    fact,
+                    advice: String::new(),
+                }]));
+            }
+        };
+        let taken = kernel.taken_in();
+        let inputs = model
+            .inputs(*node)
+            .enumerate()
+            .map(|(index, value)| {
+                let value = value?;
+                if !taken.contains(&index) {
+                    return Some(slots.of(value));
+                }
+                // The packed form is all that is needed; the original may go as soon as nobody else wants it.
+                if let Some(left) = readers.get_mut(&value) {
+                    *left -= 1;
+                    if *left == 0 {
+                        constants.take(value);
+                    }
+                }
+                None
+            })
+            .collect();
+        let outputs = model
+            .outputs(*node)
+            .iter()
+            .map(|value| value.filter(|value| readers.contains_key(value)).map(|value| slots.of(value)))
+            .collect();
+        let op = binder.resolved.schema(*node).map_or("", |schema| schema.name);
+        steps.push(Step { kernel, inputs, outputs, place: place_of_node(model, *node), op });
+    }
+    if !unsupported.0.is_empty() {
+        return Err(CompileError::Unsupported(unsupported.into_sorted()));
+    }
+    let inputs = graph
+        .inputs
+        .iter()
+        .map(|info| info.value.filter(|value| readers.contains_key(value)).map(|value| slots.of(value)))
+        .collect();
+    let outputs = graph.outputs.iter().filter_map(|info| info.value).map(|value| slots.of(value)).collect();
+    let slots = slots
+        .values
+        .into_iter()
+        .map(|value| {
+            // Kernels read slices; bytes of a file may lie anywhere.
+            let constant = constants.take(value).map(|tensor| tensor.aligned()).transpose();
+            constant.map(|constant| SlotInfo { value, constant }).map_err(|e| CompileError::Resources(e.to_string()))
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Program {
+        resolved: binder.resolved.clone(),
+        inference: Inference::default(),
+        slots,
+        steps,
+        inputs,
+        outputs,
+        isa,
+    })
+}
+
+#[derive(Default)]
+struct Slots {
+    values: Vec<ValueId>,
+    by_value: HashMap<ValueId, Slot>,
+}
+
+impl Slots {
+    fn of(&mut self, value: ValueId) -> Slot {
+        *self.by_value.entry(value).or_insert_with(|| {
+            self.values.push(value);
+            Slot(self.values.len() as u32 - 1)
+        })
+    }
+}

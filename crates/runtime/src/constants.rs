@@ -1,0 +1,147 @@
+//! Constants: reading them, and computing ahead of time whatever depends on nothing else.
+
+use std::collections::HashMap;
+
+use sardonyx_kernels::{Isa, Pool};
+use sardonyx_model::{ExternalData, Id, NodeId, Producer, ValueId};
+use sardonyx_ops::Known;
+use sardonyx_passes::{Inference, Resolved, place_of_node};
+use sardonyx_tensor::{Tensor, Value};
+use smallvec::SmallVec;
+
+use crate::compile::Binder;
+use crate::error::{CompileError, RunError};
+use crate::kernel::{BindError, Call, Kernel, Operand, Target};
+
+/// The values that are known before anything runs.
+#[derive(Default)]
+pub(crate) struct Constants {
+    tensors: HashMap<ValueId, Tensor>,
+}
+
+impl Constants {
+    /// Reads the initializers that something reads. Raw values are shared with the file, not copied.
+    pub(crate) fn read(resolved: &Resolved, external: &dyn ExternalData) -> Result<Self, CompileError> {
+        let model = resolved.model();
+        let mut constants = Constants::default();
+        for initializer in &model.graph(resolved.main()).initializers {
+            let Some(value) = initializer.value else { continue };
+            let wanted = model.uses(value).next().is_some() || model.value(value).is_output;
+            if !wanted || !matches!(model.value(value).producer, Producer::Initializer(_)) {
+                continue;
+            }
+            let tensor = model.tensor(&initializer.tensor, external).map_err(CompileError::Constant)?;
+            constants.tensors.insert(value, tensor);
+        }
+        Ok(constants)
+    }
+
+    pub(crate) fn get(&self, value: ValueId) -> Option<&Tensor> {
+        self.tensors.get(&value)
+    }
+
+    /// Computes the nodes that depend on constants only, in order, until `budget` bytes are spent. Nodes whose outputs
+    /// inference knows are not even run. Returns which nodes remain.
+    pub(crate) fn fold(
+        &mut self,
+        resolved: &Resolved,
+        inference: &Inference,
+        binder: &Binder<'_>,
+        pool: &Pool,
+        mut budget: usize,
+    ) -> Result<Vec<NodeId>, CompileError> {
+        let model = resolved.model();
+        let mut remaining = Vec::new();
+        for node in resolved.order() {
+            let outputs: SmallVec<[Option<ValueId>; 2]> = model.outputs(*node).iter().copied().collect();
+            let known: Option<Vec<(ValueId, Tensor)>> = outputs
+                .iter()
+                .flatten()
+                .map(|value| Some((*value, inference.known(*value).and_then(Known::to_tensor)?)))
+                .collect();
+            if let Some(known) = known {
+                self.tensors.extend(known);
+                continue;
+            }
+            if !model.inputs(*node).flatten().all(|value| self.tensors.contains_key(&value)) {
+                remaining.push(*node);
+                continue;
+            }
+            // What cannot be bound is reported later, with everything else that cannot.
+            let kernel = match binder.bind(*node, self) {
+                Ok(kernel) if kernel.deterministic() => kernel,
+                Ok(_) | Err(BindError::Unsupported(_) | BindError::Invalid(_)) => {
+                    remaining.push(*node);
+                    continue;
+                }
+            };
+            let values = self.run_once(resolved, *node, &*kernel, pool)?;
+            let bytes: usize = values.iter().flatten().map(|tensor| tensor.bytes().len()).sum();
+            if bytes > budget {
+                remaining.push(*node);
+                continue;
+            }
+            budget -= bytes;
+            for (value, tensor) in outputs.iter().zip(values) {
+                if let (Some(value), Some(tensor)) = (value, tensor) {
+                    self.tensors.insert(*value, tensor);
+                }
+            }
+        }
+        Ok(remaining)
+    }
+
+    fn run_once(
+        &self,
+        resolved: &Resolved,
+        node: NodeId,
+        kernel: &dyn Kernel,
+        pool: &Pool,
+    ) -> Result<Vec<Option<Tensor>>, CompileError> {
+        let model = resolved.model();
+        let failed = |what: String| {
+            let place = place_of_node(model, node);
+            CompileError::Resources(RunError::Node { place, what: format!("computing it ahead of time: {what}") }.to_string())
+        };
+        let inputs: Vec<Option<Tensor>> = model
+            .inputs(node)
+            .map(|value| value.and_then(|value| self.get(value)).map(Tensor::aligned).transpose())
+            .collect::<Result<_, _>>()
+            .map_err(|error| failed(error.to_string()))?;
+        let operands = inputs.iter().map(|tensor| match tensor {
+            Some(tensor) => Operand::Tensor(tensor.view()),
+            None => Operand::Absent,
+        });
+        let targets = model.outputs(node).iter().map(|output| match output {
+            Some(_) => Target::Owned(None),
+            None => Target::Absent,
+        });
+        let mut call =
+            Call { operands: operands.collect(), targets: targets.collect(), over: None, pool, isa: Isa::detect() };
+        kernel.run(&mut call).map_err(|error| failed(error.0))?;
+        Ok(call
+            .targets
+            .into_iter()
+            .map(|target| match target {
+                Target::Owned(Some(Value::Tensor(tensor))) => Some(tensor),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// Gives a constant up, once it has been taken in by all of its readers.
+    pub(crate) fn take(&mut self, value: ValueId) -> Option<Tensor> {
+        self.tensors.remove(&value)
+    }
+
+    /// What inference may know of constants.
+    pub(crate) fn known(&self, value: ValueId) -> Option<Known> {
+        self.get(value).filter(|tensor| tensor.len() <= sardonyx_ops::MAX_KNOWN).cloned().map(Known::Tensor)
+    }
+}
+
+impl std::fmt::Debug for Constants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.tensors.keys().map(|value| value.index())).finish()
+    }
+}

@@ -1,0 +1,370 @@
+//! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
+
+use std::fmt;
+
+use sardonyx_kernels::{Isa, Pool};
+use sardonyx_model::{Shape, Type};
+use sardonyx_ops::{AttributeView, Schema};
+use sardonyx_tensor::{DataType, Dims, Element, Tensor, TensorError, Value, ValueType};
+use sardonyx_tensor::{TensorView, TensorViewMut};
+use smallvec::SmallVec;
+
+/// A node, ready to run.
+pub(crate) trait Kernel: Send + Sync {
+    /// Computes the outputs.
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError>;
+
+    /// Inputs whose memory the first output may take over, if nobody reads them later. Such a kernel asks
+    /// [`Call::in_place`] first.
+    fn in_place(&self) -> &[usize] {
+        &[]
+    }
+
+    /// Whether the first output has the bytes of the first input, under other dimensions. Such a kernel runs only where
+    /// the bytes must be copied.
+    fn is_view(&self) -> bool {
+        false
+    }
+
+    /// Constant inputs that binding has taken in, such as packed weights: they need not exist at run time.
+    fn taken_in(&self) -> &[usize] {
+        &[]
+    }
+
+    /// Takes over what happens to the first output next; `false` if it cannot.
+    fn absorb(&mut self, _tail: Tail) -> bool {
+        false
+    }
+
+    /// Whether the same inputs always give the same outputs.
+    fn deterministic(&self) -> bool {
+        true
+    }
+
+    /// Which loops will run, for profiles and `explain`.
+    fn describe(&self) -> String {
+        String::new()
+    }
+}
+
+/// What may follow a matrix product or a convolution and be done while its result is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Tail {
+    /// Adds a tensor of the output's shape, which becomes one more input.
+    Residual,
+    /// Larger of the value and zero.
+    Relu,
+    /// Clamps.
+    Clip(f32, f32),
+}
+
+/// Why a kernel fails, in words for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KernelError(pub(crate) String);
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<TensorError> for KernelError {
+    fn from(error: TensorError) -> Self {
+        KernelError(error.to_string())
+    }
+}
+
+impl From<String> for KernelError {
+    fn from(what: String) -> Self {
+        KernelError(what)
+    }
+}
+
+/// Fails with a formatted message.
+macro_rules! fail {
+    ($($arg:tt)*) => { return Err($crate::kernel::KernelError(format!($($arg)*)).into()) };
+}
+pub(crate) use fail;
+
+/// Why a node cannot be bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BindError {
+    /// The operator exists, but not for these types or in this form.
+    Unsupported(String),
+    /// The node contradicts the standard.
+    Invalid(String),
+}
+
+impl From<KernelError> for BindError {
+    fn from(error: KernelError) -> Self {
+        BindError::Invalid(error.0)
+    }
+}
+
+impl From<TensorError> for BindError {
+    fn from(error: TensorError) -> Self {
+        BindError::Invalid(error.to_string())
+    }
+}
+
+/// How a node becomes a kernel.
+pub(crate) type Bind = fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>;
+
+/// A node of the compiled graph, as its binding sees it.
+pub(crate) struct Site<'a> {
+    pub(crate) schema: &'a Schema,
+    pub(crate) attributes: AttributeView<'a>,
+    /// Per input: its type and, if it is one, the constant. `None` for an input left out.
+    pub(crate) inputs: SmallVec<[Option<SiteInput<'a>>; 6]>,
+    /// Per output: its type as inferred; `None` for an output left out.
+    pub(crate) outputs: SmallVec<[Option<Option<Type>>; 2]>,
+    pub(crate) isa: Isa,
+}
+
+/// An input of a node that is bound.
+pub(crate) struct SiteInput<'a> {
+    pub(crate) ty: Option<Type>,
+    pub(crate) constant: Option<&'a Tensor>,
+}
+
+impl<'a> Site<'a> {
+    /// Whether the input is there.
+    pub(crate) fn has_input(&self, index: usize) -> bool {
+        self.inputs.get(index).is_some_and(Option::is_some)
+    }
+
+    /// Whether somebody may read the output.
+    pub(crate) fn has_output(&self, index: usize) -> bool {
+        self.outputs.get(index).is_some_and(Option::is_some)
+    }
+
+    /// The constant at an input.
+    pub(crate) fn constant(&self, index: usize) -> Option<&'a Tensor> {
+        self.inputs.get(index)?.as_ref()?.constant
+    }
+
+    /// The shape of an input, as far as inferred.
+    pub(crate) fn shape(&self, index: usize) -> Option<&Shape> {
+        self.inputs.get(index)?.as_ref()?.ty.as_ref()?.shape()
+    }
+
+    /// The element type of an input.
+    pub(crate) fn elem(&self, index: usize) -> Result<DataType, BindError> {
+        let input = self.inputs.get(index).and_then(Option::as_ref);
+        match input.and_then(|input| input.ty.as_ref()) {
+            Some(Type::Tensor(tensor)) => {
+                tensor.elem.ok_or_else(|| BindError::Unsupported(format!("input {index} has no known element type")))
+            }
+            Some(other) => Err(BindError::Unsupported(format!("type not implemented: {other}"))),
+            None => Err(BindError::Unsupported(format!("input {index} has no known type"))),
+        }
+    }
+
+    /// The element type of an output.
+    pub(crate) fn output_elem(&self, index: usize) -> Result<DataType, BindError> {
+        let output = self.outputs.get(index).and_then(Option::as_ref).and_then(Option::as_ref);
+        output
+            .and_then(Type::elem)
+            .ok_or_else(|| BindError::Unsupported(format!("output {index} has no known element type")))
+    }
+
+    /// An integer attribute that exists or has a default.
+    pub(crate) fn int(&self, name: &str) -> Option<i64> {
+        self.attributes.int(name)
+    }
+
+    /// An integer attribute that must be there.
+    pub(crate) fn need_int(&self, name: &str) -> Result<i64, BindError> {
+        self.int(name).ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
+    }
+
+    /// A float attribute that exists or has a default.
+    pub(crate) fn float(&self, name: &str) -> Option<f32> {
+        self.attributes.float(name)
+    }
+
+    /// An attribute of integers that exists or has a default.
+    pub(crate) fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.attributes.ints(name)
+    }
+
+    /// A string attribute that exists or has a default.
+    pub(crate) fn string(&self, name: &str) -> Option<String> {
+        self.attributes.string(name)
+    }
+
+    /// What a binding returns for an element type that it has no loop for.
+    pub(crate) fn unsupported_type<T>(&self, elem: DataType) -> Result<T, BindError> {
+        Err(BindError::Unsupported(format!("type not implemented: {}", elem.name())))
+    }
+}
+
+/// What a node reads at run time.
+pub(crate) enum Operand<'a> {
+    /// A tensor.
+    Tensor(TensorView<'a>),
+    /// Anything else.
+    Value(&'a Value),
+    /// Its memory is that of the first output: see [`Call::in_place`].
+    InPlace,
+    /// The input is left out.
+    Absent,
+}
+
+/// Where a node writes.
+pub(crate) enum Target<'a> {
+    /// Nobody wants the output.
+    Absent,
+    /// Into planned memory.
+    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8] },
+    /// Into memory of its own.
+    Owned(Option<Value>),
+}
+
+/// One run of one node.
+pub(crate) struct Call<'a> {
+    pub(crate) operands: SmallVec<[Operand<'a>; 6]>,
+    pub(crate) targets: SmallVec<[Target<'a>; 2]>,
+    /// The input whose memory the first output has.
+    pub(crate) over: Option<usize>,
+    pub(crate) pool: &'a Pool,
+    pub(crate) isa: Isa,
+}
+
+impl<'a> Call<'a> {
+    /// How many inputs there are, absent ones counted.
+    pub(crate) fn input_count(&self) -> usize {
+        self.operands.len()
+    }
+
+    /// Whether an input is there.
+    pub(crate) fn has_input(&self, index: usize) -> bool {
+        !matches!(self.operands.get(index), None | Some(Operand::Absent))
+    }
+
+    /// Whether somebody wants an output.
+    pub(crate) fn has_output(&self, index: usize) -> bool {
+        !matches!(self.targets.get(index), None | Some(Target::Absent))
+    }
+
+    /// An input that is no tensor.
+    pub(crate) fn value(&self, index: usize) -> Option<&'a Value> {
+        match self.operands.get(index) {
+            Some(Operand::Value(value)) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A tensor input.
+    pub(crate) fn tensor(&self, index: usize) -> Result<&TensorView<'a>, KernelError> {
+        match self.operands.get(index) {
+            Some(Operand::Tensor(view)) => Ok(view),
+            Some(Operand::Value(value)) => fail!("input {index} is {}, not a tensor", value.value_type()),
+            Some(Operand::InPlace) => fail!("input {index} is being overwritten"),
+            Some(Operand::Absent) | None => fail!("input {index} is left out"),
+        }
+    }
+
+    /// A tensor input that may be left out.
+    pub(crate) fn maybe_tensor(&self, index: usize) -> Result<Option<&TensorView<'a>>, KernelError> {
+        if self.has_input(index) { self.tensor(index).map(Some) } else { Ok(None) }
+    }
+
+    /// The elements of a tensor input.
+    pub(crate) fn slice<T: Element>(&self, index: usize) -> Result<&'a [T], KernelError> {
+        Ok(self.tensor(index)?.as_slice::<T>()?)
+    }
+
+    /// The elements of a tensor input that may be left out.
+    pub(crate) fn maybe_slice<T: Element>(&self, index: usize) -> Result<Option<&'a [T]>, KernelError> {
+        if self.has_input(index) { self.slice(index).map(Some) } else { Ok(None) }
+    }
+
+    /// The integers of an `int64` or `int32` tensor input.
+    pub(crate) fn ints(&self, index: usize) -> Result<SmallVec<[i64; 8]>, KernelError> {
+        let view = self.tensor(index)?;
+        match view.data_type() {
+            DataType::Int64 => Ok(view.as_slice::<i64>()?.iter().copied().collect()),
+            DataType::Int32 => Ok(view.as_slice::<i32>()?.iter().map(|value| i64::from(*value)).collect()),
+            other => fail!("input {index} has type {}, not int64 or int32", other.name()),
+        }
+    }
+
+    /// The first output, if its memory is that of the input at the returned index.
+    pub(crate) fn in_place<T: Element>(&mut self) -> Result<Option<(usize, &mut [T])>, KernelError> {
+        let Some(over) = self.over else { return Ok(None) };
+        let Some(Target::Planned { data_type, dims, bytes }) = self.targets.first_mut() else { return Ok(None) };
+        let view = TensorViewMut::new(*data_type, dims.clone(), bytes)?;
+        Ok(Some((over, into_slice(view)?)))
+    }
+
+    /// Memory for an output of that type and shape.
+    pub(crate) fn output(
+        &mut self,
+        index: usize,
+        data_type: DataType,
+        dims: &[usize],
+    ) -> Result<TensorViewMut<'_>, KernelError> {
+        match self.targets.get_mut(index) {
+            Some(Target::Planned { data_type: planned, dims: planned_dims, bytes }) => {
+                // Inference and kernel are written apart; where they disagree, one of them is wrong.
+                if *planned != data_type || &planned_dims[..] != dims {
+                    fail!(
+                        "output {index} is {}{dims:?}, but {}{:?} was inferred",
+                        data_type.name(),
+                        planned.name(),
+                        &planned_dims[..]
+                    );
+                }
+                Ok(TensorViewMut::new(data_type, planned_dims.clone(), bytes)?)
+            }
+            Some(Target::Owned(slot)) => {
+                let value = slot.insert(Value::Tensor(Tensor::zeros(data_type, dims)?));
+                match value {
+                    Value::Tensor(tensor) => Ok(tensor.view_mut()?),
+                    _ => fail!("output {index} is not a tensor"),
+                }
+            }
+            Some(Target::Absent) | None => fail!("nobody wants output {index}"),
+        }
+    }
+
+    /// The elements of an output of that shape.
+    pub(crate) fn output_slice<T: Element>(&mut self, index: usize, dims: &[usize]) -> Result<&mut [T], KernelError> {
+        into_slice(self.output(index, T::DATA_TYPE, dims)?)
+    }
+
+    /// Gives an output as a value: strings, sequences, and whatever is not planned.
+    pub(crate) fn set_output(&mut self, index: usize, value: Value) -> Result<(), KernelError> {
+        match self.targets.get_mut(index) {
+            Some(Target::Owned(slot)) => {
+                *slot = Some(value);
+                Ok(())
+            }
+            Some(Target::Planned { data_type, dims, bytes }) => match value {
+                Value::Tensor(tensor) if tensor.data_type() == *data_type && tensor.dims() == &dims[..] => {
+                    bytes.copy_from_slice(tensor.bytes());
+                    Ok(())
+                }
+                other => fail!("output {index} is {}, but {} was inferred", other.value_type(), data_type.name()),
+            },
+            Some(Target::Absent) | None => Ok(()),
+        }
+    }
+}
+
+fn into_slice<'a, T: Element>(view: TensorViewMut<'a>) -> Result<&'a mut [T], KernelError> {
+    Ok(view.into_slice::<T>()?)
+}
+
+/// The type of a value, without dimensions.
+pub(crate) fn value_type(ty: &Type) -> Option<ValueType> {
+    Some(match ty {
+        Type::Tensor(tensor) => ValueType::Tensor(tensor.elem?),
+        Type::SparseTensor(tensor) => ValueType::Sparse(tensor.elem?),
+        Type::Sequence(inner) => ValueType::Sequence(Box::new(value_type(inner)?)),
+        Type::Map(key, inner) => ValueType::Map(*key, Box::new(value_type(inner)?)),
+        Type::Optional(inner) => ValueType::Optional(Box::new(value_type(inner)?)),
+        Type::Opaque { .. } => return None,
+    })
+}

@@ -1,0 +1,3 @@
+//! Moving data: shapes, copies, types.
+
+pub(crate) mod reshape;

@@ -1,0 +1,167 @@
+//! Reshape, Flatten, Squeeze, Unsqueeze, Identity: the same bytes under other dimensions.
+//!
+//! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an output of the model,
+//! or when the shape is known only now.
+
+use sardonyx_tensor::{Dims, Value, shape::normalize_axis};
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+/// How the dimensions of the output follow from those of the input.
+enum Rule {
+    /// Reshape: the second input says.
+    Reshape { allow_zero: bool },
+    /// Flatten: two dimensions, cut before the axis.
+    Flatten { axis: i64 },
+    /// Squeeze: without the axes of the second input, or without all that are 1.
+    Squeeze,
+    /// Unsqueeze: with a 1 at each axis of the second input.
+    Unsqueeze,
+    /// Identity.
+    Same,
+}
+
+struct View(Rule);
+
+/// `Reshape`
+pub(crate) fn bind_reshape(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(View(Rule::Reshape { allow_zero: site.int("allowzero") == Some(1) })))
+}
+
+/// `Flatten`
+pub(crate) fn bind_flatten(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(View(Rule::Flatten { axis: site.need_int("axis")? })))
+}
+
+/// `Squeeze`
+pub(crate) fn bind_squeeze(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(View(Rule::Squeeze)))
+}
+
+/// `Unsqueeze`
+pub(crate) fn bind_unsqueeze(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(View(Rule::Unsqueeze)))
+}
+
+/// `Identity`
+pub(crate) fn bind_identity(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(View(Rule::Same)))
+}
+
+impl Kernel for View {
+    fn is_view(&self) -> bool {
+        true
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        if let Rule::Same = self.0 {
+            // Identity passes on whatever it is given.
+            if let Some(value) = call.value(0) {
+                let value = value.clone();
+                return call.set_output(0, value);
+            }
+        }
+        let dims = self.dims(call)?;
+        let input = call.tensor(0)?.clone();
+        match input.contiguous_bytes() {
+            Some(bytes) => {
+                let mut output = call.output(0, input.data_type(), &dims)?;
+                if output.bytes_mut().len() != bytes.len() {
+                    fail!("{} elements cannot have the shape {dims:?}", input.len());
+                }
+                output.bytes_mut().copy_from_slice(bytes);
+                Ok(())
+            }
+            // Strings have no bytes to copy.
+            None => call.set_output(0, Value::Tensor(input.to_tensor()?.reshape(&dims)?)),
+        }
+    }
+
+    fn describe(&self) -> String {
+        "view".to_string()
+    }
+}
+
+impl View {
+    fn dims(&self, call: &Call<'_>) -> Result<Dims, KernelError> {
+        let from = call.tensor(0)?.dims();
+        Ok(match &self.0 {
+            Rule::Same => from.into(),
+            Rule::Flatten { axis } => {
+                // The axis may be the rank itself: everything is then in the first dimension.
+                let axis = if *axis == from.len() as i64 { from.len() } else { normalize_axis(*axis, from.len())? };
+                let product = |dims: &[usize]| dims.iter().product::<usize>();
+                Dims::from_slice(&[product(&from[..axis]), product(&from[axis..])])
+            }
+            Rule::Squeeze => {
+                let axes = match call.has_input(1) {
+                    true => Some(axes(&call.ints(1)?, from.len())?),
+                    false => None,
+                };
+                let mut dims = Dims::new();
+                for (axis, dim) in from.iter().enumerate() {
+                    match &axes {
+                        Some(axes) if axes.contains(&axis) && *dim != 1 => {
+                            fail!("axis {axis} has size {dim} and cannot be squeezed")
+                        }
+                        Some(axes) if axes.contains(&axis) => {}
+                        None if *dim == 1 => {}
+                        _ => dims.push(*dim),
+                    }
+                }
+                dims
+            }
+            Rule::Unsqueeze => {
+                let added = call.ints(1)?;
+                let rank = from.len() + added.len();
+                let axes = axes(&added, rank)?;
+                let mut rest = from.iter();
+                (0..rank).map(|axis| if axes.contains(&axis) { 1 } else { rest.next().copied().unwrap_or(1) }).collect()
+            }
+            Rule::Reshape { allow_zero } => target_dims(from, &call.ints(1)?, *allow_zero)?,
+        })
+    }
+}
+
+fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, KernelError> {
+    let mut list = Vec::with_capacity(axes.len());
+    for axis in axes {
+        let axis = normalize_axis(*axis, rank)?;
+        if list.contains(&axis) {
+            fail!("axis {axis} is named twice");
+        }
+        list.push(axis);
+    }
+    Ok(list)
+}
+
+/// The dimensions that Reshape's target stands for: 0 copies a dimension, -1 takes what is left.
+fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims, KernelError> {
+    let elems: usize = from.iter().product();
+    let mut dims = Dims::new();
+    let mut rest = None;
+    for (index, size) in target.iter().enumerate() {
+        dims.push(match *size {
+            0 if !allow_zero => match from.get(index) {
+                Some(dim) => *dim,
+                None => fail!("the target {target:?} copies dimension {index}, which {from:?} does not have"),
+            },
+            -1 if rest.replace(index).is_some() => fail!("the target {target:?} leaves more than one dimension open"),
+            -1 => 1,
+            size => match usize::try_from(size) {
+                Ok(size) => size,
+                Err(_) => fail!("the target {target:?} has a negative dimension"),
+            },
+        });
+    }
+    let product = sardonyx_tensor::shape::elems(&dims)?;
+    if let Some(rest) = rest {
+        if product == 0 || elems % product != 0 {
+            fail!("{from:?} cannot be reshaped to {target:?}: {elems} elements do not divide by {product}");
+        }
+        dims[rest] = elems / product;
+    } else if product != elems {
+        fail!("{from:?} with {elems} elements cannot be reshaped to {target:?}");
+    }
+    Ok(dims)
+}

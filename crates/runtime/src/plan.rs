@@ -1,0 +1,257 @@
+//! Planning memory for one set of input dimensions: which value lies where.
+//!
+//! Shapes are inferred once more, with the numbers at hand. Every tensor whose shape is then known gets a place in the
+//! arena for as long as it is needed; a view gets the place of what it views; an operation in place gets the place of
+//! its input. Places are found by walking the steps with a list of free ranges, best fit first, as in Sekiyama et al.,
+//! "Profile-guided memory optimization for deep neural networks" (2018), section 4. Values of unknown shape, strings,
+//! sequences and the outputs of the model get memory of their own when they are made.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use sardonyx_passes::{InferOptions, infer};
+use sardonyx_model::{Type, ValueId};
+use sardonyx_ops::Known;
+use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
+
+use crate::compile::{Program, Slot};
+use crate::error::RunError;
+
+/// Where the values of a run lie.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// By slot.
+    pub(crate) places: Vec<Place>,
+    /// By slot: type and shape, where known.
+    pub(crate) types: Vec<Option<(DataType, Dims)>>,
+    /// By step: the input whose memory the first output takes over.
+    pub(crate) over: Vec<Option<usize>>,
+    /// By step: whether nothing needs to happen, because the output is a view.
+    pub(crate) skip: Vec<bool>,
+    /// By step: slots that nobody reads later and that own memory.
+    pub(crate) last_use: Vec<Vec<Slot>>,
+    /// Bytes of the arena.
+    pub(crate) arena_bytes: usize,
+}
+
+/// Where a value lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// With the constants.
+    Constant,
+    /// In memory of its own: model inputs and outputs, and values of unknown shape.
+    Own,
+    /// In the arena, at a range of bytes.
+    Arena(Range<usize>),
+    /// Where another slot lies, under its own dimensions.
+    View(Slot),
+}
+
+impl Plan {
+    /// The slot whose memory a slot has.
+    pub(crate) fn root(&self, slot: Slot) -> Slot {
+        match self.places[slot.index()] {
+            // Views point at what is no view.
+            Place::View(root) => root,
+            _ => slot,
+        }
+    }
+}
+
+/// Plans for inputs of the given types, by position among the graph's inputs.
+pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, RunError> {
+    let constant = |value: ValueId| -> Option<Known> { program.inference.known(value).cloned() };
+    let options = InferOptions { inputs, known: Some(&constant) };
+    let inference = infer(&program.resolved, options).map_err(|findings| {
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        RunError::Input(format!("with inputs of these shapes the model contradicts itself\n  {}", lines.join("\n  ")))
+    })?;
+    let count = program.slots.len();
+    let mut plan = Plan {
+        places: vec![Place::Own; count],
+        types: program
+            .slots
+            .iter()
+            .map(|slot| match &slot.constant {
+                Some(tensor) => Some((tensor.data_type(), tensor.dims().into())),
+                None => sized(inference.ty(slot.value)?),
+            })
+            .collect(),
+        over: vec![None; program.steps.len()],
+        skip: vec![false; program.steps.len()],
+        last_use: vec![Vec::new(); program.steps.len()],
+        arena_bytes: 0,
+    };
+    for (place, slot) in plan.places.iter_mut().zip(&program.slots) {
+        if slot.constant.is_some() {
+            *place = Place::Constant;
+        }
+    }
+    // What must stay where it is: model inputs and outputs own their memory.
+    let mut owns = vec![false; count];
+    for slot in program.inputs.iter().flatten().chain(&program.outputs) {
+        owns[slot.index()] = true;
+    }
+    place_views(program, &owns, &mut plan);
+    let last_read = last_reads(program, &plan);
+    place_in_arena(program, &owns, &last_read, &mut plan);
+    for (slot, last) in last_read.iter().enumerate() {
+        if let (Some(step), Place::Own) = (last, &plan.places[slot]) {
+            if !program.outputs.iter().any(|output| output.index() == slot) {
+                plan.last_use[*step].push(Slot(slot as u32));
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// Element type and dimensions of a tensor of which everything is known.
+fn sized(ty: &Type) -> Option<(DataType, Dims)> {
+    let dims = ty.shape()?.iter().map(|dim| dim.size()).collect::<Option<Dims>>()?;
+    Some((ty.elem()?, dims))
+}
+
+fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
+    let (data_type, dims) = plan.types[slot.index()].as_ref()?;
+    data_type.storage_bytes(sardonyx_tensor::shape::elems(dims).ok()?)
+}
+
+fn place_views(program: &Program, owns: &[bool], plan: &mut Plan) {
+    for (index, step) in program.steps.iter().enumerate() {
+        let (Some(Some(input)), Some(Some(output))) = (step.inputs.first(), step.outputs.first()) else { continue };
+        let same_bytes = bytes_of(plan, *input).is_some() && bytes_of(plan, *input) == bytes_of(plan, *output);
+        if step.kernel.is_view() && same_bytes && !owns[output.index()] {
+            plan.places[output.index()] = Place::View(plan.root(*input));
+            plan.skip[index] = true;
+        }
+    }
+}
+
+/// By slot: the last step that reads it, directly or through a view.
+fn last_reads(program: &Program, plan: &Plan) -> Vec<Option<usize>> {
+    let mut last = vec![None; program.slots.len()];
+    for (index, step) in program.steps.iter().enumerate() {
+        // What is made and never read lives for one step.
+        for slot in step.outputs.iter().chain(&step.inputs).flatten() {
+            last[plan.root(*slot).index()] = Some(index);
+        }
+    }
+    last
+}
+
+fn place_in_arena(program: &Program, owns: &[bool], last_read: &[Option<usize>], plan: &mut Plan) {
+    let mut free = FreeList::default();
+    let mut dying: Vec<Vec<Range<usize>>> = vec![Vec::new(); program.steps.len()];
+    for (index, step) in program.steps.iter().enumerate() {
+        if !plan.skip[index] {
+            for (position, output) in step.outputs.iter().enumerate() {
+                let Some(output) = output.filter(|slot| !owns[slot.index()]) else { continue };
+                let Some(bytes) = bytes_of(plan, output) else { continue };
+                let last = last_read[output.index()].unwrap_or(index);
+                let over = if position == 0 { take_over(program, plan, last_read, index, output) } else { None };
+                let range = match over {
+                    Some((input, range)) => {
+                        plan.over[index] = Some(input);
+                        // The range dies with the output now, not with the input.
+                        dying[index].retain(|dead| *dead != range);
+                        range
+                    }
+                    None => free.take(bytes),
+                };
+                plan.arena_bytes = plan.arena_bytes.max(range.end);
+                dying[last].push(range.clone());
+                plan.places[output.index()] = Place::Arena(range);
+            }
+        }
+        for range in dying[index].drain(..) {
+            free.give(range);
+        }
+    }
+}
+
+/// The input of a step whose memory its first output may have: it dies here, is read once, and has the same size.
+fn take_over(
+    program: &Program,
+    plan: &Plan,
+    last_read: &[Option<usize>],
+    index: usize,
+    output: Slot,
+) -> Option<(usize, Range<usize>)> {
+    let step = &program.steps[index];
+    step.kernel.in_place().iter().find_map(|position| {
+        let input = step.inputs.get(*position).copied().flatten()?;
+        let root = plan.root(input);
+        let Place::Arena(range) = &plan.places[root.index()] else { return None };
+        let read_once = step.inputs.iter().flatten().filter(|slot| plan.root(**slot) == root).count() == 1;
+        let same = plan.types[input.index()] == plan.types[output.index()];
+        (same && read_once && last_read[root.index()] == Some(index)).then(|| (*position, range.clone()))
+    })
+}
+
+/// Ranges of the arena that are free, by their start. Everything behind the last one taken is free as well.
+#[derive(Debug, Default)]
+struct FreeList {
+    /// Start to end.
+    ranges: BTreeMap<usize, usize>,
+    end: usize,
+}
+
+impl FreeList {
+    /// The smallest free range that is large enough, or new memory.
+    fn take(&mut self, bytes: usize) -> Range<usize> {
+        let size = bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        let fits = self.ranges.iter().filter(|(start, end)| *end - *start >= size);
+        let best = fits.min_by_key(|(start, end)| *end - *start).map(|(start, end)| (*start, *end));
+        let start = match best {
+            Some((start, end)) => {
+                self.ranges.remove(&start);
+                if end > start + size {
+                    self.ranges.insert(start + size, end);
+                }
+                start
+            }
+            None => {
+                // A free range at the very end is used as a beginning.
+                let start = match self.ranges.last_key_value() {
+                    Some((start, end)) if *end == self.end => *start,
+                    _ => self.end,
+                };
+                self.ranges.remove(&start);
+                self.end = start + size;
+                start
+            }
+        };
+        start..start + bytes
+    }
+
+    fn give(&mut self, range: Range<usize>) {
+        let mut start = range.start;
+        let mut end = range.start + range.len().next_multiple_of(ALIGNMENT).max(ALIGNMENT);
+        if let Some(next) = self.ranges.remove(&end) {
+            end = next;
+        }
+        if let Some((before, before_end)) = self.ranges.range(..start).next_back() {
+            if *before_end == start {
+                start = *before;
+            }
+        }
+        self.ranges.insert(start, end);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freed_ranges_join_and_are_used_again() {
+        let mut free = FreeList::default();
+        let (a, b, c) = (free.take(100), free.take(64), free.take(1));
+        assert_eq!((a.clone(), b.clone(), c.clone()), (0..100, 128..192, 192..193));
+        free.give(a);
+        free.give(b);
+        assert_eq!(free.take(192), 0..192);
+        free.give(c);
+        assert_eq!(free.take(1000), 192..1192, "the free end grows");
+    }
+}

@@ -1,0 +1,168 @@
+//! The error of the public API: what kind of thing went wrong, one message, where, and what to do about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// Why an operation failed.
+///
+/// Prints as one message with its place; the advice follows on a line of its own. One pointer wide.
+///
+/// ```
+/// use sardonyx::{ErrorKind, Model};
+///
+/// let error = Model::from_bytes(Vec::new()).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Format);
+/// assert!(error.to_string().contains("empty"));
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    place: Option<String>,
+    help: Option<String>,
+    unsupported: Vec<UnsupportedOperator>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// What kind of thing went wrong. More kinds may be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A file could not be opened, read or written.
+    Io,
+    /// The bytes are no ONNX model, or no value of the type asked for.
+    Format,
+    /// The model uses operators that cannot run; see [`Error::unsupported`].
+    Unsupported,
+    /// The model contradicts itself or the standard in a way that leaves nothing to run.
+    Invalid,
+    /// Values that lie outside the model file are missing, too short or out of bounds.
+    ExternalData,
+    /// An input is missing, unknown, or has another type or shape than the model wants.
+    Input,
+    /// An output was asked for that the model does not have, or as something that it is not.
+    Output,
+    /// An operator failed while the model ran.
+    Run,
+}
+
+/// An operator that a model uses and that cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnsupportedOperator {
+    /// Domain; empty for `ai.onnx`.
+    pub domain: String,
+    /// Name.
+    pub name: String,
+    /// Version of the operator set that the model imports, if it imports one for the domain.
+    pub opset: Option<i64>,
+    /// How many nodes use it.
+    pub nodes: usize,
+    /// Why it cannot run.
+    pub why: String,
+}
+
+impl fmt::Display for UnsupportedOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.domain.is_empty() {
+            write!(f, "{}.", self.domain)?;
+        }
+        f.write_str(&self.name)?;
+        if let Some(opset) = self.opset {
+            write!(f, ", opset {opset}")?;
+        }
+        let s = if self.nodes == 1 { "" } else { "s" };
+        write!(f, ", {} node{s}: {}", self.nodes, self.why)
+    }
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            place: None,
+            help: None,
+            unsupported: Vec::new(),
+            source: None,
+        }))
+    }
+
+    pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {
+        let place = place.into();
+        self.0.place = (!place.is_empty()).then_some(place);
+        self
+    }
+
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Error {
+        self.0.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Error {
+        self.0.source = Some(Box::new(source));
+        self
+    }
+
+    pub(crate) fn with_unsupported(mut self, operators: Vec<UnsupportedOperator>) -> Error {
+        self.0.unsupported = operators;
+        self
+    }
+
+    /// What kind of thing went wrong, for callers that branch.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// What went wrong, without place and advice.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Where: a file, a field of it with its byte, or a node.
+    pub fn place(&self) -> Option<&str> {
+        self.0.place.as_deref()
+    }
+
+    /// What can be done about it. May have several lines.
+    pub fn help(&self) -> Option<&str> {
+        self.0.help.as_deref()
+    }
+
+    /// Every operator that cannot run, if that is what went wrong; otherwise empty.
+    pub fn unsupported(&self) -> &[UnsupportedOperator] {
+        &self.0.unsupported
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if let Some(place) = &self.0.place {
+            write!(f, " (in {place})")?;
+        }
+        for operator in &self.0.unsupported {
+            write!(f, "\n  {operator}")?;
+        }
+        if let Some(help) = &self.0.help {
+            write!(f, "\nhelp: {help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0
+            .source
+            .as_deref()
+            .map(|source| source as &(dyn StdError + 'static))
+    }
+}

@@ -1,0 +1,207 @@
+//! A model in memory: where it comes from and where it goes. Looking at it is in `inspect`.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use sardonyx_model as graph;
+use sardonyx_tensor::Buffer;
+
+use crate::error::{Error, ErrorKind};
+use crate::external::Folder;
+use crate::open::{Access, OpenOptions, io_error, shown, write_atomically};
+use crate::sniff::recognise;
+
+/// A model in memory.
+///
+/// Holds the structure of the file; weights stay where they are, mapped or in the buffer that the model was read from.
+/// Cloning copies the structure and shares the weights.
+#[derive(Clone)]
+pub struct Model {
+    pub(crate) graph: graph::Model,
+    /// Where external data is; `None` for a model that did not come from a file.
+    pub(crate) folder: Option<Arc<Folder>>,
+}
+
+impl Model {
+    /// Opens a model file by mapping it into memory: fast whatever its size.
+    ///
+    /// The file must stay as it is while the model is in use: if somebody truncates it, touching the missing part ends the
+    /// process. [`Model::read_file`] has no such condition. Data files beside the model are opened the same way, when a
+    /// [`Session`](crate::Session) needs them.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::open(path)?;
+    /// assert_eq!(model.inputs()[0].name(), "image");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no ONNX model.
+    pub fn open(path: impl AsRef<Path>) -> Result<Model, Error> {
+        OpenOptions::new().open(path)
+    }
+
+    /// Opens a model file by reading it, and the data files beside it likewise.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::read_file(path)?;
+    /// assert_eq!(model.outputs()[0].name(), "probabilities");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](Model::open).
+    pub fn read_file(path: impl AsRef<Path>) -> Result<Model, Error> {
+        OpenOptions::new().access(Access::Read).open(path)
+    }
+
+    /// Reads a model from bytes, which it keeps. External data is found only after [`Model::look_in`].
+    ///
+    /// ```
+    /// // ir_version 10, and a graph called g
+    /// let model = sardonyx::Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec())?;
+    /// assert_eq!(model.graph_name(), "g");
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Format`] if they are no ONNX model.
+    pub fn from_bytes(bytes: impl Into<Buffer>) -> Result<Model, Error> {
+        let graph = read_graph(bytes.into())?;
+        Ok(Model { graph, folder: None })
+    }
+
+    /// Reads a model from a stream, to its end. A stream that nobody vouches for may never end: limit it with [`Read::take`].
+    ///
+    /// ```
+    /// let bytes: &[u8] = b"\x08\x0a\x3a\x03\x12\x01g";
+    /// let model = sardonyx::Model::from_reader(bytes)?;
+    /// assert_eq!(model.node_count(), 0);
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] if reading fails, [`ErrorKind::Format`] if the bytes are no ONNX model.
+    pub fn from_reader(mut reader: impl Read) -> Result<Model, Error> {
+        let mut bytes = Vec::new();
+        reader
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error))?;
+        Model::from_bytes(bytes)
+    }
+
+    pub(crate) fn from_file(bytes: Buffer, path: &Path, access: Access) -> Result<Model, Error> {
+        let graph = read_graph(bytes).map_err(|error| {
+            let place = match error.place() {
+                Some(place) => format!("{}, {place}", shown(path)),
+                None => shown(path),
+            };
+            error.with_place(place)
+        })?;
+        Ok(Model { graph, folder: Some(Arc::new(Folder::beside(path, access))) })
+    }
+
+    /// Names the folder, instead of that of the model file, in which files with external data are looked for.
+    ///
+    /// ```
+    /// let mut model = sardonyx::Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec())?;
+    /// model.look_in(std::env::temp_dir())?;
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] if there is no such folder.
+    pub fn look_in(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
+        let folder = folder.as_ref();
+        let found = Folder::at(folder, Access::default()).map_err(|error| io_error("cannot use the folder", folder, error))?;
+        self.folder = Some(Arc::new(found));
+        Ok(())
+    }
+
+    /// The bytes of the model's file: those that were read, if they were in canonical order. External data stays outside.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::open(path)?;
+    /// assert!(model.to_bytes() == std::fs::read(path).unwrap());
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.graph.to_bytes()
+    }
+
+    /// Writes the model to a file, whole or not at all: a file of that name is replaced only once the new one is complete.
+    /// External data is neither moved nor copied, so a model that has some should stay in its folder.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::open(path)?;
+    /// let copy = std::env::temp_dir().join(format!("sardonyx-copy-{}.onnx", std::process::id()));
+    /// model.save(&copy)?;
+    /// # assert!(std::fs::read(path).unwrap() == std::fs::read(&copy).unwrap());
+    /// # std::fs::remove_file(copy).unwrap();
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] if the file cannot be written; what was there before is then unharmed.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
+        write_atomically(path.as_ref(), |sink| self.graph.write_to(sink).map(drop))
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Model({:?}, {} nodes)", self.graph_name(), self.node_count())
+    }
+}
+
+/// Reads the graph, and refuses bytes that say nothing a model says.
+fn read_graph(bytes: Buffer) -> Result<graph::Model, Error> {
+    let source = bytes.clone();
+    let source = source.as_slice();
+    if source.is_empty() {
+        return Err(Error::new(ErrorKind::Format, "the file is empty, so it is no ONNX model")
+            .with_help("was the download or the export interrupted?"));
+    }
+    let wrong = match graph::Model::read(bytes) {
+        // Nearly every short run of bytes is some protobuf message; a model has a graph or at least functions.
+        Ok(model) if model.main.is_none() && model.functions.is_empty() && model.training_info.is_empty() => {
+            Error::new(ErrorKind::Format, "the file has no graph: it is cut off, or no ONNX model")
+        }
+        Ok(model) => return Ok(model),
+        Err(error) => {
+            let place = match error.place() {
+                "" => format!("byte {}", error.offset()),
+                place => format!("byte {}, field {place}", error.offset()),
+            };
+            let reason = error.to_string();
+            let reason = reason.rsplit_once(" (byte").map_or(reason.as_str(), |(reason, _)| reason);
+            Error::new(ErrorKind::Format, format!("this is no ONNX model, or a damaged one: {reason}"))
+                .with_place(place)
+                .with_source(error)
+        }
+    };
+    Err(match recognise(source) {
+        Some((what, advice)) => {
+            Error::new(ErrorKind::Format, format!("this is {what}, not an ONNX model")).with_help(advice)
+        }
+        None => wrong.with_help("was the download or the export interrupted? Compare the file's size with the original"),
+    })
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Error {
+        Error::new(ErrorKind::Io, error.to_string()).with_source(error)
+    }
+}

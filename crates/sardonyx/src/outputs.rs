@@ -1,0 +1,112 @@
+//! What a run gives back.
+
+use std::ops::Index;
+
+use sardonyx_tensor::{Tensor, Value};
+
+use crate::error::{Error, ErrorKind};
+use crate::suggest::closest;
+
+/// The outputs of a run, in the model's order, by name or position.
+///
+/// ```
+/// use sardonyx::{Model, Session, Tensor};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+/// let session = Session::new(&Model::open(path)?)?;
+/// let outputs = session.run([("image", Tensor::from_vec([2, 1, 8, 8], vec![0f32; 128])?)])?;
+/// let by_name = outputs.tensor("probabilities")?;
+/// let by_position = &outputs[0];
+/// assert_eq!(by_position.as_tensor(), Some(by_name));
+/// for (name, value) in outputs {
+///     println!("{name}: {}", value.value_type());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outputs(Vec<(String, Value)>);
+
+impl Outputs {
+    pub(crate) fn new(values: Vec<(String, Value)>) -> Outputs {
+        Outputs(values)
+    }
+
+    /// How many outputs there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The output with a name, if there is one.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value)
+    }
+
+    /// The output with a name, as a dense tensor.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Output`] if there is none of that name, or it is no tensor.
+    pub fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
+        let Some(value) = self.get(name) else {
+            let names: Vec<&str> = self.names().collect();
+            let error = Error::new(ErrorKind::Output, format!("the model has no output '{name}'"));
+            return Err(match closest(name, names.iter().copied()) {
+                Some(near) => error.with_help(format!("did you mean '{near}'?")),
+                None => error.with_help(format!("its outputs are: {}", names.join(", "))),
+            });
+        };
+        value.as_tensor().ok_or_else(|| {
+            let found = value.value_type();
+            Error::new(ErrorKind::Output, format!("the output '{name}' is no tensor, but of type {found}"))
+        })
+    }
+
+    /// Names, in order.
+    pub fn names(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// Names and values, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+}
+
+impl Index<&str> for Outputs {
+    type Output = Value;
+
+    /// # Panics
+    ///
+    /// If there is no output of that name; see [`Outputs::get`].
+    fn index(&self, name: &str) -> &Value {
+        match self.get(name) {
+            Some(value) => value,
+            None => panic!("there is no output '{name}'"),
+        }
+    }
+}
+
+impl Index<usize> for Outputs {
+    type Output = Value;
+
+    /// # Panics
+    ///
+    /// If there are not that many outputs.
+    fn index(&self, position: usize) -> &Value {
+        &self.0[position].1
+    }
+}
+
+impl IntoIterator for Outputs {
+    type Item = (String, Value);
+    type IntoIter = std::vec::IntoIter<(String, Value)>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}

@@ -1,0 +1,38 @@
+//! Files that hold one value, as test data is stored: `input_0.pb`, `output_0.pb`.
+
+use sardonyx_model::Type;
+use sardonyx_tensor::{Buffer, Value};
+
+use crate::error::{Error, ErrorKind};
+
+/// Reads the bytes of a `TensorProto`, `SparseTensorProto`, `SequenceProto`, `MapProto` or `OptionalProto` file. Such a file does not
+/// say which of them it is; `ty`, the type of the input or output that it belongs to, does. Shapes in `ty` do not matter.
+///
+/// ```
+/// use sardonyx::{DataType, Tensor, Type, Value, read_value, write_value};
+///
+/// let value = Value::from(Tensor::from_vec([2], vec![1.0f32, 2.0])?);
+/// let bytes = write_value(&value, "x");
+/// assert_eq!(read_value(bytes, &Type::unranked(DataType::Float))?, value);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Format`] if the bytes are no such message, or the message contradicts itself.
+pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
+    sardonyx_model::read_value(bytes.into(), ty)
+        .map_err(|what| Error::new(ErrorKind::Format, format!("these bytes hold no value of type {ty}: {what}")))
+}
+
+/// The bytes of a file with one value, under a name, which may be empty.
+///
+/// ```
+/// use sardonyx::{Tensor, write_value};
+///
+/// let bytes = write_value(&Tensor::scalar(1i64).into(), "one");
+/// assert_eq!(bytes, b"\x10\x07\x42\x03one\x4a\x08\x01\0\0\0\0\0\0\0");
+/// ```
+pub fn write_value(value: &Value, name: &str) -> Vec<u8> {
+    sardonyx_model::write_value(value, name)
+}
