@@ -177,7 +177,6 @@ pub fn split_even(items: usize, parts: usize, index: usize) -> Range<usize> {
     start..start + size + usize::from(index < larger)
 }
 
-
 /// A region's work with its type forgotten.
 #[derive(Clone, Copy)]
 struct Job {

@@ -244,7 +244,12 @@ impl Session {
             if plan.skip[index] {
                 continue;
             }
-            self.run_step(plan, arena, &mut own, index)?;
+            let made = self.run_step(plan, arena, &own, index)?;
+            for (slot, value) in program.steps[index].outputs.iter().zip(made) {
+                if let (Some(slot), Some(value)) = (slot, value) {
+                    own[slot.index()] = Some(value);
+                }
+            }
             for slot in &plan.last_use[index] {
                 own[slot.index()] = None;
             }
@@ -276,13 +281,14 @@ impl Session {
         tensor.aligned().map(Value::Tensor).map_err(|error| RunError::Resources(error.to_string()))
     }
 
+    /// Runs a step and returns what it made in memory of its own, by output.
     fn run_step(
         &self,
         plan: &Plan,
         arena: &mut Arena,
-        own: &mut [Option<Value>],
+        own: &[Option<Value>],
         index: usize,
-    ) -> Result<(), RunError> {
+    ) -> Result<SmallVec<[Option<Value>; 2]>, RunError> {
         let step = &self.program.steps[index];
         let over = plan.over[index];
         let range = |slot: Slot| -> Option<Range<usize>> {
@@ -331,21 +337,11 @@ impl Session {
         }
         let mut call = Call { operands, targets, over, pool: self.pool.get(), isa: self.program.isa };
         step.kernel.run(&mut call).map_err(|error| failed(error.0))?;
-        let Call { operands, targets, .. } = call;
-        drop(operands);
-        let made: SmallVec<[Option<Value>; 2]> = targets
-            .into_iter()
-            .map(|target| match target {
-                Target::Owned(value) => value,
-                Target::Planned { .. } | Target::Absent => None,
-            })
-            .collect();
-        for (slot, value) in step.outputs.iter().zip(made) {
-            if let (Some(slot), Some(value)) = (slot, value) {
-                own[slot.index()] = Some(value);
-            }
-        }
-        Ok(())
+        let own = |target| match target {
+            Target::Owned(value) => value,
+            Target::Planned { .. } | Target::Absent => None,
+        };
+        Ok(call.targets.into_iter().map(own).collect())
     }
 
     /// What a step reads: bytes of the arena, a constant, or a value of its own; each under the slot's own dimensions.

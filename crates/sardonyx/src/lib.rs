@@ -29,6 +29,7 @@
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod check;
 mod error;
 mod external;
 mod inspect;

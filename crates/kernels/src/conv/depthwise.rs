@@ -80,8 +80,12 @@ impl Body for Plane<'_> {
                                     let lanes = if interior {
                                         all
                                     } else {
-                                        let (lo, hi) =
-                                            inside(w0 + shift, stride as isize, n as isize, in_w as isize);
+                                        let (lo, hi) = inside(
+                                            w0 + shift,
+                                            stride as isize,
+                                            n as isize,
+                                            in_w as isize,
+                                        );
                                         let bits = |n: isize| (1u32 << n) - 1;
                                         if lo < hi { bits(hi) & !bits(lo) } else { 0 }
                                     };

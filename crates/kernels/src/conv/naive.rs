@@ -27,8 +27,16 @@ pub fn conv_naive<T: Number>(
     let out_plane = product(&out_dims).ok_or(too_large)?;
     let tensor = |channels: usize, plane| product(&[batch, channels, plane]).ok_or(too_large);
     check_len("input", tensor(params.in_channels, in_plane)?, input.len())?;
-    check_len("output", tensor(params.out_channels, out_plane)?, output.len())?;
-    check_len("weights", params.weights_len().ok_or(too_large)?, weights.len())?;
+    check_len(
+        "output",
+        tensor(params.out_channels, out_plane)?,
+        output.len(),
+    )?;
+    check_len(
+        "weights",
+        params.weights_len().ok_or(too_large)?,
+        weights.len(),
+    )?;
     if let Some(bias) = bias {
         check_len("bias", params.out_channels, bias.len())?;
     }

@@ -72,9 +72,8 @@ pub(super) fn with_padded<R>(
         let out = SendPtr(copy.as_mut_ptr());
         let copy_rows = |line: usize| {
             let (channel, d, h) = (line / rows / depth, line / rows % depth, line % rows);
-            let inside = |x: usize, i: usize| {
-                x.checked_sub(g.pads_begin[i]).filter(|&x| x < in_dims[i])
-            };
+            let inside =
+                |x: usize, i: usize| x.checked_sub(g.pads_begin[i]).filter(|&x| x < in_dims[i]);
             let source = match (inside(d, 0), inside(h, 1)) {
                 (Some(d), Some(h)) => {
                     let at = ((channel * in_dims[0] + d) * in_dims[1] + h) * in_dims[2];
@@ -101,7 +100,8 @@ pub(super) fn with_padded<R>(
                     if phases == 1 {
                         to[begin..end].copy_from_slice(&from[..end - begin]);
                     } else {
-                        for (to, from) in to[begin..end].iter_mut().zip(from.iter().step_by(phases)) {
+                        for (to, from) in to[begin..end].iter_mut().zip(from.iter().step_by(phases))
+                        {
                             *to = *from;
                         }
                     }
@@ -122,8 +122,11 @@ pub(super) fn with_padded<R>(
             for kd in 0..g.kernel[0] {
                 for kh in 0..g.kernel[1] {
                     for kw in 0..g.kernel[2] {
-                        let (d, h, w) =
-                            (kd * g.dilations[0], kh * g.dilations[1], kw * g.dilations[2]);
+                        let (d, h, w) = (
+                            kd * g.dilations[0],
+                            kh * g.dilations[1],
+                            kw * g.dilations[2],
+                        );
                         let phase = channel * plane_len + w % phases * phase_len;
                         offsets.push(phase + (d * rows + h) * row_len + w / phases);
                     }

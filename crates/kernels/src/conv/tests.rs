@@ -39,33 +39,127 @@ const fn case(
 }
 
 const CASES: &[Case] = &[
-    Case { batch: 2, ..case("pointwise", (5, 7), &[9, 11], &[1, 1]) },
-    Case { strides: &[2, 2], ..case("strided pointwise", (5, 40), &[9, 11], &[1, 1]) },
-    Case { pads: (&[1, 2], &[0, 1]), ..case("padded pointwise", (3, 4), &[5, 6], &[1, 1]) },
-    Case { pads: (&[1, 1], &[1, 1]), batch: 2, ..case("3x3", (6, 33), &[13, 17], &[3, 3]) },
-    Case { pads: (&[1, 1], &[1, 1]), ..case("7x7 plane", (70, 70), &[7, 7], &[3, 3]) },
+    Case {
+        batch: 2,
+        ..case("pointwise", (5, 7), &[9, 11], &[1, 1])
+    },
+    Case {
+        strides: &[2, 2],
+        ..case("strided pointwise", (5, 40), &[9, 11], &[1, 1])
+    },
+    Case {
+        pads: (&[1, 2], &[0, 1]),
+        ..case("padded pointwise", (3, 4), &[5, 6], &[1, 1])
+    },
+    Case {
+        pads: (&[1, 1], &[1, 1]),
+        batch: 2,
+        ..case("3x3", (6, 33), &[13, 17], &[3, 3])
+    },
+    Case {
+        pads: (&[1, 1], &[1, 1]),
+        ..case("7x7 plane", (70, 70), &[7, 7], &[3, 3])
+    },
     case("no padding", (3, 5), &[8, 40], &[3, 3]),
-    Case { pads: (&[1, 1], &[1, 1]), strides: &[2, 2], ..case("3x3 stride 2", (4, 9), &[20, 21], &[3, 3]) },
-    Case { pads: (&[3, 3], &[3, 3]), strides: &[2, 2], ..case("first layer", (3, 20), &[30, 43], &[7, 7]) },
-    Case { pads: (&[0, 2], &[3, 1]), strides: &[3, 1], ..case("asymmetric", (2, 3), &[10, 12], &[4, 5]) },
-    Case { pads: (&[2, 4], &[2, 4]), dilations: &[2, 4], ..case("dilated", (3, 4), &[12, 14], &[3, 3]) },
-    Case { strides: &[1, 3], dilations: &[3, 2], ..case("all", (3, 4), &[12, 44], &[3, 3]) },
-    Case { groups: 3, batch: 3, pads: (&[1, 1], &[1, 1]), ..case("groups", (6, 9), &[7, 9], &[3, 3]) },
-    Case { pads: (&[9, 9], &[9, 9]), ..case("mostly padding", (2, 3), &[2, 2], &[3, 3]) },
-    Case { pads: (&[2], &[1]), ..case("1-D", (4, 5), &[37], &[4]) },
-    Case { pads: (&[2], &[1]), strides: &[4], ..case("1-D stride 4", (4, 5), &[137], &[4]) },
-    Case { pads: (&[1, 0, 1], &[1, 1, 0]), strides: &[1, 2, 1], ..case("3-D", (3, 4), &[4, 6, 7], &[3, 2, 3]) },
+    Case {
+        pads: (&[1, 1], &[1, 1]),
+        strides: &[2, 2],
+        ..case("3x3 stride 2", (4, 9), &[20, 21], &[3, 3])
+    },
+    Case {
+        pads: (&[3, 3], &[3, 3]),
+        strides: &[2, 2],
+        ..case("first layer", (3, 20), &[30, 43], &[7, 7])
+    },
+    Case {
+        pads: (&[0, 2], &[3, 1]),
+        strides: &[3, 1],
+        ..case("asymmetric", (2, 3), &[10, 12], &[4, 5])
+    },
+    Case {
+        pads: (&[2, 4], &[2, 4]),
+        dilations: &[2, 4],
+        ..case("dilated", (3, 4), &[12, 14], &[3, 3])
+    },
+    Case {
+        strides: &[1, 3],
+        dilations: &[3, 2],
+        ..case("all", (3, 4), &[12, 44], &[3, 3])
+    },
+    Case {
+        groups: 3,
+        batch: 3,
+        pads: (&[1, 1], &[1, 1]),
+        ..case("groups", (6, 9), &[7, 9], &[3, 3])
+    },
+    Case {
+        pads: (&[9, 9], &[9, 9]),
+        ..case("mostly padding", (2, 3), &[2, 2], &[3, 3])
+    },
+    Case {
+        pads: (&[2], &[1]),
+        ..case("1-D", (4, 5), &[37], &[4])
+    },
+    Case {
+        pads: (&[2], &[1]),
+        strides: &[4],
+        ..case("1-D stride 4", (4, 5), &[137], &[4])
+    },
+    Case {
+        pads: (&[1, 0, 1], &[1, 1, 0]),
+        strides: &[1, 2, 1],
+        ..case("3-D", (3, 4), &[4, 6, 7], &[3, 2, 3])
+    },
     case("one column", (40, 70), &[9, 1], &[3, 1]),
     case("deep", (80, 40), &[5, 5], &[3, 3]),
-    Case { batch: 0, ..case("empty batch", (3, 4), &[5, 5], &[3, 3]) },
-    Case { pads: (&[1, 1], &[1, 1]), ..case("no input channels", (0, 4), &[5, 5], &[3, 3]) },
-    Case { groups: 6, batch: 2, pads: (&[1, 1], &[1, 1]), ..case("depthwise", (6, 6), &[13, 37], &[3, 3]) },
-    Case { groups: 4, pads: (&[1, 1], &[1, 1]), ..case("depthwise 7x7", (4, 4), &[7, 7], &[3, 3]) },
-    Case { groups: 6, pads: (&[0, 1], &[1, 1]), strides: &[2, 2], ..case("depthwise stride 2", (6, 6), &[14, 70], &[3, 3]) },
-    Case { groups: 4, pads: (&[2, 2], &[2, 2]), strides: &[1, 1], ..case("depthwise 5x5", (4, 4), &[14, 40], &[5, 5]) },
-    Case { groups: 4, pads: (&[2, 2], &[2, 2]), strides: &[3, 3], dilations: &[2, 3], ..case("depthwise odd", (4, 12), &[14, 70], &[3, 4]) },
-    Case { groups: 5, pads: (&[1, 1, 1], &[1, 1, 1]), ..case("depthwise 3-D", (5, 5), &[4, 5, 18], &[3, 3, 3]) },
-    Case { groups: 5, pads: (&[3], &[0]), ..case("depthwise 1-D", (5, 5), &[50], &[4]) },
+    Case {
+        batch: 0,
+        ..case("empty batch", (3, 4), &[5, 5], &[3, 3])
+    },
+    Case {
+        pads: (&[1, 1], &[1, 1]),
+        ..case("no input channels", (0, 4), &[5, 5], &[3, 3])
+    },
+    Case {
+        groups: 6,
+        batch: 2,
+        pads: (&[1, 1], &[1, 1]),
+        ..case("depthwise", (6, 6), &[13, 37], &[3, 3])
+    },
+    Case {
+        groups: 4,
+        pads: (&[1, 1], &[1, 1]),
+        ..case("depthwise 7x7", (4, 4), &[7, 7], &[3, 3])
+    },
+    Case {
+        groups: 6,
+        pads: (&[0, 1], &[1, 1]),
+        strides: &[2, 2],
+        ..case("depthwise stride 2", (6, 6), &[14, 70], &[3, 3])
+    },
+    Case {
+        groups: 4,
+        pads: (&[2, 2], &[2, 2]),
+        strides: &[1, 1],
+        ..case("depthwise 5x5", (4, 4), &[14, 40], &[5, 5])
+    },
+    Case {
+        groups: 4,
+        pads: (&[2, 2], &[2, 2]),
+        strides: &[3, 3],
+        dilations: &[2, 3],
+        ..case("depthwise odd", (4, 12), &[14, 70], &[3, 4])
+    },
+    Case {
+        groups: 5,
+        pads: (&[1, 1, 1], &[1, 1, 1]),
+        ..case("depthwise 3-D", (5, 5), &[4, 5, 18], &[3, 3, 3])
+    },
+    Case {
+        groups: 5,
+        pads: (&[3], &[0]),
+        ..case("depthwise 1-D", (5, 5), &[50], &[4])
+    },
 ];
 
 #[test]
@@ -180,13 +274,31 @@ fn what_does_not_fit_is_an_error() {
     let isa = Isa::Portable;
     let ok = ConvParams::new(4, 6, &[3, 3]);
     let weights = vec![0.0; 4 * 6 * 9];
-    let groups = ConvParams { groups: 3, ..ok.clone() };
-    assert!(matches!(PackedConv::new(isa, groups, &weights), Err(ConvError::Groups { .. })));
-    let zero = ConvParams { strides: vec![1, 0], ..ok.clone() };
-    assert_eq!(PackedConv::new(isa, zero, &weights).unwrap_err(), ConvError::Zero);
+    let groups = ConvParams {
+        groups: 3,
+        ..ok.clone()
+    };
+    assert!(matches!(
+        PackedConv::new(isa, groups, &weights),
+        Err(ConvError::Groups { .. })
+    ));
+    let zero = ConvParams {
+        strides: vec![1, 0],
+        ..ok.clone()
+    };
+    assert_eq!(
+        PackedConv::new(isa, zero, &weights).unwrap_err(),
+        ConvError::Zero
+    );
     let four = ConvParams::new(1, 1, &[1, 1, 1, 1]);
-    assert!(matches!(PackedConv::new(isa, four, &[0.0]), Err(ConvError::Rank { .. })));
-    assert!(matches!(PackedConv::new(isa, ok.clone(), &[]), Err(ConvError::Length { .. })));
+    assert!(matches!(
+        PackedConv::new(isa, four, &[0.0]),
+        Err(ConvError::Rank { .. })
+    ));
+    assert!(matches!(
+        PackedConv::new(isa, ok.clone(), &[]),
+        Err(ConvError::Length { .. })
+    ));
     let conv = PackedConv::new(isa, ok, &weights).unwrap();
     let run = |spatial: &[usize], input: usize, output: usize| {
         let (input, mut output) = (vec![0.0; input], vec![0.0; output]);
@@ -194,7 +306,13 @@ fn what_does_not_fit_is_an_error() {
         conv.run(&Pool::new(1), 1, spatial, &input, &mut output, &epilogue)
     };
     assert_eq!(run(&[3, 3], 36, 6), Ok(()));
-    assert!(matches!(run(&[2, 3], 24, 6), Err(ConvError::KernelTooLarge { dim: 0, .. })));
-    assert!(matches!(run(&[3, 3], 35, 6), Err(ConvError::Length { what: "input", .. })));
+    assert!(matches!(
+        run(&[2, 3], 24, 6),
+        Err(ConvError::KernelTooLarge { dim: 0, .. })
+    ));
+    assert!(matches!(
+        run(&[3, 3], 35, 6),
+        Err(ConvError::Length { what: "input", .. })
+    ));
     assert!(matches!(run(&[3], 12, 6), Err(ConvError::Rank { .. })));
 }

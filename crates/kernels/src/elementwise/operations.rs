@@ -7,19 +7,35 @@ pub(crate) trait Map<W: Math>: Copy + Sync {
     fn apply<const FMA: bool>(self, x: W) -> W;
 }
 
+/// How many names there are, for array types.
+pub(crate) const fn count(names: &[&str]) -> usize {
+    names.len()
+}
+
 /// Declares operations: a name, its parameters (all of the float type), and its value for `x`.
 ///
-/// `plain Neg |x| x.neg();` becomes a unit-like struct whose `apply::<FMA>(x)` is `x.neg()`; with `fma`, the expression
-/// may name the flag it is given. A function would not do: each operation must be a type of its own to get its own loop.
+/// `Neg |x, FMA| x.neg();` becomes a struct without fields of weight whose `apply::<FMA>(x)` is `x.neg()`;
+/// `LeakyRelu(alpha) |x, FMA| ..` one with the parameter `alpha`. A function would not do: each operation must be a type
+/// of its own to get its own loop.
 macro_rules! operations {
     ($($name:ident $(($($p:ident),+))? |$x:ident, $fma:ident| $value:expr;)*) => { $(
-        #[derive(Clone, Copy)]
-        pub(crate) struct $name<W>(pub(crate) std::marker::PhantomData<W>, $($(pub(crate) operations!(@W $p)),+)?);
+        pub(crate) struct $name<W>(
+            pub(crate) std::marker::PhantomData<W>,
+            pub(crate) [W; $crate::elementwise::operations::count(&[$($(stringify!($p)),+)?])],
+        );
+
+        // By hand: `derive` does not accept the computed array length.
+        impl<W: Copy> Clone for $name<W> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<W: Copy> Copy for $name<W> {}
 
         impl<W: Math> Map<W> for $name<W> {
             #[inline(always)]
             fn apply<const $fma: bool>(self, $x: W) -> W {
-                $(let $name(_, $($p),+) = self;)?
+                $(let $name(_, [$($p),+]) = self;)?
                 $value
             }
         }

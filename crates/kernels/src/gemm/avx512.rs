@@ -98,8 +98,7 @@ impl Simd for Avx512 {
                     // Two loads of every second float and one permutation: a third of the cost of a gather.
                     let spread = _pdep_u32(lanes, 0x5555_5555);
                     let lo = _mm512_maskz_loadu_ps(spread as __mmask16, p);
-                    let hi =
-                        _mm512_maskz_loadu_ps((spread >> 16) as __mmask16, p.wrapping_add(16));
+                    let hi = _mm512_maskz_loadu_ps((spread >> 16) as __mmask16, p.wrapping_add(16));
                     let even = _mm512_setr_epi32(
                         0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30,
                     );
@@ -107,7 +106,8 @@ impl Simd for Avx512 {
                     _mm512_mask_mov_ps(v, lanes as __mmask16, picked)
                 }
                 _ if stride <= (i32::MAX / 64) as usize => {
-                    let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+                    let lane =
+                        _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
                     let index = _mm512_mullo_epi32(lane, _mm512_set1_epi32(stride as i32));
                     _mm512_mask_i32gather_ps::<4>(v, lanes as __mmask16, index, p)
                 }

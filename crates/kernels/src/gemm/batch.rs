@@ -1,8 +1,8 @@
 //! Many products of one size: the leading dimensions of a matrix product with broadcasting.
 
 use super::matrix::strided_len;
-use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
 use super::pack::SendPtr;
+use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
 use crate::{Isa, Pool};
 
 /// Matrices at regular distances: matrix (i0, i1, ...) starts at `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`.
@@ -35,7 +35,9 @@ impl<'a> BatchMat<'a> {
         let last = dims
             .iter()
             .zip(self.batch_strides)
-            .try_fold(0usize, |at, (&d, &s)| at.checked_add((d - 1).checked_mul(s)?));
+            .try_fold(0usize, |at, (&d, &s)| {
+                at.checked_add((d - 1).checked_mul(s)?)
+            });
         let len = strided_len(self.rows, self.cols, self.row_stride, self.col_stride);
         let end = match (last, len) {
             (_, Some(0)) => Some(0),
@@ -125,7 +127,9 @@ pub fn gemm_batch(
     }
     let c_len = strided_len(m, n, ldc, 1).expect("a matrix that fits memory");
     assert!(count == 1 || c_stride >= c_len, "products overlap in C");
-    let end = (count - 1).checked_mul(c_stride).and_then(|x| x.checked_add(c_len));
+    let end = (count - 1)
+        .checked_mul(c_stride)
+        .and_then(|x| x.checked_add(c_len));
     assert!(
         end.is_some_and(|end| end <= c.len()),
         "{count} products of {m} x {n} in {}",
@@ -164,7 +168,11 @@ pub fn gemm_batch(
     if macs < WHOLE_PRODUCT_MACS || count >= 4 * pool.threads() {
         // Chunks of several products: a tiny product costs less than handing it out.
         let chunks = count.min(pool.threads() * 8);
-        let chunks = if count.saturating_mul(macs) < 40_000 { 1 } else { chunks };
+        let chunks = if count.saturating_mul(macs) < 40_000 {
+            1
+        } else {
+            chunks
+        };
         let alone = Pool::new(1);
         pool.run(chunks, |chunk| {
             crate::split_even(count, chunks, chunk).for_each(|i| one(&alone, i));

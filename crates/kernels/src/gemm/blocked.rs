@@ -26,6 +26,8 @@ const SERIAL_MACS: usize = 40_000;
 /// Most columns for which the transposed orientation is considered; it needs a copy of its output in scratch.
 const TRANSPOSED_COLS: usize = 256;
 
+/// Size of A from which its panels are fetched ahead: half of a 1 MB second-level cache.
+const AHEAD_FLOATS: usize = 128 * 1024;
 /// Most values of the narrow operand per step for which it is read where it lies.
 const NARROW: usize = 12;
 
@@ -281,7 +283,7 @@ impl Product<'_> {
                 a.at(block.rows.start, block.k1)
             };
             let per_panel = block.cols.len() * rows.div_ceil(tile_rows);
-            let mut ahead = Ahead::new(next, block.k1 - block.k0, w, per_panel);
+            let mut ahead = self.ahead(next, block.k1 - block.k0, per_panel);
             for col_panel in block.cols.clone() {
                 let col0 = col_panel * w;
                 let n = w.min(self.n - col0);
@@ -321,6 +323,20 @@ impl Product<'_> {
         }
     }
 
+    /// Spreads the fetching of a panel of `steps` steps at `at` over `tiles` tiles. A small A is in the cache by itself after
+    /// the first column block, and fetching it again would only delay the stores.
+    fn ahead(&self, at: *const f32, steps: usize, tiles: usize) -> Ahead {
+        let w = panel_width(self.isa);
+        let worth = self.m * self.k >= AHEAD_FLOATS;
+        let step = if worth { (2 * w).div_ceil(tiles) } else { 0 };
+        Ahead {
+            at,
+            step,
+            tile: step * (steps / 2),
+            left: if worth { steps * w } else { 0 },
+        }
+    }
+
     /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k is done.
     unsafe fn rows_transposed(
         &self,
@@ -347,7 +363,7 @@ impl Product<'_> {
                         a.at(row_panels.start, k1)
                     };
                     let per_panel = self.n.div_ceil(tiles.len());
-                    let mut ahead = Ahead::new(next, k1 - k0, w, per_panel);
+                    let mut ahead = self.ahead(next, k1 - k0, per_panel);
                     let mut col = 0;
                     while col < self.n {
                         let cols = w.min(self.n - col);
@@ -413,17 +429,6 @@ struct Ahead {
 }
 
 impl Ahead {
-    /// Spreads a panel of `steps` rows of `width` over `tiles` tiles.
-    fn new(at: *const f32, steps: usize, width: usize, tiles: usize) -> Ahead {
-        let step = (2 * width).div_ceil(tiles);
-        Ahead {
-            at,
-            step,
-            tile: step * (steps / 2),
-            left: steps * width,
-        }
-    }
-
     /// Where the next tile starts to fetch; once all is fetched, the end again and again.
     fn advance(&mut self) -> *const f32 {
         let at = self.at;

@@ -111,9 +111,7 @@ impl<S: Simd> Prepared<S> {
                     S::fma(self.a, S::min(zero, x), S::max(zero, x))
                 }
                 Kind::HardSigmoid => S::min(one, S::max(zero, S::fma(self.a, x, self.b))),
-                Kind::HardSwish => {
-                    S::mul(x, S::min(one, S::max(zero, S::fma(self.a, x, self.b))))
-                }
+                Kind::HardSwish => S::mul(x, S::min(one, S::max(zero, S::fma(self.a, x, self.b)))),
             }
         }
     }
@@ -312,7 +310,8 @@ mod tests {
     fn vector_activations_agree_with_scalar_ones_and_keep_nan() {
         let (inf, nan) = (f32::INFINITY, f32::NAN);
         let x = [
-            nan, -nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, -7.0, 1e-40, -1e-40, 3e38, -3e38,
+            nan, -nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, -7.0, 1e-40, -1e-40, 3e38,
+            -3e38,
         ];
         let acts = [
             Activation::None,

@@ -51,10 +51,18 @@ impl Gemv<'_> {
         let (m, n, k) = (self.x.rows(), self.b.cols(), self.b.rows());
         let most = n.div_ceil(MIN_BLOCK);
         let parts = n.div_ceil(BLOCK).max((threads * 4).min(most));
-        let parts = if threads == 1 { n.div_ceil(BLOCK) } else { parts };
+        let parts = if threads == 1 {
+            n.div_ceil(BLOCK)
+        } else {
+            parts
+        };
         // Dot products read the left operand as vectors.
         let dots = self.b.row_stride() == 1 && self.b.col_stride() != 1;
-        let copy = if dots && self.x.col_stride() != 1 { m * k } else { 0 };
+        let copy = if dots && self.x.col_stride() != 1 {
+            m * k
+        } else {
+            0
+        };
         with_scratch(copy, |buf| {
             let mut x = self.x;
             if copy > 0 {
@@ -68,7 +76,10 @@ impl Gemv<'_> {
             let one = |part: usize| {
                 let cols = split_even(n, parts, part);
                 with_scratch(m * cols.len(), |acc| {
-                    let b = self.b.as_ptr().wrapping_add(cols.start * self.b.col_stride());
+                    let b = self
+                        .b
+                        .as_ptr()
+                        .wrapping_add(cols.start * self.b.col_stride());
                     // SAFETY: operands are valid for their sizes; the accumulators have m rows of the chunk's columns;
                     // the chunk owns these columns of C; the machine has `isa`.
                     unsafe {
@@ -95,7 +106,11 @@ impl Gemv<'_> {
         let (m, n) = (self.x.rows(), cols.len());
         let rows = if self.turned { n } else { m };
         for i in 0..rows {
-            let (row, col) = if self.turned { (cols.start + i, 0) } else { (i, cols.start) };
+            let (row, col) = if self.turned {
+                (cols.start + i, 0)
+            } else {
+                (i, cols.start)
+            };
             let body = FinishRow {
                 src: acc[if self.turned { i } else { i * n }..].as_ptr(),
                 stride: if self.turned { n } else { 1 },
@@ -129,7 +144,10 @@ impl Body for Axpy<'_> {
         while p < k {
             let steps = 4.min(k - p);
             for i in 0..m {
-                let x = self.x.as_ptr().wrapping_add(i * self.x.row_stride() + p * self.x.col_stride());
+                let x = self
+                    .x
+                    .as_ptr()
+                    .wrapping_add(i * self.x.row_stride() + p * self.x.col_stride());
                 let acc = self.acc[i * n..].as_mut_ptr();
                 let b = self.b.wrapping_add(p * self.b_ks);
                 // SAFETY: `steps` values of `x` and rows of `b`, `n` columns of each row and of `acc`.

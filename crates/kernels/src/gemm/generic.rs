@@ -4,8 +4,8 @@
 
 use super::matrix::{MatRef, strided_len};
 use super::simd::{Body, Simd, check_isa, dispatch};
-use crate::pool::{Pool, split_even};
 use crate::Isa;
+use crate::pool::{Pool, split_even};
 
 /// A number type that products and sums can be taken in. Integers wrap around.
 pub trait Number: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
@@ -101,7 +101,11 @@ pub fn gemm_generic<T: Number>(
     // Columns of C are cut into blocks of tiles; a block packs its own part of B.
     let tiles = n.div_ceil(COLS);
     let serial = m.saturating_mul(n).saturating_mul(k) < 20_000;
-    let by_cols = if serial { 1 } else { tiles.div_ceil(8).max(tiles.min(4 * pool.threads())) };
+    let by_cols = if serial {
+        1
+    } else {
+        tiles.div_ceil(8).max(tiles.min(4 * pool.threads()))
+    };
     // Few columns: cut the rows too, at the price of packing B once per part.
     let by_rows = if serial || by_cols >= 2 * pool.threads() {
         1
@@ -168,18 +172,32 @@ impl<T: Number> Body for Rectangle<'_, T> {
             for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
                 let n = COLS.min(self.cols.end - col);
                 for (p, step) in pack_b[i * STEPS..][..k1 - k0].iter_mut().enumerate() {
-                    *step = std::array::from_fn(|j| if j < n { b.get(k0 + p, col + j) } else { T::ZERO });
+                    *step = std::array::from_fn(|j| {
+                        if j < n {
+                            b.get(k0 + p, col + j)
+                        } else {
+                            T::ZERO
+                        }
+                    });
                 }
             }
             for row in self.rows.clone().step_by(ROWS) {
                 let m = ROWS.min(self.rows.end - row);
                 for (p, step) in pack_a[..k1 - k0].iter_mut().enumerate() {
-                    *step = std::array::from_fn(|i| if i < m { a.get(row + i, k0 + p) } else { T::ZERO });
+                    *step = std::array::from_fn(|i| {
+                        if i < m {
+                            a.get(row + i, k0 + p)
+                        } else {
+                            T::ZERO
+                        }
+                    });
                 }
                 for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
                     let n = COLS.min(self.cols.end - col);
                     // SAFETY: the tile is inside the rectangle, which is this chunk's own part of C.
-                    let at = |r: usize, j: usize| unsafe { &mut *self.c.add((row + r) * self.ldc + col + j) };
+                    let at = |r: usize, j: usize| unsafe {
+                        &mut *self.c.add((row + r) * self.ldc + col + j)
+                    };
                     let mut acc = [[T::ZERO; COLS]; ROWS];
                     if k0 > 0 {
                         for (r, line) in acc[..m].iter_mut().enumerate() {
@@ -237,7 +255,9 @@ mod tests {
         let pools = [Pool::new(1), Pool::new(3)];
         for &(m, n, k) in SIZES {
             let fill = |len: usize, salt: i64| -> Vec<T> {
-                (0..len as i64).map(|i| from((i * 37 + salt) % 15 - 7)).collect()
+                (0..len as i64)
+                    .map(|i| from((i * 37 + salt) % 15 - 7))
+                    .collect()
             };
             let (a, b, c0) = (fill(m * k, 1), fill(k * n, 2), fill(m * n, 3));
             let am = MatRef::row_major(&a, m, k);

@@ -129,11 +129,7 @@ impl<T: Copy> MatRef<'_, T> {
     pub fn get(&self, row: usize, col: usize) -> T {
         assert!(row < self.rows && col < self.cols);
         // SAFETY: inside the matrix, hence inside the slice it was made from.
-        unsafe {
-            *self
-                .ptr
-                .add(row * self.row_stride + col * self.col_stride)
-        }
+        unsafe { *self.ptr.add(row * self.row_stride + col * self.col_stride) }
     }
 }
 

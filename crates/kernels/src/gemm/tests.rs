@@ -182,7 +182,14 @@ fn products_of_all_shapes_layouts_and_forms() {
 fn epilogues() {
     let pool = Pool::new(2);
     let (alpha, beta) = (0.5, -1.5);
-    for &(m, n, k) in &[(3, 5, 0), (1, 40, 9), (40, 1, 9), (33, 49, 300), (64, 49, 64), (20, 600, 70)] {
+    for &(m, n, k) in &[
+        (3, 5, 0),
+        (1, 40, 9),
+        (40, 1, 9),
+        (33, 49, 300),
+        (64, 49, 64),
+        (20, 600, 70),
+    ] {
         let (a, b) = (random(m * k, 3), random(k * n, 4));
         let a = MatRef::row_major(&a, m, k);
         let b = MatRef::row_major(&b, k, n);
@@ -244,7 +251,13 @@ fn epilogues() {
 #[test]
 fn nan_and_infinity_stay_where_they_belong() {
     let pool = Pool::new(1);
-    for &(m, n, k) in &[(40, 49, 30), (3, 70, 40), (1, 40, 20), (40, 1, 20), (64, 49, 30)] {
+    for &(m, n, k) in &[
+        (40, 49, 30),
+        (3, 70, 40),
+        (1, 40, 20),
+        (40, 1, 20),
+        (64, 49, 30),
+    ] {
         for special in [f32::NAN, f32::INFINITY] {
             let (mut a, mut b) = (random(m * k, 1), random(k * n, 2));
             // Keep zero out: infinity times zero is NaN.
@@ -305,7 +318,15 @@ fn depths_must_agree() {
     let (a, b) = (MatRef::row_major(&x, 2, 3), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 6];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Pool::new(1), Isa::Portable, a, b, &mut c, 3, &Epilogue::default());
+    gemm(
+        &Pool::new(1),
+        Isa::Portable,
+        a,
+        b,
+        &mut c,
+        3,
+        &Epilogue::default(),
+    );
 }
 
 #[test]
@@ -315,7 +336,15 @@ fn the_output_must_fit() {
     let (a, b) = (MatRef::row_major(&x, 2, 2), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 5];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(&Pool::new(1), Isa::Portable, a, b, &mut c, 3, &Epilogue::default());
+    gemm(
+        &Pool::new(1),
+        Isa::Portable,
+        a,
+        b,
+        &mut c,
+        3,
+        &Epilogue::default(),
+    );
 }
 #[test]
 fn batches_with_broadcasting() {
@@ -327,7 +356,10 @@ fn batches_with_broadcasting() {
         let (row_bias, col_bias) = (random(m, 4), random(n, 5));
         let all = [[d1 * m * k, m * k], [0, m * k], [m * k, 0], [0, 0]];
         let all_b = [[d1 * k * n, k * n], [0, k * n], [k * n, 0], [0, 0]];
-        for (sa, sb) in all.iter().flat_map(|sa| all_b.iter().map(move |sb| (sa, sb))) {
+        for (sa, sb) in all
+            .iter()
+            .flat_map(|sa| all_b.iter().map(move |sb| (sa, sb)))
+        {
             for bias in [None, Some(Bias::Row(&row_bias)), Some(Bias::Col(&col_bias))] {
                 let epilogue = Epilogue {
                     bias,
@@ -360,7 +392,8 @@ fn batches_with_broadcasting() {
                             let (i0, i1) = (i / d1, i % d1);
                             let x = MatRef::row_major(&a[i0 * sa[0] + i1 * sa[1]..], m, k);
                             let y = MatRef::row_major(&b[i0 * sb[0] + i1 * sb[1]..], k, n);
-                            for (at, (sum, magnitude)) in reference(&x, &y).into_iter().enumerate() {
+                            for (at, (sum, magnitude)) in reference(&x, &y).into_iter().enumerate()
+                            {
                                 let want = sum
                                     + f64::from(residual[i * m * n + at])
                                     + match bias {

@@ -47,7 +47,10 @@ const fn along_axis(name: &'static str) -> OpDef {
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(rank), Some(axis)) = (cx.rank(0), cx.int("axis")) {
-        cx.axis(axis, rank)?;
+        // To begin with, no axes could be taken as one too: each element then is alone.
+        if cx.since() >= 11 || axis != rank as i64 {
+            cx.axis(axis, rank)?;
+        }
     }
     rules::same_as_first(cx)
 }
@@ -135,6 +138,7 @@ mod tests {
             ),
             (11, Some(-3), "float[2, 3, 4]", "float[2, 3, 4]"),
             (1, None, "float[2, 3, 4]", "float[2, 3, 4]"),
+            (1, None, "float[3]", "float[3]"),
         ];
         for (opset, axis, input, expected) in rows {
             let attributes: Vec<_> = axis

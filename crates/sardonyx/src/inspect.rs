@@ -1,0 +1,414 @@
+//! Looking at a model: what its file says and holds. Nothing here opens a file or reads a weight.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashSet};
+
+use sardonyx_model as graph;
+use sardonyx_model::{AttributeValue, GraphId, SparseTensorProto, Symbol, TensorProto, Type, ValueInfo};
+use sardonyx_tensor::DataType;
+
+use crate::error::UnsupportedOperator;
+use crate::model::Model;
+use crate::port::Port;
+
+/// An operator set that a model imports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperatorSet {
+    /// Domain; empty for `ai.onnx`.
+    pub domain: String,
+    /// Version; 0 if the file has none.
+    pub version: i64,
+}
+
+/// How often a model uses an operator, or calls a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OperatorCount {
+    /// Domain; empty for `ai.onnx`.
+    pub domain: String,
+    /// Name.
+    pub name: String,
+    /// Number of nodes, in subgraphs and bodies of functions too.
+    pub nodes: usize,
+    /// Whether it is a function of the model itself.
+    pub is_function: bool,
+}
+
+/// A function that a model brings along.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FunctionInfo {
+    /// Domain.
+    pub domain: String,
+    /// Name.
+    pub name: String,
+    /// Which of several functions of that name; mostly empty.
+    pub overload: String,
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// Number of nodes in its body, without those of subgraphs.
+    pub nodes: usize,
+}
+
+/// Sums over stored tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Totals {
+    /// How many tensors.
+    pub tensors: usize,
+    /// Their elements.
+    pub elements: u64,
+    /// Bytes of their values, wherever these lie.
+    pub bytes: u64,
+}
+
+/// A file with values, as the model refers to it. Whether it exists is not looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ExternalFile {
+    /// Location, relative to the model's folder.
+    pub location: String,
+    /// How many tensors have their values there.
+    pub tensors: usize,
+    /// Bytes of these values.
+    pub bytes: u64,
+}
+
+/// A version as people write it: versions in ONNX are plain numbers or three numbers packed into one.
+///
+/// ```
+/// use sardonyx::format_version;
+///
+/// assert_eq!(format_version(17), "17");
+/// assert_eq!(format_version((1 << 48) + (2 << 32) + 345), "1.2.345");
+/// ```
+pub fn format_version(version: i64) -> String {
+    if version >> 32 == 0 || version < 0 {
+        return version.to_string();
+    }
+    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
+}
+
+/// What the header says.
+///
+/// ```
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+/// let model = sardonyx::Model::open(path)?;
+/// assert_eq!(model.opsets()[0].version, 21);
+/// assert_eq!(model.metadata_value("Image.BitmapPixelFormat").as_deref(), Some("Gray8"));
+/// # Ok::<(), sardonyx::Error>(())
+/// ```
+impl Model {
+    /// Version of the file format.
+    pub fn ir_version(&self) -> Option<i64> {
+        self.graph.header.ir_version
+    }
+
+    /// Imported operator sets, in the order of the file.
+    pub fn opsets(&self) -> Vec<OperatorSet> {
+        let imports = self.graph.header.opset_import.iter();
+        imports
+            .map(|import| OperatorSet {
+                domain: normal(self.graph.display(import.domain)),
+                version: import.version.unwrap_or(0),
+            })
+            .collect()
+    }
+
+    /// The tool that made the model; empty if it does not say.
+    pub fn producer_name(&self) -> Cow<'_, str> {
+        self.graph.display(self.graph.header.producer_name)
+    }
+
+    /// The version of that tool; empty if it does not say.
+    pub fn producer_version(&self) -> Cow<'_, str> {
+        self.graph.display(self.graph.header.producer_version)
+    }
+
+    /// The model's name space, such as `org.example`; mostly empty.
+    pub fn domain(&self) -> Cow<'_, str> {
+        self.graph.display(self.graph.header.domain)
+    }
+
+    /// The version of the model itself; see [`format_version`].
+    pub fn model_version(&self) -> Option<i64> {
+        self.graph.header.model_version
+    }
+
+    /// Documentation of the model; mostly empty.
+    pub fn doc(&self) -> Cow<'_, str> {
+        self.graph.display(self.graph.header.doc_string)
+    }
+
+    /// Name of the main graph; empty if it has none.
+    pub fn graph_name(&self) -> Cow<'_, str> {
+        self.graph.display(self.graph.main_graph().and_then(|graph| graph.name))
+    }
+
+    /// Keys and values of the metadata, in the order of the file.
+    pub fn metadata(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+        let entries = self.graph.header.metadata_props.iter();
+        entries.map(|entry| (self.graph.display(entry.key), self.graph.display(entry.value))).collect()
+    }
+
+    /// The value of a key of the metadata.
+    pub fn metadata_value(&self, key: &str) -> Option<Cow<'_, str>> {
+        let entries = self.graph.header.metadata_props.iter();
+        let mut found = entries.filter(|entry| self.graph.maybe_text(entry.key) == Some(key.as_bytes()));
+        found.next().map(|entry| self.graph.display(entry.value))
+    }
+
+    /// Number of training steps that the model describes.
+    pub fn training_steps(&self) -> usize {
+        self.graph.training_info.len()
+    }
+
+    /// Number of configurations for several devices.
+    pub fn device_configurations(&self) -> usize {
+        self.graph.header.configuration.len()
+    }
+}
+
+/// What the graph holds.
+///
+/// ```
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+/// let model = sardonyx::Model::open(path)?;
+/// assert_eq!(model.inputs()[0].to_string(), "image: float[N, 1, 8, 8]");
+/// assert_eq!(model.parameters().elements, 33_546);
+/// assert!(model.operators().iter().any(|op| op.name == "Conv" && op.nodes == 3));
+/// # Ok::<(), sardonyx::Error>(())
+/// ```
+impl Model {
+    /// Inputs of the main graph, those with a default value included.
+    pub fn inputs(&self) -> Vec<Port> {
+        let Some(main) = self.graph.main_graph() else { return Vec::new() };
+        let dense = main.initializers.iter().map(|initializer| initializer.tensor.name);
+        let sparse = main.sparse_initializers.iter().map(|initializer| initializer.tensor.values.as_ref()?.name);
+        let defaults: HashSet<Symbol> = dense.chain(sparse).flatten().collect();
+        main.inputs
+            .iter()
+            .map(|input| {
+                let mut port = self.port(input);
+                let has_default = input.name.is_some_and(|name| defaults.contains(&name));
+                port.required = !has_default && !matches!(port.ty, Some(Type::Optional(_)));
+                port
+            })
+            .collect()
+    }
+
+    /// Outputs of the main graph.
+    pub fn outputs(&self) -> Vec<Port> {
+        let outputs = self.graph.main_graph().map_or(&[][..], |main| &main.outputs);
+        outputs.iter().map(|output| self.port(output)).collect()
+    }
+
+    fn port(&self, info: &ValueInfo) -> Port {
+        Port {
+            name: self.graph.display(info.name).into_owned(),
+            ty: info.ty.as_ref().and_then(|ty| self.graph.type_of(ty)),
+            required: true,
+            doc: self.graph.display(info.doc_string).into_owned(),
+        }
+    }
+
+    /// Number of nodes in the main graph, its subgraphs, functions and training steps.
+    pub fn node_count(&self) -> usize {
+        self.graph.graphs().map(|(_, graph)| graph.nodes.len()).sum()
+    }
+
+    /// The model's parameters: all initializers. Sparse ones count their stored values.
+    pub fn parameters(&self) -> Totals {
+        self.totals(|holder| matches!(holder, Holder::Graph))
+    }
+
+    /// The tensors that nodes hold as attributes, mostly those of `Constant` nodes.
+    pub fn constants(&self) -> Totals {
+        self.totals(|holder| matches!(holder, Holder::Attribute))
+    }
+
+    fn totals(&self, counts: impl Fn(Holder) -> bool) -> Totals {
+        let mut totals = Totals::default();
+        self.for_each_tensor(&mut |holder, tensor| {
+            if counts(holder) {
+                totals.tensors += 1;
+                totals.elements = totals.elements.saturating_add(elements(tensor));
+                totals.bytes = totals.bytes.saturating_add(value_bytes(tensor));
+            }
+        });
+        totals
+    }
+
+    /// Files in which the model keeps values, by location.
+    pub fn external_files(&self) -> Vec<ExternalFile> {
+        let mut files: BTreeMap<String, (usize, u64)> = BTreeMap::new();
+        self.for_each_tensor(&mut |_, tensor| {
+            if !tensor.is_external() {
+                return;
+            }
+            let entry = tensor
+                .external_data
+                .iter()
+                .find(|entry| self.graph.maybe_text(entry.key) == Some(b"location"));
+            let location = self.graph.display(entry.and_then(|entry| entry.value)).into_owned();
+            let (tensors, bytes) = files.entry(location).or_default();
+            *tensors += 1;
+            *bytes = bytes.saturating_add(value_bytes(tensor));
+        });
+        files.into_iter().map(|(location, (tensors, bytes))| ExternalFile { location, tensors, bytes }).collect()
+    }
+
+    /// Operators and functions that the model uses, the most frequent first.
+    pub fn operators(&self) -> Vec<OperatorCount> {
+        let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for (_, graph) in self.graph.graphs() {
+            for id in &graph.nodes {
+                let name = self.graph.display(self.graph.node(*id).op_type).into_owned();
+                *counts.entry((self.graph.domain_of(*id).into_owned(), name)).or_default() += 1;
+            }
+        }
+        let functions: HashSet<(String, String)> =
+            self.functions().into_iter().map(|function| (function.domain, function.name)).collect();
+        let mut operators: Vec<OperatorCount> = counts
+            .into_iter()
+            .map(|(key, nodes)| OperatorCount { is_function: functions.contains(&key), domain: key.0, name: key.1, nodes })
+            .collect();
+        // Stable, so equals stay in alphabetical order.
+        operators.sort_by_key(|operator| std::cmp::Reverse(operator.nodes));
+        operators
+    }
+
+    /// Functions that the model brings along, in the order of the file.
+    pub fn functions(&self) -> Vec<FunctionInfo> {
+        let text = |symbol| self.graph.display(symbol).into_owned();
+        let functions = self.graph.functions.iter();
+        functions
+            .map(|function| {
+                let body = self.graph.graph(function.body);
+                FunctionInfo {
+                    domain: normal(self.graph.display(function.domain)),
+                    name: text(function.name),
+                    overload: text(function.overload),
+                    inputs: body.inputs.iter().map(|input| text(input.name)).collect(),
+                    outputs: body.outputs.iter().map(|output| text(output.name)).collect(),
+                    nodes: body.nodes.len(),
+                }
+            })
+            .collect()
+    }
+
+    /// Every operator of the model that cannot run, and why. Needs no external data. Empty does not promise that the model
+    /// runs: it may still be invalid.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::open(path)?;
+    /// assert!(model.unsupported().is_empty());
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn unsupported(&self) -> Vec<UnsupportedOperator> {
+        sardonyx_runtime::unsupported(&self.graph).into_iter().map(UnsupportedOperator::from).collect()
+    }
+
+    /// Calls `visit` with every stored tensor of the model.
+    fn for_each_tensor(&self, visit: &mut dyn FnMut(Holder, &TensorProto)) {
+        let model = &self.graph;
+        for (_, graph) in model.graphs() {
+            graph.initializers.iter().for_each(|initializer| visit(Holder::Graph, &initializer.tensor));
+            graph.sparse_initializers.iter().for_each(|initializer| sparse(Holder::Graph, &initializer.tensor, visit));
+            let attributes = graph.nodes.iter().flat_map(|id| &model.node(*id).attributes);
+            for attribute in attributes {
+                in_attribute(model.attribute(*attribute), visit);
+            }
+        }
+        let defaults = model.functions.iter().flat_map(|function| &function.attribute_protos);
+        defaults.for_each(|attribute| in_attribute(attribute, visit));
+    }
+
+    /// The main graph's id, for tests.
+    #[cfg(test)]
+    fn main(&self) -> GraphId {
+        self.graph.main.unwrap()
+    }
+}
+
+/// Who holds a stored tensor.
+#[derive(Debug, Clone, Copy)]
+enum Holder {
+    Graph,
+    Attribute,
+}
+
+fn in_attribute(attribute: &graph::Attribute, visit: &mut dyn FnMut(Holder, &TensorProto)) {
+    for value in &attribute.values {
+        match value {
+            AttributeValue::Tensor(tensor) => visit(Holder::Attribute, tensor),
+            AttributeValue::Tensors(tensors) => tensors.iter().for_each(|tensor| visit(Holder::Attribute, tensor)),
+            AttributeValue::SparseTensor(tensor) => sparse(Holder::Attribute, tensor, visit),
+            AttributeValue::SparseTensors(tensors) => tensors.iter().for_each(|tensor| sparse(Holder::Attribute, tensor, visit)),
+            _ => {}
+        }
+    }
+}
+
+fn sparse(holder: Holder, tensor: &SparseTensorProto, visit: &mut dyn FnMut(Holder, &TensorProto)) {
+    if let Some(values) = &tensor.values {
+        visit(holder, values);
+    }
+}
+
+fn elements(tensor: &TensorProto) -> u64 {
+    tensor.dims.iter().fold(1, |product: u64, dim| product.saturating_mul(u64::try_from(*dim).unwrap_or(0)))
+}
+
+fn value_bytes(tensor: &TensorProto) -> u64 {
+    let data_type = tensor.data_type.and_then(DataType::from_number);
+    let elements = usize::try_from(elements(tensor)).ok();
+    match data_type.zip(elements).and_then(|(data_type, elements)| data_type.storage_bytes(elements)) {
+        Some(bytes) => bytes as u64,
+        // Strings, and types of the future: what the file holds.
+        None => tensor.raw_data.iter().map(|raw| raw.len).chain(tensor.typed.iter().map(|run| run.records.len)).sum(),
+    }
+}
+
+/// `ai.onnx` and the empty domain are the same.
+fn normal(domain: Cow<'_, str>) -> String {
+    if domain == "ai.onnx" { String::new() } else { domain.into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_model::NewAttribute;
+    use sardonyx_tensor::Tensor;
+
+    use super::*;
+
+    #[test]
+    fn versions_are_packed_or_plain() {
+        let rows = [(0, "0"), (21, "21"), (i64::MAX, "32767.65535.4294967295"), (-1, "-1"), (1 << 32, "0.1.0")];
+        for (version, expected) in rows {
+            assert_eq!(format_version(version), expected);
+        }
+    }
+
+    #[test]
+    fn counts_see_initializers_and_attributes() {
+        let mut model = Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec()).unwrap();
+        let main = model.main();
+        let weights = Tensor::zeros(DataType::Int4, [3, 5]).unwrap();
+        let weights = model.graph.add_initializer(main, "w", &weights);
+        for domain in ["", "ai.onnx", "custom"] {
+            let node = model.graph.add_node(main, 0, "Add", domain, &[Some(weights)], 1);
+            let value = Tensor::from_strings([1], ["abc"].into_iter().collect::<sardonyx_tensor::StringArray>()).unwrap();
+            model.graph.set_attribute(node, "value", NewAttribute::Tensor(value));
+        }
+        assert_eq!(model.parameters(), Totals { tensors: 1, elements: 15, bytes: 8 });
+        assert_eq!(model.constants(), Totals { tensors: 3, elements: 3, bytes: 15 });
+        let operators: Vec<_> = model.operators().into_iter().map(|op| (op.domain, op.name, op.nodes)).collect();
+        assert_eq!(operators, [(String::new(), "Add".to_string(), 2), ("custom".to_string(), "Add".to_string(), 1)]);
+        assert!(model.external_files().is_empty());
+    }
+}

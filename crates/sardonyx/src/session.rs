@@ -1,0 +1,206 @@
+//! A model made ready to run.
+
+use std::fmt;
+
+use sardonyx_runtime as runtime;
+use sardonyx_runtime::{CompileError, RunError};
+use sardonyx_tensor::Value;
+
+use crate::check::check_inputs;
+use crate::error::{Error, ErrorKind, UnsupportedOperator};
+use crate::external::Watched;
+use crate::model::Model;
+use crate::outputs::Outputs;
+use crate::port::Port;
+
+/// A model made ready to run. Can be shared between threads; runs do not disturb each other.
+///
+/// A session keeps no reference to the [`Model`], but shares its mapped or read weights as long as it needs them.
+///
+/// ```
+/// use sardonyx::{Model, Session, Tensor};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+/// let session = Session::new(&Model::open(path)?)?;
+/// // Three pictures of 8 x 8 pixels, grey from 0 to 1: [N, C, H, W].
+/// let images = Tensor::from_vec([3, 1, 8, 8], vec![0.0f32; 3 * 64])?;
+/// let outputs = session.run([("image", images)])?;
+/// assert_eq!(outputs.tensor("probabilities")?.dims(), &[3, 10]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Session {
+    session: runtime::Session,
+    inputs: Vec<Port>,
+    outputs: Vec<Port>,
+}
+
+/// Options of a session that is about to be made; see [`Session::builder`].
+#[derive(Debug, Clone)]
+pub struct SessionBuilder<'m> {
+    model: &'m Model,
+    options: runtime::Options,
+}
+
+impl SessionBuilder<'_> {
+    /// How many threads a run uses, the calling one included. By default one per processor that this process may use.
+    /// The number changes no result.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.options.threads = Some(threads);
+        self
+    }
+
+    /// Makes the session: checks the model, reads its external data, converts, plans, packs weights.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unsupported`] with the list of everything that cannot run, [`ErrorKind::Invalid`] if the model contradicts
+    /// itself, [`ErrorKind::ExternalData`] if values outside the model's file cannot be had.
+    pub fn build(self) -> Result<Session, Error> {
+        let external = Watched::new(self.model.folder.as_deref());
+        let session = runtime::Session::compile(&self.model.graph, &external, &self.options)
+            .map_err(|error| compile_error(error, &external, self.model))?;
+        let (inputs, outputs) = (ports(session.inputs()), ports(session.outputs()));
+        Ok(Session { session, inputs, outputs })
+    }
+}
+
+impl Session {
+    /// Makes a model ready to run.
+    ///
+    /// # Errors
+    ///
+    /// See [`SessionBuilder::build`].
+    pub fn new(model: &Model) -> Result<Session, Error> {
+        Session::builder(model).build()
+    }
+
+    /// Makes a model ready to run, with options.
+    ///
+    /// ```
+    /// # use sardonyx::{Model, Session};
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = Model::open(path)?;
+    /// let session = Session::builder(&model).threads(1).build()?;
+    /// assert_eq!(session.threads(), 1);
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn builder(model: &Model) -> SessionBuilder<'_> {
+        SessionBuilder { model, options: runtime::Options::default() }
+    }
+
+    /// What a run takes, in the model's order.
+    pub fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+
+    /// What a run gives back, in the model's order. Types may say more than the file does.
+    pub fn outputs(&self) -> &[Port] {
+        &self.outputs
+    }
+
+    /// How many threads a run uses, the calling one included.
+    pub fn threads(&self) -> usize {
+        self.session.threads()
+    }
+
+    /// Runs the model on inputs, given by name in any order, and returns its outputs.
+    ///
+    /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is converted. Two dims of
+    /// the same name must be the same number. A value for an input of optional type may be given without its wrapping.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit; [`ErrorKind::Run`] if an operator fails, for
+    /// instance because two shapes do not go together.
+    pub fn run<I, N, V>(&self, inputs: I) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        let mut inputs: Vec<(String, Value)> =
+            inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        check_inputs(&self.inputs, &mut inputs)?;
+        self.session.run(inputs).map(Outputs::new).map_err(run_error)
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Session({} inputs, {} outputs, {} threads)", self.inputs.len(), self.outputs.len(), self.threads())
+    }
+}
+
+fn ports(ports: &[runtime::Port]) -> Vec<Port> {
+    let port = |port: &runtime::Port| Port {
+        name: port.name.clone(),
+        ty: Some(port.ty.clone()),
+        required: port.required,
+        doc: String::new(),
+    };
+    ports.iter().map(port).collect()
+}
+
+/// How many findings an error message shows.
+const SHOWN_FINDINGS: usize = 8;
+
+fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> Error {
+    match &error {
+        CompileError::Unsupported(operators) => {
+            let count = operators.len();
+            let s = if count == 1 { "" } else { "s" };
+            let operators = operators.iter().cloned().map(UnsupportedOperator::from).collect();
+            Error::new(ErrorKind::Unsupported, format!("the model uses {count} operator{s} that this release cannot run"))
+                .with_unsupported(operators)
+        }
+        CompileError::Invalid(findings) => {
+            let mut lines: Vec<String> = findings.iter().take(SHOWN_FINDINGS).map(ToString::to_string).collect();
+            if findings.len() > SHOWN_FINDINGS {
+                lines.push(format!("… and {} more", findings.len() - SHOWN_FINDINGS));
+            }
+            let message = match &lines[..] {
+                [only] => format!("the model is not valid: {only}"),
+                _ => format!("the model is not valid:\n  {}", lines.join("\n  ")),
+            };
+            Error::new(ErrorKind::Invalid, message)
+        }
+        CompileError::Constant(_) if external.failed() => {
+            let made = Error::new(ErrorKind::ExternalData, error.to_string());
+            let made = match model.folder {
+                Some(_) => made.with_help("keep the model's data files in its folder, under the names that `sardonyx info` shows"),
+                None => made.with_help("give the model as a file in the folder of its data files, or name that folder with Model::look_in"),
+            };
+            made.with_source(error)
+        }
+        CompileError::Constant(_) => Error::new(ErrorKind::Invalid, error.to_string()).with_source(error),
+        _ => Error::new(ErrorKind::Run, error.to_string()).with_source(error),
+    }
+}
+
+fn run_error(error: RunError) -> Error {
+    match error {
+        RunError::Input(what) => Error::new(ErrorKind::Input, what),
+        RunError::Node { place, what } => Error::new(ErrorKind::Run, what).with_place(place),
+        other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
+    }
+}
+
+impl From<runtime::UnsupportedOp> for UnsupportedOperator {
+    fn from(operator: runtime::UnsupportedOp) -> UnsupportedOperator {
+        UnsupportedOperator {
+            domain: operator.domain,
+            name: operator.name,
+            opset: operator.opset,
+            nodes: operator.nodes,
+            why: operator.why,
+        }
+    }
+}
+
+/// Sessions are for sharing; this does not compile if they cannot be.
+const _: fn() = || {
+    fn shared<T: Send + Sync>() {}
+    shared::<Session>();
+    shared::<Model>();
+    shared::<Error>();
+};
