@@ -35,10 +35,7 @@ pub fn round_trips(files: &[PathBuf]) -> RoundTrips {
 fn model(file: &Path) -> Result<(), String> {
     let bytes = read(file)?;
     let model = sardonyx::Model::from_bytes(bytes.clone()).map_err(|error| error.to_string())?;
-    unchanged(
-        &bytes,
-        &model.to_bytes().map_err(|error| error.to_string())?,
-    )
+    unchanged(&bytes, &model.to_bytes())
 }
 
 fn value(file: &Path) -> Result<(), String> {

@@ -3,8 +3,8 @@
 use crate::cases::{Case, DataSet};
 use crate::compare::compare;
 use crate::outcome::{Class, Failure, Outcome};
-use sardonyx::{Error, ErrorKind, Model, Session, Value};
-use sardonyx_tensor::Tolerance;
+use sardonyx::{Error, ErrorKind, Model, Port, Session, Tolerance, Type, Value};
+use std::collections::BTreeSet;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Mutex;
 
@@ -51,12 +51,16 @@ fn load_and_run(case: &Case) -> Outcome {
 }
 
 fn run_data_set(session: &Session, data: &DataSet, tolerance: Tolerance) -> Outcome {
-    let mut inputs: Vec<(String, Value)> = Vec::new();
-    for (input, bytes) in session.inputs().iter().zip(&data.inputs) {
+    // Data sets leave out the inputs that have a default value.
+    let fed = session
+        .inputs()
+        .iter()
+        .filter(|port| port.is_required() || is_optional(port));
+    let mut inputs: Vec<(&str, Value)> = Vec::new();
+    for (port, bytes) in fed.zip(&data.inputs) {
         // An empty file is an input that is left out.
         if !bytes.is_empty() {
-            let value = sardonyx::read_value(bytes, &input.value_type()).map_err(failure)?;
-            inputs.push((input.name().to_string(), value));
+            inputs.push((port.name(), read(bytes, port)?));
         }
     }
     let outputs = session.run(inputs).map_err(failure)?;
@@ -67,14 +71,26 @@ fn run_data_set(session: &Session, data: &DataSet, tolerance: Tolerance) -> Outc
             data.outputs.len()
         )));
     }
-    for ((name, got), (output, bytes)) in outputs
-        .iter()
-        .zip(session.outputs().iter().zip(&data.outputs))
-    {
-        let want = sardonyx::read_value(bytes, &output.value_type()).map_err(failure)?;
-        compare(got, &want, tolerance).map_err(|why| wrong(format!("{name}: {why}")))?;
+    let wanted = session.outputs().iter().zip(&data.outputs);
+    for ((name, got), (port, bytes)) in outputs.iter().zip(wanted) {
+        compare(got, &read(bytes, port)?, tolerance)
+            .map_err(|why| wrong(format!("{name}: {why}")))?;
     }
     Ok(())
+}
+
+fn is_optional(port: &Port) -> bool {
+    matches!(port.ty(), Some(Type::Optional(_)))
+}
+
+fn read(bytes: &[u8], port: &Port) -> Result<Value, Failure> {
+    let Some(ty) = port.ty() else {
+        return Err(Failure::new(
+            Class::Error,
+            format!("`{}` has no type", port.name()),
+        ));
+    };
+    sardonyx::read_value(bytes.to_vec(), ty).map_err(failure)
 }
 
 fn wrong(why: String) -> Failure {
@@ -83,15 +99,24 @@ fn wrong(why: String) -> Failure {
 
 /// The class of an error is what the library says about it, never what its text looks like.
 fn failure(error: Error) -> Failure {
-    let operators = error.unsupported_operators();
+    let operators = error
+        .unsupported()
+        .iter()
+        .map(|operator| match operator.domain.as_str() {
+            "" => operator.name.clone(),
+            domain => format!("{domain}.{}", operator.name),
+        });
+    let operators: BTreeSet<String> = operators.collect();
     if !operators.is_empty() {
-        let mut names: Vec<String> = operators.iter().map(ToString::to_string).collect();
-        names.sort();
-        names.dedup();
+        let names: Vec<String> = operators.into_iter().collect();
         return Failure::new(Class::OperatorNotImplemented, names.join(", "));
     }
+    let message = match error.place() {
+        Some(place) => format!("{place}: {}", error.message()),
+        None => error.message().to_string(),
+    };
     match error.kind() {
-        ErrorKind::Unsupported => Failure::new(Class::TypeNotImplemented, error.to_string()),
-        _ => Failure::new(Class::Error, error.to_string()),
+        ErrorKind::Unsupported => Failure::new(Class::TypeNotImplemented, message),
+        _ => Failure::new(Class::Error, message),
     }
 }

@@ -14,6 +14,7 @@ mod operations;
 mod unary;
 
 pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
+pub(crate) use broadcast::Walk;
 pub use broadcast::{MAX_RANK, broadcast_strides};
 pub use compare::{
     Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,

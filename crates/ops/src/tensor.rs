@@ -43,7 +43,8 @@ use widened;
 
 /// The product of dimensions.
 fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
-    dims.into_iter().fold(Dim::Known(1), |product, dim| product.mul(dim))
+    dims.into_iter()
+        .fold(Dim::Known(1), |product, dim| product.mul(dim))
 }
 
 /// A shape of which nothing but the rank is known.
@@ -53,7 +54,10 @@ fn unknown_dims(rank: usize) -> Shape {
 
 /// The number of elements of an input that is a vector, however little of them is known.
 fn vector_len(cx: &Infer<'_>, index: usize) -> Option<usize> {
-    match (cx.known_ints(index), cx.shape(index).map(|shape| &shape[..])) {
+    match (
+        cx.known_ints(index),
+        cx.shape(index).map(|shape| &shape[..]),
+    ) {
         (Some(values), _) => Some(values.len()),
         // A length that no shape has would only cost memory.
         (None, Some([len])) => len.size().filter(|len| *len <= MAX_KNOWN),
@@ -82,10 +86,24 @@ fn axes(cx: &Infer<'_>, index: usize) -> Axes {
 
 /// The elements of the first input reach the first output as they are; only the rank may be another.
 fn pass_ints(cx: &mut Infer<'_>, rank: Option<usize>) {
-    let Some(ints) = shape_values::of_input(cx, 0) else { return };
+    let Some(ints) = shape_values::of_input(cx, 0) else {
+        return;
+    };
     match rank {
-        Some(0) if ints.values.len() == 1 => shape_values::set(cx, Ints { scalar: true, ..ints }),
-        Some(1) => shape_values::set(cx, Ints { scalar: false, ..ints }),
+        Some(0) if ints.values.len() == 1 => shape_values::set(
+            cx,
+            Ints {
+                scalar: true,
+                ..ints
+            },
+        ),
+        Some(1) => shape_values::set(
+            cx,
+            Ints {
+                scalar: false,
+                ..ints
+            },
+        ),
         _ => {}
     }
 }
@@ -105,11 +123,12 @@ fn ints_to_input(cx: &mut Adapt<'_>, attribute: &str, index: usize) -> Result<()
 pub(crate) mod testing {
     use std::borrow::Cow;
 
-    use sardonyx_model::{Dim, Type};
+    use sardonyx_model::{AttributeValue, Dim, Model, Type};
+    use sardonyx_tensor::Buffer;
 
     use crate::infer::Known;
     use crate::math::testing::{infer, ty, value};
-    use crate::{AttrValue, OpDef};
+    use crate::{Adapt, AttrValue, OpDef};
 
     /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or values such as `=[0, -1]`.
     pub(crate) fn outputs(
@@ -119,9 +138,20 @@ pub(crate) mod testing {
         inputs: &str,
         count: usize,
     ) -> String {
-        let inputs: Vec<&str> = inputs.split(';').map(str::trim).filter(|input| !input.is_empty()).collect();
-        let known: Vec<_> = inputs.iter().map(|input| input.strip_prefix('=').and_then(value)).collect();
-        let types: Vec<_> = inputs.iter().zip(&known).map(|(input, known)| known.as_ref().map_or_else(|| ty(input), type_of)).collect();
+        let inputs: Vec<&str> = inputs
+            .split(';')
+            .map(str::trim)
+            .filter(|input| !input.is_empty())
+            .collect();
+        let known: Vec<_> = inputs
+            .iter()
+            .map(|input| input.strip_prefix('=').and_then(value))
+            .collect();
+        let types: Vec<_> = inputs
+            .iter()
+            .zip(&known)
+            .map(|(input, known)| known.as_ref().map_or_else(|| ty(input), type_of))
+            .collect();
         match infer(def, opset, attributes, &types, &known, count) {
             Ok((types, _)) => {
                 let show = |ty: &Option<Type>| ty.as_ref().map_or("-".to_string(), Type::to_string);
@@ -132,8 +162,19 @@ pub(crate) mod testing {
     }
 
     fn type_of(known: &Known) -> Option<Type> {
-        let Known::Ints { elem, scalar, values } = known else { return None };
-        let dims: Vec<Dim> = if *scalar { vec![] } else { vec![values.len().into()] };
+        let Known::Ints {
+            elem,
+            scalar,
+            values,
+        } = known
+        else {
+            return None;
+        };
+        let dims: Vec<Dim> = if *scalar {
+            vec![]
+        } else {
+            vec![values.len().into()]
+        };
         Some(Type::tensor(*elem, dims))
     }
 
@@ -148,11 +189,39 @@ pub(crate) mod testing {
     }
 
     /// Checks rows of attributes, inputs and the only output.
-    pub(crate) fn check(def: &OpDef, opset: u32, rows: &[(&[(&'static str, AttrValue<'static>)], &str, &str)]) {
+    pub(crate) fn check(
+        def: &OpDef,
+        opset: u32,
+        rows: &[(&[(&'static str, AttrValue<'static>)], &str, &str)],
+    ) {
         for (attributes, inputs, expected) in rows {
             let found = outputs(def, opset, attributes, inputs, 1);
-            assert_eq!(found, *expected, "{} {opset} {attributes:?} of {inputs}", def.name);
+            assert_eq!(
+                found, *expected,
+                "{} {opset} {attributes:?} of {inputs}",
+                def.name
+            );
         }
+    }
+
+    /// What the adapter to the next version makes of a node with so many outputs: its integer attributes and outputs.
+    pub(crate) fn adapted_outputs(def: &OpDef, from: u32, outputs: usize) -> String {
+        let mut model = Model::read(Buffer::from_vec(vec![0x3a, 0]))
+            .expect("a model with a graph of no fields");
+        let graph = model.graphs().next().expect("the graph").0;
+        let node = model.add_node(graph, 0, def.name, "", &[], outputs);
+        let adapter = def.adapter_at(from, from + 1).expect("the adapter");
+        if let Err(refusal) = adapter(&mut Adapt::new(&mut model, node, &|_| None)) {
+            return refusal.to_string();
+        }
+        let mut text = String::new();
+        for id in &model.node(node).attributes {
+            let attribute = model.attribute(*id);
+            if let Some(AttributeValue::Int(value)) = attribute.value() {
+                text += &format!("{}={value}, ", model.display(attribute.name));
+            }
+        }
+        text + &format!("{} outputs", model.outputs(node).iter().flatten().count())
     }
 
     /// SHAPE-16: nothing known about the inputs is no error, in any version; neither is an unknown rank.
@@ -172,7 +241,10 @@ pub(crate) mod testing {
             (&crate::nn::global_pool::GLOBAL_AVERAGE_POOL, 1),
             (&crate::nn::global_pool::GLOBAL_MAX_POOL, 1),
             (&super::identity::IDENTITY, 1),
-            (&crate::nn::instance_normalization::INSTANCE_NORMALIZATION, 3),
+            (
+                &crate::nn::instance_normalization::INSTANCE_NORMALIZATION,
+                3,
+            ),
             (&crate::nn::lrn::LRN, 1),
             (&crate::nn::max_pool::MAX_POOL, 1),
             (&super::pad::PAD, 4),
@@ -191,7 +263,9 @@ pub(crate) mod testing {
                 for input in ["-", "float[...]", "?[...]", "float[?, ?, ?, ?]"] {
                     // Inputs after the first describe shapes and axes; their own rank is right or not known.
                     let rest = if input == "-" { "-" } else { "?[...]" };
-                    let texts: Vec<&str> = std::iter::once(input).chain(std::iter::repeat_n(rest, inputs - 1)).collect();
+                    let texts: Vec<&str> = std::iter::once(input)
+                        .chain(std::iter::repeat_n(rest, inputs - 1))
+                        .collect();
                     let types: Vec<Option<Type>> = texts.iter().map(|text| ty(text)).collect();
                     if let Err(error) = infer(def, version.since, &[], &types, &[], 1) {
                         // A vector is expected where four axes were given to it.

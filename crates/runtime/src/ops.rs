@@ -4,6 +4,7 @@
 //! newest form of its operator only; older nodes have been upgraded.
 
 mod math;
+mod narrow;
 mod nn;
 mod reduction;
 mod tensor;
@@ -12,8 +13,11 @@ use crate::kernel::Bind;
 
 /// Every binding, by domain and name, sorted.
 static BINDINGS: &[(&str, &str, Bind)] = &[
+    ("", "Conv", nn::conv::bind),
     ("", "Flatten", tensor::reshape::bind_flatten),
+    ("", "Gemm", math::gemm::bind),
     ("", "Identity", tensor::reshape::bind_identity),
+    ("", "MatMul", math::matmul::bind),
     ("", "Reshape", tensor::reshape::bind_reshape),
     ("", "Squeeze", tensor::reshape::bind_squeeze),
     ("", "Unsqueeze", tensor::reshape::bind_unsqueeze),

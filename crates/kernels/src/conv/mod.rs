@@ -93,9 +93,7 @@ impl ConvParams {
         if positive.iter().any(|list| list.contains(&0)) {
             return Err(ConvError::Zero);
         }
-        self.weights_len()
-            .map(|_| ())
-            .ok_or(ConvError::TooLarge)
+        self.weights_len().map(|_| ()).ok_or(ConvError::TooLarge)
     }
 
     /// Elements of the weights, `[out_channels, in_channels / groups, kernel...]`; `None` when that overflows.
@@ -499,7 +497,9 @@ impl Job<'_> {
             }
         };
         let count = self.batch * p.groups;
-        let macs = group_out.saturating_mul(self.out_plane).saturating_mul(depth);
+        let macs = group_out
+            .saturating_mul(self.out_plane)
+            .saturating_mul(depth);
         if count >= 2 * pool.threads() && macs < WHOLE_PRODUCT_MACS {
             pool.run(count, one);
         } else {

@@ -137,43 +137,41 @@ impl Fill<'_> {
     #[inline(always)]
     unsafe fn run<S: Simd>(self, stride: usize) {
         let (mut plane, mut out) = (self.plane, self.out);
-        /// Repeats for each channel, with `$v` starting at zero.
+        /// For each channel, loads the runs listed one over the other.
         macro_rules! each_channel {
-            ($v:ident, $fill:expr) => {
+            ($($run:expr),*) => {
                 for _ in 0..self.rows {
-                    #[allow(unused_mut)]
-                    let mut $v = S::splat(0.0);
-                    $fill;
-                    S::store(out, $v);
+                    let v = S::splat(0.0);
+                    $(let v = S::select(v, $run.lanes, plane.wrapping_offset($run.offset), stride);)*
+                    S::store(out, v);
                     plane = plane.wrapping_add(self.in_plane);
                     out = out.wrapping_add(self.out_step);
                 }
             };
         }
-        macro_rules! load {
-            ($v:ident, $run:expr) => {
-                $v = S::select($v, $run.lanes, plane.wrapping_offset($run.offset), stride)
-            };
-        }
         // SAFETY: the maker's promise. The common counts have their masks and offsets in registers.
         unsafe {
             match *self.runs {
-                [] => each_channel!(v, ()),
-                [a] => each_channel!(v, load!(v, a)),
-                [a, b] => each_channel!(v, {
-                    load!(v, a);
-                    load!(v, b);
-                }),
-                [a, b, c] => each_channel!(v, {
-                    load!(v, a);
-                    load!(v, b);
-                    load!(v, c);
-                }),
-                ref runs => each_channel!(v, {
-                    for run in runs {
-                        load!(v, run);
+                [] => {
+                    for _ in 0..self.rows {
+                        S::store(out, S::splat(0.0));
+                        out = out.wrapping_add(self.out_step);
                     }
-                }),
+                }
+                [a] => each_channel!(a),
+                [a, b] => each_channel!(a, b),
+                [a, b, c] => each_channel!(a, b, c),
+                ref runs => {
+                    for _ in 0..self.rows {
+                        let mut v = S::splat(0.0);
+                        for run in runs {
+                            v = S::select(v, run.lanes, plane.wrapping_offset(run.offset), stride);
+                        }
+                        S::store(out, v);
+                        plane = plane.wrapping_add(self.in_plane);
+                        out = out.wrapping_add(self.out_step);
+                    }
+                }
             }
         }
     }

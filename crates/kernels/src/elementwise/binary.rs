@@ -69,12 +69,12 @@ pub fn binary<T: BinaryElement>(
     assert_eq!(out.len(), walk.len, "the output has other dims");
     let (level, steps) = (Level::new(isa), walk.steps());
     fill(pool, out, op.work(), |start, out| {
-        walk.rows(start, start + out.len(), |[at_a, at_b], at, n| {
+        for ([at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
             let out = &mut out[at - start..][..n];
             row_of_two(&a[at_a..], &b[at_b..], steps, out, |a, b, out| {
                 T::row(level, op, a, b, out);
             });
-        });
+        }
     });
 }
 
@@ -98,19 +98,20 @@ pub fn binary_in_place<T: BinaryElement>(
     assert_eq!(a.len(), walk.len, "the output has other dims");
     let (level, [step]) = (Level::new(isa), walk.steps());
     fill(pool, a, op.work(), |start, a| {
-        walk.rows(start, start + a.len(), |[at_b], at, n| {
+        for ([at_b], at, n) in walk.rows(start, start + a.len()) {
             let a = &mut a[at - start..][..n];
             let b = &b[at_b..];
             if step < 2 {
                 let b = if step == 0 { Operand::Constant(b[0]) } else { Operand::Slice(&b[..n]) };
-                return T::row_in_place(level, op, side, a, b);
+                T::row_in_place(level, op, side, a, b);
+                continue;
             }
             let mut block = [T::default(); BLOCK];
             for (i, a) in a.chunks_mut(BLOCK).enumerate() {
                 let b = gathered(&b[i * BLOCK * step..], step, a.len(), &mut block);
                 T::row_in_place(level, op, side, a, b);
             }
-        });
+        }
     });
 }
 

@@ -35,7 +35,9 @@ pub(crate) struct Walk<const N: usize> {
     rank: usize,
     dims: [usize; MAX_RANK],
     /// The strides of all operands in a dim.
-    strides: [[usize; N]; MAX_RANK],
+    strides: [[isize; N]; MAX_RANK],
+    /// Where the operands start.
+    starts: [isize; N],
     /// Output elements.
     pub(crate) len: usize,
 }
@@ -47,27 +49,45 @@ impl<const N: usize> Walk<N> {
     ///
     /// If lengths differ, an operand would be read outside, or more than [`MAX_RANK`] dims remain.
     pub(crate) fn new(dims: &[usize], strides: [&[usize]; N], lens: [usize; N]) -> Walk<N> {
+        for operand in strides {
+            assert_eq!(operand.len(), dims.len(), "one stride per dim");
+        }
+        Self::merged(dims, |i, d| strides[i][d] as isize, [0; N], lens)
+    }
+
+    /// As [`Walk::new`], with the stride of operand `i` in dim `d` from a function and starts other than zero.
+    pub(crate) fn merged(
+        dims: &[usize],
+        stride: impl Fn(usize, usize) -> isize,
+        starts: [isize; N],
+        lens: [usize; N],
+    ) -> Walk<N> {
         let len: usize = dims.iter().product();
         let mut walk = Walk {
             rank: 0,
             dims: [1; MAX_RANK],
             strides: [[0; N]; MAX_RANK],
+            starts,
             len,
         };
-        for (operand, &available) in strides.iter().zip(&lens) {
-            assert_eq!(operand.len(), dims.len(), "one stride per dim");
-            let last = |(&dim, &stride): (&usize, &usize)| dim.saturating_sub(1) * stride;
-            let reach: usize = dims.iter().zip(*operand).map(last).sum();
-            assert!(len == 0 || reach < available, "operand too short");
+        for i in 0..N {
+            // The least and the greatest offset; i128 because strides come from outside.
+            let (mut low, mut high) = (starts[i] as i128, starts[i] as i128);
+            for (d, &dim) in dims.iter().enumerate() {
+                let reach = dim.saturating_sub(1) as i128 * stride(i, d) as i128;
+                *(if reach < 0 { &mut low } else { &mut high }) += reach;
+            }
+            let inside = low >= 0 && high < lens[i] as i128;
+            assert!(len == 0 || inside, "operand {i} is too short");
         }
         for (d, &dim) in dims.iter().enumerate() {
             if dim == 1 {
                 continue;
             }
-            let steps = std::array::from_fn(|i| strides[i][d]);
+            let steps: [isize; N] = std::array::from_fn(|i| stride(i, d));
             if let Some(last) = walk.rank.checked_sub(1) {
                 let outer = walk.strides[last];
-                if (0..N).all(|i| outer[i] == steps[i] * dim) {
+                if (0..N).all(|i| outer[i] == steps[i].wrapping_mul(dim as isize)) {
                     walk.dims[last] *= dim;
                     walk.strides[last] = steps;
                     continue;
@@ -84,54 +104,92 @@ impl<const N: usize> Walk<N> {
         walk
     }
 
-    /// The strides of the operands along a row.
-    pub(crate) fn steps(&self) -> [usize; N] {
-        self.strides[self.rank - 1]
+    /// The merged dims, at least one.
+    pub(crate) fn dims(&self) -> &[usize] {
+        &self.dims[..self.rank]
     }
 
-    /// Calls `row(offsets, out_start, len)` for the rows, or parts of rows, that make up outputs `start..end`.
-    #[inline]
-    pub(crate) fn rows(
-        &self,
-        start: usize,
-        end: usize,
-        mut row: impl FnMut([usize; N], usize, usize),
-    ) {
-        let inner = self.rank - 1;
-        let mut index = [0; MAX_RANK];
-        let mut offsets = [0; N];
+    /// The strides of the operands in a merged dim.
+    pub(crate) fn strides(&self, d: usize) -> [isize; N] {
+        self.strides[d]
+    }
+
+    /// The strides of the operands along a row, for walks without negative ones.
+    pub(crate) fn steps(&self) -> [usize; N] {
+        self.strides[self.rank - 1].map(|stride| stride as usize)
+    }
+
+    /// The rows, or parts of rows, that make up outputs `start..end`: offsets of the operands, first output, length.
+    #[inline(always)]
+    pub(crate) fn rows(&self, start: usize, end: usize) -> Rows<'_, N> {
+        let mut rows = Rows {
+            walk: self,
+            index: [0; MAX_RANK],
+            offsets: self.starts,
+            at: start,
+            end,
+        };
         let mut rest = start;
-        for d in (0..self.rank).rev() {
-            index[d] = rest % self.dims[d];
-            rest /= self.dims[d];
-            for (offset, stride) in offsets.iter_mut().zip(&self.strides[d]) {
-                *offset += index[d] * stride;
+        let mut d = self.rank;
+        while d > 0 && rest > 0 {
+            d -= 1;
+            // A zero dim has no outputs, so nobody asks for rows.
+            let dim = self.dims[d].max(1);
+            rows.index[d] = rest % dim;
+            rest /= dim;
+            let mut i = 0;
+            while i < N {
+                rows.offsets[i] += rows.index[d] as isize * self.strides[d][i];
+                i += 1;
             }
         }
-        let mut at = start;
-        while at < end {
-            let len = (self.dims[inner] - index[inner]).min(end - at);
-            row(offsets, at, len);
-            at += len;
-            // The next row starts at its beginning.
-            for (offset, stride) in offsets.iter_mut().zip(&self.strides[inner]) {
-                *offset -= index[inner] * stride;
-            }
-            index[inner] = 0;
-            for d in (0..inner).rev() {
-                index[d] += 1;
-                for (offset, stride) in offsets.iter_mut().zip(&self.strides[d]) {
-                    *offset += stride;
-                }
-                if index[d] < self.dims[d] {
-                    break;
-                }
-                for (offset, stride) in offsets.iter_mut().zip(&self.strides[d]) {
-                    *offset -= self.dims[d] * stride;
-                }
-                index[d] = 0;
-            }
+        rows
+    }
+}
+
+/// See [`Walk::rows`].
+pub(crate) struct Rows<'a, const N: usize> {
+    walk: &'a Walk<N>,
+    index: [usize; MAX_RANK],
+    offsets: [isize; N],
+    at: usize,
+    end: usize,
+}
+
+impl<const N: usize> Iterator for Rows<'_, N> {
+    type Item = ([usize; N], usize, usize);
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.end {
+            return None;
         }
+        let walk = self.walk;
+        let inner = walk.rank - 1;
+        let len = (walk.dims[inner] - self.index[inner]).min(self.end - self.at);
+        let row = (self.offsets.map(|offset| offset as usize), self.at, len);
+        self.at += len;
+        // The next row starts at its beginning.
+        for i in 0..N {
+            self.offsets[i] -= self.index[inner] as isize * walk.strides[inner][i];
+        }
+        self.index[inner] = 0;
+        let mut d = inner;
+        while d > 0 {
+            d -= 1;
+            self.index[d] += 1;
+            for i in 0..N {
+                self.offsets[i] += walk.strides[d][i];
+            }
+            if self.index[d] < walk.dims[d] {
+                break;
+            }
+            for i in 0..N {
+                self.offsets[i] -= walk.dims[d] as isize * walk.strides[d][i];
+            }
+            self.index[d] = 0;
+        }
+        Some(row)
     }
 }
 

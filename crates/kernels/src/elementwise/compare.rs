@@ -186,7 +186,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
     fill(pool, out, 2, |start, out| {
         let mut flags = [0; BLOCK];
         let (mut block_a, mut block_b) = ([T::default(); BLOCK], [T::default(); BLOCK]);
-        walk.rows(start, start + out.len(), |[at_c, at_a, at_b], at, n| {
+        for ([at_c, at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
             for (i, out) in out[at - start..][..n].chunks_mut(BLOCK).enumerate() {
                 let first = i * BLOCK;
                 let n = out.len();
@@ -211,7 +211,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
                     },
                 }
             }
-        });
+        }
     });
 }
 
@@ -245,10 +245,10 @@ fn rows<T: Copy + Default + Sync, O: Send>(
     assert_eq!(out.len(), walk.len, "the output has other dims");
     let steps = walk.steps();
     fill(pool, out, 1, |start, out| {
-        walk.rows(start, start + out.len(), |[at_a, at_b], at, n| {
+        for ([at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
             let out = &mut out[at - start..][..n];
             row_of_two(&a[at_a..], &b[at_b..], steps, out, &row);
-        });
+        }
     });
 }
 

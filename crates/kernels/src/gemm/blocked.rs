@@ -479,9 +479,10 @@ impl Body for FinishTransposed {
                 unsafe {
                     let src = self.src.add(col * self.ld + row0);
                     S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);
-                    for i in 0..S::LANES.min(self.rows - row0) {
+                    let rows = S::LANES.min(self.rows - row0);
+                    for (i, row) in block[..rows].iter().enumerate() {
                         let epilogue = self.epilogue.at(row0 + i, 0, self.ldc);
-                        let x = epilogue.finish::<S>(S::load(block[i].as_ptr()), col, n);
+                        let x = epilogue.finish::<S>(S::load(row.as_ptr()), col, n);
                         let out = self.out.add((row0 + i) * self.ldc + col);
                         S::store_m(out, S::first(n), x);
                     }

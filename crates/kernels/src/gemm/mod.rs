@@ -23,9 +23,9 @@ mod tile;
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod batch;
 mod blocked;
 pub(crate) mod buffer;
-mod batch;
 mod epilogue;
 mod gemv;
 mod generic;

@@ -97,15 +97,17 @@ pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UN
                         *x = S::fma(narrow, w, *x);
                     }
                 }
-                a = a.wrapping_add(t.a_ks);
-                b = b.wrapping_add(t.b_ks);
             };
         }
         for _ in 0..t.k / 2 {
             S::prefetch_far(ahead);
             ahead = ahead.wrapping_add(t.ahead_step);
             step!();
+            a = a.wrapping_add(t.a_ks);
+            b = b.wrapping_add(t.b_ks);
             step!();
+            a = a.wrapping_add(t.a_ks);
+            b = b.wrapping_add(t.b_ks);
         }
         if t.k % 2 == 1 {
             step!();

@@ -28,7 +28,13 @@ pub static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     )
     .since(7, &[int("count_include_pad").or(0)])
     .since(10, &[int("ceil_mode").or(0)])
-    .since(11, &[input("X", "T").differentiable(), output("Y", "T").differentiable()])
+    .since(
+        11,
+        &[
+            input("X", "T").differentiable(),
+            output("Y", "T").differentiable(),
+        ],
+    )
     .since(19, &[ints("dilations")])
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(infer);
@@ -49,15 +55,31 @@ mod tests {
     fn windows() {
         let two = || [("kernel_shape", ints(&[2, 2])), ("strides", ints(&[2, 2]))];
         let [kernel, strides] = two();
-        let same = [kernel.clone(), strides.clone(), ("auto_pad", word("SAME_UPPER"))];
+        let same = [
+            kernel.clone(),
+            strides.clone(),
+            ("auto_pad", word("SAME_UPPER")),
+        ];
         for opset in [1, 7, 10, 11, 19, 22] {
-            check(&AVERAGE_POOL, opset, &[
-                (&two(), "float[1, 2, 5, 6]", "float[1, 2, 2, 3]"),
-                // The documents of 11 to 18 would round this down; see above.
-                (&same, "float[1, 2, 5, 6]", "float[1, 2, 3, 3]"),
-                (&two(), "float[...]", "float[?, ?, ?, ?]"),
-            ]);
+            check(
+                &AVERAGE_POOL,
+                opset,
+                &[
+                    (&two(), "float[1, 2, 5, 6]", "float[1, 2, 2, 3]"),
+                    // The documents of 11 to 18 would round this down; see above.
+                    (&same, "float[1, 2, 5, 6]", "float[1, 2, 3, 3]"),
+                    (&two(), "float[...]", "float[?, ?, ?, ?]"),
+                ],
+            );
         }
-        check(&AVERAGE_POOL, 10, &[(&[kernel, strides, ("ceil_mode", Int(1))], "float[1, 2, 5, 6]", "float[1, 2, 3, 3]")]);
+        check(
+            &AVERAGE_POOL,
+            10,
+            &[(
+                &[kernel, strides, ("ceil_mode", Int(1))],
+                "float[1, 2, 5, 6]",
+                "float[1, 2, 3, 3]",
+            )],
+        );
     }
 }

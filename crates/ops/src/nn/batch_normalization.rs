@@ -102,7 +102,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     }
     same_as_first(cx)?;
     for output in 1..cx.output_count() {
-        cx.set_tensor(output, cx.elem(3), Some([channels.clone()].into_iter().collect()));
+        cx.set_tensor(
+            output,
+            cx.elem(3),
+            Some([channels.clone()].into_iter().collect()),
+        );
     }
     Ok(())
 }
@@ -119,7 +123,11 @@ pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, I
     for index in inputs {
         cx.demand_rank(index, 1)?;
         if let Some(shape) = cx.shape(index) {
-            channels = cx.same_dim(&channels, &shape[0], format_args!("channels of inputs 0 and {index}"))?;
+            channels = cx.same_dim(
+                &channels,
+                &shape[0],
+                format_args!("channels of inputs 0 and {index}"),
+            )?;
         }
     }
     Ok(channels)
@@ -128,10 +136,14 @@ pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, I
 /// From 7 on the number of outputs tells training from inference.
 fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.int("is_test").unwrap_or(0) == 0 {
-        return Err(cx.refuse("is_test = 0 means training, and versions 7 to 13 say nothing exact about that"));
+        return Err(cx.refuse(
+            "is_test = 0 means training, and versions 7 to 13 say nothing exact about that",
+        ));
     }
     if (1..cx.output_count()).any(|output| cx.has_output(output)) {
-        return Err(cx.refuse("more than one output means training from version 7 on, but is_test says otherwise"));
+        return Err(cx.refuse(
+            "more than one output means training from version 7 on, but is_test says otherwise",
+        ));
     }
     cx.remove("is_test");
     for output in (1..cx.output_count()).rev() {
@@ -169,18 +181,32 @@ fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::BATCH_NORMALIZATION;
     use crate::AttrValue::Int;
+    use crate::math::testing::adapted;
     use crate::tensor::testing::{check, outputs};
+    use sardonyx_model::NewAttribute;
 
     #[test]
     fn channels_agree() {
         let statistics = |c: &str| format!("float[{c}]; float[{c}]; float[{c}]; float[{c}]");
         let rows = [
-            (format!("float[N, 3, H, W]; {}", statistics("3")), "float[N, 3, H, W]"),
+            (
+                format!("float[N, 3, H, W]; {}", statistics("3")),
+                "float[N, 3, H, W]",
+            ),
             (format!("float[N]; {}", statistics("1")), "float[N]"),
             (format!("float[...]; {}", statistics("3")), "float[...]"),
-            (format!("float[N, C, H]; {}", statistics("?")), "float[N, C, H]"),
-            (format!("float[N, 3]; {}", statistics("4")), "BatchNormalization: channels of inputs 0 and 1 differ (3 and 4)"),
-            ("float[N, 3]; float[3, 3]; -; -; -".to_string(), "BatchNormalization: input 1 must have rank 1, not 2"),
+            (
+                format!("float[N, C, H]; {}", statistics("?")),
+                "float[N, C, H]",
+            ),
+            (
+                format!("float[N, 3]; {}", statistics("4")),
+                "BatchNormalization: channels of inputs 0 and 1 differ (3 and 4)",
+            ),
+            (
+                "float[N, 3]; float[3, 3]; -; -; -".to_string(),
+                "BatchNormalization: input 1 must have rank 1, not 2",
+            ),
         ];
         for opset in [1, 6, 7, 9, 14, 15] {
             for (inputs, expected) in &rows {
@@ -188,14 +214,65 @@ mod tests {
             }
         }
         // Statistics per element.
-        check(&BATCH_NORMALIZATION, 7, &[(&[("spatial", Int(0))], "float[N, 3, 4]; float[3, 4]; -; -; -", "float[N, 3, 4]")]);
+        check(
+            &BATCH_NORMALIZATION,
+            7,
+            &[(
+                &[("spatial", Int(0))],
+                "float[N, 3, 4]; float[3, 4]; -; -; -",
+                "float[N, 3, 4]",
+            )],
+        );
     }
 
     #[test]
     fn training_has_more_outputs() {
         let inputs = "float16[N, 3, H]; float[3]; float[3]; double[3]; double[3]";
         let infer = |attributes: &[_]| outputs(&BATCH_NORMALIZATION, 15, attributes, inputs, 3);
-        assert_eq!(infer(&[("training_mode", Int(1))]), "float16[N, 3, H]; double[3]; double[3]");
-        assert_eq!(infer(&[]), "BatchNormalization: without training_mode there is one output");
+        assert_eq!(
+            infer(&[("training_mode", Int(1))]),
+            "float16[N, 3, H]; double[3]; double[3]"
+        );
+        assert_eq!(
+            infer(&[]),
+            "BatchNormalization: without training_mode there is one output"
+        );
+    }
+
+    #[test]
+    fn only_what_keeps_its_meaning_moves() {
+        let adapted = |from, attributes: &[_]| {
+            adapted(
+                &BATCH_NORMALIZATION,
+                from,
+                attributes,
+                "float[N, 3, H]; float[3]; float[3]",
+            )
+        };
+        let node = "y = BatchNormalization(a, b, c)";
+        assert_eq!(
+            adapted(5, &[("consumed_inputs", NewAttribute::Ints(&[0]))]),
+            node
+        );
+        assert_eq!(adapted(6, &[("is_test", NewAttribute::Int(1))]), node);
+        assert!(adapted(6, &[]).starts_with("BatchNormalization: is_test = 0 means training"));
+        assert_eq!(adapted(8, &[("spatial", NewAttribute::Int(1))]), node);
+        assert!(
+            adapted(8, &[("spatial", NewAttribute::Int(0))])
+                .contains("unless the input has rank 2")
+        );
+        assert_eq!(adapted(13, &[]), node);
+    }
+
+    #[test]
+    fn more_outputs_mean_training() {
+        assert_eq!(
+            crate::tensor::testing::adapted_outputs(&BATCH_NORMALIZATION, 13, 3),
+            "training_mode=1, 3 outputs"
+        );
+        assert_eq!(
+            crate::tensor::testing::adapted_outputs(&BATCH_NORMALIZATION, 13, 5),
+            "BatchNormalization: version 14 has no outputs for the saved mean and variance"
+        );
     }
 }

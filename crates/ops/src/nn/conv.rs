@@ -49,11 +49,17 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let (x, w) = (cx.shape(0), cx.shape(1));
     let given = cx.ints("kernel_shape");
     // Each of the three tells the number of spatial axes.
-    let Some(rank) = w.or(x).map(|shape| shape.len()).or_else(|| given.as_ref().map(|kernel| kernel.len() + 2)) else {
+    let Some(rank) = w
+        .or(x)
+        .map(|shape| shape.len())
+        .or_else(|| given.as_ref().map(|kernel| kernel.len() + 2))
+    else {
         return Ok(None);
     };
     if rank < 3 {
-        return cx.fail(format_args!("inputs need a spatial axis, but have rank {rank}"));
+        return cx.fail(format_args!(
+            "inputs need a spatial axis, but have rank {rank}"
+        ));
     }
     cx.demand_rank(0, rank)?;
     cx.demand_rank(2, 1)?;
@@ -67,7 +73,11 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
             ));
         }
         for (axis, (size, given)) in kernel.iter_mut().zip(given).enumerate() {
-            *size = cx.same_dim(&Dim::Known(given), size, format_args!("sizes {axis} of kernel_shape and W"))?;
+            *size = cx.same_dim(
+                &Dim::Known(given),
+                size,
+                format_args!("sizes {axis} of kernel_shape and W"),
+            )?;
         }
     }
     let channels = check_channels(cx, x, w)?;
@@ -91,7 +101,9 @@ fn check_channels(cx: &Infer<'_>, x: Option<&Shape>, w: Option<&Shape>) -> Resul
     }
     let mut channels = w.map_or(Dim::Unknown, |w| w[0].clone());
     if let Some(found) = channels.known().filter(|channels| channels % group != 0) {
-        return cx.fail(format_args!("{found} output channels do not split into {group} groups"));
+        return cx.fail(format_args!(
+            "{found} output channels do not split into {group} groups"
+        ));
     }
     if let Some(bias) = cx.shape(2) {
         channels = cx.same_dim(&channels, &bias[0], "output channels of W and B")?;
@@ -107,55 +119,171 @@ mod tests {
 
     #[test]
     fn known_sizes() {
-        check(&CONV, 11, &[
-            (&[], "float[1, 3, 224, 224]; float[64, 3, 7, 7]", "float[1, 64, 218, 218]"),
-            (&[("pads", ints(&[3, 3, 3, 3])), ("strides", ints(&[2, 2]))], "float[1, 3, 224, 224]; float[64, 3, 7, 7]; float[64]", "float[1, 64, 112, 112]"),
-            (&[("dilations", ints(&[2]))], "float[2, 4, 10]; float[4, 4, 3]", "float[2, 4, 6]"),
-            (&[("group", Int(4))], "float[2, 4, 10]; float[8, 1, 3]", "float[2, 8, 8]"),
-            (&[("auto_pad", word("SAME_UPPER")), ("strides", ints(&[2]))], "float[2, 4, 9]; float[8, 4, 3]", "float[2, 8, 5]"),
-            (&[("auto_pad", word("SAME_LOWER")), ("strides", ints(&[2])), ("pads", ints(&[0, 0]))], "float[2, 4, 8]; float[8, 4, 3]", "float[2, 8, 4]"),
-            (&[("auto_pad", word("VALID")), ("strides", ints(&[2]))], "float[2, 4, 9]; float[8, 4, 3]", "float[2, 8, 4]"),
-            (&[], "float[0, 4, 9]; float[8, 4, 3]", "float[0, 8, 7]"),
-            (&[], "float[1, 4, 0]; float[8, 4, 3]", "float[1, 8, 0]"),
-        ]);
+        check(
+            &CONV,
+            11,
+            &[
+                (
+                    &[],
+                    "float[1, 3, 224, 224]; float[64, 3, 7, 7]",
+                    "float[1, 64, 218, 218]",
+                ),
+                (
+                    &[("pads", ints(&[3, 3, 3, 3])), ("strides", ints(&[2, 2]))],
+                    "float[1, 3, 224, 224]; float[64, 3, 7, 7]; float[64]",
+                    "float[1, 64, 112, 112]",
+                ),
+                (
+                    &[("dilations", ints(&[2]))],
+                    "float[2, 4, 10]; float[4, 4, 3]",
+                    "float[2, 4, 6]",
+                ),
+                (
+                    &[("group", Int(4))],
+                    "float[2, 4, 10]; float[8, 1, 3]",
+                    "float[2, 8, 8]",
+                ),
+                (
+                    &[("auto_pad", word("SAME_UPPER")), ("strides", ints(&[2]))],
+                    "float[2, 4, 9]; float[8, 4, 3]",
+                    "float[2, 8, 5]",
+                ),
+                (
+                    &[
+                        ("auto_pad", word("SAME_LOWER")),
+                        ("strides", ints(&[2])),
+                        ("pads", ints(&[0, 0])),
+                    ],
+                    "float[2, 4, 8]; float[8, 4, 3]",
+                    "float[2, 8, 4]",
+                ),
+                (
+                    &[("auto_pad", word("VALID")), ("strides", ints(&[2]))],
+                    "float[2, 4, 9]; float[8, 4, 3]",
+                    "float[2, 8, 4]",
+                ),
+                (&[], "float[0, 4, 9]; float[8, 4, 3]", "float[0, 8, 7]"),
+                (&[], "float[1, 4, 0]; float[8, 4, 3]", "float[1, 8, 0]"),
+            ],
+        );
     }
 
     #[test]
     fn symbolic_and_unknown_sizes() {
-        check(&CONV, 22, &[
-            (&[("pads", ints(&[1, 1, 1, 1]))], "float[N, 3, H, W]; float[8, 3, 3, 3]", "float[N, 8, H, W]"),
-            (&[("strides", ints(&[2])), ("pads", ints(&[1, 1]))], "float[N, 3, H]; float[M, 3, 3]", "float[N, M, floor((H - 1)/(2)) + 1]"),
-            // One window per stride is the same expression however it is asked for.
-            (&[("strides", ints(&[2])), ("auto_pad", word("SAME_UPPER"))], "float[N, 3, H]; float[M, 3, 3]", "float[N, M, floor((H - 1)/(2)) + 1]"),
-            (&[], "float[?, 3, ?, 5]; float[8, 3, 3, 3]", "float[?, 8, ?, 3]"),
-            (&[("kernel_shape", ints(&[3]))], "float[1, 3, 9]; float[8, ?, ?]", "float[1, 8, 7]"),
-            (&[], "float[...]; float[8, 3, 3]", "float[?, 8, ?]"),
-            (&[], "float[1, 3, 9]; float[...]; float[8]", "float[1, 8, ?]"),
-            (&[("kernel_shape", ints(&[3, 3]))], "float[...]; float[...]", "float[?, ?, ?, ?]"),
-            (&[], "float[...]; float[...]", "float[...]"),
-            (&[], "-; -", "?[...]"),
-        ]);
+        check(
+            &CONV,
+            22,
+            &[
+                (
+                    &[("pads", ints(&[1, 1, 1, 1]))],
+                    "float[N, 3, H, W]; float[8, 3, 3, 3]",
+                    "float[N, 8, H, W]",
+                ),
+                (
+                    &[("strides", ints(&[2])), ("pads", ints(&[1, 1]))],
+                    "float[N, 3, H]; float[M, 3, 3]",
+                    "float[N, M, floor((H - 1)/(2)) + 1]",
+                ),
+                // One window per stride is the same expression however it is asked for.
+                (
+                    &[("strides", ints(&[2])), ("auto_pad", word("SAME_UPPER"))],
+                    "float[N, 3, H]; float[M, 3, 3]",
+                    "float[N, M, floor((H - 1)/(2)) + 1]",
+                ),
+                (
+                    &[],
+                    "float[?, 3, ?, 5]; float[8, 3, 3, 3]",
+                    "float[?, 8, ?, 3]",
+                ),
+                (
+                    &[("kernel_shape", ints(&[3]))],
+                    "float[1, 3, 9]; float[8, ?, ?]",
+                    "float[1, 8, 7]",
+                ),
+                (&[], "float[...]; float[8, 3, 3]", "float[?, 8, ?]"),
+                (
+                    &[],
+                    "float[1, 3, 9]; float[...]; float[8]",
+                    "float[1, 8, ?]",
+                ),
+                (
+                    &[("kernel_shape", ints(&[3, 3]))],
+                    "float[...]; float[...]",
+                    "float[?, ?, ?, ?]",
+                ),
+                (&[], "float[...]; float[...]", "float[...]"),
+                (&[], "-; -", "?[...]"),
+            ],
+        );
     }
 
     #[test]
     fn contradictions() {
-        check(&CONV, 1, &[
-            (&[], "float[1, 3, 9]; float[8, 4, 3]", "Conv: channels of X and of W times group differ (3 and 4)"),
-            (&[("group", Int(3))], "float[1, 3, 9]; float[8, 1, 3]", "Conv: 8 output channels do not split into 3 groups"),
-            (&[], "float[1, 3, 9]; float[8, 3, 3, 3]", "Conv: input 0 must have rank 4, not 3"),
-            (&[], "float[1, 3]; float[8, 3]", "Conv: inputs need a spatial axis, but have rank 2"),
-            (&[], "float[1, 3, 9]; float[8, 3, 3]; float[7]", "Conv: output channels of W and B differ (8 and 7)"),
-            (&[("kernel_shape", ints(&[5]))], "float[1, 3, 9]; float[8, 3, 3]", "Conv: sizes 0 of kernel_shape and W differ (5 and 3)"),
-            (&[("strides", ints(&[1, 1]))], "float[1, 3, 9]; float[8, 3, 3]", "Conv: strides has 2 elements, but there are 1 spatial axes"),
-            (&[("strides", ints(&[0]))], "float[1, 3, 9]; float[8, 3, 3]", "Conv: strides must be positive, not 0"),
-            (&[("pads", ints(&[1]))], "float[1, 3, 9]; float[8, 3, 3]", "Conv: pads has 1 elements, but 1 spatial axes need 2"),
-            (&[("auto_pad", word("SAME"))], "float[1, 3, 9]; float[8, 3, 3]", "Conv: auto_pad has no value \"SAME\""),
-            (&[("group", Int(0))], "float[1, 3, 9]; float[8, 3, 3]", "Conv: group must be positive, not 0"),
-            (
-                &[("dilations", ints(&[4])), ("pads", ints(&[0, 1]))],
-                "float[1, 3, 7]; float[8, 3, 3]",
-                "Conv: the kernel reaches over 9 elements, but spatial axis 0 has 7 with padding 0 and 1",
-            ),
-        ]);
+        check(
+            &CONV,
+            1,
+            &[
+                (
+                    &[],
+                    "float[1, 3, 9]; float[8, 4, 3]",
+                    "Conv: channels of X and of W times group differ (3 and 4)",
+                ),
+                (
+                    &[("group", Int(3))],
+                    "float[1, 3, 9]; float[8, 1, 3]",
+                    "Conv: 8 output channels do not split into 3 groups",
+                ),
+                (
+                    &[],
+                    "float[1, 3, 9]; float[8, 3, 3, 3]",
+                    "Conv: input 0 must have rank 4, not 3",
+                ),
+                (
+                    &[],
+                    "float[1, 3]; float[8, 3]",
+                    "Conv: inputs need a spatial axis, but have rank 2",
+                ),
+                (
+                    &[],
+                    "float[1, 3, 9]; float[8, 3, 3]; float[7]",
+                    "Conv: output channels of W and B differ (8 and 7)",
+                ),
+                (
+                    &[("kernel_shape", ints(&[5]))],
+                    "float[1, 3, 9]; float[8, 3, 3]",
+                    "Conv: sizes 0 of kernel_shape and W differ (5 and 3)",
+                ),
+                (
+                    &[("strides", ints(&[1, 1]))],
+                    "float[1, 3, 9]; float[8, 3, 3]",
+                    "Conv: strides has 2 elements, but there are 1 spatial axes",
+                ),
+                (
+                    &[("strides", ints(&[0]))],
+                    "float[1, 3, 9]; float[8, 3, 3]",
+                    "Conv: strides must be positive, not 0",
+                ),
+                (
+                    &[("pads", ints(&[1]))],
+                    "float[1, 3, 9]; float[8, 3, 3]",
+                    "Conv: pads has 1 elements, but 1 spatial axes need 2",
+                ),
+                (
+                    &[("auto_pad", word("SAME"))],
+                    "float[1, 3, 9]; float[8, 3, 3]",
+                    "Conv: auto_pad has no value \"SAME\"",
+                ),
+                (
+                    &[("group", Int(0))],
+                    "float[1, 3, 9]; float[8, 3, 3]",
+                    "Conv: group must be positive, not 0",
+                ),
+                (
+                    &[("dilations", ints(&[4])), ("pads", ints(&[0, 1]))],
+                    "float[1, 3, 7]; float[8, 3, 3]",
+                    "Conv: the kernel reaches over 9 elements, but spatial axis 0 has 7 with padding 0 and 1",
+                ),
+            ],
+        );
     }
 }

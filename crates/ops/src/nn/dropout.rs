@@ -73,7 +73,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(ty) = cx.input(0) {
         cx.set(0, ty.clone());
     }
-    let mask = if cx.since() >= 10 { Some(DataType::Bool) } else { cx.elem(0) };
+    let mask = if cx.since() >= 10 {
+        Some(DataType::Bool)
+    } else {
+        cx.elem(0)
+    };
     cx.set_tensor(1, mask, cx.shape(0).cloned());
     Ok(())
 }
@@ -92,8 +96,15 @@ fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     match cx.input_type(0).and_then(|ty| ty.elem()) {
-        Some(elem) => cx.after(1, CAST.name, &[], &[("to", AttrArg::Int(elem.number().into()))]),
-        None => return Err(cx.refuse("the mask becomes bool, and the type that it had is not known")),
+        Some(elem) => cx.after(
+            1,
+            CAST.name,
+            &[],
+            &[("to", AttrArg::Int(elem.number().into()))],
+        ),
+        None => {
+            return Err(cx.refuse("the mask becomes bool, and the type that it had is not known"));
+        }
     }
     Ok(())
 }
@@ -111,7 +122,9 @@ fn ratio_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::DROPOUT;
+    use crate::math::testing::adapted;
     use crate::tensor::testing::outputs;
+    use sardonyx_model::NewAttribute;
 
     #[test]
     fn the_mask_has_the_shape_of_the_data() {
@@ -120,10 +133,47 @@ mod tests {
             (10, "float[N, 3]", "float[N, 3]; bool[N, 3]"),
             (13, "float[...]; float; bool", "float[...]; bool[...]"),
             (22, "-", "-; bool[...]"),
-            (12, "float[N]; float[1]", "Dropout: input 1 must have rank 0, not 1"),
+            (
+                12,
+                "float[N]; float[1]",
+                "Dropout: input 1 must have rank 0, not 1",
+            ),
         ];
         for (opset, inputs, expected) in rows {
-            assert_eq!(outputs(&DROPOUT, opset, &[], inputs, 2), expected, "{opset} {inputs}");
+            assert_eq!(
+                outputs(&DROPOUT, opset, &[], inputs, 2),
+                expected,
+                "{opset} {inputs}"
+            );
         }
+    }
+
+    #[test]
+    fn only_inference_moves_to_version_7() {
+        let test = [
+            ("is_test", NewAttribute::Int(1)),
+            ("ratio", NewAttribute::Float(0.25)),
+        ];
+        assert_eq!(
+            adapted(&DROPOUT, 6, &test, "float[2]"),
+            "y = Dropout(a) ratio=0.25"
+        );
+        let refused = "Dropout: is_test = 0 means training, which versions 7 to 11 cannot ask for";
+        assert_eq!(adapted(&DROPOUT, 6, &[], "float[2]"), refused);
+    }
+
+    #[test]
+    fn the_ratio_becomes_an_input() {
+        assert_eq!(
+            adapted(
+                &DROPOUT,
+                11,
+                &[("ratio", NewAttribute::Float(0.25))],
+                "float[2]"
+            ),
+            "y = Dropout(a, 0.25)"
+        );
+        assert_eq!(adapted(&DROPOUT, 11, &[], "float[2]"), "y = Dropout(a)");
+        assert_eq!(adapted(&DROPOUT, 9, &[], "float[2]"), "y = Dropout(a)");
     }
 }

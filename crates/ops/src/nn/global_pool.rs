@@ -11,15 +11,27 @@ pub static GLOBAL_AVERAGE_POOL: OpDef = global_pool("GlobalAveragePool");
 pub static GLOBAL_MAX_POOL: OpDef = global_pool("GlobalMaxPool");
 
 const fn global_pool(name: &'static str) -> OpDef {
-    OpDef::new(name).since(1, FIRST).since(22, WITH_BFLOAT16).infer(infer)
+    OpDef::new(name)
+        .since(1, FIRST)
+        .since(22, WITH_BFLOAT16)
+        .infer(infer)
 }
 
-const FIRST: &[Fact] = &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS)];
+const FIRST: &[Fact] = &[
+    input("X", "T").differentiable(),
+    output("Y", "T").differentiable(),
+    types("T", FLOATS),
+];
 const WITH_BFLOAT16: &[Fact] = &[types("T", FLOATS_IR4)];
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {
-        Some(shape) if shape.len() < 2 => return cx.fail(format_args!("the input has rank {}, not at least 2", shape.len())),
+        Some(shape) if shape.len() < 2 => {
+            return cx.fail(format_args!(
+                "the input has rank {}, not at least 2",
+                shape.len()
+            ));
+        }
         Some(shape) => {
             let mut shape = shape.clone();
             shape[2..].fill(Dim::Known(1));
@@ -39,12 +51,24 @@ mod tests {
     #[test]
     fn one_element_per_channel() {
         for def in [&GLOBAL_AVERAGE_POOL, &GLOBAL_MAX_POOL] {
-            check(def, 22, &[
-                (&[], "bfloat16[N, 64, H, ?]", "bfloat16[N, 64, 1, 1]"),
-                (&[], "float[2, 3]", "float[2, 3]"),
-                (&[], "float[...]", "float[...]"),
-            ]);
+            check(
+                def,
+                22,
+                &[
+                    (&[], "bfloat16[N, 64, H, ?]", "bfloat16[N, 64, 1, 1]"),
+                    (&[], "float[2, 3]", "float[2, 3]"),
+                    (&[], "float[...]", "float[...]"),
+                ],
+            );
         }
-        check(&GLOBAL_MAX_POOL, 1, &[(&[], "float[3]", "GlobalMaxPool: the input has rank 1, not at least 2")]);
+        check(
+            &GLOBAL_MAX_POOL,
+            1,
+            &[(
+                &[],
+                "float[3]",
+                "GlobalMaxPool: the input has rank 1, not at least 2",
+            )],
+        );
     }
 }

@@ -47,10 +47,18 @@ mod tests {
 
     #[test]
     fn channels_agree() {
-        check(&INSTANCE_NORMALIZATION, 6, &[
-            (&[], "float[N, 3, H]; float[3]; float[?]", "float[N, 3, H]"),
-            (&[], "float[N, 3, H]; float[3]; float[2]", "InstanceNormalization: channels of inputs 0 and 2 differ (3 and 2)"),
-            (&[], "-; -; -", "-"),
-        ]);
+        check(
+            &INSTANCE_NORMALIZATION,
+            6,
+            &[
+                (&[], "float[N, 3, H]; float[3]; float[?]", "float[N, 3, H]"),
+                (
+                    &[],
+                    "float[N, 3, H]; float[3]; float[2]",
+                    "InstanceNormalization: channels of inputs 0 and 2 differ (3 and 2)",
+                ),
+                (&[], "-; -; -", "-"),
+            ],
+        );
     }
 }

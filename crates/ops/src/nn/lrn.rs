@@ -19,5 +19,12 @@ pub static LRN: OpDef = OpDef::new("LRN")
             types("T", FLOATS),
         ],
     )
-    .since(13, &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS_IR4)])
+    .since(
+        13,
+        &[
+            input("X", "T").differentiable(),
+            output("Y", "T").differentiable(),
+            types("T", FLOATS_IR4),
+        ],
+    )
     .infer(same_as_first);

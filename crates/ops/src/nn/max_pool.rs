@@ -65,34 +65,118 @@ mod tests {
     fn windows() {
         let three = || ("kernel_shape", ints(&[3]));
         let stride = |stride: &'static [i64]| ("strides", ints(stride));
-        check(&MAX_POOL, 12, &[
-            (&[three()], "float[1, 2, 8]", "float[1, 2, 6]"),
-            (&[three(), stride(&[2])], "float[1, 2, 8]", "float[1, 2, 3]"),
-            (&[three(), stride(&[2]), ("ceil_mode", Int(1))], "float[1, 2, 8]", "float[1, 2, 4]"),
-            // The window of the last stride would start in the padding.
-            (&[("kernel_shape", ints(&[2])), stride(&[2]), ("pads", ints(&[1, 1])), ("ceil_mode", Int(1))], "float[1, 2, 3]", "float[1, 2, 2]"),
-            (&[("kernel_shape", ints(&[1])), stride(&[3]), ("ceil_mode", Int(1))], "float[1, 2, 4]", "float[1, 2, 2]"),
-            (&[("kernel_shape", ints(&[1])), stride(&[3]), ("ceil_mode", Int(1))], "float[1, 2, 3]", "float[1, 2, 1]"),
-            (&[("kernel_shape", ints(&[4])), stride(&[2]), ("ceil_mode", Int(1))], "float[1, 2, 3]", "float[1, 2, 1]"),
-            (&[("kernel_shape", ints(&[2])), stride(&[2]), ("ceil_mode", Int(1)), ("auto_pad", word("VALID"))], "float[1, 2, 5]", "float[1, 2, 3]"),
-            (&[three(), ("dilations", ints(&[3]))], "float[1, 2, 8]", "float[1, 2, 2]"),
-            (&[three(), stride(&[2]), ("auto_pad", word("SAME_LOWER"))], "float[1, 2, 7]", "float[1, 2, 4]"),
-            (&[three(), stride(&[2])], "float[N, C, L]", "float[N, C, floor((L - 3)/(2)) + 1]"),
-            (&[three(), stride(&[2]), ("ceil_mode", Int(1))], "float[N, C, L]", "float[N, C, floor((L - 2)/(2)) + 1]"),
-            (&[three()], "float[...]", "float[?, ?, ?]"),
-            (&[three()], "float[?, ?, ?]", "float[?, ?, ?]"),
-            (&[], "float[1, 2, 8]", "float[...]"),
-            (&[three()], "float[1, 2, 8, 8]", "MaxPool: a kernel with 1 spatial axes needs an input of rank 3, not 4"),
-            (&[three()], "float[1, 2, 2]", "MaxPool: the kernel reaches over 3 elements, but spatial axis 0 has 2 with padding 0 and 0"),
-            (&[("kernel_shape", ints(&[0]))], "float[1, 2, 2]", "MaxPool: the kernel must have positive sizes, not 0"),
-        ]);
+        check(
+            &MAX_POOL,
+            12,
+            &[
+                (&[three()], "float[1, 2, 8]", "float[1, 2, 6]"),
+                (&[three(), stride(&[2])], "float[1, 2, 8]", "float[1, 2, 3]"),
+                (
+                    &[three(), stride(&[2]), ("ceil_mode", Int(1))],
+                    "float[1, 2, 8]",
+                    "float[1, 2, 4]",
+                ),
+                // The window of the last stride would start in the padding.
+                (
+                    &[
+                        ("kernel_shape", ints(&[2])),
+                        stride(&[2]),
+                        ("pads", ints(&[1, 1])),
+                        ("ceil_mode", Int(1)),
+                    ],
+                    "float[1, 2, 3]",
+                    "float[1, 2, 2]",
+                ),
+                (
+                    &[
+                        ("kernel_shape", ints(&[1])),
+                        stride(&[3]),
+                        ("ceil_mode", Int(1)),
+                    ],
+                    "float[1, 2, 4]",
+                    "float[1, 2, 2]",
+                ),
+                (
+                    &[
+                        ("kernel_shape", ints(&[1])),
+                        stride(&[3]),
+                        ("ceil_mode", Int(1)),
+                    ],
+                    "float[1, 2, 3]",
+                    "float[1, 2, 1]",
+                ),
+                (
+                    &[
+                        ("kernel_shape", ints(&[4])),
+                        stride(&[2]),
+                        ("ceil_mode", Int(1)),
+                    ],
+                    "float[1, 2, 3]",
+                    "float[1, 2, 1]",
+                ),
+                (
+                    &[
+                        ("kernel_shape", ints(&[2])),
+                        stride(&[2]),
+                        ("ceil_mode", Int(1)),
+                        ("auto_pad", word("VALID")),
+                    ],
+                    "float[1, 2, 5]",
+                    "float[1, 2, 3]",
+                ),
+                (
+                    &[three(), ("dilations", ints(&[3]))],
+                    "float[1, 2, 8]",
+                    "float[1, 2, 2]",
+                ),
+                (
+                    &[three(), stride(&[2]), ("auto_pad", word("SAME_LOWER"))],
+                    "float[1, 2, 7]",
+                    "float[1, 2, 4]",
+                ),
+                (
+                    &[three(), stride(&[2])],
+                    "float[N, C, L]",
+                    "float[N, C, floor((L - 3)/(2)) + 1]",
+                ),
+                (
+                    &[three(), stride(&[2]), ("ceil_mode", Int(1))],
+                    "float[N, C, L]",
+                    "float[N, C, floor((L - 2)/(2)) + 1]",
+                ),
+                (&[three()], "float[...]", "float[?, ?, ?]"),
+                (&[three()], "float[?, ?, ?]", "float[?, ?, ?]"),
+                (&[], "float[1, 2, 8]", "float[...]"),
+                (
+                    &[three()],
+                    "float[1, 2, 8, 8]",
+                    "MaxPool: a kernel with 1 spatial axes needs an input of rank 3, not 4",
+                ),
+                (
+                    &[three()],
+                    "float[1, 2, 2]",
+                    "MaxPool: the kernel reaches over 3 elements, but spatial axis 0 has 2 with padding 0 and 0",
+                ),
+                (
+                    &[("kernel_shape", ints(&[0]))],
+                    "float[1, 2, 2]",
+                    "MaxPool: the kernel must have positive sizes, not 0",
+                ),
+            ],
+        );
     }
 
     /// The closed form for `ceil_mode` against the rule in two steps.
     #[test]
     fn no_window_starts_in_the_padding_at_the_end() {
         for size in 1..12i64 {
-            for (kernel, pads) in [(1, [0, 0]), (2, [0, 1]), (3, [1, 1]), (3, [0, 2]), (4, [1, 3])] {
+            for (kernel, pads) in [
+                (1, [0, 0]),
+                (2, [0, 1]),
+                (3, [1, 1]),
+                (3, [0, 2]),
+                (4, [1, 3]),
+            ] {
                 for stride in 1..5i64 {
                     let reach = kernel + (kernel - 1);
                     if size + pads[0] + pads[1] < reach {
@@ -110,8 +194,18 @@ mod tests {
                     if (expected - 1) * stride >= size + pads[0] {
                         expected -= 1;
                     }
-                    let found = outputs(&MAX_POOL, 12, &attributes, &format!("float[1, 1, {size}]"), 1);
-                    assert_eq!(found, format!("float[1, 1, {expected}]"), "{size} {kernel} {pads:?} {stride}");
+                    let found = outputs(
+                        &MAX_POOL,
+                        12,
+                        &attributes,
+                        &format!("float[1, 1, {size}]"),
+                        1,
+                    );
+                    assert_eq!(
+                        found,
+                        format!("float[1, 1, {expected}]"),
+                        "{size} {kernel} {pads:?} {stride}"
+                    );
                 }
             }
         }
@@ -119,7 +213,13 @@ mod tests {
 
     #[test]
     fn indices_have_the_same_shape() {
-        let found = outputs(&MAX_POOL, 8, &[("kernel_shape", ints(&[2]))], "float16[N, 1, 4]", 2);
+        let found = outputs(
+            &MAX_POOL,
+            8,
+            &[("kernel_shape", ints(&[2]))],
+            "float16[N, 1, 4]",
+            2,
+        );
         assert_eq!(found, "float16[N, 1, 3]; int64[N, 1, 3]");
     }
 }

@@ -34,9 +34,10 @@ impl Window {
     pub(super) fn new(cx: &Infer<'_>, kernel: Vec<Dim>) -> Result<Window, InferError> {
         let rank = kernel.len();
         let per_axis = |name: &str| match cx.ints(name) {
-            Some(values) if values.len() != rank => {
-                cx.fail(format_args!("{name} has {} elements, but there are {rank} spatial axes", values.len()))
-            }
+            Some(values) if values.len() != rank => cx.fail(format_args!(
+                "{name} has {} elements, but there are {rank} spatial axes",
+                values.len()
+            )),
             Some(values) => match values.iter().find(|value| **value < 1) {
                 Some(value) => cx.fail(format_args!("{name} must be positive, not {value}")),
                 None => Ok(values),
@@ -44,7 +45,9 @@ impl Window {
             None => Ok(vec![1; rank]),
         };
         if let Some(size) = kernel.iter().filter_map(Dim::known).find(|size| *size < 1) {
-            return cx.fail(format_args!("the kernel must have positive sizes, not {size}"));
+            return cx.fail(format_args!(
+                "the kernel must have positive sizes, not {size}"
+            ));
         }
         let padding = match cx.string("auto_pad").as_deref() {
             Some("SAME_UPPER" | "SAME_LOWER") => Padding::Same,
@@ -71,7 +74,11 @@ impl Window {
                 input.len()
             ));
         }
-        input[2..].iter().enumerate().map(|(axis, size)| self.count(cx, axis, size)).collect()
+        input[2..]
+            .iter()
+            .enumerate()
+            .map(|(axis, size)| self.count(cx, axis, size))
+            .collect()
     }
 
     fn count(&self, cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<Dim, InferError> {
@@ -82,15 +89,25 @@ impl Window {
         let (before, after) = pads[axis];
         let one = Dim::Known(1);
         // What a dilated kernel covers.
-        let reach = self.kernel[axis].sub(&one).mul(&Dim::Known(self.dilations[axis])).add(&one);
+        let reach = self.kernel[axis]
+            .sub(&one)
+            .mul(&Dim::Known(self.dilations[axis]))
+            .add(&one);
         let start = size.add(&Dim::Known(before));
         let count = if self.ceil {
             // Windows start before the padding at the end, and all but the last end where the padding ends. Both are
             // divisions of the start of that padding, shifted: the smaller shift decides.
-            let shift = Dim::Known(after).sub(&reach).add(&stride).smaller(&Dim::Known(0));
+            let shift = Dim::Known(after)
+                .sub(&reach)
+                .add(&stride)
+                .smaller(&Dim::Known(0));
             ceil_div(&start.add(&shift), &stride)
         } else {
-            start.add(&Dim::Known(after)).sub(&reach).floor_div(&stride).add(&one)
+            start
+                .add(&Dim::Known(after))
+                .sub(&reach)
+                .floor_div(&stride)
+                .add(&one)
         };
         match (count.known(), size.known()) {
             // Nothing has no windows; how far the kernel reaches over it is of no interest.
@@ -104,9 +121,15 @@ impl Window {
 }
 
 fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64)>, InferError> {
-    let Some(pads) = cx.ints("pads") else { return Ok(vec![(0, 0); rank]) };
+    let Some(pads) = cx.ints("pads") else {
+        return Ok(vec![(0, 0); rank]);
+    };
     if pads.len() != 2 * rank {
-        return cx.fail(format_args!("pads has {} elements, but {rank} spatial axes need {}", pads.len(), 2 * rank));
+        return cx.fail(format_args!(
+            "pads has {} elements, but {rank} spatial axes need {}",
+            pads.len(),
+            2 * rank
+        ));
     }
     let (before, after) = pads.split_at(rank);
     Ok(before.iter().copied().zip(after.iter().copied()).collect())
@@ -116,7 +139,10 @@ fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64)>, InferEr
 fn ceil_div(size: &Dim, divisor: &Dim) -> Dim {
     match (size, size.exact_div(divisor)) {
         (_, Some(quotient)) => quotient,
-        _ => size.sub(&Dim::Known(1)).floor_div(divisor).add(&Dim::Known(1)),
+        _ => size
+            .sub(&Dim::Known(1))
+            .floor_div(divisor)
+            .add(&Dim::Known(1)),
     }
 }
 

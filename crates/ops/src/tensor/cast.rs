@@ -35,10 +35,26 @@ pub static CAST: OpDef = OpDef::new("Cast")
     )
     .since(
         19,
-        &[int("saturate").or(1), types("T1", ALL_IR9.except(COMPLEX)), types("T2", ALL_IR9.except(COMPLEX))],
+        &[
+            int("saturate").or(1),
+            types("T1", ALL_IR9.except(COMPLEX)),
+            types("T2", ALL_IR9.except(COMPLEX)),
+        ],
     )
-    .since(21, &[types("T1", ALL_IR10.except(COMPLEX)), types("T2", ALL_IR10.except(COMPLEX))])
-    .since(23, &[types("T1", ALL_IR11.except(COMPLEX)), types("T2", ALL_IR11.except(COMPLEX))])
+    .since(
+        21,
+        &[
+            types("T1", ALL_IR10.except(COMPLEX)),
+            types("T2", ALL_IR10.except(COMPLEX)),
+        ],
+    )
+    .since(
+        23,
+        &[
+            types("T1", ALL_IR11.except(COMPLEX)),
+            types("T2", ALL_IR11.except(COMPLEX)),
+        ],
+    )
     .since(
         24,
         &[
@@ -47,8 +63,20 @@ pub static CAST: OpDef = OpDef::new("Cast")
             types("T2", ALL_IR12.except(COMPLEX)),
         ],
     )
-    .since(25, &[types("T1", ALL_IR13.except(COMPLEX)), types("T2", ALL_IR13.except(COMPLEX))])
-    .since(28, &[types("T1", ALL_IR14.except(COMPLEX)), types("T2", ALL_IR14.except(COMPLEX))])
+    .since(
+        25,
+        &[
+            types("T1", ALL_IR13.except(COMPLEX)),
+            types("T2", ALL_IR13.except(COMPLEX)),
+        ],
+    )
+    .since(
+        28,
+        &[
+            types("T1", ALL_IR14.except(COMPLEX)),
+            types("T2", ALL_IR14.except(COMPLEX)),
+        ],
+    )
     .infer(infer)
     .adapter(5, 6, number_for_word);
 
@@ -104,4 +132,84 @@ fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("to");
     cx.set_int("to", elem.number().into());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CAST;
+    use crate::AttrValue::Int;
+    use crate::infer::Known;
+    use crate::math::testing::adapted;
+    use crate::math::testing::{infer, propagated};
+    use crate::tensor::testing::{check, word};
+    use sardonyx_model::NewAttribute;
+    use sardonyx_tensor::Tensor;
+
+    #[test]
+    fn the_attribute_decides() {
+        // SHAPE-22
+        check(
+            &CAST,
+            13,
+            &[
+                (&[("to", Int(10))], "float[N, 3]", "float16[N, 3]"),
+                (&[("to", Int(10))], "-", "float16[...]"),
+                (&[], "float[2]", "?[2]"),
+                (
+                    &[("to", Int(99))],
+                    "float[2]",
+                    "Cast: to = 99 is no element type",
+                ),
+                (
+                    &[("to", Int(0))],
+                    "float[2]",
+                    "Cast: to = 0 is no element type",
+                ),
+            ],
+        );
+        check(
+            &CAST,
+            1,
+            &[
+                (&[("to", word("FLOAT16"))], "double[2]", "float16[2]"),
+                (&[("to", word("INT64"))], "double[2]", "int64[2]"),
+                (
+                    &[("to", word("NUMBER"))],
+                    "double[2]",
+                    "Cast: to = \"NUMBER\" is no element type",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn integers_stay_known() {
+        assert_eq!(propagated(&CAST, 13, &[("to", Int(6))], "[N, 2]"), "[N, 2]");
+        assert_eq!(propagated(&CAST, 13, &[("to", Int(7))], "i32:5"), "5");
+        assert_eq!(propagated(&CAST, 13, &[("to", Int(1))], "[N, 2]"), "-");
+        // More than 32 bits hold.
+        assert_eq!(
+            propagated(&CAST, 13, &[("to", Int(6))], "[1, 4294967296]"),
+            "[1, ?]"
+        );
+        let known = [Some(Known::Tensor(
+            Tensor::from_vec([2], vec![3u8, 200]).expect("the sizes fit"),
+        ))];
+        let (_, values) =
+            infer(&CAST, 13, &[("to", Int(7))], &[None], &known, 1).expect("no contradiction");
+        assert_eq!(
+            values[0].as_ref().and_then(Known::ints),
+            Some(vec![3i64.into(), 200i64.into()])
+        );
+    }
+
+    #[test]
+    fn words_become_numbers() {
+        let adapted = |word: &'static str| {
+            adapted(&CAST, 5, &[("to", NewAttribute::String(word))], "float[2]")
+        };
+        assert_eq!(adapted("FLOAT16"), "y = Cast(a) to=10");
+        assert_eq!(adapted("BOOL"), "y = Cast(a) to=9");
+        assert_eq!(adapted("bits"), "Cast: to = \"bits\" is no element type");
+    }
 }

@@ -12,12 +12,24 @@ use crate::math::shape_values::{self, Ints};
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub static CONCAT: OpDef = OpDef::new("Concat")
-    .since(1, &[inputs("inputs", "T"), output("concat_result", "T"), int("axis"), types("T", FLOATS)])
+    .since(
+        1,
+        &[
+            inputs("inputs", "T"),
+            output("concat_result", "T"),
+            int("axis"),
+            types("T", FLOATS),
+        ],
+    )
     .since(4, &[int("axis").required(), types("T", ALL)])
     .since(11, &[])
     .since(
         13,
-        &[inputs("inputs", "T").differentiable(), output("concat_result", "T").differentiable(), types("T", ALL_IR4)],
+        &[
+            inputs("inputs", "T").differentiable(),
+            output("concat_result", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
     )
     .infer(infer)
     .adapter(3, 4, write_axis);
@@ -52,8 +64,17 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
             continue;
         };
         cx.demand_rank(index, joined.len())?;
-        for (other, (a, b)) in joined.iter_mut().zip(shape).enumerate().filter(|(other, _)| *other != axis) {
-            *a = cx.same_dim(a, b, format_args!("sizes of axis {other} of inputs 0 and {index}"))?;
+        for (other, (a, b)) in joined
+            .iter_mut()
+            .zip(shape)
+            .enumerate()
+            .filter(|(other, _)| *other != axis)
+        {
+            *a = cx.same_dim(
+                a,
+                b,
+                format_args!("sizes of axis {other} of inputs 0 and {index}"),
+            )?;
         }
     }
     if let Some(shape) = &mut joined {
@@ -67,17 +88,25 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
 fn pass_ints(cx: &mut Infer<'_>) {
     let mut joined: Option<Ints> = None;
     for index in 0..cx.input_count() {
-        let next = shape_values::of_input(cx, index).filter(|ints| !ints.scalar).or_else(|| {
-            let values = vec![Dim::Unknown; vector_len(cx, index)?];
-            Some(Ints { elem: cx.elem(index)?, scalar: false, values })
-        });
+        let next = shape_values::of_input(cx, index)
+            .filter(|ints| !ints.scalar)
+            .or_else(|| {
+                let values = vec![Dim::Unknown; vector_len(cx, index)?];
+                Some(Ints {
+                    elem: cx.elem(index)?,
+                    scalar: false,
+                    values,
+                })
+            });
         match (&mut joined, next) {
             (Some(joined), Some(next)) => joined.values.extend(next.values),
             (None, Some(next)) => joined = Some(next),
             (_, None) => return,
         }
     }
-    if let Some(joined) = joined.filter(|ints| ints.values.len() <= MAX_KNOWN && matches!(ints.elem, DataType::Int32 | DataType::Int64)) {
+    if let Some(joined) = joined.filter(|ints| {
+        ints.values.len() <= MAX_KNOWN && matches!(ints.elem, DataType::Int32 | DataType::Int64)
+    }) {
         shape_values::set(cx, joined);
     }
 }
@@ -87,4 +116,113 @@ fn write_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cx.set_int("axis", 1);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CONCAT;
+    use crate::AttrValue::Int;
+    use crate::math::testing::adapted;
+    use crate::math::testing::{infer, propagated, ty, value};
+    use crate::tensor::testing::check;
+    use sardonyx_model::NewAttribute;
+
+    #[test]
+    fn sizes_add_up() {
+        check(
+            &CONCAT,
+            13,
+            &[
+                (
+                    &[("axis", Int(0))],
+                    "float[5, 2]; float[7, 2]",
+                    "float[12, 2]",
+                ),
+                // SHAPE-18: N is no longer the size of that axis.
+                (
+                    &[("axis", Int(0))],
+                    "float[5, 2]; float[N, 2]",
+                    "float[N + 5, 2]",
+                ),
+                (
+                    &[("axis", Int(-1))],
+                    "float[N, 2]; float[?, M]; float[4, 3]",
+                    "float[4, M + 5]",
+                ),
+                (
+                    &[("axis", Int(1))],
+                    "float[2, ?]; float[2, 3]",
+                    "float[2, ?]",
+                ),
+                (
+                    &[("axis", Int(1))],
+                    "float[2, 1]; float[...]",
+                    "float[2, ?]",
+                ),
+                (&[("axis", Int(1))], "float[...]; -", "float[...]"),
+                (&[], "float[2, 1]; float[2, 1]", "float[...]"),
+                (&[("axis", Int(0))], "float[2, 1]", "float[2, 1]"),
+                (
+                    &[("axis", Int(0))],
+                    "float[5, 2]; float[7, 3]",
+                    "Concat: sizes of axis 1 of inputs 0 and 1 differ (2 and 3)",
+                ),
+                (
+                    &[("axis", Int(0))],
+                    "float[5, 2]; float[7]",
+                    "Concat: input 1 must have rank 2, not 1",
+                ),
+                (
+                    &[("axis", Int(2))],
+                    "float[5, 2]; float[7, 2]",
+                    "Concat: axis 2 is out of range for rank 2",
+                ),
+                (
+                    &[("axis", Int(0))],
+                    "float; float",
+                    "Concat: axis 0 is out of range for rank 0",
+                ),
+            ],
+        );
+        check(
+            &CONCAT,
+            1,
+            &[(&[], "float[2, 1]; float[2, N]", "float[2, N + 1]")],
+        );
+    }
+
+    #[test]
+    fn shape_vectors_join() {
+        // SHAPE-25
+        assert_eq!(
+            propagated(&CONCAT, 13, &[("axis", Int(0))], "[N, 2]; []; [-1]"),
+            "[N, 2, -1]"
+        );
+        // What is not known keeps its place.
+        let types = [ty("int64[2]"), ty("int64[1]")];
+        let known = [value("[N, 3]"), None];
+        let (_, values) =
+            infer(&CONCAT, 13, &[("axis", Int(0))], &types, &known, 1).expect("no contradiction");
+        assert_eq!(
+            format!("{:?}", values[0].as_ref().and_then(|known| known.ints())),
+            "Some([N, 3, ?])"
+        );
+        let types = [ty("int64[2]"), ty("int64[?]")];
+        let (_, values) =
+            infer(&CONCAT, 13, &[("axis", Int(0))], &types, &known, 1).expect("no contradiction");
+        assert!(values[0].is_none());
+    }
+
+    #[test]
+    fn the_old_default_is_written() {
+        assert_eq!(
+            adapted(&CONCAT, 3, &[], "float[2]; float[2]"),
+            "y = Concat(a, b) axis=1"
+        );
+        let given = [("axis", NewAttribute::Int(0))];
+        assert_eq!(
+            adapted(&CONCAT, 3, &given, "float[2]; float[2]"),
+            "y = Concat(a, b) axis=0"
+        );
+    }
 }

@@ -7,13 +7,20 @@
 use sardonyx_tensor::{StringArray, Tensor};
 
 use super::widened;
-use crate::facts::*;
 use crate::AttrValue;
+use crate::facts::*;
 use crate::infer::Known;
 use crate::{Infer, InferError, OpDef};
 
 pub static CONSTANT: OpDef = OpDef::new("Constant")
-    .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
+    .since(
+        1,
+        &[
+            output("output", "T"),
+            tensor("value").required(),
+            types("T", FLOATS),
+        ],
+    )
     .since(9, widened!("T", ALL))
     .since(11, &[sparse_tensor("sparse_value"), tensor("value")])
     .since(
@@ -47,11 +54,16 @@ const FORMS: [&str; 8] = [
 ];
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let given: Vec<_> = FORMS.iter().filter_map(|name| Some((*name, cx.attribute(name)?))).collect();
+    let given: Vec<_> = FORMS
+        .iter()
+        .filter_map(|name| Some((*name, cx.attribute(name)?)))
+        .collect();
     let value = match &given[..] {
         [(_, value)] => value,
         [] => return cx.fail("the node has no value"),
-        [(first, _), (second, _), ..] => return cx.fail(format_args!("the node has both {first} and {second}")),
+        [(first, _), (second, _), ..] => {
+            return cx.fail(format_args!("the node has both {first} and {second}"));
+        }
     };
     // A form that no rule can read, such as a sparse tensor, leaves the output open.
     if let Some(tensor) = to_tensor(value) {
@@ -75,7 +87,85 @@ fn to_tensor(value: &AttrValue<'_>) -> Option<Tensor> {
         AttrValue::Int(value) => Some(Tensor::scalar(*value)),
         AttrValue::Ints(values) => Tensor::from_slice([values.len()], values).ok(),
         AttrValue::String(text) => texts(&[text], &[]),
-        AttrValue::Strings(all) => texts(&all.iter().map(|text| &text[..]).collect::<Vec<_>>(), &[all.len()]),
+        AttrValue::Strings(all) => texts(
+            &all.iter().map(|text| &text[..]).collect::<Vec<_>>(),
+            &[all.len()],
+        ),
         AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::math::testing::infer;
+    use crate::tensor::testing::ints;
+
+    #[test]
+    fn every_form_is_a_tensor() {
+        let rows = [
+            (
+                (
+                    "value",
+                    AttrValue::Tensor(
+                        Tensor::from_vec([1, 2], vec![1u8, 2]).expect("the sizes fit"),
+                    ),
+                ),
+                "uint8[1, 2]",
+            ),
+            (("value_int", AttrValue::Int(5)), "int64"),
+            (("value_ints", ints(&[5, 6])), "int64[2]"),
+            (("value_float", AttrValue::Float(0.5)), "float"),
+            (
+                ("value_floats", AttrValue::Floats(Cow::Borrowed(&[]))),
+                "float[0]",
+            ),
+            (
+                ("value_string", AttrValue::String(Cow::Borrowed(b"x"))),
+                "string",
+            ),
+            (
+                (
+                    "value_strings",
+                    AttrValue::Strings(vec![Cow::Borrowed(b"x"), Cow::Borrowed(b"")]),
+                ),
+                "string[2]",
+            ),
+        ];
+        for (attribute, expected) in rows {
+            let (types, values) =
+                infer(&CONSTANT, 13, &[attribute], &[], &[], 1).expect("no contradiction");
+            assert_eq!(types[0].as_ref().expect("a type").to_string(), expected);
+            assert!(matches!(&values[0], Some(Known::Tensor(_))), "{expected}");
+        }
+    }
+
+    #[test]
+    fn exactly_one_form() {
+        let fails = |attributes: &[_]| {
+            infer(&CONSTANT, 13, attributes, &[], &[], 1)
+                .map(|_| ())
+                .expect_err("a contradiction")
+                .to_string()
+        };
+        assert_eq!(fails(&[]), "Constant: the node has no value");
+        let both = [("value_int", AttrValue::Int(5)), ("value_ints", ints(&[5]))];
+        assert_eq!(
+            fails(&both),
+            "Constant: the node has both value_int and value_ints"
+        );
+        // Nothing is claimed about a form that cannot be read.
+        let (types, _) = infer(
+            &CONSTANT,
+            13,
+            &[("sparse_value", AttrValue::Other)],
+            &[],
+            &[],
+            1,
+        )
+        .expect("no contradiction");
+        assert_eq!(types[0], None);
     }
 }

@@ -7,14 +7,23 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::{DataType, Tensor};
 
 use super::{INT64, unknown_dims, vector_len, widened};
-use crate::facts::*;
 use crate::AttrValue;
+use crate::facts::*;
 use crate::infer::MAX_KNOWN;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
 pub static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
-    .since(9, &[input("input", "T1"), output("output", "T2"), tensor("value"), types("T1", INT64), types("T2", ALL.except(NOT))])
+    .since(
+        9,
+        &[
+            input("input", "T1"),
+            output("output", "T2"),
+            tensor("value"),
+            types("T1", INT64),
+            types("T2", ALL.except(NOT)),
+        ],
+    )
     .since(20, widened!("T2", ALL_IR9.except(NOT)))
     .since(21, widened!("T2", ALL_IR10.except(NOT)))
     .since(23, widened!("T2", ALL_IR11.except(NOT)))
@@ -28,7 +37,10 @@ const NOT: &[DataType] = &[DataType::String, DataType::Complex64, DataType::Comp
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let value = match cx.attribute("value") {
         Some(AttrValue::Tensor(value)) if value.len() != 1 => {
-            return cx.fail(format_args!("value must have one element, not {}", value.len()));
+            return cx.fail(format_args!(
+                "value must have one element, not {}",
+                value.len()
+            ));
         }
         Some(AttrValue::Tensor(value)) => Some(value),
         _ => None,
@@ -43,7 +55,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         }
         None => vector_len(cx, 0).map(unknown_dims),
     };
-    cx.set_tensor(0, Some(value.as_ref().map_or(DataType::Float, Tensor::data_type)), shape.clone());
+    cx.set_tensor(
+        0,
+        Some(value.as_ref().map_or(DataType::Float, Tensor::data_type)),
+        shape.clone(),
+    );
     if let (Some(value), Some(shape)) = (value, shape) {
         fill_ints(cx, &value, &shape);
     }
@@ -63,6 +79,76 @@ fn fill_ints(cx: &mut Infer<'_>, value: &Tensor, shape: &[Dim]) {
     };
     if let (Some(element), Some(len)) = (element, len) {
         let values = vec![Dim::Known(element); len];
-        shape_values::set(cx, Ints { elem: value.data_type(), scalar: shape.is_empty(), values });
+        shape_values::set(
+            cx,
+            Ints {
+                elem: value.data_type(),
+                scalar: shape.is_empty(),
+                values,
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::check;
+
+    fn value(elements: Vec<i64>) -> (&'static str, AttrValue<'static>) {
+        (
+            "value",
+            AttrValue::Tensor(Tensor::from_vec([elements.len()], elements).expect("the sizes fit")),
+        )
+    }
+
+    #[test]
+    fn the_input_is_the_shape() {
+        check(
+            &CONSTANT_OF_SHAPE,
+            9,
+            &[
+                (&[], "=[N, 3]", "float[N, 3]"),
+                (&[], "=[]", "float"),
+                (&[value(vec![7])], "=[0]", "int64[0]"),
+                (&[value(vec![7])], "int64[2]", "int64[?, ?]"),
+                (&[], "int64[?]", "float[...]"),
+                (&[], "-", "float[...]"),
+                (
+                    &[],
+                    "=[2, -1]",
+                    "ConstantOfShape: the shape has the negative size -1",
+                ),
+                (
+                    &[],
+                    "=3",
+                    "ConstantOfShape: input 0 must have rank 1, not 0",
+                ),
+                (
+                    &[value(vec![7, 8])],
+                    "=[2]",
+                    "ConstantOfShape: value must have one element, not 2",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn small_integers_are_known() {
+        assert_eq!(
+            propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[3]"),
+            "[7, 7, 7]"
+        );
+        assert_eq!(
+            propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[]"),
+            "7"
+        );
+        for shape in ["[2, 2]", "[N]", "[1000000000000]"] {
+            assert_eq!(
+                propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], shape),
+                "-"
+            );
+        }
     }
 }

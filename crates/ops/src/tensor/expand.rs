@@ -12,7 +12,15 @@ use crate::rules::broadcast_shapes;
 use crate::{Infer, InferError, OpDef};
 
 pub static EXPAND: OpDef = OpDef::new("Expand")
-    .since(8, &[input("input", "T"), input("shape", "tensor(int64)"), output("output", "T"), types("T", ALL)])
+    .since(
+        8,
+        &[
+            input("input", "T"),
+            input("shape", "tensor(int64)"),
+            output("output", "T"),
+            types("T", ALL),
+        ],
+    )
     .since(
         13,
         &[
@@ -30,7 +38,12 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(dims) => Some(dims.into()),
         None => vector_len(cx, 1).map(unknown_dims),
     };
-    if let Some(size) = target.iter().flatten().filter_map(Dim::known).find(|size| *size < 0) {
+    if let Some(size) = target
+        .iter()
+        .flatten()
+        .filter_map(Dim::known)
+        .find(|size| *size < 0)
+    {
         return cx.fail(format_args!("the shape has the negative size {size}"));
     }
     let shape = match (cx.shape(0), &target) {
@@ -45,17 +58,79 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn repeat_ints(cx: &mut Infer<'_>, shape: &[Dim]) {
-    let Some(ints) = shape_values::of_input(cx, 0) else { return };
+    let Some(ints) = shape_values::of_input(cx, 0) else {
+        return;
+    };
     match (shape, &ints.values[..]) {
         ([], _) => shape_values::set(cx, ints),
         ([len], values) => match (len.size().filter(|len| *len <= MAX_KNOWN), values) {
-            (Some(len), values) if len == values.len() => shape_values::set(cx, Ints { scalar: false, ..ints }),
+            (Some(len), values) if len == values.len() => shape_values::set(
+                cx,
+                Ints {
+                    scalar: false,
+                    ..ints
+                },
+            ),
             (Some(len), [value]) => {
                 let values = vec![value.clone(); len];
-                shape_values::set(cx, Ints { elem: ints.elem, scalar: false, values });
+                shape_values::set(
+                    cx,
+                    Ints {
+                        elem: ints.elem,
+                        scalar: false,
+                        values,
+                    },
+                );
             }
             _ => {}
         },
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EXPAND;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn both_directions() {
+        check(
+            &EXPAND,
+            13,
+            &[
+                (&[], "float[3, 1]; =[2, 1, 6]", "float[2, 3, 6]"),
+                (&[], "float[3, 1]; =[N, 1, M]", "float[N, 3, M]"),
+                (&[], "float[3, 4]; =[1]", "float[3, 4]"),
+                (&[], "float; =[]", "float"),
+                (&[], "float[3, N]; int64[3]", "float[?, 3, ?]"),
+                (&[], "float[3, 1]; int64[?]", "float[...]"),
+                (&[], "float[...]; =[2]", "float[...]"),
+                (
+                    &[],
+                    "float[3]; =[2]",
+                    "Expand: sizes 3 and 2 of axis 0 do not broadcast",
+                ),
+                (
+                    &[],
+                    "float[3]; =[-1]",
+                    "Expand: the shape has the negative size -1",
+                ),
+                (
+                    &[],
+                    "float[3]; int64[1, 1]",
+                    "Expand: input 1 must have rank 1, not 2",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn integers_repeat() {
+        assert_eq!(propagated(&EXPAND, 8, &[], "N; [3]"), "[N, N, N]");
+        assert_eq!(propagated(&EXPAND, 8, &[], "[N, 2]; [1]"), "[N, 2]");
+        assert_eq!(propagated(&EXPAND, 8, &[], "[1]; [2, 2]"), "-");
+        assert_eq!(propagated(&EXPAND, 8, &[], "[5]; [M]"), "-");
     }
 }

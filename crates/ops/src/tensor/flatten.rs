@@ -10,10 +10,25 @@ use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
 pub static FLATTEN: OpDef = OpDef::new("Flatten")
-    .since(1, &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)])
+    .since(
+        1,
+        &[
+            input("input", "T"),
+            output("output", "T"),
+            int("axis").or(1),
+            types("T", FLOATS),
+        ],
+    )
     .since(9, widened!("T", ALL))
     .since(11, &[])
-    .since(13, &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", ALL_IR4)])
+    .since(
+        13,
+        &[
+            input("input", "T").differentiable(),
+            output("output", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
     .since(21, widened!("T", ALL_IR10))
     .since(23, widened!("T", ALL_IR11))
     .since(24, widened!("T", ALL_IR12))
@@ -25,7 +40,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [rows, columns] = match cx.shape(0) {
         Some(shape) => {
             // All axes may be in the rows, so the rank itself is in range.
-            let axis = if usize::try_from(axis) == Ok(shape.len()) { shape.len() } else { cx.axis(axis, shape.len())? };
+            let axis = if usize::try_from(axis) == Ok(shape.len()) {
+                shape.len()
+            } else {
+                cx.axis(axis, shape.len())?
+            };
             [product(&shape[..axis]), product(&shape[axis..])]
         }
         None if axis == 0 => [Dim::Known(1), Dim::Unknown],
@@ -33,4 +52,40 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     cx.set_tensor(0, cx.elem(0), Some(Shape::from_iter([rows, columns])));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FLATTEN;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn always_a_matrix() {
+        check(
+            &FLATTEN,
+            11,
+            &[
+                (&[], "float[N, 3, 4]", "float[N, 12]"),
+                (&[("axis", Int(0))], "float[N, 3, 4]", "float[1, 12*N]"),
+                (&[("axis", Int(3))], "float[N, 3, 4]", "float[12*N, 1]"),
+                (&[("axis", Int(-1))], "float[N, 3, 4]", "float[3*N, 4]"),
+                (&[], "float[5]", "float[5, 1]"),
+                (&[("axis", Int(0))], "float", "float[1, 1]"),
+                (&[], "float[?, 3, 0]", "float[?, 0]"),
+                (&[], "float[...]", "float[?, ?]"),
+                (&[("axis", Int(0))], "-", "?[1, ?]"),
+                (
+                    &[("axis", Int(4))],
+                    "float[N, 3, 4]",
+                    "Flatten: axis 4 is out of range for rank 3",
+                ),
+                (
+                    &[("axis", Int(-4))],
+                    "float[N, 3, 4]",
+                    "Flatten: axis -4 is out of range for rank 3",
+                ),
+            ],
+        );
+    }
 }

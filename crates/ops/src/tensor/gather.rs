@@ -40,7 +40,14 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         let axis = cx.axis(axis, data.len())?;
         check_indices(cx, axis, &data[axis])?;
         if let Some(indices) = cx.shape(1) {
-            shape = Some(data[..axis].iter().chain(indices).chain(&data[axis + 1..]).cloned().collect::<Shape>());
+            shape = Some(
+                data[..axis]
+                    .iter()
+                    .chain(indices)
+                    .chain(&data[axis + 1..])
+                    .cloned()
+                    .collect::<Shape>(),
+            );
         }
     }
     cx.set_tensor(0, cx.elem(0), shape);
@@ -49,10 +56,14 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferError> {
-    let Some(size) = size.known() else { return Ok(()) };
+    let Some(size) = size.known() else {
+        return Ok(());
+    };
     for index in cx.known_ints(1).iter().flatten().filter_map(Dim::known) {
         if index < -size || index >= size {
-            return cx.fail(format_args!("index {index} is out of range for axis {axis} of size {size}"));
+            return cx.fail(format_args!(
+                "index {index} is out of range for axis {axis} of size {size}"
+            ));
         }
     }
     Ok(())
@@ -60,13 +71,88 @@ fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferErr
 
 /// From a vector of known integers.
 fn pick_ints(cx: &mut Infer<'_>) {
-    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else { return };
-    let Some(indices) = shape_values::of_input(cx, 1) else { return };
+    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else {
+        return;
+    };
+    let Some(indices) = shape_values::of_input(cx, 1) else {
+        return;
+    };
     let pick = |index: &Dim| {
         let index = index.known()?;
-        let index = if index < 0 { index.checked_add(data.values.len() as i64)? } else { index };
+        let index = if index < 0 {
+            index.checked_add(data.values.len() as i64)?
+        } else {
+            index
+        };
         data.values.get(usize::try_from(index).ok()?).cloned()
     };
-    let values = indices.values.iter().map(|index| pick(index).unwrap_or(Dim::Unknown)).collect();
-    shape_values::set(cx, Ints { elem: data.elem, scalar: indices.scalar, values });
+    let values = indices
+        .values
+        .iter()
+        .map(|index| pick(index).unwrap_or(Dim::Unknown))
+        .collect();
+    shape_values::set(
+        cx,
+        Ints {
+            elem: data.elem,
+            scalar: indices.scalar,
+            values,
+        },
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::GATHER;
+    use crate::AttrValue::Int;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn indices_replace_the_axis() {
+        check(
+            &GATHER,
+            13,
+            &[
+                (&[], "float[5, N, 3]; int64[2, M]", "float[2, M, N, 3]"),
+                (
+                    &[("axis", Int(-1))],
+                    "float[5, N, 3]; int64[2]",
+                    "float[5, N, 2]",
+                ),
+                (&[("axis", Int(1))], "float[5, N, 3]; int64", "float[5, 3]"),
+                (&[], "float[5]; =-5", "float"),
+                (&[], "float[...]; int64", "float[...]"),
+                (&[], "float[2]; -", "float[...]"),
+                (
+                    &[("axis", Int(1))],
+                    "float[5]; int64",
+                    "Gather: axis 1 is out of range for rank 1",
+                ),
+                (
+                    &[],
+                    "float[5, 2]; =[0, 5]",
+                    "Gather: index 5 is out of range for axis 0 of size 5",
+                ),
+                (
+                    &[],
+                    "float[5, 2]; =[-6]",
+                    "Gather: index -6 is out of range for axis 0 of size 5",
+                ),
+                (&[], "float[N]; =[7]", "float[1]"),
+            ],
+        );
+    }
+
+    #[test]
+    fn integers_are_picked() {
+        // SHAPE-25
+        assert_eq!(propagated(&GATHER, 13, &[], "[N, 3, 4]; 0"), "N");
+        assert_eq!(propagated(&GATHER, 13, &[], "[N, 3, 4]; [-1, 1]"), "[4, 3]");
+        assert_eq!(propagated(&GATHER, 13, &[], "[N, 3]; [0, I]"), "[N, ?]");
+        assert_eq!(
+            propagated(&GATHER, 13, &[], "[]; 0"),
+            "Gather: index 0 is out of range for axis 0 of size 0"
+        );
+    }
 }

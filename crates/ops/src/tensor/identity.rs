@@ -9,8 +9,18 @@ use crate::rules::same_as_first;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
 pub static IDENTITY: OpDef = OpDef::new("Identity")
-    .since(1, &[input("input", "T"), output("output", "T"), types("T", ALL)])
-    .since(13, &[input("input", "T").differentiable(), output("output", "T").differentiable(), types("T", ALL_IR4)])
+    .since(
+        1,
+        &[input("input", "T"), output("output", "T"), types("T", ALL)],
+    )
+    .since(
+        13,
+        &[
+            input("input", "T").differentiable(),
+            output("output", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
     .since(
         14,
         &[
@@ -29,11 +39,38 @@ pub static IDENTITY: OpDef = OpDef::new("Identity")
     .infer(infer);
 
 /// Sequences and optionals never gained the newer element types.
-const CONTAINERS: TypeSet = ALL.as_sequences().and(ALL.and(ALL.as_sequences()).as_optionals());
+const CONTAINERS: TypeSet = ALL
+    .as_sequences()
+    .and(ALL.and(ALL.as_sequences()).as_optionals());
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(known) = cx.known(0) {
         cx.set_known(0, known.clone());
     }
     same_as_first(cx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::IDENTITY;
+    use crate::math::testing::{infer, propagated};
+    use crate::tensor::testing::check;
+    use sardonyx_model::Type;
+    use sardonyx_tensor::DataType;
+
+    #[test]
+    fn everything_passes() {
+        check(
+            &IDENTITY,
+            16,
+            &[(&[], "float[N]", "float[N]"), (&[], "-", "-")],
+        );
+        assert_eq!(propagated(&IDENTITY, 16, &[], "[N, 1]"), "[N, 1]");
+        let ty = Type::Optional(Box::new(Type::Sequence(Box::new(Type::unranked(
+            DataType::Float,
+        )))));
+        let (types, _) =
+            infer(&IDENTITY, 16, &[], &[Some(ty.clone())], &[], 1).expect("no contradiction");
+        assert_eq!(types, [Some(ty)]);
+    }
 }

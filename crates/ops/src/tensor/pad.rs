@@ -44,7 +44,13 @@ pub static PAD: OpDef = OpDef::new("Pad")
             types("T", ALL_IR4),
         ],
     )
-    .since(18, &[input("axes", "Tind").optional().non_differentiable(), types("Tind", INDICES)])
+    .since(
+        18,
+        &[
+            input("axes", "Tind").optional().non_differentiable(),
+            types("Tind", INDICES),
+        ],
+    )
     .since(19, &[])
     .since(21, widened!("T", ALL_IR10))
     .since(23, widened!("T", ALL_IR11))
@@ -79,17 +85,26 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         (None, _) => return Ok(None),
     };
     let axes = match axes {
-        Some(axes) => axes.into_iter().map(|axis| cx.axis(axis, shape.len())).collect::<Result<Vec<_>, _>>()?,
+        Some(axes) => axes
+            .into_iter()
+            .map(|axis| cx.axis(axis, shape.len()))
+            .collect::<Result<Vec<_>, _>>()?,
         None if all_axes => (0..shape.len()).collect(),
         None => return Ok(Some(unknown_dims(shape.len()))),
     };
     let mut padded = shape;
     let Some(pads) = pads else {
-        axes.into_iter().for_each(|axis| padded[axis] = Dim::Unknown);
+        axes.into_iter()
+            .for_each(|axis| padded[axis] = Dim::Unknown);
         return Ok(Some(padded));
     };
     if pads.len() != 2 * axes.len() {
-        return cx.fail(format_args!("pads has {} elements, but {} axes need {}", pads.len(), axes.len(), 2 * axes.len()));
+        return cx.fail(format_args!(
+            "pads has {} elements, but {} axes need {}",
+            pads.len(),
+            axes.len(),
+            2 * axes.len()
+        ));
     }
     let (before, after) = pads.split_at(axes.len());
     for ((axis, before), after) in axes.into_iter().zip(before).zip(after) {
@@ -122,13 +137,108 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if value.to_bits() != 0 {
         // The value must have the type of the data.
         let Some(elem) = cx.input_type(0).and_then(|ty| ty.elem()) else {
-            return Err(cx.refuse("the padding value needs the element type of the data, which is not known"));
+            return Err(cx.refuse(
+                "the padding value needs the element type of the data, which is not known",
+            ));
         };
         let value = match cast(&Tensor::scalar(value), elem, CastOptions::default()) {
             Ok(value) => cx.add_constant(value),
-            Err(error) => return Err(cx.refuse(format_args!("the padding value does not fit the data: {error}"))),
+            Err(error) => {
+                return Err(cx.refuse(format_args!(
+                    "the padding value does not fit the data: {error}"
+                )));
+            }
         };
         cx.set_input(2, Some(value));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PAD;
+    use crate::math::testing::adapted;
+    use crate::tensor::testing::{check, ints};
+    use sardonyx_model::NewAttribute;
+
+    #[test]
+    fn sizes_grow_and_shrink() {
+        check(
+            &PAD,
+            18,
+            &[
+                (&[], "float[2, N]; =[1, 0, 2, 3]", "float[5, N + 3]"),
+                (&[], "float[4, N]; =[-1, 0, -3, -1]", "float[0, N - 1]"),
+                (&[], "float[2, 3]; =[P, 0, 0, 0]", "float[P + 2, 3]"),
+                (
+                    &[],
+                    "float[2, 3, 4]; =[1, 1]; float; =[-1]",
+                    "float[2, 3, 6]",
+                ),
+                (&[], "float[2, 3]; int64[4]", "float[?, ?]"),
+                (&[], "float[2, 3]; int64[2]; float; =[0]", "float[?, 3]"),
+                (&[], "float[2, 3]; =[1, 1]; float; int64[1]", "float[?, ?]"),
+                (&[], "float[...]; =[1, 1, 1, 1]", "float[?, ?]"),
+                (&[], "float[...]; =[1, 1]; float; =[0]", "float[...]"),
+                (&[], "float[...]; int64[?]", "float[...]"),
+                (
+                    &[],
+                    "float[2, 3]; =[1, 1]",
+                    "Pad: pads has 2 elements, but 2 axes need 4",
+                ),
+                (
+                    &[],
+                    "float[2]; =[-1, -2]",
+                    "Pad: pads -1 and -2 take away more than the 2 elements of axis 0",
+                ),
+                (
+                    &[],
+                    "float[2]; =[1, 1]; float; =[1]",
+                    "Pad: axis 1 is out of range for rank 1",
+                ),
+                (
+                    &[],
+                    "float[2]; int64[2, 1]",
+                    "Pad: input 1 must have rank 1, not 2",
+                ),
+            ],
+        );
+        check(
+            &PAD,
+            1,
+            &[(
+                &[("paddings", ints(&[0, 1, 0, 1]))],
+                "float[2, 3]",
+                "float[2, 5]",
+            )],
+        );
+        check(
+            &PAD,
+            2,
+            &[(
+                &[("pads", ints(&[0, 1, 0, 1]))],
+                "float[2, 3]",
+                "float[2, 5]",
+            )],
+        );
+    }
+
+    #[test]
+    fn attributes_move() {
+        let paddings = [("paddings", NewAttribute::Ints(&[1, 2]))];
+        assert_eq!(
+            adapted(&PAD, 1, &paddings, "float[3]"),
+            "y = Pad(a) pads=[1, 2]"
+        );
+        let pads = || ("pads", NewAttribute::Ints(&[1, 2]));
+        assert_eq!(adapted(&PAD, 10, &[pads()], "-"), "y = Pad(a, [1, 2])");
+        let value = [pads(), ("value", NewAttribute::Float(0.5))];
+        assert_eq!(
+            adapted(&PAD, 10, &value, "double[3]"),
+            "y = Pad(a, [1, 2], 0.5)"
+        );
+        let refused =
+            "Pad: the padding value needs the element type of the data, which is not known";
+        assert_eq!(adapted(&PAD, 10, &value, "-"), refused);
+    }
 }

@@ -12,7 +12,13 @@ use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .since(
         1,
-        &[input("data", "T"), output("reshaped", "T"), ints("consumed_inputs"), ints("shape"), types("T", FLOATS)],
+        &[
+            input("data", "T"),
+            output("reshaped", "T"),
+            ints("consumed_inputs"),
+            ints("shape"),
+            types("T", FLOATS),
+        ],
     )
     .since(
         5,
@@ -43,7 +49,8 @@ pub static RESHAPE: OpDef = OpDef::new("Reshape")
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let target = if cx.since() < 5 {
-        cx.ints("shape").map(|target| target.into_iter().map(Dim::Known).collect())
+        cx.ints("shape")
+            .map(|target| target.into_iter().map(Dim::Known).collect())
     } else {
         cx.demand_rank(1, 1)?;
         cx.known_ints(1)
@@ -72,7 +79,11 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
             Some(0) if copies_zero => {
                 *size = match input.map(|input| input.get(axis)) {
                     Some(Some(size)) => size.clone(),
-                    Some(None) => return cx.fail(format_args!("0 in the target copies axis {axis}, which the input lacks")),
+                    Some(None) => {
+                        return cx.fail(format_args!(
+                            "0 in the target copies axis {axis}, which the input lacks"
+                        ));
+                    }
                     None => Dim::Unknown,
                 };
                 copied.push(axis);
@@ -82,33 +93,51 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
                 left_over = Some(axis);
                 *size = Dim::Unknown;
             }
-            Some(size) if size < 0 => return cx.fail(format_args!("the target has the negative size {size}")),
+            Some(size) if size < 0 => {
+                return cx.fail(format_args!("the target has the negative size {size}"));
+            }
             _ => {}
         }
     }
     let Some(input) = input else { return Ok(shape) };
     // Copied sizes are on both sides of the division, so they need not be known.
     let rest = |shape: &Shape| {
-        product(shape.iter().enumerate().filter(|(axis, _)| !copied.contains(axis)).map(|(_, size)| size))
+        product(
+            shape
+                .iter()
+                .enumerate()
+                .filter(|(axis, _)| !copied.contains(axis))
+                .map(|(_, size)| size),
+        )
     };
     match left_over {
         Some(axis) => {
             let elems = rest(input);
             shape[axis] = Dim::Known(1);
             let divisor = rest(&shape);
-            let is_empty = copied.iter().any(|axis| input[*axis].known().is_none_or(|size| size == 0));
+            let is_empty = copied
+                .iter()
+                .any(|axis| input[*axis].known().is_none_or(|size| size == 0));
             shape[axis] = match elems.exact_div(&divisor) {
                 Some(size) => size,
-                None if elems.known().is_none() || divisor.known().is_none() => elems.floor_div(&divisor),
+                None if elems.known().is_none() || divisor.known().is_none() => {
+                    elems.floor_div(&divisor)
+                }
                 // Nothing splits into anything.
                 None if is_empty => Dim::Unknown,
-                None => return cx.fail(format_args!("{elems} elements do not split into parts of {divisor}")),
+                None => {
+                    return cx.fail(format_args!(
+                        "{elems} elements do not split into parts of {divisor}"
+                    ));
+                }
             };
         }
         None => {
             let (before, after) = (product(input), product(&shape));
             if before.surely_differs(&after) {
-                return cx.fail(format_args!("the input has {before} elements, the target {after}"));
+                return cx.fail(format_args!(
+                    "the input has {before} elements, the target {after}"
+                ));
             }
         }
     }
@@ -124,4 +153,147 @@ fn target_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let target = cx.add_ints(&target);
     cx.set_input(1, Some(target));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RESHAPE;
+    use crate::AttrValue::Int;
+    use crate::math::testing::adapted;
+    use crate::math::testing::{infer, ty, value};
+    use crate::tensor::testing::{check, ints};
+    use sardonyx_model::NewAttribute;
+
+    #[test]
+    fn known_targets() {
+        check(
+            &RESHAPE,
+            13,
+            &[
+                (&[], "float[2, 3, 4]; =[6, 4]", "float[6, 4]"),
+                (&[], "float[2, 3, 4]; =[0, -1]", "float[2, 12]"),
+                (&[], "float[2, 3, 4]; =[-1, 0, 2]", "float[4, 3, 2]"),
+                (&[], "float[1]; =[]", "float"),
+                (&[], "float[0, 3]; =[3, -1]", "float[3, 0]"),
+                (&[], "float[0, 3]; =[0, 5]", "float[0, 5]"),
+                (
+                    &[],
+                    "float[2, 3]; =[4, -1]",
+                    "Reshape: 6 elements do not split into parts of 4",
+                ),
+                (
+                    &[],
+                    "float[2, 3]; =[4, 2]",
+                    "Reshape: the input has 6 elements, the target 8",
+                ),
+                (
+                    &[],
+                    "float[2, 3]; =[-1, -1]",
+                    "Reshape: the target has more than one -1",
+                ),
+                (
+                    &[],
+                    "float[2, 3]; =[-2]",
+                    "Reshape: the target has the negative size -2",
+                ),
+                (
+                    &[],
+                    "float[2]; =[2, 0]",
+                    "Reshape: 0 in the target copies axis 1, which the input lacks",
+                ),
+                (
+                    &[],
+                    "float[2]; =2",
+                    "Reshape: input 1 must have rank 1, not 0",
+                ),
+            ],
+        );
+        check(
+            &RESHAPE,
+            14,
+            &[
+                (
+                    &[("allowzero", Int(1))],
+                    "float[0, 3]; =[3, 0]",
+                    "float[3, 0]",
+                ),
+                (
+                    &[("allowzero", Int(1))],
+                    "float[2, 3]; =[2, 0]",
+                    "Reshape: the input has 6 elements, the target 0",
+                ),
+                (
+                    &[("allowzero", Int(1))],
+                    "float[0, 3]; =[0, -1]",
+                    "Reshape: with allowzero, the target may not have both 0 and -1",
+                ),
+            ],
+        );
+        check(
+            &RESHAPE,
+            1,
+            &[(&[("shape", ints(&[-1, 2]))], "float[N, 2]", "float[N, 2]")],
+        );
+    }
+
+    #[test]
+    fn symbolic_and_unknown_targets() {
+        check(
+            &RESHAPE,
+            21,
+            &[
+                (&[], "float[N, 3, 4]; =[N, -1]", "float[N, 12]"),
+                (&[], "float[N, 3, 4]; =[0, -1]", "float[N, 12]"),
+                // Copied sizes need not be known.
+                (&[], "float[?, 3, 4]; =[0, -1]", "float[?, 12]"),
+                (&[], "float[N, S, 64]; =[N, S, 8, 8]", "float[N, S, 8, 8]"),
+                (&[], "float[N, S, 64]; =[N, S, 8, -1]", "float[N, S, 8, 8]"),
+                (&[], "float[N, 6]; =[-1, 4]", "float[floor((6*N)/(4)), 4]"),
+                (&[], "float[N, ?]; =[N, -1]", "float[N, ?]"),
+                (&[], "float[...]; =[2, 0, -1]", "float[2, ?, ?]"),
+                (&[], "float[2, 3]; int64[3]", "float[?, ?, ?]"),
+                (&[], "float[2, 3]; int64[?]", "float[...]"),
+                (&[], "float[2, 3]; =[2, ?]", "float[2, ?]"),
+                (&[], "float[N, 3]; =[2, N, 3]", "float[2, N, 3]"),
+            ],
+        );
+    }
+
+    #[test]
+    fn integers_pass() {
+        let rows = [
+            ("N", "[1]", "[N]", false),
+            ("[N]", "[]", "[N]", true),
+            ("[N, 2]", "[-1]", "[N, 2]", false),
+        ];
+        for (data, target, expected, scalar) in rows {
+            let known = [value(data), value(target)];
+            let (_, values) = infer(&RESHAPE, 13, &[], &[ty("int64[...]"), None], &known, 1)
+                .expect("no contradiction");
+            let found = values[0].as_ref().expect("a value");
+            assert_eq!(
+                (
+                    format!("{:?}", found.ints().expect("integers")),
+                    found.is_scalar()
+                ),
+                (expected.to_string(), scalar)
+            );
+        }
+    }
+
+    #[test]
+    fn the_target_becomes_an_input() {
+        let given = [
+            ("shape", NewAttribute::Ints(&[0, -1])),
+            ("consumed_inputs", NewAttribute::Ints(&[0])),
+        ];
+        assert_eq!(
+            adapted(&RESHAPE, 4, &given, "float[2, 2]"),
+            "y = Reshape(a, [0, -1])"
+        );
+        assert_eq!(
+            adapted(&RESHAPE, 4, &[], "float[2, 2]"),
+            "Reshape: the node has no attribute shape"
+        );
+    }
 }

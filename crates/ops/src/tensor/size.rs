@@ -12,10 +12,22 @@ use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
 pub static SIZE: OpDef = OpDef::new("Size")
-    .since(1, &[input("data", "T"), output("size", "T1"), types("T", ALL), types("T1", INT64)])
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            output("size", "T1"),
+            types("T", ALL),
+            types("T1", INT64),
+        ],
+    )
     .since(
         13,
-        &[input("data", "T").non_differentiable(), output("size", "T1").non_differentiable(), types("T", ALL_IR4)],
+        &[
+            input("data", "T").non_differentiable(),
+            output("size", "T1").non_differentiable(),
+            types("T", ALL_IR4),
+        ],
     )
     .since(19, widened!("T", ALL_IR9))
     .since(21, widened!("T", ALL_IR10))
@@ -27,7 +39,42 @@ pub static SIZE: OpDef = OpDef::new("Size")
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(DataType::Int64), Some(Shape::new()));
     if let Some(shape) = cx.shape(0) {
-        shape_values::set(cx, Ints { elem: DataType::Int64, scalar: true, values: vec![product(shape)] });
+        shape_values::set(
+            cx,
+            Ints {
+                elem: DataType::Int64,
+                scalar: true,
+                values: vec![product(shape)],
+            },
+        );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SIZE;
+    use crate::infer::Known;
+    use crate::math::testing::{infer, ty};
+
+    #[test]
+    fn the_product_of_all_sizes() {
+        let rows = [
+            ("float[2, N, 4]", "Some([8*N])"),
+            ("float", "Some([1])"),
+            ("float[?, 0]", "Some([0])"),
+            ("float[?, 3]", "None"),
+            ("float[...]", "None"),
+        ];
+        for (input, expected) in rows {
+            let (types, values) =
+                infer(&SIZE, 13, &[], &[ty(input)], &[], 1).expect("no contradiction");
+            assert_eq!(types[0].as_ref().expect("a type").to_string(), "int64");
+            assert_eq!(
+                format!("{:?}", values[0].as_ref().and_then(Known::ints)),
+                expected,
+                "{input}"
+            );
+        }
+    }
 }

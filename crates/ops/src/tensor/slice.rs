@@ -87,17 +87,41 @@ fn sliced(cx: &Infer<'_>, shape: &Shape, ranges: &[Range]) -> Result<Shape, Infe
 fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
     let known = |values: Vec<i64>| Some(values.into_iter().map(Dim::Known).collect());
     let old = cx.since() < 10;
-    let part = |name: &str, index: usize| if old { cx.ints(name).and_then(known) } else { cx.known_ints(index) };
+    let part = |name: &str, index: usize| {
+        if old {
+            cx.ints(name).and_then(known)
+        } else {
+            cx.known_ints(index)
+        }
+    };
     let (starts, ends): (Option<Vec<Dim>>, Option<Vec<Dim>>) = (part("starts", 1), part("ends", 2));
     let (axes, steps) = (part("axes", 3), part("steps", 4));
-    let is_given = |name: &str, index: usize| if old { cx.attribute(name).is_some() } else { cx.input_count() > index };
+    let is_given = |name: &str, index: usize| {
+        if old {
+            cx.attribute(name).is_some()
+        } else {
+            cx.input_count() > index
+        }
+    };
 
-    let count = [&starts, &ends, &axes].into_iter().flatten().map(Vec::len).next();
+    let count = [&starts, &ends, &axes]
+        .into_iter()
+        .flatten()
+        .map(Vec::len)
+        .next();
     let Some(count) = count else { return Ok(None) };
-    let named = [("starts", &starts), ("ends", &ends), ("axes", &axes), ("steps", &steps)];
+    let named = [
+        ("starts", &starts),
+        ("ends", &ends),
+        ("axes", &axes),
+        ("steps", &steps),
+    ];
     for (name, part) in named {
         if let Some(part) = part.as_ref().filter(|part| part.len() != count) {
-            return cx.fail(format_args!("{name} has {} elements, others have {count}", part.len()));
+            return cx.fail(format_args!(
+                "{name} has {} elements, others have {count}",
+                part.len()
+            ));
         }
     }
     let axes = match axes {
@@ -105,11 +129,21 @@ fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
         None if is_given("axes", 3) => return Ok(None),
         None => (0..count).map(Dim::from).collect(),
     };
-    let at = |part: &Option<Vec<Dim>>, index: usize| part.as_ref().map_or(Dim::Unknown, |part| part[index].clone());
+    let at = |part: &Option<Vec<Dim>>, index: usize| {
+        part.as_ref()
+            .map_or(Dim::Unknown, |part| part[index].clone())
+    };
     let mut ranges = Vec::new();
     for (index, axis) in axes.iter().enumerate() {
-        let Some(axis) = axis.known() else { return Ok(None) };
-        let mut range = Range { axis, start: at(&starts, index), end: at(&ends, index), step: 1 };
+        let Some(axis) = axis.known() else {
+            return Ok(None);
+        };
+        let mut range = Range {
+            axis,
+            start: at(&starts, index),
+            end: at(&ends, index),
+            step: 1,
+        };
         match &steps {
             Some(steps) => match steps[index].known() {
                 Some(0) => return cx.fail(format_args!("the step of axis {axis} is 0")),
@@ -127,10 +161,14 @@ fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
 /// The number of elements that a range picks from an axis.
 fn len(size: &Dim, range: &Range) -> Dim {
     match (size, &range.start, &range.end) {
-        (Dim::Known(size), Dim::Known(start), Dim::Known(end)) => picks(*size, *start, *end, range.step).count.into(),
+        (Dim::Known(size), Dim::Known(start), Dim::Known(end)) => {
+            picks(*size, *start, *end, range.step).count.into()
+        }
         // Bounds beyond 32 bits mean the end of the axis, by convention and also by clamping: no axis is as long.
         (_, start, end) if range.step > 0 => {
-            let (Some(start), Some(end)) = (Bound::new(start, size), Bound::new(end, size)) else { return Dim::Unknown };
+            let (Some(start), Some(end)) = (Bound::new(start, size), Bound::new(end, size)) else {
+                return Dim::Unknown;
+            };
             forward(size, start, end).ceil_div(&Dim::Known(range.step))
         }
         (_, Dim::Known(start), Dim::Known(end)) if *end <= i64::from(i32::MIN) => {
@@ -139,7 +177,10 @@ fn len(size: &Dim, range: &Range) -> Dim {
                 0.. => Dim::Known(*start + 1).smaller(size),
                 _ => return Dim::Unknown,
             };
-            range.step.checked_neg().map_or(Dim::Unknown, |step| count.ceil_div(&Dim::Known(step)))
+            range
+                .step
+                .checked_neg()
+                .map_or(Dim::Unknown, |step| count.ceil_div(&Dim::Known(step)))
         }
         _ => Dim::Unknown,
     }
@@ -161,7 +202,13 @@ impl Bound {
             Some(value) if value >= 0 => Some(Bound::FromStart(Dim::Known(value))),
             Some(value) if value <= i32::MIN.into() => Some(Bound::FromStart(Dim::Known(0))),
             Some(value) => Some(Bound::FromEnd(-value)),
-            None if size.sub(value).known().is_some_and(|distance| distance <= 0) => Some(Bound::End),
+            None if size
+                .sub(value)
+                .known()
+                .is_some_and(|distance| distance <= 0) =>
+            {
+                Some(Bound::End)
+            }
             // A symbol is a size. Any other expression could be negative and then would count from the end.
             None if value.as_symbol().is_some() => Some(Bound::FromStart(value.clone())),
             None => None,
@@ -178,12 +225,19 @@ fn forward(size: &Dim, start: Bound, end: Bound) -> Dim {
         (Bound::FromStart(start), Bound::End) if start == zero => size.clone(),
         (Bound::FromStart(start), Bound::FromStart(end)) if start == zero => end.smaller(size),
         (Bound::FromStart(start), Bound::End) => size.sub(&start).larger(&zero),
-        (Bound::FromStart(start), Bound::FromStart(end)) => end.smaller(size).sub(&start).larger(&zero),
+        (Bound::FromStart(start), Bound::FromStart(end)) => {
+            end.smaller(size).sub(&start).larger(&zero)
+        }
         (Bound::FromStart(start), Bound::FromEnd(end)) => from_end(end).sub(&start).larger(&zero),
         (Bound::FromEnd(start), Bound::End) => Dim::Known(start).smaller(size),
         (Bound::FromEnd(start), Bound::FromEnd(end)) if start <= end => zero,
-        (Bound::FromEnd(start), Bound::FromEnd(end)) => Dim::Known(start - end).smaller(&from_end(end)).larger(&zero),
-        (Bound::FromEnd(start), Bound::FromStart(end)) => end.smaller(size).sub(&from_end(start).larger(&zero)).larger(&zero),
+        (Bound::FromEnd(start), Bound::FromEnd(end)) => Dim::Known(start - end)
+            .smaller(&from_end(end))
+            .larger(&zero),
+        (Bound::FromEnd(start), Bound::FromStart(end)) => end
+            .smaller(size)
+            .sub(&from_end(start).larger(&zero))
+            .larger(&zero),
     }
 }
 
@@ -197,7 +251,13 @@ fn picks(size: i64, start: i64, end: i64, step: i64) -> Picks {
     if size <= 0 {
         return Picks { first: 0, count: 0 };
     }
-    let from_start = |bound: i64| if bound < 0 { bound.saturating_add(size) } else { bound };
+    let from_start = |bound: i64| {
+        if bound < 0 {
+            bound.saturating_add(size)
+        } else {
+            bound
+        }
+    };
     let (first, distance) = if step > 0 {
         let first = from_start(start).clamp(0, size);
         (first, from_start(end).clamp(0, size) - first)
@@ -206,19 +266,39 @@ fn picks(size: i64, start: i64, end: i64, step: i64) -> Picks {
         (first, first - from_start(end).clamp(-1, size - 1))
     };
     let stride = i64::try_from(step.unsigned_abs()).unwrap_or(i64::MAX);
-    Picks { first, count: if distance <= 0 { 0 } else { (distance - 1) / stride + 1 } }
+    Picks {
+        first,
+        count: if distance <= 0 {
+            0
+        } else {
+            (distance - 1) / stride + 1
+        },
+    }
 }
 
 fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
-    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else { return };
+    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else {
+        return;
+    };
     let mut values = data.values;
     for range in ranges {
-        let (Some(start), Some(end)) = (range.start.known(), range.end.known()) else { return };
+        let (Some(start), Some(end)) = (range.start.known(), range.end.known()) else {
+            return;
+        };
         let picks = picks(values.len() as i64, start, end, range.step);
         // Both factors of each product are within the length of the vector, unless there is only the first element.
-        values = (0..picks.count).map(|index| values[(picks.first + index * range.step) as usize].clone()).collect();
+        values = (0..picks.count)
+            .map(|index| values[(picks.first + index * range.step) as usize].clone())
+            .collect();
     }
-    shape_values::set(cx, Ints { elem: data.elem, scalar: false, values });
+    shape_values::set(
+        cx,
+        Ints {
+            elem: data.elem,
+            scalar: false,
+            values,
+        },
+    );
 }
 
 fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
@@ -226,11 +306,224 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse("the node has no attribute starts or ends"));
     };
     // Version 1 lets the axes default to the first ones, version 10 only to all of them.
-    let axes = cx.ints("axes").unwrap_or_else(|| (0i64..).take(starts.len()).collect());
-    for (index, (name, values)) in [("starts", starts), ("ends", ends), ("axes", axes)].into_iter().enumerate() {
+    let axes = cx
+        .ints("axes")
+        .unwrap_or_else(|| (0i64..).take(starts.len()).collect());
+    for (index, (name, values)) in [("starts", starts), ("ends", ends), ("axes", axes)]
+        .into_iter()
+        .enumerate()
+    {
         cx.remove(name);
         let values = cx.add_ints(&values);
         cx.set_input(index + 1, Some(values));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::adapted;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::{check, ints};
+    use sardonyx_model::NewAttribute;
+
+    #[test]
+    fn known_sizes() {
+        check(
+            &SLICE,
+            13,
+            &[
+                (
+                    &[],
+                    "float[20, 10, 5]; =[0, 0]; =[3, 10]; =[0, 1]; =[1, 1]",
+                    "float[3, 10, 5]",
+                ),
+                (&[], "float[20, 10]; =[1, 0]; =[2, 3]", "float[1, 3]"),
+                (&[], "float[20, 10]; =[0, 1]; =[-1, 1000]", "float[19, 9]"),
+                (&[], "float[20, 10]; =[1000]; =[2000]; =[1]", "float[20, 0]"),
+                (&[], "float[20]; =[19]; =[-1000]; =[0]; =[-3]", "float[7]"),
+                (&[], "float[0]; =[-1]; =[-1000]; =[0]; =[-1]", "float[0]"),
+                (
+                    &[],
+                    "float[5]; =[0]; =[9223372036854775807]; =[0]; =[9223372036854775807]",
+                    "float[1]",
+                ),
+                (
+                    &[],
+                    "float[5]; =[-1]; =[-9223372036854775808]; =[0]; =[-9223372036854775808]",
+                    "float[1]",
+                ),
+                (
+                    &[],
+                    "float[5]; =[0, 0]; =[1]",
+                    "Slice: ends has 1 elements, others have 2",
+                ),
+                (
+                    &[],
+                    "float[5]; =[0]; =[1]; =[1]",
+                    "Slice: axis 1 is out of range for rank 1",
+                ),
+                (
+                    &[],
+                    "float[5]; =[0]; =[1]; =[0]; =[0]",
+                    "Slice: the step of axis 0 is 0",
+                ),
+            ],
+        );
+        check(
+            &SLICE,
+            1,
+            &[
+                (
+                    &[("starts", ints(&[1])), ("ends", ints(&[3]))],
+                    "float[5, N]",
+                    "float[2, N]",
+                ),
+                (
+                    &[
+                        ("starts", ints(&[1])),
+                        ("ends", ints(&[3])),
+                        ("axes", ints(&[1])),
+                    ],
+                    "float[5, 2]",
+                    "float[5, 1]",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn symbolic_sizes() {
+        let max = i64::MAX.to_string();
+        let min = i64::MIN.to_string();
+        let rows = [
+            ("0", max.as_str(), "1", "N"),
+            ("1", &max, "1", "max(0, N - 1)"),
+            ("0", "-1", "1", "max(0, N - 1)"),
+            ("0", "2147483647", "2", "-floor((-N)/(2))"),
+            ("0", "5", "1", "min(5, N)"),
+            ("2", "5", "1", "max(0, min(5, N) - 2)"),
+            ("-3", &max, "1", "min(3, N)"),
+            ("-3", "-1", "1", "max(0, min(2, N - 1))"),
+            ("-1", "-3", "1", "0"),
+            (&max, &max, "1", "0"),
+            ("-1", &min, "-1", "N"),
+            ("0", "N", "1", "N"),
+            ("0", "M", "1", "min(M, N)"),
+            ("M", &max, "1", "max(0, -M + N)"),
+            ("0", "?", "1", "?"),
+            ("0", "1", "?", "?"),
+        ];
+        for (start, end, step, expected) in rows {
+            let inputs = format!("float[N, 3]; =[{start}]; =[{end}]; =[0]; =[{step}]");
+            check(
+                &SLICE,
+                13,
+                &[(&[], &inputs, &format!("float[{expected}, 3]"))],
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_ranges() {
+        check(
+            &SLICE,
+            13,
+            &[
+                (&[], "float[N, 3]; int64[1]; =[2]; =[0]", "float[?, 3]"),
+                (&[], "float[N, 3]; =[0]; =[2]; int64[1]", "float[?, ?]"),
+                (
+                    &[],
+                    "float[N, 3]; =[0]; =[2]; =[1]; int64[1]",
+                    "float[N, ?]",
+                ),
+                (&[], "float[N, 3]; int64[?]; int64[?]", "float[?, ?]"),
+                (&[], "float[...]; =[0]; =[2]", "float[...]"),
+                (&[], "float[?, 3]; =[0]; =[2]", "float[?, 3]"),
+            ],
+        );
+    }
+
+    /// Symbolic lengths, with numbers put in, against known lengths.
+    #[test]
+    fn symbolic_lengths_are_exact() {
+        let bounds = [
+            i64::MIN,
+            -7,
+            -4,
+            -2,
+            -1,
+            0,
+            1,
+            3,
+            6,
+            i32::MAX.into(),
+            i64::MAX,
+        ];
+        for start in bounds {
+            for end in bounds {
+                for step in [-2, -1, 1, 2, 3] {
+                    let range = Range {
+                        axis: 0,
+                        start: start.into(),
+                        end: end.into(),
+                        step,
+                    };
+                    let symbolic = len(&Dim::symbol("N"), &range);
+                    for size in 0..9i64 {
+                        let put_in = symbolic.substitute(&|_| Some(size.into()));
+                        let exact = len(&size.into(), &range);
+                        assert!(
+                            symbolic.is_unknown() || put_in == exact,
+                            "{start}:{end}:{step} of {size}: {symbolic}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn integers_are_sliced() {
+        // SHAPE-25
+        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [1]; [3]"), "[3, 4]");
+        assert_eq!(
+            propagated(
+                &SLICE,
+                13,
+                &[],
+                "[N, 3, 4]; [-2]; [9223372036854775807]; [0]"
+            ),
+            "[3, 4]"
+        );
+        assert_eq!(
+            propagated(&SLICE, 13, &[], "[N, 3, 4]; [2]; [-9]; [0]; [-2]"),
+            "[4, N]"
+        );
+        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [5]; [9]"), "[]");
+        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [I]; [2]"), "-");
+    }
+
+    #[test]
+    fn attributes_become_inputs() {
+        let given = [
+            ("starts", NewAttribute::Ints(&[1, 0])),
+            ("ends", NewAttribute::Ints(&[2, -1])),
+        ];
+        assert_eq!(
+            adapted(&SLICE, 9, &given, "float[5, 5, 5]"),
+            "y = Slice(a, [1, 0], [2, -1], [0, 1])"
+        );
+        let [starts, ends] = given;
+        let given = [starts, ends, ("axes", NewAttribute::Ints(&[2, 1]))];
+        assert_eq!(
+            adapted(&SLICE, 9, &given, "float[5, 5, 5]"),
+            "y = Slice(a, [1, 0], [2, -1], [2, 1])"
+        );
+        assert_eq!(
+            adapted(&SLICE, 9, &[], "float[5]"),
+            "Slice: the node has no attribute starts or ends"
+        );
+    }
 }

@@ -25,14 +25,22 @@ pub static SPLIT: OpDef = OpDef::new("Split")
     )
     .since_anew(
         2,
-        &[input("input", "T"), outputs("outputs", "T"), int("axis").or(0), ints("split"), types("T", ALL)],
+        &[
+            input("input", "T"),
+            outputs("outputs", "T"),
+            int("axis").or(0),
+            ints("split"),
+            types("T", ALL),
+        ],
     )
     .since(11, &[])
     .since(
         13,
         &[
             input("input", "T").differentiable(),
-            input("split", "tensor(int64)").optional().non_differentiable(),
+            input("split", "tensor(int64)")
+                .optional()
+                .non_differentiable(),
             outputs("outputs", "T").differentiable(),
             without_attribute("split"),
             types("T", ALL_IR4),
@@ -49,9 +57,14 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for output in 0..count {
         cx.set_tensor(output, cx.elem(0), None);
     }
-    let Some(shape) = cx.shape(0) else { return Ok(()) };
+    let Some(shape) = cx.shape(0) else {
+        return Ok(());
+    };
     // Version 1 does not say what an absent axis means.
-    let axis = cx.int("axis").map(|axis| cx.axis(axis, shape.len())).transpose()?;
+    let axis = cx
+        .int("axis")
+        .map(|axis| cx.axis(axis, shape.len()))
+        .transpose()?;
     let sizes = match axis {
         Some(axis) => sizes(cx, axis, &shape[axis], count)?,
         None => vec![Dim::Unknown; count],
@@ -76,14 +89,19 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
     };
     if let Some(sizes) = given {
         if sizes.len() != count {
-            return cx.fail(format_args!("{} sizes are given for {count} outputs", sizes.len()));
+            return cx.fail(format_args!(
+                "{} sizes are given for {count} outputs",
+                sizes.len()
+            ));
         }
         if let Some(size) = sizes.iter().filter_map(Dim::known).find(|size| *size < 0) {
             return cx.fail(format_args!("a piece has the negative size {size}"));
         }
         let sum = sizes.iter().fold(Dim::Known(0), |sum, size| sum.add(size));
         if whole.surely_differs(&sum) {
-            return cx.fail(format_args!("the pieces have {sum} elements together, but axis {axis} has {whole}"));
+            return cx.fail(format_args!(
+                "the pieces have {sum} elements together, but axis {axis} has {whole}"
+            ));
         }
         return Ok(sizes);
     }
@@ -92,7 +110,9 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
     }
     let pieces = match cx.int("num_outputs") {
         Some(pieces) if usize::try_from(pieces) != Ok(count) => {
-            return cx.fail(format_args!("num_outputs is {pieces}, but the node has {count} outputs"));
+            return cx.fail(format_args!(
+                "num_outputs is {pieces}, but the node has {count} outputs"
+            ));
         }
         _ => Dim::from(count),
     };
@@ -101,14 +121,18 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
     }
     if cx.since() < 18 {
         if whole.known().is_some() {
-            return cx.fail(format_args!("axis {axis} of size {whole} does not split into {count} equal pieces"));
+            return cx.fail(format_args!(
+                "axis {axis} of size {whole} does not split into {count} equal pieces"
+            ));
         }
         return Ok(vec![whole.floor_div(&pieces); count]);
     }
     let size = whole.ceil_div(&pieces);
     let last = whole.sub(&size.mul(&pieces.sub(&Dim::Known(1))));
     if last.known().is_some_and(|last| last < 0) {
-        return cx.fail(format_args!("axis {axis} of size {whole} does not split into {count} pieces of {size}"));
+        return cx.fail(format_args!(
+            "axis {axis} of size {whole} does not split into {count} pieces of {size}"
+        ));
     }
     let mut sizes = vec![size; count];
     if let Some(end) = sizes.last_mut() {
@@ -118,11 +142,22 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
 }
 
 fn split_ints(cx: &mut Infer<'_>, sizes: &[Dim]) {
-    let Some(ints) = shape_values::of_input(cx, 0).filter(|ints| !ints.scalar) else { return };
+    let Some(ints) = shape_values::of_input(cx, 0).filter(|ints| !ints.scalar) else {
+        return;
+    };
     let mut rest = &ints.values[..];
     for (output, size) in sizes.iter().enumerate() {
-        let Some((piece, after)) = size.size().and_then(|size| rest.split_at_checked(size)) else { return };
-        cx.set_known(output, Known::Ints { elem: ints.elem, scalar: false, values: piece.to_vec() });
+        let Some((piece, after)) = size.size().and_then(|size| rest.split_at_checked(size)) else {
+            return;
+        };
+        cx.set_known(
+            output,
+            Known::Ints {
+                elem: ints.elem,
+                scalar: false,
+                values: piece.to_vec(),
+            },
+        );
         rest = after;
     }
 }
@@ -132,7 +167,9 @@ fn demand_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse("version 2 takes the sizes as an attribute, not as an input"));
     }
     if !cx.has("axis") {
-        return Err(cx.refuse("version 1 does not say along which axis it splits without the attribute axis"));
+        return Err(cx.refuse(
+            "version 1 does not say along which axis it splits without the attribute axis",
+        ));
     }
     Ok(())
 }
@@ -143,4 +180,182 @@ fn count_outputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         cx.set_int("num_outputs", cx.output_count() as i64);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SPLIT;
+    use crate::AttrValue::{self, Int};
+    use crate::infer::Known;
+    use crate::math::testing::adapted;
+    use crate::math::testing::{infer, ty, value};
+    use crate::tensor::testing::{ints, outputs};
+    use sardonyx_model::NewAttribute;
+
+    #[test]
+    fn sizes_of_pieces() {
+        let rows: [(
+            u32,
+            &[(&'static str, AttrValue<'static>)],
+            &str,
+            usize,
+            &str,
+        ); 19] = [
+            (13, &[], "float[6, N]", 2, "float[3, N]; float[3, N]"),
+            (
+                13,
+                &[("axis", Int(-1))],
+                "float[6, N]; =[2, 4]",
+                2,
+                "float[6, 2]; float[6, 4]",
+            ),
+            (
+                2,
+                &[("split", ints(&[1, 5]))],
+                "float[6]",
+                2,
+                "float[1]; float[5]",
+            ),
+            (
+                1,
+                &[("split", ints(&[1, 5])), ("axis", Int(0))],
+                "float[6]",
+                2,
+                "float[1]; float[5]",
+            ),
+            (1, &[], "float[6, 2]", 2, "float[?, ?]; float[?, ?]"),
+            (13, &[], "float[2*N]", 1, "float[2*N]"),
+            (
+                13,
+                &[],
+                "float[N]",
+                2,
+                "float[floor((N)/(2))]; float[floor((N)/(2))]",
+            ),
+            (
+                18,
+                &[("num_outputs", Int(2))],
+                "float[N]",
+                2,
+                "float[-floor((-N)/(2))]; float[N + floor((-N)/(2))]",
+            ),
+            (
+                18,
+                &[("num_outputs", Int(3))],
+                "float[7]",
+                3,
+                "float[3]; float[3]; float[1]",
+            ),
+            (
+                18,
+                &[("num_outputs", Int(2))],
+                "float[6]",
+                2,
+                "float[3]; float[3]",
+            ),
+            (13, &[], "float[6]; int64[2]", 2, "float[?]; float[?]"),
+            (13, &[], "float[...]", 2, "float[...]; float[...]"),
+            (13, &[], "float[?, 2]", 2, "float[?, 2]; float[?, 2]"),
+            (
+                13,
+                &[],
+                "float[7]",
+                2,
+                "Split: axis 0 of size 7 does not split into 2 equal pieces",
+            ),
+            (
+                13,
+                &[],
+                "float[7]; =[3, 3]",
+                2,
+                "Split: the pieces have 6 elements together, but axis 0 has 7",
+            ),
+            (
+                13,
+                &[],
+                "float[6]; =[3, 3]",
+                3,
+                "Split: 2 sizes are given for 3 outputs",
+            ),
+            (
+                13,
+                &[],
+                "float[6]; =[9, -3]",
+                2,
+                "Split: a piece has the negative size -3",
+            ),
+            (
+                18,
+                &[("num_outputs", Int(3))],
+                "float[6]",
+                2,
+                "Split: num_outputs is 3, but the node has 2 outputs",
+            ),
+            (
+                18,
+                &[("num_outputs", Int(4))],
+                "float[5]",
+                4,
+                "Split: axis 0 of size 5 does not split into 4 pieces of 2",
+            ),
+        ];
+        for (opset, attributes, inputs, count, expected) in rows {
+            assert_eq!(
+                outputs(&SPLIT, opset, attributes, inputs, count),
+                expected,
+                "{opset} {inputs}"
+            );
+        }
+    }
+
+    #[test]
+    fn integers_are_split() {
+        let known = [value("[N, 3, 4]"), value("[1, 2]")];
+        let (_, values) = infer(
+            &SPLIT,
+            13,
+            &[],
+            &[ty("int64[3]"), ty("int64[2]")],
+            &known,
+            2,
+        )
+        .expect("no contradiction");
+        let values: Vec<_> = values
+            .iter()
+            .map(|known| known.as_ref().and_then(Known::ints))
+            .collect();
+        assert_eq!(format!("{values:?}"), "[Some([N]), Some([3, 4])]");
+    }
+
+    #[test]
+    fn sizes_and_number_of_pieces() {
+        let axis = ("axis", NewAttribute::Int(0));
+        assert_eq!(
+            adapted(&SPLIT, 1, &[axis.clone()], "float[4]"),
+            "y = Split(a) axis=0"
+        );
+        let missing =
+            "Split: version 1 does not say along which axis it splits without the attribute axis";
+        assert_eq!(adapted(&SPLIT, 1, &[], "float[4]"), missing);
+        let input = "Split: version 2 takes the sizes as an attribute, not as an input";
+        assert_eq!(adapted(&SPLIT, 1, &[axis], "float[4]; float[1]"), input);
+        assert_eq!(
+            adapted(
+                &SPLIT,
+                12,
+                &[("split", NewAttribute::Ints(&[4]))],
+                "float[4]"
+            ),
+            "y = Split(a, [4])"
+        );
+        assert_eq!(adapted(&SPLIT, 12, &[], "float[4]"), "y = Split(a)");
+        assert_eq!(
+            adapted(&SPLIT, 17, &[], "float[4]"),
+            "y = Split(a) num_outputs=1"
+        );
+        assert_eq!(
+            adapted(&SPLIT, 17, &[], "float[4]; int64[1]"),
+            "y = Split(a, b)"
+        );
+    }
 }

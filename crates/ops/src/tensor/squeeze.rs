@@ -10,13 +10,23 @@ use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
 pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
-    .since(1, &[input("data", "T"), output("squeezed", "T"), ints("axes"), types("T", ALL)])
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            output("squeezed", "T"),
+            ints("axes"),
+            types("T", ALL),
+        ],
+    )
     .since(11, &[])
     .since(
         13,
         &[
             input("data", "T").differentiable(),
-            input("axes", "tensor(int64)").optional().non_differentiable(),
+            input("axes", "tensor(int64)")
+                .optional()
+                .non_differentiable(),
             output("squeezed", "T").differentiable(),
             without_attribute("axes"),
             types("T", ALL_IR4),
@@ -52,16 +62,94 @@ fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> 
                 stays[axis] = false;
             }
         }
-        Axes::Unknown(count) => return Ok(count.and_then(|count| shape.len().checked_sub(count)).map(unknown_dims)),
+        Axes::Unknown(count) => {
+            return Ok(count
+                .and_then(|count| shape.len().checked_sub(count))
+                .map(unknown_dims));
+        }
         Axes::Absent => {
             for (stays, size) in stays.iter_mut().zip(shape) {
                 // A size that may be 1 leaves even the rank open.
-                let Some(size) = size.known() else { return Ok(None) };
+                let Some(size) = size.known() else {
+                    return Ok(None);
+                };
                 *stays = size != 1;
             }
         }
     }
-    let kept = shape.iter().zip(stays).filter(|(_, stays)| *stays).map(|(size, _)| size);
+    let kept = shape
+        .iter()
+        .zip(stays)
+        .filter(|(_, stays)| *stays)
+        .map(|(size, _)| size);
     Ok(Some(kept.cloned().collect::<Shape>()))
 }
 
+#[cfg(test)]
+mod tests {
+    use super::SQUEEZE;
+    use crate::math::testing::adapted;
+    use crate::math::testing::{infer, propagated, ty, value};
+    use crate::tensor::testing::{check, ints};
+    use sardonyx_model::NewAttribute;
+
+    #[test]
+    fn axes_of_size_1_go() {
+        check(
+            &SQUEEZE,
+            13,
+            &[
+                (&[], "float[1, 3, 1, N]; =[0, -2]", "float[3, N]"),
+                (&[], "float[1, 3, 1]", "float[3]"),
+                (&[], "float[?, N]; =[1]", "float[?]"),
+                (&[], "float[1, N]", "float[...]"),
+                (&[], "float[1, 3, 1]; int64[1]", "float[?, ?]"),
+                (&[], "float[1, 3, 1]; int64[?]", "float[...]"),
+                (&[], "float[...]; =[0]", "float[...]"),
+                (
+                    &[],
+                    "float[1, 3]; =[1]",
+                    "Squeeze: axis 1 has size 3, not 1",
+                ),
+                (
+                    &[],
+                    "float[1, 3]; =[2]",
+                    "Squeeze: axis 2 is out of range for rank 2",
+                ),
+            ],
+        );
+        check(
+            &SQUEEZE,
+            1,
+            &[
+                (&[("axes", ints(&[0]))], "float[1, 3, 1]", "float[3, 1]"),
+                (&[], "float[1, 3, 1]", "float[3]"),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_vector_of_one_becomes_a_scalar() {
+        assert_eq!(propagated(&SQUEEZE, 13, &[], "[N]; [0]"), "N");
+        let (_, values) = infer(&SQUEEZE, 13, &[], &[ty("int64[2]")], &[value("[N, 2]")], 1)
+            .expect("no contradiction");
+        assert_eq!(
+            format!("{:?}", values[0].as_ref().expect("a value").ints()),
+            "Some([N, 2])"
+        );
+    }
+
+    #[test]
+    fn axes_become_an_input() {
+        assert_eq!(
+            adapted(
+                &SQUEEZE,
+                12,
+                &[("axes", NewAttribute::Ints(&[0]))],
+                "float[1]"
+            ),
+            "y = Squeeze(a, [0])"
+        );
+        assert_eq!(adapted(&SQUEEZE, 12, &[], "float[1]"), "y = Squeeze(a)");
+    }
+}

@@ -10,8 +10,23 @@ use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
 pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
-    .since(1, &[input("data", "T"), output("transposed", "T"), ints("perm"), types("T", ALL)])
-    .since(13, &[input("data", "T").differentiable(), output("transposed", "T").differentiable(), types("T", ALL_IR4)])
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            output("transposed", "T"),
+            ints("perm"),
+            types("T", ALL),
+        ],
+    )
+    .since(
+        13,
+        &[
+            input("data", "T").differentiable(),
+            output("transposed", "T").differentiable(),
+            types("T", ALL_IR4),
+        ],
+    )
     .since(21, widened!("T", ALL_IR10))
     .since(23, widened!("T", ALL_IR11))
     .since(24, widened!("T", ALL_IR12))
@@ -34,14 +49,23 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64]) -> Result<Shape, InferError> {
     if perm.len() != shape.len() {
-        return cx.fail(format_args!("perm has {} elements, but the input has rank {}", perm.len(), shape.len()));
+        return cx.fail(format_args!(
+            "perm has {} elements, but the input has rank {}",
+            perm.len(),
+            shape.len()
+        ));
     }
     let mut seen = vec![false; perm.len()];
     let mut result = Shape::new();
     for axis in perm {
-        let index = usize::try_from(*axis).ok().filter(|index| *index < shape.len());
+        let index = usize::try_from(*axis)
+            .ok()
+            .filter(|index| *index < shape.len());
         let Some(index) = index else {
-            return cx.fail(format_args!("perm names axis {axis}, but the input has rank {}", shape.len()));
+            return cx.fail(format_args!(
+                "perm names axis {axis}, but the input has rank {}",
+                shape.len()
+            ));
         };
         if std::mem::replace(&mut seen[index], true) {
             return cx.fail(format_args!("perm names axis {axis} twice"));
@@ -49,4 +73,46 @@ fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64]) -> Result<Shape, InferE
         result.push(shape[index].clone());
     }
     Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TRANSPOSE;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::{check, ints};
+
+    #[test]
+    fn sizes_change_places() {
+        check(
+            &TRANSPOSE,
+            13,
+            &[
+                (
+                    &[("perm", ints(&[1, 0, 2]))],
+                    "float[N, 2, ?]",
+                    "float[2, N, ?]",
+                ),
+                (&[], "float[N, 2, 3]", "float[3, 2, N]"),
+                (&[], "float", "float"),
+                (&[("perm", ints(&[1, 0]))], "float[...]", "float[?, ?]"),
+                (&[], "float[...]", "float[...]"),
+                (
+                    &[("perm", ints(&[1, 0]))],
+                    "float[1, 2, 3]",
+                    "Transpose: perm has 2 elements, but the input has rank 3",
+                ),
+                (
+                    &[("perm", ints(&[1, 1]))],
+                    "float[1, 2]",
+                    "Transpose: perm names axis 1 twice",
+                ),
+                (
+                    &[("perm", ints(&[-1, 0]))],
+                    "float[1, 2]",
+                    "Transpose: perm names axis -1, but the input has rank 2",
+                ),
+            ],
+        );
+        assert_eq!(propagated(&TRANSPOSE, 13, &[], "[N, 2]"), "[N, 2]");
+    }
 }

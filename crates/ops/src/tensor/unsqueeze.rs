@@ -10,7 +10,15 @@ use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
 pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
-    .since(1, &[input("data", "T"), output("expanded", "T"), ints("axes").required(), types("T", ALL)])
+    .since(
+        1,
+        &[
+            input("data", "T"),
+            output("expanded", "T"),
+            ints("axes").required(),
+            types("T", ALL),
+        ],
+    )
     .since(11, &[])
     .since(
         13,
@@ -51,6 +59,71 @@ fn unsqueezed(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, Infe
         }
     }
     let mut old = shape.iter();
-    let size = |is_new: bool| if is_new { Some(Dim::Known(1)) } else { old.next().cloned() };
+    let size = |is_new: bool| {
+        if is_new {
+            Some(Dim::Known(1))
+        } else {
+            old.next().cloned()
+        }
+    };
     Ok(is_new.into_iter().filter_map(size).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::UNSQUEEZE;
+    use crate::math::testing::adapted;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::{check, ints};
+    use sardonyx_model::NewAttribute;
+
+    #[test]
+    fn axes_of_size_1_come() {
+        check(
+            &UNSQUEEZE,
+            13,
+            &[
+                (&[], "float[3, 4, N]; =[0, 4]", "float[1, 3, 4, N, 1]"),
+                (&[], "float[3, 4]; =[-1, 0]", "float[1, 3, 4, 1]"),
+                (&[], "float; =[0]", "float[1]"),
+                (&[], "float[N]; int64[2]", "float[?, ?, ?]"),
+                (&[], "float[N]; int64[?]", "float[...]"),
+                (&[], "float[...]; =[0]", "float[...]"),
+                (
+                    &[],
+                    "float[3]; =[0, -3]",
+                    "Unsqueeze: axis 0 is named twice",
+                ),
+                (
+                    &[],
+                    "float[3]; =[2]",
+                    "Unsqueeze: axis 2 is out of range for rank 2",
+                ),
+            ],
+        );
+        check(
+            &UNSQUEEZE,
+            1,
+            &[(&[("axes", ints(&[1]))], "float[3, 4]", "float[3, 1, 4]")],
+        );
+    }
+
+    #[test]
+    fn a_scalar_becomes_a_vector() {
+        assert_eq!(propagated(&UNSQUEEZE, 13, &[], "N; [0]"), "[N]");
+        assert_eq!(propagated(&UNSQUEEZE, 13, &[], "[N, 2]; [0]"), "-");
+    }
+
+    #[test]
+    fn axes_become_an_input() {
+        assert_eq!(
+            adapted(
+                &UNSQUEEZE,
+                12,
+                &[("axes", NewAttribute::Ints(&[0, 2]))],
+                "float[1]"
+            ),
+            "y = Unsqueeze(a, [0, 2])"
+        );
+    }
 }

@@ -37,15 +37,78 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 /// From scalars and vectors of integers, if the condition is known.
 fn choose_ints(cx: &Infer<'_>) -> Option<Ints> {
-    let Some(Known::Tensor(condition)) = cx.known(0) else { return None };
-    let choice = condition.to_vec::<Bool8>().ok().filter(|_| condition.rank() <= 1)?;
-    let (x, y) = (shape_values::of_input(cx, 1)?, shape_values::of_input(cx, 2)?);
-    let len = [choice.len(), x.values.len(), y.values.len()].into_iter().find(|len| *len != 1).unwrap_or(1);
-    let at = |values: &[Dim], index: usize| if values.len() == 1 { values.first().cloned() } else { values.get(index).cloned() };
+    let Some(Known::Tensor(condition)) = cx.known(0) else {
+        return None;
+    };
+    let choice = condition
+        .to_vec::<Bool8>()
+        .ok()
+        .filter(|_| condition.rank() <= 1)?;
+    let (x, y) = (
+        shape_values::of_input(cx, 1)?,
+        shape_values::of_input(cx, 2)?,
+    );
+    let len = [choice.len(), x.values.len(), y.values.len()]
+        .into_iter()
+        .find(|len| *len != 1)
+        .unwrap_or(1);
+    let at = |values: &[Dim], index: usize| {
+        if values.len() == 1 {
+            values.first().cloned()
+        } else {
+            values.get(index).cloned()
+        }
+    };
     let pick = |index: usize| {
-        let choice = if choice.len() == 1 { choice[0] } else { *choice.get(index)? };
+        let choice = if choice.len() == 1 {
+            choice[0]
+        } else {
+            *choice.get(index)?
+        };
         at(if choice.get() { &x.values } else { &y.values }, index)
     };
     let values = (0..len).map(pick).collect::<Option<Vec<_>>>()?;
-    Some(Ints { elem: x.elem, scalar: condition.rank() == 0 && x.scalar && y.scalar, values })
+    Some(Ints {
+        elem: x.elem,
+        scalar: condition.rank() == 0 && x.scalar && y.scalar,
+        values,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::{infer, ty, value};
+    use crate::tensor::testing::check;
+    use sardonyx_tensor::Tensor;
+
+    #[test]
+    fn three_inputs_broadcast() {
+        check(
+            &WHERE,
+            16,
+            &[
+                (&[], "bool[N, 1]; float[3]; float", "float[N, 3]"),
+                (&[], "bool[...]; float[3]; float", "float[...]"),
+                (
+                    &[],
+                    "bool[2]; float[3]; float",
+                    "Where: sizes 2 and 3 of axis 0 do not broadcast",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn integers_are_chosen() {
+        let condition =
+            Known::Tensor(Tensor::from_bools([2], &[true, false]).expect("the sizes fit"));
+        let types = [ty("bool[2]"), ty("int64[2]"), ty("int64")];
+        let known = [Some(condition), value("[N, 3]"), value("7")];
+        let (_, values) = infer(&WHERE, 16, &[], &types, &known, 1).expect("no contradiction");
+        assert_eq!(
+            format!("{:?}", values[0].as_ref().and_then(Known::ints)),
+            "Some([N, 7])"
+        );
+    }
 }

@@ -1,1 +1,4 @@
-//! x
+//! Arithmetic, products and activations.
+
+pub(crate) mod gemm;
+pub(crate) mod matmul;

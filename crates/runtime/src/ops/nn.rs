@@ -1,1 +1,4 @@
-//! x
+//! Layers: convolution, pooling, normalisation, dropout.
+
+pub(crate) mod conv;
+mod window;

@@ -1,0 +1,165 @@
+//! Reductions over a set of axes, and the positions of extremes along one.
+//!
+//! The one idea: a reduction is a *fold* (a start value and two inlined functions), and two loops run every fold. When
+//! the innermost dim is reduced, contiguous runs go through 32 parallel accumulators; when it is kept, whole rows are
+//! accumulated into a row of results. Either way at most a thousand elements enter one f32 accumulator before it is
+//! added to an f64 one, in an order that depends on the dims alone: the error of a sum is that of pairwise summation or
+//! smaller, and no thread count shows in it.
+//!
+//! Integers wrap. NaN propagates through `Max` and `Min`.
+
+mod arg;
+mod fold;
+
+pub use arg::{Extreme, Ties, arg_extreme};
+pub(crate) use fold::{Fold, Maximum, Sum, run};
+
+use crate::elementwise::chunks::fill;
+use crate::elementwise::{MAX_RANK, Walk};
+use crate::number::{Arith, Math, Number};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+use fold::{Least, Norm1, Product, Reduction, Squares};
+
+/// What to reduce to. The value of an empty reduction is given in brackets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reduce {
+    /// (0)
+    Sum,
+    /// (NaN; 0 for integers, whose mean truncates)
+    Mean,
+    /// (minus infinity; the least integer)
+    Max,
+    /// (infinity; the greatest integer)
+    Min,
+    /// (1)
+    Prod,
+    /// The sum of absolute values (0)
+    L1,
+    /// The root of the sum of squares (0)
+    L2,
+    /// (0)
+    SumSquare,
+    /// The logarithm of the sum (minus infinity)
+    LogSum,
+    /// The logarithm of the sum of exponentials, without overflow (minus infinity)
+    LogSumExp,
+}
+
+/// Reduces `x`, contiguous with dims `dims`, over the axes marked in `axes`. `out` has the remaining dims.
+///
+/// # Panics
+///
+/// If lengths do not fit `dims`, or more than [`MAX_RANK`] dims remain after merging neighbours.
+pub fn reduce<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    op: Reduce,
+    dims: &[usize],
+    axes: &[bool],
+    x: &[T],
+    out: &mut [T],
+) {
+    assert_eq!(dims.len(), axes.len(), "one mark per dim");
+    assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
+    let (kept, reduced) = (walk(dims, axes, false, x.len()), walk(dims, axes, true, x.len()));
+    assert_eq!(out.len(), kept.len, "the output has other dims");
+    let level = Level::new(isa);
+    let count = reduced.len;
+    fill(pool, out, count, |start, out| {
+        macro_rules! fold {
+            ($fold:ident, $total:ident => $value:expr) => {
+                level.run(Reduction {
+                    fold: $fold,
+                    x,
+                    kept: &kept,
+                    reduced: &reduced,
+                    start,
+                    out,
+                    finish: |$total: <T::Wide as Arith>::Total| -> T { $value },
+                })
+            };
+        }
+        match op {
+            Reduce::Sum => fold!(Sum, total => narrow(total)),
+            Reduce::Mean => fold!(Sum, total => {
+                narrow(total.div(Number::from_f64(count as f64)))
+            }),
+            Reduce::Max => fold!(Maximum, total => narrow(total)),
+            Reduce::Min => fold!(Least, total => narrow(total)),
+            Reduce::Prod => fold!(Product, total => narrow(total)),
+            Reduce::L1 => fold!(Norm1, total => narrow(total)),
+            Reduce::L2 => fold!(Squares, total => T::from_f64(total.to_f64().sqrt())),
+            Reduce::SumSquare => fold!(Squares, total => narrow(total)),
+            Reduce::LogSum => fold!(Sum, total => T::from_f64(total.to_f64().ln())),
+            Reduce::LogSumExp => {
+                fold!(Maximum, total => narrow(total));
+                level.run(LogSumExp { x, kept: &kept, reduced: &reduced, start, out });
+            }
+        }
+    });
+}
+
+fn narrow<T: Number>(total: <T::Wide as Arith>::Total) -> T {
+    T::narrow(T::Wide::from_total(total))
+}
+
+/// The walk over the dims whose mark is `wanted`.
+fn walk(dims: &[usize], axes: &[bool], wanted: bool, len: usize) -> Walk<1> {
+    let (mut chosen, mut strides, mut rank) = ([0; MAX_RANK], [0; MAX_RANK], 0);
+    let mut stride = len;
+    for (&dim, &reduced) in dims.iter().zip(axes) {
+        stride /= dim.max(1);
+        if reduced != wanted || dim == 1 {
+            continue;
+        }
+        if rank > 0 && strides[rank - 1] == stride * dim {
+            chosen[rank - 1] *= dim;
+            strides[rank - 1] = stride;
+            continue;
+        }
+        assert!(rank < MAX_RANK, "more than {MAX_RANK} dims");
+        (chosen[rank], strides[rank]) = (dim, stride);
+        rank += 1;
+    }
+    // Empty inputs have no elements to be inside of; their walks are never followed into them.
+    let available = if len == 0 { usize::MAX >> 1 } else { len };
+    Walk::new(&chosen[..rank], [&strides[..rank]], [available])
+}
+
+/// Turns maxima in `out` into logarithms of sums of exponentials.
+struct LogSumExp<'a, T> {
+    x: &'a [T],
+    kept: &'a Walk<1>,
+    reduced: &'a Walk<1>,
+    start: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Number> Body for LogSumExp<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let [kept_step] = self.kept.steps();
+        let [step] = self.reduced.steps();
+        for ([base], at, n) in self.kept.rows(self.start, self.start + self.out.len()) {
+            for i in 0..n {
+                let out = &mut self.out[at - self.start + i];
+                let max = out.to_real();
+                // An infinite maximum would give infinity minus infinity.
+                let shift = if max.is_infinite() { T::Real::ZERO } else { max };
+                let mut sum = 0.0;
+                for ([offset], _, n) in self.reduced.rows(0, self.reduced.len) {
+                    let x = &self.x[base + i * kept_step + offset..];
+                    for x in x.iter().step_by(step.max(1)).take(n) {
+                        sum += Math::exp::<FMA>(x.to_real().sub(shift)).to_f64();
+                    }
+                }
+                *out = T::from_f64(shift.to_f64() + sum.ln());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

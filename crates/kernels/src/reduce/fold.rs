@@ -1,0 +1,174 @@
+//! The folds and the two loops that run them.
+
+use crate::elementwise::Walk;
+use crate::number::{Arith, Number};
+use crate::vecmath::Body;
+
+/// A reduction that can be cut in pieces.
+pub(crate) trait Fold: Copy + Sync {
+    fn start<W: Arith>(self) -> W;
+    /// One element more.
+    fn step<W: Arith>(self, sum: W, x: W) -> W;
+    /// Two pieces together.
+    fn join<W: Arith>(self, a: W, b: W) -> W;
+}
+
+macro_rules! folds {
+    ($($name:ident: $start:expr, |$sum:ident, $x:ident| $step:expr, |$a:ident, $b:ident| $join:expr;)*) => { $(
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name;
+        impl Fold for $name {
+            #[inline(always)]
+            fn start<W: Arith>(self) -> W { $start }
+            #[inline(always)]
+            fn step<W: Arith>(self, $sum: W, $x: W) -> W { $step }
+            #[inline(always)]
+            fn join<W: Arith>(self, $a: W, $b: W) -> W { $join }
+        }
+    )* };
+}
+
+folds! {
+    Sum: W::ZERO, |sum, x| sum.add(x), |a, b| a.add(b);
+    Norm1: W::ZERO, |sum, x| sum.add(Arith::abs(x)), |a, b| a.add(b);
+    Squares: W::ZERO, |sum, x| sum.add(x.mul(x)), |a, b| a.add(b);
+    Product: W::ONE, |sum, x| sum.mul(x), |a, b| a.mul(b);
+    Maximum: W::LOWEST, |sum, x| Arith::max(sum, x), |a, b| Arith::max(a, b);
+    Least: W::HIGHEST, |sum, x| Arith::min(sum, x), |a, b| Arith::min(a, b);
+}
+
+/// Parallel accumulators: four AVX-512 registers of f32, which hides the latency of an addition.
+const LANES: usize = 32;
+/// Elements that enter the accumulators before they go to the total.
+const BLOCK: usize = 32 * LANES;
+/// Columns accumulated at a time.
+const COLUMNS: usize = 128;
+/// Rows that enter the accumulators before they go to the totals.
+const ROWS: usize = 32;
+
+/// Folds a contiguous run.
+#[inline(always)]
+pub(crate) fn run<T: Number, F: Fold>(fold: F, x: &[T]) -> <T::Wide as Arith>::Total {
+    let mut total = fold.start::<<T::Wide as Arith>::Total>();
+    for block in x.chunks(BLOCK) {
+        total = fold.join(total, run_block(fold, block).to_total());
+    }
+    total
+}
+
+#[inline(always)]
+fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
+    let mut sum = fold.start::<T::Wide>();
+    let (groups, rest) = x.as_chunks::<LANES>();
+    if !groups.is_empty() {
+        let mut lanes = [sum; LANES];
+        for group in groups {
+            for i in 0..LANES {
+                lanes[i] = fold.step(lanes[i], group[i].widen());
+            }
+        }
+        let mut half = LANES / 2;
+        while half > 0 {
+            for i in 0..half {
+                lanes[i] = fold.join(lanes[i], lanes[i + half]);
+            }
+            half /= 2;
+        }
+        sum = lanes[0];
+    }
+    for x in rest {
+        sum = fold.step(sum, x.widen());
+    }
+    sum
+}
+
+/// Computes outputs `start..start + out.len()`.
+pub(crate) struct Reduction<'a, T, F, G> {
+    pub(crate) fold: F,
+    pub(crate) x: &'a [T],
+    pub(crate) kept: &'a Walk<1>,
+    pub(crate) reduced: &'a Walk<1>,
+    pub(crate) start: usize,
+    pub(crate) out: &'a mut [T],
+    /// From the total to the result.
+    pub(crate) finish: G,
+}
+
+impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Body for Reduction<'_, T, F, G> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let [kept_step] = self.kept.steps();
+        let [reduced_step] = self.reduced.steps();
+        for ([base], at, n) in self.kept.rows(self.start, self.start + self.out.len()) {
+            let out = &mut self.out[at - self.start..][..n];
+            if kept_step == 1 && n > 1 && reduced_step != 1 {
+                for (i, out) in out.chunks_mut(COLUMNS).enumerate() {
+                    columns(self.fold, self.x, base + i * COLUMNS, self.reduced, out, &self.finish);
+                }
+                continue;
+            }
+            for (i, out) in out.iter_mut().enumerate() {
+                let base = base + i * kept_step;
+                let mut total = self.fold.start::<<T::Wide as Arith>::Total>();
+                for ([offset], _, n) in self.reduced.rows(0, self.reduced.len) {
+                    let x = &self.x[base + offset..];
+                    let piece = if reduced_step == 1 {
+                        run(self.fold, &x[..n])
+                    } else {
+                        strided(self.fold, x, reduced_step, n)
+                    };
+                    total = self.fold.join(total, piece);
+                }
+                *out = (self.finish)(total);
+            }
+        }
+    }
+}
+
+/// Folds `n` elements that are `step` apart.
+#[inline(always)]
+fn strided<T: Number, F: Fold>(fold: F, x: &[T], step: usize, n: usize) -> <T::Wide as Arith>::Total {
+    let mut total = fold.start::<<T::Wide as Arith>::Total>();
+    for x in x.iter().step_by(step.max(1)).take(n) {
+        total = fold.step(total, x.widen().to_total());
+    }
+    total
+}
+
+/// Folds the columns of rows whose first element is at `base` plus the offsets of `reduced`.
+#[inline(always)]
+fn columns<T: Number, F: Fold>(
+    fold: F,
+    x: &[T],
+    base: usize,
+    reduced: &Walk<1>,
+    out: &mut [T],
+    finish: &impl Fn(<T::Wide as Arith>::Total) -> T,
+) {
+    let width = out.len();
+    let mut sums = [fold.start::<T::Wide>(); COLUMNS];
+    let mut totals = [fold.start::<<T::Wide as Arith>::Total>(); COLUMNS];
+    let (sums, totals) = (&mut sums[..width], &mut totals[..width]);
+    let [step] = reduced.steps();
+    let mut rows = 0;
+    for ([offset], _, n) in reduced.rows(0, reduced.len) {
+        for i in 0..n {
+            let row = &x[base + offset + i * step..][..width];
+            for (sum, x) in sums.iter_mut().zip(row) {
+                *sum = fold.step(*sum, x.widen());
+            }
+            rows += 1;
+            if rows == ROWS {
+                rows = 0;
+                for (total, sum) in totals.iter_mut().zip(sums.iter_mut()) {
+                    *total = fold.join(*total, sum.to_total());
+                    *sum = fold.start();
+                }
+            }
+        }
+    }
+    for ((out, total), sum) in out.iter_mut().zip(totals).zip(sums) {
+        *out = finish(fold.join(*total, sum.to_total()));
+    }
+}

@@ -1,0 +1,229 @@
+//! Softmax, its logarithm, and hardmax along one axis.
+//!
+//! The one idea: the greatest element is subtracted before exponentials are taken, so nothing overflows; a row without a
+//! finite greatest element becomes NaN, as the definition says. Sums are kept as in [`reduce`](super::reduce).
+
+use crate::elementwise::chunks::{Shared, chunk_len, rows};
+use crate::number::{Arith, Math, Number};
+use crate::reduce::{Maximum, Sum, run};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// Which of the three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Softmax {
+    /// `exp(x) / sum(exp(x))`
+    Softmax,
+    /// The logarithm of that.
+    LogSoftmax,
+    /// 1 at the first greatest element, else 0.
+    Hardmax,
+}
+
+/// `y = op(x)` along the middle one of the dims `[outer, axis, inner]`.
+///
+/// # Panics
+///
+/// If lengths do not fit the dims.
+pub fn softmax<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    op: Softmax,
+    dims: [usize; 3],
+    x: &[T],
+    y: &mut [T],
+) {
+    assert_eq!(x.len(), y.len(), "one output per input");
+    apply(pool, isa, op, dims, Some(x), y);
+}
+
+/// As [`softmax`], in place.
+///
+/// # Panics
+///
+/// If the length does not fit the dims.
+pub fn softmax_in_place<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    op: Softmax,
+    dims: [usize; 3],
+    x: &mut [T],
+) {
+    apply(pool, isa, op, dims, None, x);
+}
+
+/// In place over `y`, into which `x` is copied piece by piece while it is in the cache.
+fn apply<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    op: Softmax,
+    [outer, axis, inner]: [usize; 3],
+    x: Option<&[T]>,
+    y: &mut [T],
+) {
+    assert_eq!(y.len(), outer * axis * inner, "the output has other dims");
+    if y.is_empty() {
+        return;
+    }
+    let level = Level::new(isa);
+    // An exponential costs a handful of cheap operations.
+    let work = 8 * axis;
+    if inner == 1 {
+        return rows(pool, y, axis, work, |first, y| {
+            for (i, y) in y.chunks_exact_mut(axis).enumerate() {
+                if let Some(x) = x {
+                    y.copy_from_slice(&x[(first + i) * axis..][..axis]);
+                }
+                level.run(Row { op, row: y });
+            }
+        });
+    }
+    // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
+    let per_outer = inner.div_ceil(COLUMNS);
+    let per_chunk = chunk_len(pool, outer * per_outer, work * COLUMNS.min(inner));
+    let pieces = outer * per_outer;
+    let shared = Shared::new(y);
+    pool.run(pieces.div_ceil(per_chunk), |chunk| {
+        for piece in chunk * per_chunk..pieces.min((chunk + 1) * per_chunk) {
+            let column = piece % per_outer * COLUMNS;
+            let first = piece / per_outer * axis * inner + column;
+            let width = COLUMNS.min(inner - column);
+            level.run(Columns { op, axis, inner, first, width, x, y: &shared });
+        }
+    });
+}
+
+struct Row<'a, T> {
+    op: Softmax,
+    row: &'a mut [T],
+}
+
+impl<T: Number> Body for Row<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let (op, row) = (self.op, self.row);
+        let max = T::Wide::from_total(run(Maximum, row));
+        if op == Softmax::Hardmax {
+            let found = row.iter().position(|x| {
+                let x = x.widen();
+                x == max || x.is_nan()
+            });
+            row.fill(T::ZERO);
+            // There always is one; an empty row never gets here.
+            if let Some(found) = found {
+                row[found] = T::ONE;
+            }
+            return;
+        }
+        let max = T::narrow(max).to_real();
+        // Where the row can hold the exponentials without rounding, they are taken once.
+        let store = size_of::<T>() == size_of::<T::Real>() && op == Softmax::Softmax;
+        if store {
+            for x in row.iter_mut() {
+                *x = T::from_real(Math::exp::<FMA>(x.to_real().sub(max)));
+            }
+            let scale = 1.0 / run(Sum, row).to_f64();
+            let scale = T::Real::from_f64(scale);
+            for x in row {
+                *x = T::from_real(x.to_real().mul(scale));
+            }
+            return;
+        }
+        let mut block = [T::Real::ZERO; 128];
+        let mut sum = 0.0;
+        for x in row.chunks(block.len()) {
+            for (e, x) in block.iter_mut().zip(x) {
+                *e = Math::exp::<FMA>(x.to_real().sub(max));
+            }
+            sum += run(Sum, &block[..x.len()]).to_f64();
+        }
+        if op == Softmax::Softmax {
+            let scale = T::Real::from_f64(1.0 / sum);
+            for x in row {
+                *x = T::from_real(Math::exp::<FMA>(x.to_real().sub(max)).mul(scale));
+            }
+        } else {
+            let log = T::Real::from_f64(sum.ln());
+            for x in row {
+                *x = T::from_real(x.to_real().sub(max).sub(log));
+            }
+        }
+    }
+}
+
+/// Columns that are worked on together.
+const COLUMNS: usize = 64;
+
+struct Columns<'a, T> {
+    op: Softmax,
+    axis: usize,
+    inner: usize,
+    /// The offset of the first element.
+    first: usize,
+    width: usize,
+    x: Option<&'a [T]>,
+    y: &'a Shared<'a, T>,
+}
+
+impl<T: Number> Columns<'_, T> {
+    #[inline(always)]
+    fn row(&self, i: usize) -> &mut [T] {
+        // SAFETY: pieces are disjoint sets of columns, and no two rows of a piece are held at the same time.
+        unsafe { self.y.part(self.first + i * self.inner, self.width) }
+    }
+}
+
+impl<T: Number> Body for Columns<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        if let Some(x) = self.x {
+            for i in 0..self.axis {
+                let x = &x[self.first + i * self.inner..][..self.width];
+                self.row(i).copy_from_slice(x);
+            }
+        }
+        let mut max = [T::Real::LOWEST; COLUMNS];
+        for i in 0..self.axis {
+            for (max, x) in max.iter_mut().zip(&*self.row(i)) {
+                *max = Arith::max(*max, x.to_real());
+            }
+        }
+        if self.op == Softmax::Hardmax {
+            let mut found = [false; COLUMNS];
+            for i in 0..self.axis {
+                for ((x, max), found) in self.row(i).iter_mut().zip(&max).zip(&mut found) {
+                    let real = x.to_real();
+                    let here = !*found && (real == *max || real.is_nan());
+                    *found |= here;
+                    *x = if here { T::ONE } else { T::ZERO };
+                }
+            }
+            return;
+        }
+        let mut sums = [0.0; COLUMNS];
+        for i in 0..self.axis {
+            for ((x, max), sum) in self.row(i).iter().zip(&max).zip(&mut sums) {
+                *sum += Math::exp::<FMA>(x.to_real().sub(*max)).to_f64();
+            }
+        }
+        let mut last = [T::Real::ZERO; COLUMNS];
+        for (last, sum) in last.iter_mut().zip(&sums) {
+            *last = T::Real::from_f64(if self.op == Softmax::Softmax { 1.0 / sum } else { sum.ln() });
+        }
+        for i in 0..self.axis {
+            for ((x, max), last) in self.row(i).iter_mut().zip(&max).zip(&last) {
+                let shifted = x.to_real().sub(*max);
+                *x = T::from_real(if self.op == Softmax::Softmax {
+                    Math::exp::<FMA>(shifted).mul(*last)
+                } else {
+                    shifted.sub(*last)
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

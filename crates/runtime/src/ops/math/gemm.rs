@@ -1,0 +1,218 @@
+//! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the result is written.
+
+use sardonyx_kernels::Isa;
+use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic};
+use sardonyx_tensor::{DataType, Dims, Element, TensorView};
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
+use crate::ops::narrow::{narrow, widen};
+
+struct Gemm {
+    elem: DataType,
+    alpha: f32,
+    beta: f32,
+    trans_a: bool,
+    trans_b: bool,
+    packed: Option<PackedB>,
+    taken_in: Vec<usize>,
+    has_c: bool,
+    residual: bool,
+    activation: Activation,
+    isa: Isa,
+}
+
+/// `Gemm`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
+    let elem = site.elem(0)?;
+    if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
+        return site.unsupported_type(elem);
+    }
+    let trans_b = site.need_int("transB")? != 0;
+    let mut taken_in = Vec::new();
+    let packed = match site.constant(1) {
+        Some(b) if elem == Float && b.rank() == 2 => {
+            let (rows, cols) = (b.dims()[0], b.dims()[1]);
+            taken_in.push(1);
+            Some(match trans_b {
+                false => PackedB::from_le_bytes(site.isa, b.bytes(), rows, cols, cols, 1),
+                true => PackedB::from_le_bytes(site.isa, b.bytes(), cols, rows, 1, cols),
+            })
+        }
+        _ => None,
+    };
+    Ok(Box::new(Gemm {
+        elem,
+        alpha: site.float("alpha").unwrap_or(1.0),
+        beta: site.float("beta").unwrap_or(1.0),
+        trans_a: site.need_int("transA")? != 0,
+        trans_b,
+        packed,
+        taken_in,
+        has_c: site.has_input(2),
+        residual: false,
+        activation: Activation::None,
+        isa: site.isa,
+    }))
+}
+
+/// A matrix that may have to be read transposed: its rows and columns as they are then.
+struct Matrix {
+    rows: usize,
+    cols: usize,
+    transposed: bool,
+}
+
+impl Matrix {
+    fn new(view: &TensorView<'_>, transposed: bool, name: &str) -> Result<Self, KernelError> {
+        match view.dims() {
+            [rows, cols] if transposed => Ok(Matrix { rows: *cols, cols: *rows, transposed }),
+            [rows, cols] => Ok(Matrix { rows: *rows, cols: *cols, transposed }),
+            other => fail!("{name} must be a matrix, but has dimensions {other:?}"),
+        }
+    }
+
+    fn of<'a, T>(&self, elements: &'a [T]) -> MatRef<'a, T> {
+        if self.transposed {
+            MatRef::col_major(elements, self.rows, self.cols)
+        } else {
+            MatRef::row_major(elements, self.rows, self.cols)
+        }
+    }
+}
+
+/// How C stretches over the result: its element distances per row and column.
+fn stretch(c: &[usize], rows: usize, cols: usize) -> Result<(usize, usize), KernelError> {
+    let (c_rows, c_cols) = match c {
+        [] => (1, 1),
+        [cols] => (1, *cols),
+        [rows, cols] => (*rows, *cols),
+        other => fail!("C has dimensions {other:?} and does not stretch to {rows}x{cols}"),
+    };
+    if (c_rows != 1 && c_rows != rows) || (c_cols != 1 && c_cols != cols) {
+        fail!("C has dimensions {c:?} and does not stretch to {rows}x{cols}");
+    }
+    Ok((if c_rows == 1 { 0 } else { c_cols }, if c_cols == 1 { 0 } else { 1 }))
+}
+
+impl Gemm {
+    fn run_f32(&self, call: &mut Call<'_>, a: &Matrix, depth: usize, cols: usize) -> Result<(), KernelError> {
+        let left = call.slice::<f32>(0)?;
+        let b;
+        let right = match &self.packed {
+            Some(packed) => Rhs::Packed(packed),
+            None => {
+                b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
+                Rhs::Plain(b.of(call.slice::<f32>(1)?))
+            }
+        };
+        let mut epilogue = Epilogue { alpha: self.alpha, activation: self.activation, ..Epilogue::default() };
+        if self.has_c {
+            let view = call.tensor(2)?;
+            let (row_step, col_step) = stretch(view.dims(), a.rows, cols)?;
+            let c = view.as_slice::<f32>()?;
+            match (row_step, col_step) {
+                (0, 1) if self.beta == 1.0 => epilogue.bias = Some(Bias::Col(c)),
+                _ => epilogue.addend = Some((self.beta, MatRef::new(c, a.rows, cols, row_step, col_step))),
+            }
+        }
+        if self.residual {
+            epilogue.residual = Some(call.slice::<f32>(call.input_count() - 1)?);
+        }
+        debug_assert_eq!(right.size(), (depth, cols));
+        let (pool, isa) = (call.pool, self.isa);
+        let y = call.output_slice::<f32>(0, &[a.rows, cols])?;
+        gemm(pool, isa, Lhs::Plain(a.of(left)), right, y, cols, &epilogue);
+        Ok(())
+    }
+
+    fn run_plainly<T: Element + Number>(
+        &self,
+        call: &mut Call<'_>,
+        a: &Matrix,
+        b: &Matrix,
+        alpha: T,
+        beta: T,
+    ) -> Result<(), KernelError> {
+        let (left, right) = (a.of(call.slice::<T>(0)?), b.of(call.slice::<T>(1)?));
+        let addend = if self.has_c {
+            let view = call.tensor(2)?;
+            let (row_step, col_step) = stretch(view.dims(), a.rows, b.cols)?;
+            Some((beta, MatRef::new(view.as_slice::<T>()?, a.rows, b.cols, row_step, col_step)))
+        } else {
+            None
+        };
+        let pool = call.pool;
+        let y = call.output_slice::<T>(0, &[a.rows, b.cols])?;
+        gemm_generic(pool, self.isa, alpha, left, right, addend, y, b.cols);
+        Ok(())
+    }
+
+    fn run_narrow(&self, call: &mut Call<'_>, a: &Matrix, b: &Matrix) -> Result<(), KernelError> {
+        let (left, right) = (widen(call.tensor(0)?)?, widen(call.tensor(1)?)?);
+        let dims: Dims = Dims::from_slice(&[a.rows, b.cols]);
+        let mut y = vec![0f32; a.rows * b.cols];
+        let c = if self.has_c { Some((widen(call.tensor(2)?)?, call.tensor(2)?.dims().to_vec())) } else { None };
+        let addend = match &c {
+            Some((c, c_dims)) => {
+                let (row_step, col_step) = stretch(c_dims, a.rows, b.cols)?;
+                Some((self.beta, MatRef::new(c, a.rows, b.cols, row_step, col_step)))
+            }
+            None => None,
+        };
+        let epilogue = Epilogue { alpha: self.alpha, addend, ..Epilogue::default() };
+        let (left, right) = (Lhs::Plain(a.of(&left)), Rhs::Plain(b.of(&right)));
+        gemm(call.pool, self.isa, left, right, &mut y, b.cols, &epilogue);
+        narrow(call, 0, self.elem, &dims, y)
+    }
+}
+
+impl Kernel for Gemm {
+    fn taken_in(&self) -> &[usize] {
+        &self.taken_in
+    }
+
+    fn absorb(&mut self, tail: Tail) -> bool {
+        if self.elem != DataType::Float || self.activation != Activation::None {
+            return false;
+        }
+        match tail {
+            Tail::Residual if self.residual => return false,
+            Tail::Residual => self.residual = true,
+            Tail::Relu => self.activation = Activation::Relu,
+            Tail::Clip(low, high) => self.activation = Activation::Clip(low, high),
+        }
+        true
+    }
+
+    fn describe(&self) -> String {
+        format!("{} B, {:?}", if self.packed.is_some() { "packed" } else { "plain" }, self.isa)
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let a = Matrix::new(call.tensor(0)?, self.trans_a, "A")?;
+        let (depth, cols) = match &self.packed {
+            Some(packed) => (packed.depth(), packed.cols()),
+            None => {
+                let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
+                (b.rows, b.cols)
+            }
+        };
+        if a.cols != depth {
+            fail!("A has {} columns, but B has {depth} rows", a.cols);
+        }
+        if self.elem == DataType::Float {
+            return self.run_f32(call, &a, depth, cols);
+        }
+        let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
+        // The factors are floats in the standard even where the matrices are integers.
+        match self.elem {
+            DataType::Double => self.run_plainly::<f64>(call, &a, &b, self.alpha.into(), self.beta.into()),
+            DataType::Int32 => self.run_plainly::<i32>(call, &a, &b, self.alpha as i32, self.beta as i32),
+            DataType::Int64 => self.run_plainly::<i64>(call, &a, &b, self.alpha as i64, self.beta as i64),
+            DataType::Uint32 => self.run_plainly::<u32>(call, &a, &b, self.alpha as u32, self.beta as u32),
+            DataType::Uint64 => self.run_plainly::<u64>(call, &a, &b, self.alpha as u64, self.beta as u64),
+            _ => self.run_narrow(call, &a, &b),
+        }
+    }
+}

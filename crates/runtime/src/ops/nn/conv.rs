@@ -1,0 +1,264 @@
+//! Conv: weights packed once when they are constant; bias, residual sum and activation while the result is written.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sardonyx_kernels::Isa;
+use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, PackedConv, conv_naive};
+use sardonyx_kernels::gemm::Activation;
+use sardonyx_tensor::{DataType, Dims, Element};
+
+use super::window::{Placed, Window};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
+use crate::ops::narrow::{narrow, widen};
+
+struct Conv {
+    elem: DataType,
+    /// `None` when only the weights at run time tell the size of the kernel; then nothing is padded or strided.
+    window: Option<Window>,
+    group: usize,
+    weights: Weights,
+    /// The bias, if it is constant.
+    bias: Option<Vec<f32>>,
+    has_bias: bool,
+    taken_in: Vec<usize>,
+    residual: bool,
+    activation: Activation,
+    isa: Isa,
+}
+
+enum Weights {
+    /// Packed for the padding that the attributes fix.
+    Packed(Arc<PackedConv>),
+    /// Constant, but the padding depends on the size of the input: packed when that is first seen.
+    Constant { elements: Vec<f32>, dims: Dims, packed: Mutex<Option<(Placed, Arc<PackedConv>)>> },
+    /// Not constant.
+    Given,
+}
+
+/// `Conv`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let elem = site.elem(0)?;
+    if !matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16) {
+        return site.unsupported_type(elem);
+    }
+    let group = site.need_int("group")?;
+    let group = usize::try_from(group).map_err(|_| BindError::Invalid(format!("group is {group}")))?;
+    let fast = elem == DataType::Float;
+    let mut taken_in = Vec::new();
+    let mut bias = None;
+    let has_bias = site.has_input(2);
+    if let Some(constant) = site.constant(2).filter(|_| fast) {
+        bias = Some(constant.to_vec::<f32>()?);
+        taken_in.push(2);
+    }
+    let known_dims: Option<Vec<usize>> = match site.ints("kernel_shape") {
+        Some(sizes) => Some(sizes.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| {
+            BindError::Invalid("kernel_shape has a negative size".to_string())
+        })?),
+        None => site.shape(1).and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect()),
+    };
+    let window = match known_dims {
+        Some(kernel) => Some(Window::new(site, kernel)?),
+        None => {
+            // Without the rank of the kernel, lists per axis cannot be checked before the first run.
+            let lists = ["strides", "dilations", "pads"].iter().any(|name| site.ints(name).is_some());
+            let same = site.string("auto_pad").is_some_and(|auto_pad| auto_pad.starts_with("SAME"));
+            if lists || same {
+                return Err(BindError::Unsupported("the size of the kernel is not known before running".to_string()));
+            }
+            None
+        }
+    };
+    let weights = match (site.constant(1), &window) {
+        (Some(constant), Some(window)) if fast && window.kernel.len() <= 3 => {
+            taken_in.push(1);
+            let dims: Dims = constant.dims().into();
+            match window.fixed_pads() {
+                Some((begin, end)) => {
+                    let params = params(window, &dims, group, begin, end)?;
+                    let packed = PackedConv::from_le_bytes(site.isa, params, constant.bytes());
+                    Weights::Packed(Arc::new(packed.map_err(|error| BindError::Invalid(error.to_string()))?))
+                }
+                None => Weights::Constant { elements: constant.to_vec()?, dims, packed: Mutex::default() },
+            }
+        }
+        _ => Weights::Given,
+    };
+    Ok(Box::new(Conv {
+        elem,
+        window,
+        group,
+        weights,
+        bias,
+        has_bias,
+        taken_in,
+        residual: false,
+        activation: Activation::None,
+        isa: site.isa,
+    }))
+}
+
+fn params(
+    window: &Window,
+    weights: &[usize],
+    groups: usize,
+    begin: &[usize],
+    end: &[usize],
+) -> Result<ConvParams, KernelError> {
+    if weights.len() != window.kernel.len() + 2 || weights[2..] != window.kernel[..] {
+        fail!("the weights have dimensions {weights:?}, but the kernel is {:?}", window.kernel);
+    }
+    Ok(ConvParams {
+        groups,
+        strides: window.strides.clone(),
+        dilations: window.dilations.clone(),
+        pads_begin: begin.to_vec(),
+        pads_end: end.to_vec(),
+        ..ConvParams::new(weights[1] * groups, weights[0], &window.kernel)
+    })
+}
+
+impl Conv {
+    /// The weights packed for an input of these spatial sizes.
+    fn packed(&self, call: &Call<'_>, window: &Window, placed: &Placed) -> Result<Arc<PackedConv>, KernelError> {
+        let pack = |elements: &[f32], dims: &[usize]| {
+            let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
+            PackedConv::new(self.isa, params, elements).map(Arc::new).map_err(|error| KernelError(error.to_string()))
+        };
+        match &self.weights {
+            Weights::Packed(packed) => Ok(packed.clone()),
+            Weights::Constant { elements, dims, packed } => {
+                let mut kept = packed.lock().unwrap_or_else(PoisonError::into_inner);
+                match &*kept {
+                    Some((for_placed, packed)) if for_placed == placed => Ok(packed.clone()),
+                    _ => {
+                        let packed = pack(elements, dims)?;
+                        *kept = Some((placed.clone(), packed.clone()));
+                        Ok(packed)
+                    }
+                }
+            }
+            Weights::Given => {
+                let weights = call.tensor(1)?;
+                pack(weights.as_slice::<f32>()?, weights.dims())
+            }
+        }
+    }
+
+    /// Any float type, element by element: `f64` in its own precision.
+    fn run_plainly<T: Element + sardonyx_kernels::gemm::Number>(
+        &self,
+        call: &mut Call<'_>,
+        window: &Window,
+        placed: &Placed,
+        dims: &Dims,
+    ) -> Result<(), KernelError> {
+        let weights = call.tensor(1)?.dims().to_vec();
+        let params = params(window, &weights, self.group, &placed.pads_begin, &placed.pads_end)?;
+        let input_dims: Dims = call.tensor(0)?.dims().into();
+        let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
+        let bias = if self.has_bias { Some(call.slice::<T>(2)?) } else { None };
+        let y = call.output_slice::<T>(0, dims)?;
+        conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y).map_err(|error| KernelError(error.to_string()))
+    }
+
+    fn run_narrow(
+        &self,
+        call: &mut Call<'_>,
+        window: &Window,
+        placed: &Placed,
+        dims: &Dims,
+    ) -> Result<(), KernelError> {
+        let weights = call.tensor(1)?;
+        let params = params(window, weights.dims(), self.group, &placed.pads_begin, &placed.pads_end)?;
+        let (input, w) = (call.tensor(0)?, widen(weights)?);
+        let x = widen(input)?;
+        let bias = if self.has_bias { Some(widen(call.tensor(2)?)?) } else { None };
+        let mut y = vec![0f32; dims.iter().product()];
+        let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
+        conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y).map_err(|e| KernelError(e.to_string()))?;
+        narrow(call, 0, self.elem, dims, y)
+    }
+}
+
+impl Kernel for Conv {
+    fn taken_in(&self) -> &[usize] {
+        &self.taken_in
+    }
+
+    fn absorb(&mut self, tail: Tail) -> bool {
+        if self.elem != DataType::Float || self.window.as_ref().is_none_or(|window| window.kernel.len() > 3) {
+            return false;
+        }
+        match tail {
+            Tail::Residual if self.residual || self.activation != Activation::None => return false,
+            Tail::Residual => self.residual = true,
+            Tail::Relu if self.activation == Activation::None => self.activation = Activation::Relu,
+            Tail::Clip(low, high) if self.activation == Activation::None => {
+                self.activation = Activation::Clip(low, high);
+            }
+            Tail::Relu | Tail::Clip(..) => return false,
+        }
+        true
+    }
+
+    fn describe(&self) -> String {
+        match &self.weights {
+            Weights::Packed(packed) => format!("{} {:?}", packed.strategy(), self.isa),
+            Weights::Constant { .. } | Weights::Given => format!("packed when run, {:?}", self.isa),
+        }
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let input: Dims = call.tensor(0)?.dims().into();
+        if input.len() < 3 {
+            fail!("the input must have at least three dimensions, not {:?}", &input[..]);
+        }
+        let unpadded;
+        let window = match &self.window {
+            Some(window) => window,
+            None => {
+                unpadded = Window::unpadded(call.tensor(1)?.dims().get(2..).unwrap_or_default().to_vec());
+                &unpadded
+            }
+        };
+        let placed = window.place(&input[2..])?;
+        let out_channels = match &self.weights {
+            Weights::Packed(packed) => packed.params().out_channels,
+            Weights::Constant { dims, .. } => dims[0],
+            Weights::Given => call.tensor(1)?.dims().first().copied().unwrap_or(0),
+        };
+        let dims: Dims = [input[0], out_channels].into_iter().chain(placed.counts.iter().copied()).collect();
+        match self.elem {
+            DataType::Double => return self.run_plainly::<f64>(call, window, &placed, &dims),
+            DataType::Float if window.kernel.len() > 3 => return self.run_plainly::<f32>(call, window, &placed, &dims),
+            DataType::Float => {}
+            _ => return self.run_narrow(call, window, &placed, &dims),
+        }
+        let packed = self.packed(call, window, &placed)?;
+        if packed.params().in_channels != input[1] {
+            fail!(
+                "the input has {} channels, but the weights are for {} in {} groups",
+                input[1],
+                packed.params().in_channels,
+                self.group
+            );
+        }
+        let given;
+        let bias = match &self.bias {
+            Some(bias) => Some(&bias[..]),
+            None if self.has_bias => {
+                given = call.slice::<f32>(2)?;
+                Some(given)
+            }
+            None => None,
+        };
+        // The residual was added behind all other inputs.
+        let residual = if self.residual { Some(call.slice::<f32>(call.input_count() - 1)?) } else { None };
+        let x = call.slice::<f32>(0)?;
+        let pool = call.pool;
+        let y = call.output_slice::<f32>(0, &dims)?;
+        let epilogue = ConvEpilogue { bias, residual, activation: self.activation };
+        packed.run(pool, input[0], &input[2..], x, y, &epilogue).map_err(|error| KernelError(error.to_string()))
+    }
+}

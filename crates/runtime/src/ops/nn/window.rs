@@ -1,0 +1,131 @@
+//! Windows at run time: how much padding `auto_pad` stands for, and how many windows there are.
+
+use sardonyx_tensor::Dims;
+
+use crate::kernel::{BindError, KernelError, Site, fail};
+
+/// How windows move over the spatial axes, as the attributes say it.
+#[derive(Debug, Clone)]
+pub(crate) struct Window {
+    pub(crate) kernel: Vec<usize>,
+    pub(crate) strides: Vec<usize>,
+    pub(crate) dilations: Vec<usize>,
+    padding: Padding,
+    ceil: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Padding {
+    Explicit(Vec<usize>, Vec<usize>),
+    SameUpper,
+    SameLower,
+}
+
+/// Windows over an input of known size.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Placed {
+    pub(crate) pads_begin: Vec<usize>,
+    pub(crate) pads_end: Vec<usize>,
+    /// Windows per spatial axis.
+    pub(crate) counts: Dims,
+}
+
+impl Window {
+    /// Reads the attributes; `kernel` comes from them or from the weights.
+    pub(crate) fn new(site: &Site<'_>, kernel: Vec<usize>) -> Result<Window, BindError> {
+        let rank = kernel.len();
+        let sizes = |name: &str| -> Result<Option<Vec<usize>>, BindError> {
+            let Some(values) = site.ints(name) else { return Ok(None) };
+            let values: Result<Vec<usize>, _> = values.into_iter().map(usize::try_from).collect();
+            match values {
+                Ok(values) => Ok(Some(values)),
+                Err(_) => Err(BindError::Unsupported(format!("negative {name} are not implemented"))),
+            }
+        };
+        let per_axis = |name: &str| -> Result<Vec<usize>, BindError> {
+            match sizes(name)? {
+                Some(values) if values.len() != rank || values.contains(&0) => {
+                    Err(BindError::Invalid(format!("{name} must be {rank} positive numbers, not {values:?}")))
+                }
+                Some(values) => Ok(values),
+                None => Ok(vec![1; rank]),
+            }
+        };
+        let padding = match site.string("auto_pad").as_deref() {
+            Some("SAME_UPPER") => Padding::SameUpper,
+            Some("SAME_LOWER") => Padding::SameLower,
+            Some("VALID") => Padding::Explicit(vec![0; rank], vec![0; rank]),
+            Some("NOTSET") | None => match sizes("pads")? {
+                Some(pads) if pads.len() != 2 * rank => {
+                    return Err(BindError::Invalid(format!("pads must be {} numbers, not {pads:?}", 2 * rank)));
+                }
+                Some(pads) => Padding::Explicit(pads[..rank].to_vec(), pads[rank..].to_vec()),
+                None => Padding::Explicit(vec![0; rank], vec![0; rank]),
+            },
+            Some(other) => return Err(BindError::Invalid(format!("auto_pad has no value '{other}'"))),
+        };
+        Ok(Window {
+            strides: per_axis("strides")?,
+            dilations: per_axis("dilations")?,
+            kernel,
+            padding,
+            ceil: site.int("ceil_mode") == Some(1),
+        })
+    }
+
+    /// Windows of these sizes, stride 1, without padding.
+    pub(crate) fn unpadded(kernel: Vec<usize>) -> Window {
+        let rank = kernel.len();
+        let padding = Padding::Explicit(vec![0; rank], vec![0; rank]);
+        Window { strides: vec![1; rank], dilations: vec![1; rank], kernel, padding, ceil: false }
+    }
+
+    /// The padding, if it does not depend on the size of the input.
+    pub(crate) fn fixed_pads(&self) -> Option<(&[usize], &[usize])> {
+        match &self.padding {
+            Padding::Explicit(begin, end) => Some((begin, end)),
+            _ => None,
+        }
+    }
+
+    /// The windows over an input with these spatial sizes.
+    pub(crate) fn place(&self, spatial: &[usize]) -> Result<Placed, KernelError> {
+        if spatial.len() != self.kernel.len() {
+            fail!("the kernel has {} spatial axes, but the input has {}", self.kernel.len(), spatial.len());
+        }
+        let mut placed = Placed { pads_begin: Vec::new(), pads_end: Vec::new(), counts: Dims::new() };
+        for (axis, size) in spatial.iter().enumerate() {
+            let (stride, reach) = (self.strides[axis], (self.kernel[axis] - 1) * self.dilations[axis] + 1);
+            let (begin, end, count) = match &self.padding {
+                Padding::Explicit(begin, end) => {
+                    let (begin, end) = (begin[axis], end[axis]);
+                    let Some(room) = (size + begin + end).checked_sub(reach) else {
+                        fail!(
+                            "the kernel reaches over {reach} elements, but spatial axis {axis} has {size} with padding \
+                             {begin} and {end}"
+                        );
+                    };
+                    let mut count = if self.ceil { room.div_ceil(stride) } else { room / stride } + 1;
+                    // The last window must begin before the padding at the end.
+                    if self.ceil && (count - 1) * stride >= size + begin {
+                        count -= 1;
+                    }
+                    (begin, end, count)
+                }
+                same => {
+                    let count = size.div_ceil(stride);
+                    let total = (count.saturating_sub(1) * stride + reach).saturating_sub(*size);
+                    let half = total / 2;
+                    match same {
+                        Padding::SameUpper => (half, total - half, count),
+                        _ => (total - half, half, count),
+                    }
+                }
+            };
+            placed.pads_begin.push(begin);
+            placed.pads_end.push(end);
+            placed.counts.push(count);
+        }
+        Ok(placed)
+    }
+}
