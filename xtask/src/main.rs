@@ -35,6 +35,8 @@ enum Task {
     Ci,
     /// Run the backend cases of the onnx wheel and compare with the expectations.
     Conformance(conformance::Conformance),
+    /// Show an operator: its versions, inference, adapters, binding and cases.
+    Op(op::Op),
     /// Print which requirements the tests quote.
     Requirements(requirements::Requirements),
     /// Build the command without any shared library and run it in an empty chroot.
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
         Task::Conformance(task) => conformance::run(&task),
+        Task::Op(task) => op::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::StaticBuild => static_build::run(),
         Task::Tidy => tidy::run(),

@@ -1,1 +1,189 @@
 //! `cargo xtask op NAME`: one operator on one page. Reads the operator list of `sardonyx-ops`.
+//!
+//! Shows every version expanded, so that nobody adds differences up by hand, and where the operator's things are: its
+//! meaning, its binding, the adapters between versions, the backend cases that use it.
+
+use crate::Result;
+use crate::workspace::root;
+use sardonyx_ops::{Arity, AttrDefault, OpDef, Param, Registry, Schema};
+use std::fs;
+
+/// Show an operator: its versions, inference, adapters, binding and cases.
+#[derive(clap::Args)]
+pub(crate) struct Op {
+    /// Name, such as `Concat` or `ai.onnx.ml.Scaler`. Without it: a line per operator.
+    name: Option<String>,
+    /// Only the version that an opset has.
+    #[arg(long)]
+    opset: Option<u32>,
+}
+
+pub(crate) fn run(task: &Op) -> Result {
+    let bindings = fs::read_to_string(root().join("crates/runtime/src/ops.rs"))?;
+    let Some(name) = &task.name else {
+        for operator in Registry::standard().operators() {
+            let versions: Vec<String> = operator.versions().map(|v| v.since.to_string()).collect();
+            let state = if is_bound(operator, &bindings) {
+                "runs"
+            } else {
+                "known"
+            };
+            println!("{:24} {state:6} {}", operator.name, versions.join(" "));
+        }
+        return Ok(());
+    };
+    let (domain, short) = name.rsplit_once('.').unwrap_or(("", name));
+    let operator = Registry::standard()
+        .operator(domain, short)
+        .ok_or_else(|| format!("no operator is called '{name}'; names are case-sensitive"))?;
+    for version in operator.versions() {
+        if task
+            .opset
+            .is_some_and(|opset| operator.version_at(opset) != Some(version.since))
+        {
+            continue;
+        }
+        if let Some(schema) = operator.schema_at(version.since) {
+            print_schema(&schema);
+        }
+    }
+    print_state(operator, &bindings)
+}
+
+fn print_schema(schema: &Schema) {
+    let deprecated = if schema.deprecated {
+        ", deprecated"
+    } else {
+        ""
+    };
+    println!(
+        "{} since opset version {}{deprecated}",
+        schema.name, schema.since
+    );
+    for (what, params) in [("input", &schema.inputs), ("output", &schema.outputs)] {
+        for param in params {
+            println!("  {what:9} {}", describe(param));
+        }
+    }
+    for attribute in &schema.attributes {
+        let rest = match (attribute.required, attribute.default) {
+            (true, _) => " required".to_string(),
+            (false, Some(default)) => format!(" = {}", show(default)),
+            (false, None) => String::new(),
+        };
+        println!("  attribute {}: {:?}{rest}", attribute.name, attribute.ty);
+    }
+    for var in &schema.types {
+        println!(
+            "  type      {}: {}",
+            var.name,
+            var.allowed.names().join(" ")
+        );
+    }
+    println!();
+}
+
+fn describe(param: &Param) -> String {
+    let arity = match param.arity {
+        Arity::Single => String::new(),
+        Arity::Optional => " (optional)".to_string(),
+        Arity::Variadic {
+            min,
+            homogeneous: true,
+        } => format!(" ({min} or more)"),
+        Arity::Variadic { min, .. } => format!(" ({min} or more, of any types)"),
+    };
+    format!("{}: {}{arity}", param.name, param.ty)
+}
+
+fn show(default: AttrDefault) -> String {
+    match default {
+        AttrDefault::Float(value) => value.to_string(),
+        AttrDefault::Int(value) => value.to_string(),
+        AttrDefault::String(value) => format!("{value:?}"),
+        AttrDefault::Floats(values) => format!("{values:?}"),
+        AttrDefault::Ints(values) => format!("{values:?}"),
+        AttrDefault::Strings(values) => format!("{values:?}"),
+    }
+}
+
+fn print_state(operator: &OpDef, bindings: &str) -> Result {
+    let inference = match operator.inference_at(operator.newest()) {
+        Some(_) => "yes",
+        None => "missing",
+    };
+    let adapters: Vec<String> = operator
+        .adapters()
+        .map(|adapter| format!("{} to {}", adapter.from, adapter.to))
+        .collect();
+    let adapters = if adapters.is_empty() {
+        "none needed".to_string()
+    } else {
+        adapters.join(", ")
+    };
+    let binding = if is_bound(operator, bindings) {
+        "yes"
+    } else {
+        "missing"
+    };
+    println!("inference   {inference}");
+    println!("adapters    {adapters}");
+    println!("binding     {binding}");
+    println!("meaning     {}", definition(operator)?);
+    let cases = root().join("target/conformance/cases/cases.tsv");
+    match fs::read_to_string(cases) {
+        Ok(table) => println!("cases       {}", count_cases(&table, operator)),
+        Err(_) => println!("cases       not counted: run `cargo xtask conformance` once"),
+    }
+    Ok(())
+}
+
+/// The bindings are private to the engine; their list is one line each, with the name in it.
+fn is_bound(operator: &OpDef, bindings: &str) -> bool {
+    bindings.contains(&format!("(\"{}\", \"{}\",", operator.domain, operator.name))
+}
+
+/// The file that defines the operator: the one place where its name is a definition's.
+fn definition(operator: &OpDef) -> Result<String> {
+    let mut folders = vec![root().join("crates/ops/src")];
+    let quoted = format!("\"{}\"", operator.name);
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path)?;
+                let defines = text
+                    .lines()
+                    .any(|line| line.contains("static ") && line.contains(&quoted));
+                if defines || text.contains(&format!("OpDef::new({quoted})")) {
+                    let path = path.strip_prefix(root()).unwrap_or(&path);
+                    found.push(path.display().to_string());
+                }
+            }
+        }
+    }
+    found.sort();
+    Ok(found.join(", "))
+}
+
+fn count_cases(table: &str, operator: &OpDef) -> usize {
+    let full = match operator.domain {
+        "" => operator.name.to_string(),
+        domain => format!("{domain}.{}", operator.name),
+    };
+    let mut lines = table.lines();
+    let column = lines
+        .next()
+        .and_then(|head| head.split('\t').position(|title| title == "ops"));
+    let Some(column) = column else { return 0 };
+    lines
+        .filter(|line| {
+            line.split('\t')
+                .nth(column)
+                .is_some_and(|ops| ops.split(',').any(|op| op == full))
+        })
+        .count()
+}

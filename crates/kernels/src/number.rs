@@ -317,7 +317,9 @@ pub(crate) fn f32_to_f16(x: f32) -> f16 {
     let odd = magnitude >> 13 & 1;
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
     // Adding 0.5 leaves an ulp of 2^-24, the unit of half's subnormals.
-    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let subnormal = (f32::from_bits(magnitude) + 0.5)
+        .to_bits()
+        .wrapping_sub(0.5f32.to_bits());
     let special = if magnitude > 0x7f80_0000 {
         0x7e00 | magnitude >> 13 & 0x3ff
     } else {
@@ -345,7 +347,11 @@ pub(crate) fn f32_to_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     // Rounding could carry a NaN into infinity.
-    let bits = if x.is_nan() { bits | 0x40_0000 } else { rounded };
+    let bits = if x.is_nan() {
+        bits | 0x40_0000
+    } else {
+        rounded
+    };
     bf16::from_bits((bits >> 16) as u16)
 }
 

@@ -12,7 +12,7 @@ mod arg;
 mod fold;
 
 pub use arg::{Extreme, Ties, arg_extreme};
-pub(crate) use fold::{Fold, Maximum, Sum, run};
+pub(crate) use fold::{Fold, Maximum, Sum, run, run_block};
 
 use crate::elementwise::chunks::fill;
 use crate::elementwise::{MAX_RANK, Walk};

@@ -22,8 +22,8 @@ mod single;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use single::{cos_reduced, sin_reduced};
 pub(crate) use single::MAX_REDUCED;
+pub(crate) use single::{cos_reduced, sin_reduced};
 
 use crate::Isa;
 
@@ -47,7 +47,6 @@ impl Level {
         assert!(isa.is_available(), "this machine has no {isa:?}");
         Level(isa)
     }
-
 
     /// Runs `body` compiled for this instruction set.
     #[inline(always)]

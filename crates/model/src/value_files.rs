@@ -95,7 +95,9 @@ impl FileReader {
         for field in reader {
             let item = match field.map_err(|error| error.to_string())? {
                 SequenceField::TensorValues(reader) => Value::Tensor(self.tensor(reader)?),
-                SequenceField::SparseTensorValues(reader) => Value::Sparse(Box::new(self.sparse(reader)?)),
+                SequenceField::SparseTensorValues(reader) => {
+                    Value::Sparse(Box::new(self.sparse(reader)?))
+                }
                 SequenceField::SequenceValues(reader) => match inner {
                     Type::Sequence(inner) => Value::Sequence(self.sequence(reader, inner)?),
                     _ => return Err(format!("the sequence holds sequences, not {inner}")),
@@ -131,7 +133,11 @@ impl FileReader {
                     for number in chunk.iter() {
                         let number = number.map_err(|error| error.to_string())?;
                         // Unsigned keys are stored with the bits of a signed number.
-                        keys.push(if key.is_signed() { MapKey::Signed(number) } else { MapKey::Unsigned(number as u64) });
+                        keys.push(if key.is_signed() {
+                            MapKey::Signed(number)
+                        } else {
+                            MapKey::Unsigned(number as u64)
+                        });
                     }
                 }
                 MapField::StringKeys(text) => keys.push(MapKey::String(text.bytes.into())),
@@ -162,7 +168,9 @@ impl FileReader {
             return Ok(Value::some(
                 match field.map_err(|error| error.to_string())? {
                     OptionalField::TensorValue(reader) => Value::Tensor(self.tensor(reader)?),
-                    OptionalField::SparseTensorValue(reader) => Value::Sparse(Box::new(self.sparse(reader)?)),
+                    OptionalField::SparseTensorValue(reader) => {
+                        Value::Sparse(Box::new(self.sparse(reader)?))
+                    }
                     OptionalField::SequenceValue(reader) => match inner {
                         Type::Sequence(inner) => Value::Sequence(self.sequence(reader, inner)?),
                         _ => return Err(format!("the optional holds a sequence, not {inner}")),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sardonyx_model::{AttributeValue, Model, NewAttribute, NodeId, NoExternalData, Type, ValueId};
+use sardonyx_model::{AttributeValue, Model, NewAttribute, NoExternalData, NodeId, Type, ValueId};
 use sardonyx_tensor::Tensor;
 
 /// What an adapter sees of a node, and how it changes it.
@@ -18,7 +18,9 @@ pub struct Adapt<'a> {
 
 impl fmt::Debug for Adapt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adapt").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("Adapt")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
     }
 }
 
@@ -49,8 +51,17 @@ pub enum AttrArg<'a> {
 
 impl<'a> Adapt<'a> {
     /// For a node of a model, of whose values `types` knows what inference found.
-    pub fn new(model: &'a mut Model, node: NodeId, types: &'a dyn Fn(ValueId) -> Option<Type>) -> Self {
-        Adapt { model, node, types, made: Vec::new() }
+    pub fn new(
+        model: &'a mut Model,
+        node: NodeId,
+        types: &'a dyn Fn(ValueId) -> Option<Type>,
+    ) -> Self {
+        Adapt {
+            model,
+            node,
+            types,
+            made: Vec::new(),
+        }
     }
 
     /// The nodes that the adapter made.
@@ -70,7 +81,18 @@ impl<'a> Adapt<'a> {
 
     /// Whether the node has that output, with a name.
     pub fn has_output(&self, index: usize) -> bool {
-        self.model.outputs(self.node).get(index).is_some_and(Option::is_some)
+        self.model
+            .outputs(self.node)
+            .get(index)
+            .is_some_and(Option::is_some)
+    }
+
+    /// Whether somebody reads that output.
+    pub fn is_used(&self, index: usize) -> bool {
+        let value = self.model.outputs(self.node).get(index).copied().flatten();
+        value.is_some_and(|value| {
+            self.model.value(value).is_output || self.model.uses(value).next().is_some()
+        })
     }
 
     /// What the node reads at a position; `None` for an input left out.
@@ -131,7 +153,9 @@ impl<'a> Adapt<'a> {
     /// A string attribute of the node.
     pub fn string(&self, name: &str) -> Option<String> {
         match self.value(name)? {
-            AttributeValue::String(span) => String::from_utf8(self.model.bytes(*span).to_vec()).ok(),
+            AttributeValue::String(span) => {
+                String::from_utf8(self.model.bytes(*span).to_vec()).ok()
+            }
             _ => None,
         }
     }
@@ -184,7 +208,8 @@ impl<'a> Adapt<'a> {
 
     /// Adds a vector of `int64` to the graph.
     pub fn add_ints(&mut self, values: &[i64]) -> ValueId {
-        let tensor = Tensor::from_slice([values.len()], values).expect("a vector has as many elements as its dimension");
+        let tensor = Tensor::from_slice([values.len()], values)
+            .expect("a vector has as many elements as its dimension");
         self.add_constant(tensor)
     }
 
@@ -208,12 +233,16 @@ impl<'a> Adapt<'a> {
         more_inputs: &[Option<ValueId>],
         attributes: &[(&str, AttrArg<'_>)],
     ) {
-        let Some(value) = self.model.outputs(self.node).get(output).copied().flatten() else { return };
+        let Some(value) = self.model.outputs(self.node).get(output).copied().flatten() else {
+            return;
+        };
         // The value keeps its name and its readers and gets a new producer; the node gets a fresh value to write to.
         let graph = self.model.node(self.node).graph;
         let between = self.model.add_value(graph, "adapted");
         self.model.redefine_output(self.node, output, between);
-        let inputs: Vec<Option<ValueId>> = std::iter::once(Some(between)).chain(more_inputs.iter().copied()).collect();
+        let inputs: Vec<Option<ValueId>> = std::iter::once(Some(between))
+            .chain(more_inputs.iter().copied())
+            .collect();
         let node = self.make(self.position() + 1, op, &inputs, attributes);
         self.model.redefine_output(node, 0, value);
     }
@@ -236,12 +265,19 @@ impl<'a> Adapt<'a> {
 
     fn position(&self) -> usize {
         let graph = self.model.graph(self.model.node(self.node).graph);
-        graph.nodes.iter().position(|node| *node == self.node).unwrap_or(graph.nodes.len())
+        graph
+            .nodes
+            .iter()
+            .position(|node| *node == self.node)
+            .unwrap_or(graph.nodes.len())
     }
 
     /// What an adapter returns when it cannot keep the meaning.
     pub fn refuse(&self, why: impl fmt::Display) -> Refusal {
-        Refusal(format!("{}: {why}", self.model.display(self.model.node(self.node).op_type)))
+        Refusal(format!(
+            "{}: {why}",
+            self.model.display(self.model.node(self.node).op_type)
+        ))
     }
 }
 

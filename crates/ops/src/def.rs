@@ -48,7 +48,13 @@ pub struct Adapter {
 impl OpDef {
     /// An operator of the default domain, without versions yet.
     pub const fn new(name: &'static str) -> OpDef {
-        OpDef { name, domain: "", versions: List::EMPTY, inference: List::EMPTY, adapters: List::EMPTY }
+        OpDef {
+            name,
+            domain: "",
+            versions: List::EMPTY,
+            inference: List::EMPTY,
+            adapters: List::EMPTY,
+        }
     }
 
     /// The same in another domain.
@@ -59,12 +65,26 @@ impl OpDef {
     /// The next version, as the difference to the one before (the first one in full).
     pub const fn since(self, since: u32, facts: &'static [Fact]) -> OpDef {
         let whole = self.versions.len == 0;
-        OpDef { versions: self.versions.push(Version { since, facts, whole }), ..self }
+        OpDef {
+            versions: self.versions.push(Version {
+                since,
+                facts,
+                whole,
+            }),
+            ..self
+        }
     }
 
     /// The next version, written in full because its form changed.
     pub const fn since_anew(self, since: u32, facts: &'static [Fact]) -> OpDef {
-        OpDef { versions: self.versions.push(Version { since, facts, whole: true }), ..self }
+        OpDef {
+            versions: self.versions.push(Version {
+                since,
+                facts,
+                whole: true,
+            }),
+            ..self
+        }
     }
 
     /// Inference for all versions.
@@ -74,14 +94,23 @@ impl OpDef {
 
     /// Inference from a version on, where older ones need another.
     pub const fn infer_since(self, since: u32, infer: InferFn) -> OpDef {
-        OpDef { inference: self.inference.push((since, infer)), ..self }
+        OpDef {
+            inference: self.inference.push((since, infer)),
+            ..self
+        }
     }
 
     /// How to turn a node of opset version `from` into one of `to`, where that takes more than believing the schemas:
     /// without an adapter a newer version is taken to mean the same.
     pub const fn adapter(self, from: u32, to: u32, adapt: AdapterFn) -> OpDef {
-        assert!(from + 1 == to || from == to + 1, "an adapter crosses one version");
-        OpDef { adapters: self.adapters.push(Adapter { from, to, adapt }), ..self }
+        assert!(
+            from + 1 == to || from == to + 1,
+            "an adapter crosses one version"
+        );
+        OpDef {
+            adapters: self.adapters.push(Adapter { from, to, adapt }),
+            ..self
+        }
     }
 
     /// The versions, oldest first.
@@ -91,22 +120,34 @@ impl OpDef {
 
     /// The newest version's number.
     pub fn newest(&self) -> u32 {
-        self.versions().next_back().map_or(0, |version| version.since)
+        self.versions()
+            .next_back()
+            .map_or(0, |version| version.since)
     }
 
     /// The number of the version that an opset version has.
     pub fn version_at(&self, opset: u32) -> Option<u32> {
-        self.versions().rev().map(|version| version.since).find(|since| *since <= opset)
+        self.versions()
+            .rev()
+            .map(|version| version.since)
+            .find(|since| *since <= opset)
     }
 
     /// The inference for an opset version.
     pub fn inference_at(&self, opset: u32) -> Option<InferFn> {
-        self.inference.iter().filter(|(since, _)| *since <= opset).next_back().map(|(_, infer)| *infer)
+        self.inference
+            .iter()
+            .filter(|(since, _)| *since <= opset)
+            .next_back()
+            .map(|(_, infer)| *infer)
     }
 
     /// The adapter across a version boundary.
     pub fn adapter_at(&self, from: u32, to: u32) -> Option<AdapterFn> {
-        self.adapters.iter().find(|adapter| adapter.from == from && adapter.to == to).map(|adapter| adapter.adapt)
+        self.adapters
+            .iter()
+            .find(|adapter| adapter.from == from && adapter.to == to)
+            .map(|adapter| adapter.adapt)
     }
 
     /// All adapters.
@@ -137,9 +178,17 @@ impl OpDef {
             for fact in version.facts {
                 match *fact {
                     Fact::Input(param) => put(&mut schema.inputs, param, |p| p.name == param.name),
-                    Fact::Output(param) => put(&mut schema.outputs, param, |p| p.name == param.name),
-                    Fact::Attribute(attribute) => put(&mut schema.attributes, attribute, |a| a.name == attribute.name),
-                    Fact::Types(name, allowed) => put(&mut schema.types, TypeVar { name, allowed }, |t| t.name == name),
+                    Fact::Output(param) => {
+                        put(&mut schema.outputs, param, |p| p.name == param.name)
+                    }
+                    Fact::Attribute(attribute) => put(&mut schema.attributes, attribute, |a| {
+                        a.name == attribute.name
+                    }),
+                    Fact::Types(name, allowed) => {
+                        put(&mut schema.types, TypeVar { name, allowed }, |t| {
+                            t.name == name
+                        })
+                    }
                     Fact::WithoutInput(name) => schema.inputs.retain(|p| p.name != name),
                     Fact::WithoutOutput(name) => schema.outputs.retain(|p| p.name != name),
                     Fact::WithoutAttribute(name) => schema.attributes.retain(|a| a.name != name),
@@ -168,7 +217,10 @@ struct List<T, const MAX: usize> {
 }
 
 impl<T: Copy, const MAX: usize> List<T, MAX> {
-    const EMPTY: Self = List { items: [None; MAX], len: 0 };
+    const EMPTY: Self = List {
+        items: [None; MAX],
+        len: 0,
+    };
 
     const fn push(mut self, item: T) -> Self {
         self.items[self.len] = Some(item);

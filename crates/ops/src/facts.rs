@@ -32,7 +32,12 @@ pub enum Fact {
 }
 
 const fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
-    Param { name, ty, arity, differentiability: Differentiability::Unknown }
+    Param {
+        name,
+        ty,
+        arity,
+        differentiability: Differentiability::Unknown,
+    }
 }
 
 /// An input that must be there. `ty` is a type variable or a type such as `tensor(int64)`.
@@ -42,7 +47,14 @@ pub const fn input(name: &'static str, ty: &'static str) -> Fact {
 
 /// One or more inputs of one type.
 pub const fn inputs(name: &'static str, ty: &'static str) -> Fact {
-    Fact::Input(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
+    Fact::Input(param(
+        name,
+        ty,
+        Arity::Variadic {
+            min: 1,
+            homogeneous: true,
+        },
+    ))
 }
 
 /// An output that is always produced.
@@ -52,11 +64,23 @@ pub const fn output(name: &'static str, ty: &'static str) -> Fact {
 
 /// One or more outputs of one type.
 pub const fn outputs(name: &'static str, ty: &'static str) -> Fact {
-    Fact::Output(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
+    Fact::Output(param(
+        name,
+        ty,
+        Arity::Variadic {
+            min: 1,
+            homogeneous: true,
+        },
+    ))
 }
 
 const fn attribute(name: &'static str, ty: AttrType) -> Fact {
-    Fact::Attribute(Attribute { name, ty, required: false, default: None })
+    Fact::Attribute(Attribute {
+        name,
+        ty,
+        required: false,
+        default: None,
+    })
 }
 
 macro_rules! attributes {
@@ -114,7 +138,11 @@ pub const fn deprecated() -> Fact {
 
 // A wrong combination ("an optional attribute type") fails to compile: all of this runs in constants.
 impl Fact {
-    const fn map_param(self, arity: Option<Arity>, differentiability: Option<Differentiability>) -> Fact {
+    const fn map_param(
+        self,
+        arity: Option<Arity>,
+        differentiability: Option<Differentiability>,
+    ) -> Fact {
         let (mut param, is_input) = match self {
             Fact::Input(param) => (param, true),
             Fact::Output(param) => (param, false),
@@ -126,7 +154,11 @@ impl Fact {
         if let Some(differentiability) = differentiability {
             param.differentiability = differentiability;
         }
-        if is_input { Fact::Input(param) } else { Fact::Output(param) }
+        if is_input {
+            Fact::Input(param)
+        } else {
+            Fact::Output(param)
+        }
     }
 
     /// The parameter may be absent.
@@ -136,12 +168,24 @@ impl Fact {
 
     /// A variadic parameter occurs at least so often.
     pub const fn at_least(self, min: u32) -> Fact {
-        self.map_param(Some(Arity::Variadic { min, homogeneous: true }), None)
+        self.map_param(
+            Some(Arity::Variadic {
+                min,
+                homogeneous: true,
+            }),
+            None,
+        )
     }
 
     /// A variadic parameter whose values may have different types, at least so many.
     pub const fn mixed(self, min: u32) -> Fact {
-        self.map_param(Some(Arity::Variadic { min, homogeneous: false }), None)
+        self.map_param(
+            Some(Arity::Variadic {
+                min,
+                homogeneous: false,
+            }),
+            None,
+        )
     }
 
     /// A derivative with respect to the parameter exists.
@@ -156,7 +200,11 @@ impl Fact {
 
     const fn map_attribute(self, required: bool, default: Option<AttrDefault>) -> Fact {
         match self {
-            Fact::Attribute(attribute) => Fact::Attribute(Attribute { required, default, ..attribute }),
+            Fact::Attribute(attribute) => Fact::Attribute(Attribute {
+                required,
+                default,
+                ..attribute
+            }),
             _ => panic!("only attributes have this property"),
         }
     }

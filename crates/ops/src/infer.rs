@@ -65,12 +65,20 @@ pub const MAX_KNOWN: usize = 1024;
 impl Known {
     /// A vector of `int64`.
     pub fn vector(values: impl IntoIterator<Item = Dim>) -> Known {
-        Known::Ints { elem: DataType::Int64, scalar: false, values: values.into_iter().collect() }
+        Known::Ints {
+            elem: DataType::Int64,
+            scalar: false,
+            values: values.into_iter().collect(),
+        }
     }
 
     /// A scalar `int64`.
     pub fn scalar(value: Dim) -> Known {
-        Known::Ints { elem: DataType::Int64, scalar: true, values: vec![value] }
+        Known::Ints {
+            elem: DataType::Int64,
+            scalar: true,
+            values: vec![value],
+        }
     }
 
     /// The integers of a scalar or vector, symbolic or not.
@@ -82,10 +90,22 @@ impl Known {
                     return None;
                 }
                 match tensor.data_type() {
-                    DataType::Int64 => Some(tensor.to_vec::<i64>().ok()?.into_iter().map(Dim::Known).collect()),
-                    DataType::Int32 => {
-                        Some(tensor.to_vec::<i32>().ok()?.into_iter().map(|value| Dim::Known(value.into())).collect())
-                    }
+                    DataType::Int64 => Some(
+                        tensor
+                            .to_vec::<i64>()
+                            .ok()?
+                            .into_iter()
+                            .map(Dim::Known)
+                            .collect(),
+                    ),
+                    DataType::Int32 => Some(
+                        tensor
+                            .to_vec::<i32>()
+                            .ok()?
+                            .into_iter()
+                            .map(|value| Dim::Known(value.into()))
+                            .collect(),
+                    ),
                     _ => None,
                 }
             }
@@ -104,13 +124,20 @@ impl Known {
     pub fn to_tensor(&self) -> Option<Tensor> {
         match self {
             Known::Tensor(tensor) => Some(tensor.clone()),
-            Known::Ints { elem, scalar, values } => {
+            Known::Ints {
+                elem,
+                scalar,
+                values,
+            } => {
                 let numbers: Vec<i64> = values.iter().map(Dim::known).collect::<Option<_>>()?;
                 let dims: &[usize] = if *scalar { &[] } else { &[numbers.len()] };
                 match elem {
                     DataType::Int32 => {
-                        let numbers: Vec<i32> =
-                            numbers.iter().map(|n| i32::try_from(*n)).collect::<Result<_, _>>().ok()?;
+                        let numbers: Vec<i32> = numbers
+                            .iter()
+                            .map(|n| i32::try_from(*n))
+                            .collect::<Result<_, _>>()
+                            .ok()?;
                         Tensor::from_vec(dims, numbers).ok()
                     }
                     _ => Tensor::from_vec(dims, numbers).ok(),
@@ -129,7 +156,14 @@ impl<'a> Infer<'a> {
         known: &'a [Option<Known>],
         outputs: usize,
     ) -> Self {
-        Infer { schema, attributes, inputs, known, outputs: vec![None; outputs], known_outputs: vec![None; outputs] }
+        Infer {
+            schema,
+            attributes,
+            inputs,
+            known,
+            outputs: vec![None; outputs],
+            known_outputs: vec![None; outputs],
+        }
     }
 
     /// Types and known values of the outputs.
@@ -249,14 +283,20 @@ impl<'a> Infer<'a> {
     /// Fails unless the input, if its rank is known, has that rank.
     pub fn demand_rank(&self, index: usize, rank: usize) -> Result<(), InferError> {
         match self.rank(index) {
-            Some(found) if found != rank => self.fail(format_args!("input {index} must have rank {rank}, not {found}")),
+            Some(found) if found != rank => self.fail(format_args!(
+                "input {index} must have rank {rank}, not {found}"
+            )),
             _ => Ok(()),
         }
     }
 
     /// An axis counted from the front, given one that may count from the back. Fails when it is out of range.
     pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, InferError> {
-        let from_front = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
+        let from_front = if axis < 0 {
+            axis.checked_add(rank as i64)
+        } else {
+            Some(axis)
+        };
         match from_front.and_then(|axis| usize::try_from(axis).ok()) {
             Some(axis) if axis < rank => Ok(axis),
             _ => self.fail(format_args!("axis {axis} is out of range for rank {rank}")),
@@ -266,7 +306,9 @@ impl<'a> Infer<'a> {
     /// The one size that two dimensions must share, or a failure that says what does not fit.
     pub fn same_dim(&self, a: &Dim, b: &Dim, what: impl fmt::Display) -> Result<Dim, InferError> {
         match (a, b) {
-            (Dim::Known(x), Dim::Known(y)) if x != y => self.fail(format_args!("{what} differ ({x} and {y})")),
+            (Dim::Known(x), Dim::Known(y)) if x != y => {
+                self.fail(format_args!("{what} differ ({x} and {y})"))
+            }
             (Dim::Known(_), _) | (_, Dim::Unknown) => Ok(a.clone()),
             (_, Dim::Known(_)) | (Dim::Unknown, _) => Ok(b.clone()),
             _ => Ok(a.clone()),

@@ -32,9 +32,11 @@ pub mod reduction;
 pub mod tensor;
 
 pub use adapt::{Adapt, AttrArg, Refusal};
-pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
 pub use attributes::{AttrValue, AttributeView, Attributes};
+pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
 pub use infer::{Infer, InferError, Known, MAX_KNOWN};
-pub use registry::{Registry, DOMAIN_VERSIONS};
-pub use schema::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar};
+pub use registry::{DOMAIN_VERSIONS, Registry};
+pub use schema::{
+    Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar,
+};
 pub use typeset::TypeSet;

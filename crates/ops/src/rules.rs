@@ -31,7 +31,9 @@ pub fn broadcast_to_bool(cx: &mut Infer<'_>) -> Result<(), InferError> {
 /// The shape to which all inputs broadcast, if all ranks are known.
 pub fn broadcast_inputs(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let shapes: Option<Vec<&Shape>> = (0..cx.input_count()).map(|index| cx.shape(index)).collect();
-    shapes.map(|shapes| broadcast_shapes(cx, &shapes)).transpose()
+    shapes
+        .map(|shapes| broadcast_shapes(cx, &shapes))
+        .transpose()
 }
 
 /// Multidirectional broadcasting: aligned at the right, sizes equal or 1.
@@ -42,7 +44,9 @@ pub fn broadcast_shapes(cx: &Infer<'_>, shapes: &[&Shape]) -> Result<Shape, Infe
         let mut size = Dim::Known(1);
         for shape in shapes {
             // Axes that a shorter shape lacks count as 1.
-            let Some(index) = (axis + shape.len()).checked_sub(rank) else { continue };
+            let Some(index) = (axis + shape.len()).checked_sub(rank) else {
+                continue;
+            };
             size = broadcast_dims(cx, &size, &shape[index], axis)?;
         }
         result.push(size);
@@ -54,7 +58,9 @@ fn broadcast_dims(cx: &Infer<'_>, a: &Dim, b: &Dim, axis: usize) -> Result<Dim, 
     Ok(match (a, b) {
         (Dim::Known(1), other) | (other, Dim::Known(1)) => other.clone(),
         (Dim::Known(x), Dim::Known(y)) if x != y => {
-            return cx.fail(format_args!("sizes {x} and {y} of axis {axis} do not broadcast"));
+            return cx.fail(format_args!(
+                "sizes {x} and {y} of axis {axis} do not broadcast"
+            ));
         }
         // A size other than 1 decides, whatever the other side turns out to be.
         (Dim::Known(_), _) => a.clone(),

@@ -138,7 +138,9 @@ pub struct TypeVar {
 impl Schema {
     /// The formal attribute with that name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
-        self.attributes.iter().find(|attribute| attribute.name == name)
+        self.attributes
+            .iter()
+            .find(|attribute| attribute.name == name)
     }
 
     /// The formal input at a position; a variadic one stands for all positions from its own on.
@@ -170,7 +172,9 @@ impl Schema {
 fn at(params: &[Param], index: usize) -> Option<&Param> {
     match params.get(index) {
         Some(param) => Some(param),
-        None => params.last().filter(|last| matches!(last.arity, Arity::Variadic { .. })),
+        None => params
+            .last()
+            .filter(|last| matches!(last.arity, Arity::Variadic { .. })),
     }
 }
 

@@ -27,16 +27,29 @@ const fn bits(elems: &[DataType]) -> u32 {
 }
 
 impl TypeSet {
-    const NONE: TypeSet = TypeSet { tensor: 0, sparse: 0, sequence: 0, optional: 0, optional_sequence: 0, other: &[] };
+    const NONE: TypeSet = TypeSet {
+        tensor: 0,
+        sparse: 0,
+        sequence: 0,
+        optional: 0,
+        optional_sequence: 0,
+        other: &[],
+    };
 
     /// Dense tensors of these element types.
     pub const fn tensors(elems: &[DataType]) -> TypeSet {
-        TypeSet { tensor: bits(elems), ..TypeSet::NONE }
+        TypeSet {
+            tensor: bits(elems),
+            ..TypeSet::NONE
+        }
     }
 
     /// Types that are spelled out.
     pub const fn spelled(other: &'static [&'static str]) -> TypeSet {
-        TypeSet { other, ..TypeSet::NONE }
+        TypeSet {
+            other,
+            ..TypeSet::NONE
+        }
     }
 
     /// Both sets together. At most one of them may have types that are spelled out.
@@ -50,38 +63,57 @@ impl TypeSet {
             other: match (self.other.is_empty(), more.other.is_empty()) {
                 (_, true) => self.other,
                 (true, false) => more.other,
-                (false, false) => panic!("only one of the sets may have types that are spelled out"),
+                (false, false) => {
+                    panic!("only one of the sets may have types that are spelled out")
+                }
             },
         }
     }
 
     /// The set without these tensors.
     pub const fn except(self, elems: &[DataType]) -> TypeSet {
-        TypeSet { tensor: self.tensor & !bits(elems), ..self }
+        TypeSet {
+            tensor: self.tensor & !bits(elems),
+            ..self
+        }
     }
 
     /// Sequences of the tensors of this set, and nothing else.
     pub const fn as_sequences(self) -> TypeSet {
-        TypeSet { sequence: self.tensor, ..TypeSet::NONE }
+        TypeSet {
+            sequence: self.tensor,
+            ..TypeSet::NONE
+        }
     }
 
     /// Sparse tensors of the element types of this set, and nothing else.
     pub const fn as_sparse(self) -> TypeSet {
-        TypeSet { sparse: self.tensor, ..TypeSet::NONE }
+        TypeSet {
+            sparse: self.tensor,
+            ..TypeSet::NONE
+        }
     }
 
     /// Optionals of the tensors and sequences of this set, and nothing else.
     pub const fn as_optionals(self) -> TypeSet {
-        TypeSet { optional: self.tensor, optional_sequence: self.sequence, ..TypeSet::NONE }
+        TypeSet {
+            optional: self.tensor,
+            optional_sequence: self.sequence,
+            ..TypeSet::NONE
+        }
     }
 
     /// Whether a type belongs to the set. A type of which too little is known does.
     pub fn allows(&self, ty: &Type) -> bool {
-        let has = |bits: u32, elem: Option<DataType>| elem.map_or(bits != 0, |elem| bits & (1 << elem.number()) != 0);
+        let has = |bits: u32, elem: Option<DataType>| {
+            elem.map_or(bits != 0, |elem| bits & (1 << elem.number()) != 0)
+        };
         let fits = match ty {
             Type::Tensor(tensor) => has(self.tensor, tensor.elem),
             Type::SparseTensor(tensor) => has(self.sparse, tensor.elem),
-            Type::Sequence(inner) => matches!(&**inner, Type::Tensor(tensor) if has(self.sequence, tensor.elem)),
+            Type::Sequence(inner) => {
+                matches!(&**inner, Type::Tensor(tensor) if has(self.sequence, tensor.elem))
+            }
             Type::Optional(inner) => match &**inner {
                 Type::Tensor(tensor) => has(self.optional, tensor.elem),
                 Type::Sequence(inner) => {
@@ -105,7 +137,9 @@ impl TypeSet {
         ];
         let mut names: Vec<String> = self.other.iter().map(|name| name.to_string()).collect();
         for (bits, open, close) in forms {
-            let elems = DataType::ALL.into_iter().filter(|elem| bits & (1 << elem.number()) != 0);
+            let elems = DataType::ALL
+                .into_iter()
+                .filter(|elem| bits & (1 << elem.number()) != 0);
             names.extend(elems.map(|elem| format!("{open}{}{close}", elem.name())));
         }
         names.sort();
@@ -115,7 +149,9 @@ impl TypeSet {
     /// The dense tensors of the set.
     pub fn tensor_elems(&self) -> impl Iterator<Item = DataType> {
         let bits = self.tensor;
-        DataType::ALL.into_iter().filter(move |elem| bits & (1 << elem.number()) != 0)
+        DataType::ALL
+            .into_iter()
+            .filter(move |elem| bits & (1 << elem.number()) != 0)
     }
 }
 
@@ -152,7 +188,8 @@ pub mod sets {
     /// Integers and floats with `bfloat16`.
     pub const NUMERIC_IR4: TypeSet = INTEGERS.and(FLOATS_IR4);
     /// 32- and 64-bit integers and the floats: what arithmetic once was limited to.
-    pub const HIGH_PRECISION: TypeSet = FLOATS.and(TypeSet::tensors(&[Int32, Int64, Uint32, Uint64]));
+    pub const HIGH_PRECISION: TypeSet =
+        FLOATS.and(TypeSet::tensors(&[Int32, Int64, Uint32, Uint64]));
     /// The same with `bfloat16`.
     pub const HIGH_PRECISION_IR4: TypeSet = HIGH_PRECISION.and(TypeSet::tensors(&[Bfloat16]));
     /// Every element type of the first IR versions.
@@ -160,7 +197,12 @@ pub mod sets {
     /// With `bfloat16`.
     pub const ALL_IR4: TypeSet = ALL.and(TypeSet::tensors(&[Bfloat16]));
     /// With the first four 8-bit floats.
-    pub const ALL_IR9: TypeSet = ALL_IR4.and(TypeSet::tensors(&[Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz]));
+    pub const ALL_IR9: TypeSet = ALL_IR4.and(TypeSet::tensors(&[
+        Float8e4m3fn,
+        Float8e4m3fnuz,
+        Float8e5m2,
+        Float8e5m2fnuz,
+    ]));
     /// With 4-bit integers.
     pub const ALL_IR10: TypeSet = ALL_IR9.and(TypeSet::tensors(&[Uint4, Int4]));
     /// With the 4-bit float.

@@ -30,13 +30,20 @@ impl Attributes for NodeAttributes<'_> {
             Some(AttributeValue::String(span)) => AttrValue::String(text(*span)),
             Some(AttributeValue::Floats(values)) => AttrValue::Floats(Cow::Borrowed(values)),
             Some(AttributeValue::Ints(values)) => AttrValue::Ints(Cow::Borrowed(values)),
-            Some(AttributeValue::Strings(spans)) => AttrValue::Strings(spans.iter().map(|span| text(*span)).collect()),
-            Some(AttributeValue::Tensor(tensor)) => match self.model.tensor(tensor, &NoExternalData) {
-                Ok(tensor) => AttrValue::Tensor(tensor),
-                Err(_) => AttrValue::Other,
-            },
+            Some(AttributeValue::Strings(spans)) => {
+                AttrValue::Strings(spans.iter().map(|span| text(*span)).collect())
+            }
+            Some(AttributeValue::Tensor(tensor)) => {
+                match self.model.tensor(tensor, &NoExternalData) {
+                    Ok(tensor) => AttrValue::Tensor(tensor),
+                    Err(_) => AttrValue::Other,
+                }
+            }
             Some(AttributeValue::Graph(graph)) => AttrValue::Graph(*graph),
-            Some(AttributeValue::Type(ty)) => self.model.type_of(ty).map_or(AttrValue::Other, AttrValue::Type),
+            Some(AttributeValue::Type(ty)) => self
+                .model
+                .type_of(ty)
+                .map_or(AttrValue::Other, AttrValue::Type),
             Some(_) => AttrValue::Other,
             // A scalar that is zero, and a list that is empty, may have no value field at all.
             None => match attribute.ty? {

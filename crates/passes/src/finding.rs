@@ -32,12 +32,18 @@ impl fmt::Display for Finding {
 /// Names a node for people: by its name, else by what it produces.
 pub fn place_of_node(model: &Model, node: NodeId) -> String {
     let op = model.display(model.node(node).op_type);
-    if let Some(name) = model.maybe_text(model.node(node).name).filter(|name| !name.is_empty()) {
+    if let Some(name) = model
+        .maybe_text(model.node(node).name)
+        .filter(|name| !name.is_empty())
+    {
         return format!("node '{}' ({op})", String::from_utf8_lossy(name));
     }
     let produced = model.outputs(node).iter().flatten().next();
     match produced {
-        Some(value) => format!("{op} node that makes '{}'", model.display(Some(model.value(*value).name))),
+        Some(value) => format!(
+            "{op} node that makes '{}'",
+            model.display(Some(model.value(*value).name))
+        ),
         None => format!("{op} node"),
     }
 }

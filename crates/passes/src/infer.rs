@@ -19,7 +19,9 @@ pub struct InferOptions<'a> {
 
 impl std::fmt::Debug for InferOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InferOptions").field("inputs", &self.inputs).finish_non_exhaustive()
+        f.debug_struct("InferOptions")
+            .field("inputs", &self.inputs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -52,8 +54,10 @@ const MAX_CONSTANT_ELEMS: i64 = 1024;
 /// Every node whose inputs contradict what its operator demands.
 pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference, Vec<Finding>> {
     let model = resolved.model();
-    let mut found =
-        Inference { types: vec![None; model.value_count()], known: vec![None; model.value_count()] };
+    let mut found = Inference {
+        types: vec![None; model.value_count()],
+        known: vec![None; model.value_count()],
+    };
     let mut findings = Vec::new();
     begin(resolved, options, &mut found);
     for node in resolved.order() {
@@ -74,7 +78,11 @@ pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference
             }
         }
     }
-    if findings.is_empty() { Ok(found) } else { Err(findings) }
+    if findings.is_empty() {
+        Ok(found)
+    } else {
+        Err(findings)
+    }
 }
 
 /// Types of inputs and initializers, and declared types of everything else.
@@ -89,43 +97,81 @@ fn begin(resolved: &Resolved, options: InferOptions<'_>, found: &mut Inference) 
     for (index, info) in graph.inputs.iter().enumerate() {
         let Some(value) = info.value else { continue };
         let given = options.inputs.get(index).cloned().flatten();
-        found.types[value.index()] = given.or_else(|| info.ty.as_ref().and_then(|ty| model.type_of(ty)));
+        found.types[value.index()] =
+            given.or_else(|| info.ty.as_ref().and_then(|ty| model.type_of(ty)));
     }
     for initializer in &graph.initializers {
-        let Some(value) = initializer.value else { continue };
+        let Some(value) = initializer.value else {
+            continue;
+        };
         // What is also an input may be anything that its declared type allows.
         if !matches!(model.value(value).producer, Producer::Initializer(_)) {
             continue;
         }
         let proto = &initializer.tensor;
-        let elem = proto.data_type.and_then(sardonyx_tensor::DataType::from_number);
+        let elem = proto
+            .data_type
+            .and_then(sardonyx_tensor::DataType::from_number);
         let shape = proto.dims.iter().map(|dim| (*dim).into()).collect();
-        found.types[value.index()] = Some(Type::Tensor(sardonyx_model::TensorType { elem, shape: Some(shape) }));
-        let elems = proto.dims.iter().try_fold(1i64, |product, dim| product.checked_mul(*dim));
+        found.types[value.index()] = Some(Type::Tensor(sardonyx_model::TensorType {
+            elem,
+            shape: Some(shape),
+        }));
+        let elems = proto
+            .dims
+            .iter()
+            .try_fold(1i64, |product, dim| product.checked_mul(*dim));
         if elems.is_some_and(|elems| elems <= MAX_CONSTANT_ELEMS) && !proto.is_external() {
-            found.known[value.index()] = model.tensor(proto, &NoExternalData).ok().map(Known::Tensor);
+            found.known[value.index()] =
+                model.tensor(proto, &NoExternalData).ok().map(Known::Tensor);
         }
     }
 }
 
-fn infer_node(resolved: &Resolved, node: NodeId, found: &mut Inference) -> Result<(), sardonyx_ops::InferError> {
+fn infer_node(
+    resolved: &Resolved,
+    node: NodeId,
+    found: &mut Inference,
+) -> Result<(), sardonyx_ops::InferError> {
     let model = resolved.model();
-    let (Some(operator), Some(schema)) = (resolved.operator(node), resolved.schema(node)) else { return Ok(()) };
-    let Some(rule) = operator.inference_at(resolved.opset(node)) else { return Ok(()) };
+    let (Some(operator), Some(schema)) = (resolved.operator(node), resolved.schema(node)) else {
+        return Ok(());
+    };
+    let Some(rule) = operator.inference_at(resolved.opset(node)) else {
+        return Ok(());
+    };
     let attributes = NodeAttributes::new(model, node);
-    let inputs: SmallVec<[Option<Type>; 6]> =
-        model.inputs(node).map(|value| value.and_then(|value| found.ty(value).cloned())).collect();
-    let known: SmallVec<[Option<Known>; 6]> =
-        model.inputs(node).map(|value| value.and_then(|value| found.known(value).cloned())).collect();
-    let mut cx = Infer::new(schema, &attributes, &inputs, &known, model.outputs(node).len());
+    let inputs: SmallVec<[Option<Type>; 6]> = model
+        .inputs(node)
+        .map(|value| value.and_then(|value| found.ty(value).cloned()))
+        .collect();
+    let known: SmallVec<[Option<Known>; 6]> = model
+        .inputs(node)
+        .map(|value| value.and_then(|value| found.known(value).cloned()))
+        .collect();
+    let mut cx = Infer::new(
+        schema,
+        &attributes,
+        &inputs,
+        &known,
+        model.outputs(node).len(),
+    );
     rule(&mut cx)?;
     let (types, values) = cx.finish();
-    for (value, (ty, known)) in model.outputs(node).iter().zip(types.into_iter().zip(values)) {
+    for (value, (ty, known)) in model
+        .outputs(node)
+        .iter()
+        .zip(types.into_iter().zip(values))
+    {
         let Some(value) = value else { continue };
         if let Some(ty) = ty {
             let slot = &mut found.types[value.index()];
             // A declared type adds to what was inferred, but what was inferred is what will happen.
-            *slot = Some(slot.as_ref().and_then(|declared| ty.merge(declared)).unwrap_or(ty));
+            *slot = Some(
+                slot.as_ref()
+                    .and_then(|declared| ty.merge(declared))
+                    .unwrap_or(ty),
+            );
         }
         found.known[value.index()] = known;
     }

@@ -11,6 +11,6 @@ mod upgrade;
 
 pub use attributes::NodeAttributes;
 pub use finding::{Finding, place_of_node};
-pub use infer::{Inference, InferOptions, infer};
+pub use infer::{InferOptions, Inference, infer};
 pub use resolve::{Resolved, resolve};
 pub use upgrade::upgrade;

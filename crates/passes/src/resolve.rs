@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer};
-use sardonyx_ops::{AttrType, Arity, OpDef, Registry, Schema};
+use sardonyx_ops::{Arity, AttrType, OpDef, Registry, Schema};
 use sardonyx_proto::AttributeType;
 
 use crate::finding::{Finding, place_of_node};
@@ -39,7 +39,13 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
             advice: "the file is empty, or is not a model".to_string(),
         }]);
     };
-    let mut resolved = Resolved { model, main, registry, opsets: Vec::new(), order: Vec::new() };
+    let mut resolved = Resolved {
+        model,
+        main,
+        registry,
+        opsets: Vec::new(),
+        order: Vec::new(),
+    };
     let mut findings = Vec::new();
     resolved.find_opsets(&mut findings);
     resolved.bind_names(&mut findings);
@@ -50,7 +56,11 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
     for node in &resolved.model.graph(main).nodes {
         resolved.check_node(*node, &mut findings);
     }
-    if findings.is_empty() { Ok(resolved) } else { Err(findings) }
+    if findings.is_empty() {
+        Ok(resolved)
+    } else {
+        Err(findings)
+    }
 }
 
 impl Resolved {
@@ -71,13 +81,17 @@ impl Resolved {
 
     /// The operator of a node.
     pub fn operator(&self, node: NodeId) -> Option<&'static OpDef> {
-        self.registry.operator(&self.model.domain_of(node), &self.model.display(self.model.node(node).op_type))
+        self.registry.operator(
+            &self.model.domain_of(node),
+            &self.model.display(self.model.node(node).op_type),
+        )
     }
 
     /// The schema that a node follows.
     pub fn schema(&self, node: NodeId) -> Option<&'static Schema> {
         let name = self.model.display(self.model.node(node).op_type);
-        self.registry.schema(&self.model.domain_of(node), &name, self.opset(node))
+        self.registry
+            .schema(&self.model.domain_of(node), &name, self.opset(node))
     }
 
     /// The opset version in whose form a node is.
@@ -111,7 +125,9 @@ impl Resolved {
             if version.is_none() && !missing.contains(&domain) {
                 missing.push(domain);
             }
-            let opset = version.and_then(|version| u32::try_from(version).ok()).unwrap_or(0);
+            let opset = version
+                .and_then(|version| u32::try_from(version).ok())
+                .unwrap_or(0);
             if self.opsets.len() <= node.index() {
                 self.opsets.resize(node.index() + 1, 0);
             }
@@ -146,7 +162,10 @@ impl Resolved {
             }
         }
         for output in &graph.outputs {
-            if output.value.is_none_or(|value| self.model.value(value).producer == Producer::Nothing) {
+            if output
+                .value
+                .is_none_or(|value| self.model.value(value).producer == Producer::Nothing)
+            {
                 findings.push(Finding {
                     code: "undefined-output",
                     requirement: "GRAPH-10",
@@ -166,7 +185,10 @@ impl Resolved {
             position[node.index()] = index;
         }
         let producer = |value| match self.model.value(value).producer {
-            Producer::Node(node, _) => position.get(node.index()).copied().filter(|at| *at != usize::MAX),
+            Producer::Node(node, _) => position
+                .get(node.index())
+                .copied()
+                .filter(|at| *at != usize::MAX),
             _ => None,
         };
         let mut waits_for = vec![0usize; nodes.len()];
@@ -182,7 +204,9 @@ impl Resolved {
         if in_order {
             return Ok(nodes.clone());
         }
-        let mut ready: VecDeque<usize> = (0..nodes.len()).filter(|index| waits_for[*index] == 0).collect();
+        let mut ready: VecDeque<usize> = (0..nodes.len())
+            .filter(|index| waits_for[*index] == 0)
+            .collect();
         let mut order = Vec::with_capacity(nodes.len());
         while let Some(index) = ready.pop_front() {
             order.push(nodes[index]);
@@ -197,12 +221,17 @@ impl Resolved {
         if order.len() == nodes.len() {
             return Ok(order);
         }
-        let stuck = (0..nodes.len()).find(|index| waits_for[*index] > 0).unwrap_or(0);
+        let stuck = (0..nodes.len())
+            .find(|index| waits_for[*index] > 0)
+            .unwrap_or(0);
         Err(Finding {
             code: "cycle",
             requirement: "GRAPH-05",
             place: place_of_node(&self.model, nodes[stuck]),
-            fact: format!("it is part of, or behind, a cycle of {} nodes", nodes.len() - order.len()),
+            fact: format!(
+                "it is part of, or behind, a cycle of {} nodes",
+                nodes.len() - order.len()
+            ),
             advice: "a graph must be acyclic".to_string(),
         })
     }
@@ -214,41 +243,70 @@ impl Resolved {
     /// Numbers of inputs and outputs, and attributes, as far as running depends on them.
     fn check_node(&self, node: NodeId, findings: &mut Vec<Finding>) {
         // An operator that is not known is for whoever wants to run it.
-        let Some(schema) = self.schema(node) else { return };
+        let Some(schema) = self.schema(node) else {
+            return;
+        };
         let mut wrong = |requirement: &'static str, fact: String| {
             findings.push(Finding {
                 code: "malformed-node",
                 requirement,
                 place: place_of_node(&self.model, node),
                 fact,
-                advice: format!("as {} is defined since opset version {}", schema.name, schema.since),
+                advice: format!(
+                    "as {} is defined since opset version {}",
+                    schema.name, schema.since
+                ),
             });
         };
-        let (inputs, outputs) = (self.model.inputs(node).len(), self.model.outputs(node).len());
-        for (what, count, (fewest, most)) in
-            [("inputs", inputs, schema.input_count()), ("outputs", outputs, schema.output_count())]
-        {
+        let (inputs, outputs) = (
+            self.model.inputs(node).len(),
+            self.model.outputs(node).len(),
+        );
+        for (what, count, (fewest, most)) in [
+            ("inputs", inputs, schema.input_count()),
+            ("outputs", outputs, schema.output_count()),
+        ] {
             if count < fewest || most.is_some_and(|most| count > most) {
                 let allowed = match most {
                     Some(most) if most == fewest => format!("{fewest}"),
                     Some(most) => format!("{fewest} to {most}"),
                     None => format!("at least {fewest}"),
                 };
-                wrong("NODE-06", format!("it has {count} {what}, but must have {allowed}"));
+                wrong(
+                    "NODE-06",
+                    format!("it has {count} {what}, but must have {allowed}"),
+                );
             }
         }
         for (index, input) in self.model.inputs(node).enumerate() {
-            let single = schema.input(index).is_some_and(|param| param.arity == Arity::Single);
+            let single = schema
+                .input(index)
+                .is_some_and(|param| param.arity == Arity::Single);
             if input.is_none() && single {
-                wrong("NODE-06", format!("input {index} ({}) is left out, but is not optional", schema.inputs[index].name));
+                wrong(
+                    "NODE-06",
+                    format!(
+                        "input {index} ({}) is left out, but is not optional",
+                        schema.inputs[index].name
+                    ),
+                );
             }
         }
         for attribute in &schema.attributes {
             let found = self.model.attribute_of(node, attribute.name);
             match found {
-                None if attribute.required => wrong("ATTR-03", format!("attribute '{}' is missing", attribute.name)),
+                None if attribute.required => wrong(
+                    "ATTR-03",
+                    format!("attribute '{}' is missing", attribute.name),
+                ),
                 Some(found) if found.ref_attr_name.is_some() => {
-                    wrong("ATTR-11", format!("attribute '{}' refers to a function's attribute outside a function", attribute.name));
+                    wrong(
+                        "ATTR-11",
+                        format!(
+                            "attribute '{}' refers to a function's attribute outside a function",
+                            attribute.name
+                        ),
+                    );
                 }
                 Some(found) => {
                     // Files of IR version 1 have no type; then the value field decides.
@@ -256,7 +314,13 @@ impl Resolved {
                     let ty = ty.or_else(|| found.value().map(|value| value.ty()));
                     if ty != Some(number(attribute.ty)) {
                         let found = ty.and_then(AttributeType::name).unwrap_or("no value");
-                        wrong("ATTR-05", format!("attribute '{}' holds {found}, but must hold {:?}", attribute.name, attribute.ty));
+                        wrong(
+                            "ATTR-05",
+                            format!(
+                                "attribute '{}' holds {found}, but must hold {:?}",
+                                attribute.name, attribute.ty
+                            ),
+                        );
                     }
                 }
                 None => {}

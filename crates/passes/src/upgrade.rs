@@ -21,10 +21,18 @@ pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<(), Vec
     let types = |value: ValueId| -> Option<Type> { inference.ty(value).cloned() };
     let mut grew = false;
     while let Some(node) = waiting.pop() {
-        let Some(operator) = resolved.operator(node) else { continue };
+        let Some(operator) = resolved.operator(node) else {
+            continue;
+        };
         let from = resolved.opset(node);
-        for version in operator.versions().map(|version| version.since).filter(|since| *since > from) {
-            let Some(adapt) = operator.adapter_at(version - 1, version) else { continue };
+        for version in operator
+            .versions()
+            .map(|version| version.since)
+            .filter(|since| *since > from)
+        {
+            let Some(adapt) = operator.adapter_at(version - 1, version) else {
+                continue;
+            };
             let mut cx = Adapt::new(resolved.model_mut(), node, &types);
             let result = adapt(&mut cx);
             let made = cx.into_made();
@@ -38,7 +46,9 @@ pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<(), Vec
                     code: "no-exact-upgrade",
                     requirement: "OPSET-09",
                     place: place_of_node(resolved.model(), node),
-                    fact: format!("it cannot be brought from opset version {from} to {version}: {refusal}"),
+                    fact: format!(
+                        "it cannot be brought from opset version {from} to {version}: {refusal}"
+                    ),
                     advice: String::new(),
                 });
                 break;
@@ -51,5 +61,9 @@ pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<(), Vec
             findings.push(finding);
         }
     }
-    if findings.is_empty() { Ok(()) } else { Err(findings) }
+    if findings.is_empty() {
+        Ok(())
+    } else {
+        Err(findings)
+    }
 }

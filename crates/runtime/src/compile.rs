@@ -6,7 +6,9 @@ use std::fmt;
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Type, ValueId};
 use sardonyx_ops::{AttributeView, Registry};
-use sardonyx_passes::{InferOptions, Inference, NodeAttributes, Resolved, infer, place_of_node, resolve, upgrade};
+use sardonyx_passes::{
+    InferOptions, Inference, NodeAttributes, Resolved, infer, place_of_node, resolve, upgrade,
+};
 use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
 
@@ -32,14 +34,22 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { threads: None, isa: None, fold_bytes: 4 << 30, fuse: true }
+        Options {
+            threads: None,
+            isa: None,
+            fold_bytes: 4 << 30,
+            fuse: true,
+        }
     }
 }
 
 impl Options {
     /// The default with a number of threads.
     pub fn with_threads(threads: usize) -> Self {
-        Options { threads: Some(threads), ..Options::default() }
+        Options {
+            threads: Some(threads),
+            ..Options::default()
+        }
     }
 }
 
@@ -67,7 +77,13 @@ impl fmt::Display for UnsupportedOp {
         if let Some(opset) = self.opset {
             write!(f, " (opset {opset})")?;
         }
-        write!(f, ", {} node{}: {}", self.nodes, if self.nodes == 1 { "" } else { "s" }, self.why)
+        write!(
+            f,
+            ", {} node{}: {}",
+            self.nodes,
+            if self.nodes == 1 { "" } else { "s" },
+            self.why
+        )
     }
 }
 
@@ -76,7 +92,11 @@ impl fmt::Display for UnsupportedOp {
 pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
     let mut list = Unsupported::default();
     // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions count.
-    let bodies: Vec<_> = model.functions.iter().map(|function| function.body).collect();
+    let bodies: Vec<_> = model
+        .functions
+        .iter()
+        .map(|function| function.body)
+        .collect();
     for (id, graph) in model.graphs() {
         if bodies.contains(&id) {
             continue;
@@ -91,25 +111,42 @@ pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
 }
 
 fn why_unsupported(model: &Model, node: NodeId) -> Option<String> {
-    let (domain, name) = (model.domain_of(node), model.display(model.node(node).op_type));
+    let (domain, name) = (
+        model.domain_of(node),
+        model.display(model.node(node).op_type),
+    );
     let is_function = model.functions.iter().any(|function| {
         model.display(function.name) == name && model.display(function.domain) == domain
     });
     if is_function {
-        return Some("it is a function of the model, and functions cannot be called yet".to_string());
+        return Some(
+            "it is a function of the model, and functions cannot be called yet".to_string(),
+        );
     }
     let Some(operator) = Registry::standard().operator(&domain, &name) else {
         return Some("operator not implemented".to_string());
     };
     let opset = model.opset(&domain)?;
-    let newest = sardonyx_ops::DOMAIN_VERSIONS.iter().find(|(known, _)| *known == domain).map_or(1, |(_, version)| *version);
+    let newest = sardonyx_ops::DOMAIN_VERSIONS
+        .iter()
+        .find(|(known, _)| *known == domain)
+        .map_or(1, |(_, version)| *version);
     if opset > i64::from(newest) {
         return Some(format!("the newest opset version known is {newest}"));
     }
-    if u32::try_from(opset).ok().and_then(|opset| operator.version_at(opset)).is_none() {
-        return Some(format!("it exists only since opset version {}", operator.versions().next().map_or(1, |v| v.since)));
+    if u32::try_from(opset)
+        .ok()
+        .and_then(|opset| operator.version_at(opset))
+        .is_none()
+    {
+        return Some(format!(
+            "it exists only since opset version {}",
+            operator.versions().next().map_or(1, |v| v.since)
+        ));
     }
-    binding(operator.domain, operator.name).is_none().then(|| "operator not implemented".to_string())
+    binding(operator.domain, operator.name)
+        .is_none()
+        .then(|| "operator not implemented".to_string())
 }
 
 #[derive(Default)]
@@ -127,7 +164,13 @@ impl Unsupported {
         let mut list: Vec<UnsupportedOp> = self
             .0
             .into_iter()
-            .map(|((domain, name, why), (opset, nodes))| UnsupportedOp { domain, name, opset, nodes, why })
+            .map(|((domain, name, why), (opset, nodes))| UnsupportedOp {
+                domain,
+                name,
+                opset,
+                nodes,
+                why,
+            })
             .collect();
         list.sort_by(|a, b| (&a.domain, &a.name, &a.why).cmp(&(&b.domain, &b.name, &b.why)));
         list
@@ -184,20 +227,37 @@ pub(crate) fn compile(
     if !missing.is_empty() {
         return Err(CompileError::Unsupported(missing));
     }
-    let mut resolved = resolve(model.clone(), Registry::standard()).map_err(CompileError::Invalid)?;
-    let at_file_versions = infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
+    let mut resolved =
+        resolve(model.clone(), Registry::standard()).map_err(CompileError::Invalid)?;
+    let at_file_versions =
+        infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
     upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
     let mut constants = Constants::read(&resolved, external)?;
     let first = infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
 
     let isa = options.isa.unwrap_or_else(Isa::detect);
-    let binder = Binder { resolved: &resolved, inference: &first, isa };
+    let binder = Binder {
+        resolved: &resolved,
+        inference: &first,
+        isa,
+    };
     let remaining = constants.fold(&resolved, &first, &binder, pool, options.fold_bytes)?;
     // What was computed may have decided shapes.
     let known = |value: ValueId| constants.known(value);
-    let inference = infer(&resolved, InferOptions { known: Some(&known), inputs: &[] }).map_err(CompileError::Invalid)?;
+    let inference = infer(
+        &resolved,
+        InferOptions {
+            known: Some(&known),
+            inputs: &[],
+        },
+    )
+    .map_err(CompileError::Invalid)?;
 
-    let binder = Binder { resolved: &resolved, inference: &inference, isa };
+    let binder = Binder {
+        resolved: &resolved,
+        inference: &inference,
+        isa,
+    };
     let live = live_nodes(&resolved, &remaining);
     let mut program = build(&binder, constants, live, isa)?;
     program.resolved = resolved;
@@ -219,7 +279,12 @@ fn live_nodes(resolved: &Resolved, nodes: &[NodeId]) -> Vec<NodeId> {
     }
     let mut live: Vec<NodeId> = Vec::with_capacity(nodes.len());
     for node in nodes.iter().rev() {
-        if model.outputs(*node).iter().flatten().any(|value| wanted[value.index()]) {
+        if model
+            .outputs(*node)
+            .iter()
+            .flatten()
+            .any(|value| wanted[value.index()])
+        {
             live.push(*node);
             for value in model.inputs(*node).flatten() {
                 wanted[value.index()] = true;
@@ -238,7 +303,11 @@ pub(crate) struct Binder<'a> {
 }
 
 impl Binder<'_> {
-    pub(crate) fn bind(&self, node: NodeId, constants: &Constants) -> Result<Box<dyn Kernel>, BindError> {
+    pub(crate) fn bind(
+        &self,
+        node: NodeId,
+        constants: &Constants,
+    ) -> Result<Box<dyn Kernel>, BindError> {
         let model = self.resolved.model();
         let unsupported = || BindError::Unsupported("operator not implemented".to_string());
         let schema = self.resolved.schema(node).ok_or_else(unsupported)?;
@@ -255,7 +324,9 @@ impl Binder<'_> {
                         // A constant says more than inference, which does not look at large ones.
                         ty: constants
                             .get(value)
-                            .map(|tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied()))
+                            .map(|tensor| {
+                                Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
+                            })
                             .or_else(|| ty(value)),
                         constant: constants.get(value),
                     })
@@ -334,10 +405,23 @@ fn build(
         let outputs = model
             .outputs(*node)
             .iter()
-            .map(|value| value.filter(|value| readers.contains_key(value)).map(|value| slots.of(value)))
+            .map(|value| {
+                value
+                    .filter(|value| readers.contains_key(value))
+                    .map(|value| slots.of(value))
+            })
             .collect();
-        let op = binder.resolved.schema(*node).map_or("", |schema| schema.name);
-        steps.push(Step { kernel, inputs, outputs, place: place_of_node(model, *node), op });
+        let op = binder
+            .resolved
+            .schema(*node)
+            .map_or("", |schema| schema.name);
+        steps.push(Step {
+            kernel,
+            inputs,
+            outputs,
+            place: place_of_node(model, *node),
+            op,
+        });
     }
     if !unsupported.0.is_empty() {
         return Err(CompileError::Unsupported(unsupported.into_sorted()));
@@ -345,16 +429,30 @@ fn build(
     let inputs = graph
         .inputs
         .iter()
-        .map(|info| info.value.filter(|value| readers.contains_key(value)).map(|value| slots.of(value)))
+        .map(|info| {
+            info.value
+                .filter(|value| readers.contains_key(value))
+                .map(|value| slots.of(value))
+        })
         .collect();
-    let outputs = graph.outputs.iter().filter_map(|info| info.value).map(|value| slots.of(value)).collect();
+    let outputs = graph
+        .outputs
+        .iter()
+        .filter_map(|info| info.value)
+        .map(|value| slots.of(value))
+        .collect();
     let slots = slots
         .values
         .into_iter()
         .map(|value| {
             // Kernels read slices; bytes of a file may lie anywhere.
-            let constant = constants.take(value).map(|tensor| tensor.aligned()).transpose();
-            constant.map(|constant| SlotInfo { value, constant }).map_err(|e| CompileError::Resources(e.to_string()))
+            let constant = constants
+                .take(value)
+                .map(|tensor| tensor.aligned())
+                .transpose();
+            constant
+                .map(|constant| SlotInfo { value, constant })
+                .map_err(|e| CompileError::Resources(e.to_string()))
         })
         .collect::<Result<_, _>>()?;
     Ok(Program {

@@ -21,16 +21,23 @@ pub(crate) struct Constants {
 
 impl Constants {
     /// Reads the initializers that something reads. Raw values are shared with the file, not copied.
-    pub(crate) fn read(resolved: &Resolved, external: &dyn ExternalData) -> Result<Self, CompileError> {
+    pub(crate) fn read(
+        resolved: &Resolved,
+        external: &dyn ExternalData,
+    ) -> Result<Self, CompileError> {
         let model = resolved.model();
         let mut constants = Constants::default();
         for initializer in &model.graph(resolved.main()).initializers {
-            let Some(value) = initializer.value else { continue };
+            let Some(value) = initializer.value else {
+                continue;
+            };
             let wanted = model.uses(value).next().is_some() || model.value(value).is_output;
             if !wanted || !matches!(model.value(value).producer, Producer::Initializer(_)) {
                 continue;
             }
-            let tensor = model.tensor(&initializer.tensor, external).map_err(CompileError::Constant)?;
+            let tensor = model
+                .tensor(&initializer.tensor, external)
+                .map_err(CompileError::Constant)?;
             constants.tensors.insert(value, tensor);
         }
         Ok(constants)
@@ -53,7 +60,8 @@ impl Constants {
         let model = resolved.model();
         let mut remaining = Vec::new();
         for node in resolved.order() {
-            let outputs: SmallVec<[Option<ValueId>; 2]> = model.outputs(*node).iter().copied().collect();
+            let outputs: SmallVec<[Option<ValueId>; 2]> =
+                model.outputs(*node).iter().copied().collect();
             let known: Option<Vec<(ValueId, Tensor)>> = outputs
                 .iter()
                 .flatten()
@@ -63,7 +71,11 @@ impl Constants {
                 self.tensors.extend(known);
                 continue;
             }
-            if !model.inputs(*node).flatten().all(|value| self.tensors.contains_key(&value)) {
+            if !model
+                .inputs(*node)
+                .flatten()
+                .all(|value| self.tensors.contains_key(&value))
+            {
                 remaining.push(*node);
                 continue;
             }
@@ -76,7 +88,11 @@ impl Constants {
                 }
             };
             let values = self.run_once(resolved, *node, &*kernel, pool)?;
-            let bytes: usize = values.iter().flatten().map(|tensor| tensor.bytes().len()).sum();
+            let bytes: usize = values
+                .iter()
+                .flatten()
+                .map(|tensor| tensor.bytes().len())
+                .sum();
             if bytes > budget {
                 remaining.push(*node);
                 continue;
@@ -101,11 +117,22 @@ impl Constants {
         let model = resolved.model();
         let failed = |what: String| {
             let place = place_of_node(model, node);
-            CompileError::Resources(RunError::Node { place, what: format!("computing it ahead of time: {what}") }.to_string())
+            CompileError::Resources(
+                RunError::Node {
+                    place,
+                    what: format!("computing it ahead of time: {what}"),
+                }
+                .to_string(),
+            )
         };
         let inputs: Vec<Option<Tensor>> = model
             .inputs(node)
-            .map(|value| value.and_then(|value| self.get(value)).map(Tensor::aligned).transpose())
+            .map(|value| {
+                value
+                    .and_then(|value| self.get(value))
+                    .map(Tensor::aligned)
+                    .transpose()
+            })
             .collect::<Result<_, _>>()
             .map_err(|error| failed(error.to_string()))?;
         let operands = inputs.iter().map(|tensor| match tensor {
@@ -116,8 +143,13 @@ impl Constants {
             Some(_) => Target::Owned(None),
             None => Target::Absent,
         });
-        let mut call =
-            Call { operands: operands.collect(), targets: targets.collect(), over: None, pool, isa: Isa::detect() };
+        let mut call = Call {
+            operands: operands.collect(),
+            targets: targets.collect(),
+            over: None,
+            pool,
+            isa: Isa::detect(),
+        };
         kernel.run(&mut call).map_err(|error| failed(error.0))?;
         Ok(call
             .targets
@@ -136,12 +168,17 @@ impl Constants {
 
     /// What inference may know of constants.
     pub(crate) fn known(&self, value: ValueId) -> Option<Known> {
-        self.get(value).filter(|tensor| tensor.len() <= sardonyx_ops::MAX_KNOWN).cloned().map(Known::Tensor)
+        self.get(value)
+            .filter(|tensor| tensor.len() <= sardonyx_ops::MAX_KNOWN)
+            .cloned()
+            .map(Known::Tensor)
     }
 }
 
 impl std::fmt::Debug for Constants {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.tensors.keys().map(|value| value.index())).finish()
+        f.debug_list()
+            .entries(self.tensors.keys().map(|value| value.index()))
+            .finish()
     }
 }

@@ -39,7 +39,11 @@ pub(crate) fn absorb_tails(program: &mut Program) {
 }
 
 /// The step that may be absorbed by the one at `index`: its position, what it does, and what else it reads.
-fn next_tail(program: &Program, index: usize, readers: &HashMap<Slot, usize>) -> Option<(usize, Tail, Option<Slot>)> {
+fn next_tail(
+    program: &Program,
+    index: usize,
+    readers: &HashMap<Slot, usize>,
+) -> Option<(usize, Tail, Option<Slot>)> {
     let step = &program.steps[index];
     let output = (*step.outputs.first()?)?;
     if readers.get(&output) != Some(&1) {
@@ -51,14 +55,21 @@ fn next_tail(program: &Program, index: usize, readers: &HashMap<Slot, usize>) ->
     match next.op {
         "Relu" => Some((at, Tail::Relu, None)),
         "Add" => {
-            let other = next.inputs.iter().flatten().copied().find(|slot| *slot != output)?;
+            let other = next
+                .inputs
+                .iter()
+                .flatten()
+                .copied()
+                .find(|slot| *slot != output)?;
             let shape = |slot: Slot| {
                 let ty = program.inference.ty(program.slots[slot.index()].value)?;
                 Some((ty.elem()?, ty.shape()?))
             };
             // Only equal shapes: a broadcast sum is no residual.
             let (a, b) = (shape(output)?, shape(other)?);
-            let same = a.0 == b.0 && a.1.len() == b.1.len() && a.1.iter().zip(b.1).all(|(a, b)| a.surely_equals(b));
+            let same = a.0 == b.0
+                && a.1.len() == b.1.len()
+                && a.1.iter().zip(b.1).all(|(a, b)| a.surely_equals(b));
             same.then_some((at, Tail::Residual, Some(other)))
         }
         _ => None,
@@ -67,7 +78,11 @@ fn next_tail(program: &Program, index: usize, readers: &HashMap<Slot, usize>) ->
 
 fn count_readers(program: &Program) -> HashMap<Slot, usize> {
     let mut readers = HashMap::new();
-    for slot in program.steps.iter().flat_map(|step| step.inputs.iter().flatten()) {
+    for slot in program
+        .steps
+        .iter()
+        .flat_map(|step| step.inputs.iter().flatten())
+    {
         *readers.entry(*slot).or_default() += 1;
     }
     // A graph output is wanted as it is.

@@ -152,20 +152,28 @@ impl<'a> Site<'a> {
     pub(crate) fn elem(&self, index: usize) -> Result<DataType, BindError> {
         let input = self.inputs.get(index).and_then(Option::as_ref);
         match input.and_then(|input| input.ty.as_ref()) {
-            Some(Type::Tensor(tensor)) => {
-                tensor.elem.ok_or_else(|| BindError::Unsupported(format!("input {index} has no known element type")))
-            }
-            Some(other) => Err(BindError::Unsupported(format!("type not implemented: {other}"))),
-            None => Err(BindError::Unsupported(format!("input {index} has no known type"))),
+            Some(Type::Tensor(tensor)) => tensor.elem.ok_or_else(|| {
+                BindError::Unsupported(format!("input {index} has no known element type"))
+            }),
+            Some(other) => Err(BindError::Unsupported(format!(
+                "type not implemented: {other}"
+            ))),
+            None => Err(BindError::Unsupported(format!(
+                "input {index} has no known type"
+            ))),
         }
     }
 
     /// The element type of an output.
     pub(crate) fn output_elem(&self, index: usize) -> Result<DataType, BindError> {
-        let output = self.outputs.get(index).and_then(Option::as_ref).and_then(Option::as_ref);
-        output
-            .and_then(Type::elem)
-            .ok_or_else(|| BindError::Unsupported(format!("output {index} has no known element type")))
+        let output = self
+            .outputs
+            .get(index)
+            .and_then(Option::as_ref)
+            .and_then(Option::as_ref);
+        output.and_then(Type::elem).ok_or_else(|| {
+            BindError::Unsupported(format!("output {index} has no known element type"))
+        })
     }
 
     /// An integer attribute that exists or has a default.
@@ -175,7 +183,8 @@ impl<'a> Site<'a> {
 
     /// An integer attribute that must be there.
     pub(crate) fn need_int(&self, name: &str) -> Result<i64, BindError> {
-        self.int(name).ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
+        self.int(name)
+            .ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
     }
 
     /// A float attribute that exists or has a default.
@@ -195,7 +204,10 @@ impl<'a> Site<'a> {
 
     /// What a binding returns for an element type that it has no loop for.
     pub(crate) fn unsupported_type<T>(&self, elem: DataType) -> Result<T, BindError> {
-        Err(BindError::Unsupported(format!("type not implemented: {}", elem.name())))
+        Err(BindError::Unsupported(format!(
+            "type not implemented: {}",
+            elem.name()
+        )))
     }
 }
 
@@ -216,7 +228,11 @@ pub(crate) enum Target<'a> {
     /// Nobody wants the output.
     Absent,
     /// Into planned memory.
-    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8] },
+    Planned {
+        data_type: DataType,
+        dims: &'a Dims,
+        bytes: &'a mut [u8],
+    },
     /// Into memory of its own.
     Owned(Option<Value>),
 }
@@ -259,15 +275,24 @@ impl<'a> Call<'a> {
     pub(crate) fn tensor(&self, index: usize) -> Result<&TensorView<'a>, KernelError> {
         match self.operands.get(index) {
             Some(Operand::Tensor(view)) => Ok(view),
-            Some(Operand::Value(value)) => fail!("input {index} is {}, not a tensor", value.value_type()),
+            Some(Operand::Value(value)) => {
+                fail!("input {index} is {}, not a tensor", value.value_type())
+            }
             Some(Operand::InPlace) => fail!("input {index} is being overwritten"),
             Some(Operand::Absent) | None => fail!("input {index} is left out"),
         }
     }
 
     /// A tensor input that may be left out.
-    pub(crate) fn maybe_tensor(&self, index: usize) -> Result<Option<&TensorView<'a>>, KernelError> {
-        if self.has_input(index) { self.tensor(index).map(Some) } else { Ok(None) }
+    pub(crate) fn maybe_tensor(
+        &self,
+        index: usize,
+    ) -> Result<Option<&TensorView<'a>>, KernelError> {
+        if self.has_input(index) {
+            self.tensor(index).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// The elements of a tensor input.
@@ -276,8 +301,15 @@ impl<'a> Call<'a> {
     }
 
     /// The elements of a tensor input that may be left out.
-    pub(crate) fn maybe_slice<T: Element>(&self, index: usize) -> Result<Option<&'a [T]>, KernelError> {
-        if self.has_input(index) { self.slice(index).map(Some) } else { Ok(None) }
+    pub(crate) fn maybe_slice<T: Element>(
+        &self,
+        index: usize,
+    ) -> Result<Option<&'a [T]>, KernelError> {
+        if self.has_input(index) {
+            self.slice(index).map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     /// The integers of an `int64` or `int32` tensor input.
@@ -285,15 +317,33 @@ impl<'a> Call<'a> {
         let view = self.tensor(index)?;
         match view.data_type() {
             DataType::Int64 => Ok(view.as_slice::<i64>()?.iter().copied().collect()),
-            DataType::Int32 => Ok(view.as_slice::<i32>()?.iter().map(|value| i64::from(*value)).collect()),
-            other => fail!("input {index} has type {}, not int64 or int32", other.name()),
+            DataType::Int32 => Ok(view
+                .as_slice::<i32>()?
+                .iter()
+                .map(|value| i64::from(*value))
+                .collect()),
+            other => fail!(
+                "input {index} has type {}, not int64 or int32",
+                other.name()
+            ),
         }
     }
 
     /// The first output, if its memory is that of the input at the returned index.
-    pub(crate) fn in_place<T: Element>(&mut self) -> Result<Option<(usize, &mut [T])>, KernelError> {
-        let Some(over) = self.over else { return Ok(None) };
-        let Some(Target::Planned { data_type, dims, bytes }) = self.targets.first_mut() else { return Ok(None) };
+    pub(crate) fn in_place<T: Element>(
+        &mut self,
+    ) -> Result<Option<(usize, &mut [T])>, KernelError> {
+        let Some(over) = self.over else {
+            return Ok(None);
+        };
+        let Some(Target::Planned {
+            data_type,
+            dims,
+            bytes,
+        }) = self.targets.first_mut()
+        else {
+            return Ok(None);
+        };
         let view = TensorViewMut::new(*data_type, dims.clone(), bytes)?;
         Ok(Some((over, into_slice(view)?)))
     }
@@ -306,7 +356,11 @@ impl<'a> Call<'a> {
         dims: &[usize],
     ) -> Result<TensorViewMut<'_>, KernelError> {
         match self.targets.get_mut(index) {
-            Some(Target::Planned { data_type: planned, dims: planned_dims, bytes }) => {
+            Some(Target::Planned {
+                data_type: planned,
+                dims: planned_dims,
+                bytes,
+            }) => {
                 // Inference and kernel are written apart; where they disagree, one of them is wrong.
                 if *planned != data_type || &planned_dims[..] != dims {
                     fail!(
@@ -330,7 +384,11 @@ impl<'a> Call<'a> {
     }
 
     /// The elements of an output of that shape.
-    pub(crate) fn output_slice<T: Element>(&mut self, index: usize, dims: &[usize]) -> Result<&mut [T], KernelError> {
+    pub(crate) fn output_slice<T: Element>(
+        &mut self,
+        index: usize,
+        dims: &[usize],
+    ) -> Result<&mut [T], KernelError> {
         into_slice(self.output(index, T::DATA_TYPE, dims)?)
     }
 
@@ -341,12 +399,22 @@ impl<'a> Call<'a> {
                 *slot = Some(value);
                 Ok(())
             }
-            Some(Target::Planned { data_type, dims, bytes }) => match value {
-                Value::Tensor(tensor) if tensor.data_type() == *data_type && tensor.dims() == &dims[..] => {
+            Some(Target::Planned {
+                data_type,
+                dims,
+                bytes,
+            }) => match value {
+                Value::Tensor(tensor)
+                    if tensor.data_type() == *data_type && tensor.dims() == &dims[..] =>
+                {
                     bytes.copy_from_slice(tensor.bytes());
                     Ok(())
                 }
-                other => fail!("output {index} is {}, but {} was inferred", other.value_type(), data_type.name()),
+                other => fail!(
+                    "output {index} is {}, but {} was inferred",
+                    other.value_type(),
+                    data_type.name()
+                ),
             },
             Some(Target::Absent) | None => Ok(()),
         }

@@ -13,19 +13,98 @@ use crate::kernel::Bind;
 
 /// Every binding, by domain and name, sorted.
 static BINDINGS: &[(&str, &str, Bind)] = &[
+    ("", "Abs", math::unary::bind_abs),
+    ("", "Acos", math::unary::bind_acos),
+    ("", "Acosh", math::unary::bind_acosh),
+    ("", "Add", math::binary::bind_add),
+    ("", "And", math::binary::bind_and),
+    ("", "ArgMax", reduction::bind_arg_max),
+    ("", "ArgMin", reduction::bind_arg_min),
+    ("", "Asin", math::unary::bind_asin),
+    ("", "Asinh", math::unary::bind_asinh),
+    ("", "Atan", math::unary::bind_atan),
+    ("", "Atanh", math::unary::bind_atanh),
+    ("", "BitShift", math::binary::bind_bit_shift),
+    ("", "BitwiseAnd", math::binary::bind_bitwise_and),
+    ("", "BitwiseNot", math::unary::bind_bitwise_not),
+    ("", "BitwiseOr", math::binary::bind_bitwise_or),
+    ("", "BitwiseXor", math::binary::bind_bitwise_xor),
+    ("", "Ceil", math::unary::bind_ceil),
+    ("", "Celu", math::unary::bind_celu),
+    ("", "Clip", math::clip::bind_clip),
     ("", "Conv", nn::conv::bind),
+    ("", "Cos", math::unary::bind_cos),
+    ("", "Cosh", math::unary::bind_cosh),
+    ("", "Div", math::binary::bind_div),
+    ("", "Elu", math::unary::bind_elu),
+    ("", "Equal", math::binary::bind_equal),
+    ("", "Erf", math::unary::bind_erf),
+    ("", "Exp", math::unary::bind_exp),
     ("", "Flatten", tensor::reshape::bind_flatten),
+    ("", "Floor", math::unary::bind_floor),
+    ("", "Gelu", math::unary::bind_gelu),
     ("", "Gemm", math::gemm::bind),
+    ("", "Greater", math::binary::bind_greater),
+    ("", "GreaterOrEqual", math::binary::bind_greater_or_equal),
+    ("", "HardSigmoid", math::unary::bind_hard_sigmoid),
+    ("", "HardSwish", math::unary::bind_hard_swish),
+    ("", "Hardmax", math::softmax::bind_hardmax),
     ("", "Identity", tensor::reshape::bind_identity),
+    ("", "LeakyRelu", math::unary::bind_leaky_relu),
+    ("", "Less", math::binary::bind_less),
+    ("", "LessOrEqual", math::binary::bind_less_or_equal),
+    ("", "Log", math::unary::bind_log),
+    ("", "LogSoftmax", math::softmax::bind_log_softmax),
     ("", "MatMul", math::matmul::bind),
+    ("", "Max", math::variadic::bind_max),
+    ("", "Mean", math::variadic::bind_mean),
+    ("", "Min", math::variadic::bind_min),
+    ("", "Mish", math::unary::bind_mish),
+    ("", "Mod", math::binary::bind_mod),
+    ("", "Mul", math::binary::bind_mul),
+    ("", "Neg", math::unary::bind_neg),
+    ("", "Not", math::unary::bind_not),
+    ("", "Or", math::binary::bind_or),
+    ("", "PRelu", math::prelu::bind_prelu),
+    ("", "Pow", math::binary::bind_pow),
+    ("", "Reciprocal", math::unary::bind_reciprocal),
+    ("", "ReduceL1", reduction::bind_reduce_l1),
+    ("", "ReduceL2", reduction::bind_reduce_l2),
+    ("", "ReduceLogSum", reduction::bind_reduce_log_sum),
+    ("", "ReduceLogSumExp", reduction::bind_reduce_log_sum_exp),
+    ("", "ReduceMax", reduction::bind_reduce_max),
+    ("", "ReduceMean", reduction::bind_reduce_mean),
+    ("", "ReduceMin", reduction::bind_reduce_min),
+    ("", "ReduceProd", reduction::bind_reduce_prod),
+    ("", "ReduceSum", reduction::bind_reduce_sum),
+    ("", "ReduceSumSquare", reduction::bind_reduce_sum_square),
+    ("", "Relu", math::unary::bind_relu),
     ("", "Reshape", tensor::reshape::bind_reshape),
+    ("", "Round", math::unary::bind_round),
+    ("", "Selu", math::unary::bind_selu),
+    ("", "Sigmoid", math::unary::bind_sigmoid),
+    ("", "Sign", math::unary::bind_sign),
+    ("", "Sin", math::unary::bind_sin),
+    ("", "Sinh", math::unary::bind_sinh),
+    ("", "Softmax", math::softmax::bind_softmax),
+    ("", "Softplus", math::unary::bind_softplus),
+    ("", "Softsign", math::unary::bind_softsign),
+    ("", "Sqrt", math::unary::bind_sqrt),
     ("", "Squeeze", tensor::reshape::bind_squeeze),
+    ("", "Sub", math::binary::bind_sub),
+    ("", "Sum", math::variadic::bind_sum),
+    ("", "Tan", math::unary::bind_tan),
+    ("", "Tanh", math::unary::bind_tanh),
+    ("", "ThresholdedRelu", math::unary::bind_thresholded_relu),
     ("", "Unsqueeze", tensor::reshape::bind_unsqueeze),
+    ("", "Xor", math::binary::bind_xor),
 ];
 
 /// The binding of an operator.
 pub(crate) fn binding(domain: &str, name: &str) -> Option<Bind> {
-    let index = BINDINGS.binary_search_by(|(d, n, _)| (*d, *n).cmp(&(domain, name))).ok()?;
+    let index = BINDINGS
+        .binary_search_by(|(d, n, _)| (*d, *n).cmp(&(domain, name)))
+        .ok()?;
     Some(BINDINGS[index].2)
 }
 
@@ -35,6 +114,10 @@ mod tests {
 
     #[test]
     fn the_list_is_sorted() {
-        assert!(BINDINGS.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1)));
+        assert!(
+            BINDINGS
+                .windows(2)
+                .all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1))
+        );
     }
 }

@@ -9,9 +9,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use sardonyx_passes::{InferOptions, infer};
 use sardonyx_model::{Type, ValueId};
 use sardonyx_ops::Known;
+use sardonyx_passes::{InferOptions, infer};
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
 
 use crate::compile::{Program, Slot};
@@ -61,10 +61,16 @@ impl Plan {
 /// Plans for inputs of the given types, by position among the graph's inputs.
 pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, RunError> {
     let constant = |value: ValueId| -> Option<Known> { program.inference.known(value).cloned() };
-    let options = InferOptions { inputs, known: Some(&constant) };
+    let options = InferOptions {
+        inputs,
+        known: Some(&constant),
+    };
     let inference = infer(&program.resolved, options).map_err(|findings| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        RunError::Input(format!("with inputs of these shapes the model contradicts itself\n  {}", lines.join("\n  ")))
+        RunError::Input(format!(
+            "with inputs of these shapes the model contradicts itself\n  {}",
+            lines.join("\n  ")
+        ))
     })?;
     let count = program.slots.len();
     let mut plan = Plan {
@@ -107,7 +113,11 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
 
 /// Element type and dimensions of a tensor of which everything is known.
 fn sized(ty: &Type) -> Option<(DataType, Dims)> {
-    let dims = ty.shape()?.iter().map(|dim| dim.size()).collect::<Option<Dims>>()?;
+    let dims = ty
+        .shape()?
+        .iter()
+        .map(|dim| dim.size())
+        .collect::<Option<Dims>>()?;
     Some((ty.elem()?, dims))
 }
 
@@ -118,8 +128,12 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
 
 fn place_views(program: &Program, owns: &[bool], plan: &mut Plan) {
     for (index, step) in program.steps.iter().enumerate() {
-        let (Some(Some(input)), Some(Some(output))) = (step.inputs.first(), step.outputs.first()) else { continue };
-        let same_bytes = bytes_of(plan, *input).is_some() && bytes_of(plan, *input) == bytes_of(plan, *output);
+        let (Some(Some(input)), Some(Some(output))) = (step.inputs.first(), step.outputs.first())
+        else {
+            continue;
+        };
+        let same_bytes =
+            bytes_of(plan, *input).is_some() && bytes_of(plan, *input) == bytes_of(plan, *output);
         if step.kernel.is_view() && same_bytes && !owns[output.index()] {
             plan.places[output.index()] = Place::View(plan.root(*input));
             plan.skip[index] = true;
@@ -145,10 +159,18 @@ fn place_in_arena(program: &Program, owns: &[bool], last_read: &[Option<usize>],
     for (index, step) in program.steps.iter().enumerate() {
         if !plan.skip[index] {
             for (position, output) in step.outputs.iter().enumerate() {
-                let Some(output) = output.filter(|slot| !owns[slot.index()]) else { continue };
-                let Some(bytes) = bytes_of(plan, output) else { continue };
+                let Some(output) = output.filter(|slot| !owns[slot.index()]) else {
+                    continue;
+                };
+                let Some(bytes) = bytes_of(plan, output) else {
+                    continue;
+                };
                 let last = last_read[output.index()].unwrap_or(index);
-                let over = if position == 0 { take_over(program, plan, last_read, index, output) } else { None };
+                let over = if position == 0 {
+                    take_over(program, plan, last_read, index, output)
+                } else {
+                    None
+                };
                 let range = match over {
                     Some((input, range)) => {
                         plan.over[index] = Some(input);
@@ -181,10 +203,19 @@ fn take_over(
     step.kernel.in_place().iter().find_map(|position| {
         let input = step.inputs.get(*position).copied().flatten()?;
         let root = plan.root(input);
-        let Place::Arena(range) = &plan.places[root.index()] else { return None };
-        let read_once = step.inputs.iter().flatten().filter(|slot| plan.root(**slot) == root).count() == 1;
+        let Place::Arena(range) = &plan.places[root.index()] else {
+            return None;
+        };
+        let read_once = step
+            .inputs
+            .iter()
+            .flatten()
+            .filter(|slot| plan.root(**slot) == root)
+            .count()
+            == 1;
         let same = plan.types[input.index()] == plan.types[output.index()];
-        (same && read_once && last_read[root.index()] == Some(index)).then(|| (*position, range.clone()))
+        (same && read_once && last_read[root.index()] == Some(index))
+            .then(|| (*position, range.clone()))
     })
 }
 
@@ -200,8 +231,13 @@ impl FreeList {
     /// The smallest free range that is large enough, or new memory.
     fn take(&mut self, bytes: usize) -> Range<usize> {
         let size = bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        let fits = self.ranges.iter().filter(|(start, end)| *end - *start >= size);
-        let best = fits.min_by_key(|(start, end)| *end - *start).map(|(start, end)| (*start, *end));
+        let fits = self
+            .ranges
+            .iter()
+            .filter(|(start, end)| *end - *start >= size);
+        let best = fits
+            .min_by_key(|(start, end)| *end - *start)
+            .map(|(start, end)| (*start, *end));
         let start = match best {
             Some((start, end)) => {
                 self.ranges.remove(&start);
@@ -247,7 +283,10 @@ mod tests {
     fn freed_ranges_join_and_are_used_again() {
         let mut free = FreeList::default();
         let (a, b, c) = (free.take(100), free.take(64), free.take(1));
-        assert_eq!((a.clone(), b.clone(), c.clone()), (0..100, 128..192, 192..193));
+        assert_eq!(
+            (a.clone(), b.clone(), c.clone()),
+            (0..100, 128..192, 192..193)
+        );
         free.give(a);
         free.give(b);
         assert_eq!(free.take(192), 0..192);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{Dim, ExternalData, Model, Type};
-use sardonyx_tensor::{Arena, Dims, TensorView, Tensor, Value};
+use sardonyx_tensor::{Arena, Dims, Tensor, TensorView, Value};
 use smallvec::SmallVec;
 
 use crate::compile::{Options, Program, Slot, compile};
@@ -74,15 +74,26 @@ impl Session {
     /// # Errors
     ///
     /// A model that contradicts itself or needs what this release cannot run: everything that stands in the way.
-    pub fn compile(model: &Model, external: &dyn ExternalData, options: &Options) -> Result<Session, CompileError> {
+    pub fn compile(
+        model: &Model,
+        external: &dyn ExternalData,
+        options: &Options,
+    ) -> Result<Session, CompileError> {
         let pool = match options.threads {
-            Some(threads) if threads != Pool::global().threads() => SharedPool::Private(Pool::new(threads.max(1))),
+            Some(threads) if threads != Pool::global().threads() => {
+                SharedPool::Private(Pool::new(threads.max(1)))
+            }
             _ => SharedPool::Global(Pool::global()),
         };
         let program = compile(model, external, options, pool.get())?;
         let model = program.resolved.model();
         let graph = model.graph(program.resolved.main());
-        let initialized = |value| graph.initializers.iter().any(|initializer| initializer.value == value);
+        let initialized = |value| {
+            graph
+                .initializers
+                .iter()
+                .any(|initializer| initializer.value == value)
+        };
         let inputs = graph
             .inputs
             .iter()
@@ -97,11 +108,21 @@ impl Session {
             .iter()
             .map(|info| Port {
                 name: model.display(info.name).into_owned(),
-                ty: info.value.and_then(|value| program.inference.ty(value)).cloned(),
+                ty: info
+                    .value
+                    .and_then(|value| program.inference.ty(value))
+                    .cloned(),
                 required: true,
             })
             .collect();
-        Ok(Session { program, inputs, outputs, pool, plans: Mutex::default(), arenas: Mutex::default() })
+        Ok(Session {
+            program,
+            inputs,
+            outputs,
+            pool,
+            plans: Mutex::default(),
+            arenas: Mutex::default(),
+        })
     }
 
     /// What a run is given, in the order of the model.
@@ -122,7 +143,13 @@ impl Session {
     /// The steps of a run, in order.
     pub fn steps(&self) -> Vec<StepInfo> {
         let steps = self.program.steps.iter();
-        steps.map(|step| StepInfo { place: step.place.clone(), op: step.op, kernel: step.kernel.describe() }).collect()
+        steps
+            .map(|step| StepInfo {
+                place: step.place.clone(),
+                op: step.op,
+                kernel: step.kernel.describe(),
+            })
+            .collect()
     }
 
     /// Runs the model.
@@ -135,7 +162,10 @@ impl Session {
         let plan = self.plan_for(&given)?;
         let mut arena = self.arena(plan.arena_bytes)?;
         let result = self.run_steps(&plan, &mut arena, given);
-        self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(arena);
+        self.arenas
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(arena);
         result
     }
 
@@ -144,7 +174,10 @@ impl Session {
         let mut given: Vec<Option<Value>> = self.inputs.iter().map(|_| None).collect();
         for (name, value) in inputs {
             let Some(index) = self.inputs.iter().position(|port| port.name == name) else {
-                return Err(RunError::Input(format!("the model has no input '{name}'; {}", self.describe_inputs())));
+                return Err(RunError::Input(format!(
+                    "the model has no input '{name}'; {}",
+                    self.describe_inputs()
+                )));
             };
             if given[index].is_some() {
                 return Err(RunError::Input(format!("input '{name}' is given twice")));
@@ -156,7 +189,11 @@ impl Session {
             match value {
                 Some(value) => check_input(port, value, &mut symbols)?,
                 None if port.required => {
-                    return Err(RunError::Input(format!("input '{}' is missing; {}", port.name, self.describe_inputs())));
+                    return Err(RunError::Input(format!(
+                        "input '{}' is missing; {}",
+                        port.name,
+                        self.describe_inputs()
+                    )));
                 }
                 None => {}
             }
@@ -179,10 +216,22 @@ impl Session {
     }
 
     fn plan_for(&self, given: &[Option<Value>]) -> Result<Arc<Plan>, RunError> {
-        let tensor = |value: &Option<Value>| value.as_ref().and_then(Value::as_tensor).map(|t| (t.data_type(), Dims::from(t.dims())));
-        let key: Vec<Option<Type2>> =
-            given.iter().map(|value| tensor(value).map(|(elem, dims)| (elem.number(), dims))).collect();
-        if let Some(plan) = self.plans.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        let tensor = |value: &Option<Value>| {
+            value
+                .as_ref()
+                .and_then(Value::as_tensor)
+                .map(|t| (t.data_type(), Dims::from(t.dims())))
+        };
+        let key: Vec<Option<Type2>> = given
+            .iter()
+            .map(|value| tensor(value).map(|(elem, dims)| (elem.number(), dims)))
+            .collect();
+        if let Some(plan) = self
+            .plans
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&key)
+        {
             return Ok(plan.clone());
         }
         let model = self.program.resolved.model();
@@ -194,9 +243,15 @@ impl Session {
                 Some((elem, dims)) => Some(Type::tensor(elem, dims)),
                 None => {
                     // Not given: the model's own value.
-                    let own = graph.initializers.iter().find(|initializer| initializer.value == info.value);
+                    let own = graph
+                        .initializers
+                        .iter()
+                        .find(|initializer| initializer.value == info.value);
                     let dims = own?.tensor.dims.iter().map(|dim| Dim::Known(*dim));
-                    Some(Type::tensor(sardonyx_tensor::DataType::from_number(own?.tensor.data_type?)?, dims))
+                    Some(Type::tensor(
+                        sardonyx_tensor::DataType::from_number(own?.tensor.data_type?)?,
+                        dims,
+                    ))
                 }
             })
             .collect();
@@ -210,7 +265,11 @@ impl Session {
     }
 
     fn arena(&self, bytes: usize) -> Result<Arena, RunError> {
-        let free = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let free = self
+            .arenas
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         let refused = |error: sardonyx_tensor::TensorError| RunError::Resources(error.to_string());
         match free {
             Some(mut arena) => {
@@ -233,7 +292,9 @@ impl Session {
             let Some(slot) = slot else { continue };
             own[slot.index()] = Some(match value {
                 Some(Value::Tensor(tensor)) => {
-                    let aligned = tensor.aligned().map_err(|error| RunError::Resources(error.to_string()))?;
+                    let aligned = tensor
+                        .aligned()
+                        .map_err(|error| RunError::Resources(error.to_string()))?;
                     Value::Tensor(aligned)
                 }
                 Some(value) => value,
@@ -258,8 +319,17 @@ impl Session {
         for (index, (port, slot)) in self.outputs.iter().zip(&program.outputs).enumerate() {
             // The same value may be several outputs, or an input, or a constant.
             let again = program.outputs[index + 1..].contains(slot);
-            let value = if again { own[slot.index()].clone() } else { own[slot.index()].take() };
-            let constant = || program.slots[slot.index()].constant.clone().map(Value::Tensor);
+            let value = if again {
+                own[slot.index()].clone()
+            } else {
+                own[slot.index()].take()
+            };
+            let constant = || {
+                program.slots[slot.index()]
+                    .constant
+                    .clone()
+                    .map(Value::Tensor)
+            };
             let value = value.or_else(constant).ok_or_else(|| RunError::Node {
                 place: format!("output '{}'", port.name),
                 what: "no step produced it".to_string(),
@@ -274,11 +344,19 @@ impl Session {
         let model = self.program.resolved.model();
         let graph = model.graph(self.program.resolved.main());
         let value = graph.inputs[index].value;
-        let own = graph.initializers.iter().find(|initializer| initializer.value == value);
-        let own = own.ok_or_else(|| RunError::Input(format!("input '{}' is missing", self.inputs[index].name)))?;
+        let own = graph
+            .initializers
+            .iter()
+            .find(|initializer| initializer.value == value);
+        let own = own.ok_or_else(|| {
+            RunError::Input(format!("input '{}' is missing", self.inputs[index].name))
+        })?;
         let tensor = model.tensor(&own.tensor, &sardonyx_model::NoExternalData);
         let tensor = tensor.map_err(|error| RunError::Input(error.to_string()))?;
-        tensor.aligned().map(Value::Tensor).map_err(|error| RunError::Resources(error.to_string()))
+        tensor
+            .aligned()
+            .map(Value::Tensor)
+            .map_err(|error| RunError::Resources(error.to_string()))
     }
 
     /// Runs a step and returns what it made in memory of its own, by output.
@@ -304,10 +382,19 @@ impl Session {
             .filter(|(position, _)| Some(*position) != over)
             .filter_map(|(_, slot)| range((*slot)?))
             .collect();
-        let writes: SmallVec<[Range<usize>; 4]> =
-            step.outputs.iter().flatten().filter_map(|slot| range(*slot)).collect();
-        let failed = |what: String| RunError::Node { place: step.place.clone(), what };
-        let (read, written) = arena.borrow(&reads, &writes).map_err(|error| failed(error.to_string()))?;
+        let writes: SmallVec<[Range<usize>; 4]> = step
+            .outputs
+            .iter()
+            .flatten()
+            .filter_map(|slot| range(*slot))
+            .collect();
+        let failed = |what: String| RunError::Node {
+            place: step.place.clone(),
+            what,
+        };
+        let (read, written) = arena
+            .borrow(&reads, &writes)
+            .map_err(|error| failed(error.to_string()))?;
 
         let mut read = read.into_iter();
         let mut operands: SmallVec<[Operand<'_>; 6]> = SmallVec::new();
@@ -316,7 +403,11 @@ impl Session {
                 None => Operand::Absent,
                 Some(_) if Some(position) == over => Operand::InPlace,
                 Some(slot) => {
-                    let bytes = if range(*slot).is_some() { read.next() } else { None };
+                    let bytes = if range(*slot).is_some() {
+                        read.next()
+                    } else {
+                        None
+                    };
                     self.operand(plan, own, *slot, bytes).map_err(failed)?
                 }
             });
@@ -328,15 +419,29 @@ impl Session {
                 None => Target::Absent,
                 Some(slot) => match (range(*slot), &plan.types[slot.index()]) {
                     (Some(_), Some((data_type, dims))) => {
-                        let bytes = written.next().ok_or_else(|| failed("an output has no memory".to_string()))?;
-                        Target::Planned { data_type: *data_type, dims, bytes }
+                        let bytes = written
+                            .next()
+                            .ok_or_else(|| failed("an output has no memory".to_string()))?;
+                        Target::Planned {
+                            data_type: *data_type,
+                            dims,
+                            bytes,
+                        }
                     }
                     _ => Target::Owned(None),
                 },
             });
         }
-        let mut call = Call { operands, targets, over, pool: self.pool.get(), isa: self.program.isa };
-        step.kernel.run(&mut call).map_err(|error| failed(error.0))?;
+        let mut call = Call {
+            operands,
+            targets,
+            over,
+            pool: self.pool.get(),
+            isa: self.program.isa,
+        };
+        step.kernel
+            .run(&mut call)
+            .map_err(|error| failed(error.0))?;
         let own = |target| match target {
             Target::Owned(value) => value,
             Target::Planned { .. } | Target::Absent => None,
@@ -355,16 +460,24 @@ impl Session {
         let text = |error: sardonyx_tensor::TensorError| error.to_string();
         let root = plan.root(slot);
         if let Some(bytes) = bytes {
-            let (data_type, dims) = plan.types[slot.index()].as_ref().ok_or("a planned value has no shape")?;
-            return Ok(Operand::Tensor(TensorView::new(*data_type, dims, bytes).map_err(text)?));
+            let (data_type, dims) = plan.types[slot.index()]
+                .as_ref()
+                .ok_or("a planned value has no shape")?;
+            return Ok(Operand::Tensor(
+                TensorView::new(*data_type, dims, bytes).map_err(text)?,
+            ));
         }
         let value = own[root.index()].as_ref();
-        let tensor: Option<&Tensor> =
-            self.program.slots[root.index()].constant.as_ref().or(value.and_then(Value::as_tensor));
+        let tensor: Option<&Tensor> = self.program.slots[root.index()]
+            .constant
+            .as_ref()
+            .or(value.and_then(Value::as_tensor));
         match (tensor, value) {
             (Some(tensor), _) if root == slot => Ok(Operand::Tensor(tensor.view())),
             (Some(tensor), _) => {
-                let (_, dims) = plan.types[slot.index()].as_ref().ok_or("a view has no shape")?;
+                let (_, dims) = plan.types[slot.index()]
+                    .as_ref()
+                    .ok_or("a view has no shape")?;
                 Ok(Operand::Tensor(tensor.view().reshape(dims).map_err(text)?))
             }
             (None, Some(value)) => Ok(Operand::Value(value)),
@@ -374,16 +487,27 @@ impl Session {
 }
 
 /// Compares a value with the declared type, and sizes that share a name with each other.
-fn check_input(port: &Port, value: &Value, symbols: &mut HashMap<String, (usize, String)>) -> Result<(), RunError> {
-    let Some(declared) = &port.ty else { return Ok(()) };
+fn check_input(
+    port: &Port,
+    value: &Value,
+    symbols: &mut HashMap<String, (usize, String)>,
+) -> Result<(), RunError> {
+    let Some(declared) = &port.ty else {
+        return Ok(());
+    };
     let wrong = |found: String| {
-        RunError::Input(format!("input '{}' must be {declared}, but {found} is given", port.name))
+        RunError::Input(format!(
+            "input '{}' must be {declared}, but {found} is given",
+            port.name
+        ))
     };
     let found = value.value_type();
     if value_type(declared).is_some_and(|declared| declared != found) {
         return Err(wrong(found.to_string()));
     }
-    let (Some(tensor), Some(shape)) = (value.as_tensor(), declared.shape()) else { return Ok(()) };
+    let (Some(tensor), Some(shape)) = (value.as_tensor(), declared.shape()) else {
+        return Ok(());
+    };
     let given = || format!("{}{:?}", tensor.data_type().name(), tensor.dims());
     if tensor.rank() != shape.len() {
         return Err(wrong(given()));
@@ -392,8 +516,12 @@ fn check_input(port: &Port, value: &Value, symbols: &mut HashMap<String, (usize,
         match dim {
             Dim::Known(declared) if *declared != *size as i64 => return Err(wrong(given())),
             Dim::Expr(_) => {
-                let Some(name) = dim.as_symbol() else { continue };
-                let (before, by) = symbols.entry(name.to_string()).or_insert_with(|| (*size, port.name.clone()));
+                let Some(name) = dim.as_symbol() else {
+                    continue;
+                };
+                let (before, by) = symbols
+                    .entry(name.to_string())
+                    .or_insert_with(|| (*size, port.name.clone()));
                 if *before != *size {
                     return Err(RunError::Input(format!(
                         "size '{name}' is {size} in input '{}', but {before} in input '{by}'",
@@ -416,4 +544,3 @@ impl fmt::Debug for Session {
             .finish_non_exhaustive()
     }
 }
-

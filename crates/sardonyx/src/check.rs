@@ -24,15 +24,23 @@ pub(crate) fn check_inputs(ports: &[Port], inputs: &mut [(String, Value)]) -> Re
             });
         };
         if given.insert(name.clone(), ()).is_some() {
-            return Err(Error::new(ErrorKind::Input, format!("the input '{name}' is given twice")));
+            return Err(Error::new(
+                ErrorKind::Input,
+                format!("the input '{name}' is given twice"),
+            ));
         }
         let Some(ty) = port.ty() else { continue };
         if let (Type::Optional(_), false) = (ty, matches!(value, Value::Optional(..))) {
-            let inner = std::mem::replace(value, Value::none(ValueType::Tensor(sardonyx_tensor::DataType::Float)));
+            let inner = std::mem::replace(
+                value,
+                Value::none(ValueType::Tensor(sardonyx_tensor::DataType::Float)),
+            );
             *value = Value::some(inner);
         }
-        fits(name, value, ty, &mut symbols)
-            .map_err(|what| Error::new(ErrorKind::Input, format!("the input '{name}' {what}")).with_help(wanted(ports)))?;
+        fits(name, value, ty, &mut symbols).map_err(|what| {
+            Error::new(ErrorKind::Input, format!("the input '{name}' {what}"))
+                .with_help(wanted(ports))
+        })?;
     }
     let missing: Vec<&str> = ports
         .iter()
@@ -43,7 +51,11 @@ pub(crate) fn check_inputs(ports: &[Port], inputs: &mut [(String, Value)]) -> Re
         0 => Ok(()),
         1 => Err(format!("the input '{}' is missing", missing[0])),
         n if n <= 5 => Err(format!("the inputs '{}' are missing", missing.join("', '"))),
-        n => Err(format!("the inputs '{}' and {} more are missing", missing[..5].join("', '"), n - 5)),
+        n => Err(format!(
+            "the inputs '{}' and {} more are missing",
+            missing[..5].join("', '"),
+            n - 5
+        )),
     }
     .map_err(|what| Error::new(ErrorKind::Input, what).with_help(wanted(ports)))
 }
@@ -69,38 +81,64 @@ fn wanted(ports: &[Port]) -> String {
 type Symbols = HashMap<String, (usize, String)>;
 
 fn fits(name: &str, value: &Value, ty: &Type, symbols: &mut Symbols) -> Result<(), String> {
-    let other_kind = || format!("is of type {}, but the model wants {ty}", value.value_type());
+    let other_kind = || {
+        format!(
+            "is of type {}, but the model wants {ty}",
+            value.value_type()
+        )
+    };
     match (value, ty) {
         (Value::Tensor(tensor), Type::Tensor(wanted)) => {
             if wanted.elem.is_some_and(|elem| elem != tensor.data_type()) {
-                return Err(format!("has elements of type {}, but the model wants {ty}", tensor.data_type()));
+                return Err(format!(
+                    "has elements of type {}, but the model wants {ty}",
+                    tensor.data_type()
+                ));
             }
             dims_fit(name, tensor.dims(), wanted, symbols)
         }
         (Value::Sparse(sparse), Type::SparseTensor(wanted)) => {
-            if wanted.elem.is_some_and(|elem| elem != sparse.values().data_type()) {
+            if wanted
+                .elem
+                .is_some_and(|elem| elem != sparse.values().data_type())
+            {
                 return Err(other_kind());
             }
             dims_fit(name, sparse.dims(), wanted, symbols)
         }
         (Value::Optional(element, _), Type::Optional(inner)) if same_kind(element, inner) => Ok(()),
-        (Value::Sequence(items), Type::Sequence(inner)) if same_kind(items.element(), inner) => Ok(()),
-        (Value::Map(entries), Type::Map(key, inner)) if entries.key_type() == *key && same_kind(entries.element(), inner) => Ok(()),
+        (Value::Sequence(items), Type::Sequence(inner)) if same_kind(items.element(), inner) => {
+            Ok(())
+        }
+        (Value::Map(entries), Type::Map(key, inner))
+            if entries.key_type() == *key && same_kind(entries.element(), inner) =>
+        {
+            Ok(())
+        }
         _ => Err(other_kind()),
     }
 }
 
 fn same_kind(found: &ValueType, wanted: &Type) -> bool {
     match (found, wanted) {
-        (ValueType::Tensor(elem), Type::Tensor(t)) | (ValueType::Sparse(elem), Type::SparseTensor(t)) => t.elem.is_none_or(|e| e == *elem),
-        (ValueType::Sequence(found), Type::Sequence(wanted)) | (ValueType::Optional(found), Type::Optional(wanted)) => same_kind(found, wanted),
+        (ValueType::Tensor(elem), Type::Tensor(t))
+        | (ValueType::Sparse(elem), Type::SparseTensor(t)) => t.elem.is_none_or(|e| e == *elem),
+        (ValueType::Sequence(found), Type::Sequence(wanted))
+        | (ValueType::Optional(found), Type::Optional(wanted)) => same_kind(found, wanted),
         (ValueType::Map(k, found), Type::Map(l, wanted)) => k == l && same_kind(found, wanted),
         _ => false,
     }
 }
 
-fn dims_fit(name: &str, dims: &[usize], wanted: &TensorType, symbols: &mut Symbols) -> Result<(), String> {
-    let Some(shape) = &wanted.shape else { return Ok(()) };
+fn dims_fit(
+    name: &str,
+    dims: &[usize],
+    wanted: &TensorType,
+    symbols: &mut Symbols,
+) -> Result<(), String> {
+    let Some(shape) = &wanted.shape else {
+        return Ok(());
+    };
     if shape.len() != dims.len() {
         return Err(format!(
             "has {} dimensions, {dims:?}, but the model wants {}: {wanted}",
@@ -117,7 +155,9 @@ fn dims_fit(name: &str, dims: &[usize], wanted: &TensorType, symbols: &mut Symbo
             }
             _ => {}
         }
-        let Some(symbol) = wanted_dim.as_symbol() else { continue };
+        let Some(symbol) = wanted_dim.as_symbol() else {
+            continue;
+        };
         match symbols.get(symbol) {
             Some((size, first)) if size != dim => {
                 return Err(format!(
@@ -140,31 +180,51 @@ mod tests {
     use super::*;
 
     fn port(name: &str, ty: Type) -> Port {
-        Port { name: name.to_string(), ty: Some(ty), required: true, doc: String::new() }
+        Port {
+            name: name.to_string(),
+            ty: Some(ty),
+            required: true,
+            doc: String::new(),
+        }
     }
 
     #[test]
     fn what_does_not_fit_is_said_in_the_caller_s_terms() {
         let n = Dim::symbol("N");
         let ports = [
-            port("image", Type::tensor(DataType::Float, [n.clone(), 3i64.into()])),
+            port(
+                "image",
+                Type::tensor(DataType::Float, [n.clone(), 3i64.into()]),
+            ),
             port("mask", Type::tensor(DataType::Bool, [n])),
         ];
         let floats = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Float, dims).unwrap());
         let bools = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Bool, dims).unwrap());
         let check = |inputs: &[(&str, Value)]| {
-            let mut inputs: Vec<_> = inputs.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+            let mut inputs: Vec<_> = inputs
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.clone()))
+                .collect();
             check_inputs(&ports, &mut inputs).map_err(|error| error.to_string())
         };
-        assert_eq!(check(&[("image", floats(&[2, 3])), ("mask", bools(&[2]))]), Ok(()));
+        assert_eq!(
+            check(&[("image", floats(&[2, 3])), ("mask", bools(&[2]))]),
+            Ok(())
+        );
         let rows: [(&[(&str, Value)], &str); 7] = [
             (&[("imgae", floats(&[2, 3]))], "did you mean 'image'?"),
             (&[("mask", bools(&[2]))], "'image' is missing"),
             (&[], "'image', 'mask' are missing"),
-            (&[("image", bools(&[2, 3]))], "elements of type bool, but the model wants float[N, 3]"),
+            (
+                &[("image", bools(&[2, 3]))],
+                "elements of type bool, but the model wants float[N, 3]",
+            ),
             (&[("image", floats(&[2]))], "has 1 dimensions, [2]"),
             (&[("image", floats(&[2, 4]))], "dimension 1 is 4, not 3"),
-            (&[("image", floats(&[2, 3])), ("mask", bools(&[1]))], "N is 2 for the input 'image'"),
+            (
+                &[("image", floats(&[2, 3])), ("mask", bools(&[1]))],
+                "N is 2 for the input 'image'",
+            ),
         ];
         for (inputs, expected) in rows {
             let error = check(inputs).unwrap_err();

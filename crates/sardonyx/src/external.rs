@@ -41,7 +41,9 @@ impl Folder {
             _ => Path::new("."),
         };
         let of_link = fs::canonicalize(folder).ok();
-        let of_file = fs::canonicalize(model).ok().and_then(|real| real.parent().map(Path::to_path_buf));
+        let of_file = fs::canonicalize(model)
+            .ok()
+            .and_then(|real| real.parent().map(Path::to_path_buf));
         let mut roots: Vec<PathBuf> = of_link.into_iter().chain(of_file).collect();
         roots.dedup();
         Folder::with_roots(roots, access)
@@ -53,7 +55,11 @@ impl Folder {
     }
 
     fn with_roots(roots: Vec<PathBuf>, access: Access) -> Folder {
-        Folder { roots, access, files: Mutex::default() }
+        Folder {
+            roots,
+            access,
+            files: Mutex::default(),
+        }
     }
 
     fn file(&self, location: &str) -> Result<Arc<DataFile>, String> {
@@ -69,7 +75,9 @@ impl Folder {
 
     fn open(&self, location: &str) -> Result<DataFile, String> {
         check_location(location)?;
-        let failed = |error: &dyn std::fmt::Display| format!("its file '{location}' cannot be read: {error}");
+        let failed = |error: &dyn std::fmt::Display| {
+            format!("its file '{location}' cannot be read: {error}")
+        };
         let mut looked = Vec::new();
         for root in &self.roots {
             let path = root.join(location);
@@ -85,7 +93,9 @@ impl Folder {
             // Before opening, because opening a pipe would wait for a writer; and again on the open file.
             let regular = |metadata: &fs::Metadata| match metadata.is_file() {
                 true => Ok(()),
-                false => Err(format!("'{location}' is not a regular file, so its values are not read from it")),
+                false => Err(format!(
+                    "'{location}' is not a regular file, so its values are not read from it"
+                )),
             };
             let before = fs::symlink_metadata(&real).map_err(|error| failed(&error))?;
             regular(&before)?;
@@ -100,11 +110,16 @@ impl Folder {
                 None => {}
             }
             return match self.access {
-                Access::Map => mapping::map(&file).map(DataFile::Mapped).map_err(|error| failed(&error)),
+                Access::Map => mapping::map(&file)
+                    .map(DataFile::Mapped)
+                    .map_err(|error| failed(&error)),
                 Access::Read => Ok(DataFile::Open(Mutex::new(file), metadata.len())),
             };
         }
-        Err(format!("its values are in the file '{location}', which is missing; looked for {}", looked.join(" and ")))
+        Err(format!(
+            "its values are in the file '{location}', which is missing; looked for {}",
+            looked.join(" and ")
+        ))
     }
 
     fn check_inside(&self, location: &str, real: &Path) -> Result<(), String> {
@@ -156,7 +171,9 @@ fn check_location(location: &str) -> Result<(), String> {
     if location.contains('\0') {
         return refused("holds a NUL character");
     }
-    if matches!(bytes[0], b'/' | b'\\') || (bytes[0].is_ascii_alphabetic() && bytes.get(1) == Some(&b':')) {
+    if matches!(bytes[0], b'/' | b'\\')
+        || (bytes[0].is_ascii_alphabetic() && bytes.get(1) == Some(&b':'))
+    {
         return refused("is an absolute path; it must be relative to the model's folder");
     }
     if location.split(['/', '\\']).any(|part| part == "..") {
@@ -182,15 +199,23 @@ impl ExternalData for Folder {
                 "its {wanted}at {offset} lie beyond the end of '{location}', which has {size} bytes; is the file cut off?"
             ));
         };
-        let range = |n: u64| usize::try_from(n).map_err(|_| format!("byte {n} of '{location}' cannot be addressed"));
+        let range = |n: u64| {
+            usize::try_from(n).map_err(|_| format!("byte {n} of '{location}' cannot be addressed"))
+        };
         match &*file {
-            DataFile::Mapped(bytes) => bytes.slice(range(offset)?..range(end)?).map_err(|error| error.to_string()),
+            DataFile::Mapped(bytes) => bytes
+                .slice(range(offset)?..range(end)?)
+                .map_err(|error| error.to_string()),
             DataFile::Open(file, _) => {
                 let mut bytes = Vec::new();
                 let len = range(end - offset)?;
-                bytes.try_reserve_exact(len).map_err(|_| format!("no memory for its {len} bytes"))?;
+                bytes
+                    .try_reserve_exact(len)
+                    .map_err(|_| format!("no memory for its {len} bytes"))?;
                 let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-                let read = file.seek(SeekFrom::Start(offset)).and_then(|_| (&mut *file).take(end - offset).read_to_end(&mut bytes));
+                let read = file
+                    .seek(SeekFrom::Start(offset))
+                    .and_then(|_| (&mut *file).take(end - offset).read_to_end(&mut bytes));
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
                     Ok(_) => Err(format!("'{location}' became shorter while it was read")),
@@ -210,7 +235,10 @@ pub(crate) struct Watched<'a> {
 
 impl<'a> Watched<'a> {
     pub(crate) fn new(folder: Option<&'a Folder>) -> Watched<'a> {
-        Watched { folder, failed: AtomicBool::new(false) }
+        Watched {
+            folder,
+            failed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -258,7 +286,11 @@ mod tests {
         // EXT-01, EXT-04, EXT-06, EXT-08, EXT-25
         let scratch = Scratch::new("ranges");
         fs::create_dir(scratch.0.join("données")).unwrap();
-        fs::write(scratch.0.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
+        fs::write(
+            scratch.0.join("données/w.bin"),
+            (0..100).collect::<Vec<u8>>(),
+        )
+        .unwrap();
         for access in [Access::Map, Access::Read] {
             let folder = Folder::beside(&scratch.0.join("model.onnx"), access);
             let load = |offset, length| folder.load("données/w.bin", offset, length);
@@ -266,7 +298,12 @@ mod tests {
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
             assert!(load(100, Some(0)).unwrap().is_empty());
             // EXT-14
-            for (offset, length) in [(0, Some(101)), (0, Some(1 << 50)), (101, None), (u64::MAX, Some(2))] {
+            for (offset, length) in [
+                (0, Some(101)),
+                (0, Some(1 << 50)),
+                (101, None),
+                (u64::MAX, Some(2)),
+            ] {
                 let error = load(offset, length).unwrap_err();
                 assert!(error.contains("100 bytes"), "{error}");
             }
@@ -278,12 +315,26 @@ mod tests {
         // EXT-02, EXT-09, EXT-10, EXT-26
         let scratch = Scratch::new("outside");
         let folder = Folder::at(&scratch.0, Access::Map).unwrap();
-        for location in ["", "../w.bin", "a/../w.bin", "a\\..\\w.bin", "/etc/passwd", "\\w.bin", "C:w.bin", "c:\\w", "#mem", "a\0b"] {
+        for location in [
+            "",
+            "../w.bin",
+            "a/../w.bin",
+            "a\\..\\w.bin",
+            "/etc/passwd",
+            "\\w.bin",
+            "C:w.bin",
+            "c:\\w",
+            "#mem",
+            "a\0b",
+        ] {
             let error = folder.load(location, 0, None).unwrap_err();
             assert!(error.starts_with("its location"), "{location}: {error}");
         }
         let error = folder.load("w.bin", 0, None).unwrap_err();
-        assert!(error.contains("missing") && error.contains("w.bin"), "{error}");
+        assert!(
+            error.contains("missing") && error.contains("w.bin"),
+            "{error}"
+        );
     }
 
     #[cfg(unix)]
@@ -292,7 +343,11 @@ mod tests {
         // EXT-11, with the exception for caches of links
         use std::os::unix::fs::symlink;
         let scratch = Scratch::new("links");
-        let (snapshot, blobs, elsewhere) = (scratch.0.join("snapshot"), scratch.0.join("blobs"), scratch.0.join("elsewhere"));
+        let (snapshot, blobs, elsewhere) = (
+            scratch.0.join("snapshot"),
+            scratch.0.join("blobs"),
+            scratch.0.join("elsewhere"),
+        );
         for folder in [&snapshot, &blobs, &elsewhere] {
             fs::create_dir(folder).unwrap();
         }

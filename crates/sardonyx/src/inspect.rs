@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use sardonyx_model as graph;
-use sardonyx_model::{AttributeValue, GraphId, SparseTensorProto, Symbol, TensorProto, Type, ValueInfo};
+use sardonyx_model::{
+    AttributeValue, GraphId, SparseTensorProto, Symbol, TensorProto, Type, ValueInfo,
+};
 use sardonyx_tensor::DataType;
 
 use crate::error::UnsupportedOperator;
@@ -89,7 +91,12 @@ pub fn format_version(version: i64) -> String {
     if version >> 32 == 0 || version < 0 {
         return version.to_string();
     }
-    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
+    format!(
+        "{}.{}.{}",
+        version >> 48,
+        (version >> 32) & 0xffff,
+        version & 0xffff_ffff
+    )
 }
 
 /// What the header says.
@@ -145,19 +152,28 @@ impl Model {
 
     /// Name of the main graph; empty if it has none.
     pub fn graph_name(&self) -> Cow<'_, str> {
-        self.graph.display(self.graph.main_graph().and_then(|graph| graph.name))
+        self.graph
+            .display(self.graph.main_graph().and_then(|graph| graph.name))
     }
 
     /// Keys and values of the metadata, in the order of the file.
     pub fn metadata(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let entries = self.graph.header.metadata_props.iter();
-        entries.map(|entry| (self.graph.display(entry.key), self.graph.display(entry.value))).collect()
+        entries
+            .map(|entry| {
+                (
+                    self.graph.display(entry.key),
+                    self.graph.display(entry.value),
+                )
+            })
+            .collect()
     }
 
     /// The value of a key of the metadata.
     pub fn metadata_value(&self, key: &str) -> Option<Cow<'_, str>> {
         let entries = self.graph.header.metadata_props.iter();
-        let mut found = entries.filter(|entry| self.graph.maybe_text(entry.key) == Some(key.as_bytes()));
+        let mut found =
+            entries.filter(|entry| self.graph.maybe_text(entry.key) == Some(key.as_bytes()));
         found.next().map(|entry| self.graph.display(entry.value))
     }
 
@@ -185,9 +201,17 @@ impl Model {
 impl Model {
     /// Inputs of the main graph, those with a default value included.
     pub fn inputs(&self) -> Vec<Port> {
-        let Some(main) = self.graph.main_graph() else { return Vec::new() };
-        let dense = main.initializers.iter().map(|initializer| initializer.tensor.name);
-        let sparse = main.sparse_initializers.iter().map(|initializer| initializer.tensor.values.as_ref()?.name);
+        let Some(main) = self.graph.main_graph() else {
+            return Vec::new();
+        };
+        let dense = main
+            .initializers
+            .iter()
+            .map(|initializer| initializer.tensor.name);
+        let sparse = main
+            .sparse_initializers
+            .iter()
+            .map(|initializer| initializer.tensor.values.as_ref()?.name);
         let defaults: HashSet<Symbol> = dense.chain(sparse).flatten().collect();
         main.inputs
             .iter()
@@ -202,7 +226,10 @@ impl Model {
 
     /// Outputs of the main graph.
     pub fn outputs(&self) -> Vec<Port> {
-        let outputs = self.graph.main_graph().map_or(&[][..], |main| &main.outputs);
+        let outputs = self
+            .graph
+            .main_graph()
+            .map_or(&[][..], |main| &main.outputs);
         outputs.iter().map(|output| self.port(output)).collect()
     }
 
@@ -217,7 +244,10 @@ impl Model {
 
     /// Number of nodes in the main graph, its subgraphs, functions and training steps.
     pub fn node_count(&self) -> usize {
-        self.graph.graphs().map(|(_, graph)| graph.nodes.len()).sum()
+        self.graph
+            .graphs()
+            .map(|(_, graph)| graph.nodes.len())
+            .sum()
     }
 
     /// The model's parameters: all initializers. Sparse ones count their stored values.
@@ -253,12 +283,22 @@ impl Model {
                 .external_data
                 .iter()
                 .find(|entry| self.graph.maybe_text(entry.key) == Some(b"location"));
-            let location = self.graph.display(entry.and_then(|entry| entry.value)).into_owned();
+            let location = self
+                .graph
+                .display(entry.and_then(|entry| entry.value))
+                .into_owned();
             let (tensors, bytes) = files.entry(location).or_default();
             *tensors += 1;
             *bytes = bytes.saturating_add(value_bytes(tensor));
         });
-        files.into_iter().map(|(location, (tensors, bytes))| ExternalFile { location, tensors, bytes }).collect()
+        files
+            .into_iter()
+            .map(|(location, (tensors, bytes))| ExternalFile {
+                location,
+                tensors,
+                bytes,
+            })
+            .collect()
     }
 
     /// Operators and functions that the model uses, the most frequent first.
@@ -266,15 +306,28 @@ impl Model {
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (_, graph) in self.graph.graphs() {
             for id in &graph.nodes {
-                let name = self.graph.display(self.graph.node(*id).op_type).into_owned();
-                *counts.entry((self.graph.domain_of(*id).into_owned(), name)).or_default() += 1;
+                let name = self
+                    .graph
+                    .display(self.graph.node(*id).op_type)
+                    .into_owned();
+                *counts
+                    .entry((self.graph.domain_of(*id).into_owned(), name))
+                    .or_default() += 1;
             }
         }
-        let functions: HashSet<(String, String)> =
-            self.functions().into_iter().map(|function| (function.domain, function.name)).collect();
+        let functions: HashSet<(String, String)> = self
+            .functions()
+            .into_iter()
+            .map(|function| (function.domain, function.name))
+            .collect();
         let mut operators: Vec<OperatorCount> = counts
             .into_iter()
-            .map(|(key, nodes)| OperatorCount { is_function: functions.contains(&key), domain: key.0, name: key.1, nodes })
+            .map(|(key, nodes)| OperatorCount {
+                is_function: functions.contains(&key),
+                domain: key.0,
+                name: key.1,
+                nodes,
+            })
             .collect();
         // Stable, so equals stay in alphabetical order.
         operators.sort_by_key(|operator| std::cmp::Reverse(operator.nodes));
@@ -293,7 +346,11 @@ impl Model {
                     name: text(function.name),
                     overload: text(function.overload),
                     inputs: body.inputs.iter().map(|input| text(input.name)).collect(),
-                    outputs: body.outputs.iter().map(|output| text(output.name)).collect(),
+                    outputs: body
+                        .outputs
+                        .iter()
+                        .map(|output| text(output.name))
+                        .collect(),
                     nodes: body.nodes.len(),
                 }
             })
@@ -310,21 +367,36 @@ impl Model {
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
     pub fn unsupported(&self) -> Vec<UnsupportedOperator> {
-        sardonyx_runtime::unsupported(&self.graph).into_iter().map(UnsupportedOperator::from).collect()
+        sardonyx_runtime::unsupported(&self.graph)
+            .into_iter()
+            .map(UnsupportedOperator::from)
+            .collect()
     }
 
     /// Calls `visit` with every stored tensor of the model.
     fn for_each_tensor(&self, visit: &mut dyn FnMut(Holder, &TensorProto)) {
         let model = &self.graph;
         for (_, graph) in model.graphs() {
-            graph.initializers.iter().for_each(|initializer| visit(Holder::Graph, &initializer.tensor));
-            graph.sparse_initializers.iter().for_each(|initializer| sparse(Holder::Graph, &initializer.tensor, visit));
-            let attributes = graph.nodes.iter().flat_map(|id| &model.node(*id).attributes);
+            graph
+                .initializers
+                .iter()
+                .for_each(|initializer| visit(Holder::Graph, &initializer.tensor));
+            graph
+                .sparse_initializers
+                .iter()
+                .for_each(|initializer| sparse(Holder::Graph, &initializer.tensor, visit));
+            let attributes = graph
+                .nodes
+                .iter()
+                .flat_map(|id| &model.node(*id).attributes);
             for attribute in attributes {
                 in_attribute(model.attribute(*attribute), visit);
             }
         }
-        let defaults = model.functions.iter().flat_map(|function| &function.attribute_protos);
+        let defaults = model
+            .functions
+            .iter()
+            .flat_map(|function| &function.attribute_protos);
         defaults.for_each(|attribute| in_attribute(attribute, visit));
     }
 
@@ -346,9 +418,13 @@ fn in_attribute(attribute: &graph::Attribute, visit: &mut dyn FnMut(Holder, &Ten
     for value in &attribute.values {
         match value {
             AttributeValue::Tensor(tensor) => visit(Holder::Attribute, tensor),
-            AttributeValue::Tensors(tensors) => tensors.iter().for_each(|tensor| visit(Holder::Attribute, tensor)),
+            AttributeValue::Tensors(tensors) => tensors
+                .iter()
+                .for_each(|tensor| visit(Holder::Attribute, tensor)),
             AttributeValue::SparseTensor(tensor) => sparse(Holder::Attribute, tensor, visit),
-            AttributeValue::SparseTensors(tensors) => tensors.iter().for_each(|tensor| sparse(Holder::Attribute, tensor, visit)),
+            AttributeValue::SparseTensors(tensors) => tensors
+                .iter()
+                .for_each(|tensor| sparse(Holder::Attribute, tensor, visit)),
             _ => {}
         }
     }
@@ -361,22 +437,36 @@ fn sparse(holder: Holder, tensor: &SparseTensorProto, visit: &mut dyn FnMut(Hold
 }
 
 fn elements(tensor: &TensorProto) -> u64 {
-    tensor.dims.iter().fold(1, |product: u64, dim| product.saturating_mul(u64::try_from(*dim).unwrap_or(0)))
+    tensor.dims.iter().fold(1, |product: u64, dim| {
+        product.saturating_mul(u64::try_from(*dim).unwrap_or(0))
+    })
 }
 
 fn value_bytes(tensor: &TensorProto) -> u64 {
     let data_type = tensor.data_type.and_then(DataType::from_number);
     let elements = usize::try_from(elements(tensor)).ok();
-    match data_type.zip(elements).and_then(|(data_type, elements)| data_type.storage_bytes(elements)) {
+    match data_type
+        .zip(elements)
+        .and_then(|(data_type, elements)| data_type.storage_bytes(elements))
+    {
         Some(bytes) => bytes as u64,
         // Strings, and types of the future: what the file holds.
-        None => tensor.raw_data.iter().map(|raw| raw.len).chain(tensor.typed.iter().map(|run| run.records.len)).sum(),
+        None => tensor
+            .raw_data
+            .iter()
+            .map(|raw| raw.len)
+            .chain(tensor.typed.iter().map(|run| run.records.len))
+            .sum(),
     }
 }
 
 /// `ai.onnx` and the empty domain are the same.
 fn normal(domain: Cow<'_, str>) -> String {
-    if domain == "ai.onnx" { String::new() } else { domain.into_owned() }
+    if domain == "ai.onnx" {
+        String::new()
+    } else {
+        domain.into_owned()
+    }
 }
 
 #[cfg(test)]
@@ -388,7 +478,13 @@ mod tests {
 
     #[test]
     fn versions_are_packed_or_plain() {
-        let rows = [(0, "0"), (21, "21"), (i64::MAX, "32767.65535.4294967295"), (-1, "-1"), (1 << 32, "0.1.0")];
+        let rows = [
+            (0, "0"),
+            (21, "21"),
+            (i64::MAX, "32767.65535.4294967295"),
+            (-1, "-1"),
+            (1 << 32, "0.1.0"),
+        ];
         for (version, expected) in rows {
             assert_eq!(format_version(version), expected);
         }
@@ -401,14 +497,48 @@ mod tests {
         let weights = Tensor::zeros(DataType::Int4, [3, 5]).unwrap();
         let weights = model.graph.add_initializer(main, "w", &weights);
         for domain in ["", "ai.onnx", "custom"] {
-            let node = model.graph.add_node(main, 0, "Add", domain, &[Some(weights)], 1);
-            let value = Tensor::from_strings([1], ["abc"].into_iter().collect::<sardonyx_tensor::StringArray>()).unwrap();
-            model.graph.set_attribute(node, "value", NewAttribute::Tensor(value));
+            let node = model
+                .graph
+                .add_node(main, 0, "Add", domain, &[Some(weights)], 1);
+            let value = Tensor::from_strings(
+                [1],
+                ["abc"]
+                    .into_iter()
+                    .collect::<sardonyx_tensor::StringArray>(),
+            )
+            .unwrap();
+            model
+                .graph
+                .set_attribute(node, "value", NewAttribute::Tensor(value));
         }
-        assert_eq!(model.parameters(), Totals { tensors: 1, elements: 15, bytes: 8 });
-        assert_eq!(model.constants(), Totals { tensors: 3, elements: 3, bytes: 15 });
-        let operators: Vec<_> = model.operators().into_iter().map(|op| (op.domain, op.name, op.nodes)).collect();
-        assert_eq!(operators, [(String::new(), "Add".to_string(), 2), ("custom".to_string(), "Add".to_string(), 1)]);
+        assert_eq!(
+            model.parameters(),
+            Totals {
+                tensors: 1,
+                elements: 15,
+                bytes: 8
+            }
+        );
+        assert_eq!(
+            model.constants(),
+            Totals {
+                tensors: 3,
+                elements: 3,
+                bytes: 15
+            }
+        );
+        let operators: Vec<_> = model
+            .operators()
+            .into_iter()
+            .map(|op| (op.domain, op.name, op.nodes))
+            .collect();
+        assert_eq!(
+            operators,
+            [
+                (String::new(), "Add".to_string(), 2),
+                ("custom".to_string(), "Add".to_string(), 1)
+            ]
+        );
         assert!(model.external_files().is_empty());
     }
 }

@@ -44,9 +44,7 @@ pub mod suggest;
 mod values;
 
 pub use error::{Error, ErrorKind, UnsupportedOperator};
-pub use inspect::{
-    ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version,
-};
+pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
 pub use model::Model;
 pub use open::{Access, OpenOptions};
 pub use outputs::Outputs;

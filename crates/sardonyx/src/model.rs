@@ -75,7 +75,10 @@ impl Model {
     /// [`ErrorKind::Format`] if they are no ONNX model.
     pub fn from_bytes(bytes: impl Into<Buffer>) -> Result<Model, Error> {
         let graph = read_graph(bytes.into())?;
-        Ok(Model { graph, folder: None })
+        Ok(Model {
+            graph,
+            folder: None,
+        })
     }
 
     /// Reads a model from a stream, to its end. A stream that nobody vouches for may never end: limit it with [`Read::take`].
@@ -92,9 +95,9 @@ impl Model {
     /// [`ErrorKind::Io`] if reading fails, [`ErrorKind::Format`] if the bytes are no ONNX model.
     pub fn from_reader(mut reader: impl Read) -> Result<Model, Error> {
         let mut bytes = Vec::new();
-        reader
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error))?;
+        reader.read_to_end(&mut bytes).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
+        })?;
         Model::from_bytes(bytes)
     }
 
@@ -106,7 +109,10 @@ impl Model {
             };
             error.with_place(place)
         })?;
-        Ok(Model { graph, folder: Some(Arc::new(Folder::beside(path, access))) })
+        Ok(Model {
+            graph,
+            folder: Some(Arc::new(Folder::beside(path, access))),
+        })
     }
 
     /// Names the folder, instead of that of the model file, in which files with external data are looked for.
@@ -122,7 +128,8 @@ impl Model {
     /// [`ErrorKind::Io`] if there is no such folder.
     pub fn look_in(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
         let folder = folder.as_ref();
-        let found = Folder::at(folder, Access::default()).map_err(|error| io_error("cannot use the folder", folder, error))?;
+        let found = Folder::at(folder, Access::default())
+            .map_err(|error| io_error("cannot use the folder", folder, error))?;
         self.folder = Some(Arc::new(found));
         Ok(())
     }
@@ -162,7 +169,12 @@ impl Model {
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Model({:?}, {} nodes)", self.graph_name(), self.node_count())
+        write!(
+            f,
+            "Model({:?}, {} nodes)",
+            self.graph_name(),
+            self.node_count()
+        )
     }
 }
 
@@ -171,13 +183,23 @@ fn read_graph(bytes: Buffer) -> Result<graph::Model, Error> {
     let source = bytes.clone();
     let source = source.as_slice();
     if source.is_empty() {
-        return Err(Error::new(ErrorKind::Format, "the file is empty, so it is no ONNX model")
-            .with_help("was the download or the export interrupted?"));
+        return Err(Error::new(
+            ErrorKind::Format,
+            "the file is empty, so it is no ONNX model",
+        )
+        .with_help("was the download or the export interrupted?"));
     }
     let wrong = match graph::Model::read(bytes) {
         // Nearly every short run of bytes is some protobuf message; a model has a graph or at least functions.
-        Ok(model) if model.main.is_none() && model.functions.is_empty() && model.training_info.is_empty() => {
-            Error::new(ErrorKind::Format, "the file has no graph: it is cut off, or no ONNX model")
+        Ok(model)
+            if model.main.is_none()
+                && model.functions.is_empty()
+                && model.training_info.is_empty() =>
+        {
+            Error::new(
+                ErrorKind::Format,
+                "the file has no graph: it is cut off, or no ONNX model",
+            )
         }
         Ok(model) => return Ok(model),
         Err(error) => {
@@ -186,17 +208,26 @@ fn read_graph(bytes: Buffer) -> Result<graph::Model, Error> {
                 place => format!("byte {}, field {place}", error.offset()),
             };
             let reason = error.to_string();
-            let reason = reason.rsplit_once(" (byte").map_or(reason.as_str(), |(reason, _)| reason);
-            Error::new(ErrorKind::Format, format!("this is no ONNX model, or a damaged one: {reason}"))
-                .with_place(place)
-                .with_source(error)
+            let reason = reason
+                .rsplit_once(" (byte")
+                .map_or(reason.as_str(), |(reason, _)| reason);
+            Error::new(
+                ErrorKind::Format,
+                format!("this is no ONNX model, or a damaged one: {reason}"),
+            )
+            .with_place(place)
+            .with_source(error)
         }
     };
     Err(match recognise(source) {
-        Some((what, advice)) => {
-            Error::new(ErrorKind::Format, format!("this is {what}, not an ONNX model")).with_help(advice)
-        }
-        None => wrong.with_help("was the download or the export interrupted? Compare the file's size with the original"),
+        Some((what, advice)) => Error::new(
+            ErrorKind::Format,
+            format!("this is {what}, not an ONNX model"),
+        )
+        .with_help(advice),
+        None => wrong.with_help(
+            "was the download or the export interrupted? Compare the file's size with the original",
+        ),
     })
 }
 

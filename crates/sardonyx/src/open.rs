@@ -80,9 +80,9 @@ fn read_file(path: &Path, access: Access) -> Result<Buffer, Error> {
     let mut bytes = Vec::new();
     // A file's size is known, so that memory that is not there is an error before it is used.
     let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
-    bytes
-        .try_reserve_exact(len)
-        .map_err(|_| Error::new(ErrorKind::Io, format!("no memory for {len} bytes")).with_place(shown(path)))?;
+    bytes.try_reserve_exact(len).map_err(|_| {
+        Error::new(ErrorKind::Io, format!("no memory for {len} bytes")).with_place(shown(path))
+    })?;
     let mut file = file;
     file.read_to_end(&mut bytes).map_err(failed)?;
     Ok(Buffer::from_vec(bytes))
@@ -104,12 +104,18 @@ fn folder_given(path: &Path) -> Error {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|suffix| suffix == "onnx"))
+        .filter(|entry| {
+            entry
+                .path()
+                .extension()
+                .is_some_and(|suffix| suffix == "onnx")
+        })
         .take(6)
         .map(|entry| entry.path().display().to_string())
         .collect();
     inside.sort();
-    let error = Error::new(ErrorKind::Io, "this is a folder, not a model file").with_place(shown(path));
+    let error =
+        Error::new(ErrorKind::Io, "this is a folder, not a model file").with_place(shown(path));
     match inside.is_empty() {
         true => error.with_help("give the path of the .onnx file"),
         false => error.with_help(format!("models inside: {}", inside.join(", "))),
@@ -154,13 +160,19 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 /// Writes a file whole or not at all: into a temporary file in the same folder, which then takes the name.
-pub(crate) fn write_atomically(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Error> {
+pub(crate) fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Error> {
     let failed = |error: io::Error| io_error("cannot write", path, error);
     let Some(name) = path.file_name() else {
         return Err(Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path)));
     };
     if path.is_dir() {
-        return Err(Error::new(ErrorKind::Io, "this is a folder; a file name is missing").with_place(shown(path)));
+        return Err(
+            Error::new(ErrorKind::Io, "this is a folder; a file name is missing")
+                .with_place(shown(path)),
+        );
     }
     let mut temporary_name = std::ffi::OsString::from(".");
     temporary_name.push(name);

@@ -60,7 +60,11 @@ impl SessionBuilder<'_> {
         let session = runtime::Session::compile(&self.model.graph, &external, &self.options)
             .map_err(|error| compile_error(error, &external, self.model))?;
         let (inputs, outputs) = (ports(session.inputs()), ports(session.outputs()));
-        Ok(Session { session, inputs, outputs })
+        Ok(Session {
+            session,
+            inputs,
+            outputs,
+        })
     }
 }
 
@@ -85,7 +89,10 @@ impl Session {
     /// # Ok::<(), sardonyx::Error>(())
     /// ```
     pub fn builder(model: &Model) -> SessionBuilder<'_> {
-        SessionBuilder { model, options: runtime::Options::default() }
+        SessionBuilder {
+            model,
+            options: runtime::Options::default(),
+        }
     }
 
     /// What a run takes, in the model's order.
@@ -118,16 +125,27 @@ impl Session {
         N: Into<String>,
         V: Into<Value>,
     {
-        let mut inputs: Vec<(String, Value)> =
-            inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut inputs: Vec<(String, Value)> = inputs
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect();
         check_inputs(&self.inputs, &mut inputs)?;
-        self.session.run(inputs).map(Outputs::new).map_err(run_error)
+        self.session
+            .run(inputs)
+            .map(Outputs::new)
+            .map_err(run_error)
     }
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session({} inputs, {} outputs, {} threads)", self.inputs.len(), self.outputs.len(), self.threads())
+        write!(
+            f,
+            "Session({} inputs, {} outputs, {} threads)",
+            self.inputs.len(),
+            self.outputs.len(),
+            self.threads()
+        )
     }
 }
 
@@ -149,12 +167,23 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
         CompileError::Unsupported(operators) => {
             let count = operators.len();
             let s = if count == 1 { "" } else { "s" };
-            let operators = operators.iter().cloned().map(UnsupportedOperator::from).collect();
-            Error::new(ErrorKind::Unsupported, format!("the model uses {count} operator{s} that this release cannot run"))
-                .with_unsupported(operators)
+            let operators = operators
+                .iter()
+                .cloned()
+                .map(UnsupportedOperator::from)
+                .collect();
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("the model uses {count} operator{s} that this release cannot run"),
+            )
+            .with_unsupported(operators)
         }
         CompileError::Invalid(findings) => {
-            let mut lines: Vec<String> = findings.iter().take(SHOWN_FINDINGS).map(ToString::to_string).collect();
+            let mut lines: Vec<String> = findings
+                .iter()
+                .take(SHOWN_FINDINGS)
+                .map(ToString::to_string)
+                .collect();
             if findings.len() > SHOWN_FINDINGS {
                 lines.push(format!("… and {} more", findings.len() - SHOWN_FINDINGS));
             }
@@ -172,7 +201,9 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
             };
             made.with_source(error)
         }
-        CompileError::Constant(_) => Error::new(ErrorKind::Invalid, error.to_string()).with_source(error),
+        CompileError::Constant(_) => {
+            Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
+        }
         _ => Error::new(ErrorKind::Run, error.to_string()).with_source(error),
     }
 }

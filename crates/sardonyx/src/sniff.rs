@@ -2,9 +2,11 @@
 
 /// What the bytes look like, and what to do about it. `None` if they look like nothing known.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
-    let found = SIGNATURES
-        .iter()
-        .find(|signature| bytes.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.magic)));
+    let found = SIGNATURES.iter().find(|signature| {
+        bytes
+            .get(signature.offset..)
+            .is_some_and(|rest| rest.starts_with(signature.magic))
+    });
     if let Some(signature) = found {
         return Some((signature.what, signature.advice));
     }
@@ -19,7 +21,9 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
         // The cut may have split a character.
-        Err(error) if error.valid_up_to() + 4 > start.len() => std::str::from_utf8(&start[..error.valid_up_to()]).ok()?,
+        Err(error) if error.valid_up_to() + 4 > start.len() => {
+            std::str::from_utf8(&start[..error.valid_up_to()]).ok()?
+        }
         Err(_) => return None,
     };
     let printable = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
@@ -27,7 +31,10 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         return None;
     }
     let text = text.trim_start();
-    let lower = text.get(..text.len().min(64)).unwrap_or(text).to_ascii_lowercase();
+    let lower = text
+        .get(..text.len().min(64))
+        .unwrap_or(text)
+        .to_ascii_lowercase();
     Some(if lower.starts_with("version https://git-lfs") {
         (
             "a Git LFS pointer, not the file itself",
@@ -39,9 +46,15 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
             "the download probably gave an error page or the page about the file; fetch the file itself",
         )
     } else if lower.starts_with('{') || lower.starts_with('[') {
-        ("JSON text", "ONNX models in JSON are not supported yet; use the binary .onnx file")
+        (
+            "JSON text",
+            "ONNX models in JSON are not supported yet; use the binary .onnx file",
+        )
     } else {
-        ("plain text", "ONNX models in text form are not supported yet; use the binary .onnx file")
+        (
+            "plain text",
+            "ONNX models in text form are not supported yet; use the binary .onnx file",
+        )
     })
 }
 
@@ -52,8 +65,18 @@ struct Signature {
     advice: &'static str,
 }
 
-const fn row(offset: usize, magic: &'static [u8], what: &'static str, advice: &'static str) -> Signature {
-    Signature { offset, magic, what, advice }
+const fn row(
+    offset: usize,
+    magic: &'static [u8],
+    what: &'static str,
+    advice: &'static str,
+) -> Signature {
+    Signature {
+        offset,
+        magic,
+        what,
+        advice,
+    }
 }
 
 const NOT_A_MODEL: &str = "give the .onnx file as the model, and this file as an input";
@@ -65,17 +88,47 @@ static SIGNATURES: &[Signature] = &[
     row(0, b"GIF8", "a GIF image", NOT_A_MODEL),
     row(0, b"BM", "a BMP image", NOT_A_MODEL),
     row(0, b"\x93NUMPY", "a NumPy array", NOT_A_MODEL),
-    row(0, b"PK\x03\x04", "a zip archive (or a PyTorch .pt, Keras .keras or NumPy .npz file)", "unpack it, or export the model to ONNX"),
+    row(
+        0,
+        b"PK\x03\x04",
+        "a zip archive (or a PyTorch .pt, Keras .keras or NumPy .npz file)",
+        "unpack it, or export the model to ONNX",
+    ),
     row(0, b"\x1f\x8b", "gzip data", UNPACK),
     row(0, b"\x28\xb5\x2f\xfd", "zstd data", UNPACK),
     row(0, b"BZh", "bzip2 data", UNPACK),
     row(0, b"\xfd7zXZ", "xz data", UNPACK),
     row(0, b"7z\xbc\xaf", "a 7-Zip archive", UNPACK),
-    row(0, b"\x89HDF", "an HDF5 file (Keras .h5)", "export the model to ONNX, for instance with tf2onnx"),
-    row(0, b"GGUF", "a GGUF file", "that is a format of llama.cpp; look for an ONNX export of the model"),
-    row(4, b"TFL3", "a TensorFlow Lite model", "convert it to ONNX, for instance with tf2onnx --tflite"),
-    row(4, b"ORTM", "an ONNX Runtime .ort file", "use the .onnx file that it was made from"),
-    row(0, b"\x80\x02", "a Python pickle (an old PyTorch .pt file)", "export the model to ONNX with torch.onnx.export"),
+    row(
+        0,
+        b"\x89HDF",
+        "an HDF5 file (Keras .h5)",
+        "export the model to ONNX, for instance with tf2onnx",
+    ),
+    row(
+        0,
+        b"GGUF",
+        "a GGUF file",
+        "that is a format of llama.cpp; look for an ONNX export of the model",
+    ),
+    row(
+        4,
+        b"TFL3",
+        "a TensorFlow Lite model",
+        "convert it to ONNX, for instance with tf2onnx --tflite",
+    ),
+    row(
+        4,
+        b"ORTM",
+        "an ONNX Runtime .ort file",
+        "use the .onnx file that it was made from",
+    ),
+    row(
+        0,
+        b"\x80\x02",
+        "a Python pickle (an old PyTorch .pt file)",
+        "export the model to ONNX with torch.onnx.export",
+    ),
     row(0, b"%PDF", "a PDF document", NOT_A_MODEL),
     row(0, b"\x7fELF", "a program", NOT_A_MODEL),
 ];
@@ -97,7 +150,10 @@ mod tests {
             (b"\x10\x01\0\0\0\0\0\0{\"w\":", "safetensors"),
         ];
         for (bytes, what) in rows {
-            assert!(recognise(bytes).is_some_and(|(found, _)| found.contains(what)), "{what}");
+            assert!(
+                recognise(bytes).is_some_and(|(found, _)| found.contains(what)),
+                "{what}"
+            );
         }
         assert_eq!(recognise(b"\x08\x0a\x3a\x03\x12\x01g"), None);
         assert_eq!(recognise(b""), None);

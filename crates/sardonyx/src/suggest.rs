@@ -24,7 +24,11 @@ pub fn closest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
 
 fn plain(name: &str) -> Vec<char> {
     // Longer names than this are not typed by hand, and the comparison is quadratic.
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).take(100).collect()
+    name.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .take(100)
+        .collect()
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.

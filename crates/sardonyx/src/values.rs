@@ -21,8 +21,12 @@ use crate::error::{Error, ErrorKind};
 ///
 /// [`ErrorKind::Format`] if the bytes are no such message, or the message contradicts itself.
 pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
-    sardonyx_model::read_value(bytes.into(), ty)
-        .map_err(|what| Error::new(ErrorKind::Format, format!("these bytes hold no value of type {ty}: {what}")))
+    sardonyx_model::read_value(bytes.into(), ty).map_err(|what| {
+        Error::new(
+            ErrorKind::Format,
+            format!("these bytes hold no value of type {ty}: {what}"),
+        )
+    })
 }
 
 /// The bytes of a file with one value, under a name, which may be empty.

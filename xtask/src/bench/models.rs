@@ -49,7 +49,13 @@ pub(crate) fn run(task: &Models) -> Result {
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     for case in &cases {
         let inputs = case.make_inputs()?;
-        for &threads in &task.threads {
+        // The smoke run is about the bench, so it takes what the machine has.
+        let available = sides.processors.len();
+        for &threads in task
+            .threads
+            .iter()
+            .filter(|&&n| !task.smoke || n <= available)
+        {
             eprintln!("{}, threads: {threads}", case.name);
             match measure(&sides, case, &inputs, threads, rounds) {
                 Ok(row) => {

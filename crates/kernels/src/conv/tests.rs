@@ -1,5 +1,8 @@
 //! Convolutions against the plain loop in f64.
 
+// A failure to set up a case is a failed test.
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use crate::gemm::tests::random;
 

@@ -271,6 +271,8 @@ impl Product<'_> {
         let tiles = tiles(self.isa);
         let unit = usize::from(a.ws == 1);
         let last = block.k1 == self.k && !self.epilogue.is_plain();
+        // With few rows it is B that comes from memory and is used once, unless this chunk has just packed it.
+        let few_rows = block.rows.len() <= 2 && block.b_first == 0 && block.b_k0 == 0;
         for row_panel in block.rows.clone() {
             let row0 = row_panel * w;
             let rows = w.min(self.m - row0);
@@ -283,12 +285,26 @@ impl Product<'_> {
                 a.at(block.rows.start, block.k1)
             };
             let per_panel = block.cols.len() * rows.div_ceil(tile_rows);
-            let mut ahead = self.ahead(next, block.k1 - block.k0, per_panel);
+            let mut ahead = self.ahead(a_panel, next, block.k1 - block.k0, per_panel);
             for col_panel in block.cols.clone() {
                 let col0 = col_panel * w;
                 let n = w.min(self.n - col0);
                 let vectors = n.div_ceil(w / 2);
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
+                if few_rows {
+                    let next = if col_panel + 1 < block.cols.end {
+                        b_panel.wrapping_add(b.stride)
+                    } else {
+                        b.at(block.cols.start, block.k1)
+                    };
+                    ahead = Ahead::new(
+                        b_panel,
+                        next,
+                        block.k1 - block.k0,
+                        w,
+                        rows.div_ceil(tile_rows),
+                    );
+                }
                 let mut r = 0;
                 while r < rows {
                     let count = tile_rows.min(rows - r);
@@ -325,16 +341,11 @@ impl Product<'_> {
 
     /// Spreads the fetching of a panel of `steps` steps at `at` over `tiles` tiles. A small A is in the cache by itself after
     /// the first column block, and fetching it again would only delay the stores.
-    fn ahead(&self, at: *const f32, steps: usize, tiles: usize) -> Ahead {
+    fn ahead(&self, now: *const f32, next: *const f32, steps: usize, tiles: usize) -> Ahead {
         let w = panel_width(self.isa);
         let worth = self.m * self.k >= AHEAD_FLOATS;
-        let step = if worth { (2 * w).div_ceil(tiles) } else { 0 };
-        Ahead {
-            at,
-            step,
-            tile: step * (steps / 2),
-            left: if worth { steps * w } else { 0 },
-        }
+        let next = if worth { next } else { now };
+        Ahead::new(now, next, if worth { steps } else { 0 }, w, tiles)
     }
 
     /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k is done.
@@ -363,7 +374,7 @@ impl Product<'_> {
                         a.at(row_panels.start, k1)
                     };
                     let per_panel = self.n.div_ceil(tiles.len());
-                    let mut ahead = self.ahead(next, k1 - k0, per_panel);
+                    let mut ahead = self.ahead(a.at(row_panel, k0), next, k1 - k0, per_panel);
                     let mut col = 0;
                     while col < self.n {
                         let cols = w.min(self.n - col);
@@ -419,22 +430,44 @@ impl Product<'_> {
 /// Fetching the next panel of A while this one is used: packed weights come from memory, and each is used only once per
 /// column block, so nothing else hides that latency.
 struct Ahead {
+    /// Something in use, to be "fetched" at no cost when there is nothing else.
+    now: *const f32,
     at: *const f32,
     /// Floats from one fetched line to the next.
     step: usize,
     /// Floats covered by one tile.
     tile: usize,
-    /// Floats not yet fetched.
+    /// Floats not yet given out.
     left: usize,
 }
 
 impl Ahead {
-    /// Where the next tile starts to fetch; once all is fetched, the end again and again.
+    /// Spreads a panel of `steps` rows of `width` at `next` over `tiles` tiles.
+    fn new(now: *const f32, next: *const f32, steps: usize, width: usize, tiles: usize) -> Ahead {
+        let step = if steps > 0 {
+            (2 * width).div_ceil(tiles)
+        } else {
+            0
+        };
+        Ahead {
+            now,
+            at: next,
+            step,
+            tile: step * (steps / 2),
+            left: steps * width,
+        }
+    }
+
+    /// Where the next tile starts to fetch.
     fn advance(&mut self) -> *const f32 {
         let at = self.at;
         if self.left > self.tile {
             self.left -= self.tile;
             self.at = at.wrapping_add(self.tile);
+        } else if self.left > 0 {
+            // The last tile that fetches; it may run over the end, into what is needed after.
+            self.left = 0;
+            self.at = self.now;
         } else {
             self.step = 0;
         }

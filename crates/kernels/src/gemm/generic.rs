@@ -165,7 +165,7 @@ impl<T: Number> Body for Rectangle<'_, T> {
         let (a, b) = (self.a, self.b);
         let width = self.cols.len().next_multiple_of(COLS);
         let mut pack_b = vec![[T::ZERO; COLS]; STEPS * width / COLS];
-        let mut pack_a = vec![[T::ZERO; ROWS]; STEPS];
+        let mut pack_a = [[T::ZERO; ROWS]; STEPS];
         let mut k0 = 0;
         loop {
             let k1 = a.cols().min(k0 + STEPS);

@@ -276,7 +276,6 @@ pub(crate) fn pack_all(pool: &Pool, isa: Isa, source: &dyn PackSource, out: &mut
     let one = |chunk: usize| {
         let (panel, block) = (chunk / blocks, chunk % blocks);
         let steps = block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS);
-        let base = base;
         // SAFETY: chunks write disjoint ranges of `out`, whose length was checked.
         let out = unsafe {
             let start = base.get().add((panel * depth + steps.start) * w);

@@ -1,5 +1,8 @@
 //! Products against a loop in f64, under every instruction set and several thread counts.
 
+// A failure to set up a case is a failed test.
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 
 /// A small generator: repeatable values in [-1, 1).

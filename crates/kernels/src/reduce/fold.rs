@@ -56,8 +56,9 @@ pub(crate) fn run<T: Number, F: Fold>(fold: F, x: &[T]) -> <T::Wide as Arith>::T
     total
 }
 
+/// Folds at most [`BLOCK`] elements.
 #[inline(always)]
-fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
+pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     let mut sum = fold.start::<T::Wide>();
     let (groups, rest) = x.as_chunks::<LANES>();
     if !groups.is_empty() {
@@ -102,7 +103,8 @@ impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Body for Reducti
         let [reduced_step] = self.reduced.steps();
         for ([base], at, n) in self.kept.rows(self.start, self.start + self.out.len()) {
             let out = &mut self.out[at - self.start..][..n];
-            if kept_step == 1 && n > 1 && reduced_step != 1 {
+            // Decided by the dims alone: another way to sum gives other bits.
+            if kept_step == 1 && reduced_step != 1 {
                 for (i, out) in out.chunks_mut(COLUMNS).enumerate() {
                     columns(self.fold, self.x, base + i * COLUMNS, self.reduced, out, &self.finish);
                 }

@@ -27,7 +27,9 @@ pub(crate) fn erf(x: f64) -> f64 {
         std::f64::consts::FRAC_2_SQRT_PI * gauss * sum
     } else {
         // erfc(a) = exp(-a^2)/sqrt(pi) * 1/(a + (1/2)/(a + 1/(a + (3/2)/(a + ...)))), from the inside out.
-        let tail = (1..=60).rev().fold(a, |below, k| a + f64::from(k) * 0.5 / below);
+        let tail = (1..=60)
+            .rev()
+            .fold(a, |below, k| a + f64::from(k) * 0.5 / below);
         1.0 - 0.5 * std::f64::consts::FRAC_2_SQRT_PI * gauss / tail
     };
     value.copysign(x)
@@ -36,7 +38,11 @@ pub(crate) fn erf(x: f64) -> f64 {
 impl Math for f64 {
     #[inline(always)]
     fn mul_add<const FMA: bool>(self, b: f64, c: f64) -> f64 {
-        if FMA { f64::mul_add(self, b, c) } else { self * b + c }
+        if FMA {
+            f64::mul_add(self, b, c)
+        } else {
+            self * b + c
+        }
     }
     #[inline(always)]
     fn sqrt(self) -> f64 {

@@ -126,7 +126,11 @@ pub(crate) fn ln<const FMA: bool>(x: f32) -> f32 {
     let small = fma::<FMA>(square, -0.5, small);
     let finite = fma::<FMA>(e, LN2_HIGH, f + small);
     let positive = if x < f32::INFINITY { finite } else { x };
-    let other = if x == 0.0 { f32::NEG_INFINITY } else { f32::NAN };
+    let other = if x == 0.0 {
+        f32::NEG_INFINITY
+    } else {
+        f32::NAN
+    };
     if x > 0.0 { positive } else { other }
 }
 
@@ -195,7 +199,15 @@ fn reduced_angle<const FMA: bool>(x: f32) -> (f32, i32) {
 fn sin_of_parts<const FMA: bool>(r: f32, n: i32) -> f32 {
     let t = r * r;
     // (sin(r) - r) / r^3 within 2^-37, (cos(r) - 1 + r^2/2) / r^4 within 2^-33.
-    let sin = horner::<FMA, 4>(t, [-0.166_666_67, 0.008_333_329, -1.983_933_5e-4, 2.718_311_6e-6]);
+    let sin = horner::<FMA, 4>(
+        t,
+        [
+            -0.166_666_67,
+            0.008_333_329,
+            -1.983_933_5e-4,
+            2.718_311_6e-6,
+        ],
+    );
     let cos = horner::<FMA, 3>(t, [0.041_666_646, -0.001_388_736_8, 2.443_845_4e-5]);
     let sin = fma::<FMA>(r * t, sin, r);
     let cos = fma::<FMA>(t * t, cos, fma::<FMA>(t, -0.5, 1.0));

@@ -54,7 +54,18 @@ fn ulps(y: f32, exact: f64) -> f64 {
 
 /// Every 509th float and the edges.
 fn inputs() -> Vec<f32> {
-    let edges = [0.0, 1.0, 88.72283, 88.72284, -87.33655, -103.97208, -103.9721, 0.921875, 10.0, f32::INFINITY];
+    let edges = [
+        0.0,
+        1.0,
+        88.72283,
+        88.72284,
+        -87.33655,
+        -103.97208,
+        -103.9721,
+        0.921875,
+        10.0,
+        f32::INFINITY,
+    ];
     (0..=u32::MAX)
         .step_by(509)
         .map(f32::from_bits)
@@ -63,7 +74,13 @@ fn inputs() -> Vec<f32> {
         .collect()
 }
 
-fn worst<F>(isa: Isa, xs: &[f32], f: F, exact: fn(f64) -> f64, error: fn(f32, f64) -> f64) -> (f64, f32)
+fn worst<F>(
+    isa: Isa,
+    xs: &[f32],
+    f: F,
+    exact: fn(f64) -> f64,
+    error: fn(f32, f64) -> f64,
+) -> (f64, f32)
 where
     for<'a> Map<'a, F>: Body<Out = ()>,
 {
@@ -90,9 +107,17 @@ fn errors_are_within_the_documented_bounds() {
             ("ln", worst(isa, &xs, Ln, f64::ln, ulps), 1.5),
             ("expm1", worst(isa, &xs, Expm1, f64::exp_m1, ulps), 3.0),
             ("tanh", worst(isa, &xs, Tanh, f64::tanh, ulps), 3.0),
-            ("sigmoid", worst(isa, &xs, Sigmoid, |x| Math::sigmoid::<false>(x), ulps), 3.0),
+            (
+                "sigmoid",
+                worst(isa, &xs, Sigmoid, |x| Math::sigmoid::<false>(x), ulps),
+                3.0,
+            ),
             ("erf", worst(isa, &xs, Erf, double::erf, ulps), 2.0),
-            ("softplus", worst(isa, &xs, Softplus, |x| Math::softplus::<false>(x), ulps), 3.0),
+            (
+                "softplus",
+                worst(isa, &xs, Softplus, |x| Math::softplus::<false>(x), ulps),
+                3.0,
+            ),
             ("sin", worst(isa, &angles, Sin, f64::sin, absolute), 1.5e-7),
             ("cos", worst(isa, &angles, Cos, f64::cos, absolute), 1.5e-7),
         ] {
@@ -124,7 +149,12 @@ fn special_values() {
         let same = y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan();
         assert!(same, "{name}: {y}");
     }
-    for f in [single::exp::<false>, single::ln::<false>, single::tanh::<false>, single::erf::<false>] {
+    for f in [
+        single::exp::<false>,
+        single::ln::<false>,
+        single::tanh::<false>,
+        single::erf::<false>,
+    ] {
         assert!(f(f32::NAN).is_nan());
     }
     assert!(single::sigmoid::<false>(f32::NAN).is_nan());
@@ -134,7 +164,12 @@ fn special_values() {
 #[test]
 fn the_f64_error_function() {
     // Abramowitz and Stegun, table 7.1.
-    for (x, expected) in [(0.5, 0.5204998778), (1.0, 0.8427007929), (1.9, 0.9927904292), (3.5, 0.999999256901628)] {
+    for (x, expected) in [
+        (0.5, 0.5204998778),
+        (1.0, 0.8427007929),
+        (1.9, 0.9927904292),
+        (3.5, 0.999999256901628),
+    ] {
         assert!((double::erf(x) - expected).abs() < 1e-10);
         assert!((double::erf(-x) + expected).abs() < 1e-10);
     }

@@ -280,8 +280,8 @@ mod tests {
                 ),
                 (
                     &[("dilations", ints(&[4])), ("pads", ints(&[0, 1]))],
-                    "float[1, 3, 7]; float[8, 3, 3]",
-                    "Conv: the kernel reaches over 9 elements, but spatial axis 0 has 7 with padding 0 and 1",
+                    "float[1, 3, 6]; float[8, 3, 3]",
+                    "Conv: the kernel reaches over 9 elements, but spatial axis 0 has 6 with padding 0 and 1",
                 ),
             ],
         );

@@ -144,6 +144,8 @@ mod tests {
                     "float[N, C, L]",
                     "float[N, C, floor((L - 2)/(2)) + 1]",
                 ),
+                // No window fits, and no window is an empty result.
+                (&[three()], "float[1, 2, 2]", "float[1, 2, 0]"),
                 (&[three()], "float[...]", "float[?, ?, ?]"),
                 (&[three()], "float[?, ?, ?]", "float[?, ?, ?]"),
                 (&[], "float[1, 2, 8]", "float[...]"),
@@ -154,8 +156,8 @@ mod tests {
                 ),
                 (
                     &[three()],
-                    "float[1, 2, 2]",
-                    "MaxPool: the kernel reaches over 3 elements, but spatial axis 0 has 2 with padding 0 and 0",
+                    "float[1, 2, 1]",
+                    "MaxPool: the kernel reaches over 3 elements, but spatial axis 0 has 1 with padding 0 and 0",
                 ),
                 (
                     &[("kernel_shape", ints(&[0]))],

@@ -95,8 +95,9 @@ impl Window {
             .add(&one);
         let start = size.add(&Dim::Known(before));
         let count = if self.ceil {
-            // Windows start before the padding at the end, and all but the last end where the padding ends. Both are
-            // divisions of the start of that padding, shifted: the smaller shift decides.
+            // Windows start before the padding at the end (the documents say so since version 22, but it always held),
+            // and all but the last end where it ends. Both are divisions of the start of that padding, shifted: the
+            // smaller shift decides. With VALID the documents round down all the same; implementations round up.
             let shift = Dim::Known(after)
                 .sub(&reach)
                 .add(&stride)
@@ -112,7 +113,7 @@ impl Window {
         match (count.known(), size.known()) {
             // Nothing has no windows; how far the kernel reaches over it is of no interest.
             (Some(count), Some(0)) => Ok(Dim::Known(count.max(0))),
-            (Some(count), _) if count < 1 => cx.fail(format_args!(
+            (Some(count), _) if count < 0 => cx.fail(format_args!(
                 "the kernel reaches over {reach} elements, but spatial axis {axis} has {size} with padding {before} and {after}"
             )),
             _ => Ok(count),

@@ -60,7 +60,12 @@ fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferErr
         return Ok(());
     };
     for index in cx.known_ints(1).iter().flatten().filter_map(Dim::known) {
-        if index < -size || index >= size {
+        let from_start = if index < 0 {
+            index.saturating_add(size)
+        } else {
+            index
+        };
+        if !(0..size).contains(&from_start) {
             return cx.fail(format_args!(
                 "index {index} is out of range for axis {axis} of size {size}"
             ));

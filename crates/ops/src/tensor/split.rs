@@ -331,7 +331,7 @@ mod tests {
     fn sizes_and_number_of_pieces() {
         let axis = ("axis", NewAttribute::Int(0));
         assert_eq!(
-            adapted(&SPLIT, 1, &[axis.clone()], "float[4]"),
+            adapted(&SPLIT, 1, std::slice::from_ref(&axis), "float[4]"),
             "y = Split(a) axis=0"
         );
         let missing =

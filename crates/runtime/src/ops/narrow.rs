@@ -7,9 +7,18 @@ use crate::kernel::{Call, KernelError};
 /// The elements of a tensor as `f32`.
 pub(crate) fn widen(view: &TensorView<'_>) -> Result<Vec<f32>, KernelError> {
     let mut wide = vec![0f32; view.len()];
-    let bytes = view.contiguous_bytes().ok_or_else(|| KernelError("the elements are not dense".to_string()))?;
+    let bytes = view
+        .contiguous_bytes()
+        .ok_or_else(|| KernelError("the elements are not dense".to_string()))?;
     let options = CastOptions::default();
-    cast_slices(view.data_type(), bytes, DataType::Float, bytes_of(&mut wide), view.len(), options)?;
+    cast_slices(
+        view.data_type(),
+        bytes,
+        DataType::Float,
+        bytes_of(&mut wide),
+        view.len(),
+        options,
+    )?;
     Ok(wide)
 }
 
@@ -24,7 +33,14 @@ pub(crate) fn narrow(
     let elems = wide.len();
     let mut output = call.output(index, data_type, dims)?;
     let options = CastOptions::default();
-    Ok(cast_slices(DataType::Float, bytes_of(&mut wide), data_type, output.bytes_mut(), elems, options)?)
+    Ok(cast_slices(
+        DataType::Float,
+        bytes_of(&mut wide),
+        data_type,
+        output.bytes_mut(),
+        elems,
+        options,
+    )?)
 }
 
 fn bytes_of(floats: &mut [f32]) -> &mut [u8] {

@@ -1,1 +1,237 @@
-//! x
+//! Operators that reduce axes to one element each, and those that say where an extreme is.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::Isa;
+use sardonyx_kernels::elementwise::{Logic, MAX_RANK, logic};
+use sardonyx_kernels::number::Number;
+use sardonyx_kernels::reduce::{Extreme, Reduce, Ties, arg_extreme, reduce};
+use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
+
+use super::math::binary::bytes;
+use super::math::for_element;
+use super::math::softmax::around;
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+/// A binding per row: `bind_reduce_sum: wide, Reduce::Sum;` becomes
+///
+/// ```text
+/// pub(crate) fn bind_reduce_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+///     wide(site, Reduce::Sum)
+/// }
+/// ```
+///
+/// The list of bindings holds plain functions, and these differ by a value only.
+macro_rules! rows {
+    ($($name:ident: $bind:ident, $op:expr;)*) => { $(
+        pub(crate) fn $name(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+            $bind(site, $op)
+        }
+    )* };
+}
+
+rows! {
+    bind_arg_max: position, Extreme::Max;
+    bind_arg_min: position, Extreme::Min;
+    bind_reduce_l1: wide, Reduce::L1;
+    bind_reduce_l2: wide, Reduce::L2;
+    bind_reduce_log_sum: floats, Reduce::LogSum;
+    bind_reduce_log_sum_exp: floats, Reduce::LogSumExp;
+    bind_reduce_max: extreme, Reduce::Max;
+    bind_reduce_mean: wide, Reduce::Mean;
+    bind_reduce_min: extreme, Reduce::Min;
+    bind_reduce_prod: wide, Reduce::Prod;
+    bind_reduce_sum: wide, Reduce::Sum;
+    bind_reduce_sum_square: wide, Reduce::SumSquare;
+}
+
+fn wide(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, high_precision, T => Reduction::<T>::new(site, op)?)
+}
+
+fn floats(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, floats, T => Reduction::<T>::new(site, op)?)
+}
+
+fn extreme(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
+    match site.elem(0)? {
+        DataType::Bool => Ok(Box::new(TruthReduction {
+            op,
+            axes: Axes::new(site)?,
+        })),
+        elem @ (DataType::Int8 | DataType::Uint8) => {
+            for_element!(site, elem, [i8, u8], T => Reduction::<T>::new(site, op)?)
+        }
+        _ => wide(site, op),
+    }
+}
+
+fn position(site: &Site<'_>, which: Extreme) -> Result<Box<dyn Kernel>, BindError> {
+    let (axis, keeps_dims) = (site.need_int("axis")?, site.need_int("keepdims")? != 0);
+    let ties = if site.need_int("select_last_index")? != 0 {
+        Ties::Last
+    } else {
+        Ties::First
+    };
+    for_element!(
+        site, site.elem(0)?, numeric, T => Position::<T> { which, ties, axis, keeps_dims, elements: PhantomData }
+    )
+}
+
+/// What the attributes say about the axes of the second input.
+struct Axes {
+    keeps_dims: bool,
+    /// Whether no axes means none of them, not all.
+    none_means_none: bool,
+}
+
+impl Axes {
+    fn new(site: &Site<'_>) -> Result<Axes, BindError> {
+        Ok(Axes {
+            keeps_dims: site.need_int("keepdims")? != 0,
+            none_means_none: site.need_int("noop_with_empty_axes")? != 0,
+        })
+    }
+
+    /// Which axes are reduced, and the dimensions that result.
+    fn resolve(&self, call: &Call<'_>) -> Result<Resolved, KernelError> {
+        let from = Dims::from(call.tensor(0)?.dims());
+        if from.len() > MAX_RANK {
+            fail!(
+                "the rank is {}, but at most {MAX_RANK} is implemented",
+                from.len()
+            );
+        }
+        let listed = if call.has_input(1) {
+            call.ints(1)?
+        } else {
+            Default::default()
+        };
+        let mut reduced = [listed.is_empty() && !self.none_means_none; MAX_RANK];
+        for axis in listed {
+            reduced[normalize_axis(axis, from.len())?] = true;
+        }
+        let to = without(&from, &reduced, self.keeps_dims);
+        Ok(Resolved { from, reduced, to })
+    }
+}
+
+struct Resolved {
+    from: Dims,
+    /// By axis; longer than there are axes.
+    reduced: [bool; MAX_RANK],
+    to: Dims,
+}
+
+impl Resolved {
+    fn reduced(&self) -> &[bool] {
+        &self.reduced[..self.from.len()]
+    }
+}
+
+/// The dimensions without the marked ones, or with size 1 in their place.
+fn without(dims: &[usize], marked: &[bool], keeps_dims: bool) -> Dims {
+    let sizes = dims.iter().zip(marked);
+    sizes
+        .filter_map(|(size, marked)| match (marked, keeps_dims) {
+            (false, _) => Some(*size),
+            (true, true) => Some(1),
+            (true, false) => None,
+        })
+        .collect()
+}
+
+struct Reduction<T> {
+    op: Reduce,
+    axes: Axes,
+    elements: PhantomData<T>,
+}
+
+impl<T> Reduction<T> {
+    fn new(site: &Site<'_>, op: Reduce) -> Result<Self, BindError> {
+        Ok(Reduction {
+            op,
+            axes: Axes::new(site)?,
+            elements: PhantomData,
+        })
+    }
+}
+
+impl<T: Number + Element> Kernel for Reduction<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let axes = self.axes.resolve(call)?;
+        let out = call.output_slice::<T>(0, &axes.to)?;
+        reduce(pool, isa, self.op, &axes.from, axes.reduced(), x, out);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of {}", self.op, T::DATA_TYPE)
+    }
+}
+
+/// Whether any, or all, truth values are true: the largest, or smallest, of their bytes is not 0.
+struct TruthReduction {
+    op: Reduce,
+    axes: Axes,
+}
+
+impl Kernel for TruthReduction {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa, x) = (call.pool, call.isa, bytes(call, 0)?);
+        let axes = self.axes.resolve(call)?;
+        let mut out = call.output(0, DataType::Bool, &axes.to)?;
+        let out = out.bytes_mut();
+        let mut found = vec![0u8; out.len()];
+        reduce(
+            pool,
+            isa,
+            self.op,
+            &axes.from,
+            axes.reduced(),
+            x,
+            &mut found,
+        );
+        // Any byte but 0 is true; what is written is 1.
+        truths(pool, isa, &found, out);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of {}", self.op, DataType::Bool)
+    }
+}
+
+fn truths(pool: &sardonyx_kernels::Pool, isa: Isa, x: &[u8], out: &mut [u8]) {
+    logic(pool, isa, Logic::Or, &[x.len()], x, &[1], x, &[1], out);
+}
+
+struct Position<T> {
+    which: Extreme,
+    ties: Ties,
+    axis: i64,
+    keeps_dims: bool,
+    elements: PhantomData<T>,
+}
+
+impl<T: Number + Element> Kernel for Position<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let dims = Dims::from(call.tensor(0)?.dims());
+        let sizes = around(&dims, self.axis)?;
+        let axis = normalize_axis(self.axis, dims.len())?;
+        let marked: smallvec::SmallVec<[bool; 6]> =
+            (0..dims.len()).map(|other| other == axis).collect();
+        let out = call.output_slice::<i64>(0, &without(&dims, &marked, self.keeps_dims))?;
+        if sizes[1] == 0 && !out.is_empty() {
+            fail!("axis {axis} of {dims:?} has no elements to choose from");
+        }
+        arg_extreme(pool, isa, self.which, self.ties, sizes, x, out);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("position of {:?} of {}", self.which, T::DATA_TYPE)
+    }
+}

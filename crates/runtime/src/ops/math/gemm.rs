@@ -1,7 +1,9 @@
 //! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the result is written.
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic};
+use sardonyx_kernels::gemm::{
+    Activation, Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic,
+};
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
@@ -25,7 +27,10 @@ struct Gemm {
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
     let elem = site.elem(0)?;
-    if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
+    if !matches!(
+        elem,
+        Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64
+    ) {
         return site.unsupported_type(elem);
     }
     let trans_b = site.need_int("transB")? != 0;
@@ -66,8 +71,16 @@ struct Matrix {
 impl Matrix {
     fn new(view: &TensorView<'_>, transposed: bool, name: &str) -> Result<Self, KernelError> {
         match view.dims() {
-            [rows, cols] if transposed => Ok(Matrix { rows: *cols, cols: *rows, transposed }),
-            [rows, cols] => Ok(Matrix { rows: *rows, cols: *cols, transposed }),
+            [rows, cols] if transposed => Ok(Matrix {
+                rows: *cols,
+                cols: *rows,
+                transposed,
+            }),
+            [rows, cols] => Ok(Matrix {
+                rows: *rows,
+                cols: *cols,
+                transposed,
+            }),
             other => fail!("{name} must be a matrix, but has dimensions {other:?}"),
         }
     }
@@ -92,11 +105,20 @@ fn stretch(c: &[usize], rows: usize, cols: usize) -> Result<(usize, usize), Kern
     if (c_rows != 1 && c_rows != rows) || (c_cols != 1 && c_cols != cols) {
         fail!("C has dimensions {c:?} and does not stretch to {rows}x{cols}");
     }
-    Ok((if c_rows == 1 { 0 } else { c_cols }, if c_cols == 1 { 0 } else { 1 }))
+    Ok((
+        if c_rows == 1 { 0 } else { c_cols },
+        if c_cols == 1 { 0 } else { 1 },
+    ))
 }
 
 impl Gemm {
-    fn run_f32(&self, call: &mut Call<'_>, a: &Matrix, depth: usize, cols: usize) -> Result<(), KernelError> {
+    fn run_f32(
+        &self,
+        call: &mut Call<'_>,
+        a: &Matrix,
+        depth: usize,
+        cols: usize,
+    ) -> Result<(), KernelError> {
         let left = call.slice::<f32>(0)?;
         let b;
         let right = match &self.packed {
@@ -106,14 +128,21 @@ impl Gemm {
                 Rhs::Plain(b.of(call.slice::<f32>(1)?))
             }
         };
-        let mut epilogue = Epilogue { alpha: self.alpha, activation: self.activation, ..Epilogue::default() };
+        let mut epilogue = Epilogue {
+            alpha: self.alpha,
+            activation: self.activation,
+            ..Epilogue::default()
+        };
         if self.has_c {
             let view = call.tensor(2)?;
             let (row_step, col_step) = stretch(view.dims(), a.rows, cols)?;
             let c = view.as_slice::<f32>()?;
             match (row_step, col_step) {
                 (0, 1) if self.beta == 1.0 => epilogue.bias = Some(Bias::Col(c)),
-                _ => epilogue.addend = Some((self.beta, MatRef::new(c, a.rows, cols, row_step, col_step))),
+                _ => {
+                    epilogue.addend =
+                        Some((self.beta, MatRef::new(c, a.rows, cols, row_step, col_step)))
+                }
             }
         }
         if self.residual {
@@ -138,7 +167,10 @@ impl Gemm {
         let addend = if self.has_c {
             let view = call.tensor(2)?;
             let (row_step, col_step) = stretch(view.dims(), a.rows, b.cols)?;
-            Some((beta, MatRef::new(view.as_slice::<T>()?, a.rows, b.cols, row_step, col_step)))
+            Some((
+                beta,
+                MatRef::new(view.as_slice::<T>()?, a.rows, b.cols, row_step, col_step),
+            ))
         } else {
             None
         };
@@ -152,15 +184,26 @@ impl Gemm {
         let (left, right) = (widen(call.tensor(0)?)?, widen(call.tensor(1)?)?);
         let dims: Dims = Dims::from_slice(&[a.rows, b.cols]);
         let mut y = vec![0f32; a.rows * b.cols];
-        let c = if self.has_c { Some((widen(call.tensor(2)?)?, call.tensor(2)?.dims().to_vec())) } else { None };
+        let c = if self.has_c {
+            Some((widen(call.tensor(2)?)?, call.tensor(2)?.dims().to_vec()))
+        } else {
+            None
+        };
         let addend = match &c {
             Some((c, c_dims)) => {
                 let (row_step, col_step) = stretch(c_dims, a.rows, b.cols)?;
-                Some((self.beta, MatRef::new(c, a.rows, b.cols, row_step, col_step)))
+                Some((
+                    self.beta,
+                    MatRef::new(c, a.rows, b.cols, row_step, col_step),
+                ))
             }
             None => None,
         };
-        let epilogue = Epilogue { alpha: self.alpha, addend, ..Epilogue::default() };
+        let epilogue = Epilogue {
+            alpha: self.alpha,
+            addend,
+            ..Epilogue::default()
+        };
         let (left, right) = (Lhs::Plain(a.of(&left)), Rhs::Plain(b.of(&right)));
         gemm(call.pool, self.isa, left, right, &mut y, b.cols, &epilogue);
         narrow(call, 0, self.elem, &dims, y)
@@ -186,7 +229,15 @@ impl Kernel for Gemm {
     }
 
     fn describe(&self) -> String {
-        format!("{} B, {:?}", if self.packed.is_some() { "packed" } else { "plain" }, self.isa)
+        format!(
+            "{} B, {:?}",
+            if self.packed.is_some() {
+                "packed"
+            } else {
+                "plain"
+            },
+            self.isa
+        )
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -207,11 +258,21 @@ impl Kernel for Gemm {
         let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
         // The factors are floats in the standard even where the matrices are integers.
         match self.elem {
-            DataType::Double => self.run_plainly::<f64>(call, &a, &b, self.alpha.into(), self.beta.into()),
-            DataType::Int32 => self.run_plainly::<i32>(call, &a, &b, self.alpha as i32, self.beta as i32),
-            DataType::Int64 => self.run_plainly::<i64>(call, &a, &b, self.alpha as i64, self.beta as i64),
-            DataType::Uint32 => self.run_plainly::<u32>(call, &a, &b, self.alpha as u32, self.beta as u32),
-            DataType::Uint64 => self.run_plainly::<u64>(call, &a, &b, self.alpha as u64, self.beta as u64),
+            DataType::Double => {
+                self.run_plainly::<f64>(call, &a, &b, self.alpha.into(), self.beta.into())
+            }
+            DataType::Int32 => {
+                self.run_plainly::<i32>(call, &a, &b, self.alpha as i32, self.beta as i32)
+            }
+            DataType::Int64 => {
+                self.run_plainly::<i64>(call, &a, &b, self.alpha as i64, self.beta as i64)
+            }
+            DataType::Uint32 => {
+                self.run_plainly::<u32>(call, &a, &b, self.alpha as u32, self.beta as u32)
+            }
+            DataType::Uint64 => {
+                self.run_plainly::<u64>(call, &a, &b, self.alpha as u64, self.beta as u64)
+            }
             _ => self.run_narrow(call, &a, &b),
         }
     }

@@ -23,17 +23,33 @@ struct MatMul {
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
     let elem = site.elem(0)?;
-    if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
+    if !matches!(
+        elem,
+        Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64
+    ) {
         return site.unsupported_type(elem);
     }
     let packed = match site.constant(1) {
         Some(b) if elem == Float && b.rank() == 2 => {
             let (rows, cols) = (b.dims()[0], b.dims()[1]);
-            Some(PackedB::from_le_bytes(site.isa, b.bytes(), rows, cols, cols, 1))
+            Some(PackedB::from_le_bytes(
+                site.isa,
+                b.bytes(),
+                rows,
+                cols,
+                cols,
+                1,
+            ))
         }
         _ => None,
     };
-    Ok(Box::new(MatMul { elem, packed, residual: false, activation: Activation::None, isa: site.isa }))
+    Ok(Box::new(MatMul {
+        elem,
+        packed,
+        residual: false,
+        activation: Activation::None,
+        isa: site.isa,
+    }))
 }
 
 /// The products that two shapes stand for.
@@ -71,7 +87,10 @@ impl Shapes {
         }
         let batch = broadcast_dims(&[a_batch, b_batch])?;
         let steps = |from: &[usize], elems: usize| -> Result<SmallVec<[usize; 6]>, KernelError> {
-            Ok(broadcast_strides(from, &batch)?.iter().map(|step| *step as usize * elems).collect())
+            Ok(broadcast_strides(from, &batch)?
+                .iter()
+                .map(|step| *step as usize * elems)
+                .collect())
         };
         let (a_steps, b_steps) = (steps(a_batch, rows * depth)?, steps(b_batch, depth * cols)?);
         let mut output = batch.clone();
@@ -81,7 +100,15 @@ impl Shapes {
         if b.len() > 1 {
             output.push(cols);
         }
-        Ok(Shapes { batch, rows, depth, cols, a_steps, b_steps, output })
+        Ok(Shapes {
+            batch,
+            rows,
+            depth,
+            cols,
+            a_steps,
+            b_steps,
+            output,
+        })
     }
 
     fn count(&self) -> usize {
@@ -122,16 +149,26 @@ impl Shapes {
 }
 
 impl MatMul {
-    fn run_plainly<T: Element + Number>(&self, call: &mut Call<'_>, shapes: &Shapes) -> Result<(), KernelError> {
+    fn run_plainly<T: Element + Number>(
+        &self,
+        call: &mut Call<'_>,
+        shapes: &Shapes,
+    ) -> Result<(), KernelError> {
         let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
         let pool = call.pool;
         let y = call.output_slice::<T>(0, &shapes.output)?;
         let size = shapes.rows * shapes.cols;
         for (index, y) in y.chunks_mut(size.max(1)).enumerate().take(shapes.count()) {
-            let a = a.get(shapes.start(&shapes.a_steps, index)..).unwrap_or_default();
-            let b = b.get(shapes.start(&shapes.b_steps, index)..).unwrap_or_default();
-            let (a, b) =
-                (MatRef::row_major(a, shapes.rows, shapes.depth), MatRef::row_major(b, shapes.depth, shapes.cols));
+            let a = a
+                .get(shapes.start(&shapes.a_steps, index)..)
+                .unwrap_or_default();
+            let b = b
+                .get(shapes.start(&shapes.b_steps, index)..)
+                .unwrap_or_default();
+            let (a, b) = (
+                MatRef::row_major(a, shapes.rows, shapes.depth),
+                MatRef::row_major(b, shapes.depth, shapes.cols),
+            );
             gemm_generic(pool, self.isa, T::ONE, a, b, None, y, shapes.cols);
         }
         Ok(())
@@ -157,7 +194,15 @@ impl Kernel for MatMul {
     }
 
     fn describe(&self) -> String {
-        format!("{} B, {:?}", if self.packed.is_some() { "packed" } else { "plain" }, self.isa)
+        format!(
+            "{} B, {:?}",
+            if self.packed.is_some() {
+                "packed"
+            } else {
+                "plain"
+            },
+            self.isa
+        )
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -173,12 +218,30 @@ impl Kernel for MatMul {
                     Some(packed) => BatchRhs::Packed(packed),
                     None => BatchRhs::Plain(shapes.right(call.slice::<f32>(1)?)),
                 };
-                let residual = if self.residual { Some(call.slice::<f32>(call.input_count() - 1)?) } else { None };
-                let epilogue = Epilogue { residual, activation: self.activation, ..Epilogue::default() };
+                let residual = if self.residual {
+                    Some(call.slice::<f32>(call.input_count() - 1)?)
+                } else {
+                    None
+                };
+                let epilogue = Epilogue {
+                    residual,
+                    activation: self.activation,
+                    ..Epilogue::default()
+                };
                 let (pool, isa) = (call.pool, self.isa);
                 let y = call.output_slice::<f32>(0, &shapes.output)?;
                 let size = shapes.rows * shapes.cols;
-                gemm_batch(pool, isa, &shapes.batch, shapes.left(a), right, y, shapes.cols, size, &epilogue);
+                gemm_batch(
+                    pool,
+                    isa,
+                    &shapes.batch,
+                    shapes.left(a),
+                    right,
+                    y,
+                    shapes.cols,
+                    size,
+                    &epilogue,
+                );
                 Ok(())
             }
             DataType::Double => self.run_plainly::<f64>(call, &shapes),
@@ -192,7 +255,17 @@ impl Kernel for MatMul {
                 let (left, right) = (shapes.left(&a), BatchRhs::Plain(shapes.right(&b)));
                 let size = shapes.rows * shapes.cols;
                 let epilogue = Epilogue::default();
-                gemm_batch(call.pool, self.isa, &shapes.batch, left, right, &mut y, shapes.cols, size, &epilogue);
+                gemm_batch(
+                    call.pool,
+                    self.isa,
+                    &shapes.batch,
+                    left,
+                    right,
+                    &mut y,
+                    shapes.cols,
+                    size,
+                    &epilogue,
+                );
                 narrow(call, 0, self.elem, &shapes.output, y)
             }
         }

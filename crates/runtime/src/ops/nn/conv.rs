@@ -30,7 +30,11 @@ enum Weights {
     /// Packed for the padding that the attributes fix.
     Packed(Arc<PackedConv>),
     /// Constant, but the padding depends on the size of the input: packed when that is first seen.
-    Constant { elements: Vec<f32>, dims: Dims, packed: Mutex<Option<(Placed, Arc<PackedConv>)>> },
+    Constant {
+        elements: Vec<f32>,
+        dims: Dims,
+        packed: Mutex<Option<(Placed, Arc<PackedConv>)>>,
+    },
     /// Not constant.
     Given,
 }
@@ -38,11 +42,15 @@ enum Weights {
 /// `Conv`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let elem = site.elem(0)?;
-    if !matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16) {
+    if !matches!(
+        elem,
+        DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16
+    ) {
         return site.unsupported_type(elem);
     }
     let group = site.need_int("group")?;
-    let group = usize::try_from(group).map_err(|_| BindError::Invalid(format!("group is {group}")))?;
+    let group =
+        usize::try_from(group).map_err(|_| BindError::Invalid(format!("group is {group}")))?;
     let fast = elem == DataType::Float;
     let mut taken_in = Vec::new();
     let mut bias = None;
@@ -52,19 +60,31 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         taken_in.push(2);
     }
     let known_dims: Option<Vec<usize>> = match site.ints("kernel_shape") {
-        Some(sizes) => Some(sizes.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(|_| {
-            BindError::Invalid("kernel_shape has a negative size".to_string())
-        })?),
-        None => site.shape(1).and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect()),
+        Some(sizes) => Some(
+            sizes
+                .into_iter()
+                .map(usize::try_from)
+                .collect::<Result<_, _>>()
+                .map_err(|_| BindError::Invalid("kernel_shape has a negative size".to_string()))?,
+        ),
+        None => site
+            .shape(1)
+            .and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect()),
     };
     let window = match known_dims {
         Some(kernel) => Some(Window::new(site, kernel)?),
         None => {
             // Without the rank of the kernel, lists per axis cannot be checked before the first run.
-            let lists = ["strides", "dilations", "pads"].iter().any(|name| site.ints(name).is_some());
-            let same = site.string("auto_pad").is_some_and(|auto_pad| auto_pad.starts_with("SAME"));
+            let lists = ["strides", "dilations", "pads"]
+                .iter()
+                .any(|name| site.ints(name).is_some());
+            let same = site
+                .string("auto_pad")
+                .is_some_and(|auto_pad| auto_pad.starts_with("SAME"));
             if lists || same {
-                return Err(BindError::Unsupported("the size of the kernel is not known before running".to_string()));
+                return Err(BindError::Unsupported(
+                    "the size of the kernel is not known before running".to_string(),
+                ));
             }
             None
         }
@@ -77,9 +97,15 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
                 Some((begin, end)) => {
                     let params = params(window, &dims, group, begin, end)?;
                     let packed = PackedConv::from_le_bytes(site.isa, params, constant.bytes());
-                    Weights::Packed(Arc::new(packed.map_err(|error| BindError::Invalid(error.to_string()))?))
+                    Weights::Packed(Arc::new(
+                        packed.map_err(|error| BindError::Invalid(error.to_string()))?,
+                    ))
                 }
-                None => Weights::Constant { elements: constant.to_vec()?, dims, packed: Mutex::default() },
+                None => Weights::Constant {
+                    elements: constant.to_vec()?,
+                    dims,
+                    packed: Mutex::default(),
+                },
             }
         }
         _ => Weights::Given,
@@ -106,7 +132,10 @@ fn params(
     end: &[usize],
 ) -> Result<ConvParams, KernelError> {
     if weights.len() != window.kernel.len() + 2 || weights[2..] != window.kernel[..] {
-        fail!("the weights have dimensions {weights:?}, but the kernel is {:?}", window.kernel);
+        fail!(
+            "the weights have dimensions {weights:?}, but the kernel is {:?}",
+            window.kernel
+        );
     }
     Ok(ConvParams {
         groups,
@@ -120,14 +149,31 @@ fn params(
 
 impl Conv {
     /// The weights packed for an input of these spatial sizes.
-    fn packed(&self, call: &Call<'_>, window: &Window, placed: &Placed) -> Result<Arc<PackedConv>, KernelError> {
+    fn packed(
+        &self,
+        call: &Call<'_>,
+        window: &Window,
+        placed: &Placed,
+    ) -> Result<Arc<PackedConv>, KernelError> {
         let pack = |elements: &[f32], dims: &[usize]| {
-            let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
-            PackedConv::new(self.isa, params, elements).map(Arc::new).map_err(|error| KernelError(error.to_string()))
+            let params = params(
+                window,
+                dims,
+                self.group,
+                &placed.pads_begin,
+                &placed.pads_end,
+            )?;
+            PackedConv::new(self.isa, params, elements)
+                .map(Arc::new)
+                .map_err(|error| KernelError(error.to_string()))
         };
         match &self.weights {
             Weights::Packed(packed) => Ok(packed.clone()),
-            Weights::Constant { elements, dims, packed } => {
+            Weights::Constant {
+                elements,
+                dims,
+                packed,
+            } => {
                 let mut kept = packed.lock().unwrap_or_else(PoisonError::into_inner);
                 match &*kept {
                     Some((for_placed, packed)) if for_placed == placed => Ok(packed.clone()),
@@ -154,12 +200,23 @@ impl Conv {
         dims: &Dims,
     ) -> Result<(), KernelError> {
         let weights = call.tensor(1)?.dims().to_vec();
-        let params = params(window, &weights, self.group, &placed.pads_begin, &placed.pads_end)?;
+        let params = params(
+            window,
+            &weights,
+            self.group,
+            &placed.pads_begin,
+            &placed.pads_end,
+        )?;
         let input_dims: Dims = call.tensor(0)?.dims().into();
         let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
-        let bias = if self.has_bias { Some(call.slice::<T>(2)?) } else { None };
+        let bias = if self.has_bias {
+            Some(call.slice::<T>(2)?)
+        } else {
+            None
+        };
         let y = call.output_slice::<T>(0, dims)?;
-        conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y).map_err(|error| KernelError(error.to_string()))
+        conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)
+            .map_err(|error| KernelError(error.to_string()))
     }
 
     fn run_narrow(
@@ -170,13 +227,24 @@ impl Conv {
         dims: &Dims,
     ) -> Result<(), KernelError> {
         let weights = call.tensor(1)?;
-        let params = params(window, weights.dims(), self.group, &placed.pads_begin, &placed.pads_end)?;
+        let params = params(
+            window,
+            weights.dims(),
+            self.group,
+            &placed.pads_begin,
+            &placed.pads_end,
+        )?;
         let (input, w) = (call.tensor(0)?, widen(weights)?);
         let x = widen(input)?;
-        let bias = if self.has_bias { Some(widen(call.tensor(2)?)?) } else { None };
+        let bias = if self.has_bias {
+            Some(widen(call.tensor(2)?)?)
+        } else {
+            None
+        };
         let mut y = vec![0f32; dims.iter().product()];
         let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
-        conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y).map_err(|e| KernelError(e.to_string()))?;
+        conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
+            .map_err(|e| KernelError(e.to_string()))?;
         narrow(call, 0, self.elem, dims, y)
     }
 }
@@ -187,7 +255,12 @@ impl Kernel for Conv {
     }
 
     fn absorb(&mut self, tail: Tail) -> bool {
-        if self.elem != DataType::Float || self.window.as_ref().is_none_or(|window| window.kernel.len() > 3) {
+        if self.elem != DataType::Float
+            || self
+                .window
+                .as_ref()
+                .is_none_or(|window| window.kernel.len() > 3)
+        {
             return false;
         }
         match tail {
@@ -212,13 +285,17 @@ impl Kernel for Conv {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input: Dims = call.tensor(0)?.dims().into();
         if input.len() < 3 {
-            fail!("the input must have at least three dimensions, not {:?}", &input[..]);
+            fail!(
+                "the input must have at least three dimensions, not {:?}",
+                &input[..]
+            );
         }
         let unpadded;
         let window = match &self.window {
             Some(window) => window,
             None => {
-                unpadded = Window::unpadded(call.tensor(1)?.dims().get(2..).unwrap_or_default().to_vec());
+                unpadded =
+                    Window::unpadded(call.tensor(1)?.dims().get(2..).unwrap_or_default().to_vec());
                 &unpadded
             }
         };
@@ -228,10 +305,15 @@ impl Kernel for Conv {
             Weights::Constant { dims, .. } => dims[0],
             Weights::Given => call.tensor(1)?.dims().first().copied().unwrap_or(0),
         };
-        let dims: Dims = [input[0], out_channels].into_iter().chain(placed.counts.iter().copied()).collect();
+        let dims: Dims = [input[0], out_channels]
+            .into_iter()
+            .chain(placed.counts.iter().copied())
+            .collect();
         match self.elem {
             DataType::Double => return self.run_plainly::<f64>(call, window, &placed, &dims),
-            DataType::Float if window.kernel.len() > 3 => return self.run_plainly::<f32>(call, window, &placed, &dims),
+            DataType::Float if window.kernel.len() > 3 => {
+                return self.run_plainly::<f32>(call, window, &placed, &dims);
+            }
             DataType::Float => {}
             _ => return self.run_narrow(call, window, &placed, &dims),
         }
@@ -254,11 +336,21 @@ impl Kernel for Conv {
             None => None,
         };
         // The residual was added behind all other inputs.
-        let residual = if self.residual { Some(call.slice::<f32>(call.input_count() - 1)?) } else { None };
+        let residual = if self.residual {
+            Some(call.slice::<f32>(call.input_count() - 1)?)
+        } else {
+            None
+        };
         let x = call.slice::<f32>(0)?;
         let pool = call.pool;
         let y = call.output_slice::<f32>(0, &dims)?;
-        let epilogue = ConvEpilogue { bias, residual, activation: self.activation };
-        packed.run(pool, input[0], &input[2..], x, y, &epilogue).map_err(|error| KernelError(error.to_string()))
+        let epilogue = ConvEpilogue {
+            bias,
+            residual,
+            activation: self.activation,
+        };
+        packed
+            .run(pool, input[0], &input[2..], x, y, &epilogue)
+            .map_err(|error| KernelError(error.to_string()))
     }
 }

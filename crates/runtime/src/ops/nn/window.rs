@@ -35,17 +35,23 @@ impl Window {
     pub(crate) fn new(site: &Site<'_>, kernel: Vec<usize>) -> Result<Window, BindError> {
         let rank = kernel.len();
         let sizes = |name: &str| -> Result<Option<Vec<usize>>, BindError> {
-            let Some(values) = site.ints(name) else { return Ok(None) };
+            let Some(values) = site.ints(name) else {
+                return Ok(None);
+            };
             let values: Result<Vec<usize>, _> = values.into_iter().map(usize::try_from).collect();
             match values {
                 Ok(values) => Ok(Some(values)),
-                Err(_) => Err(BindError::Unsupported(format!("negative {name} are not implemented"))),
+                Err(_) => Err(BindError::Unsupported(format!(
+                    "negative {name} are not implemented"
+                ))),
             }
         };
         let per_axis = |name: &str| -> Result<Vec<usize>, BindError> {
             match sizes(name)? {
                 Some(values) if values.len() != rank || values.contains(&0) => {
-                    Err(BindError::Invalid(format!("{name} must be {rank} positive numbers, not {values:?}")))
+                    Err(BindError::Invalid(format!(
+                        "{name} must be {rank} positive numbers, not {values:?}"
+                    )))
                 }
                 Some(values) => Ok(values),
                 None => Ok(vec![1; rank]),
@@ -57,12 +63,19 @@ impl Window {
             Some("VALID") => Padding::Explicit(vec![0; rank], vec![0; rank]),
             Some("NOTSET") | None => match sizes("pads")? {
                 Some(pads) if pads.len() != 2 * rank => {
-                    return Err(BindError::Invalid(format!("pads must be {} numbers, not {pads:?}", 2 * rank)));
+                    return Err(BindError::Invalid(format!(
+                        "pads must be {} numbers, not {pads:?}",
+                        2 * rank
+                    )));
                 }
                 Some(pads) => Padding::Explicit(pads[..rank].to_vec(), pads[rank..].to_vec()),
                 None => Padding::Explicit(vec![0; rank], vec![0; rank]),
             },
-            Some(other) => return Err(BindError::Invalid(format!("auto_pad has no value '{other}'"))),
+            Some(other) => {
+                return Err(BindError::Invalid(format!(
+                    "auto_pad has no value '{other}'"
+                )));
+            }
         };
         Ok(Window {
             strides: per_axis("strides")?,
@@ -77,7 +90,13 @@ impl Window {
     pub(crate) fn unpadded(kernel: Vec<usize>) -> Window {
         let rank = kernel.len();
         let padding = Padding::Explicit(vec![0; rank], vec![0; rank]);
-        Window { strides: vec![1; rank], dilations: vec![1; rank], kernel, padding, ceil: false }
+        Window {
+            strides: vec![1; rank],
+            dilations: vec![1; rank],
+            kernel,
+            padding,
+            ceil: false,
+        }
     }
 
     /// The padding, if it does not depend on the size of the input.
@@ -91,11 +110,22 @@ impl Window {
     /// The windows over an input with these spatial sizes.
     pub(crate) fn place(&self, spatial: &[usize]) -> Result<Placed, KernelError> {
         if spatial.len() != self.kernel.len() {
-            fail!("the kernel has {} spatial axes, but the input has {}", self.kernel.len(), spatial.len());
+            fail!(
+                "the kernel has {} spatial axes, but the input has {}",
+                self.kernel.len(),
+                spatial.len()
+            );
         }
-        let mut placed = Placed { pads_begin: Vec::new(), pads_end: Vec::new(), counts: Dims::new() };
+        let mut placed = Placed {
+            pads_begin: Vec::new(),
+            pads_end: Vec::new(),
+            counts: Dims::new(),
+        };
         for (axis, size) in spatial.iter().enumerate() {
-            let (stride, reach) = (self.strides[axis], (self.kernel[axis] - 1) * self.dilations[axis] + 1);
+            let (stride, reach) = (
+                self.strides[axis],
+                (self.kernel[axis] - 1) * self.dilations[axis] + 1,
+            );
             let (begin, end, count) = match &self.padding {
                 Padding::Explicit(begin, end) => {
                     let (begin, end) = (begin[axis], end[axis]);
@@ -105,7 +135,11 @@ impl Window {
                              {begin} and {end}"
                         );
                     };
-                    let mut count = if self.ceil { room.div_ceil(stride) } else { room / stride } + 1;
+                    let mut count = if self.ceil {
+                        room.div_ceil(stride)
+                    } else {
+                        room / stride
+                    } + 1;
                     // The last window must begin before the padding at the end.
                     if self.ceil && (count - 1) * stride >= size + begin {
                         count -= 1;

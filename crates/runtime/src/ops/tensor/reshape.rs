@@ -25,12 +25,16 @@ struct View(Rule);
 
 /// `Reshape`
 pub(crate) fn bind_reshape(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Reshape { allow_zero: site.int("allowzero") == Some(1) })))
+    Ok(Box::new(View(Rule::Reshape {
+        allow_zero: site.int("allowzero") == Some(1),
+    })))
 }
 
 /// `Flatten`
 pub(crate) fn bind_flatten(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Flatten { axis: site.need_int("axis")? })))
+    Ok(Box::new(View(Rule::Flatten {
+        axis: site.need_int("axis")?,
+    })))
 }
 
 /// `Squeeze`
@@ -89,7 +93,11 @@ impl View {
             Rule::Same => from.into(),
             Rule::Flatten { axis } => {
                 // The axis may be the rank itself: everything is then in the first dimension.
-                let axis = if *axis == from.len() as i64 { from.len() } else { normalize_axis(*axis, from.len())? };
+                let axis = if *axis == from.len() as i64 {
+                    from.len()
+                } else {
+                    normalize_axis(*axis, from.len())?
+                };
                 let product = |dims: &[usize]| dims.iter().product::<usize>();
                 Dims::from_slice(&[product(&from[..axis]), product(&from[axis..])])
             }
@@ -116,7 +124,15 @@ impl View {
                 let rank = from.len() + added.len();
                 let axes = axes(&added, rank)?;
                 let mut rest = from.iter();
-                (0..rank).map(|axis| if axes.contains(&axis) { 1 } else { rest.next().copied().unwrap_or(1) }).collect()
+                (0..rank)
+                    .map(|axis| {
+                        if axes.contains(&axis) {
+                            1
+                        } else {
+                            rest.next().copied().unwrap_or(1)
+                        }
+                    })
+                    .collect()
             }
             Rule::Reshape { allow_zero } => target_dims(from, &call.ints(1)?, *allow_zero)?,
         })
@@ -144,9 +160,13 @@ fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims,
         dims.push(match *size {
             0 if !allow_zero => match from.get(index) {
                 Some(dim) => *dim,
-                None => fail!("the target {target:?} copies dimension {index}, which {from:?} does not have"),
+                None => fail!(
+                    "the target {target:?} copies dimension {index}, which {from:?} does not have"
+                ),
             },
-            -1 if rest.replace(index).is_some() => fail!("the target {target:?} leaves more than one dimension open"),
+            -1 if rest.replace(index).is_some() => {
+                fail!("the target {target:?} leaves more than one dimension open")
+            }
             -1 => 1,
             size => match usize::try_from(size) {
                 Ok(size) => size,
@@ -157,7 +177,9 @@ fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims,
     let product = sardonyx_tensor::shape::elems(&dims)?;
     if let Some(rest) = rest {
         if product == 0 || elems % product != 0 {
-            fail!("{from:?} cannot be reshaped to {target:?}: {elems} elements do not divide by {product}");
+            fail!(
+                "{from:?} cannot be reshaped to {target:?}: {elems} elements do not divide by {product}"
+            );
         }
         dims[rest] = elems / product;
     } else if product != elems {

@@ -1,0 +1,23 @@
+//! Moving elements: permutations, slices, joins, look-ups and padding.
+//!
+//! The one idea: nearly all of these are reads through strides into a contiguous output ([`copy_strided`]), and after
+//! merging dims that is rows to copy, to fill, or a transposition done in tiles. Elements are only moved, so callers pick
+//! any plain type of the right width (`u8`, `u16`, `u32`, `u64`, `u128`) for whatever the element really is.
+
+mod gather;
+mod join;
+mod pad;
+mod strided;
+
+pub use gather::{
+    GatherIndex, IndexOutOfRange, ScatterInto, gather, gather_elements, gather_nd, scatter_elements,
+    scatter_nd,
+};
+pub use join::{concat, split};
+pub use pad::{Pad, pad};
+pub use strided::{copy_strided, expand, fill, slice, transpose};
+
+/// A plain element that can be moved about.
+pub trait Plain: Copy + Default + Send + Sync + 'static {}
+
+impl<T: Copy + Default + Send + Sync + 'static> Plain for T {}

@@ -1,0 +1,296 @@
+//! Look-ups and updates by index.
+//!
+//! Indices come from data, so a bad one is an error value and never a panic. They are all checked before anything is
+//! written. Negative indices count from the end.
+
+use super::Plain;
+use crate::Pool;
+use crate::elementwise::chunks::{fill, rows};
+
+/// An index outside of its dim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexOutOfRange {
+    pub index: i64,
+    /// The size of the dim.
+    pub dim: usize,
+}
+
+impl std::fmt::Display for IndexOutOfRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "index {} is outside of a dim of size {}", self.index, self.dim)
+    }
+}
+
+impl std::error::Error for IndexOutOfRange {}
+
+/// The types of indices: i32 and i64.
+pub trait GatherIndex: Copy + Send + Sync + 'static {
+    #[doc(hidden)]
+    fn index(self) -> i64;
+}
+
+impl GatherIndex for i32 {
+    fn index(self) -> i64 {
+        i64::from(self)
+    }
+}
+
+impl GatherIndex for i64 {
+    fn index(self) -> i64 {
+        self
+    }
+}
+
+/// The position `index` stands for in a dim.
+#[inline(always)]
+fn position(index: i64, dim: usize) -> Option<usize> {
+    let index = if index < 0 { index.wrapping_add(dim as i64) } else { index };
+    usize::try_from(index).ok().filter(|&position| position < dim)
+}
+
+/// A position that was checked before.
+#[inline(always)]
+fn checked<I: GatherIndex>(index: I, dim: usize) -> usize {
+    position(index.index(), dim).expect("indices were checked")
+}
+
+fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRange> {
+    match indices.iter().find(|i| position(i.index(), dim).is_none()) {
+        None => Ok(()),
+        Some(index) => Err(IndexOutOfRange { index: index.index(), dim }),
+    }
+}
+
+/// `y[o, k, i] = x[o, indices[k], i]`, where `x` has dims `[outer, axis, inner]`.
+///
+/// # Errors
+///
+/// When an index is outside of `axis`; `y` is untouched then.
+///
+/// # Panics
+///
+/// If lengths do not fit the dims.
+pub fn gather<T: Plain, I: GatherIndex>(
+    pool: &Pool,
+    [outer, axis, inner]: [usize; 3],
+    x: &[T],
+    indices: &[I],
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
+    let count = indices.len();
+    assert_eq!(y.len(), outer * count * inner, "the output has other dims");
+    check(indices, axis)?;
+    if inner == 1 {
+        fill(pool, y, 2, |start, y| {
+            let (mut row, mut k) = (start / count, start % count);
+            for y in y {
+                *y = x[row * axis + checked(indices[k], axis)];
+                k += 1;
+                if k == count {
+                    (row, k) = (row + 1, 0);
+                }
+            }
+        });
+    } else if !y.is_empty() {
+        rows(pool, y, inner, inner, |first, y| {
+            for (i, y) in y.chunks_exact_mut(inner).enumerate() {
+                let (row, k) = ((first + i) / count, (first + i) % count);
+                let from = row * axis + checked(indices[k], axis);
+                y.copy_from_slice(&x[from * inner..][..inner]);
+            }
+        });
+    }
+    Ok(())
+}
+
+/// `y[o, k, i] = x[o, indices[o, k, i], i]` with `x` of dims `dims` and `indices` of dims `index_dims`, which may be
+/// smaller than `dims` outside of `axis`.
+///
+/// # Errors
+///
+/// When an index is outside of the axis; `y` is untouched then.
+///
+/// # Panics
+///
+/// If ranks or lengths do not fit, or `index_dims` exceed `dims` outside of `axis`.
+pub fn gather_elements<T: Plain, I: GatherIndex>(
+    pool: &Pool,
+    axis: usize,
+    dims: &[usize],
+    x: &[T],
+    index_dims: &[usize],
+    indices: &[I],
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    assert_eq!(y.len(), indices.len(), "one output per index");
+    assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
+    check_elements(axis, dims, index_dims, indices)?;
+    fill(pool, y, 4 * dims.len(), |start, y| {
+        for (i, y) in y.iter_mut().enumerate() {
+            *y = x[element(axis, dims, index_dims, start + i, indices[start + i])];
+        }
+    });
+    Ok(())
+}
+
+fn check_elements<I: GatherIndex>(
+    axis: usize,
+    dims: &[usize],
+    index_dims: &[usize],
+    indices: &[I],
+) -> Result<(), IndexOutOfRange> {
+    assert!(axis < dims.len() && dims.len() == index_dims.len(), "ranks differ");
+    assert_eq!(indices.len(), index_dims.iter().product(), "the indices have other dims");
+    for (d, (&dim, &index_dim)) in dims.iter().zip(index_dims).enumerate() {
+        assert!(d == axis || index_dim <= dim || indices.is_empty(), "dim {d} is too large");
+    }
+    check(indices, dims[axis])
+}
+
+/// The offset in a tensor of dims `dims` of the element that position `at` of the indices stands for.
+#[inline]
+fn element<I: GatherIndex>(axis: usize, dims: &[usize], index_dims: &[usize], at: usize, index: I) -> usize {
+    let (mut rest, mut stride, mut offset) = (at, 1, 0);
+    for d in (0..dims.len()).rev() {
+        let coordinate = if d == axis { checked(index, dims[d]) } else { rest % index_dims[d] };
+        rest /= index_dims[d];
+        offset += coordinate * stride;
+        stride *= dims[d];
+    }
+    offset
+}
+
+/// `y[b, k] = x[b, indices[b, k, 0], .., indices[b, k, last]]`, a slice of `x` for each tuple: `x` has dims `dims`, the
+/// first `batch_dims` of which are shared with the indices; a tuple has `depth` indices.
+///
+/// # Errors
+///
+/// When an index is outside of its dim; `y` is untouched then.
+///
+/// # Panics
+///
+/// If lengths do not fit, or `depth` is 0 or too large.
+pub fn gather_nd<T: Plain>(
+    pool: &Pool,
+    dims: &[usize],
+    batch_dims: usize,
+    depth: usize,
+    x: &[T],
+    indices: &[i64],
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    assert!(depth > 0 && batch_dims + depth <= dims.len(), "tuples too long");
+    assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
+    assert!(indices.len().is_multiple_of(depth), "whole tuples");
+    let batch: usize = dims[..batch_dims].iter().product();
+    let indexed = &dims[batch_dims..batch_dims + depth];
+    let slice: usize = dims[batch_dims + depth..].iter().product();
+    let tuples = indices.len() / depth;
+    assert_eq!(y.len(), tuples * slice, "the output has other dims");
+    assert!(tuples == 0 || (batch > 0 && tuples.is_multiple_of(batch)), "whole batches");
+    check_tuples(indexed, indices)?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    let per_batch = tuples / batch;
+    let batch_len: usize = dims[batch_dims..].iter().product();
+    rows(pool, y, slice, slice + depth, |first, y| {
+        for (i, y) in y.chunks_exact_mut(slice).enumerate() {
+            let tuple = first + i;
+            let from = tuple / per_batch * batch_len
+                + slice * tuple_offset(indexed, &indices[tuple * depth..][..depth]);
+            y.copy_from_slice(&x[from..][..slice]);
+        }
+    });
+    Ok(())
+}
+
+fn check_tuples(indexed: &[usize], indices: &[i64]) -> Result<(), IndexOutOfRange> {
+    for tuple in indices.chunks_exact(indexed.len()) {
+        for (&index, &dim) in tuple.iter().zip(indexed) {
+            if position(index, dim).is_none() {
+                return Err(IndexOutOfRange { index, dim });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn tuple_offset(indexed: &[usize], tuple: &[i64]) -> usize {
+    tuple
+        .iter()
+        .zip(indexed)
+        .fold(0, |offset, (&index, &dim)| offset * dim + checked(index, dim))
+}
+
+/// How an update meets the element it goes to.
+pub type ScatterInto<T> = fn(old: T, update: T) -> T;
+
+/// `y[o, indices[o, k, i], i] = into(y[..], updates[o, k, i])`, in order of the updates. Dims as in
+/// [`gather_elements`]; `y` has dims `dims` and already holds the data.
+///
+/// # Errors
+///
+/// When an index is outside of the axis; `y` is untouched then.
+///
+/// # Panics
+///
+/// As [`gather_elements`].
+pub fn scatter_elements<T: Plain, I: GatherIndex>(
+    into: ScatterInto<T>,
+    axis: usize,
+    dims: &[usize],
+    index_dims: &[usize],
+    indices: &[I],
+    updates: &[T],
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    assert_eq!(updates.len(), indices.len(), "one update per index");
+    assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
+    check_elements(axis, dims, index_dims, indices)?;
+    for (at, (&index, &update)) in indices.iter().zip(updates).enumerate() {
+        let y = &mut y[element(axis, dims, index_dims, at, index)];
+        *y = into(*y, update);
+    }
+    Ok(())
+}
+
+/// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of `depth` indices, in
+/// order of the updates. `y` has dims `dims` and already holds the data.
+///
+/// # Errors
+///
+/// When an index is outside of its dim; `y` is untouched then.
+///
+/// # Panics
+///
+/// If lengths do not fit, or `depth` is 0 or too large.
+pub fn scatter_nd<T: Plain>(
+    into: ScatterInto<T>,
+    dims: &[usize],
+    depth: usize,
+    indices: &[i64],
+    updates: &[T],
+    y: &mut [T],
+) -> Result<(), IndexOutOfRange> {
+    assert!(depth > 0 && depth <= dims.len(), "tuples too long");
+    assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
+    assert!(indices.len().is_multiple_of(depth), "whole tuples");
+    let slice: usize = dims[depth..].iter().product();
+    assert_eq!(updates.len(), indices.len() / depth * slice, "the updates have other dims");
+    check_tuples(&dims[..depth], indices)?;
+    if slice == 0 {
+        return Ok(());
+    }
+    for (tuple, updates) in indices.chunks_exact(depth).zip(updates.chunks_exact(slice)) {
+        let to = slice * tuple_offset(&dims[..depth], tuple);
+        for (y, &update) in y[to..to + slice].iter_mut().zip(updates) {
+            *y = into(*y, update);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

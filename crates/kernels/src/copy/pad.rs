@@ -1,0 +1,164 @@
+//! Padding, and cropping where pads are negative.
+
+use super::Plain;
+use crate::Pool;
+use crate::elementwise::chunks::rows;
+
+/// What goes outside of the data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pad {
+    /// A given value.
+    Constant,
+    /// The nearest element.
+    Edge,
+    /// The data mirrored, edges not repeated; mirrored again where the pad is longer.
+    Reflect,
+    /// The data repeated.
+    Wrap,
+}
+
+impl Pad {
+    /// The coordinate in a dim of `dim` elements that stands at `at`, which may be outside; `None` for the value.
+    fn source(self, at: isize, dim: usize) -> Option<usize> {
+        let n = dim as isize;
+        let inside = match self {
+            _ if (0..n).contains(&at) => at,
+            _ if n == 0 => return None,
+            Pad::Constant => return None,
+            Pad::Edge => at.clamp(0, n - 1),
+            Pad::Wrap => at.rem_euclid(n),
+            Pad::Reflect => {
+                let period = (2 * (n - 1)).max(1);
+                let at = at.rem_euclid(period);
+                at.min(period - at).min(n - 1)
+            }
+        };
+        Some(inside as usize)
+    }
+}
+
+/// `y` is `x`, whose dims are `dims`, with `before[d]` elements more in front and `after[d]` more behind along each dim.
+/// Negative pads crop. `value` is for [`Pad::Constant`], and for dims without any element to take in the other modes.
+///
+/// # Panics
+///
+/// If lists differ in length, or lengths do not fit (a dim cropped below zero does not).
+pub fn pad<T: Plain>(
+    pool: &Pool,
+    mode: Pad,
+    dims: &[usize],
+    before: &[isize],
+    after: &[isize],
+    value: T,
+    x: &[T],
+    y: &mut [T],
+) {
+    let rank = dims.len();
+    assert!(before.len() == rank && after.len() == rank, "two pads per dim");
+    assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
+    let out_dim = |d: usize| {
+        let dim = dims[d] as isize + before[d] + after[d];
+        assert!(dim >= 0, "dim {d} is cropped below zero");
+        dim as usize
+    };
+    let total: usize = (0..rank).map(out_dim).product();
+    assert_eq!(y.len(), total, "the output has other dims");
+    if y.is_empty() {
+        return;
+    }
+    let Some(last) = rank.checked_sub(1) else {
+        return y.copy_from_slice(x);
+    };
+    let (width, in_width) = (out_dim(last), dims[last]);
+    // The output columns that are inside of the data.
+    let low = before[last].clamp(0, width as isize) as usize;
+    let high = (before[last] + in_width as isize).clamp(low as isize, width as isize) as usize;
+    rows(pool, y, width, width + 8 * rank, |first, y| {
+        for (row, y) in y.chunks_exact_mut(width).enumerate() {
+            let (mut rest, mut stride, mut from) = (first + row, in_width, Some(0));
+            for d in (0..last).rev() {
+                let at = (rest % out_dim(d)) as isize - before[d];
+                rest /= out_dim(d);
+                from = from.zip(mode.source(at, dims[d])).map(|(from, at)| from + at * stride);
+                stride *= dims[d];
+            }
+            let Some(from) = from else {
+                y.fill(value);
+                continue;
+            };
+            let (left, rest) = y.split_at_mut(low);
+            let (middle, right) = rest.split_at_mut(high - low);
+            let x = &x[from..];
+            if !middle.is_empty() {
+                let skipped = (low as isize - before[last]) as usize;
+                middle.copy_from_slice(&x[skipped..][..high - low]);
+            }
+            for (start, side) in [(0, left), (high, right)] {
+                for (i, y) in side.iter_mut().enumerate() {
+                    let at = (start + i) as isize - before[last];
+                    *y = mode.source(at, in_width).map_or(value, |at| x[at]);
+                }
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_as_numpy_has_them() {
+        let pool = Pool::new(1);
+        for (mode, before, after, expected) in [
+            (Pad::Constant, 2, 3, &[9, 9, 1, 2, 3, 9, 9, 9][..]),
+            (Pad::Edge, 2, 3, &[1, 1, 1, 2, 3, 3, 3, 3]),
+            (Pad::Reflect, 2, 2, &[3, 2, 1, 2, 3, 2, 1]),
+            (Pad::Reflect, 5, 0, &[2, 1, 2, 3, 2, 1, 2, 3]),
+            (Pad::Wrap, 4, 2, &[3, 1, 2, 3, 1, 2, 3, 1, 2]),
+            (Pad::Edge, -1, 1, &[2, 3, 3]),
+            (Pad::Constant, -2, -1, &[]),
+            (Pad::Constant, 1, -2, &[9, 1]),
+            (Pad::Constant, 4, -4, &[9, 9, 9]),
+        ] {
+            let mut y = vec![0; expected.len()];
+            pad(&pool, mode, &[3], &[before], &[after], 9, &[1, 2, 3], &mut y);
+            assert_eq!(y, expected, "{mode:?} {before} {after}");
+        }
+        let mut y = [0; 3];
+        pad(&pool, Pad::Reflect, &[1], &[1], &[1], 9, &[4], &mut y);
+        assert_eq!(y, [4; 3]);
+        pad(&pool, Pad::Edge, &[0], &[1], &[2], 9, &[], &mut y);
+        assert_eq!(y, [9; 3]);
+    }
+
+    #[test]
+    fn every_dim_against_a_plain_loop() {
+        let dims = [3, 4, 5, 30];
+        let x: Vec<u32> = (0..1800).collect();
+        for threads in [1, 3] {
+            let pool = Pool::new(threads);
+            for mode in [Pad::Constant, Pad::Edge, Pad::Reflect, Pad::Wrap] {
+                for (before, after) in [([1, 2, 0, 40], [0, 3, 2, 1]), ([-1, 2, -2, 5], [0, -3, 1, -30])] {
+                    let out: Vec<usize> =
+                        (0..4).map(|d| (dims[d] as isize + before[d] + after[d]) as usize).collect();
+                    let expected: Vec<u32> = (0..out.iter().product())
+                        .map(|at: usize| {
+                            let (mut rest, mut stride, mut from) = (at, 1, Some(0));
+                            for d in (0..4).rev() {
+                                let i = mode.source((rest % out[d]) as isize - before[d], dims[d]);
+                                rest /= out[d];
+                                from = from.zip(i).map(|(f, i)| f + i * stride);
+                                stride *= dims[d];
+                            }
+                            from.map_or(7777, |from| x[from])
+                        })
+                        .collect();
+                    let mut y = vec![0; expected.len()];
+                    pad(&pool, mode, &dims, &before, &after, 7777, &x, &mut y);
+                    assert_eq!(y, expected, "{mode:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Reads through strides into a contiguous output.
+
+use super::Plain;
+use crate::Pool;
+use crate::elementwise::chunks::{Shared, chunk_len, fill as fill_chunks};
+use crate::elementwise::{MAX_RANK, Walk, broadcast_strides};
+
+/// Fills `y` with `value`.
+pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) {
+    fill_chunks(pool, y, 1, |_, y| y.fill(value));
+}
+
+/// `y[i, j, ..] = x[start + i * strides[0] + j * strides[1] + ..]` for a contiguous `y` with dims `dims`. Strides count
+/// elements and may be zero or negative.
+///
+/// # Panics
+///
+/// If `y` has not the size of `dims`, an element would be read outside of `x`, or more than
+/// [`MAX_RANK`] dims remain after merging neighbours.
+pub fn copy_strided<T: Plain>(
+    pool: &Pool,
+    dims: &[usize],
+    start: usize,
+    strides: &[isize],
+    x: &[T],
+    y: &mut [T],
+) {
+    assert_eq!(dims.len(), strides.len(), "one stride per dim");
+    let walk = Walk::merged(dims, |_, d| strides[d], [start as isize], [x.len()]);
+    assert_eq!(y.len(), walk.len, "the output has other dims");
+    let rank = walk.dims().len();
+    let [step] = walk.strides(rank - 1);
+    let transposed = (0..rank - 1)
+        .rev()
+        .find(|&d| walk.strides(d) == [1] && walk.dims()[d] > 1);
+    match transposed {
+        Some(d) if !(0..=1).contains(&step) => in_tiles(pool, &walk, start, d, x, y),
+        _ => fill_chunks(pool, y, 1, |first, y| {
+            for ([from], at, n) in walk.rows(first, first + y.len()) {
+                let y = &mut y[at - first..][..n];
+                match step {
+                    0 => y.fill(x[from]),
+                    1 => y.copy_from_slice(&x[from..][..n]),
+                    2.. => {
+                        for (y, x) in y.iter_mut().zip(x[from..].iter().step_by(step as usize)) {
+                            *y = *x;
+                        }
+                    }
+                    _ => {
+                        // Backwards from the first element.
+                        let back = step.unsigned_abs();
+                        for (y, x) in y.iter_mut().zip(x[..=from].iter().rev().step_by(back)) {
+                            *y = *x;
+                        }
+                    }
+                }
+            }
+        }),
+    }
+}
+
+/// Elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.
+const TILE: usize = 16;
+
+/// The case where some dim `d` other than the last is contiguous in `x`: the two are swapped tile by tile, so that both
+/// sides are touched a cache line at a time.
+fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[T], y: &mut [T]) {
+    let dims = walk.dims();
+    let last = dims.len() - 1;
+    let (height, width) = (dims[d], dims[last]);
+    let [step] = walk.strides(last);
+    // Where output rows are: dims other than `d` and the last, with offsets in both buffers.
+    let (mut others, mut x_strides, mut y_strides) = ([0; MAX_RANK], [0; MAX_RANK], [0; MAX_RANK]);
+    let (mut rank, mut y_stride, mut row_stride) = (0, y.len(), 0);
+    for (i, &dim) in dims.iter().enumerate() {
+        y_stride /= dim.max(1);
+        if i == d {
+            row_stride = y_stride;
+        } else if i != last {
+            others[rank] = dim;
+            [x_strides[rank]] = walk.strides(i);
+            y_strides[rank] = y_stride as isize;
+            rank += 1;
+        }
+    }
+    let planes = Walk::merged(
+        &others[..rank],
+        |operand, i| if operand == 0 { x_strides[i] } else { y_strides[i] },
+        [start as isize, 0],
+        [x.len(), y.len().max(1)],
+    );
+    let bands = height.div_ceil(TILE);
+    let pieces = planes.len * bands;
+    let per_chunk = chunk_len(pool, pieces, 2 * TILE * width);
+    let shared = Shared::new(y);
+    pool.run(pieces.div_ceil(per_chunk), |chunk| {
+        let mut tile = [[T::default(); TILE]; TILE];
+        let mut piece = chunk * per_chunk;
+        let end = pieces.min(piece + per_chunk);
+        while piece < end {
+            let (plane, band) = (piece / bands, piece % bands);
+            piece += 1;
+            let Some(([from, to], ..)) = planes.rows(plane, plane + 1).next() else {
+                continue;
+            };
+            let (top, rows) = (band * TILE, TILE.min(height - band * TILE));
+            for left in (0..width).step_by(TILE) {
+                let columns = TILE.min(width - left);
+                for (j, run) in tile[..columns].iter_mut().enumerate() {
+                    let at = from as isize + top as isize + (left + j) as isize * step;
+                    run[..rows].copy_from_slice(&x[at as usize..][..rows]);
+                }
+                for i in 0..rows {
+                    // SAFETY: every output element belongs to one tile, and one row of it is held at a time.
+                    let y = unsafe { shared.part(to + (top + i) * row_stride + left, columns) };
+                    if columns == TILE {
+                        // The length is known here, so the loop unrolls.
+                        for (y, run) in y.iter_mut().zip(&tile) {
+                            *y = run[i];
+                        }
+                    } else {
+                        for (y, run) in y.iter_mut().zip(&tile) {
+                            *y = run[i];
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// `y` is `x`, whose dims are `dims`, with its axes in the order `order`: output axis `i` is input axis `order[i]`.
+///
+/// # Panics
+///
+/// If `order` is not a permutation of the axes, or lengths do not fit.
+pub fn transpose<T: Plain>(pool: &Pool, dims: &[usize], order: &[usize], x: &[T], y: &mut [T]) {
+    assert_eq!(dims.len(), order.len(), "one place per axis");
+    assert!(dims.len() <= MAX_RANK, "more than {MAX_RANK} dims");
+    assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
+    let (mut seen, mut strides, mut out_dims) = ([false; MAX_RANK], [0; MAX_RANK], [0; MAX_RANK]);
+    let rank = dims.len();
+    for (i, &axis) in order.iter().enumerate() {
+        assert!(axis < rank && !seen[axis], "not a permutation: {order:?}");
+        seen[axis] = true;
+        out_dims[i] = dims[axis];
+        strides[i] = dims[axis + 1..].iter().product::<usize>() as isize;
+    }
+    copy_strided(pool, &out_dims[..rank], 0, &strides[..rank], x, y);
+}
+
+/// `y[i, j, ..] = x[starts[0] + i * steps[0], starts[1] + j * steps[1], ..]`, where `x` has dims `dims` and `y` has
+/// `out_dims`. Steps may be negative.
+///
+/// # Panics
+///
+/// If lists differ in length, lengths do not fit, or an index falls outside of its dim.
+pub fn slice<T: Plain>(
+    pool: &Pool,
+    dims: &[usize],
+    starts: &[usize],
+    steps: &[isize],
+    out_dims: &[usize],
+    x: &[T],
+    y: &mut [T],
+) {
+    let rank = dims.len();
+    assert!(rank <= MAX_RANK, "more than {MAX_RANK} dims");
+    assert!(
+        [starts.len(), steps.len(), out_dims.len()] == [rank; 3],
+        "one start, step and size per dim"
+    );
+    assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
+    assert_eq!(y.len(), out_dims.iter().product(), "the output has other dims");
+    if y.is_empty() {
+        return;
+    }
+    let (mut start, mut stride, mut strides) = (0, 1, [0; MAX_RANK]);
+    for d in (0..rank).rev() {
+        let last = starts[d] as i128 + (out_dims[d] - 1) as i128 * steps[d] as i128;
+        assert!(
+            starts[d] < dims[d] && (0..dims[d] as i128).contains(&last),
+            "dim {d} is read outside"
+        );
+        start += starts[d] * stride;
+        strides[d] = if out_dims[d] == 1 { 0 } else { stride as isize * steps[d] };
+        stride *= dims[d];
+    }
+    copy_strided(pool, out_dims, start, &strides[..rank], x, y);
+}
+
+/// `y`, with dims `out_dims`, is `x`, with dims `dims`, repeated along dims of size 1 and added leading dims.
+///
+/// # Panics
+///
+/// If `dims` do not broadcast to `out_dims`, or lengths do not fit.
+pub fn expand<T: Plain>(pool: &Pool, dims: &[usize], out_dims: &[usize], x: &[T], y: &mut [T]) {
+    let rank = out_dims.len();
+    assert!(rank <= MAX_RANK, "more than {MAX_RANK} dims");
+    let mut strides = [0; MAX_RANK];
+    let fits = broadcast_strides(dims, out_dims, &mut strides[..rank]);
+    assert!(fits.is_some(), "{dims:?} does not broadcast to {out_dims:?}");
+    let strides = strides.map(|stride| stride as isize);
+    copy_strided(pool, out_dims, 0, &strides[..rank], x, y);
+}
+
+#[cfg(test)]
+mod tests;

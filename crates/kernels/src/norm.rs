@@ -1,0 +1,163 @@
+//! Normalisations: scale and shift per channel, over rows, and across neighbouring channels.
+//!
+//! The one idea: parameters are folded into one multiplication and one addition per element before the loop, and
+//! statistics are kept in f64 (see [`reduce`](super::reduce)), so that the loops over elements stay trivial.
+
+mod local;
+mod rows;
+
+pub use local::local_response_norm;
+pub use rows::{Affine, Statistics, normalize_rows};
+
+use crate::elementwise::chunks::rows as in_rows;
+use crate::number::{Math, Number};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// Folds the parameters of a batch normalisation: `scale = gamma / sqrt(variance + epsilon)` and
+/// `shift = beta - mean * scale`, computed in f64.
+///
+/// # Panics
+///
+/// If the lengths differ.
+pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
+    gamma: &[P],
+    beta: &[P],
+    mean: &[S],
+    variance: &[S],
+    epsilon: f64,
+    scale: &mut [R],
+    shift: &mut [R],
+) {
+    let n = gamma.len();
+    let lens = [beta.len(), mean.len(), variance.len(), scale.len(), shift.len()];
+    assert_eq!(lens, [n; 5], "one parameter per channel");
+    for c in 0..n {
+        let factor = gamma[c].to_f64() / (variance[c].to_f64() + epsilon).sqrt();
+        scale[c] = R::from_f64(factor);
+        shift[c] = R::from_f64(beta[c].to_f64() - mean[c].to_f64() * factor);
+    }
+}
+
+/// `y = x * scale[c] + shift[c]` for `x` with dims `[batch, channels, inner]`, where `channels` is the length of `scale`.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn scale_shift<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    inner: usize,
+    scale: &[T::Real],
+    shift: &[T::Real],
+    x: &[T],
+    y: &mut [T],
+) {
+    assert_eq!(x.len(), y.len(), "one output per input");
+    apply(pool, isa, inner, scale, shift, Some(x), y);
+}
+
+/// As [`scale_shift`], in place.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn scale_shift_in_place<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    inner: usize,
+    scale: &[T::Real],
+    shift: &[T::Real],
+    x: &mut [T],
+) {
+    apply(pool, isa, inner, scale, shift, None, x);
+}
+
+fn apply<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    inner: usize,
+    scale: &[T::Real],
+    shift: &[T::Real],
+    x: Option<&[T]>,
+    y: &mut [T],
+) {
+    let channels = scale.len();
+    assert_eq!(shift.len(), channels, "one shift per channel");
+    if y.is_empty() {
+        return;
+    }
+    let plane = channels * inner;
+    assert!(plane > 0 && y.len().is_multiple_of(plane), "whole planes");
+    let level = Level::new(isa);
+    // Channels last are rows of all channels; otherwise a row has one channel.
+    let row = if inner == 1 { channels } else { inner };
+    in_rows(pool, y, row, row, |first, y| {
+        for (i, y) in y.chunks_exact_mut(row).enumerate() {
+            let x = x.map(|x| &x[(first + i) * row..][..row]);
+            if inner == 1 {
+                level.run(Elements { scale, shift, x, y });
+            } else {
+                let c = (first + i) % channels;
+                level.run(Plane { scale: scale[c], shift: shift[c], x, y });
+            }
+        }
+    });
+}
+
+struct Plane<'a, T: Number> {
+    scale: T::Real,
+    shift: T::Real,
+    x: Option<&'a [T]>,
+    y: &'a mut [T],
+}
+
+impl<T: Number> Body for Plane<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let (scale, shift) = (self.scale, self.shift);
+        match self.x {
+            Some(x) => {
+                for (y, x) in self.y.iter_mut().zip(x) {
+                    *y = T::from_real(x.to_real().mul_add::<FMA>(scale, shift));
+                }
+            }
+            None => {
+                for y in self.y {
+                    *y = T::from_real(y.to_real().mul_add::<FMA>(scale, shift));
+                }
+            }
+        }
+    }
+}
+
+struct Elements<'a, T: Number> {
+    scale: &'a [T::Real],
+    shift: &'a [T::Real],
+    x: Option<&'a [T]>,
+    y: &'a mut [T],
+}
+
+impl<T: Number> Body for Elements<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let parameters = self.scale.iter().zip(self.shift);
+        match self.x {
+            Some(x) => {
+                for ((y, x), (scale, shift)) in self.y.iter_mut().zip(x).zip(parameters) {
+                    *y = T::from_real(x.to_real().mul_add::<FMA>(*scale, *shift));
+                }
+            }
+            None => {
+                for (y, (scale, shift)) in self.y.iter_mut().zip(parameters) {
+                    *y = T::from_real(y.to_real().mul_add::<FMA>(*scale, *shift));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

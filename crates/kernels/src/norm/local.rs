@@ -1,0 +1,108 @@
+//! Local response normalisation: each element is divided by a power of the sum of squares in neighbouring channels.
+
+use crate::elementwise::chunks::rows;
+use crate::number::{Arith, Math, Number};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the `size` channels around
+/// an element's own (one more behind than in front when `size` is even), for `x` with dims `[batch, channels, inner]`.
+///
+/// The power costs square roots for `beta` 0.5, 0.75 and 1; others go through the exponential and the logarithm, which
+/// leaves a relative error of about `beta * |ln(base)|` ULP.
+///
+/// # Panics
+///
+/// If lengths do not fit the dims, or `size` is 0.
+pub fn local_response_norm<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    [batch, channels, inner]: [usize; 3],
+    size: usize,
+    alpha: f32,
+    beta: f32,
+    bias: f32,
+    x: &[T],
+    y: &mut [T],
+) {
+    assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
+    assert_eq!(y.len(), x.len(), "one output per input");
+    assert!(size > 0, "no channel to look at");
+    let level = Level::new(isa);
+    let factor = f64::from(alpha) / size as f64;
+    rows(pool, y, inner.max(1), inner * (size + 6), |first, y| {
+        for (i, y) in y.chunks_exact_mut(inner).enumerate() {
+            let (plane, c) = ((first + i) / channels, (first + i) % channels);
+            let low = c.saturating_sub((size - 1) / 2);
+            let high = channels.min(c + size / 2 + 1);
+            level.run(Row {
+                x: &x[(plane * channels + low) * inner..(plane * channels + high) * inner],
+                own: c - low,
+                factor: T::Real::from_f64(factor),
+                beta,
+                bias: T::Real::from_f64(f64::from(bias)),
+                y,
+            });
+        }
+    });
+}
+
+/// One channel of one item.
+struct Row<'a, T: Number> {
+    /// The channels in the window.
+    x: &'a [T],
+    /// Which of them is the output's.
+    own: usize,
+    factor: T::Real,
+    beta: f32,
+    bias: T::Real,
+    y: &'a mut [T],
+}
+
+/// Positions worked on together.
+const TILE: usize = 256;
+
+impl<T: Number> Body for Row<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let inner = self.y.len();
+        let beta = T::Real::from_f64(f64::from(self.beta));
+        for (tile, y) in self.y.chunks_mut(TILE).enumerate() {
+            let mut bases = [T::Real::ZERO; TILE];
+            let bases = &mut bases[..y.len()];
+            // Summed anew for each channel. A running sum would save little (the window is small) and lose digits when
+            // squares are taken off again, or everything after an infinity.
+            for x in self.x.chunks_exact(inner) {
+                for (sum, x) in bases.iter_mut().zip(&x[tile * TILE..]) {
+                    let x = x.to_real();
+                    *sum = x.mul_add::<FMA>(x, *sum);
+                }
+            }
+            for base in bases.iter_mut() {
+                *base = base.mul_add::<FMA>(self.factor, self.bias);
+            }
+            let x = &self.x[self.own * inner + tile * TILE..][..y.len()];
+            macro_rules! divide {
+                (|$base:ident| $power:expr) => {
+                    for ((y, x), $base) in y.iter_mut().zip(x).zip(bases) {
+                        let $base = *$base;
+                        *y = T::from_real(x.to_real().div($power));
+                    }
+                };
+            }
+            if self.beta == 0.75 {
+                divide!(|base| {
+                    let root = Math::sqrt(base);
+                    root.mul(Math::sqrt(root))
+                });
+            } else if self.beta == 0.5 {
+                divide!(|base| Math::sqrt(base));
+            } else if self.beta == 1.0 {
+                divide!(|base| base);
+            } else {
+                divide!(|base| Math::exp::<FMA>(Math::ln::<FMA>(base).mul(beta)));
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Normalising rows by their own statistics: layer, instance and root-mean-square normalisation.
+
+use crate::elementwise::chunks::{Shared, ranges};
+use crate::number::{Arith, Math, Number};
+use crate::reduce::{Sum, run};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// What a row is normalised by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// `(x - mean) / sqrt(variance + epsilon)`
+    MeanVariance,
+    /// `x / sqrt(mean of squares + epsilon)`
+    RootMeanSquare,
+}
+
+/// What is done after normalising.
+#[derive(Clone, Copy, Debug)]
+pub enum Affine<'a, R> {
+    None,
+    /// A scale, and perhaps a shift, for each element of a row (layer normalisation).
+    Elements(&'a [R], Option<&'a [R]>),
+    /// A scale and a shift for each row; rows take them in turn (instance normalisation: one per channel).
+    Rows(&'a [R], &'a [R]),
+}
+
+/// Normalises each row of `len` elements.
+///
+/// `means` and `inverse_deviations`, when asked for, get one value per row (the mean is 0 for
+/// [`Statistics::RootMeanSquare`]).
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn normalize_rows<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    statistics: Statistics,
+    len: usize,
+    epsilon: f64,
+    affine: Affine<'_, T::Real>,
+    x: &[T],
+    y: &mut [T],
+    means: Option<&mut [T::Real]>,
+    inverse_deviations: Option<&mut [T::Real]>,
+) {
+    assert_eq!(x.len(), y.len(), "one output per input");
+    assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");
+    let count = if x.is_empty() { 0 } else { x.len() / len };
+    match affine {
+        Affine::None => {}
+        Affine::Elements(scale, shift) => {
+            assert_eq!(scale.len(), len, "one scale per element");
+            assert!(shift.is_none_or(|shift| shift.len() == len), "one shift per element");
+        }
+        Affine::Rows(scale, shift) => {
+            assert!(count == 0 || !scale.is_empty(), "no scale");
+            assert_eq!(scale.len(), shift.len(), "one shift per scale");
+        }
+    }
+    for list in [&means, &inverse_deviations].into_iter().flatten() {
+        assert!(list.len() >= count, "one statistic per row");
+    }
+    let level = Level::new(isa);
+    let y = Shared::new(y);
+    let (means, inverse_deviations) = (means.map(Shared::new), inverse_deviations.map(Shared::new));
+    ranges(pool, count, 4 * len, |rows| {
+        for row in rows {
+            let (row_scale, row_shift) = match affine {
+                Affine::Rows(scale, shift) => (scale[row % scale.len()], shift[row % scale.len()]),
+                _ => (T::Real::ONE, T::Real::ZERO),
+            };
+            // SAFETY: each row is taken by one thread, once.
+            let y = unsafe { y.part(row * len, len) };
+            let x = &x[row * len..][..len];
+            let (mean, inverse) =
+                level.run(Row { statistics, epsilon, affine, row_scale, row_shift, x, y });
+            for (list, value) in [(&means, mean), (&inverse_deviations, inverse)] {
+                if let Some(list) = list {
+                    // SAFETY: as above.
+                    let value_of_row = unsafe { list.part(row, 1) };
+                    value_of_row[0] = T::Real::from_f64(value);
+                }
+            }
+        }
+    });
+}
+
+struct Row<'a, T: Number> {
+    statistics: Statistics,
+    epsilon: f64,
+    affine: Affine<'a, T::Real>,
+    row_scale: T::Real,
+    row_shift: T::Real,
+    x: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Number> Body for Row<'_, T> {
+    type Out = (f64, f64);
+    #[inline(always)]
+    fn run<const FMA: bool>(self) -> (f64, f64) {
+        let x = self.x;
+        let n = x.len() as f64;
+        let mean = match self.statistics {
+            Statistics::MeanVariance => run(Sum, x).to_f64() / n,
+            Statistics::RootMeanSquare => 0.0,
+        };
+        // Around the mean, not the difference of two large sums.
+        let center = T::Real::from_f64(mean);
+        let mut block = [T::Real::ZERO; 256];
+        let mut squares = 0.0;
+        for x in x.chunks(block.len()) {
+            for (square, x) in block.iter_mut().zip(x) {
+                let d = x.to_real().sub(center);
+                *square = d.mul(d);
+            }
+            squares += run(Sum, &block[..x.len()]).to_f64();
+        }
+        let inverse = 1.0 / (squares / n + self.epsilon).sqrt();
+        let factor = T::Real::from_f64(inverse);
+        let pairs = self.y.iter_mut().zip(x);
+        match self.affine {
+            Affine::Elements(scale, Some(shift)) => {
+                for (((y, x), scale), shift) in pairs.zip(scale).zip(shift) {
+                    let normal = x.to_real().sub(center).mul(factor);
+                    *y = T::from_real(normal.mul_add::<FMA>(*scale, *shift));
+                }
+            }
+            Affine::Elements(scale, None) => {
+                for ((y, x), scale) in pairs.zip(scale) {
+                    *y = T::from_real(x.to_real().sub(center).mul(factor).mul(*scale));
+                }
+            }
+            Affine::Rows(..) | Affine::None => {
+                let (scale, shift) = (factor.mul(self.row_scale), self.row_shift);
+                for (y, x) in pairs {
+                    *y = T::from_real(x.to_real().sub(center).mul_add::<FMA>(scale, shift));
+                }
+            }
+        }
+        (mean, inverse)
+    }
+}

@@ -1,0 +1,315 @@
+//! Pooling over spatial windows of any number of dims.
+//!
+//! The one idea: an output row is accumulated tap by tap. For each kernel position that lies inside of the input, the
+//! outputs that see it form one range, known before the loop; over that range the inner loop reads a contiguous (or evenly
+//! strided) piece of an input row without any test. Padding is never read: it does not win a maximum and adds nothing to
+//! a sum.
+
+mod taps;
+
+use crate::elementwise::chunks::rows;
+use crate::number::{Arith, Number};
+use crate::reduce::{Fold, Maximum, Sum, run_block};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+use taps::{Taps, TILE};
+
+/// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
+///
+/// Output dims are the caller's choice (that is all there is to ceil mode); windows may reach beyond the padding.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    pub input: &'a [usize],
+    pub output: &'a [usize],
+    pub kernel: &'a [usize],
+    pub strides: &'a [usize],
+    pub dilations: &'a [usize],
+    pub pads_begin: &'a [usize],
+    /// Matters only to [`Divisor::WithPadding`].
+    pub pads_end: &'a [usize],
+}
+
+impl Window<'_> {
+    fn check(&self, planes: usize, x: usize, y: usize) {
+        let rank = self.input.len();
+        assert!(rank > 0, "no spatial dim");
+        for list in [
+            self.output,
+            self.kernel,
+            self.strides,
+            self.dilations,
+            self.pads_begin,
+            self.pads_end,
+        ] {
+            assert_eq!(list.len(), rank, "one entry per spatial dim");
+        }
+        assert!(!self.strides.contains(&0) && !self.dilations.contains(&0), "steps of zero");
+        assert_eq!(x, planes * self.input.iter().product::<usize>(), "the input has other dims");
+        assert_eq!(y, planes * self.output.iter().product::<usize>(), "the output has other dims");
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    fn width(&self) -> usize {
+        self.output[self.output.len() - 1]
+    }
+}
+
+/// What an average divides by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divisor {
+    /// The elements in the window.
+    Inside,
+    /// The elements in the window and the padding it covers, but not what lies beyond the padding.
+    WithPadding,
+}
+
+/// The order in which [`max_pool_with_indices`] counts positions in a plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The last dim is counted fastest.
+    RowMajor,
+    /// The first spatial dim is counted fastest.
+    ColumnMajor,
+}
+
+/// The greatest element of each window, for `planes` (batch times channels) planes. A window without any element gives
+/// the least value of the type; NaN wins.
+///
+/// # Panics
+///
+/// If lengths do not fit the geometry, or a stride or dilation is 0.
+pub fn max_pool<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    planes: usize,
+    window: &Window<'_>,
+    x: &[T],
+    y: &mut [T],
+) {
+    pooled(pool, isa, planes, window, x, y, Maximum, |max, _| T::narrow(max), None);
+}
+
+/// The average of each window; see [`max_pool`] for the rest. A window without anything to divide by gives NaN (0 for
+/// integers).
+///
+/// # Panics
+///
+/// As [`max_pool`].
+pub fn average_pool<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    planes: usize,
+    window: &Window<'_>,
+    divisor: Divisor,
+    x: &[T],
+    y: &mut [T],
+) {
+    let finish = |sum: T::Wide, count: usize| T::narrow(sum.div(Number::from_f64(count as f64)));
+    pooled(pool, isa, planes, window, x, y, Sum, finish, Some(divisor));
+}
+
+/// The `p`-norm of each window: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`] for the rest.
+///
+/// # Panics
+///
+/// As [`max_pool`].
+pub fn lp_pool<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    planes: usize,
+    window: &Window<'_>,
+    p: u32,
+    x: &[T],
+    y: &mut [T],
+) {
+    match p {
+        1 => pooled(pool, isa, planes, window, x, y, Norm(1), |sum, _| T::narrow(sum), None),
+        2 => {
+            let finish = |sum: T::Wide, _| T::from_f64(sum.to_f64().sqrt());
+            pooled(pool, isa, planes, window, x, y, Norm(2), finish, None);
+        }
+        _ => {
+            let finish =
+                move |sum: T::Wide, _| T::from_f64(sum.to_f64().powf(1.0 / f64::from(p)));
+            pooled(pool, isa, planes, window, x, y, Norm(p), finish, None);
+        }
+    }
+}
+
+/// The sum of powers of absolute values.
+#[derive(Clone, Copy)]
+struct Norm(u32);
+
+impl Fold for Norm {
+    #[inline(always)]
+    fn start<W: Arith>(self) -> W {
+        W::ZERO
+    }
+    #[inline(always)]
+    fn step<W: Arith>(self, sum: W, x: W) -> W {
+        let mut power = Arith::abs(x);
+        for _ in 1..self.0 {
+            power = power.mul(Arith::abs(x));
+        }
+        sum.add(power)
+    }
+    #[inline(always)]
+    fn join<W: Arith>(self, a: W, b: W) -> W {
+        a.add(b)
+    }
+}
+
+fn pooled<T: Number, F: Fold>(
+    pool: &Pool,
+    isa: Isa,
+    planes: usize,
+    window: &Window<'_>,
+    x: &[T],
+    y: &mut [T],
+    fold: F,
+    finish: impl Fn(T::Wide, usize) -> T + Copy + Sync,
+    divisor: Option<Divisor>,
+) {
+    window.check(planes, x.len(), y.len());
+    let level = Level::new(isa);
+    let width = window.width();
+    rows(pool, y, width.max(1), width * window.taps(), |first, y| {
+        level.run(PooledRows { fold, window, x, y, first, finish, divisor });
+    });
+}
+
+/// Output rows from number `first` on.
+struct PooledRows<'a, T, F, G> {
+    fold: F,
+    window: &'a Window<'a>,
+    x: &'a [T],
+    y: &'a mut [T],
+    first: usize,
+    /// From the accumulated value and the divisor to the result.
+    finish: G,
+    divisor: Option<Divisor>,
+}
+
+impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, F, G> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let PooledRows { fold, window, x, y, first, finish, divisor } = self;
+        let last = window.input.len() - 1;
+        let (width, in_width, kernel) = (window.width(), window.input[last], window.kernel[last]);
+        let (stride, dilation) = (window.strides[last], window.dilations[last]);
+        let mut sums = [fold.start::<T::Wide>(); TILE];
+        for (i, y) in y.chunks_exact_mut(width).enumerate() {
+            let mut taps = Taps::new(window, first + i);
+            let outer_count = divisor.map_or(1, |divisor| taps.divisor(window, divisor));
+            for (tile, y) in y.chunks_mut(TILE).enumerate() {
+                let start = tile * TILE;
+                let sums = &mut sums[..y.len()];
+                sums.fill(fold.start());
+                taps.restart();
+                while let Some(row) = taps.next_row(window) {
+                    let x = &x[row * in_width..][..in_width];
+                    if width == 1 && dilation == 1 {
+                        // A window as wide as the input, as in global pooling: a run in itself.
+                        let taps = taps::inside(window, last, 0);
+                        let from = taps.start.saturating_sub(window.pads_begin[last]);
+                        for x in x[from..][..taps.len()].chunks(1024) {
+                            sums[0] = fold.join(sums[0], run_block(fold, x));
+                        }
+                        continue;
+                    }
+                    for k in 0..kernel {
+                        let seen = taps::outputs(window, k, start, start + sums.len());
+                        if seen.is_empty() {
+                            continue;
+                        }
+                        // Inside of the row for every output in the range, so never negative.
+                        let from = seen.start * stride + k * dilation - window.pads_begin[last];
+                        let sums = &mut sums[seen.start - start..seen.end - start];
+                        accumulate(fold, sums, &x[from..], stride);
+                    }
+                }
+                match divisor {
+                    None => {
+                        for (y, sum) in y.iter_mut().zip(sums) {
+                            *y = finish(*sum, 1);
+                        }
+                    }
+                    Some(divisor) => {
+                        for (j, (y, sum)) in y.iter_mut().zip(sums).enumerate() {
+                            let count = taps::count(window, last, start + j, divisor);
+                            *y = finish(*sum, outer_count * count);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Folds `x[0], x[stride], ..` into `sums`.
+#[inline(always)]
+fn accumulate<T: Number, F: Fold>(fold: F, sums: &mut [T::Wide], x: &[T], stride: usize) {
+    match stride {
+        1 => {
+            for (sum, x) in sums.iter_mut().zip(x) {
+                *sum = fold.step(*sum, x.widen());
+            }
+        }
+        2 => {
+            // All but the last have a whole pair, which lets the loop read pairs and vectorise.
+            let n = sums.len() - 1;
+            let (pairs, _) = x[..2 * n].as_chunks::<2>();
+            for (sum, pair) in sums.iter_mut().zip(pairs) {
+                *sum = fold.step(*sum, pair[0].widen());
+            }
+            sums[n] = fold.step(sums[n], x[2 * n].widen());
+        }
+        _ => {
+            for (sum, x) in sums.iter_mut().zip(x.iter().step_by(stride)) {
+                *sum = fold.step(*sum, x.widen());
+            }
+        }
+    }
+}
+
+/// As [`max_pool`], with the position of each greatest element (the first of equals; the first NaN if there is one) in the
+/// whole input: planes are counted before positions in the plane. A window without any element gets -1.
+///
+/// # Panics
+///
+/// As [`max_pool`].
+pub fn max_pool_with_indices<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    planes: usize,
+    window: &Window<'_>,
+    order: Order,
+    x: &[T],
+    y: &mut [T],
+    indices: &mut [i64],
+) {
+    window.check(planes, x.len(), indices.len());
+    max_pool(pool, isa, planes, window, x, y);
+    // Positions are rarely asked for: look again for what was found.
+    let width = window.width();
+    let y = &*y;
+    rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
+        for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
+            let mut taps = Taps::new(window, first + i);
+            for (o, index) in indices.iter_mut().enumerate() {
+                let best = y[(first + i) * width + o].widen();
+                *index = taps.find(window, order, o, |at| {
+                    let x = x[at].widen();
+                    x == best || x.is_nan()
+                });
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests;

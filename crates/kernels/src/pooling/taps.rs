@@ -1,0 +1,166 @@
+//! Which kernel positions lie inside of the input, per output row and per output.
+
+use std::ops::Range;
+
+use super::{Divisor, Order, Window};
+use crate::elementwise::MAX_RANK;
+
+/// Outputs accumulated at a time.
+pub(super) const TILE: usize = 256;
+
+/// The kernel positions along dim `d` that lie inside of the input for output coordinate `o`.
+#[inline(always)]
+pub(super) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
+    within(window, d, o, window.pads_begin[d], window.pads_begin[d] + window.input[d])
+}
+
+/// The kernel positions along dim `d` that lie at `low..high`, counted from the start of the padding.
+#[inline(always)]
+fn within(window: &Window<'_>, d: usize, o: usize, low: usize, high: usize) -> Range<usize> {
+    let (start, dilation) = (o * window.strides[d], window.dilations[d]);
+    let first = low.saturating_sub(start).div_ceil(dilation);
+    let end = high.saturating_sub(start).div_ceil(dilation).min(window.kernel[d]);
+    first.min(end)..end
+}
+
+/// What an average divides by, for dim `d` alone.
+#[inline(always)]
+pub(super) fn count(window: &Window<'_>, d: usize, o: usize, divisor: Divisor) -> usize {
+    match divisor {
+        Divisor::Inside => inside(window, d, o).len(),
+        Divisor::WithPadding => {
+            let padded = window.pads_begin[d] + window.input[d] + window.pads_end[d];
+            within(window, d, o, 0, padded).len()
+        }
+    }
+}
+
+/// The outputs in `start..end` along the last dim for which kernel position `k` lies inside of the input.
+#[inline(always)]
+pub(super) fn outputs(window: &Window<'_>, k: usize, start: usize, end: usize) -> Range<usize> {
+    let last = window.input.len() - 1;
+    let (stride, offset) = (window.strides[last], k * window.dilations[last]);
+    let pad = window.pads_begin[last];
+    let first = pad.saturating_sub(offset).div_ceil(stride).max(start);
+    let beyond = (pad + window.input[last]).saturating_sub(offset).div_ceil(stride).min(end);
+    first..beyond.max(first)
+}
+
+/// The input rows that an output row sees.
+pub(super) struct Taps {
+    /// Kernel positions inside, per dim but the last.
+    inside: [(usize, usize); MAX_RANK],
+    /// Output coordinates, per dim but the last.
+    at: [usize; MAX_RANK],
+    /// The next kernel position.
+    k: [usize; MAX_RANK],
+    plane: usize,
+    outer: usize,
+    done: bool,
+}
+
+impl Taps {
+    /// For output row number `row` of all planes.
+    #[inline(always)]
+    pub(super) fn new(window: &Window<'_>, row: usize) -> Taps {
+        let outer = window.input.len() - 1;
+        assert!(outer <= MAX_RANK, "more than {MAX_RANK} dims");
+        let mut taps = Taps {
+            inside: [(0, 0); MAX_RANK],
+            at: [0; MAX_RANK],
+            k: [0; MAX_RANK],
+            plane: 0,
+            outer,
+            done: false,
+        };
+        let mut rest = row;
+        for d in (0..outer).rev() {
+            taps.at[d] = rest % window.output[d];
+            rest /= window.output[d];
+            let range = inside(window, d, taps.at[d]);
+            taps.inside[d] = (range.start, range.end);
+        }
+        taps.plane = rest;
+        taps.restart();
+        taps
+    }
+
+    #[inline(always)]
+    pub(super) fn restart(&mut self) {
+        self.done = false;
+        for d in 0..self.outer {
+            let (start, end) = self.inside[d];
+            self.k[d] = start;
+            self.done |= start == end;
+        }
+    }
+
+    /// The number of the next input row.
+    #[inline(always)]
+    pub(super) fn next_row(&mut self, window: &Window<'_>) -> Option<usize> {
+        if self.done {
+            return None;
+        }
+        let mut row = self.plane;
+        for d in 0..self.outer {
+            row = row * window.input[d] + self.coordinate(window, d);
+        }
+        self.done = true;
+        for d in (0..self.outer).rev() {
+            self.k[d] += 1;
+            if self.k[d] < self.inside[d].1 {
+                self.done = false;
+                break;
+            }
+            self.k[d] = self.inside[d].0;
+        }
+        Some(row)
+    }
+
+    #[inline(always)]
+    fn coordinate(&self, window: &Window<'_>, d: usize) -> usize {
+        self.at[d] * window.strides[d] + self.k[d] * window.dilations[d] - window.pads_begin[d]
+    }
+
+    /// The part of an average's divisor that all outputs of the row share.
+    #[inline(always)]
+    pub(super) fn divisor(&self, window: &Window<'_>, divisor: Divisor) -> usize {
+        (0..self.outer).map(|d| count(window, d, self.at[d], divisor)).product()
+    }
+
+    /// The position, in `order`, of the first element in the window of output `o` for which `wanted` holds; -1 if there
+    /// is none. `wanted` gets the offset of the element.
+    pub(super) fn find(
+        &mut self,
+        window: &Window<'_>,
+        order: Order,
+        o: usize,
+        wanted: impl Fn(usize) -> bool,
+    ) -> i64 {
+        let last = self.outer;
+        let width = window.input[last];
+        let range = inside(window, last, o);
+        self.restart();
+        while let Some(row) = self.next_row(window) {
+            for k in range.clone() {
+                let column = o * window.strides[last] + k * window.dilations[last] - window.pads_begin[last];
+                let at = row * width + column;
+                if !wanted(at) {
+                    continue;
+                }
+                return match order {
+                    Order::RowMajor => at as i64,
+                    Order::ColumnMajor => {
+                        let (mut rest, mut position) = (at, 0);
+                        for &dim in window.input.iter().rev() {
+                            position = position * dim + rest % dim;
+                            rest /= dim;
+                        }
+                        (rest * window.input.iter().product::<usize>() + position) as i64
+                    }
+                };
+            }
+        }
+        -1
+    }
+}

@@ -1,0 +1,353 @@
+//! Operators on two tensors: arithmetic, powers, remainders, comparison, logic, bits.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::elementwise::{
+    Binary, BinaryElement, Bitwise, Compare, Integer, Logic, Side, binary, binary_in_place,
+    bitwise, compare, logic, not,
+};
+use sardonyx_kernels::number::Number;
+use sardonyx_tensor::{CastOptions, DataType, Element, Tensor, ViewData, cast, cast_slices};
+
+use super::{Pair, dims_in_place, for_element, steps};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+/// A binding per row: `bind_add: arithmetic, Binary::Add;` becomes
+///
+/// ```text
+/// pub(crate) fn bind_add(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+///     arithmetic(site, Binary::Add)
+/// }
+/// ```
+///
+/// The list of bindings holds plain functions, and these differ by a value only.
+macro_rules! rows {
+    ($($name:ident: $bind:ident, $op:expr;)*) => { $(
+        pub(crate) fn $name(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+            $bind(site, $op)
+        }
+    )* };
+}
+
+rows! {
+    bind_add: arithmetic, Binary::Add;
+    bind_sub: arithmetic, Binary::Sub;
+    bind_mul: arithmetic, Binary::Mul;
+    bind_div: arithmetic, Binary::Div;
+    bind_greater: ordered, Compare::Greater;
+    bind_greater_or_equal: ordered, Compare::GreaterOrEqual;
+    bind_less: ordered, Compare::Less;
+    bind_less_or_equal: ordered, Compare::LessOrEqual;
+    bind_and: logical, Logic::And;
+    bind_or: logical, Logic::Or;
+    bind_xor: logical, Logic::Xor;
+    bind_bitwise_and: bits, Bitwise::And;
+    bind_bitwise_or: bits, Bitwise::Or;
+    bind_bitwise_xor: bits, Bitwise::Xor;
+}
+
+fn arithmetic(site: &Site<'_>, op: Binary) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, numeric, T => Arithmetic::<T>::new(op))
+}
+
+fn ordered(site: &Site<'_>, op: Compare) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, numeric, T => Comparison::<T> { op, elements: PhantomData })
+}
+
+fn logical(site: &Site<'_>, op: Logic) -> Result<Box<dyn Kernel>, BindError> {
+    match site.elem(0)? {
+        DataType::Bool => Ok(Box::new(Truth { op, negated: false })),
+        other => site.unsupported_type(other),
+    }
+}
+
+fn bits(site: &Site<'_>, op: Bitwise) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, integers, T => Bits::<T> { op, elements: PhantomData })
+}
+
+/// `Mod`
+pub(crate) fn bind_mod(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let like_c = site.need_int("fmod")? != 0;
+    arithmetic(site, if like_c { Binary::Fmod } else { Binary::Mod })
+}
+
+/// `Pow`
+pub(crate) fn bind_pow(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let (base, exponent) = (site.elem(0)?, site.elem(1)?);
+    if exponent == DataType::Bool
+        || exponent == DataType::String
+        || exponent.element_bytes().is_none()
+    {
+        return site.unsupported_type(exponent);
+    }
+    if base == exponent {
+        return for_element!(
+            site, base, [f32, f64, half::f16, half::bf16, i32, i64], T => Arithmetic::<T>::new(Binary::Pow)
+        );
+    }
+    for_element!(
+        site, base, [f32, f64, half::f16, half::bf16, i32, i64], T => MixedPower::<T> { elements: PhantomData }
+    )
+}
+
+/// `BitShift`
+pub(crate) fn bind_bit_shift(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    match site.string("direction").as_deref() {
+        Some("LEFT") => bits(site, Bitwise::ShiftLeft),
+        Some("RIGHT") => bits(site, Bitwise::ShiftRight),
+        Some(other) => Err(BindError::Invalid(format!(
+            "attribute 'direction' is '{other}', not LEFT or RIGHT"
+        ))),
+        None => Err(BindError::Invalid(
+            "attribute 'direction' is missing".to_string(),
+        )),
+    }
+}
+
+/// `Equal`
+pub(crate) fn bind_equal(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    match site.elem(0)? {
+        // Truth values are equal if not exactly one of them is true, whatever their bytes.
+        DataType::Bool => Ok(Box::new(Truth {
+            op: Logic::Xor,
+            negated: true,
+        })),
+        DataType::String => Ok(Box::new(EqualStrings)),
+        _ => ordered(site, Compare::Equal),
+    }
+}
+
+/// Both operands and the result have one type.
+pub(super) struct Arithmetic<T> {
+    op: Binary,
+    elements: PhantomData<T>,
+}
+
+impl<T> Arithmetic<T> {
+    pub(super) fn new(op: Binary) -> Self {
+        Arithmetic {
+            op,
+            elements: PhantomData,
+        }
+    }
+}
+
+impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
+    fn in_place(&self) -> &[usize] {
+        &[0, 1]
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa) = (call.pool, call.isa);
+        if let Some(over) = call.over {
+            let (other, side) = if over == 0 {
+                (1, Side::Left)
+            } else {
+                (0, Side::Right)
+            };
+            let (b, dims) = (call.slice::<T>(other)?, dims_in_place(call)?);
+            let b_steps = steps(call.tensor(other)?.dims(), dims)?;
+            if let Some((_, a)) = call.in_place::<T>()? {
+                binary_in_place(pool, isa, self.op, side, dims, a, b, &b_steps);
+            }
+            return Ok(());
+        }
+        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let out = call.output_slice::<T>(0, &pair.dims)?;
+        binary(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of {}", self.op, T::DATA_TYPE)
+    }
+}
+
+/// Powers whose exponents have another type than their bases.
+///
+/// Exponents that the type of the bases holds exactly (the common case is a whole number) are converted to it. Otherwise
+/// all is computed in double.
+struct MixedPower<T> {
+    elements: PhantomData<T>,
+}
+
+impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa, op) = (call.pool, call.isa, Binary::Pow);
+        let (base, pair) = (call.slice::<T>(0)?, Pair::of(call)?);
+        let exponent = call.tensor(1)?.to_tensor()?;
+        let options = CastOptions::default();
+        let same = cast(&exponent, T::DATA_TYPE, options)?;
+        if cast(&same, exponent.data_type(), options)?.bit_eq(&exponent) {
+            let exponent = same.as_slice::<T>()?;
+            let out = call.output_slice::<T>(0, &pair.dims)?;
+            binary(
+                pool, isa, op, &pair.dims, base, &pair.a, exponent, &pair.b, out,
+            );
+            return Ok(());
+        }
+        let base = cast(&call.tensor(0)?.to_tensor()?, DataType::Double, options)?;
+        let exponent = cast(&exponent, DataType::Double, options)?;
+        let mut power = Tensor::zeros(DataType::Double, &pair.dims)?;
+        let (a, b) = (base.as_slice::<f64>()?, exponent.as_slice::<f64>()?);
+        binary(
+            pool,
+            isa,
+            op,
+            &pair.dims,
+            a,
+            &pair.a,
+            b,
+            &pair.b,
+            power.as_mut_slice::<f64>()?,
+        );
+        let mut out = call.output(0, T::DATA_TYPE, &pair.dims)?;
+        cast_slices(
+            DataType::Double,
+            power.bytes(),
+            T::DATA_TYPE,
+            out.bytes_mut(),
+            power.len(),
+            options,
+        )?;
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{:?} of {} with exponents of another type",
+            Binary::Pow,
+            T::DATA_TYPE
+        )
+    }
+}
+
+/// Two elements of one type give a truth value.
+struct Comparison<T> {
+    op: Compare,
+    elements: PhantomData<T>,
+}
+
+impl<T: Number + Element> Kernel for Comparison<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa) = (call.pool, call.isa);
+        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let mut out = call.output(0, DataType::Bool, &pair.dims)?;
+        compare(
+            pool,
+            isa,
+            self.op,
+            &pair.dims,
+            a,
+            &pair.a,
+            b,
+            &pair.b,
+            out.bytes_mut(),
+        );
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of {}", self.op, T::DATA_TYPE)
+    }
+}
+
+/// Two truth values give one.
+struct Truth {
+    op: Logic,
+    negated: bool,
+}
+
+impl Kernel for Truth {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa) = (call.pool, call.isa);
+        let (a, b) = (bytes(call, 0)?, bytes(call, 1)?);
+        let pair = Pair::of(call)?;
+        let mut out = call.output(0, DataType::Bool, &pair.dims)?;
+        let out = out.bytes_mut();
+        if self.negated {
+            let mut positive = vec![0; out.len()];
+            logic(
+                pool,
+                isa,
+                self.op,
+                &pair.dims,
+                a,
+                &pair.a,
+                b,
+                &pair.b,
+                &mut positive,
+            );
+            not(pool, &positive, out);
+        } else {
+            logic(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{}{:?} of {}",
+            if self.negated { "negated " } else { "" },
+            self.op,
+            DataType::Bool
+        )
+    }
+}
+
+/// The bytes of truth values.
+pub(super) fn bytes<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8], KernelError> {
+    let view = call.tensor(index)?;
+    match view.contiguous_bytes() {
+        Some(bytes) if view.data_type() == DataType::Bool => Ok(bytes),
+        _ => fail!("input {index} has type {}, not bool", view.data_type()),
+    }
+}
+
+/// Operations on the bits of two integers.
+struct Bits<T> {
+    op: Bitwise,
+    elements: PhantomData<T>,
+}
+
+impl<T: Integer + Element> Kernel for Bits<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa) = (call.pool, call.isa);
+        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let out = call.output_slice::<T>(0, &pair.dims)?;
+        bitwise(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("bitwise {:?} of {}", self.op, T::DATA_TYPE)
+    }
+}
+
+/// Whether strings are equal, byte by byte.
+struct EqualStrings;
+
+impl Kernel for EqualStrings {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims = Pair::of(call)?.dims;
+        let a = call.tensor(0)?.broadcast_to(&dims)?.to_tensor()?;
+        let b = call.tensor(1)?.broadcast_to(&dims)?.to_tensor()?;
+        let (ViewData::Strings(a), ViewData::Strings(b)) = (a.view().data(), b.view().data())
+        else {
+            fail!(
+                "the inputs are {} and {}, not strings",
+                a.data_type(),
+                b.data_type()
+            );
+        };
+        let mut out = call.output(0, DataType::Bool, &dims)?;
+        for ((out, a), b) in out.bytes_mut().iter_mut().zip(a.iter()).zip(b.iter()) {
+            *out = u8::from(a == b);
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of {}", Compare::Equal, DataType::String)
+    }
+}

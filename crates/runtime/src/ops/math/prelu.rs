@@ -1,0 +1,53 @@
+//! PRelu: what is negative is multiplied by a slope, which stretches to the input.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::elementwise::{Binary, BinaryElement, binary};
+use sardonyx_tensor::{Dims, Element};
+
+use super::binary::Arithmetic;
+use super::{for_element, steps};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+
+/// `PRelu`
+pub(crate) fn bind_prelu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, high_precision, T => PRelu::<T> { elements: PhantomData })
+}
+
+struct PRelu<T> {
+    elements: PhantomData<T>,
+}
+
+impl<T: BinaryElement + Element> Kernel for PRelu<T> {
+    fn in_place(&self) -> &[usize] {
+        &[0]
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        if call.over.is_some() {
+            return Arithmetic::<T>::new(Binary::PRelu).run(call);
+        }
+        let (pool, isa) = (call.pool, call.isa);
+        let (x, slope) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
+        // The input does not stretch, unlike those of other operators on two tensors.
+        let dims = Dims::from(call.tensor(0)?.dims());
+        let (x_steps, slope_steps) = (steps(&dims, &dims)?, steps(call.tensor(1)?.dims(), &dims)?);
+        let out = call.output_slice::<T>(0, &dims)?;
+        binary(
+            pool,
+            isa,
+            Binary::PRelu,
+            &dims,
+            x,
+            &x_steps,
+            slope,
+            &slope_steps,
+            out,
+        );
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of {}", Binary::PRelu, T::DATA_TYPE)
+    }
+}

@@ -1,0 +1,79 @@
+//! Softmax, LogSoftmax, Hardmax: what each element is among its neighbours along one axis.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::number::Number;
+use sardonyx_kernels::softmax::{Softmax, softmax, softmax_in_place};
+use sardonyx_tensor::{Dims, Element, shape::normalize_axis};
+
+use super::{dims_in_place, for_element};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+
+/// `Hardmax`
+pub(crate) fn bind_hardmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    bind(site, Softmax::Hardmax)
+}
+
+/// `LogSoftmax`
+pub(crate) fn bind_log_softmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    bind(site, Softmax::LogSoftmax)
+}
+
+/// `Softmax`
+pub(crate) fn bind_softmax(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    bind(site, Softmax::Softmax)
+}
+
+fn bind(site: &Site<'_>, op: Softmax) -> Result<Box<dyn Kernel>, BindError> {
+    let axis = site.need_int("axis")?;
+    for_element!(site, site.elem(0)?, floats, T => AlongAxis::<T> { op, axis, elements: PhantomData })
+}
+
+struct AlongAxis<T> {
+    op: Softmax,
+    axis: i64,
+    elements: PhantomData<T>,
+}
+
+impl<T: Number + Element> Kernel for AlongAxis<T> {
+    fn in_place(&self) -> &[usize] {
+        &[0]
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa) = (call.pool, call.isa);
+        if call.over.is_some() {
+            let sizes = around(dims_in_place(call)?, self.axis)?;
+            if let Some((_, x)) = call.in_place::<T>()? {
+                softmax_in_place(pool, isa, self.op, sizes, x);
+            }
+            return Ok(());
+        }
+        let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
+        let sizes = around(&dims, self.axis)?;
+        softmax(
+            pool,
+            isa,
+            self.op,
+            sizes,
+            x,
+            call.output_slice::<T>(0, &dims)?,
+        );
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} of {}", self.op, T::DATA_TYPE)
+    }
+}
+
+/// How many elements are before an axis, along it, and after it.
+pub(in crate::ops) fn around(dims: &[usize], axis: i64) -> Result<[usize; 3], KernelError> {
+    let axis = normalize_axis(axis, dims.len())?;
+    let product = |dims: &[usize]| dims.iter().product::<usize>();
+    Ok([
+        product(&dims[..axis]),
+        dims[axis],
+        product(&dims[axis + 1..]),
+    ])
+}

@@ -1,0 +1,127 @@
+//! Operators on any number of tensors: the largest, the smallest, the sum and the mean of each place.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::elementwise::{Binary, BinaryElement, Side, binary, binary_in_place};
+use sardonyx_tensor::shape::broadcast_dims;
+use sardonyx_tensor::{Dims, Element};
+use smallvec::SmallVec;
+
+use super::{dims_in_place, for_element, steps};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+
+/// `Max`
+pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, numeric, T => Variadic::<T>::new(Binary::Max))
+}
+
+/// `Min`
+pub(crate) fn bind_min(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, numeric, T => Variadic::<T>::new(Binary::Min))
+}
+
+/// `Sum`
+pub(crate) fn bind_sum(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, floats, T => Variadic::<T>::new(Binary::Add))
+}
+
+/// `Mean`
+pub(crate) fn bind_mean(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, floats, T => Variadic::<T> { mean: true, ..Variadic::new(Binary::Add) })
+}
+
+struct Variadic<T> {
+    op: Binary,
+    /// Whether the result is divided by the number of inputs.
+    mean: bool,
+    elements: PhantomData<T>,
+}
+
+impl<T> Variadic<T> {
+    fn new(op: Binary) -> Self {
+        Variadic {
+            op,
+            mean: false,
+            elements: PhantomData,
+        }
+    }
+}
+
+impl<T: BinaryElement + Element> Kernel for Variadic<T> {
+    /// Only the first two, which may change places: sums of floats depend on the order, and that must not depend on where
+    /// values lie.
+    fn in_place(&self) -> &[usize] {
+        &[0, 1]
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa, count) = (call.pool, call.isa, call.input_count());
+        let all = 0..count;
+        let dims: Dims = match call.over {
+            Some(_) => dims_in_place(call)?.clone(),
+            None => {
+                let shapes: SmallVec<[&[usize]; 6]> = all
+                    .clone()
+                    .map(|index| Ok(call.tensor(index)?.dims()))
+                    .collect::<Result<_, KernelError>>()?;
+                broadcast_dims(&shapes)?
+            }
+        };
+        let mut inputs: SmallVec<[(&[T], Dims); 6]> = all
+            .filter(|index| Some(*index) != call.over)
+            .map(|index| {
+                Ok((
+                    call.slice::<T>(index)?,
+                    steps(call.tensor(index)?.dims(), &dims)?,
+                ))
+            })
+            .collect::<Result<_, KernelError>>()?;
+        let out = match call.over {
+            Some(_) => call
+                .in_place::<T>()?
+                .map(|(_, out)| out)
+                .unwrap_or_default(),
+            None => {
+                let out = call.output_slice::<T>(0, &dims)?;
+                match &inputs[..] {
+                    [] => {}
+                    [(only, _)] => {
+                        out.copy_from_slice(only);
+                        inputs.clear();
+                    }
+                    [(a, a_steps), (b, b_steps), ..] => {
+                        binary(pool, isa, self.op, &dims, a, a_steps, b, b_steps, out);
+                        inputs.drain(..2);
+                    }
+                }
+                out
+            }
+        };
+        for (input, steps) in &inputs {
+            binary_in_place(pool, isa, self.op, Side::Left, &dims, out, input, steps);
+        }
+        if self.mean {
+            let (count, repeated) = (T::from_f64(count as f64), Dims::from_elem(0, dims.len()));
+            binary_in_place(
+                pool,
+                isa,
+                Binary::Div,
+                Side::Left,
+                &dims,
+                out,
+                &[count],
+                &repeated,
+            );
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{:?} of {}{}",
+            self.op,
+            T::DATA_TYPE,
+            if self.mean { ", divided" } else { "" }
+        )
+    }
+}
