@@ -16,8 +16,14 @@ mod isa;
 mod pool;
 
 pub mod conv;
+pub mod copy;
+pub mod elementwise;
 pub mod gemm;
+pub mod norm;
 pub mod number;
+pub mod pooling;
+pub mod reduce;
+pub mod softmax;
 mod vecmath;
 
 pub use isa::Isa;

@@ -22,8 +22,9 @@ mod single;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use single::MAX_REDUCED;
-pub(crate) use single::{cos_reduced, sin_reduced};
+#[cfg(test)]
+pub(crate) use double::erf as erf_f64;
+pub(crate) use single::{MAX_REDUCED, cos_reduced, sin_reduced};
 
 use crate::Isa;
 

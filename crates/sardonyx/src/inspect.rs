@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
 use sardonyx_model as graph;
-use sardonyx_model::{
-    AttributeValue, GraphId, SparseTensorProto, Symbol, TensorProto, Type, ValueInfo,
-};
+use sardonyx_model::{AttributeValue, SparseTensorProto, Symbol, TensorProto, Type, ValueInfo};
 use sardonyx_tensor::DataType;
 
 use crate::error::UnsupportedOperator;
@@ -402,7 +400,7 @@ impl Model {
 
     /// The main graph's id, for tests.
     #[cfg(test)]
-    fn main(&self) -> GraphId {
+    fn main(&self) -> sardonyx_model::GraphId {
         self.graph.main.unwrap()
     }
 }

@@ -54,7 +54,7 @@ pub use values::{read_value, write_value};
 
 pub use sardonyx_model::{Dim, Shape, TensorType, Type};
 pub use sardonyx_tensor::{
-    Bool8, Buffer, CastOptions, Complex64, Complex128, DataType, Element, Float8e4m3fn,
+    Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
     Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Sequence,
     Sparse, StringArray, Tensor, TensorError, TensorView, Tolerance, Value, ValueType, bf16, cast,
     f16, npy,

@@ -1,4 +1,10 @@
 //! Layers: convolution, pooling, normalisation, dropout.
 
+pub(crate) mod batch_normalization;
 pub(crate) mod conv;
+pub(crate) mod dropout;
+pub(crate) mod global_pool;
+pub(crate) mod instance_normalization;
+pub(crate) mod lrn;
+pub(crate) mod pool;
 mod window;

@@ -1,3 +1,18 @@
 //! Moving data: shapes, copies, types.
 
+mod moves;
+
+pub(crate) mod cast;
+pub(crate) mod concat;
+pub(crate) mod constant;
+pub(crate) mod constant_of_shape;
+pub(crate) mod expand;
+pub(crate) mod gather;
+pub(crate) mod pad;
 pub(crate) mod reshape;
+pub(crate) mod shape;
+pub(crate) mod size;
+pub(crate) mod slice;
+pub(crate) mod split;
+pub(crate) mod transpose;
+pub(crate) mod where_;

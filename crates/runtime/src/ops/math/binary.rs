@@ -296,7 +296,7 @@ impl Kernel for Truth {
 }
 
 /// The bytes of truth values.
-pub(super) fn bytes<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8], KernelError> {
+pub(in crate::ops) fn bytes<'a>(call: &Call<'a>, index: usize) -> Result<&'a [u8], KernelError> {
     let view = call.tensor(index)?;
     match view.contiguous_bytes() {
         Some(bytes) if view.data_type() == DataType::Bool => Ok(bytes),

@@ -3,7 +3,7 @@
 //! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an output of the model,
 //! or when the shape is known only now.
 
-use sardonyx_tensor::{Dims, Value, shape::normalize_axis};
+use sardonyx_tensor::{Dims, Value, shape, shape::normalize_axis};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 
@@ -139,7 +139,8 @@ impl View {
     }
 }
 
-fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, KernelError> {
+/// Axes as indices, none of them twice.
+pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, KernelError> {
     let mut list = Vec::with_capacity(axes.len());
     for axis in axes {
         let axis = normalize_axis(*axis, rank)?;
@@ -153,13 +154,17 @@ fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, KernelError> {
 
 /// The dimensions that Reshape's target stands for: 0 copies a dimension, -1 takes what is left.
 fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims, KernelError> {
-    let elems: usize = from.iter().product();
     let mut dims = Dims::new();
     let mut rest = None;
+    // Copied dimensions are on both sides of the division, so they may even be 0.
+    let (mut left, mut divisor) = (Dims::from(from), Dims::new());
     for (index, size) in target.iter().enumerate() {
-        dims.push(match *size {
+        match *size {
             0 if !allow_zero => match from.get(index) {
-                Some(dim) => *dim,
+                Some(dim) => {
+                    dims.push(*dim);
+                    left[index] = 1;
+                }
                 None => fail!(
                     "the target {target:?} copies dimension {index}, which {from:?} does not have"
                 ),
@@ -167,22 +172,29 @@ fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims,
             -1 if rest.replace(index).is_some() => {
                 fail!("the target {target:?} leaves more than one dimension open")
             }
-            -1 => 1,
+            -1 => dims.push(1),
             size => match usize::try_from(size) {
-                Ok(size) => size,
+                Ok(size) => {
+                    dims.push(size);
+                    divisor.push(size);
+                }
                 Err(_) => fail!("the target {target:?} has a negative dimension"),
             },
-        });
-    }
-    let product = sardonyx_tensor::shape::elems(&dims)?;
-    if let Some(rest) = rest {
-        if product == 0 || elems % product != 0 {
-            fail!(
-                "{from:?} cannot be reshaped to {target:?}: {elems} elements do not divide by {product}"
-            );
         }
-        dims[rest] = elems / product;
-    } else if product != elems {
+    }
+    let elems = from.iter().product::<usize>();
+    if let Some(rest) = rest {
+        let (left, divisor) = (shape::elems(&left)?, shape::elems(&divisor)?);
+        dims[rest] = match (left.checked_rem(divisor), elems) {
+            (Some(0), _) => left / divisor,
+            // Nothing splits into anything.
+            (Some(_), 0) => 0,
+            _ => fail!(
+                "{from:?} cannot be reshaped to {target:?}: {left} elements do not divide by {divisor}"
+            ),
+        };
+    }
+    if shape::elems(&dims)? != elems {
         fail!("{from:?} with {elems} elements cannot be reshaped to {target:?}");
     }
     Ok(dims)

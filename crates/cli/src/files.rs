@@ -1,0 +1,164 @@
+//! Reading input files and writing output files.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sardonyx::Buffer;
+
+use crate::failure::Failure;
+
+/// The content of a file or pipe; folders and devices are refused.
+pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
+    let failed = |error: io::Error| failed("cannot read", path, &error);
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(Failure::new("this is a folder, not a file").at(path.display()));
+    }
+    if !metadata.is_file() && !is_pipe(&metadata) {
+        return Err(Failure::new("this is neither a file nor a pipe").at(path.display()));
+    }
+    let mut bytes = Vec::new();
+    let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    if bytes.try_reserve_exact(len).is_err() {
+        return Err(Failure::new(format!("no memory for {len} bytes")).at(path.display()));
+    }
+    file.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(Buffer::from_vec(bytes))
+}
+
+#[cfg(unix)]
+fn is_pipe(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    metadata.file_type().is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &fs::Metadata) -> bool {
+    false
+}
+
+pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file or folder".to_string(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_string(),
+        _ => error.to_string(),
+    };
+    Failure::new(format!("{what} '{}': {reason}", path.display()))
+}
+
+/// Files that must not be overwritten, because the command reads them.
+#[derive(Default)]
+pub(crate) struct Protected(Vec<PathBuf>);
+
+impl Protected {
+    pub(crate) fn add(&mut self, path: &Path) {
+        // A pipe or stdin has no path to protect.
+        self.0.extend(fs::canonicalize(path));
+    }
+
+    pub(crate) fn check(&self, path: &Path) -> Result<(), Failure> {
+        match fs::canonicalize(path) {
+            Ok(real) if self.0.contains(&real) => Err(Failure::new(format!(
+                "'{}' is an input and is not overwritten",
+                path.display()
+            ))
+            .help("choose another place with --output")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Writes a file whole or not at all: into a temporary file beside it, which then takes the name.
+pub(crate) fn write(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Some(name) = path.file_name() else {
+        return Err(Failure::new(format!(
+            "'{}' is no file name",
+            path.display()
+        )));
+    };
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = path.with_file_name(temporary);
+    let cannot = |error: io::Error| failed("cannot write", path, &error);
+    let mut file = File::create_new(&temporary).map_err(cannot)?;
+    let result = write(&mut file)
+        .and_then(|()| file.flush().map_err(cannot))
+        .and_then(|()| fs::rename(&temporary, path).map_err(cannot));
+    if result.is_err() {
+        // Nothing more can be done if even this fails.
+        let _ = fs::remove_file(&temporary);
+    }
+    result
+}
+
+/// What a file is, by its first bytes, and where these say nothing, by its suffix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Npy,
+    Npz,
+    Picture,
+    Proto,
+    Unknown(Option<&'static str>),
+}
+
+pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
+    let signatures: [(&[u8], Kind); 10] = [
+        (b"\x93NUMPY", Kind::Npy),
+        (b"PK\x03\x04", Kind::Npz),
+        (b"PK\x05\x06", Kind::Npz),
+        (b"\x89PNG", Kind::Picture),
+        (b"\xff\xd8\xff", Kind::Picture),
+        (b"GIF8", Kind::Unknown(Some("a GIF image"))),
+        (b"BM", Kind::Unknown(Some("a BMP image"))),
+        (b"RIFF", Kind::Unknown(Some("a WebP image or a WAV file"))),
+        (b"II*\0", Kind::Unknown(Some("a TIFF image"))),
+        (b"%PDF", Kind::Unknown(Some("a PDF document"))),
+    ];
+    let suffix = path
+        .extension()
+        .and_then(|suffix| suffix.to_str())
+        .unwrap_or("")
+        .to_ascii_lowercase();
+    // The bytes of a .pb file may begin like anything.
+    if suffix == "pb" {
+        return Kind::Proto;
+    }
+    if let Some((_, kind)) = signatures
+        .iter()
+        .find(|(magic, _)| bytes.starts_with(magic))
+    {
+        return *kind;
+    }
+    match suffix.as_str() {
+        "npy" => Kind::Npy,
+        "npz" => Kind::Npz,
+        "png" | "jpg" | "jpeg" => Kind::Picture,
+        "pb" => Kind::Proto,
+        _ => Kind::Unknown(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_decides_before_the_suffix() {
+        let rows: [(&str, &[u8], Kind); 5] = [
+            ("a.bin", b"\x93NUMPY\x01", Kind::Npy),
+            ("a.npy", b"\x89PNG", Kind::Picture),
+            ("a.pb", b"BM", Kind::Proto),
+            ("a.JPG", b"", Kind::Picture),
+            ("a.txt", b"1 2 3", Kind::Unknown(None)),
+        ];
+        for (path, bytes, expected) in rows {
+            assert_eq!(kind(Path::new(path), bytes), expected, "{path}");
+        }
+    }
+}

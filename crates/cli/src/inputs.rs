@@ -1,0 +1,305 @@
+//! From the files on the command line to the inputs of a run.
+
+use std::path::{Path, PathBuf};
+
+use sardonyx::{
+    Buffer, CastOptions, DataType, Model, Port, Tensor, Type, Value, cast, npy, read_value, suggest,
+};
+
+use crate::failure::Failure;
+use crate::files::{self, Kind};
+use crate::terminal::Terminal;
+use crate::{npz, picture, random};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Inputs: .npy, .npz (names inside are input names), .pb (a stored value), PNG or JPEG. A FILE without a name goes to the
+    /// next input that has none yet
+    #[arg(value_name = "FILE|NAME=FILE")]
+    files: Vec<String>,
+    /// Convert arrays to the element types that the model wants
+    #[arg(long)]
+    cast: bool,
+    /// Fill inputs that are not given: floats evenly from -1 to 1, integers 0 to 9; the same for the same SEED
+    #[arg(long, value_name = "SEED")]
+    random: Option<u64>,
+    /// Size of a named dimension for --random; 1 if not given
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = random::parse_dim)]
+    dims: Vec<(String, usize)>,
+    #[command(flatten)]
+    picture: picture::Args,
+}
+
+/// The inputs of a run, and the files that they came from.
+pub(crate) struct Inputs {
+    pub(crate) values: Vec<(String, Value)>,
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// Reads the files, fills what is missing if that is wanted, and says what is still missing.
+pub(crate) fn gather(
+    args: &Args,
+    model: &Model,
+    ports: &[Port],
+    terminal: &Terminal,
+) -> Result<Inputs, Failure> {
+    let mut gather = Gather {
+        args,
+        model,
+        ports,
+        inputs: Inputs {
+            values: Vec::new(),
+            files: Vec::new(),
+        },
+    };
+    let (named, positional): (Vec<_>, Vec<_>) = args
+        .files
+        .iter()
+        .map(|arg| split(arg, ports))
+        .partition(|(name, _)| name.is_some());
+    for (name, path) in named.into_iter().chain(positional) {
+        gather.file(name, &path)?;
+    }
+    if let Some(seed) = args.random {
+        let mut filled = random::fill(seed, &args.dims, ports, &gather.inputs.values, terminal)?;
+        gather.inputs.values.append(&mut filled);
+    } else if !args.dims.is_empty() {
+        terminal.note("--dim has no effect without --random");
+    }
+    gather.complete()
+}
+
+struct Gather<'a> {
+    args: &'a Args,
+    model: &'a Model,
+    ports: &'a [Port],
+    inputs: Inputs,
+}
+
+/// `NAME=FILE` if NAME is an input, which may itself hold `=`; else `FILE` if there is such a file; else `NAME=FILE` with a
+/// name that will be refused.
+fn split(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
+    let cuts = || {
+        arg.match_indices('=')
+            .map(|(at, _)| (&arg[..at], &arg[at + 1..]))
+    };
+    if let Some((name, path)) =
+        cuts().find(|(name, _)| ports.iter().any(|port| port.name() == *name))
+    {
+        return (Some(name.to_string()), path.into());
+    }
+    match cuts().next() {
+        Some((name, path)) if !Path::new(arg).exists() => (Some(name.to_string()), path.into()),
+        _ => (None, arg.into()),
+    }
+}
+
+impl<'a> Gather<'a> {
+    fn file(&mut self, name: Option<String>, path: &Path) -> Result<(), Failure> {
+        if let Some(name) = &name {
+            self.port(name)?;
+        }
+        let bytes = files::read(path)?;
+        self.inputs.files.push(path.to_path_buf());
+        let at = |failure: Failure| failure.at(path.display());
+        match files::kind(path, bytes.as_slice()) {
+            Kind::Npz => self.archive(name, &bytes).map_err(at),
+            kind => {
+                let port = match &name {
+                    Some(name) => self.port(name)?,
+                    None => self.next_port().map_err(at)?,
+                };
+                let value = self.value(kind, &bytes, port).map_err(at)?;
+                self.give(port, value)
+            }
+        }
+    }
+
+    fn archive(&mut self, name: Option<String>, bytes: &Buffer) -> Result<(), Failure> {
+        let arrays = npz::read(bytes)?;
+        let Some(name) = name else {
+            for (member, array) in arrays {
+                // `numpy.savez(file, a, b)` calls them arr_0, arr_1.
+                let unnamed = member
+                    .strip_prefix("arr_")
+                    .is_some_and(|rest| rest.parse::<usize>().is_ok());
+                let port = match self.port(&member) {
+                    Err(_) if unnamed => self.next_port()?,
+                    port => port?,
+                };
+                let value = self
+                    .array(&array, port)
+                    .map_err(|failure| failure.at(&member))?;
+                self.give(port, value)?;
+            }
+            return Ok(());
+        };
+        let found = match &arrays[..] {
+            [only] => Some(only),
+            _ => arrays.iter().find(|(member, _)| *member == name),
+        };
+        let Some((_, array)) = found else {
+            let members: Vec<&str> = arrays
+                .iter()
+                .map(|(member, _)| member.as_str())
+                .take(20)
+                .collect();
+            return Err(Failure::new(format!("the archive has no array '{name}'"))
+                .help(format!("it has: {}", members.join(", "))));
+        };
+        let port = self.port(&name)?;
+        let value = self.array(array, port)?;
+        self.give(port, value)
+    }
+
+    fn value(&self, kind: Kind, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+        match kind {
+            Kind::Npy => self.array(bytes, port),
+            Kind::Picture => picture::load(bytes.as_slice(), port, &self.args.picture, self.model)
+                .map(Value::Tensor),
+            Kind::Proto => {
+                let any = Type::unranked(DataType::Float);
+                let value = read_value(bytes.clone(), port.ty().unwrap_or(&any))?;
+                match value {
+                    Value::Tensor(tensor) => self.fit(tensor, port).map(Value::Tensor),
+                    other => Ok(other),
+                }
+            }
+            Kind::Npz | Kind::Unknown(_) => {
+                let what = match kind {
+                    Kind::Unknown(Some(what)) => format!("this is {what}, which is not read"),
+                    _ => "this is no kind of file that is read".to_string(),
+                };
+                Err(Failure::new(what)
+                    .help("inputs are .npy, .npz, .pb (TensorProto), PNG or JPEG files"))
+            }
+        }
+    }
+
+    /// The array of a `.npy` file, as the input wants it.
+    fn array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
+        let tensor = match (npy::read(bytes), port.ty().and_then(Type::elem)) {
+            (Ok(tensor), _) => tensor,
+            // Types that NumPy has no name for are stored as bare bytes; the model knows what they are.
+            (Err(error), Some(wanted)) => npy::read_as(bytes, wanted).map_err(|_| error)?,
+            (Err(error), None) => return Err(error.into()),
+        };
+        self.fit(tensor, port).map(Value::Tensor)
+    }
+
+    fn fit(&self, tensor: Tensor, port: &Port) -> Result<Tensor, Failure> {
+        let Some(wanted) = port
+            .ty()
+            .and_then(Type::elem)
+            .filter(|wanted| *wanted != tensor.data_type())
+        else {
+            return Ok(tensor);
+        };
+        let found = tensor.data_type();
+        if self.args.cast {
+            return Ok(cast(&tensor, wanted, CastOptions::default())?);
+        }
+        Err(Failure::new(format!(
+            "the input '{}' wants elements of type {wanted}, but the file holds {found}",
+            port.name()
+        ))
+        .help(format!(
+            "convert them with --cast, or save the array as {}",
+            numpy_name(wanted)
+        )))
+    }
+
+    fn give(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
+        if self.is_given(port) {
+            return Err(Failure::new(format!(
+                "the input '{}' is given twice",
+                port.name()
+            )));
+        }
+        self.inputs.values.push((port.name().to_string(), value));
+        Ok(())
+    }
+
+    fn is_given(&self, port: &Port) -> bool {
+        self.inputs
+            .values
+            .iter()
+            .any(|(name, _)| name == port.name())
+    }
+
+    fn port(&self, name: &str) -> Result<&'a Port, Failure> {
+        if let Some(port) = self.ports.iter().find(|port| port.name() == name) {
+            return Ok(port);
+        }
+        let wanted = wanted(self.ports);
+        let failure = Failure::new(format!("the model has no input '{name}'"));
+        Err(
+            match suggest::closest(name, self.ports.iter().map(Port::name)) {
+                Some(near) => failure.help(format!("did you mean '{near}'?\n{wanted}")),
+                None => failure.help(wanted),
+            },
+        )
+    }
+
+    /// The next input for a file without a name: first those that a run needs.
+    fn next_port(&self) -> Result<&'a Port, Failure> {
+        let free = || self.ports.iter().filter(|port| !self.is_given(port));
+        match free()
+            .find(|port| port.is_required())
+            .or_else(|| free().next())
+        {
+            Some(port) => Ok(port),
+            None => {
+                Err(Failure::new("there is no input left for this file").help(wanted(self.ports)))
+            }
+        }
+    }
+
+    fn complete(self) -> Result<Inputs, Failure> {
+        let missing: Vec<&str> = self
+            .ports
+            .iter()
+            .filter(|port| port.is_required() && !self.is_given(port))
+            .map(Port::name)
+            .take(10)
+            .collect();
+        if missing.is_empty() {
+            return Ok(self.inputs);
+        }
+        let message = match &missing[..] {
+            [only] => format!("the input '{only}' is missing"),
+            many => format!("these inputs are missing: {}", many.join(", ")),
+        };
+        Err(Failure::new(message).help(format!(
+            "give inputs as NAME=FILE (.npy, .npz, .pb, PNG or JPEG), or fill them with --random SEED; {}",
+            wanted(self.ports)
+        )))
+    }
+}
+
+/// What the model wants, an input per line.
+fn wanted(ports: &[Port]) -> String {
+    const SHOWN: usize = 10;
+    let required: Vec<&Port> = ports.iter().filter(|port| port.is_required()).collect();
+    if required.is_empty() {
+        return "the model needs no inputs".to_string();
+    }
+    let mut text = String::from("the model wants");
+    required
+        .iter()
+        .take(SHOWN)
+        .for_each(|port| text += &format!("\n  {port}"));
+    if required.len() > SHOWN {
+        text += &format!("\n  … and {} more", required.len() - SHOWN);
+    }
+    text
+}
+
+/// How NumPy calls a type.
+fn numpy_name(data_type: DataType) -> &'static str {
+    match data_type {
+        DataType::Float => "float32",
+        DataType::Double => "float64",
+        other => other.name(),
+    }
+}

@@ -1,0 +1,235 @@
+//! Filling inputs with numbers that look random and are the same everywhere.
+//!
+//! Element i of an input is made from the i-th output of SplitMix64 (Steele, Lea, Flood 2014), started with SEED xor the FNV-1a hash
+//! of the input's name: so an input does not depend on the others, nor on the machine. Of the 64 bits u,
+//! - floats are 2 (u >> 40) / 2^24 - 1, evenly from -1 to below 1 (then rounded to narrower types),
+//! - integers are (u >> 32) mod 10, mod 2 for types of 2 bits,
+//! - truth values are the highest bit, strings the digit as text.
+
+use std::collections::HashMap;
+
+use sardonyx::{CastOptions, DataType, Dim, Port, StringArray, Tensor, Type, Value, cast};
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+
+/// `NAME=N` on the command line.
+pub(crate) fn parse_dim(arg: &str) -> Result<(String, usize), String> {
+    let (name, size) = arg
+        .rsplit_once('=')
+        .ok_or("expected NAME=N, such as batch=4")?;
+    let size = size
+        .parse()
+        .map_err(|_| format!("'{size}' is not a size"))?;
+    Ok((name.to_string(), size))
+}
+
+/// Values for the required inputs that are not given.
+pub(crate) fn fill(
+    seed: u64,
+    dims: &[(String, usize)],
+    ports: &[Port],
+    given: &[(String, Value)],
+    terminal: &Terminal,
+) -> Result<Vec<(String, Value)>, Failure> {
+    let mut sizes: HashMap<String, usize> = HashMap::new();
+    // What the given inputs say about named dims holds for the others too.
+    for (name, value) in given {
+        let shape = ports
+            .iter()
+            .find(|port| port.name() == name)
+            .and_then(Port::ty)
+            .and_then(Type::shape);
+        if let (Some(shape), Some(tensor)) = (shape, value.as_tensor()) {
+            for (dim, size) in shape.iter().zip(tensor.dims()) {
+                sizes.extend(dim.as_symbol().map(|symbol| (symbol.to_string(), *size)));
+            }
+        }
+    }
+    let symbols: Vec<&str> = ports
+        .iter()
+        .filter_map(|port| port.ty()?.shape())
+        .flatten()
+        .filter_map(Dim::as_symbol)
+        .collect();
+    for (name, size) in dims {
+        if !symbols.contains(&name.as_str()) {
+            let mut known = symbols.clone();
+            known.sort_unstable();
+            known.dedup();
+            let help = match known.is_empty() {
+                true => "its inputs have no named dimensions".to_string(),
+                false => format!("the named dimensions are: {}", known.join(", ")),
+            };
+            return Err(
+                Failure::new(format!("no input of the model has a dimension '{name}'")).help(help),
+            );
+        }
+        sizes.insert(name.clone(), *size);
+    }
+
+    let mut assumed = Vec::new();
+    let mut values = Vec::new();
+    for port in ports.iter().filter(|port| port.is_required()) {
+        if given.iter().any(|(name, _)| name == port.name()) {
+            continue;
+        }
+        let Some((elem, shape)) = port.ty().and_then(|ty| Some((ty.elem()?, ty.shape()?))) else {
+            return Err(Failure::new(format!(
+                "the input '{port}' cannot be filled: its type or rank is open"
+            ))
+            .help("give it as NAME=FILE"));
+        };
+        let mut dims = Vec::new();
+        for dim in shape {
+            let known =
+                dim.substitute(&|name| sizes.get(name).map(|size| Dim::Known(*size as i64)));
+            dims.push(known.size().unwrap_or_else(|| {
+                let name = if dim.is_unknown() {
+                    format!("? of {}", port.name())
+                } else {
+                    dim.to_string()
+                };
+                if !assumed.contains(&name) {
+                    assumed.push(name);
+                }
+                1
+            }));
+        }
+        let tensor = tensor(seed, port.name(), elem, &dims)
+            .map_err(|failure| failure.at(format!("input '{}'", port.name())))?;
+        values.push((port.name().to_string(), Value::Tensor(tensor)));
+    }
+    if !assumed.is_empty() {
+        terminal.note(&format!(
+            "the size of these dimensions is open and taken as 1 (see --dim): {}",
+            assumed.join(", ")
+        ));
+    }
+    Ok(values)
+}
+
+/// A tensor of pseudo-random elements.
+fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tensor, Failure> {
+    let count = dims
+        .iter()
+        .try_fold(1usize, |product, dim| product.checked_mul(*dim));
+    let Some(count) = count else {
+        return Err(Failure::new(format!(
+            "{dims:?} are more elements than can be addressed"
+        )));
+    };
+    let stream = SplitMix64::new(seed, name);
+    let made = match elem {
+        DataType::String => {
+            let digits = collect(stream.map(|u| (u >> 32) % 10), count)?;
+            let strings: StringArray = digits.iter().map(u64::to_string).collect();
+            return Ok(Tensor::from_strings(dims, strings)?);
+        }
+        DataType::Bool => {
+            let bools = collect(stream.map(|u| u >> 63 != 0), count)?;
+            return Ok(Tensor::from_bools(dims, &bools)?);
+        }
+        _ if elem.is_integer() => {
+            let range = if elem.bits() == Some(2) { 2 } else { 10 };
+            // int4 ends at 7.
+            let range = if elem == DataType::Int4 { 8 } else { range };
+            Tensor::from_vec(
+                dims,
+                collect(stream.map(|u| ((u >> 32) % range) as i64), count)?,
+            )?
+        }
+        _ => Tensor::from_vec(
+            dims,
+            collect(
+                stream.map(|u| (u >> 40) as f32 / (1u64 << 23) as f32 - 1.0),
+                count,
+            )?,
+        )?,
+    };
+    Ok(cast(&made, elem, CastOptions::default())?)
+}
+
+fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
+    let mut out = Vec::new();
+    out.try_reserve_exact(count)
+        .map_err(|_| Failure::new(format!("no memory for {count} elements")))?;
+    out.extend(stream.take(count));
+    Ok(out)
+}
+
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn new(seed: u64, name: &str) -> SplitMix64 {
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        SplitMix64(seed ^ hash)
+    }
+}
+
+impl Iterator for SplitMix64 {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Some(z ^ (z >> 31))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_generator_is_the_published_one() {
+        // First outputs for seed 1234567, as in the reference implementation.
+        let stream: Vec<u64> = SplitMix64(1234567).take(3).collect();
+        assert_eq!(
+            stream,
+            [
+                6457827717110365317,
+                3203168211198807973,
+                9817491932198370423
+            ]
+        );
+    }
+
+    #[test]
+    fn every_type_can_be_filled() {
+        for elem in DataType::ALL {
+            let tensor = tensor(7, "x", elem, &[3, 5]).unwrap();
+            assert_eq!(
+                (tensor.data_type(), tensor.dims()),
+                (elem, &[3usize, 5][..])
+            );
+        }
+        let floats = tensor(7, "x", DataType::Float, &[1000]).unwrap();
+        let floats = floats.as_slice::<f32>().unwrap();
+        assert!(floats.iter().all(|x| (-1.0..1.0).contains(x)));
+        assert!(floats.iter().sum::<f32>().abs() < 100.0);
+        assert_eq!(
+            tensor(7, "x", DataType::Float, &[4]).unwrap(),
+            tensor(7, "x", DataType::Float, &[4]).unwrap()
+        );
+        assert_ne!(
+            tensor(7, "x", DataType::Float, &[4]).unwrap(),
+            tensor(7, "y", DataType::Float, &[4]).unwrap()
+        );
+        assert!(tensor(7, "x", DataType::Float, &[usize::MAX, 2]).is_err());
+    }
+
+    #[test]
+    fn dims_on_the_command_line() {
+        assert_eq!(parse_dim("batch=4"), Ok(("batch".to_string(), 4)));
+        assert_eq!(parse_dim("a=b=0"), Ok(("a=b".to_string(), 0)));
+        assert!(
+            parse_dim("batch").is_err()
+                && parse_dim("batch=x").is_err()
+                && parse_dim("batch=-1").is_err()
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! `sardonyx run`: run a model once, or several times for timing, and show what it gives.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sardonyx::{Model, Outputs, Session};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::files::Protected;
+use crate::inputs::{self, gather};
+use crate::terminal::Terminal;
+use crate::timing::{Timing, millis, timed};
+use crate::{ModelArg, classes, outputs, show};
+
+/// Run a model on arrays, stored values or pictures, and show its outputs
+///
+/// An output with scores of classes is shown as a ranking if the names of the classes are known, from --labels or from the
+/// model's metadata (key "labels" or "classes"), or if --top asks for it; any other by its first elements.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    inputs: inputs::Args,
+    #[command(flatten)]
+    classes: classes::Args,
+    /// Write the outputs: to a folder as NAME.npy (.pb for what is no array), or to one .npz file
+    #[arg(short, long, value_name = "DIR|FILE.npz")]
+    output: Option<PathBuf>,
+    /// Threads to use; by default one per processor
+    #[arg(long, value_name = "N", value_parser = parse_threads)]
+    threads: Option<usize>,
+    /// Run N times and print minimum, median and 95th percentile of the time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    repeat: u64,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.run/1";
+
+pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let (model, session) = open(&args.model, args.threads, terminal)?;
+    let classes = classes::Classes::new(&args.classes, &model)?;
+    let inputs = gather(&args.inputs, &model, session.inputs(), terminal)?;
+    let mut protected = Protected::default();
+    protected.add(&args.model.path);
+    inputs.files.iter().for_each(|file| protected.add(file));
+
+    let (outputs, timing) = repeat(&session, inputs, args.repeat, terminal)?;
+    let written = match &args.output {
+        Some(target) => outputs::write(&outputs, target, &protected)?,
+        None => Vec::new(),
+    };
+    if args.json {
+        let mut rankings = Vec::new();
+        let mut values = Vec::new();
+        for (name, value) in outputs.iter() {
+            let ranked = value
+                .as_tensor()
+                .map(|tensor| classes.rank(name, tensor))
+                .transpose()?;
+            rankings.extend(ranked.flatten().into_iter().flatten());
+            values.push(show::value_json(name, value)?);
+        }
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "threads": session.threads(),
+            "timing": timing,
+            "outputs": values,
+            "top": rankings,
+            "written": written,
+        });
+        return terminal.json(&answer, true);
+    }
+    for file in &written {
+        terminal.remark(&format!("wrote {}", file.display()));
+    }
+    if args.repeat > 1 {
+        let Timing {
+            runs,
+            min_ms,
+            median_ms,
+            p95_ms,
+        } = timing;
+        terminal.remark(&format!(
+            "{runs} runs: min {min_ms:.3} ms, median {median_ms:.3} ms, p95 {p95_ms:.3} ms"
+        ));
+    }
+    // Files were asked for, not a print; a ranking is asked for by its own option.
+    if written.is_empty() || args.classes.wanted() {
+        terminal.print(&as_text(&outputs, &classes)?)?;
+    }
+    Ok(())
+}
+
+/// Opens the model and makes it ready, telling the curious how long that took.
+pub(crate) fn open(
+    model: &ModelArg,
+    threads: Option<usize>,
+    terminal: &Terminal,
+) -> Result<(Model, Session), Failure> {
+    let (opened, opening) = timed(|| model.open());
+    let opened = opened?;
+    let spinner = terminal.progress("preparing", None);
+    let mut builder = Session::builder(&opened);
+    if let Some(threads) = threads {
+        builder = builder.threads(threads);
+    }
+    let (session, preparing) = timed(|| builder.build());
+    spinner.finish_and_clear();
+    let session = session.map_err(|error| {
+        let failure = Failure::from(error);
+        if model.path.as_os_str() == "-" {
+            failure
+        } else {
+            failure.at(model.name())
+        }
+    })?;
+    terminal.detail(&format!(
+        "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
+        millis(opening),
+        millis(preparing),
+        session.threads()
+    ));
+    Ok((opened, session))
+}
+
+/// The outputs of the last of `times` runs.
+fn repeat(
+    session: &Session,
+    inputs: inputs::Inputs,
+    times: u64,
+    terminal: &Terminal,
+) -> Result<(Outputs, Timing), Failure> {
+    let bar = terminal.progress("running", (times > 1).then_some(times));
+    let mut durations: Vec<Duration> = Vec::new();
+    let (mut outputs, first) = timed(|| session.run(inputs.values.clone()));
+    durations.push(first);
+    while outputs.is_ok() && (durations.len() as u64) < times {
+        let values = inputs.values.clone();
+        let (again, duration) = timed(|| session.run(values));
+        outputs = again;
+        durations.push(duration);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let timing = Timing::of(&durations).ok_or_else(|| Failure::new("nothing was run"))?;
+    Ok((outputs?, timing))
+}
+
+fn as_text(outputs: &Outputs, classes: &classes::Classes) -> Result<String, Failure> {
+    if outputs.is_empty() {
+        return Ok("the model has no outputs\n".to_string());
+    }
+    let mut text = String::new();
+    for (name, value) in outputs.iter() {
+        let rankings = match value.as_tensor() {
+            Some(tensor) => classes.rank(name, tensor)?,
+            None => None,
+        };
+        match rankings {
+            Some(rankings) => {
+                // With one output there is nothing to tell apart.
+                if outputs.len() > 1 {
+                    text += &format!("{name}:\n");
+                }
+                text += &classes::show(&rankings);
+            }
+            None => text += &show::value_text(name, value)?,
+        }
+    }
+    Ok(text)
+}
+
+/// More threads than any machine has are a slip, and each costs memory.
+pub(crate) fn parse_threads(arg: &str) -> Result<usize, String> {
+    match arg.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("expected a number from 1 to 1024".to_string()),
+    }
+}

@@ -1,0 +1,308 @@
+//! Values as text and as JSON, of bounded length.
+
+use std::fmt::Write;
+
+use sardonyx::{CastOptions, Class, DataType, Tensor, Value, cast};
+use serde_json::{Number, json};
+
+use crate::failure::Failure;
+
+/// Rows (along the last axis) and elements of a row that are printed.
+const SHOWN_ROWS: usize = 8;
+const SHOWN_ELEMENTS: usize = 8;
+/// Elements of a tensor in JSON; whoever needs all of them writes a file.
+const JSON_ELEMENTS: usize = 10_000;
+/// Largest tensor that a summary is computed for.
+const SUMMARY_ELEMENTS: usize = 1 << 24;
+
+/// Name, type, shape, and the first elements.
+pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
+    match value {
+        Value::Tensor(tensor) => tensor_text(name, tensor),
+        Value::Sequence(items) => {
+            let mut text = format!("{name}: {} of {} items\n", value.value_type(), items.len());
+            for (i, item) in items.items().iter().take(SHOWN_ROWS).enumerate() {
+                text += &indented(&value_text(&format!("[{i}]"), item)?);
+            }
+            if items.len() > SHOWN_ROWS {
+                let _ = writeln!(text, "  … and {} more", items.len() - SHOWN_ROWS);
+            }
+            Ok(text)
+        }
+        Value::Map(map) => {
+            let mut text = format!(
+                "{name}: {} of {} entries\n",
+                value.value_type(),
+                map.entries().len()
+            );
+            for (key, item) in map.entries().iter().take(SHOWN_ROWS) {
+                text += &indented(&value_text(&key_text(key), item)?);
+            }
+            if map.entries().len() > SHOWN_ROWS {
+                let _ = writeln!(text, "  … and {} more", map.entries().len() - SHOWN_ROWS);
+            }
+            Ok(text)
+        }
+        Value::Optional(_, Some(inner)) => value_text(name, inner),
+        Value::Optional(..) => Ok(format!(
+            "{name}: {} with nothing in it\n",
+            value.value_type()
+        )),
+        Value::Sparse(sparse) => {
+            let head = format!(
+                "{name}: {} {:?} with {} values\n",
+                value.value_type(),
+                sparse.dims(),
+                sparse.values().len()
+            );
+            Ok(head
+                + &indented(&tensor_text("indices", sparse.indices())?)
+                + &indented(&tensor_text("values", sparse.values())?))
+        }
+    }
+}
+
+fn key_text(key: &sardonyx::MapKey) -> String {
+    match key {
+        sardonyx::MapKey::Signed(key) => key.to_string(),
+        sardonyx::MapKey::Unsigned(key) => key.to_string(),
+        sardonyx::MapKey::String(key) => format!("{:?}", String::from_utf8_lossy(key)),
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}\n")).collect()
+}
+
+fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
+    let mut text = format!(
+        "{name}: {}{}\n",
+        tensor.data_type(),
+        dims_text(tensor.dims())
+    );
+    if tensor.is_empty() {
+        text += "  no elements\n";
+        return Ok(text);
+    }
+    let width = tensor.dims().last().copied().unwrap_or(1);
+    let rows = tensor.len() / width;
+    let mut cells = Vec::new();
+    for row in 0..rows.min(SHOWN_ROWS) {
+        cells.push(elements(tensor, row * width, width.min(SHOWN_ELEMENTS))?);
+    }
+    let widest = cells
+        .iter()
+        .flatten()
+        .map(|cell| cell.chars().count())
+        .max()
+        .unwrap_or(0);
+    for (row, cells) in cells.iter().enumerate() {
+        let index = if tensor.rank() > 1 {
+            row_index(tensor.dims(), row)
+        } else {
+            String::new()
+        };
+        let more = if width > SHOWN_ELEMENTS { " …" } else { "" };
+        let cells: Vec<String> = cells
+            .iter()
+            .map(|cell| format!("{cell:>widest$}"))
+            .collect();
+        let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
+    }
+    if rows > SHOWN_ROWS {
+        let _ = writeln!(text, "  … and {} more rows", rows - SHOWN_ROWS);
+    }
+    if rows > SHOWN_ROWS || width > SHOWN_ELEMENTS {
+        text += &summary(tensor)?;
+    }
+    Ok(text)
+}
+
+fn dims_text(dims: &[usize]) -> String {
+    match dims.is_empty() {
+        true => String::new(),
+        false => format!("{dims:?}"),
+    }
+}
+
+/// The index of a row along the last axis, such as `[0, 3, :]`.
+fn row_index(dims: &[usize], row: usize) -> String {
+    let mut rest = row;
+    let mut index: Vec<String> = dims[..dims.len() - 1]
+        .iter()
+        .rev()
+        .map(|dim| {
+            let at = rest % dim;
+            rest /= dim;
+            at.to_string()
+        })
+        .collect();
+    index.reverse();
+    format!("[{}, :] ", index.join(", "))
+}
+
+/// Smallest, largest and mean element, where these mean something.
+fn summary(tensor: &Tensor) -> Result<String, Failure> {
+    let class = tensor.data_type().class();
+    if !matches!(class, Class::Float | Class::Signed | Class::Unsigned)
+        || tensor.len() > SUMMARY_ELEMENTS
+    {
+        return Ok(String::new());
+    }
+    let values = cast(tensor, DataType::Double, CastOptions::default())?.to_vec::<f64>()?;
+    let nan = values.iter().filter(|x| x.is_nan()).count();
+    let min = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mean =
+        values.iter().filter(|x| !x.is_nan()).sum::<f64>() / (values.len() - nan).max(1) as f64;
+    let nan = if nan > 0 {
+        format!(", {nan} not a number")
+    } else {
+        String::new()
+    };
+    Ok(format!(
+        "  smallest {}, largest {}, mean {}{nan}\n",
+        short(min),
+        short(max),
+        short(mean)
+    ))
+}
+
+/// About six digits.
+fn short(x: f64) -> String {
+    match x.abs() {
+        0.0 => "0".to_string(),
+        size if (1e-3..1e7).contains(&size) => {
+            let decimals = (5 - size.log10().floor() as i32).max(0) as usize;
+            let text = format!("{x:.decimals$}");
+            if text.contains('.') {
+                text.trim_end_matches('0').trim_end_matches('.').to_string()
+            } else {
+                text
+            }
+        }
+        _ => format!("{x:.5e}"),
+    }
+}
+
+/// Neighbouring elements as text.
+fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
+    let part = tensor
+        .view()
+        .reshape([tensor.len()])?
+        .slice(0, start, count, 1)?
+        .to_tensor()?;
+    let is_text = part.data_type() == DataType::String;
+    let part = cast(&part, DataType::String, CastOptions::default())?;
+    let text = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes).into_owned();
+        match is_text {
+            false => text,
+            true => match text.char_indices().nth(60) {
+                Some((end, _)) => format!("{:?}…", &text[..end]),
+                None => format!("{text:?}"),
+            },
+        }
+    };
+    Ok(part
+        .strings()
+        .into_iter()
+        .flat_map(|strings| strings.iter())
+        .map(text)
+        .collect())
+}
+
+/// Type, shape and elements. Elements are a flat list in row-major order; numbers that JSON does not have are the strings
+/// "nan", "inf" and "-inf", complex numbers are strings.
+pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value, Failure> {
+    let Value::Tensor(tensor) = value else {
+        return Ok(
+            json!({"name": name, "type": value.value_type().to_string(), "text": value_text(name, value)?}),
+        );
+    };
+    let shown = tensor.len().min(JSON_ELEMENTS);
+    let values = match tensor.strings() {
+        Some(strings) => strings
+            .iter()
+            .take(shown)
+            .map(|text| json!(String::from_utf8_lossy(text)))
+            .collect(),
+        None if shown == 0 => Vec::new(),
+        None => elements(tensor, 0, shown)?
+            .iter()
+            .map(|text| element_json(text))
+            .collect::<Vec<_>>(),
+    };
+    Ok(json!({
+        "name": name,
+        "type": tensor.data_type().name(),
+        "shape": tensor.dims(),
+        "elements": tensor.len(),
+        "truncated": shown < tensor.len(),
+        "values": values,
+    }))
+}
+
+fn element_json(text: &str) -> serde_json::Value {
+    match text {
+        "True" => json!(true),
+        "False" => json!(false),
+        _ => {
+            let integer = text
+                .parse::<i64>()
+                .map(Number::from)
+                .or_else(|_| text.parse::<u64>().map(Number::from))
+                .ok();
+            let number = integer.or_else(|| Number::from_f64(text.parse().ok()?));
+            number.map_or_else(|| json!(text), serde_json::Value::Number)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_are_printed_in_rows() {
+        let tensor = Tensor::from_vec([2, 2], vec![1.0f32, -2.5, 10.0, f32::NAN]).unwrap();
+        assert_eq!(
+            tensor_text("y", &tensor).unwrap(),
+            "y: float[2, 2]\n  [0, :]  1.0 -2.5\n  [1, :] 10.0  nan\n"
+        );
+        let scalar = Tensor::scalar(7i64);
+        assert_eq!(tensor_text("n", &scalar).unwrap(), "n: int64\n  7\n");
+        let empty = Tensor::zeros(DataType::Float, [0, 3]).unwrap();
+        assert_eq!(
+            tensor_text("e", &empty).unwrap(),
+            "e: float[0, 3]\n  no elements\n"
+        );
+    }
+
+    #[test]
+    fn large_tensors_stay_small_on_the_screen() {
+        let tensor = Tensor::from_vec([100, 100], (0..10_000).collect::<Vec<i32>>()).unwrap();
+        let text = tensor_text("y", &tensor).unwrap();
+        assert!(text.lines().count() <= 11, "{text}");
+        assert!(
+            text.ends_with("smallest 0, largest 9999, mean 4999.5\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn json_elements_keep_their_kind() {
+        let rows = [
+            ("1", json!(1)),
+            ("-0.5", json!(-0.5)),
+            ("1e-05", json!(1e-5)),
+            ("True", json!(true)),
+            ("nan", json!("nan")),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(element_json(text), expected);
+        }
+        assert_eq!(element_json("18446744073709551615"), json!(u64::MAX));
+        assert_eq!(element_json("inf"), json!("inf"));
+    }
+}

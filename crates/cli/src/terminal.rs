@@ -1,0 +1,181 @@
+//! Talking to people: answers to stdout, notes and errors to stderr, colour where it is wanted.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    color: Color,
+    /// No notes, only answers and errors
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more about what happens
+    #[arg(short, long, global = true)]
+    verbose: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+pub(crate) struct Terminal {
+    color: bool,
+    quiet: bool,
+    verbose: bool,
+}
+
+impl Terminal {
+    pub(crate) fn new(args: &Args) -> Terminal {
+        let color = match args.color {
+            Color::Always => true,
+            Color::Never => false,
+            // https://no-color.org
+            Color::Auto => {
+                io::stderr().is_terminal()
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        };
+        Terminal {
+            color,
+            quiet: args.quiet,
+            verbose: args.verbose,
+        }
+    }
+
+    /// Prints an answer.
+    pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(harmless(text).as_bytes())?;
+        stdout.flush()?;
+        Ok(())
+    }
+
+    /// Prints an answer as JSON, on one line or on many.
+    pub(crate) fn json(&self, answer: &impl Serialize, pretty: bool) -> Result<(), Failure> {
+        let text = match pretty {
+            true => serde_json::to_string_pretty(answer),
+            false => serde_json::to_string(answer),
+        };
+        let text = text.map_err(|error| {
+            Failure::new(format!("the answer cannot be written as JSON: {error}"))
+        })?;
+        self.print(&(text + "\n"))
+    }
+
+    /// Something the user may want to know.
+    pub(crate) fn note(&self, text: &str) {
+        if !self.quiet {
+            self.say("note:", text);
+        }
+    }
+
+    /// Something only the curious want to know.
+    pub(crate) fn detail(&self, text: &str) {
+        if self.verbose {
+            self.say("note:", text);
+        }
+    }
+
+    /// A line on stderr without label.
+    pub(crate) fn remark(&self, text: &str) {
+        if !self.quiet {
+            // If stderr is gone there is nobody left to tell.
+            let _ = writeln!(io::stderr(), "{}", harmless(text));
+        }
+    }
+
+    fn say(&self, label: &str, text: &str) {
+        let _ = writeln!(io::stderr(), "{} {}", self.paint(label), harmless(text));
+    }
+
+    /// Says why the command failed; the exit code.
+    pub(crate) fn report(&self, failure: &Failure) -> ExitCode {
+        if failure.broken_pipe {
+            return ExitCode::SUCCESS;
+        }
+        let text = failure.render(&|label| format!("\u{1}{label}\u{2}"));
+        // Colour only goes on after everything that came from files has been made harmless.
+        let mut painted = String::new();
+        for (i, part) in text.split('\u{1}').enumerate() {
+            match part.split_once('\u{2}') {
+                Some((label, rest)) if i > 0 => painted += &(self.paint(label) + &harmless(rest)),
+                _ => painted += &harmless(part),
+            }
+        }
+        let _ = io::stderr().write_all(painted.as_bytes());
+        ExitCode::from(2)
+    }
+
+    fn paint(&self, label: &str) -> String {
+        let code = match label {
+            "error:" => "1;31",
+            "help:" => "1;36",
+            _ => "2",
+        };
+        match self.color {
+            true => format!("\u{1b}[{code}m{label}\u{1b}[0m"),
+            false => label.to_string(),
+        }
+    }
+
+    /// A progress bar over something with a known number of steps; visible only on a terminal, and after a moment.
+    pub(crate) fn progress(&self, what: &'static str, steps: Option<u64>) -> ProgressBar {
+        if self.quiet || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        let bar = match steps {
+            Some(steps) => ProgressBar::new(steps),
+            None => ProgressBar::new_spinner(),
+        };
+        let template = if steps.is_some() {
+            "{msg} {wide_bar} {pos}/{len} {eta}"
+        } else {
+            "{spinner} {msg} {elapsed}"
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.set_message(what);
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+}
+
+/// Text that may come from a file, without what a terminal would take as a command.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => out.extend(c.escape_default()),
+            // Marks that reorder what is shown around them.
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.extend(c.escape_default()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::harmless;
+
+    #[test]
+    fn escape_sequences_are_defused() {
+        assert_eq!(
+            harmless("a\u{1b}[31mb\nc\u{202e}"),
+            "a\\u{1b}[31mb\nc\\u{202e}"
+        );
+    }
+}

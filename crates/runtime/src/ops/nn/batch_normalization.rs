@@ -1,0 +1,117 @@
+//! BatchNormalization at inference: one multiplication and one addition per element.
+//!
+//! Scale, shift, mean and variance may each have another type than the input. Where all four are constant they are folded
+//! once.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::norm::{fold_batch_norm, scale_shift};
+use sardonyx_kernels::number::Number;
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices};
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::ops::math::for_element;
+
+/// `BatchNormalization`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    if site.int("training_mode") == Some(1) {
+        return Err(BindError::Unsupported(
+            "training_mode is not implemented".to_string(),
+        ));
+    }
+    let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
+    let constants: Option<Vec<Vec<f64>>> = (1..5)
+        .map(|index| site.constant(index).and_then(|c| wide(&c.view()).ok()))
+        .collect();
+    for_element!(site, site.elem(0)?, floats, T => BatchNormalization::<T> {
+        epsilon,
+        folded: constants.map(|constants| fold::<T>(&constants, epsilon)).transpose()?,
+        elements: PhantomData,
+    })
+}
+
+struct BatchNormalization<T: Number> {
+    epsilon: f64,
+    /// Factor and summand per channel.
+    folded: Option<Folded<T>>,
+    elements: PhantomData<fn() -> T>,
+}
+
+type Folded<T> = (Vec<<T as Number>::Real>, Vec<<T as Number>::Real>);
+
+/// The elements of a parameter in double precision.
+fn wide(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
+    let Some(bytes) = view.contiguous_bytes() else {
+        fail!("a parameter is not dense");
+    };
+    let mut wide = vec![0f64; view.len()];
+    let target = bytemuck::cast_slice_mut(&mut wide);
+    let options = CastOptions::default();
+    cast_slices(
+        view.data_type(),
+        bytes,
+        DataType::Double,
+        target,
+        view.len(),
+        options,
+    )?;
+    Ok(wide)
+}
+
+fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, KernelError> {
+    let [gamma, beta, mean, variance] = parameters else {
+        fail!("four parameters are needed");
+    };
+    let channels = gamma.len();
+    if [beta, mean, variance]
+        .iter()
+        .any(|parameter| parameter.len() != channels)
+    {
+        let lengths: Vec<usize> = parameters.iter().map(Vec::len).collect();
+        fail!("the parameters have {lengths:?} elements, but must have one per channel");
+    }
+    let mut scale = vec![<T::Real as Number>::ZERO; channels];
+    let mut shift = scale.clone();
+    fold_batch_norm(
+        gamma, beta, mean, variance, epsilon, &mut scale, &mut shift,
+    );
+    Ok((scale, shift))
+}
+
+impl<T: Element + Number> Kernel for BatchNormalization<T> {
+    fn taken_in(&self) -> &[usize] {
+        if self.folded.is_some() {
+            &[1, 2, 3, 4]
+        } else {
+            &[]
+        }
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims: Dims = call.tensor(0)?.dims().into();
+        // A vector is a batch of one channel.
+        let channels = dims.get(1).copied().unwrap_or(1);
+        let inner = dims.iter().skip(2).product();
+        let given;
+        let (scale, shift) = match &self.folded {
+            Some(folded) => folded,
+            None => {
+                let parameters: Vec<Vec<f64>> = (1..5)
+                    .map(|index| wide(call.tensor(index)?))
+                    .collect::<Result<_, _>>()?;
+                given = fold::<T>(&parameters, self.epsilon)?;
+                &given
+            }
+        };
+        if scale.len() != channels {
+            fail!(
+                "the input has {channels} channels, but there are parameters for {}",
+                scale.len()
+            );
+        }
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let y = call.output_slice::<T>(0, &dims)?;
+        scale_shift(pool, isa, inner, scale, shift, x, y);
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! Dropout at inference: the input itself, and a mask that keeps everything.
+
+use sardonyx_tensor::{Dims, Tensor, Value};
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+/// `Dropout`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    // A node that surely trains is refused now; one that is told so when it runs, then.
+    let training = site.constant(2).map(Tensor::bytes);
+    if training.is_some_and(|flag| flag != [0]) {
+        return Err(BindError::Unsupported(
+            "training_mode is not implemented".to_string(),
+        ));
+    }
+    Ok(Box::new(Dropout {
+        has_mask: site.has_output(1),
+    }))
+}
+
+struct Dropout {
+    has_mask: bool,
+}
+
+impl Kernel for Dropout {
+    fn is_view(&self) -> bool {
+        // A mask has to be written, so the node has to run.
+        !self.has_mask
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        if let Some(flag) = call.maybe_tensor(2)? {
+            if flag.contiguous_bytes() != Some(&[0]) {
+                fail!("training_mode is not implemented");
+            }
+        }
+        let input = call.tensor(0)?.clone();
+        let dims: Dims = input.dims().into();
+        if call.has_output(0) {
+            call.output(0, input.data_type(), &dims)?
+                .copy_from(&input)?;
+        }
+        if call.has_output(1) {
+            let kept = vec![true; input.len()];
+            call.set_output(1, Value::Tensor(Tensor::from_bools(&dims, &kept)?))?;
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        if self.has_mask { "copy" } else { "view" }.to_string()
+    }
+}

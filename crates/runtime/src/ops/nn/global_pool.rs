@@ -1,0 +1,46 @@
+//! GlobalAveragePool and GlobalMaxPool: a reduction over all spatial axes that keeps them with size 1.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::number::Number;
+use sardonyx_kernels::reduce::{Reduce, reduce};
+use sardonyx_tensor::{Dims, Element};
+use smallvec::SmallVec;
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::ops::math::for_element;
+
+/// `GlobalAveragePool`
+pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Mean, elements: PhantomData })
+}
+
+/// `GlobalMaxPool`
+pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    for_element!(site, site.elem(0)?, floats, T => GlobalPool::<T> { what: Reduce::Max, elements: PhantomData })
+}
+
+struct GlobalPool<T> {
+    what: Reduce,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Element + Number> Kernel for GlobalPool<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let input: Dims = call.tensor(0)?.dims().into();
+        if input.len() < 2 {
+            fail!(
+                "the input must have batch and channels, not dimensions {:?}",
+                &input[..]
+            );
+        }
+        let axes: SmallVec<[bool; 6]> = (0..input.len()).map(|axis| axis >= 2).collect();
+        let dims: Dims = (input.iter().zip(&axes))
+            .map(|(size, reduced)| if *reduced { 1 } else { *size })
+            .collect();
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let y = call.output_slice::<T>(0, &dims)?;
+        reduce(pool, isa, self.what, &input, &axes, x, y);
+        Ok(())
+    }
+}

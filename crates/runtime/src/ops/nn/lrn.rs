@@ -1,0 +1,56 @@
+//! LRN: local response normalisation across channels.
+
+use std::marker::PhantomData;
+
+use sardonyx_kernels::norm::local_response_norm;
+use sardonyx_kernels::number::Number;
+use sardonyx_tensor::{Dims, Element};
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::ops::math::for_element;
+
+/// `LRN`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let size = site.need_int("size")?;
+    let size = match usize::try_from(size) {
+        Ok(size) if size > 0 => size,
+        _ => {
+            return Err(BindError::Invalid(format!(
+                "size must be positive, not {size}"
+            )));
+        }
+    };
+    for_element!(site, site.elem(0)?, floats, T => Lrn::<T> {
+        size,
+        alpha: site.float("alpha").unwrap_or(1e-4),
+        beta: site.float("beta").unwrap_or(0.75),
+        bias: site.float("bias").unwrap_or(1.0),
+        elements: PhantomData,
+    })
+}
+
+struct Lrn<T> {
+    size: usize,
+    alpha: f32,
+    beta: f32,
+    bias: f32,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Element + Number> Kernel for Lrn<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims: Dims = call.tensor(0)?.dims().into();
+        let [batch, channels, spatial @ ..] = &dims[..] else {
+            fail!(
+                "the input must have batch and channels, not dimensions {:?}",
+                &dims[..]
+            );
+        };
+        let sizes = [*batch, *channels, spatial.iter().product()];
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let y = call.output_slice::<T>(0, &dims)?;
+        let (size, alpha, beta, bias) = (self.size, self.alpha, self.beta, self.bias);
+        local_response_norm(pool, isa, sizes, size, alpha, beta, bias, x, y);
+        Ok(())
+    }
+}

@@ -1,0 +1,58 @@
+//! ConstantOfShape: one value throughout, in a shape that is an input.
+
+use sardonyx_kernels::Pool;
+use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_ops::AttrValue;
+use sardonyx_tensor::{Dims, Tensor};
+
+use super::moves::{Movement, move_elements};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+struct ConstantOfShape(Tensor);
+
+/// `ConstantOfShape`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let value = match site.attributes.get("value") {
+        Some(AttrValue::Tensor(value)) => value,
+        Some(_) => {
+            return Err(BindError::Unsupported("attribute 'value' cannot be read".to_string()));
+        }
+        None => Tensor::scalar(0.0f32),
+    };
+    if value.len() != 1 {
+        return Err(BindError::Invalid(format!(
+            "value must have one element, not {}",
+            value.len()
+        )));
+    }
+    Ok(Box::new(ConstantOfShape(value)))
+}
+
+impl Kernel for ConstantOfShape {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims = call.ints(0)?;
+        let Ok(dims) = dims.iter().map(|size| usize::try_from(*size)).collect::<Result<Dims, _>>()
+        else {
+            fail!("the shape {dims:?} has a negative size");
+        };
+        move_elements(call, 0, &dims, &[self.0.view()], &Fill)
+    }
+
+    fn describe(&self) -> String {
+        "fill".to_string()
+    }
+}
+
+struct Fill;
+
+impl Movement for Fill {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        copy::fill(pool, sources[0][0], out);
+        Ok(())
+    }
+}

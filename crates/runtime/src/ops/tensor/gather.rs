@@ -1,0 +1,67 @@
+//! Gather: slices along one axis, picked by number.
+
+use sardonyx_kernels::Pool;
+use sardonyx_kernels::copy::{self, Plain};
+use sardonyx_tensor::{DataType, Dims, shape::normalize_axis};
+
+use super::moves::{Movement, move_elements};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+struct Gather {
+    axis: i64,
+}
+
+/// `Gather`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(Gather { axis: site.need_int("axis")? }))
+}
+
+impl Kernel for Gather {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let data = call.tensor(0)?.clone();
+        let indices = call.tensor(1)?;
+        let axis = normalize_axis(self.axis, data.rank())?;
+        let (before, after) = (&data.dims()[..axis], &data.dims()[axis + 1..]);
+        let dims: Dims =
+            before.iter().chain(indices.dims()).chain(after).copied().collect();
+        let split = [before.iter().product(), data.dims()[axis], after.iter().product()];
+        let indices = match indices.data_type() {
+            DataType::Int64 => Indices::Long(call.slice(1)?),
+            DataType::Int32 => Indices::Short(call.slice(1)?),
+            other => fail!("indices have type {}, not int64 or int32", other.name()),
+        };
+        move_elements(call, 0, &dims, &[data], &Pick { axis, split, indices })
+    }
+
+    fn describe(&self) -> String {
+        "gather".to_string()
+    }
+}
+
+enum Indices<'a> {
+    Short(&'a [i32]),
+    Long(&'a [i64]),
+}
+
+struct Pick<'a> {
+    axis: usize,
+    /// Elements before, along and after the axis.
+    split: [usize; 3],
+    indices: Indices<'a>,
+}
+
+impl Movement for Pick<'_> {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        let data = sources[0];
+        match self.indices {
+            Indices::Short(indices) => copy::gather(pool, self.split, data, indices, out),
+            Indices::Long(indices) => copy::gather(pool, self.split, data, indices, out),
+        }
+        .map_err(|error| KernelError(format!("axis {}: {error}", self.axis)))
+    }
+}

@@ -1,0 +1,146 @@
+//! Moving elements whatever their type: the bridge between tensors and the copy loops.
+//!
+//! The loops move plain values of a few widths. Elements of whole bytes are such values as they lie. Elements below one
+//! byte are unpacked to codes, moved, and packed again. Strings stay where they are: their numbers are moved.
+
+use std::borrow::Cow;
+
+use sardonyx_kernels::Pool;
+use sardonyx_kernels::copy::Plain;
+use sardonyx_tensor::{DataType, StringArray, Tensor, TensorView, Value, ViewData, packed, shape};
+
+use crate::kernel::{Call, KernelError, fail};
+
+/// Dimensions that the loops take at most.
+const MAX_RANK: usize = 32;
+
+/// What an operator does with elements.
+pub(super) trait Movement {
+    /// Fills `out`, which is not empty. There is one slice in `sources` for each tensor to read.
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError>;
+}
+
+/// Computes an output of dimensions `dims` whose elements all come from `sources`, which have one element type. Where a
+/// movement leaves the default value, strings are empty.
+pub(super) fn move_elements(
+    call: &mut Call<'_>,
+    index: usize,
+    dims: &[usize],
+    sources: &[TensorView<'_>],
+    movement: &impl Movement,
+) -> Result<(), KernelError> {
+    let Some(data_type) = sources.first().map(TensorView::data_type) else {
+        fail!("there is nothing to read");
+    };
+    if let Some(other) = sources.iter().find(|view| view.data_type() != data_type) {
+        fail!(
+            "inputs of types {} and {} do not go together",
+            data_type.name(),
+            other.data_type().name()
+        );
+    }
+    let rank = sources.iter().map(TensorView::rank).fold(dims.len(), usize::max);
+    if rank > MAX_RANK {
+        fail!("rank {rank} is above {MAX_RANK}, the largest that is implemented");
+    }
+    match data_type.bits() {
+        None => strings(call, index, dims, sources, movement),
+        Some(8) => wide::<1>(call, index, dims, sources, movement),
+        Some(16) => wide::<2>(call, index, dims, sources, movement),
+        Some(32) => wide::<4>(call, index, dims, sources, movement),
+        Some(64) => wide::<8>(call, index, dims, sources, movement),
+        Some(128) => wide::<16>(call, index, dims, sources, movement),
+        Some(bits) => codes(call, index, dims, sources, movement, data_type, bits),
+    }
+}
+
+/// Elements of `WIDTH` bytes.
+fn wide<const WIDTH: usize>(
+    call: &mut Call<'_>,
+    index: usize,
+    dims: &[usize],
+    sources: &[TensorView<'_>],
+    movement: &impl Movement,
+) -> Result<(), KernelError>
+where
+    [u8; WIDTH]: Plain,
+{
+    let pool = call.pool;
+    let bytes = sources.iter().map(dense).collect::<Result<Vec<_>, _>>()?;
+    let slices: Vec<&[[u8; WIDTH]]> = bytes.iter().map(|bytes| bytes.as_chunks().0).collect();
+    let mut output = call.output(index, sources[0].data_type(), dims)?;
+    let out = output.bytes_mut().as_chunks_mut().0;
+    if out.is_empty() {
+        return Ok(());
+    }
+    movement.run(pool, &slices, out)
+}
+
+/// Elements below one byte.
+fn codes(
+    call: &mut Call<'_>,
+    index: usize,
+    dims: &[usize],
+    sources: &[TensorView<'_>],
+    movement: &impl Movement,
+    data_type: DataType,
+    bits: usize,
+) -> Result<(), KernelError> {
+    let pool = call.pool;
+    let unpacked = |view: &TensorView<'_>| -> Result<Vec<u8>, KernelError> {
+        let mut codes = vec![0; view.len()];
+        packed::unpack_to_u8(&dense(view)?, bits, &mut codes)?;
+        Ok(codes)
+    };
+    let codes = sources.iter().map(unpacked).collect::<Result<Vec<_>, _>>()?;
+    let slices: Vec<&[[u8; 1]]> = codes.iter().map(|codes| codes.as_chunks().0).collect();
+    let mut output = call.output(index, data_type, dims)?;
+    let mut out = vec![0; output.len()];
+    if out.is_empty() {
+        return Ok(());
+    }
+    movement.run(pool, &slices, out.as_chunks_mut().0)?;
+    Ok(packed::pack_from_codes(&out, bits, output.bytes_mut())?)
+}
+
+/// Strings. Their numbers are moved, as values of the width of the longest integers; number 0 is the empty string.
+fn strings(
+    call: &mut Call<'_>,
+    index: usize,
+    dims: &[usize],
+    sources: &[TensorView<'_>],
+    movement: &impl Movement,
+) -> Result<(), KernelError> {
+    let tensors = sources.iter().map(TensorView::to_tensor).collect::<Result<Vec<_>, _>>()?;
+    let mut all: Vec<&[u8]> = vec![b""];
+    let mut numbers: Vec<Vec<[u8; 8]>> = Vec::with_capacity(tensors.len());
+    for tensor in &tensors {
+        let start = all.len();
+        all.extend(tensor.strings().into_iter().flat_map(StringArray::iter));
+        numbers.push((start..all.len()).map(|number| (number as u64).to_ne_bytes()).collect());
+    }
+    let slices: Vec<&[[u8; 8]]> = numbers.iter().map(Vec::as_slice).collect();
+    let mut out = vec![[0; 8]; shape::elems(dims)?];
+    if !out.is_empty() {
+        movement.run(call.pool, &slices, &mut out)?;
+    }
+    let moved: StringArray =
+        out.iter().map(|number| all[u64::from_ne_bytes(*number) as usize]).collect();
+    call.set_output(index, Value::Tensor(Tensor::from_strings(dims, moved)?))
+}
+
+/// The bytes of the elements in row-major order. Inputs of a node always lie so; nothing is copied then.
+pub(super) fn dense<'a>(view: &TensorView<'a>) -> Result<Cow<'a, [u8]>, KernelError> {
+    if let Some(bytes) = view.contiguous_bytes() {
+        return Ok(Cow::Borrowed(bytes));
+    }
+    if let ViewData::Strings(_) = view.data() {
+        fail!("strings have no bytes to move");
+    }
+    Ok(Cow::Owned(view.to_tensor()?.bytes().to_vec()))
+}

@@ -1,0 +1,18 @@
+//! Size: the number of elements of a tensor.
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+
+struct Size;
+
+/// `Size`
+pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(Size))
+}
+
+impl Kernel for Size {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let count = call.tensor(0)?.len() as i64;
+        call.output_slice(0, &[])?.fill(count);
+        Ok(())
+    }
+}

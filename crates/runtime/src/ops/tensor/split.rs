@@ -1,0 +1,91 @@
+//! Split: a tensor cut into pieces along one axis.
+
+use sardonyx_tensor::shape::normalize_axis;
+use smallvec::SmallVec;
+
+use super::moves::move_elements;
+use super::slice::Window;
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+struct Split {
+    axis: i64,
+    /// Outputs, those that nobody reads counted.
+    count: usize,
+}
+
+/// `Split`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let count = site.outputs.len();
+    if let Some(given) = site.int("num_outputs").filter(|given| usize::try_from(*given) != Ok(count)) {
+        return Err(BindError::Invalid(format!(
+            "num_outputs is {given}, but the node has {count} outputs"
+        )));
+    }
+    Ok(Box::new(Split { axis: site.need_int("axis")?, count }))
+}
+
+impl Kernel for Split {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let data = call.tensor(0)?.clone();
+        let axis = normalize_axis(self.axis, data.rank())?;
+        let whole = data.dims()[axis];
+        let sizes = match call.has_input(1) {
+            true => self.given(&call.ints(1)?, axis, whole)?,
+            false => self.equal(axis, whole)?,
+        };
+        let mut start = 0;
+        for (index, size) in sizes.into_iter().enumerate() {
+            if call.has_output(index) {
+                let mut piece = Window::whole(data.dims());
+                piece.take(axis, start, size);
+                let dims = piece.out.clone();
+                move_elements(call, index, &dims, std::slice::from_ref(&data), &piece)?;
+            }
+            start += size;
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        "split".to_string()
+    }
+}
+
+impl Split {
+    fn given(
+        &self,
+        sizes: &[i64],
+        axis: usize,
+        whole: usize,
+    ) -> Result<SmallVec<[usize; 8]>, KernelError> {
+        if sizes.len() != self.count {
+            fail!("{} sizes are given for {} outputs", sizes.len(), self.count);
+        }
+        let Ok(pieces) =
+            sizes.iter().map(|size| usize::try_from(*size)).collect::<Result<SmallVec<_>, _>>()
+        else {
+            fail!("the sizes {sizes:?} include a negative one");
+        };
+        let sum = pieces.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
+        if sum != Some(whole) {
+            fail!("pieces of {sizes:?} do not make up axis {axis} of size {whole}");
+        }
+        Ok(pieces)
+    }
+
+    /// Pieces of one size; only the last may be smaller.
+    fn equal(&self, axis: usize, whole: usize) -> Result<SmallVec<[usize; 8]>, KernelError> {
+        let size = whole.div_ceil(self.count.max(1));
+        let mut pieces = SmallVec::from_elem(size, self.count);
+        if let Some((last, others)) = pieces.split_last_mut() {
+            let Some(rest) = whole.checked_sub(others.len() * size) else {
+                fail!(
+                    "axis {axis} of size {whole} does not split into {} pieces of {size}",
+                    self.count
+                );
+            };
+            *last = rest;
+        }
+        Ok(pieces)
+    }
+}

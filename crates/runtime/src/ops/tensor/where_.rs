@@ -1,0 +1,77 @@
+//! Where: elements of one tensor or of another, as a condition says.
+
+use std::borrow::Cow;
+
+use sardonyx_kernels::Pool;
+use sardonyx_kernels::copy::Plain;
+use sardonyx_kernels::elementwise::{broadcast_strides, select};
+use sardonyx_tensor::{DataType, Dims, shape::broadcast_dims};
+use smallvec::smallvec;
+
+use super::moves::{Movement, dense, move_elements};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+
+struct Where;
+
+/// `Where`
+pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(Where))
+}
+
+impl Kernel for Where {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let condition = call.tensor(0)?.clone();
+        let (x, y) = (call.tensor(1)?.clone(), call.tensor(2)?.clone());
+        if condition.data_type() != DataType::Bool {
+            fail!("the condition has type {}, not bool", condition.data_type().name());
+        }
+        let dims = broadcast_dims(&[condition.dims(), x.dims(), y.dims()])?;
+        let strides = |from: &[usize]| -> Result<Dims, KernelError> {
+            let mut strides: Dims = smallvec![0; dims.len()];
+            match broadcast_strides(from, &dims, &mut strides) {
+                Some(()) => Ok(strides),
+                None => fail!("{from:?} does not broadcast to {dims:?}"),
+            }
+        };
+        let choice = Choice {
+            condition: dense(&condition)?,
+            strides: [strides(condition.dims())?, strides(x.dims())?, strides(y.dims())?],
+            dims: dims.clone(),
+        };
+        move_elements(call, 0, &dims, &[x, y], &choice)
+    }
+
+    fn describe(&self) -> String {
+        "select".to_string()
+    }
+}
+
+struct Choice<'a> {
+    condition: Cow<'a, [u8]>,
+    /// Of the condition and of both tensors.
+    strides: [Dims; 3],
+    dims: Dims,
+}
+
+impl Movement for Choice<'_> {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        let [condition, x, y] = &self.strides;
+        select(
+            pool,
+            &self.dims,
+            &self.condition,
+            condition,
+            sources[0],
+            x,
+            sources[1],
+            y,
+            out,
+        );
+        Ok(())
+    }
+}
