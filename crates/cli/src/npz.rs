@@ -21,8 +21,9 @@ pub(crate) fn read(archive: &Buffer) -> Result<Vec<(String, Buffer)>, Failure> {
         if member.is_dir() {
             continue;
         }
-        let Some(name) = member.name().strip_suffix(".npy").map(str::to_string) else {
-            return Err(bad(&format!("'{}' inside is no .npy file", member.name())));
+        let name = member.name().map_err(|error| bad(&error))?.into_owned();
+        let Some(name) = name.strip_suffix(".npy").map(str::to_string) else {
+            return Err(bad(&format!("'{name}' inside is no .npy file")));
         };
         let limit = limit(member.compressed_size());
         let mut bytes = Vec::new();

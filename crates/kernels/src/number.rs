@@ -233,7 +233,9 @@ macro_rules! wide_floats {
             #[inline(always)]
             fn modulo(self, other: $t) -> $t {
                 let rem = self % other;
-                if rem != 0.0 && (rem < 0.0) != (other < 0.0) { rem + other } else { rem }
+                // A remainder of zero has the sign of the divisor too.
+                let signed = if rem == 0.0 { rem.copysign(other) } else { rem };
+                if rem != 0.0 && (rem < 0.0) != (other < 0.0) { rem + other } else { signed }
             }
             #[inline(always)]
             fn rem(self, other: $t) -> $t { self % other }
@@ -427,5 +429,6 @@ mod tests {
         }
         assert_eq!(Arith::max(-1.0f32, f32::NEG_INFINITY), -1.0);
         assert_eq!(Arith::modulo(-7.5f32, 2.0), 0.5);
+        assert!(Arith::modulo(6.0f32, -2.0).is_sign_negative() && Arith::modulo(-6.0f32, 2.0).is_sign_positive());
     }
 }

@@ -152,7 +152,7 @@ impl fmt::Debug for Session {
 fn ports(ports: &[runtime::Port]) -> Vec<Port> {
     let port = |port: &runtime::Port| Port {
         name: port.name.clone(),
-        ty: Some(port.ty.clone()),
+        ty: port.ty.clone(),
         required: port.required,
         doc: String::new(),
     };

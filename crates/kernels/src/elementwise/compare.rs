@@ -32,7 +32,7 @@ pub enum Bitwise {
     Xor,
     /// Zeros come in. A shift by the width or more (or by a negative number) gives 0.
     ShiftLeft,
-    /// As [`Bitwise::ShiftLeft`]; the sign comes in for signed types, but excess shifts give 0 there too.
+    /// As [`Bitwise::ShiftLeft`], but what comes in is the sign where there is one; excess shifts leave nothing else.
     ShiftRight,
 }
 
@@ -373,8 +373,14 @@ macro_rules! integers {
             #[inline(always)]
             fn shift_right(self, by: $t) -> $t {
                 #[allow(unused_comparisons)]
-                let inside = by >= 0 && (by as u64) < u64::from(<$t>::BITS);
-                if inside { self.wrapping_shr(by as u32) } else { 0 }
+                let (inside, negative) = (by >= 0 && (by as u64) < u64::from(<$t>::BITS), self < 0);
+                if inside {
+                    self.wrapping_shr(by as u32)
+                } else if negative {
+                    !0
+                } else {
+                    0
+                }
             }
         }
     )* };

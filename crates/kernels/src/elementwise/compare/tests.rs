@@ -63,7 +63,7 @@ fn bits() {
         (Bitwise::Or, [0b1110, -121, -1, -1]),
         (Bitwise::Xor, [0b0110, -121, -10, -2]),
         (Bitwise::ShiftLeft, [0, 0, 0, 0]),
-        (Bitwise::ShiftRight, [0, -1, 0, 0]),
+        (Bitwise::ShiftRight, [0, -1, -1, 0]),
     ] {
         let mut out = [7; 4];
         bitwise(&Pool::new(1), Isa::detect(), op, &[4], &a, &[1], &b, &[1], &mut out);

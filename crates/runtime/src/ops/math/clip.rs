@@ -9,8 +9,8 @@ use sardonyx_tensor::{Dims, Element};
 use super::for_element;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 
-/// `Clip`
-pub(crate) fn bind_clip(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+/// See the module.
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, numeric, T => Clip::<T> { elements: PhantomData })
 }
 

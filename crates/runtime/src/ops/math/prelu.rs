@@ -9,8 +9,8 @@ use super::binary::Arithmetic;
 use super::{for_element, steps};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
 
-/// `PRelu`
-pub(crate) fn bind_prelu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+/// See the module.
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, high_precision, T => PRelu::<T> { elements: PhantomData })
 }
 

@@ -3,9 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use sardonyx_kernels::Pool;
-use sardonyx_tensor::{
-    CastOptions, DataType, RoundMode, TensorError, Value, cast, cast_slices,
-};
+use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorError, Value, cast, cast_slices};
 
 use super::moves::dense;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -21,7 +19,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let from = site.elem(0)?;
     let number = site.need_int("to")?;
     let Some(to) = i32::try_from(number).ok().and_then(DataType::from_number) else {
-        return Err(BindError::Invalid(format!("to = {number} is no element type")));
+        return Err(BindError::Invalid(format!(
+            "to = {number} is no element type"
+        )));
     };
     // The standard leaves complex numbers out.
     if let Some(complex) = [from, to].into_iter().find(|elem| elem.is_complex()) {
@@ -32,10 +32,21 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some(mode) => mode,
         // Only the power-of-two scale is rounded by it; elsewhere the word does not matter.
         None if to != DataType::Float8e8m0 => RoundMode::default(),
-        None => return Err(BindError::Invalid(format!("round_mode = \"{word}\" is no rounding"))),
+        None => {
+            return Err(BindError::Invalid(format!(
+                "round_mode = \"{word}\" is no rounding"
+            )));
+        }
     };
     let saturate = site.int("saturate") != Some(0);
-    Ok(Box::new(Cast { from, to, options: CastOptions { saturate, round_mode } }))
+    Ok(Box::new(Cast {
+        from,
+        to,
+        options: CastOptions {
+            saturate,
+            round_mode,
+        },
+    }))
 }
 
 impl Kernel for Cast {
@@ -82,13 +93,21 @@ impl Cast {
             cast_slices(self.from, source, self.to, target, elems, self.options)
         };
         // A multiple of 8 elements fills whole bytes in every type.
-        let count = elems.div_ceil(4 * pool.threads()).max(MIN_CHUNK).next_multiple_of(8);
-        let sizes = self.from.storage_bytes(count).zip(self.to.storage_bytes(count));
+        let count = elems
+            .div_ceil(4 * pool.threads())
+            .max(MIN_CHUNK)
+            .next_multiple_of(8);
+        let sizes = self
+            .from
+            .storage_bytes(count)
+            .zip(self.to.storage_bytes(count));
         let Some((source_bytes, target_bytes)) = sizes.filter(|_| count < elems) else {
             return whole(target);
         };
-        let chunks: Vec<_> =
-            source.chunks(source_bytes).zip(target.chunks_mut(target_bytes).map(Mutex::new)).collect();
+        let chunks: Vec<_> = source
+            .chunks(source_bytes)
+            .zip(target.chunks_mut(target_bytes).map(Mutex::new))
+            .collect();
         let result = Mutex::new(Ok(()));
         pool.run(chunks.len(), |index| {
             let (source, target) = &chunks[index];

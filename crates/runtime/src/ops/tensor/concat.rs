@@ -14,7 +14,9 @@ struct Concat {
 
 /// `Concat`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Concat { axis: site.need_int("axis")? }))
+    Ok(Box::new(Concat {
+        axis: site.need_int("axis")?,
+    }))
 }
 
 impl Kernel for Concat {
@@ -22,7 +24,9 @@ impl Kernel for Concat {
         let inputs: SmallVec<[TensorView<'_>; 4]> = (0..call.input_count())
             .map(|index| call.tensor(index).cloned())
             .collect::<Result<_, _>>()?;
-        let Some(first) = inputs.first() else { fail!("there is nothing to join") };
+        let Some(first) = inputs.first() else {
+            fail!("there is nothing to join")
+        };
         let axis = normalize_axis(self.axis, first.rank())?;
         let mut dims = Dims::from(first.dims());
         for (index, input) in inputs.iter().enumerate().skip(1) {

@@ -30,7 +30,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         [(name, value)] => (*name, value),
         [] => return Err(BindError::Invalid("the node has no value".to_string())),
         [(first, _), (second, _), ..] => {
-            return Err(BindError::Invalid(format!("the node has both {first} and {second}")));
+            return Err(BindError::Invalid(format!(
+                "the node has both {first} and {second}"
+            )));
         }
     };
     let strings = |dims: &[usize], texts: StringArray| Tensor::from_strings(dims, texts);
@@ -43,7 +45,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         AttrValue::String(text) => strings(&[], StringArray::from_iter([text]))?,
         AttrValue::Strings(texts) => strings(&[texts.len()], texts.iter().collect())?,
         AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => {
-            return Err(BindError::Unsupported(format!("attribute '{name}' cannot be read")));
+            return Err(BindError::Unsupported(format!(
+                "attribute '{name}' cannot be read"
+            )));
         }
     };
     Ok(Box::new(Constant(tensor)))

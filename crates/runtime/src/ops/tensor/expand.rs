@@ -18,13 +18,18 @@ impl Kernel for Expand {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input = call.tensor(0)?.clone();
         let target = call.ints(1)?;
-        let Ok(target) =
-            target.iter().map(|size| usize::try_from(*size)).collect::<Result<Dims, _>>()
+        let Ok(target) = target
+            .iter()
+            .map(|size| usize::try_from(*size))
+            .collect::<Result<Dims, _>>()
         else {
             fail!("the shape {target:?} has a negative size");
         };
         let to = broadcast_dims(&[input.dims(), &target])?;
-        let repeat = Repeat { from: input.dims().into(), to: to.clone() };
+        let repeat = Repeat {
+            from: input.dims().into(),
+            to: to.clone(),
+        };
         move_elements(call, 0, &to, &[input], &repeat)
     }
 

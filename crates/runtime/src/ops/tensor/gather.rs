@@ -13,7 +13,9 @@ struct Gather {
 
 /// `Gather`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Gather { axis: site.need_int("axis")? }))
+    Ok(Box::new(Gather {
+        axis: site.need_int("axis")?,
+    }))
 }
 
 impl Kernel for Gather {
@@ -22,15 +24,33 @@ impl Kernel for Gather {
         let indices = call.tensor(1)?;
         let axis = normalize_axis(self.axis, data.rank())?;
         let (before, after) = (&data.dims()[..axis], &data.dims()[axis + 1..]);
-        let dims: Dims =
-            before.iter().chain(indices.dims()).chain(after).copied().collect();
-        let split = [before.iter().product(), data.dims()[axis], after.iter().product()];
+        let dims: Dims = before
+            .iter()
+            .chain(indices.dims())
+            .chain(after)
+            .copied()
+            .collect();
+        let split = [
+            before.iter().product(),
+            data.dims()[axis],
+            after.iter().product(),
+        ];
         let indices = match indices.data_type() {
             DataType::Int64 => Indices::Long(call.slice(1)?),
             DataType::Int32 => Indices::Short(call.slice(1)?),
             other => fail!("indices have type {}, not int64 or int32", other.name()),
         };
-        move_elements(call, 0, &dims, &[data], &Pick { axis, split, indices })
+        move_elements(
+            call,
+            0,
+            &dims,
+            &[data],
+            &Pick {
+                axis,
+                split,
+                indices,
+            },
+        )
     }
 
     fn describe(&self) -> String {

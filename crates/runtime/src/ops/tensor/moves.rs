@@ -44,7 +44,10 @@ pub(super) fn move_elements(
             other.data_type().name()
         );
     }
-    let rank = sources.iter().map(TensorView::rank).fold(dims.len(), usize::max);
+    let rank = sources
+        .iter()
+        .map(TensorView::rank)
+        .fold(dims.len(), usize::max);
     if rank > MAX_RANK {
         fail!("rank {rank} is above {MAX_RANK}, the largest that is implemented");
     }
@@ -97,7 +100,10 @@ fn codes(
         packed::unpack_to_u8(&dense(view)?, bits, &mut codes)?;
         Ok(codes)
     };
-    let codes = sources.iter().map(unpacked).collect::<Result<Vec<_>, _>>()?;
+    let codes = sources
+        .iter()
+        .map(unpacked)
+        .collect::<Result<Vec<_>, _>>()?;
     let slices: Vec<&[[u8; 1]]> = codes.iter().map(|codes| codes.as_chunks().0).collect();
     let mut output = call.output(index, data_type, dims)?;
     let mut out = vec![0; output.len()];
@@ -116,21 +122,30 @@ fn strings(
     sources: &[TensorView<'_>],
     movement: &impl Movement,
 ) -> Result<(), KernelError> {
-    let tensors = sources.iter().map(TensorView::to_tensor).collect::<Result<Vec<_>, _>>()?;
+    let tensors = sources
+        .iter()
+        .map(TensorView::to_tensor)
+        .collect::<Result<Vec<_>, _>>()?;
     let mut all: Vec<&[u8]> = vec![b""];
     let mut numbers: Vec<Vec<[u8; 8]>> = Vec::with_capacity(tensors.len());
     for tensor in &tensors {
         let start = all.len();
         all.extend(tensor.strings().into_iter().flat_map(StringArray::iter));
-        numbers.push((start..all.len()).map(|number| (number as u64).to_ne_bytes()).collect());
+        numbers.push(
+            (start..all.len())
+                .map(|number| (number as u64).to_ne_bytes())
+                .collect(),
+        );
     }
     let slices: Vec<&[[u8; 8]]> = numbers.iter().map(Vec::as_slice).collect();
     let mut out = vec![[0; 8]; shape::elems(dims)?];
     if !out.is_empty() {
         movement.run(call.pool, &slices, &mut out)?;
     }
-    let moved: StringArray =
-        out.iter().map(|number| all[u64::from_ne_bytes(*number) as usize]).collect();
+    let moved: StringArray = out
+        .iter()
+        .map(|number| all[u64::from_ne_bytes(*number) as usize])
+        .collect();
     call.set_output(index, Value::Tensor(Tensor::from_strings(dims, moved)?))
 }
 

@@ -22,7 +22,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some("wrap") => copy::Pad::Wrap,
         other => {
             let word = other.unwrap_or_default();
-            return Err(BindError::Invalid(format!("mode = \"{word}\" is no way to pad")));
+            return Err(BindError::Invalid(format!(
+                "mode = \"{word}\" is no way to pad"
+            )));
         }
     };
     Ok(Box::new(Pad { mode }))
@@ -103,7 +105,9 @@ impl Movement for Frame {
     ) -> Result<(), KernelError> {
         let value = sources.get(1).map_or(T::default(), |value| value[0]);
         let (before, after) = (&self.before, &self.after);
-        copy::pad(pool, self.mode, &self.dims, before, after, value, sources[0], out);
+        copy::pad(
+            pool, self.mode, &self.dims, before, after, value, sources[0], out,
+        );
         Ok(())
     }
 }

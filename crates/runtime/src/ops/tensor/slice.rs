@@ -88,8 +88,13 @@ impl Window {
         if size == 0 {
             return Ok(());
         }
-        let from_front =
-            |bound: i64| if bound < 0 { bound.saturating_add(size) } else { bound };
+        let from_front = |bound: i64| {
+            if bound < 0 {
+                bound.saturating_add(size)
+            } else {
+                bound
+            }
+        };
         let (first, distance) = if step > 0 {
             let first = from_front(start).clamp(0, size);
             (first, from_front(end).clamp(0, size) - first)
@@ -117,7 +122,15 @@ impl Movement for Window {
         sources: &[&[T]],
         out: &mut [T],
     ) -> Result<(), KernelError> {
-        copy::slice(pool, &self.dims, &self.starts, &self.steps, &self.out, sources[0], out);
+        copy::slice(
+            pool,
+            &self.dims,
+            &self.starts,
+            &self.steps,
+            &self.out,
+            sources[0],
+            out,
+        );
         Ok(())
     }
 }

@@ -16,12 +16,18 @@ struct Split {
 /// `Split`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let count = site.outputs.len();
-    if let Some(given) = site.int("num_outputs").filter(|given| usize::try_from(*given) != Ok(count)) {
+    if let Some(given) = site
+        .int("num_outputs")
+        .filter(|given| usize::try_from(*given) != Ok(count))
+    {
         return Err(BindError::Invalid(format!(
             "num_outputs is {given}, but the node has {count} outputs"
         )));
     }
-    Ok(Box::new(Split { axis: site.need_int("axis")?, count }))
+    Ok(Box::new(Split {
+        axis: site.need_int("axis")?,
+        count,
+    }))
 }
 
 impl Kernel for Split {
@@ -61,12 +67,16 @@ impl Split {
         if sizes.len() != self.count {
             fail!("{} sizes are given for {} outputs", sizes.len(), self.count);
         }
-        let Ok(pieces) =
-            sizes.iter().map(|size| usize::try_from(*size)).collect::<Result<SmallVec<_>, _>>()
+        let Ok(pieces) = sizes
+            .iter()
+            .map(|size| usize::try_from(*size))
+            .collect::<Result<SmallVec<_>, _>>()
         else {
             fail!("the sizes {sizes:?} include a negative one");
         };
-        let sum = pieces.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
+        let sum = pieces
+            .iter()
+            .try_fold(0usize, |sum, size| sum.checked_add(*size));
         if sum != Some(whole) {
             fail!("pieces of {sizes:?} do not make up axis {axis} of size {whole}");
         }

@@ -21,12 +21,16 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some(perm) => match perm.iter().map(|axis| usize::try_from(*axis)).collect() {
             Ok(order) => Some(order),
             Err(_) => {
-                return Err(BindError::Invalid(format!("perm = {perm:?} has a negative axis")));
+                return Err(BindError::Invalid(format!(
+                    "perm = {perm:?} has a negative axis"
+                )));
             }
         },
         None => None,
     };
-    let is_view = site.shape(0).is_some_and(|shape| keeps_elements(shape, order.as_deref()));
+    let is_view = site
+        .shape(0)
+        .is_some_and(|shape| keeps_elements(shape, order.as_deref()));
     Ok(Box::new(Transpose { order, is_view }))
 }
 
@@ -48,12 +52,18 @@ impl Kernel for Transpose {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
         let rank = data.rank();
-        let order = self.order.clone().unwrap_or_else(|| (0..rank).rev().collect());
+        let order = self
+            .order
+            .clone()
+            .unwrap_or_else(|| (0..rank).rev().collect());
         if order.len() != rank || !(0..rank).all(|axis| order.contains(&axis)) {
             fail!("perm = {order:?} is no order of {rank} axes");
         }
         let dims: Dims = order.iter().map(|axis| data.dims()[*axis]).collect();
-        let reorder = Reorder { dims: data.dims().into(), order };
+        let reorder = Reorder {
+            dims: data.dims().into(),
+            order,
+        };
         move_elements(call, 0, &dims, &[data], &reorder)
     }
 

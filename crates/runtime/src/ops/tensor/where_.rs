@@ -23,7 +23,10 @@ impl Kernel for Where {
         let condition = call.tensor(0)?.clone();
         let (x, y) = (call.tensor(1)?.clone(), call.tensor(2)?.clone());
         if condition.data_type() != DataType::Bool {
-            fail!("the condition has type {}, not bool", condition.data_type().name());
+            fail!(
+                "the condition has type {}, not bool",
+                condition.data_type().name()
+            );
         }
         let dims = broadcast_dims(&[condition.dims(), x.dims(), y.dims()])?;
         let strides = |from: &[usize]| -> Result<Dims, KernelError> {
@@ -35,7 +38,11 @@ impl Kernel for Where {
         };
         let choice = Choice {
             condition: dense(&condition)?,
-            strides: [strides(condition.dims())?, strides(x.dims())?, strides(y.dims())?],
+            strides: [
+                strides(condition.dims())?,
+                strides(x.dims())?,
+                strides(y.dims())?,
+            ],
             dims: dims.clone(),
         };
         move_elements(call, 0, &dims, &[x, y], &choice)
