@@ -1,5 +1,6 @@
 //! `cargo xtask`: everything we do beside cargo. One file per subcommand.
 
+mod agree;
 mod bench;
 mod ci;
 mod conformance;
@@ -28,6 +29,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Check that whole models give what ONNX Runtime gives.
+    Agree(agree::Agree),
     /// Measure against other runtimes.
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -47,6 +50,7 @@ enum Task {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().task {
+        Task::Agree(task) => agree::run(&task),
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
         Task::Conformance(task) => conformance::run(&task),

@@ -81,8 +81,8 @@ fn main() -> ExitCode {
 impl ModelArg {
     fn open(&self) -> Result<Model, Failure> {
         if self.path.as_os_str() == "-" {
-            return Ok(Model::from_reader(std::io::stdin().lock())
-                .map_err(|error| Failure::from(error).at("standard input"))?);
+            return Model::from_reader(std::io::stdin().lock())
+                .map_err(|error| Failure::from(error).at("standard input"));
         }
         Ok(Model::open(&self.path)?)
     }

@@ -114,9 +114,8 @@ impl Want {
         let (Some(elem), Some(shape)) = (ty.elem(), ty.shape()) else {
             return Err(no("its element type or rank is open").help("give an array as .npy"));
         };
-        if !elem.is_float() && !(elem.is_integer() && elem.bits().is_some_and(|bits| bits >= 8))
-            || elem == DataType::Int8
-        {
+        let wide = elem.bits().is_some_and(|bits| bits >= 8) && elem != DataType::Int8;
+        if !(elem.is_float() || elem.is_integer() && wide) {
             return Err(no("its elements cannot hold pixels"));
         }
         let dims = match shape.len() {

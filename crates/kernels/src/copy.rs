@@ -10,8 +10,8 @@ mod pad;
 mod strided;
 
 pub use gather::{
-    GatherIndex, IndexOutOfRange, ScatterInto, gather, gather_elements, gather_nd, scatter_elements,
-    scatter_nd,
+    GatherIndex, IndexOutOfRange, ScatterInto, gather, gather_elements, gather_nd,
+    scatter_elements, scatter_nd,
 };
 pub use join::{concat, split};
 pub use pad::{Pad, pad};

@@ -30,7 +30,13 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
     shift: &mut [R],
 ) {
     let n = gamma.len();
-    let lens = [beta.len(), mean.len(), variance.len(), scale.len(), shift.len()];
+    let lens = [
+        beta.len(),
+        mean.len(),
+        variance.len(),
+        scale.len(),
+        shift.len(),
+    ];
     assert_eq!(lens, [n; 5], "one parameter per channel");
     for c in 0..n {
         let factor = gamma[c].to_f64() / (variance[c].to_f64() + epsilon).sqrt();
@@ -99,7 +105,12 @@ fn apply<T: Number>(
                 level.run(Elements { scale, shift, x, y });
             } else {
                 let c = (first + i) % channels;
-                level.run(Plane { scale: scale[c], shift: shift[c], x, y });
+                level.run(Plane {
+                    scale: scale[c],
+                    shift: shift[c],
+                    x,
+                    y,
+                });
             }
         }
     });

@@ -429,6 +429,9 @@ mod tests {
         }
         assert_eq!(Arith::max(-1.0f32, f32::NEG_INFINITY), -1.0);
         assert_eq!(Arith::modulo(-7.5f32, 2.0), 0.5);
-        assert!(Arith::modulo(6.0f32, -2.0).is_sign_negative() && Arith::modulo(-6.0f32, 2.0).is_sign_positive());
+        assert!(
+            Arith::modulo(6.0f32, -2.0).is_sign_negative()
+                && Arith::modulo(-6.0f32, 2.0).is_sign_positive()
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
 use crate::vecmath::{Body, Level};
 use crate::{Isa, Pool};
-use taps::{Taps, TILE};
+use taps::{TILE, Taps};
 
 /// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
 ///
@@ -43,9 +43,20 @@ impl Window<'_> {
         ] {
             assert_eq!(list.len(), rank, "one entry per spatial dim");
         }
-        assert!(!self.strides.contains(&0) && !self.dilations.contains(&0), "steps of zero");
-        assert_eq!(x, planes * self.input.iter().product::<usize>(), "the input has other dims");
-        assert_eq!(y, planes * self.output.iter().product::<usize>(), "the output has other dims");
+        assert!(
+            !self.strides.contains(&0) && !self.dilations.contains(&0),
+            "steps of zero"
+        );
+        assert_eq!(
+            x,
+            planes * self.input.iter().product::<usize>(),
+            "the input has other dims"
+        );
+        assert_eq!(
+            y,
+            planes * self.output.iter().product::<usize>(),
+            "the output has other dims"
+        );
     }
 
     fn taps(&self) -> usize {
@@ -89,7 +100,17 @@ pub fn max_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
-    pooled(pool, isa, planes, window, x, y, Maximum, |max, _| T::narrow(max), None);
+    pooled(
+        pool,
+        isa,
+        planes,
+        window,
+        x,
+        y,
+        Maximum,
+        |max, _| T::narrow(max),
+        None,
+    );
 }
 
 /// The average of each window; see [`max_pool`] for the rest. A window without anything to divide by gives NaN (0 for
@@ -126,14 +147,23 @@ pub fn lp_pool<T: Number>(
     y: &mut [T],
 ) {
     match p {
-        1 => pooled(pool, isa, planes, window, x, y, Norm(1), |sum, _| T::narrow(sum), None),
+        1 => pooled(
+            pool,
+            isa,
+            planes,
+            window,
+            x,
+            y,
+            Norm(1),
+            |sum, _| T::narrow(sum),
+            None,
+        ),
         2 => {
             let finish = |sum: T::Wide, _| T::from_f64(sum.to_f64().sqrt());
             pooled(pool, isa, planes, window, x, y, Norm(2), finish, None);
         }
         _ => {
-            let finish =
-                move |sum: T::Wide, _| T::from_f64(sum.to_f64().powf(1.0 / f64::from(p)));
+            let finish = move |sum: T::Wide, _| T::from_f64(sum.to_f64().powf(1.0 / f64::from(p)));
             pooled(pool, isa, planes, window, x, y, Norm(p), finish, None);
         }
     }
@@ -177,9 +207,20 @@ fn pooled<T: Number, F: Fold>(
     let level = Level::new(isa);
     let width = window.width();
     rows(pool, y, width.max(1), width * window.taps(), |first, y| {
-        level.run(PooledRows { fold, window, x, y, first, finish, divisor });
+        level.run(PooledRows {
+            fold,
+            window,
+            x,
+            y,
+            first,
+            finish,
+            divisor,
+        });
     });
 }
+
+/// Kernel columns whose ranges of outputs are found in advance.
+const KNOWN: usize = 16;
 
 /// Output rows from number `first` on.
 struct PooledRows<'a, T, F, G> {
@@ -197,11 +238,31 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, 
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let PooledRows { fold, window, x, y, first, finish, divisor } = self;
+        let PooledRows {
+            fold,
+            window,
+            x,
+            y,
+            first,
+            finish,
+            divisor,
+        } = self;
         let last = window.input.len() - 1;
         let (width, in_width, kernel) = (window.width(), window.input[last], window.kernel[last]);
         let (stride, dilation) = (window.strides[last], window.dilations[last]);
         let mut sums = [fold.start::<T::Wide>(); TILE];
+        // Finding a range takes divisions, so the first kernel columns have theirs found once for all rows.
+        let mut known = [(0, 0); KNOWN];
+        for (k, known) in known.iter_mut().enumerate().take(kernel) {
+            let seen = taps::outputs(window, k, 0, width);
+            *known = (seen.start, seen.end);
+        }
+        // The outputs whose windows are inside along the last dim: the ranges of the first and the last tap.
+        let (low, high) = (
+            taps::outputs(window, 0, 0, width),
+            taps::outputs(window, kernel.max(1) - 1, 0, width),
+        );
+        let interior = low.start.max(high.start)..low.end.min(high.end);
         for (i, y) in y.chunks_exact_mut(width).enumerate() {
             let mut taps = Taps::new(window, first + i);
             let outer_count = divisor.map_or(1, |divisor| taps.divisor(window, divisor));
@@ -222,7 +283,13 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, 
                         continue;
                     }
                     for k in 0..kernel {
-                        let seen = taps::outputs(window, k, start, start + sums.len());
+                        let (from, to) = if k < KNOWN {
+                            known[k]
+                        } else {
+                            let seen = taps::outputs(window, k, 0, width);
+                            (seen.start, seen.end)
+                        };
+                        let seen = from.max(start)..to.min(start + sums.len());
                         if seen.is_empty() {
                             continue;
                         }
@@ -239,9 +306,18 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, 
                         }
                     }
                     Some(divisor) => {
-                        for (j, (y, sum)) in y.iter_mut().zip(sums).enumerate() {
-                            let count = taps::count(window, last, start + j, divisor);
-                            *y = finish(*sum, outer_count * count);
+                        // Counting takes divisions too; inside it is always the kernel's size.
+                        let end = start + y.len();
+                        let left = interior.start.clamp(start, end) - start;
+                        let right = interior.end.clamp(start + left, end) - start;
+                        for (j, (y, sum)) in y.iter_mut().zip(&*sums).enumerate() {
+                            if j < left || j >= right {
+                                let count = taps::count(window, last, start + j, divisor);
+                                *y = finish(*sum, outer_count * count);
+                            }
+                        }
+                        for (y, sum) in y[left..right].iter_mut().zip(&sums[left..right]) {
+                            *y = finish(*sum, outer_count * kernel);
                         }
                     }
                 }
@@ -297,18 +373,24 @@ pub fn max_pool_with_indices<T: Number>(
     // Positions are rarely asked for: look again for what was found.
     let width = window.width();
     let y = &*y;
-    rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
-        for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
-            let mut taps = Taps::new(window, first + i);
-            for (o, index) in indices.iter_mut().enumerate() {
-                let best = y[(first + i) * width + o].widen();
-                *index = taps.find(window, order, o, |at| {
-                    let x = x[at].widen();
-                    x == best || x.is_nan()
-                });
+    rows(
+        pool,
+        indices,
+        width.max(1),
+        2 * width * window.taps(),
+        |first, indices| {
+            for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
+                let mut taps = Taps::new(window, first + i);
+                for (o, index) in indices.iter_mut().enumerate() {
+                    let best = y[(first + i) * width + o].widen();
+                    *index = taps.find(window, order, o, |at| {
+                        let x = x[at].widen();
+                        x == best || x.is_nan()
+                    });
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 #[cfg(test)]

@@ -62,7 +62,10 @@ pub fn reduce<T: Number>(
 ) {
     assert_eq!(dims.len(), axes.len(), "one mark per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
-    let (kept, reduced) = (walk(dims, axes, false, x.len()), walk(dims, axes, true, x.len()));
+    let (kept, reduced) = (
+        walk(dims, axes, false, x.len()),
+        walk(dims, axes, true, x.len()),
+    );
     assert_eq!(out.len(), kept.len, "the output has other dims");
     let level = Level::new(isa);
     let count = reduced.len;
@@ -94,7 +97,13 @@ pub fn reduce<T: Number>(
             Reduce::LogSum => fold!(Sum, total => T::from_f64(total.to_f64().ln())),
             Reduce::LogSumExp => {
                 fold!(Maximum, total => narrow(total));
-                level.run(LogSumExp { x, kept: &kept, reduced: &reduced, start, out });
+                level.run(LogSumExp {
+                    x,
+                    kept: &kept,
+                    reduced: &reduced,
+                    start,
+                    out,
+                });
             }
         }
     });
@@ -127,6 +136,9 @@ fn walk(dims: &[usize], axes: &[bool], wanted: bool, len: usize) -> Walk<1> {
     Walk::new(&chosen[..rank], [&strides[..rank]], [available])
 }
 
+/// Exponentials taken before they are summed.
+const BLOCK: usize = 128;
+
 /// Turns maxima in `out` into logarithms of sums of exponentials.
 struct LogSumExp<'a, T> {
     x: &'a [T],
@@ -147,12 +159,26 @@ impl<T: Number> Body for LogSumExp<'_, T> {
                 let out = &mut self.out[at - self.start + i];
                 let max = out.to_real();
                 // An infinite maximum would give infinity minus infinity.
-                let shift = if max.is_infinite() { T::Real::ZERO } else { max };
+                let shift = if max.is_infinite() {
+                    T::Real::ZERO
+                } else {
+                    max
+                };
                 let mut sum = 0.0;
+                let mut block = [T::Real::ZERO; BLOCK];
                 for ([offset], _, n) in self.reduced.rows(0, self.reduced.len) {
                     let x = &self.x[base + i * kept_step + offset..];
-                    for x in x.iter().step_by(step.max(1)).take(n) {
-                        sum += Math::exp::<FMA>(x.to_real().sub(shift)).to_f64();
+                    if step == 1 {
+                        for x in x[..n].chunks(BLOCK) {
+                            for (e, x) in block.iter_mut().zip(x) {
+                                *e = Math::exp::<FMA>(x.to_real().sub(shift));
+                            }
+                            sum += run(Sum, &block[..x.len()]).to_f64();
+                        }
+                    } else {
+                        for x in x.iter().step_by(step.max(1)).take(n) {
+                            sum += Math::exp::<FMA>(x.to_real().sub(shift)).to_f64();
+                        }
                     }
                 }
                 *out = T::from_f64(shift.to_f64() + sum.ln());

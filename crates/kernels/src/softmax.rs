@@ -88,7 +88,15 @@ fn apply<T: Number>(
             let column = piece % per_outer * COLUMNS;
             let first = piece / per_outer * axis * inner + column;
             let width = COLUMNS.min(inner - column);
-            level.run(Columns { op, axis, inner, first, width, x, y: &shared });
+            level.run(Columns {
+                op,
+                axis,
+                inner,
+                first,
+                width,
+                x,
+                y: &shared,
+            });
         }
     });
 }
@@ -210,7 +218,11 @@ impl<T: Number> Body for Columns<'_, T> {
         }
         let mut last = [T::Real::ZERO; COLUMNS];
         for (last, sum) in last.iter_mut().zip(&sums) {
-            *last = T::Real::from_f64(if self.op == Softmax::Softmax { 1.0 / sum } else { sum.ln() });
+            *last = T::Real::from_f64(if self.op == Softmax::Softmax {
+                1.0 / sum
+            } else {
+                sum.ln()
+            });
         }
         for i in 0..self.axis {
             for ((x, max), last) in self.row(i).iter_mut().zip(&max).zip(&last) {

@@ -17,7 +17,11 @@ pub struct IndexOutOfRange {
 
 impl std::fmt::Display for IndexOutOfRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "index {} is outside of a dim of size {}", self.index, self.dim)
+        write!(
+            f,
+            "index {} is outside of a dim of size {}",
+            self.index, self.dim
+        )
     }
 }
 
@@ -44,8 +48,14 @@ impl GatherIndex for i64 {
 /// The position `index` stands for in a dim.
 #[inline(always)]
 fn position(index: i64, dim: usize) -> Option<usize> {
-    let index = if index < 0 { index.wrapping_add(dim as i64) } else { index };
-    usize::try_from(index).ok().filter(|&position| position < dim)
+    let index = if index < 0 {
+        index.wrapping_add(dim as i64)
+    } else {
+        index
+    };
+    usize::try_from(index)
+        .ok()
+        .filter(|&position| position < dim)
 }
 
 /// A position that was checked before.
@@ -57,7 +67,10 @@ fn checked<I: GatherIndex>(index: I, dim: usize) -> usize {
 fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRange> {
     match indices.iter().find(|i| position(i.index(), dim).is_none()) {
         None => Ok(()),
-        Some(index) => Err(IndexOutOfRange { index: index.index(), dim }),
+        Some(index) => Err(IndexOutOfRange {
+            index: index.index(),
+            dim,
+        }),
     }
 }
 
@@ -140,20 +153,40 @@ fn check_elements<I: GatherIndex>(
     index_dims: &[usize],
     indices: &[I],
 ) -> Result<(), IndexOutOfRange> {
-    assert!(axis < dims.len() && dims.len() == index_dims.len(), "ranks differ");
-    assert_eq!(indices.len(), index_dims.iter().product(), "the indices have other dims");
+    assert!(
+        axis < dims.len() && dims.len() == index_dims.len(),
+        "ranks differ"
+    );
+    assert_eq!(
+        indices.len(),
+        index_dims.iter().product(),
+        "the indices have other dims"
+    );
     for (d, (&dim, &index_dim)) in dims.iter().zip(index_dims).enumerate() {
-        assert!(d == axis || index_dim <= dim || indices.is_empty(), "dim {d} is too large");
+        assert!(
+            d == axis || index_dim <= dim || indices.is_empty(),
+            "dim {d} is too large"
+        );
     }
     check(indices, dims[axis])
 }
 
 /// The offset in a tensor of dims `dims` of the element that position `at` of the indices stands for.
 #[inline]
-fn element<I: GatherIndex>(axis: usize, dims: &[usize], index_dims: &[usize], at: usize, index: I) -> usize {
+fn element<I: GatherIndex>(
+    axis: usize,
+    dims: &[usize],
+    index_dims: &[usize],
+    at: usize,
+    index: I,
+) -> usize {
     let (mut rest, mut stride, mut offset) = (at, 1, 0);
     for d in (0..dims.len()).rev() {
-        let coordinate = if d == axis { checked(index, dims[d]) } else { rest % index_dims[d] };
+        let coordinate = if d == axis {
+            checked(index, dims[d])
+        } else {
+            rest % index_dims[d]
+        };
         rest /= index_dims[d];
         offset += coordinate * stride;
         stride *= dims[d];
@@ -180,7 +213,10 @@ pub fn gather_nd<T: Plain>(
     indices: &[i64],
     y: &mut [T],
 ) -> Result<(), IndexOutOfRange> {
-    assert!(depth > 0 && batch_dims + depth <= dims.len(), "tuples too long");
+    assert!(
+        depth > 0 && batch_dims + depth <= dims.len(),
+        "tuples too long"
+    );
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
     let batch: usize = dims[..batch_dims].iter().product();
@@ -188,7 +224,10 @@ pub fn gather_nd<T: Plain>(
     let slice: usize = dims[batch_dims + depth..].iter().product();
     let tuples = indices.len() / depth;
     assert_eq!(y.len(), tuples * slice, "the output has other dims");
-    assert!(tuples == 0 || (batch > 0 && tuples.is_multiple_of(batch)), "whole batches");
+    assert!(
+        tuples == 0 || (batch > 0 && tuples.is_multiple_of(batch)),
+        "whole batches"
+    );
     check_tuples(indexed, indices)?;
     if y.is_empty() {
         return Ok(());
@@ -218,10 +257,9 @@ fn check_tuples(indexed: &[usize], indices: &[i64]) -> Result<(), IndexOutOfRang
 }
 
 fn tuple_offset(indexed: &[usize], tuple: &[i64]) -> usize {
-    tuple
-        .iter()
-        .zip(indexed)
-        .fold(0, |offset, (&index, &dim)| offset * dim + checked(index, dim))
+    tuple.iter().zip(indexed).fold(0, |offset, (&index, &dim)| {
+        offset * dim + checked(index, dim)
+    })
 }
 
 /// How an update meets the element it goes to.
@@ -278,7 +316,11 @@ pub fn scatter_nd<T: Plain>(
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
     let slice: usize = dims[depth..].iter().product();
-    assert_eq!(updates.len(), indices.len() / depth * slice, "the updates have other dims");
+    assert_eq!(
+        updates.len(),
+        indices.len() / depth * slice,
+        "the updates have other dims"
+    );
     check_tuples(&dims[..depth], indices)?;
     if slice == 0 {
         return Ok(());

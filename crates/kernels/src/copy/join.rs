@@ -93,7 +93,11 @@ mod tests {
                 let parts: Vec<Vec<u32>> = lens
                     .iter()
                     .enumerate()
-                    .map(|(k, len)| (0..outer * len).map(|i| (k * 1_000_000 + i) as u32).collect())
+                    .map(|(k, len)| {
+                        (0..outer * len)
+                            .map(|i| (k * 1_000_000 + i) as u32)
+                            .collect()
+                    })
                     .collect();
                 let mut expected = Vec::new();
                 for row in 0..outer {
@@ -105,8 +109,10 @@ mod tests {
                 let slices: Vec<&[u32]> = parts.iter().map(|part| part.as_slice()).collect();
                 concat(&pool, outer, &slices, &mut y);
                 assert_eq!(y, expected);
-                let mut back: Vec<Vec<u32>> = parts.iter().map(|part| vec![0; part.len()]).collect();
-                let mut slices: Vec<&mut [u32]> = back.iter_mut().map(|part| part.as_mut_slice()).collect();
+                let mut back: Vec<Vec<u32>> =
+                    parts.iter().map(|part| vec![0; part.len()]).collect();
+                let mut slices: Vec<&mut [u32]> =
+                    back.iter_mut().map(|part| part.as_mut_slice()).collect();
                 split(&pool, outer, &y, &mut slices);
                 assert_eq!(back, parts);
             }

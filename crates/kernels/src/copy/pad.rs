@@ -54,7 +54,10 @@ pub fn pad<T: Plain>(
     y: &mut [T],
 ) {
     let rank = dims.len();
-    assert!(before.len() == rank && after.len() == rank, "two pads per dim");
+    assert!(
+        before.len() == rank && after.len() == rank,
+        "two pads per dim"
+    );
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     let out_dim = |d: usize| {
         let dim = dims[d] as isize + before[d] + after[d];
@@ -79,7 +82,9 @@ pub fn pad<T: Plain>(
             for d in (0..last).rev() {
                 let at = (rest % out_dim(d)) as isize - before[d];
                 rest /= out_dim(d);
-                from = from.zip(mode.source(at, dims[d])).map(|(from, at)| from + at * stride);
+                from = from
+                    .zip(mode.source(at, dims[d]))
+                    .map(|(from, at)| from + at * stride);
                 stride *= dims[d];
             }
             let Some(from) = from else {
@@ -122,7 +127,16 @@ mod tests {
             (Pad::Constant, 4, -4, &[9, 9, 9]),
         ] {
             let mut y = vec![0; expected.len()];
-            pad(&pool, mode, &[3], &[before], &[after], 9, &[1, 2, 3], &mut y);
+            pad(
+                &pool,
+                mode,
+                &[3],
+                &[before],
+                &[after],
+                9,
+                &[1, 2, 3],
+                &mut y,
+            );
             assert_eq!(y, expected, "{mode:?} {before} {after}");
         }
         let mut y = [0; 3];
@@ -139,9 +153,13 @@ mod tests {
         for threads in [1, 3] {
             let pool = Pool::new(threads);
             for mode in [Pad::Constant, Pad::Edge, Pad::Reflect, Pad::Wrap] {
-                for (before, after) in [([1, 2, 0, 40], [0, 3, 2, 1]), ([-1, 2, -2, 5], [0, -3, 1, -30])] {
-                    let out: Vec<usize> =
-                        (0..4).map(|d| (dims[d] as isize + before[d] + after[d]) as usize).collect();
+                for (before, after) in [
+                    ([1, 2, 0, 40], [0, 3, 2, 1]),
+                    ([-1, 2, -2, 5], [0, -3, 1, -30]),
+                ] {
+                    let out: Vec<usize> = (0..4)
+                        .map(|d| (dims[d] as isize + before[d] + after[d]) as usize)
+                        .collect();
                     let expected: Vec<u32> = (0..out.iter().product())
                         .map(|at: usize| {
                             let (mut rest, mut stride, mut from) = (at, 1, Some(0));

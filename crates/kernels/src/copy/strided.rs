@@ -28,6 +28,9 @@ pub fn copy_strided<T: Plain>(
     assert_eq!(dims.len(), strides.len(), "one stride per dim");
     let walk = Walk::merged(dims, |_, d| strides[d], [start as isize], [x.len()]);
     assert_eq!(y.len(), walk.len, "the output has other dims");
+    if y.is_empty() {
+        return;
+    }
     let rank = walk.dims().len();
     let [step] = walk.strides(rank - 1);
     let transposed = (0..rank - 1)
@@ -41,7 +44,16 @@ pub fn copy_strided<T: Plain>(
                 match step {
                     0 => y.fill(x[from]),
                     1 => y.copy_from_slice(&x[from..][..n]),
-                    2.. => {
+                    2 => {
+                        // Whole pairs, which the compiler turns into shuffles; the last may have no partner.
+                        let last = n - 1;
+                        let (pairs, _) = x[from..][..2 * last].as_chunks::<2>();
+                        for (y, pair) in y.iter_mut().zip(pairs) {
+                            *y = pair[0];
+                        }
+                        y[last] = x[from + 2 * last];
+                    }
+                    3.. => {
                         for (y, x) in y.iter_mut().zip(x[from..].iter().step_by(step as usize)) {
                             *y = *x;
                         }
@@ -61,6 +73,8 @@ pub fn copy_strided<T: Plain>(
 
 /// Elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.
 const TILE: usize = 16;
+/// Input elements of a row that one piece of work takes.
+const BAND: usize = 64;
 
 /// The case where some dim `d` other than the last is contiguous in `x`: the two are swapped tile by tile, so that both
 /// sides are touched a cache line at a time.
@@ -85,13 +99,19 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
     }
     let planes = Walk::merged(
         &others[..rank],
-        |operand, i| if operand == 0 { x_strides[i] } else { y_strides[i] },
+        |operand, i| {
+            if operand == 0 {
+                x_strides[i]
+            } else {
+                y_strides[i]
+            }
+        },
         [start as isize, 0],
         [x.len(), y.len().max(1)],
     );
-    let bands = height.div_ceil(TILE);
+    let bands = height.div_ceil(BAND);
     let pieces = planes.len * bands;
-    let per_chunk = chunk_len(pool, pieces, 2 * TILE * width);
+    let per_chunk = chunk_len(pool, pieces, 2 * BAND * width);
     let shared = Shared::new(y);
     pool.run(pieces.div_ceil(per_chunk), |chunk| {
         let mut tile = [[T::default(); TILE]; TILE];
@@ -103,9 +123,12 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
             let Some(([from, to], ..)) = planes.rows(plane, plane + 1).next() else {
                 continue;
             };
-            let (top, rows) = (band * TILE, TILE.min(height - band * TILE));
-            for left in (0..width).step_by(TILE) {
-                let columns = TILE.min(width - left);
+            let bottom = height.min((band + 1) * BAND);
+            // Down the band first: the next piece of the same input rows is what the hardware prefetches.
+            let lefts = (0..width).step_by(TILE);
+            let tops = (band * BAND..bottom).step_by(TILE);
+            for (left, top) in lefts.flat_map(|left| tops.clone().map(move |top| (left, top))) {
+                let (columns, rows) = (TILE.min(width - left), TILE.min(bottom - top));
                 for (j, run) in tile[..columns].iter_mut().enumerate() {
                     let at = from as isize + top as isize + (left + j) as isize * step;
                     run[..rows].copy_from_slice(&x[at as usize..][..rows]);
@@ -171,7 +194,11 @@ pub fn slice<T: Plain>(
         "one start, step and size per dim"
     );
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
-    assert_eq!(y.len(), out_dims.iter().product(), "the output has other dims");
+    assert_eq!(
+        y.len(),
+        out_dims.iter().product(),
+        "the output has other dims"
+    );
     if y.is_empty() {
         return;
     }
@@ -183,7 +210,11 @@ pub fn slice<T: Plain>(
             "dim {d} is read outside"
         );
         start += starts[d] * stride;
-        strides[d] = if out_dims[d] == 1 { 0 } else { stride as isize * steps[d] };
+        strides[d] = if out_dims[d] == 1 {
+            0
+        } else {
+            stride as isize * steps[d]
+        };
         stride *= dims[d];
     }
     copy_strided(pool, out_dims, start, &strides[..rank], x, y);
@@ -199,7 +230,10 @@ pub fn expand<T: Plain>(pool: &Pool, dims: &[usize], out_dims: &[usize], x: &[T]
     assert!(rank <= MAX_RANK, "more than {MAX_RANK} dims");
     let mut strides = [0; MAX_RANK];
     let fits = broadcast_strides(dims, out_dims, &mut strides[..rank]);
-    assert!(fits.is_some(), "{dims:?} does not broadcast to {out_dims:?}");
+    assert!(
+        fits.is_some(),
+        "{dims:?} does not broadcast to {out_dims:?}"
+    );
     let strides = strides.map(|stride| stride as isize);
     copy_strided(pool, out_dims, 0, &strides[..rank], x, y);
 }

@@ -102,7 +102,11 @@ pub fn binary_in_place<T: BinaryElement>(
             let a = &mut a[at - start..][..n];
             let b = &b[at_b..];
             if step < 2 {
-                let b = if step == 0 { Operand::Constant(b[0]) } else { Operand::Slice(&b[..n]) };
+                let b = if step == 0 {
+                    Operand::Constant(b[0])
+                } else {
+                    Operand::Slice(&b[..n])
+                };
                 T::row_in_place(level, op, side, a, b);
                 continue;
             }
@@ -164,9 +168,14 @@ enum Simple {
 
 impl Simple {
     fn of(exponent: f64) -> Option<Simple> {
-        [(2.0, Simple::Square), (3.0, Simple::Cube), (0.5, Simple::Root), (-1.0, Simple::Inverse)]
-            .into_iter()
-            .find_map(|(value, simple)| (value == exponent).then_some(simple))
+        [
+            (2.0, Simple::Square),
+            (3.0, Simple::Cube),
+            (0.5, Simple::Root),
+            (-1.0, Simple::Inverse),
+        ]
+        .into_iter()
+        .find_map(|(value, simple)| (value == exponent).then_some(simple))
     }
 }
 

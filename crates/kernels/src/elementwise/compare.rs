@@ -56,7 +56,12 @@ pub fn compare<T: Number>(
     rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| {
         macro_rules! run {
             ($holds:ident) => {
-                level.run_avx2(Row::<_, _, $holds> { a, b, out, op: $holds })
+                level.run_avx2(Row::<_, _, $holds> {
+                    a,
+                    b,
+                    out,
+                    op: $holds,
+                })
             };
         }
         match op {
@@ -87,11 +92,35 @@ pub fn logic(
     out: &mut [u8],
 ) {
     let level = Level::new(isa);
-    rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
-        Logic::And => level.run_avx2(Row { a, b, out, op: AndBool }),
-        Logic::Or => level.run_avx2(Row { a, b, out, op: OrBool }),
-        Logic::Xor => level.run_avx2(Row { a, b, out, op: XorBool }),
-    });
+    rows(
+        pool,
+        dims,
+        a,
+        a_strides,
+        b,
+        b_strides,
+        out,
+        |a, b, out| match op {
+            Logic::And => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: AndBool,
+            }),
+            Logic::Or => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: OrBool,
+            }),
+            Logic::Xor => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: XorBool,
+            }),
+        },
+    );
 }
 
 /// `out = op(a, b)` on integers, with dims and strides as in [`binary`](super::binary).
@@ -111,13 +140,47 @@ pub fn bitwise<T: Integer>(
     out: &mut [T],
 ) {
     let level = Level::new(isa);
-    rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
-        Bitwise::And => level.run_avx2(Row { a, b, out, op: AndBits }),
-        Bitwise::Or => level.run_avx2(Row { a, b, out, op: OrBits }),
-        Bitwise::Xor => level.run_avx2(Row { a, b, out, op: XorBits }),
-        Bitwise::ShiftLeft => level.run_avx2(Row { a, b, out, op: ShiftLeft }),
-        Bitwise::ShiftRight => level.run_avx2(Row { a, b, out, op: ShiftRight }),
-    });
+    rows(
+        pool,
+        dims,
+        a,
+        a_strides,
+        b,
+        b_strides,
+        out,
+        |a, b, out| match op {
+            Bitwise::And => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: AndBits,
+            }),
+            Bitwise::Or => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: OrBits,
+            }),
+            Bitwise::Xor => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: XorBits,
+            }),
+            Bitwise::ShiftLeft => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: ShiftLeft,
+            }),
+            Bitwise::ShiftRight => level.run_avx2(Row {
+                a,
+                b,
+                out,
+                op: ShiftRight,
+            }),
+        },
+    );
 }
 
 /// 1 where `x` is zero, else 0.
@@ -149,7 +212,12 @@ pub fn is_inf<T: Number>(pool: &Pool, negative: bool, positive: bool, x: &[T], o
     });
 }
 
-fn test_each<T: Copy + Sync>(pool: &Pool, x: &[T], out: &mut [u8], holds: impl Fn(T) -> bool + Sync) {
+fn test_each<T: Copy + Sync>(
+    pool: &Pool,
+    x: &[T],
+    out: &mut [u8],
+    holds: impl Fn(T) -> bool + Sync,
+) {
     assert_eq!(x.len(), out.len(), "one output per input");
     fill(pool, out, 1, |start, out| {
         for (out, &x) in out.iter_mut().zip(&x[start..]) {

@@ -59,21 +59,40 @@ pub enum Unary {
     /// `x * HardSigmoid(1/6, 1/2)`
     HardSwish,
     /// `alpha * x` below zero.
-    LeakyRelu { alpha: f32 },
+    LeakyRelu {
+        alpha: f32,
+    },
     /// `alpha * (exp(x) - 1)` below zero.
-    Elu { alpha: f32 },
+    Elu {
+        alpha: f32,
+    },
     /// `gamma * Elu(alpha)`
-    Selu { alpha: f32, gamma: f32 },
+    Selu {
+        alpha: f32,
+        gamma: f32,
+    },
     /// `alpha * (exp(x / alpha) - 1)` below zero.
-    Celu { alpha: f32 },
+    Celu {
+        alpha: f32,
+    },
     /// `alpha * x + beta`, between 0 and 1.
-    HardSigmoid { alpha: f32, beta: f32 },
+    HardSigmoid {
+        alpha: f32,
+        beta: f32,
+    },
     /// `x * sigmoid(alpha * x)`
-    Swish { alpha: f32 },
+    Swish {
+        alpha: f32,
+    },
     /// Zero unless above `alpha`.
-    ThresholdedRelu { alpha: f32 },
+    ThresholdedRelu {
+        alpha: f32,
+    },
     /// `x` moved towards zero by `bias` where it is further than `lambda` from it, else zero.
-    Shrink { lambda: f32, bias: f32 },
+    Shrink {
+        lambda: f32,
+        bias: f32,
+    },
 }
 
 impl Unary {

@@ -25,7 +25,11 @@ pub fn local_response_norm<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
-    assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
+    assert_eq!(
+        x.len(),
+        batch * channels * inner,
+        "the input has other dims"
+    );
     assert_eq!(y.len(), x.len(), "one output per input");
     assert!(size > 0, "no channel to look at");
     let level = Level::new(isa);

@@ -46,13 +46,19 @@ pub fn normalize_rows<T: Number>(
     inverse_deviations: Option<&mut [T::Real]>,
 ) {
     assert_eq!(x.len(), y.len(), "one output per input");
-    assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");
+    assert!(
+        x.is_empty() || (len > 0 && x.len().is_multiple_of(len)),
+        "whole rows"
+    );
     let count = if x.is_empty() { 0 } else { x.len() / len };
     match affine {
         Affine::None => {}
         Affine::Elements(scale, shift) => {
             assert_eq!(scale.len(), len, "one scale per element");
-            assert!(shift.is_none_or(|shift| shift.len() == len), "one shift per element");
+            assert!(
+                shift.is_none_or(|shift| shift.len() == len),
+                "one shift per element"
+            );
         }
         Affine::Rows(scale, shift) => {
             assert!(count == 0 || !scale.is_empty(), "no scale");
@@ -74,8 +80,15 @@ pub fn normalize_rows<T: Number>(
             // SAFETY: each row is taken by one thread, once.
             let y = unsafe { y.part(row * len, len) };
             let x = &x[row * len..][..len];
-            let (mean, inverse) =
-                level.run(Row { statistics, epsilon, affine, row_scale, row_shift, x, y });
+            let (mean, inverse) = level.run(Row {
+                statistics,
+                epsilon,
+                affine,
+                row_scale,
+                row_shift,
+                x,
+                y,
+            });
             for (list, value) in [(&means, mean), (&inverse_deviations, inverse)] {
                 if let Some(list) = list {
                     // SAFETY: as above.

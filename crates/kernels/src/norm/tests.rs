@@ -5,25 +5,46 @@ use half::{bf16, f16};
 use super::*;
 
 fn values<T: Number>(n: usize) -> Vec<T> {
-    (0..n).map(|i| T::from_f64(((i * 29 % 83) as f64 - 40.0) * 0.125)).collect()
+    (0..n)
+        .map(|i| T::from_f64(((i * 29 % 83) as f64 - 40.0) * 0.125))
+        .collect()
 }
 
 #[track_caller]
 fn close<T: Number>(found: T, expected: f64, tolerance: f64) {
     let found = found.to_f64();
     let error = (found - expected).abs();
-    assert!(error <= tolerance * expected.abs().max(0.1), "{found}, not {expected}");
+    assert!(
+        error <= tolerance * expected.abs().max(0.1),
+        "{found}, not {expected}"
+    );
 }
 
 fn check_scale_shift<T: Number>(tolerance: f64) {
     for &isa in Isa::available() {
-        for [batch, channels, inner] in [[2, 3, 35], [5, 40, 1], [1, 1, 1], [0, 3, 4], [3, 2, 0], [2, 50, 900]] {
+        for [batch, channels, inner] in [
+            [2, 3, 35],
+            [5, 40, 1],
+            [1, 1, 1],
+            [0, 3, 4],
+            [3, 2, 0],
+            [2, 50, 900],
+        ] {
             let x: Vec<T> = values(batch * channels * inner);
-            let parameter = |k: f64| -> Vec<f32> { (0..channels).map(|c| 0.5 + (c as f32) * k as f32).collect() };
-            let (gamma, beta, mean, variance) =
-                (parameter(0.1), parameter(-0.2), parameter(0.05), parameter(0.3));
-            let (mut scale, mut shift) = (vec![T::Real::ZERO; channels], vec![T::Real::ZERO; channels]);
-            fold_batch_norm(&gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift);
+            let parameter = |k: f64| -> Vec<f32> {
+                (0..channels).map(|c| 0.5 + (c as f32) * k as f32).collect()
+            };
+            let (gamma, beta, mean, variance) = (
+                parameter(0.1),
+                parameter(-0.2),
+                parameter(0.05),
+                parameter(0.3),
+            );
+            let (mut scale, mut shift) =
+                (vec![T::Real::ZERO; channels], vec![T::Real::ZERO; channels]);
+            fold_batch_norm(
+                &gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift,
+            );
             let mut y = vec![T::ONE; x.len()];
             scale_shift(&Pool::new(2), isa, inner, &scale, &shift, &x, &mut y);
             let mut in_place = x.clone();
@@ -50,9 +71,14 @@ fn batch_normalisation() {
 
 fn check_local<T: Number>(tolerance: f64) {
     for &isa in Isa::available() {
-        for ([batch, channels, inner], size) in
-            [([2, 7, 30], 5), ([1, 3, 600], 2), ([2, 4, 1], 3), ([1, 2, 9], 7), ([1, 5, 3], 1), ([0, 2, 2], 3)]
-        {
+        for ([batch, channels, inner], size) in [
+            ([2, 7, 30], 5),
+            ([1, 3, 600], 2),
+            ([2, 4, 1], 3),
+            ([1, 2, 9], 7),
+            ([1, 5, 3], 1),
+            ([0, 2, 2], 3),
+        ] {
             for beta in [0.75, 0.5, 1.0, 0.6] {
                 let x: Vec<T> = values(batch * channels * inner);
                 let mut y = vec![T::ONE; x.len()];
@@ -72,7 +98,11 @@ fn check_local<T: Number>(tolerance: f64) {
                     let low = c as isize - (size as isize - 1) / 2;
                     let squares: f64 = (low..low + size as isize)
                         .filter(|c| (0..channels as isize).contains(c))
-                        .map(|c| x[(plane * channels + c as usize) * inner + at].to_f64().powi(2))
+                        .map(|c| {
+                            x[(plane * channels + c as usize) * inner + at]
+                                .to_f64()
+                                .powi(2)
+                        })
                         .sum();
                     let base = 1.5 + 0.5 / size as f64 * squares;
                     close(*y, x[i].to_f64() / base.powf(f64::from(beta)), tolerance);
@@ -95,7 +125,9 @@ fn check_rows<T: Number>(tolerance: f64) {
         for (count, len) in [(3, 7), (1, 1000), (6, 1), (0, 5), (40, 768)] {
             let x: Vec<T> = values(count * len);
             let parameters = |n: usize, k: f64| -> Vec<T::Real> {
-                (0..n).map(|i| Number::from_f64(0.75 + (i % 9) as f64 * k)).collect()
+                (0..n)
+                    .map(|i| Number::from_f64(0.75 + (i % 9) as f64 * k))
+                    .collect()
             };
             let (scale, shift) = (parameters(len, 0.25), parameters(len, -0.5));
             let (row_scale, row_shift) = (parameters(3, 0.25), parameters(3, -0.5));
@@ -107,7 +139,8 @@ fn check_rows<T: Number>(tolerance: f64) {
                     Affine::Rows(&row_scale, &row_shift),
                 ] {
                     let mut y = vec![T::ONE; x.len()];
-                    let (mut means, mut inverses) = (vec![T::Real::ONE; count], vec![T::Real::ONE; count]);
+                    let (mut means, mut inverses) =
+                        (vec![T::Real::ONE; count], vec![T::Real::ONE; count]);
                     normalize_rows(
                         &Pool::new(2),
                         isa,
@@ -121,7 +154,8 @@ fn check_rows<T: Number>(tolerance: f64) {
                         Some(&mut inverses),
                     );
                     for row in 0..count {
-                        let xs: Vec<f64> = x[row * len..][..len].iter().map(|x| x.to_f64()).collect();
+                        let xs: Vec<f64> =
+                            x[row * len..][..len].iter().map(|x| x.to_f64()).collect();
                         let mean = match statistics {
                             Statistics::MeanVariance => xs.iter().sum::<f64>() / len as f64,
                             Statistics::RootMeanSquare => 0.0,
@@ -189,7 +223,18 @@ fn the_same_bits_for_any_number_of_threads() {
             local_response_norm(&pool, isa, [8, 64, 512], 5, 1e-4, 0.6, 1.0, &x, &mut y);
             all.extend(y.iter().map(|y| y.to_bits()));
             let none = Affine::None;
-            normalize_rows(&pool, isa, Statistics::MeanVariance, 512, 1e-5, none, &x, &mut y, None, None);
+            normalize_rows(
+                &pool,
+                isa,
+                Statistics::MeanVariance,
+                512,
+                1e-5,
+                none,
+                &x,
+                &mut y,
+                None,
+                None,
+            );
             all.extend(y.iter().map(|y| y.to_bits()));
             all
         };

@@ -11,7 +11,13 @@ pub(super) const TILE: usize = 256;
 /// The kernel positions along dim `d` that lie inside of the input for output coordinate `o`.
 #[inline(always)]
 pub(super) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
-    within(window, d, o, window.pads_begin[d], window.pads_begin[d] + window.input[d])
+    within(
+        window,
+        d,
+        o,
+        window.pads_begin[d],
+        window.pads_begin[d] + window.input[d],
+    )
 }
 
 /// The kernel positions along dim `d` that lie at `low..high`, counted from the start of the padding.
@@ -19,7 +25,10 @@ pub(super) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
 fn within(window: &Window<'_>, d: usize, o: usize, low: usize, high: usize) -> Range<usize> {
     let (start, dilation) = (o * window.strides[d], window.dilations[d]);
     let first = low.saturating_sub(start).div_ceil(dilation);
-    let end = high.saturating_sub(start).div_ceil(dilation).min(window.kernel[d]);
+    let end = high
+        .saturating_sub(start)
+        .div_ceil(dilation)
+        .min(window.kernel[d]);
     first.min(end)..end
 }
 
@@ -42,7 +51,10 @@ pub(super) fn outputs(window: &Window<'_>, k: usize, start: usize, end: usize) -
     let (stride, offset) = (window.strides[last], k * window.dilations[last]);
     let pad = window.pads_begin[last];
     let first = pad.saturating_sub(offset).div_ceil(stride).max(start);
-    let beyond = (pad + window.input[last]).saturating_sub(offset).div_ceil(stride).min(end);
+    let beyond = (pad + window.input[last])
+        .saturating_sub(offset)
+        .div_ceil(stride)
+        .min(end);
     first..beyond.max(first)
 }
 
@@ -125,7 +137,9 @@ impl Taps {
     /// The part of an average's divisor that all outputs of the row share.
     #[inline(always)]
     pub(super) fn divisor(&self, window: &Window<'_>, divisor: Divisor) -> usize {
-        (0..self.outer).map(|d| count(window, d, self.at[d], divisor)).product()
+        (0..self.outer)
+            .map(|d| count(window, d, self.at[d], divisor))
+            .product()
     }
 
     /// The position, in `order`, of the first element in the window of output `o` for which `wanted` holds; -1 if there
@@ -143,7 +157,8 @@ impl Taps {
         self.restart();
         while let Some(row) = self.next_row(window) {
             for k in range.clone() {
-                let column = o * window.strides[last] + k * window.dilations[last] - window.pads_begin[last];
+                let column =
+                    o * window.strides[last] + k * window.dilations[last] - window.pads_begin[last];
                 let at = row * width + column;
                 if !wanted(at) {
                     continue;

@@ -93,3 +93,96 @@ fn dims_in_place<'a>(call: &Call<'a>) -> Result<&'a Dims, KernelError> {
         _ => fail!("an output in place has no memory"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_kernels::elementwise::Binary;
+    use sardonyx_kernels::{Isa, Pool};
+    use sardonyx_tensor::{Element, Tensor, Value};
+
+    use super::*;
+    use crate::kernel::{Kernel, Operand};
+
+    /// Runs a kernel on tensors, over the memory of the input at `over` if there is one.
+    fn run<T: Element>(kernel: &dyn Kernel, inputs: &[&Tensor], over: Option<usize>) -> Vec<T> {
+        let mut memory = over.map(|over| inputs[over].to_vec::<T>().unwrap());
+        let dims = over.map(|over| Dims::from(inputs[over].dims()));
+        let target = match (&mut memory, &dims) {
+            (Some(memory), Some(dims)) => Target::Planned {
+                data_type: T::DATA_TYPE,
+                dims,
+                bytes: bytemuck::cast_slice_mut(memory),
+            },
+            _ => Target::Owned(None),
+        };
+        let operands = inputs.iter().enumerate().map(|(index, input)| match over {
+            Some(over) if over == index => Operand::InPlace,
+            _ => Operand::Tensor(input.view()),
+        });
+        let mut call = Call {
+            operands: operands.collect(),
+            targets: [target].into_iter().collect(),
+            over,
+            pool: &Pool::new(1),
+            isa: Isa::detect(),
+        };
+        kernel.run(&mut call).unwrap();
+        match call.targets.remove(0) {
+            Target::Owned(Some(Value::Tensor(tensor))) => tensor.to_vec::<T>().unwrap(),
+            Target::Planned { bytes, .. } => bytemuck::cast_slice(bytes).to_vec(),
+            _ => panic!("no output"),
+        }
+    }
+
+    #[test]
+    fn in_place_gives_the_same() {
+        let a = Tensor::from_vec([2, 2], vec![1.0f32, -2.0, 3.0, -4.0]).unwrap();
+        let b = Tensor::from_vec([2, 2], vec![0.5f32, 7.0, -8.0, 2.0]).unwrap();
+        let row = Tensor::from_vec([2], vec![10.0f32, 3.0]).unwrap();
+        let both: [&[&Tensor]; 3] = [&[&a, &b], &[&a, &row], &[&row, &a]];
+        for op in [Binary::Sub, Binary::Div, Binary::PRelu] {
+            let kernel = binary::Arithmetic::<f32>::new(op);
+            for inputs in both {
+                let expected = run::<f32>(&kernel, inputs, None);
+                for over in (0..2).filter(|over| inputs[*over].rank() == 2) {
+                    assert_eq!(
+                        run::<f32>(&kernel, inputs, Some(over)),
+                        expected,
+                        "{op:?} {inputs:?} {over}"
+                    );
+                }
+            }
+        }
+        for op in [Binary::Add, Binary::Max] {
+            let kernel = variadic::Variadic::<f32>::new(op);
+            for inputs in [&[&a][..], &[&a, &b, &row], &[&row, &b, &a, &a]] {
+                let expected = run::<f32>(&kernel, inputs, None);
+                for over in (0..inputs.len().min(2)).filter(|over| inputs[*over].rank() == 2) {
+                    assert_eq!(
+                        run::<f32>(&kernel, inputs, Some(over)),
+                        expected,
+                        "{op:?} {inputs:?} {over}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn exponents_of_another_type() {
+        let bases = Tensor::from_vec([3], vec![4i32, -3, 2]).unwrap();
+        let power = |exponent: Tensor| {
+            run::<i32>(
+                &binary::MixedPower::<i32>::new(),
+                &[&bases, &exponent],
+                None,
+            )
+        };
+        assert_eq!(power(Tensor::scalar(3.0f32)), [64, -27, 8]);
+        assert_eq!(
+            power(Tensor::from_vec([3], vec![0.5f32, 2.0, 1.5]).unwrap()),
+            [2, 9, 2]
+        );
+        assert_eq!(power(Tensor::scalar(2u8)), [16, 9, 4]);
+    }
+}

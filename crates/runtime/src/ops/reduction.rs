@@ -2,11 +2,11 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::Isa;
 use sardonyx_kernels::elementwise::{Logic, MAX_RANK, logic};
 use sardonyx_kernels::number::Number;
 use sardonyx_kernels::reduce::{Extreme, Reduce, Ties, arg_extreme, reduce};
 use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
+use smallvec::SmallVec;
 
 use super::math::binary::bytes;
 use super::math::for_element;
@@ -194,17 +194,24 @@ impl Kernel for TruthReduction {
             &mut found,
         );
         // Any byte but 0 is true; what is written is 1.
-        truths(pool, isa, &found, out);
+        let len = found.len();
+        logic(
+            pool,
+            isa,
+            Logic::Or,
+            &[len],
+            &found,
+            &[1],
+            &found,
+            &[1],
+            out,
+        );
         Ok(())
     }
 
     fn describe(&self) -> String {
         format!("{:?} of {}", self.op, DataType::Bool)
     }
-}
-
-fn truths(pool: &sardonyx_kernels::Pool, isa: Isa, x: &[u8], out: &mut [u8]) {
-    logic(pool, isa, Logic::Or, &[x.len()], x, &[1], x, &[1], out);
 }
 
 struct Position<T> {
@@ -221,8 +228,7 @@ impl<T: Number + Element> Kernel for Position<T> {
         let dims = Dims::from(call.tensor(0)?.dims());
         let sizes = around(&dims, self.axis)?;
         let axis = normalize_axis(self.axis, dims.len())?;
-        let marked: smallvec::SmallVec<[bool; 6]> =
-            (0..dims.len()).map(|other| other == axis).collect();
+        let marked: SmallVec<[bool; 6]> = (0..dims.len()).map(|other| other == axis).collect();
         let out = call.output_slice::<i64>(0, &without(&dims, &marked, self.keeps_dims))?;
         if sizes[1] == 0 && !out.is_empty() {
             fail!("axis {axis} of {dims:?} has no elements to choose from");

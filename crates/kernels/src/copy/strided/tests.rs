@@ -92,13 +92,16 @@ fn slices() {
         (&[200, 300], &[199, 2], &[-1, 1], &[150, 250]),
     ] {
         let x = numbers(dims.iter().product());
-        let strides: Vec<isize> =
-            (0..dims.len()).map(|d| dims[d + 1..].iter().product::<usize>() as isize).collect();
+        let strides: Vec<isize> = (0..dims.len())
+            .map(|d| dims[d + 1..].iter().product::<usize>() as isize)
+            .collect();
         let n: usize = out.iter().product();
         let expected: Vec<u32> = if n == 0 {
             vec![]
         } else {
-            let start = (0..dims.len()).map(|d| starts[d] * strides[d] as usize).sum();
+            let start = (0..dims.len())
+                .map(|d| starts[d] * strides[d] as usize)
+                .sum();
             let stepped: Vec<isize> = strides.iter().zip(steps).map(|(a, b)| a * b).collect();
             naive(out, start, &stepped, &x)
         };

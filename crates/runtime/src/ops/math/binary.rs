@@ -74,10 +74,12 @@ pub(crate) fn bind_mod(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 /// `Pow`
 pub(crate) fn bind_pow(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (base, exponent) = (site.elem(0)?, site.elem(1)?);
-    if exponent == DataType::Bool
-        || exponent == DataType::String
-        || exponent.element_bytes().is_none()
-    {
+    let implemented = match exponent.bits() {
+        Some(8) => exponent.is_integer(),
+        Some(16 | 32 | 64) => exponent.is_integer() || exponent.is_float(),
+        _ => false,
+    };
+    if !implemented {
         return site.unsupported_type(exponent);
     }
     if base == exponent {
@@ -86,7 +88,7 @@ pub(crate) fn bind_pow(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         );
     }
     for_element!(
-        site, base, [f32, f64, half::f16, half::bf16, i32, i64], T => MixedPower::<T> { elements: PhantomData }
+        site, base, [f32, f64, half::f16, half::bf16, i32, i64], T => MixedPower::<T>::new()
     )
 }
 
@@ -167,8 +169,16 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
 ///
 /// Exponents that the type of the bases holds exactly (the common case is a whole number) are converted to it. Otherwise
 /// all is computed in double.
-struct MixedPower<T> {
+pub(super) struct MixedPower<T> {
     elements: PhantomData<T>,
+}
+
+impl<T> MixedPower<T> {
+    pub(super) fn new() -> Self {
+        MixedPower {
+            elements: PhantomData,
+        }
+    }
 }
 
 impl<T: BinaryElement + Element> Kernel for MixedPower<T> {

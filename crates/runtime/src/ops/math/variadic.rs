@@ -30,7 +30,7 @@ pub(crate) fn bind_mean(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Variadic::<T> { mean: true, ..Variadic::new(Binary::Add) })
 }
 
-struct Variadic<T> {
+pub(super) struct Variadic<T> {
     op: Binary,
     /// Whether the result is divided by the number of inputs.
     mean: bool,
@@ -38,7 +38,7 @@ struct Variadic<T> {
 }
 
 impl<T> Variadic<T> {
-    fn new(op: Binary) -> Self {
+    pub(super) fn new(op: Binary) -> Self {
         Variadic {
             op,
             mean: false,

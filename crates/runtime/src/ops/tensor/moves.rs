@@ -159,3 +159,77 @@ pub(super) fn dense<'a>(view: &TensorView<'a>) -> Result<Cow<'a, [u8]>, KernelEr
     }
     Ok(Cow::Owned(view.to_tensor()?.bytes().to_vec()))
 }
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_kernels::Isa;
+    use smallvec::smallvec;
+
+    use super::*;
+    use crate::kernel::{Operand, Target};
+
+    /// The first source backwards, then the first element of the second and what is left out.
+    struct Backwards;
+
+    impl Movement for Backwards {
+        fn run<T: Plain>(
+            &self,
+            _: &Pool,
+            sources: &[&[T]],
+            out: &mut [T],
+        ) -> Result<(), KernelError> {
+            let moved = sources[0].iter().rev().chain(&sources[1][..1]);
+            out.iter_mut()
+                .zip(moved)
+                .for_each(|(out, moved)| *out = *moved);
+            Ok(())
+        }
+    }
+
+    fn moved(first: &Tensor, second: &Tensor) -> Result<Tensor, KernelError> {
+        let mut call = Call {
+            operands: smallvec![Operand::Absent],
+            targets: smallvec![Target::Owned(None)],
+            over: None,
+            pool: Pool::global(),
+            isa: Isa::detect(),
+        };
+        move_elements(
+            &mut call,
+            0,
+            &[5],
+            &[first.view(), second.view()],
+            &Backwards,
+        )?;
+        match call.targets.pop() {
+            Some(Target::Owned(Some(Value::Tensor(tensor)))) => Ok(tensor),
+            _ => fail!("there is no output"),
+        }
+    }
+
+    #[test]
+    fn elements_of_every_type_move() {
+        for data_type in DataType::ALL {
+            let Some(bits) = data_type.bits() else {
+                continue;
+            };
+            let tensor = |numbers: &[u8]| {
+                if bits <= 8 {
+                    return Tensor::from_codes(data_type, [numbers.len()], numbers).unwrap();
+                }
+                let element = |number: &u8| std::iter::repeat_n(*number, bits / 8);
+                let bytes = numbers.iter().flat_map(element).collect();
+                let bytes = sardonyx_tensor::Buffer::from_vec(bytes);
+                Tensor::from_buffer(data_type, [numbers.len()], bytes).unwrap()
+            };
+            let found = moved(&tensor(&[1, 2, 3]), &tensor(&[1, 3])).unwrap();
+            assert!(found.bit_eq(&tensor(&[3, 2, 1, 1, 0])), "{data_type}");
+        }
+        let strings = |texts: &[&str]| {
+            Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
+        };
+        let found = moved(&strings(&["a", "", "c"]), &strings(&["d"])).unwrap();
+        assert!(found.bit_eq(&strings(&["c", "", "a", "d", ""])));
+        assert!(moved(&strings(&["a"]), &Tensor::scalar(1i32)).is_err());
+    }
+}

@@ -1,0 +1,292 @@
+//! Bad input of every kind: an error of one screen, exit code 2, no panic.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+mod support;
+
+use std::fs;
+use std::panic::catch_unwind;
+
+use sardonyx::{Model, Session, Tensor};
+use support::{
+    Answer, add_node, chain, digits, digits_model, edited_digits, floats, npy, sardonyx,
+    with_external_data,
+};
+use tempfile::{TempDir, tempdir};
+
+/// A folder with files.
+struct Files(TempDir);
+
+impl Files {
+    fn new(files: &[(&str, Vec<u8>)]) -> Files {
+        let folder = tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        Files(folder)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_string()
+    }
+
+    /// Runs the command on a model of the folder.
+    fn run(&self, command: &str, model: &str, more: &[&str]) -> Answer {
+        let model = self.path(model);
+        sardonyx(&[&[command, &model], more].concat())
+    }
+}
+
+#[test]
+fn files_that_are_no_models() {
+    let png = fs::read(digits().join("one.png")).unwrap();
+    let files = Files::new(&[
+        ("empty.onnx", Vec::new()),
+        ("picture.onnx", png),
+        ("text.onnx", b"Hello, this is text.\n".to_vec()),
+        (
+            "lfs.onnx",
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n".to_vec(),
+        ),
+        ("zeros.onnx", vec![0; 1000]),
+        ("headless.onnx", b"\x08\x0a".to_vec()),
+    ]);
+    for command in ["info", "run", "bench"] {
+        files.run(command, "empty.onnx", &[]).refused(&["empty"]);
+        files
+            .run(command, "picture.onnx", &[])
+            .refused(&["PNG image"]);
+        files
+            .run(command, "text.onnx", &[])
+            .refused(&["plain text"]);
+        files
+            .run(command, "lfs.onnx", &[])
+            .refused(&["Git LFS", "git lfs pull"]);
+        files
+            .run(command, "zeros.onnx", &[])
+            .refused(&["no ONNX model"]);
+        files
+            .run(command, "headless.onnx", &[])
+            .refused(&["no graph"]);
+        files
+            .run(command, "missing.onnx", &[])
+            .refused(&["missing.onnx", "no such file"]);
+        sardonyx(&[command, digits().to_str().unwrap()]).refused(&["folder", "digits.onnx"]);
+    }
+}
+
+#[test]
+fn inputs_that_do_not_fit() {
+    let files = Files::new(&[
+        ("relu.onnx", chain(&["Relu"], &[2])),
+        ("good.npy", npy("<f4", "(2,)", &floats(&[1.0, 2.0]))),
+        ("double.npy", npy("<f8", "(2,)", &[0; 16])),
+        ("long.npy", npy("<f4", "(3,)", &[0; 12])),
+        ("deep.npy", npy("<f4", "(1, 2)", &[0; 8])),
+        ("cut.npy", npy("<f4", "(2,)", &[0; 7])),
+        ("huge.npy", npy("<f4", "(1000000000000,)", &[0; 8])),
+        ("broken.npz", b"PK\x03\x04 and nothing".to_vec()),
+        ("broken.pb", b"\x0a\xff\xff\xff\xff\x0f".to_vec()),
+        ("notes.txt", b"1 2".to_vec()),
+    ]);
+    let run = |args: &[&str]| {
+        let args: Vec<String> = args
+            .iter()
+            .map(|arg| match arg.split_once('=') {
+                Some((name, file)) => format!("{name}={}", files.path(file)),
+                None => files.path(arg),
+            })
+            .collect();
+        files.run(
+            "run",
+            "relu.onnx",
+            &args.iter().map(String::as_str).collect::<Vec<_>>(),
+        )
+    };
+    run(&["good.npy"]).good();
+    run(&[]).refused(&["'x' is missing", "x: float[2]", "--random"]);
+    run(&["X=good.npy"]).refused(&["no input 'X'", "did you mean 'x'?"]);
+    run(&["input=good.npy"]).refused(&["no input 'input'", "x: float[2]"]);
+    run(&["good.npy", "good.npy"]).refused(&["no input left"]);
+    run(&["x=good.npy", "x=good.npy"]).refused(&["given twice"]);
+    run(&["double.npy"]).refused(&[
+        "wants elements of type float",
+        "double",
+        "--cast",
+        "float32",
+    ]);
+    run(&["long.npy"]).refused(&["[3]", "float[2]"]);
+    run(&["deep.npy"]).refused(&["2 dimensions", "float[2]"]);
+    run(&["cut.npy"]).refused(&["cut.npy", "need 8"]);
+    run(&["huge.npy"]).refused(&["huge.npy"]);
+    run(&["broken.npz"]).refused(&["broken.npz", "npz"]);
+    run(&["broken.pb"]).refused(&["broken.pb"]);
+    run(&["notes.txt"]).refused(&["notes.txt", ".npy"]);
+    run(&["absent.npy"]).refused(&["absent.npy", "no such file"]);
+    sardonyx(&[
+        "run",
+        &files.path("relu.onnx"),
+        "--random",
+        "1",
+        "--dim",
+        "M=2",
+    ])
+    .refused(&["dimension 'M'"]);
+    for usage in [
+        ["--threads", "0"],
+        ["--repeat", "0"],
+        ["--top", "x"],
+        ["--dim", "N"],
+    ] {
+        assert_eq!(files.run("run", "relu.onnx", &usage).code, Some(2));
+    }
+}
+
+#[test]
+fn pictures_that_do_not_fit() {
+    let png = fs::read(digits().join("one.png")).unwrap();
+    let files = Files::new(&[
+        ("cut.png", png[..png.len() / 2].to_vec()),
+        ("fake.png", b"no picture at all".to_vec()),
+        ("fake.jpg", b"\xff\xd8\xff\xe0 and nothing".to_vec()),
+        ("empty.png", Vec::new()),
+        ("one.gif", b"GIF89a".to_vec()),
+        ("relu.onnx", chain(&["Relu"], &[1, 7, 8, 8])),
+        ("five.onnx", chain(&["Relu"], &[1, 1, 1, 8, 8])),
+    ]);
+    for name in ["cut.png", "fake.png", "fake.jpg", "empty.png"] {
+        sardonyx(&["run", &digits_model(), &files.path(name)])
+            .refused(&[name, "cannot be decoded"]);
+    }
+    sardonyx(&["run", &digits_model(), &files.path("one.gif")]).refused(&["GIF", "PNG"]);
+    let one = digits().join("one.png").to_str().unwrap().to_string();
+    files
+        .run("run", "relu.onnx", &[&one])
+        .refused(&["cannot take a picture", "channels"]);
+    files
+        .run("run", "five.onnx", &[&one])
+        .refused(&["cannot take a picture"]);
+    sardonyx(&["run", &digits_model(), &one, "--mean", "1,2"]).refused(&["--mean", "1 channels"]);
+    sardonyx(&["run", &digits_model(), &one, "--std", "0"]).refused(&["--std"]);
+}
+
+#[test]
+fn data_files_that_are_missing() {
+    let files = Files::new(&[
+        ("model.onnx", with_external_data("weights.bin")),
+        ("escape.onnx", with_external_data("../weights.bin")),
+        ("short.onnx", with_external_data("short.bin")),
+        ("short.bin", vec![0; 10]),
+        ("full.onnx", with_external_data("full.bin")),
+        ("full.bin", floats(&[1.0, 2.0, 3.0, 4.0])),
+    ]);
+    let random = ["--random", "1"];
+    files.run("run", "model.onnx", &random).refused(&[
+        "tensor 'w'",
+        "'weights.bin'",
+        "missing",
+        &files.path("weights.bin"),
+    ]);
+    files
+        .run("run", "escape.onnx", &random)
+        .refused(&["tensor 'w'", "..", "model's folder"]);
+    files
+        .run("run", "short.onnx", &random)
+        .refused(&["tensor 'w'", "short.bin", "10 bytes"]);
+    files.run("run", "full.onnx", &random).good();
+    // info opens no data file.
+    assert!(
+        files
+            .run("info", "model.onnx", &[])
+            .good()
+            .contains("weights.bin: 1 tensor, 16 bytes")
+    );
+}
+
+#[test]
+fn all_unsupported_operators_are_listed() {
+    let names: Vec<String> = (0..40).map(|i| format!("Strange{i}")).collect();
+    let model = edited_digits(|model| names.iter().for_each(|name| add_node(model, name, "")));
+    let files = Files::new(&[("strange.onnx", model)]);
+    let words: Vec<&str> = names.iter().map(String::as_str).collect();
+    files
+        .run("run", "strange.onnx", &["--random", "1"])
+        .refused(&words);
+    let info = files.run("info", "strange.onnx", &[]).good();
+    assert!(words.iter().all(|word| info.contains(word)), "{info}");
+}
+
+/// Reads, compiles and runs; whatever comes of it, nothing may panic, and an error must say something.
+fn survives(bytes: Vec<u8>, what: &str) {
+    let outcome = catch_unwind(|| {
+        let session = Model::from_bytes(bytes).and_then(|model| {
+            // Everything that `info` asks for.
+            let _ = (
+                model.inputs(),
+                model.outputs(),
+                model.operators(),
+                model.functions(),
+                model.parameters(),
+                model.constants(),
+            );
+            let _ = (
+                model.external_files(),
+                model.metadata(),
+                model.unsupported(),
+                model.opsets(),
+            );
+            Session::builder(&model).threads(1).build()
+        });
+        let session = match session {
+            Ok(session) => session,
+            Err(error) => return Err(error.to_string()),
+        };
+        let input = Tensor::from_vec([2], vec![1.0f32, -1.0]).unwrap();
+        session
+            .run([("x", input)])
+            .map(drop)
+            .map_err(|error| error.to_string())
+    });
+    match outcome {
+        Ok(Err(message)) => assert!(!message.is_empty(), "{what}"),
+        Ok(Ok(())) => {}
+        Err(_) => panic!("{what}: panicked"),
+    }
+}
+
+#[test]
+fn every_prefix_of_a_small_model() {
+    let model = chain(&["Relu", "Sigmoid", "Flatten"], &[2]);
+    for end in 0..model.len() {
+        survives(model[..end].to_vec(), &format!("prefix of {end} bytes"));
+    }
+}
+
+#[test]
+fn prefixes_of_the_digits_model() {
+    let model = fs::read(digits().join("digits.onnx")).unwrap();
+    for end in (0..model.len())
+        .step_by(997)
+        .chain(model.len() - 600..model.len())
+    {
+        survives(model[..end].to_vec(), &format!("prefix of {end} bytes"));
+    }
+    let files = Files::new(&[("half.onnx", model[..model.len() / 2].to_vec())]);
+    for command in ["info", "run", "bench"] {
+        files
+            .run(command, "half.onnx", &[])
+            .refused(&["half.onnx", "byte "]);
+    }
+}
+
+#[test]
+fn a_bit_flipped_at_each_byte() {
+    let model = chain(&["Relu", "Sigmoid", "Flatten"], &[2]);
+    for at in 0..model.len() {
+        for bit in 0..8 {
+            let mut flipped = model.clone();
+            flipped[at] ^= 1 << bit;
+            survives(flipped, &format!("bit {bit} of byte {at}"));
+        }
+    }
+}

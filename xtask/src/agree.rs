@@ -1,0 +1,319 @@
+//! `cargo xtask agree`: do whole models give what ONNX Runtime gives?
+//!
+//! For where stored outputs prove little: the light networks of the onnx wheel with random weights in the place of
+//! constants, and real models beside the checkout. Python makes models and inputs and asks ONNX Runtime; our side
+//! is the `sardonyx` command, as anyone would use it.
+
+use crate::workspace::{artifacts, build_release, root, shown};
+use crate::{Result, python, shell};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[derive(clap::Args)]
+pub(crate) struct Agree {
+    /// What to check: light, light/vgg19, resnet50, magika, ...; everything if nothing is named.
+    names: Vec<String>,
+    /// Keep models, inputs and outputs in target/agree also where they agree.
+    #[arg(long)]
+    keep: bool,
+    /// Let our side use no better instructions than these.
+    #[arg(long, value_name = "NAME", value_parser = ["portable", "avx2", "avx512"])]
+    isa: Option<String>,
+}
+
+/// Models, each a folder in target/agree.
+const MODELS: &[&str] = &[
+    "light/bvlc_alexnet",
+    "light/densenet121",
+    "light/inception_v1",
+    "light/inception_v2",
+    "light/resnet50",
+    "light/shufflenet",
+    "light/squeezenet",
+    "light/vgg19",
+    "light/zfnet512",
+    "resnet50",
+    "magika",
+];
+
+pub(crate) fn run(task: &Agree) -> Result {
+    let models = chosen(&task.names)?;
+    let python = python::environment(
+        &artifacts("agree"),
+        &root().join("tests/agree/requirements.txt"),
+    )?;
+    let sides = Sides {
+        python,
+        ours: build_release("sardonyx-cli", "sardonyx", &[])?,
+        isa: task.isa.clone(),
+    };
+
+    println!("{:22} {:>7} {:>9}  verdict", "model", "outputs", "worst");
+    let (mut agreeing, mut disagreeing) = (0, 0);
+    for model in models {
+        let folder = artifacts("agree").join(model);
+        // What an earlier run left must not pass for this run's.
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let cases = match make(&sides, model, &folder)? {
+            Made::Cases(cases) => cases,
+            Made::Skipped(reason) => {
+                println!("{model:22} {:>7} {:>9}  skipped: {reason}", "", "");
+                continue;
+            }
+        };
+        let mut all_agree = true;
+        for case in cases {
+            let verdict = judge(&sides, &case).unwrap_or_else(|reason| Verdict {
+                problems: vec![reason.to_string()],
+                ..Verdict::default()
+            });
+            verdict.print(&case);
+            if verdict.problems.is_empty() {
+                agreeing += 1;
+            } else {
+                disagreeing += 1;
+                all_agree = false;
+            }
+        }
+        if all_agree && !task.keep {
+            fs::remove_dir_all(&folder)?;
+        } else {
+            eprintln!("Kept in {}", shown(&folder));
+        }
+    }
+    println!(
+        "worst: the largest difference as a part of the output's largest magnitude; at most 1e-4 agrees"
+    );
+    if disagreeing == 0 {
+        println!("{agreeing} cases agree with ONNX Runtime");
+        Ok(())
+    } else {
+        Err(format!("{disagreeing} of {} cases disagree", agreeing + disagreeing).into())
+    }
+}
+
+/// The models that the names ask for; `light` stands for all that start with `light/`.
+fn chosen(names: &[String]) -> Result<Vec<&'static str>> {
+    let asks_for = |name: &str, model: &str| {
+        model
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    for name in names {
+        if !MODELS.iter().any(|model| asks_for(name, model)) {
+            return Err(format!("{name}: no such model; there are: {}", MODELS.join(", ")).into());
+        }
+    }
+    let wanted = |model: &&str| names.is_empty() || names.iter().any(|name| asks_for(name, model));
+    Ok(MODELS.iter().copied().filter(wanted).collect())
+}
+
+/// The two programs that must agree.
+struct Sides {
+    /// Has onnx and ONNX Runtime.
+    python: PathBuf,
+    ours: PathBuf,
+    isa: Option<String>,
+}
+
+impl Sides {
+    fn script(&self, path: &str) -> Command {
+        let mut command = Command::new(&self.python);
+        command.current_dir(root()).arg(root().join(path));
+        command
+    }
+}
+
+/// One run of a model on one set of inputs.
+struct Case {
+    name: String,
+    model: PathBuf,
+    /// `NAME=FILE` words, as our command takes them.
+    inputs: Vec<String>,
+    /// What ONNX Runtime gave.
+    expected: PathBuf,
+    /// Names of classes, where the model says which class is the best.
+    labels: Option<PathBuf>,
+    /// Where the input comes from, if that is worth telling.
+    source: String,
+}
+
+enum Made {
+    Cases(Vec<Case>),
+    Skipped(String),
+}
+
+fn make(sides: &Sides, model: &str, folder: &Path) -> Result<Made> {
+    eprintln!("Preparing {model}");
+    match model.strip_prefix("light/") {
+        Some(name) => light(sides, name, folder),
+        None if model == "magika" => magika(sides, folder),
+        None => zoo(sides, model, folder),
+    }
+}
+
+fn light(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
+    let mut command = sides.script("tests/agree/light.py");
+    let words = shell::output(command.arg(name).arg(folder))?;
+    Ok(Made::Cases(vec![Case {
+        name: format!("light/{name}"),
+        model: folder.join("model.onnx"),
+        inputs: words.lines().map(str::to_string).collect(),
+        expected: folder.join("expected.npz"),
+        labels: None,
+        source: String::new(),
+    }]))
+}
+
+/// A model without weights from beside the checkout, filled as for `cargo xtask bench models`; batch 1.
+fn zoo(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
+    let zoo = root().join("../shared/zoo");
+    let (skeleton, case) = (
+        zoo.join(format!("{name}.onnx")),
+        zoo.join(format!("{name}.b1.case")),
+    );
+    if !skeleton.is_file() || !case.is_file() {
+        return Ok(Made::Skipped("no ../shared/zoo beside the checkout".into()));
+    }
+    let (model, expected) = (folder.join("model.onnx"), folder.join("expected.npz"));
+    let mut fill = sides.script("tests/perf/zoo_weights.py");
+    shell::run(fill.arg(skeleton).arg(&model))?;
+    let mut make_inputs = sides.script("tests/perf/case_inputs.py");
+    let words = shell::output(make_inputs.arg(case).arg(folder))?;
+    let inputs: Vec<String> = words.lines().map(str::to_string).collect();
+    let mut reference = sides.script("tests/agree/reference.py");
+    shell::run(reference.arg(&model).arg(&expected).args(&inputs))?;
+    Ok(Made::Cases(vec![Case {
+        name: name.to_string(),
+        model,
+        inputs,
+        expected,
+        labels: None,
+        source: String::new(),
+    }]))
+}
+
+/// A detector of file types, on files of this machine.
+fn magika(sides: &Sides, folder: &Path) -> Result<Made> {
+    let models = root().join("../shared/models/magika");
+    let (model, config) = (
+        models.join("standard_v3_3.onnx"),
+        models.join("config.min.json"),
+    );
+    if !model.is_file() || !config.is_file() {
+        return Ok(Made::Skipped(
+            "no ../shared/models/magika beside the checkout".into(),
+        ));
+    }
+    let mut command = sides.script("tests/agree/magika.py");
+    command.args([&model, &config]).arg(folder).arg(root());
+    let lines = shell::output(&mut command)?;
+    let mut cases = Vec::new();
+    for line in lines.lines() {
+        let case: Value = serde_json::from_str(line)?;
+        let text = |key: &str| case[key].as_str().unwrap_or_default().to_string();
+        let files = texts(&case["files"]);
+        cases.push(Case {
+            name: format!("magika {}", text("name")),
+            model: model.clone(),
+            inputs: texts(&case["inputs"]),
+            expected: text("expected").into(),
+            labels: Some(folder.join("labels.txt")),
+            source: match files.as_slice() {
+                [file] => shown(Path::new(file)),
+                several => format!("{} files", several.len()),
+            },
+        });
+    }
+    Ok(Made::Cases(cases))
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    let texts = list
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
+    texts.map(str::to_string).collect()
+}
+
+#[derive(Default)]
+struct Verdict {
+    outputs: u64,
+    /// The largest difference of an output, as a part of its largest magnitude.
+    worst: f64,
+    /// The best class of each row by ONNX Runtime.
+    labels: Vec<String>,
+    problems: Vec<String>,
+}
+
+/// Runs our side and compares.
+fn judge(sides: &Sides, case: &Case) -> Result<Verdict> {
+    let ours = case.expected.with_file_name("sardonyx.npz");
+    // A side that writes nothing must not be judged by what it wrote last time.
+    if ours.exists() {
+        fs::remove_file(&ours)?;
+    }
+    let mut command = Command::new(&sides.ours);
+    command.current_dir(root()).arg("run").arg(&case.model);
+    command.args(&case.inputs).arg("--output").arg(&ours);
+    command.arg("--quiet");
+    if let Some(isa) = &sides.isa {
+        command.env("SARDONYX_ISA", isa);
+    }
+    shell::output(&mut command)?;
+
+    let mut compare = sides.script("tests/agree/compare.py");
+    compare.arg(&case.expected).arg(&ours).args(&case.labels);
+    let answer: Value = serde_json::from_str(&shell::output(&mut compare)?)?;
+    Ok(Verdict {
+        outputs: answer["outputs"].as_u64().unwrap_or_default(),
+        worst: answer["worst"].as_f64().unwrap_or(f64::NAN),
+        labels: texts(&answer["labels"]),
+        problems: texts(&answer["problems"]),
+    })
+}
+
+impl Verdict {
+    fn print(&self, case: &Case) {
+        let word = if self.problems.is_empty() {
+            "ok"
+        } else {
+            "DISAGREE"
+        };
+        let mut line = format!(
+            "{:22} {:>7} {:>9.1e}  {word}",
+            case.name, self.outputs, self.worst
+        );
+        if let [label] = self.labels.as_slice() {
+            line += &format!("  {label:16}");
+        }
+        if !case.source.is_empty() {
+            line += &format!("  {}", case.source);
+        }
+        println!("{line}");
+        for problem in &self.problems {
+            println!("    {problem}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_stands_for_its_models() {
+        for (name, count) in [("light", 9), ("light/vgg19", 1), ("resnet50", 1)] {
+            let chosen = chosen(&[name.to_string()]).expect("known");
+            assert_eq!(chosen.len(), count, "{name}");
+        }
+        assert_eq!(chosen(&[]).expect("all").len(), MODELS.len());
+        assert!(chosen(&["ligh".to_string()]).is_err());
+    }
+}
