@@ -21,10 +21,12 @@ pub mod elementwise;
 pub mod gemm;
 pub mod norm;
 pub mod number;
+mod per_type;
 pub mod pooling;
 pub mod reduce;
 pub mod softmax;
 mod vecmath;
 
 pub use isa::Isa;
+pub use per_type::{FloatLoops, Loops, MaxPoolLoops};
 pub use pool::{Pool, split_even};

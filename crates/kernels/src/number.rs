@@ -251,6 +251,20 @@ macro_rules! wide_floats {
             }
             #[inline(always)]
             fn is_nan(self) -> bool { $t::is_nan(self) }
+            // One instruction takes the greater, or `other` where either is NaN; setting bits brings back a NaN in `self`.
+            // A second selection would do, but tempts the compiler into masked stores, which later loads wait for.
+            #[inline(always)]
+            fn max(self, other: $t) -> $t {
+                let greater = if self > other { self } else { other };
+                let nan = if self.is_nan() { $t::NAN.to_bits() } else { 0 };
+                $t::from_bits(greater.to_bits() | nan)
+            }
+            #[inline(always)]
+            fn min(self, other: $t) -> $t {
+                let smaller = if self < other { self } else { other };
+                let nan = if self.is_nan() { $t::NAN.to_bits() } else { 0 };
+                $t::from_bits(smaller.to_bits() | nan)
+            }
         }
     )* };
 }

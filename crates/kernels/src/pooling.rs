@@ -1,9 +1,9 @@
 //! Pooling over spatial windows of any number of dims.
 //!
-//! The one idea: an output row is accumulated tap by tap. For each kernel position that lies inside of the input, the
-//! outputs that see it form one range, known before the loop; over that range the inner loop reads a contiguous (or evenly
-//! strided) piece of an input row without any test. Padding is never read: it does not win a maximum and adds nothing to
-//! a sum.
+//! The one idea: an output row is accumulated tap by tap. The outputs whose windows do not touch the left and right edges
+//! form one range, known before the loop; over it the inner loop reads a contiguous (or evenly strided) piece of an input
+//! row per tap, without any test. The few others are done one by one. Padding is never read: it does not win a maximum
+//! and adds nothing to a sum.
 
 mod taps;
 
@@ -91,7 +91,7 @@ pub enum Order {
 ///
 /// # Panics
 ///
-/// If lengths do not fit the geometry, or a stride or dilation is 0.
+/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine spatial dims.
 pub fn max_pool<T: Number>(
     pool: &Pool,
     isa: Isa,
@@ -219,9 +219,6 @@ fn pooled<T: Number, F: Fold>(
     });
 }
 
-/// Kernel columns whose ranges of outputs are found in advance.
-const KNOWN: usize = 16;
-
 /// Output rows from number `first` on.
 struct PooledRows<'a, T, F, G> {
     fold: F,
@@ -250,76 +247,51 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, 
         let last = window.input.len() - 1;
         let (width, in_width, kernel) = (window.width(), window.input[last], window.kernel[last]);
         let (stride, dilation) = (window.strides[last], window.dilations[last]);
-        let mut sums = [fold.start::<T::Wide>(); TILE];
-        // Finding a range takes divisions, so the first kernel columns have theirs found once for all rows.
-        let mut known = [(0, 0); KNOWN];
-        for (k, known) in known.iter_mut().enumerate().take(kernel) {
-            let seen = taps::outputs(window, k, 0, width);
-            *known = (seen.start, seen.end);
-        }
-        // The outputs whose windows are inside along the last dim: the ranges of the first and the last tap.
-        let (low, high) = (
-            taps::outputs(window, 0, 0, width),
-            taps::outputs(window, kernel.max(1) - 1, 0, width),
-        );
+        // The outputs whose windows are inside along the last dim: those that see the first and the last tap.
+        let low = taps::outputs(window, 0, width);
+        let high = taps::outputs(window, kernel.max(1) - 1, width);
         let interior = low.start.max(high.start)..low.end.min(high.end);
+        let interior = interior.start.min(interior.end)..interior.end;
+        let mut sums = [fold.start::<T::Wide>(); TILE];
         for (i, y) in y.chunks_exact_mut(width).enumerate() {
             let mut taps = Taps::new(window, first + i);
             let outer_count = divisor.map_or(1, |divisor| taps.divisor(window, divisor));
-            for (tile, y) in y.chunks_mut(TILE).enumerate() {
-                let start = tile * TILE;
+            for o in (0..interior.start).chain(interior.end..width) {
+                let inside = taps::inside(window, last, o);
+                let mut sum = fold.start::<T::Wide>();
+                taps.restart();
+                while let Some(row) = taps.next_row(window) {
+                    for k in inside.clone() {
+                        let column = o * stride + k * dilation - window.pads_begin[last];
+                        sum = fold.step(sum, x[row * in_width + column].widen());
+                    }
+                }
+                let count = divisor.map_or(1, |divisor| taps::count(window, last, o, divisor));
+                y[o] = finish(sum, outer_count * count);
+            }
+            // Every tap goes to the same accumulators at the same addresses. Ranges that start elsewhere for some taps
+            // would read vectors across two that were just written, which processors cannot forward.
+            for (tile, y) in y[interior.clone()].chunks_mut(TILE).enumerate() {
+                let start = (interior.start + tile * TILE) * stride - window.pads_begin[last];
                 let sums = &mut sums[..y.len()];
                 sums.fill(fold.start());
                 taps.restart();
                 while let Some(row) = taps.next_row(window) {
                     let x = &x[row * in_width..][..in_width];
                     if width == 1 && dilation == 1 {
-                        // A window as wide as the input, as in global pooling: a run in itself.
-                        let taps = taps::inside(window, last, 0);
-                        let from = taps.start.saturating_sub(window.pads_begin[last]);
-                        for x in x[from..][..taps.len()].chunks(1024) {
+                        // A single output per row, as in global pooling: its taps are a run.
+                        for x in x[start..start + kernel].chunks(1024) {
                             sums[0] = fold.join(sums[0], run_block(fold, x));
                         }
                         continue;
                     }
                     for k in 0..kernel {
-                        let (from, to) = if k < KNOWN {
-                            known[k]
-                        } else {
-                            let seen = taps::outputs(window, k, 0, width);
-                            (seen.start, seen.end)
-                        };
-                        let seen = from.max(start)..to.min(start + sums.len());
-                        if seen.is_empty() {
-                            continue;
-                        }
-                        // Inside of the row for every output in the range, so never negative.
-                        let from = seen.start * stride + k * dilation - window.pads_begin[last];
-                        let sums = &mut sums[seen.start - start..seen.end - start];
-                        accumulate(fold, sums, &x[from..], stride);
+                        accumulate(fold, sums, &x[start + k * dilation..], stride);
                     }
                 }
-                match divisor {
-                    None => {
-                        for (y, sum) in y.iter_mut().zip(sums) {
-                            *y = finish(*sum, 1);
-                        }
-                    }
-                    Some(divisor) => {
-                        // Counting takes divisions too; inside it is always the kernel's size.
-                        let end = start + y.len();
-                        let left = interior.start.clamp(start, end) - start;
-                        let right = interior.end.clamp(start + left, end) - start;
-                        for (j, (y, sum)) in y.iter_mut().zip(&*sums).enumerate() {
-                            if j < left || j >= right {
-                                let count = taps::count(window, last, start + j, divisor);
-                                *y = finish(*sum, outer_count * count);
-                            }
-                        }
-                        for (y, sum) in y[left..right].iter_mut().zip(&sums[left..right]) {
-                            *y = finish(*sum, outer_count * kernel);
-                        }
-                    }
+                let count = divisor.map_or(1, |_| outer_count * kernel);
+                for (y, sum) in y.iter_mut().zip(sums) {
+                    *y = finish(*sum, count);
                 }
             }
         }

@@ -3,8 +3,6 @@
 use std::ops::Range;
 
 use super::{Divisor, Order, Window};
-use crate::elementwise::MAX_RANK;
-
 /// Outputs accumulated at a time.
 pub(super) const TILE: usize = 256;
 
@@ -44,28 +42,31 @@ pub(super) fn count(window: &Window<'_>, d: usize, o: usize, divisor: Divisor) -
     }
 }
 
-/// The outputs in `start..end` along the last dim for which kernel position `k` lies inside of the input.
+/// The outputs in `0..width` along the last dim for which kernel position `k` lies inside of the input.
 #[inline(always)]
-pub(super) fn outputs(window: &Window<'_>, k: usize, start: usize, end: usize) -> Range<usize> {
+pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usize> {
     let last = window.input.len() - 1;
     let (stride, offset) = (window.strides[last], k * window.dilations[last]);
     let pad = window.pads_begin[last];
-    let first = pad.saturating_sub(offset).div_ceil(stride).max(start);
+    let first = pad.saturating_sub(offset).div_ceil(stride).min(width);
     let beyond = (pad + window.input[last])
         .saturating_sub(offset)
         .div_ceil(stride)
-        .min(end);
+        .min(width);
     first..beyond.max(first)
 }
+
+/// The most spatial dims before the last. Any real pooling has two; these lists are made for every output row.
+const OUTER: usize = 8;
 
 /// The input rows that an output row sees.
 pub(super) struct Taps {
     /// Kernel positions inside, per dim but the last.
-    inside: [(usize, usize); MAX_RANK],
+    inside: [(usize, usize); OUTER],
     /// Output coordinates, per dim but the last.
-    at: [usize; MAX_RANK],
+    at: [usize; OUTER],
     /// The next kernel position.
-    k: [usize; MAX_RANK],
+    k: [usize; OUTER],
     plane: usize,
     outer: usize,
     done: bool,
@@ -76,11 +77,11 @@ impl Taps {
     #[inline(always)]
     pub(super) fn new(window: &Window<'_>, row: usize) -> Taps {
         let outer = window.input.len() - 1;
-        assert!(outer <= MAX_RANK, "more than {MAX_RANK} dims");
+        assert!(outer <= OUTER, "more than {OUTER} dims before the last");
         let mut taps = Taps {
-            inside: [(0, 0); MAX_RANK],
-            at: [0; MAX_RANK],
-            k: [0; MAX_RANK],
+            inside: [(0, 0); OUTER],
+            at: [0; OUTER],
+            k: [0; OUTER],
             plane: 0,
             outer,
             done: false,

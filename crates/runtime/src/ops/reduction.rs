@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::elementwise::{Logic, MAX_RANK, logic};
-use sardonyx_kernels::number::Number;
-use sardonyx_kernels::reduce::{Extreme, Reduce, Ties, arg_extreme, reduce};
+use sardonyx_kernels::Loops;
+use sardonyx_kernels::reduce::{Extreme, Reduce, Ties};
 use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
 use smallvec::SmallVec;
 
@@ -157,12 +157,12 @@ impl<T> Reduction<T> {
     }
 }
 
-impl<T: Number + Element> Kernel for Reduction<T> {
+impl<T: Loops + Element> Kernel for Reduction<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let axes = self.axes.resolve(call)?;
         let out = call.output_slice::<T>(0, &axes.to)?;
-        reduce(pool, isa, self.op, &axes.from, axes.reduced(), x, out);
+        T::reduce(pool, isa, self.op, &axes.from, axes.reduced(), x, out);
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl Kernel for TruthReduction {
         let mut out = call.output(0, DataType::Bool, &axes.to)?;
         let out = out.bytes_mut();
         let mut found = vec![0u8; out.len()];
-        reduce(
+        u8::reduce(
             pool,
             isa,
             self.op,
@@ -222,7 +222,7 @@ struct Position<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: Number + Element> Kernel for Position<T> {
+impl<T: Loops + Element> Kernel for Position<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let dims = Dims::from(call.tensor(0)?.dims());
@@ -233,7 +233,7 @@ impl<T: Number + Element> Kernel for Position<T> {
         if sizes[1] == 0 && !out.is_empty() {
             fail!("axis {axis} of {dims:?} has no elements to choose from");
         }
-        arg_extreme(pool, isa, self.which, self.ties, sizes, x, out);
+        T::arg_extreme(pool, isa, self.which, self.ties, sizes, x, out);
         Ok(())
     }
 

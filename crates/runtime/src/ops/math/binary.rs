@@ -2,11 +2,11 @@
 
 use std::marker::PhantomData;
 
+use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{
     Binary, BinaryElement, Bitwise, Compare, Integer, Logic, Side, binary, binary_in_place,
-    bitwise, compare, logic, not,
+    bitwise, logic, not,
 };
-use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{CastOptions, DataType, Element, Tensor, ViewData, cast, cast_slices};
 
 use super::{Pair, dims_in_place, for_element, steps};
@@ -238,12 +238,12 @@ struct Comparison<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: Number + Element> Kernel for Comparison<T> {
+impl<T: Loops + Element> Kernel for Comparison<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, isa) = (call.pool, call.isa);
         let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
-        compare(
+        T::compare(
             pool,
             isa,
             self.op,

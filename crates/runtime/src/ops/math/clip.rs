@@ -2,8 +2,7 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::elementwise::{clip, clip_in_place};
-use sardonyx_kernels::number::Number;
+use sardonyx_kernels::Loops;
 use sardonyx_tensor::{Dims, Element};
 
 use super::for_element;
@@ -18,7 +17,7 @@ struct Clip<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: Number + Element> Kernel for Clip<T> {
+impl<T: Loops + Element> Kernel for Clip<T> {
     fn in_place(&self) -> &[usize] {
         &[0]
     }
@@ -27,11 +26,11 @@ impl<T: Number + Element> Kernel for Clip<T> {
         let (pool, isa) = (call.pool, call.isa);
         let (low, high) = (limit(call, 1, T::LOWEST)?, limit(call, 2, T::HIGHEST)?);
         if let Some((_, x)) = call.in_place::<T>()? {
-            clip_in_place(pool, isa, low, high, x);
+            T::clip_in_place(pool, isa, low, high, x);
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
-        clip(pool, isa, low, high, x, call.output_slice::<T>(0, &dims)?);
+        T::clip(pool, isa, low, high, x, call.output_slice::<T>(0, &dims)?);
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::number::Number;
-use sardonyx_kernels::softmax::{Softmax, softmax, softmax_in_place};
+use sardonyx_kernels::FloatLoops;
+use sardonyx_kernels::softmax::Softmax;
 use sardonyx_tensor::{Dims, Element, shape::normalize_axis};
 
 use super::{dims_in_place, for_element};
@@ -35,7 +35,7 @@ struct AlongAxis<T> {
     elements: PhantomData<T>,
 }
 
-impl<T: Number + Element> Kernel for AlongAxis<T> {
+impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
     fn in_place(&self) -> &[usize] {
         &[0]
     }
@@ -45,13 +45,13 @@ impl<T: Number + Element> Kernel for AlongAxis<T> {
         if call.over.is_some() {
             let sizes = around(dims_in_place(call)?, self.axis)?;
             if let Some((_, x)) = call.in_place::<T>()? {
-                softmax_in_place(pool, isa, self.op, sizes, x);
+                T::softmax_in_place(pool, isa, self.op, sizes, x);
             }
             return Ok(());
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let sizes = around(&dims, self.axis)?;
-        softmax(
+        T::softmax(
             pool,
             isa,
             self.op,

@@ -5,7 +5,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::norm::{fold_batch_norm, scale_shift};
+use sardonyx_kernels::norm::fold_batch_norm;
+use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices};
 
@@ -78,7 +79,7 @@ fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, K
     Ok((scale, shift))
 }
 
-impl<T: Element + Number> Kernel for BatchNormalization<T> {
+impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
     fn taken_in(&self) -> &[usize] {
         if self.folded.is_some() {
             &[1, 2, 3, 4]
@@ -111,7 +112,7 @@ impl<T: Element + Number> Kernel for BatchNormalization<T> {
         }
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        scale_shift(pool, isa, inner, scale, shift, x, y);
+        T::scale_shift(pool, isa, inner, scale, shift, x, y);
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::number::Number;
-use sardonyx_kernels::reduce::{Reduce, reduce};
+use sardonyx_kernels::Loops;
+use sardonyx_kernels::reduce::Reduce;
 use sardonyx_tensor::{Dims, Element};
 use smallvec::SmallVec;
 
@@ -25,7 +25,7 @@ struct GlobalPool<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Element + Number> Kernel for GlobalPool<T> {
+impl<T: Element + Loops> Kernel for GlobalPool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input: Dims = call.tensor(0)?.dims().into();
         if input.len() < 2 {
@@ -40,7 +40,7 @@ impl<T: Element + Number> Kernel for GlobalPool<T> {
             .collect();
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
-        reduce(pool, isa, self.what, &input, &axes, x, y);
+        T::reduce(pool, isa, self.what, &input, &axes, x, y);
         Ok(())
     }
 }

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::norm::{Affine, Statistics, normalize_rows};
-use sardonyx_kernels::number::Number;
+use sardonyx_kernels::norm::{Affine, Statistics};
+use sardonyx_kernels::FloatLoops;
 use sardonyx_tensor::{Dims, Element};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -20,7 +20,7 @@ struct InstanceNormalization<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Element + Number> Kernel for InstanceNormalization<T> {
+impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let [_, channels, spatial @ ..] = &dims[..] else {
@@ -52,7 +52,7 @@ impl<T: Element + Number> Kernel for InstanceNormalization<T> {
         }
         let affine = Affine::Rows(&scale, &shift);
         let statistics = Statistics::MeanVariance;
-        normalize_rows(
+        T::normalize_rows(
             pool,
             isa,
             statistics,

@@ -2,8 +2,7 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::norm::local_response_norm;
-use sardonyx_kernels::number::Number;
+use sardonyx_kernels::FloatLoops;
 use sardonyx_tensor::{Dims, Element};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -37,7 +36,7 @@ struct Lrn<T> {
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T: Element + Number> Kernel for Lrn<T> {
+impl<T: Element + FloatLoops> Kernel for Lrn<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let [batch, channels, spatial @ ..] = &dims[..] else {
@@ -50,7 +49,7 @@ impl<T: Element + Number> Kernel for Lrn<T> {
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let y = call.output_slice::<T>(0, &dims)?;
         let (size, alpha, beta, bias) = (self.size, self.alpha, self.beta, self.bias);
-        local_response_norm(pool, isa, sizes, size, alpha, beta, bias, x, y);
+        T::local_response_norm(pool, isa, sizes, size, alpha, beta, bias, x, y);
         Ok(())
     }
 }

@@ -2,10 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::number::Number;
-use sardonyx_kernels::pooling::{
-    self, Divisor, Order, average_pool, max_pool, max_pool_with_indices,
-};
+use sardonyx_kernels::pooling::{self, Divisor, Order};
+use sardonyx_kernels::{FloatLoops, MaxPoolLoops};
 use sardonyx_tensor::{Dims, Element};
 
 use super::window::{Placed, Window};
@@ -18,7 +16,11 @@ pub(crate) fn bind_average(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError
         Some(1) => Divisor::WithPadding,
         _ => Divisor::Inside,
     };
-    for_element!(site, site.elem(0)?, floats, T => Pool::<T>::new(site, What::Average(divisor))?)
+    for_element!(site, site.elem(0)?, floats, T => AveragePool::<T> {
+        window: window(site)?,
+        divisor,
+        elements: PhantomData,
+    })
 }
 
 /// `MaxPool`
@@ -27,83 +29,111 @@ pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some(1) => Order::ColumnMajor,
         _ => Order::RowMajor,
     };
-    for_element!(site, site.elem(0)?, [f32, f64, half::f16, half::bf16, i8, u8], T => {
-        Pool::<T>::new(site, What::Max(order))?
+    for_element!(site, site.elem(0)?, [f32, f64, half::f16, half::bf16, i8, u8], T => MaxPool::<T> {
+        window: window(site)?,
+        order,
+        elements: PhantomData,
     })
 }
 
-#[derive(Clone, Copy)]
-enum What {
-    Average(Divisor),
-    Max(Order),
-}
-
-struct Pool<T> {
+struct AveragePool<T> {
     window: Window,
-    what: What,
+    divisor: Divisor,
     elements: PhantomData<fn() -> T>,
 }
 
-impl<T> Pool<T> {
-    fn new(site: &Site<'_>, what: What) -> Result<Self, BindError> {
-        let kernel = site.ints("kernel_shape").unwrap_or_default();
-        let kernel: Result<Vec<usize>, _> = kernel.into_iter().map(usize::try_from).collect();
-        match kernel {
-            Ok(kernel) if !kernel.is_empty() && !kernel.contains(&0) => Ok(Pool {
-                window: Window::new(site, kernel)?,
-                what,
-                elements: PhantomData,
-            }),
-            _ => Err(BindError::Invalid(
-                "kernel_shape must be positive sizes".to_string(),
-            )),
+struct MaxPool<T> {
+    window: Window,
+    order: Order,
+    elements: PhantomData<fn() -> T>,
+}
+
+fn window(site: &Site<'_>) -> Result<Window, BindError> {
+    let kernel = site.ints("kernel_shape").unwrap_or_default();
+    let kernel: Result<Vec<usize>, _> = kernel.into_iter().map(usize::try_from).collect();
+    match kernel {
+        Ok(kernel) if !kernel.is_empty() && !kernel.contains(&0) => Window::new(site, kernel),
+        _ => Err(BindError::Invalid(
+            "kernel_shape must be positive sizes".to_string(),
+        )),
+    }
+}
+
+/// Windows over an input of known dimensions.
+struct Geometry<'a> {
+    window: &'a Window,
+    input: Dims,
+    placed: Placed,
+    /// Dimensions of the output.
+    output: Dims,
+}
+
+impl<'a> Geometry<'a> {
+    fn new(window: &'a Window, input: &[usize]) -> Result<Self, KernelError> {
+        if input.len() < 3 {
+            fail!("the input must have at least three dimensions, not {input:?}");
+        }
+        let placed = window.place(&input[2..])?;
+        let output = input[..2].iter().chain(&placed.counts).copied().collect();
+        Ok(Geometry {
+            window,
+            input: input.into(),
+            placed,
+            output,
+        })
+    }
+
+    fn planes(&self) -> usize {
+        self.input[0] * self.input[1]
+    }
+
+    fn window(&self) -> pooling::Window<'_> {
+        pooling::Window {
+            input: &self.input[2..],
+            output: &self.placed.counts,
+            kernel: &self.window.kernel,
+            strides: &self.window.strides,
+            dilations: &self.window.dilations,
+            pads_begin: &self.placed.pads_begin,
+            pads_end: &self.placed.pads_end,
         }
     }
 }
 
-impl<T: Element + Number> Kernel for Pool<T> {
+impl<T: Element + FloatLoops> Kernel for AveragePool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let input: Dims = call.tensor(0)?.dims().into();
-        if input.len() < 3 {
-            fail!(
-                "the input must have at least three dimensions, not {:?}",
-                &input[..]
-            );
+        let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let y = call.output_slice::<T>(0, &g.output)?;
+        T::average_pool(pool, isa, g.planes(), &g.window(), self.divisor, x, y);
+        Ok(())
+    }
+}
+
+impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let g = Geometry::new(&self.window, call.tensor(0)?.dims())?;
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        if !call.has_output(1) {
+            let y = call.output_slice::<T>(0, &g.output)?;
+            T::max_pool(pool, isa, g.planes(), &g.window(), x, y);
+            return Ok(());
         }
-        let Placed {
-            pads_begin,
-            pads_end,
-            counts,
-        } = self.window.place(&input[2..])?;
-        let dims: Dims = input[..2].iter().chain(&counts).copied().collect();
-        let window = pooling::Window {
-            input: &input[2..],
-            output: &counts,
-            kernel: &self.window.kernel,
-            strides: &self.window.strides,
-            dilations: &self.window.dilations,
-            pads_begin: &pads_begin,
-            pads_end: &pads_end,
-        };
-        let (pool, isa, planes) = (call.pool, call.isa, input[0] * input[1]);
-        let x = call.slice::<T>(0)?;
-        match self.what {
-            What::Average(divisor) => {
-                let y = call.output_slice::<T>(0, &dims)?;
-                average_pool(pool, isa, planes, &window, divisor, x, y);
-            }
-            What::Max(order) if call.has_output(1) => {
-                let mut y = vec![T::ZERO; dims.iter().product()];
-                let indices = call.output_slice::<i64>(1, &dims)?;
-                max_pool_with_indices(pool, isa, planes, &window, order, x, &mut y, indices);
-                if call.has_output(0) {
-                    call.output_slice::<T>(0, &dims)?.copy_from_slice(&y);
-                }
-            }
-            What::Max(_) => {
-                let y = call.output_slice::<T>(0, &dims)?;
-                max_pool(pool, isa, planes, &window, x, y);
-            }
+        // Positions are found together with values, but the two outputs are borrowed one at a time.
+        let mut y = vec![T::ZERO; g.output.iter().product()];
+        let indices = call.output_slice::<i64>(1, &g.output)?;
+        T::max_pool_with_indices(
+            pool,
+            isa,
+            g.planes(),
+            &g.window(),
+            self.order,
+            x,
+            &mut y,
+            indices,
+        );
+        if call.has_output(0) {
+            call.output_slice::<T>(0, &g.output)?.copy_from_slice(&y);
         }
         Ok(())
     }

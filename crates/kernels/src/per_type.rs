@@ -1,0 +1,106 @@
+//! Kernels as methods of element types, so that their loops are compiled here and only here.
+//!
+//! A generic function is compiled where it is used. Kernels are many loops for many types and instruction sets; compiled in
+//! the crates that call them, they would be built again with every change there, at those crates' optimisation level.
+//! A method of a concrete type has its code in this crate. The functions behind it keep the documentation.
+
+use half::{bf16, f16};
+
+use crate::elementwise::Compare;
+use crate::norm::{Affine, Statistics};
+use crate::number::Number;
+use crate::pooling::{Divisor, Order, Window};
+use crate::reduce::{Extreme, Reduce, Ties};
+use crate::softmax::Softmax;
+use crate::{Isa, Pool};
+
+/// Declares a trait and implements it for types. One method,
+///
+/// ```text
+/// reduce::reduce = fn reduce(pool: &Pool, isa: Isa, .., out: &mut [Self]);
+/// ```
+///
+/// becomes `fn reduce(..);` in the trait and `fn reduce(..) { crate::reduce::reduce(..) }` for each type. A blanket
+/// implementation would be generic again.
+macro_rules! per_type {
+    ($(
+        $(#[$doc:meta])*
+        trait $name:ident: $super:ident for [$($t:ty),*] {
+            $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),* $(,)?); )*
+        }
+    )*) => { $(
+        $(#[$doc])*
+        pub trait $name: $super {
+            $(
+                #[doc = concat!("See `", stringify!($($path)::+), "`.")]
+                fn $method($($arg: $arg_ty),*);
+            )*
+        }
+        per_type!(@types $name [$($t),*] { $( $($path)::+ = fn $method($($arg: $arg_ty),*); )* });
+    )* };
+    (@types $name:ident [$first:ty $(, $rest:ty)*] $methods:tt) => {
+        per_type!(@one $name $first, $methods);
+        per_type!(@types $name [$($rest),*] $methods);
+    };
+    (@types $name:ident [] $methods:tt) => {};
+    (@one $name:ident $t:ty, { $( $($path:ident)::+ = fn $method:ident($($arg:ident: $arg_ty:ty),*); )* }) => {
+        impl $name for $t {
+            $( fn $method($($arg: $arg_ty),*) { crate::$($path)::+($($arg),*) } )*
+        }
+    };
+}
+
+per_type! {
+    /// Loops that every number type has.
+    trait Loops: Number for [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64] {
+        reduce::reduce = fn reduce(
+            pool: &Pool, isa: Isa, op: Reduce, dims: &[usize], axes: &[bool], x: &[Self], out: &mut [Self],
+        );
+        reduce::arg_extreme = fn arg_extreme(
+            pool: &Pool, isa: Isa, which: Extreme, ties: Ties, dims: [usize; 3], x: &[Self], out: &mut [i64],
+        );
+        elementwise::compare = fn compare(
+            pool: &Pool, isa: Isa, op: Compare, dims: &[usize], a: &[Self], a_strides: &[usize], b: &[Self],
+            b_strides: &[usize], out: &mut [u8],
+        );
+        elementwise::clip = fn clip(pool: &Pool, isa: Isa, low: Self, high: Self, x: &[Self], y: &mut [Self]);
+        elementwise::clip_in_place = fn clip_in_place(pool: &Pool, isa: Isa, low: Self, high: Self, x: &mut [Self]);
+    }
+
+    /// Loops of floats.
+    trait FloatLoops: Loops for [f32, f64, f16, bf16] {
+        softmax::softmax = fn softmax(
+            pool: &Pool, isa: Isa, op: Softmax, dims: [usize; 3], x: &[Self], y: &mut [Self],
+        );
+        softmax::softmax_in_place = fn softmax_in_place(
+            pool: &Pool, isa: Isa, op: Softmax, dims: [usize; 3], x: &mut [Self],
+        );
+        pooling::average_pool = fn average_pool(
+            pool: &Pool, isa: Isa, planes: usize, window: &Window<'_>, divisor: Divisor, x: &[Self], y: &mut [Self],
+        );
+        norm::local_response_norm = fn local_response_norm(
+            pool: &Pool, isa: Isa, dims: [usize; 3], size: usize, alpha: f32, beta: f32, bias: f32, x: &[Self],
+            y: &mut [Self],
+        );
+        norm::scale_shift = fn scale_shift(
+            pool: &Pool, isa: Isa, inner: usize, scale: &[Self::Real], shift: &[Self::Real], x: &[Self],
+            y: &mut [Self],
+        );
+        norm::normalize_rows = fn normalize_rows(
+            pool: &Pool, isa: Isa, statistics: Statistics, len: usize, epsilon: f64, affine: Affine<'_, Self::Real>,
+            x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
+            inverse_deviations: Option<&mut [Self::Real]>,
+        );
+    }
+
+    /// Loops of the types that maximum pooling knows.
+    trait MaxPoolLoops: Loops for [f32, f64, f16, bf16, i8, u8] {
+        pooling::max_pool = fn max_pool(
+            pool: &Pool, isa: Isa, planes: usize, window: &Window<'_>, x: &[Self], y: &mut [Self],
+        );
+        pooling::max_pool_with_indices = fn max_pool_with_indices(
+            pool: &Pool, isa: Isa, planes: usize, window: &Window<'_>, order: Order, x: &[Self], y: &mut [Self],
+            indices: &mut [i64],
+        );
+    }
+}
