@@ -9,4 +9,6 @@ pub mod cases;
 pub mod compare;
 pub mod expectations;
 pub mod outcome;
+pub mod round_trip;
+pub mod run_case;
 pub mod workers;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sardonyx::{Model, Outputs, Session};
+use sardonyx::{ErrorKind, Model, Outputs, Session};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -114,11 +114,13 @@ pub(crate) fn open(
     let (session, preparing) = timed(|| builder.build());
     spinner.finish_and_clear();
     let session = session.map_err(|error| {
+        let from_stdin = model.path.as_os_str() == "-";
+        let has_no_folder = from_stdin && error.kind() == ErrorKind::ExternalData;
         let failure = Failure::from(error);
-        if model.path.as_os_str() == "-" {
-            failure
-        } else {
-            failure.at(model.name())
+        match (from_stdin, has_no_folder) {
+            (_, true) => failure.help("give the model as a file, in the folder of its data files"),
+            (true, false) => failure,
+            (false, _) => failure.at(model.name()),
         }
     })?;
     terminal.detail(&format!(

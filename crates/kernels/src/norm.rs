@@ -102,15 +102,18 @@ fn apply<T: Number>(
         for (i, y) in y.chunks_exact_mut(row).enumerate() {
             let x = x.map(|x| &x[(first + i) * row..][..row]);
             if inner == 1 {
-                level.run(Elements { scale, shift, x, y });
+                T::run(level, Elements { scale, shift, x, y });
             } else {
                 let c = (first + i) % channels;
-                level.run(Plane {
-                    scale: scale[c],
-                    shift: shift[c],
-                    x,
-                    y,
-                });
+                T::run(
+                    level,
+                    Plane {
+                        scale: scale[c],
+                        shift: shift[c],
+                        x,
+                        y,
+                    },
+                );
             }
         }
     });

@@ -10,6 +10,8 @@ use std::fmt::Debug;
 
 use half::{bf16, f16};
 
+use crate::vecmath::{Body, Level};
+
 /// An element type.
 pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync + 'static {
     /// The type this one computes in.
@@ -32,6 +34,10 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
     fn to_f64(self) -> f64;
     /// As [`Number::from_real`].
     fn from_f64(x: f64) -> Self;
+    /// Runs a loop over this type, compiled for as many instruction sets as the type is worth: three for f32, AVX2 and
+    /// the target's own for other floats, the target's own for integers. Every copy is code to build and to load.
+    #[doc(hidden)]
+    fn run<B: Body>(level: Level, body: B) -> B::Out;
 }
 
 /// A type that computes in itself: f32, f64 and the integers.
@@ -122,6 +128,8 @@ macro_rules! integers {
             fn to_f64(self) -> f64 { self as f64 }
             #[inline(always)]
             fn from_f64(x: f64) -> $t { x as $t }
+            #[inline(always)]
+            fn run<B: Body>(_: Level, body: B) -> B::Out { body.run::<false>() }
         }
 
         impl Arith for $t {
@@ -193,7 +201,7 @@ macro_rules! integers {
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
 macro_rules! wide_floats {
-    ($($t:ident),*) => { $(
+    ($($t:ident, $run:ident);*) => { $(
         impl Number for $t {
             type Wide = $t;
             type Real = $t;
@@ -214,6 +222,8 @@ macro_rules! wide_floats {
             fn to_f64(self) -> f64 { self as f64 }
             #[inline(always)]
             fn from_f64(x: f64) -> $t { x as $t }
+            #[inline(always)]
+            fn run<B: Body>(level: Level, body: B) -> B::Out { level.$run(body) }
         }
 
         impl Arith for $t {
@@ -269,7 +279,7 @@ macro_rules! wide_floats {
     )* };
 }
 
-wide_floats!(f32, f64);
+wide_floats!(f32, run; f64, run_avx2);
 
 macro_rules! narrow_floats {
     ($($t:ident, $widen:ident, $narrow:ident);*) => { $(
@@ -294,6 +304,8 @@ macro_rules! narrow_floats {
             // Not through f32: rounding twice may miss the nearest.
             #[inline(always)]
             fn from_f64(x: f64) -> $t { $t::from_f64(x) }
+            #[inline(always)]
+            fn run<B: Body>(level: Level, body: B) -> B::Out { level.run_avx2(body) }
         }
     )* };
 }

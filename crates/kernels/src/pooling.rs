@@ -207,17 +207,23 @@ fn pooled<T: Number, F: Fold>(
     let level = Level::new(isa);
     let width = window.width();
     rows(pool, y, width.max(1), width * window.taps(), |first, y| {
-        level.run(PooledRows {
-            fold,
-            window,
-            x,
-            y,
-            first,
-            finish,
-            divisor,
-        });
+        T::run(
+            level,
+            PooledRows {
+                fold,
+                window,
+                x,
+                y,
+                first,
+                finish,
+                divisor,
+            },
+        );
     });
 }
+
+/// Outputs that fill vectors: one of AVX-512, two of AVX2.
+const GROUP: usize = 16;
 
 /// Output rows from number `first` on.
 struct PooledRows<'a, T, F, G> {
@@ -271,8 +277,20 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, 
             }
             // Every tap goes to the same accumulators at the same addresses. Ranges that start elsewhere for some taps
             // would read vectors across two that were just written, which processors cannot forward.
-            for (tile, y) in y[interior.clone()].chunks_mut(TILE).enumerate() {
-                let start = (interior.start + tile * TILE) * stride - window.pads_begin[last];
+            let mut done = interior.start;
+            while done < interior.end {
+                let left = interior.end - done;
+                let (o, n) = if left >= GROUP {
+                    (done, left.min(TILE) / GROUP * GROUP)
+                } else if interior.len() >= GROUP {
+                    // A few outputs twice are cheaper than a few one by one.
+                    (interior.end - GROUP, GROUP)
+                } else {
+                    (done, left)
+                };
+                done = o + n;
+                let start = o * stride - window.pads_begin[last];
+                let y = &mut y[o..o + n];
                 let sums = &mut sums[..y.len()];
                 sums.fill(fold.start());
                 taps.restart();

@@ -72,15 +72,18 @@ pub fn reduce<T: Number>(
     fill(pool, out, count, |start, out| {
         macro_rules! fold {
             ($fold:ident, $total:ident => $value:expr) => {
-                level.run(Reduction {
-                    fold: $fold,
-                    x,
-                    kept: &kept,
-                    reduced: &reduced,
-                    start,
-                    out,
-                    finish: |$total: <T::Wide as Arith>::Total| -> T { $value },
-                })
+                T::run(
+                    level,
+                    Reduction {
+                        fold: $fold,
+                        x,
+                        kept: &kept,
+                        reduced: &reduced,
+                        start,
+                        out,
+                        finish: |$total: <T::Wide as Arith>::Total| -> T { $value },
+                    },
+                )
             };
         }
         match op {
@@ -97,13 +100,16 @@ pub fn reduce<T: Number>(
             Reduce::LogSum => fold!(Sum, total => T::from_f64(total.to_f64().ln())),
             Reduce::LogSumExp => {
                 fold!(Maximum, total => narrow(total));
-                level.run(LogSumExp {
-                    x,
-                    kept: &kept,
-                    reduced: &reduced,
-                    start,
-                    out,
-                });
+                T::run(
+                    level,
+                    LogSumExp {
+                        x,
+                        kept: &kept,
+                        reduced: &reduced,
+                        start,
+                        out,
+                    },
+                );
             }
         }
     });

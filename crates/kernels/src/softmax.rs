@@ -74,7 +74,7 @@ fn apply<T: Number>(
                 if let Some(x) = x {
                     y.copy_from_slice(&x[(first + i) * axis..][..axis]);
                 }
-                level.run(Row { op, row: y });
+                T::run(level, Row { op, row: y });
             }
         });
     }
@@ -88,15 +88,18 @@ fn apply<T: Number>(
             let column = piece % per_outer * COLUMNS;
             let first = piece / per_outer * axis * inner + column;
             let width = COLUMNS.min(inner - column);
-            level.run(Columns {
-                op,
-                axis,
-                inner,
-                first,
-                width,
-                x,
-                y: &shared,
-            });
+            T::run(
+                level,
+                Columns {
+                    op,
+                    axis,
+                    inner,
+                    first,
+                    width,
+                    x,
+                    y: &shared,
+                },
+            );
         }
     });
 }
@@ -176,6 +179,7 @@ struct Columns<'a, T> {
 
 impl<T: Number> Columns<'_, T> {
     #[inline(always)]
+    #[allow(clippy::mut_from_ref)] // As `Shared::part`.
     fn row(&self, i: usize) -> &mut [T] {
         // SAFETY: pieces are disjoint sets of columns, and no two rows of a piece are held at the same time.
         unsafe { self.y.part(self.first + i * self.inner, self.width) }

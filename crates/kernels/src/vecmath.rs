@@ -29,8 +29,8 @@ pub(crate) use single::{MAX_REDUCED, cos_reduced, sin_reduced};
 use crate::Isa;
 
 /// A loop to be compiled per instruction set. `run` must be `inline(always)`, as must all it calls, or it keeps the
-/// instruction set of the target.
-pub(crate) trait Body {
+/// instruction set of the target. Public only because a hidden method of [`Number`](crate::number::Number) takes it.
+pub trait Body {
     type Out;
     /// `FMA`: multiply-add is one instruction here.
     fn run<const FMA: bool>(self) -> Self::Out;

@@ -44,6 +44,13 @@ impl Attributes for NodeAttributes<'_> {
                 .model
                 .type_of(ty)
                 .map_or(AttrValue::Other, AttrValue::Type),
+            Some(AttributeValue::SparseTensor(sparse)) => {
+                let sparse = self.model.sparse_tensor(sparse, &NoExternalData).ok();
+                match sparse.and_then(|sparse| sparse.to_dense().ok()) {
+                    Some(tensor) => AttrValue::Tensor(tensor),
+                    None => AttrValue::Other,
+                }
+            }
             Some(_) => AttrValue::Other,
             // A scalar that is zero, and a list that is empty, may have no value field at all.
             None => match attribute.ty? {

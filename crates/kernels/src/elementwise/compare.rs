@@ -56,12 +56,15 @@ pub fn compare<T: Number>(
     rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| {
         macro_rules! run {
             ($holds:ident) => {
-                level.run_avx2(Row::<_, _, $holds> {
-                    a,
-                    b,
-                    out,
-                    op: $holds,
-                })
+                T::run(
+                    level,
+                    Row::<_, _, $holds> {
+                        a,
+                        b,
+                        out,
+                        op: $holds,
+                    },
+                )
             };
         }
         match op {
@@ -149,36 +152,51 @@ pub fn bitwise<T: Integer>(
         b_strides,
         out,
         |a, b, out| match op {
-            Bitwise::And => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: AndBits,
-            }),
-            Bitwise::Or => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: OrBits,
-            }),
-            Bitwise::Xor => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: XorBits,
-            }),
-            Bitwise::ShiftLeft => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: ShiftLeft,
-            }),
-            Bitwise::ShiftRight => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: ShiftRight,
-            }),
+            Bitwise::And => T::run(
+                level,
+                Row {
+                    a,
+                    b,
+                    out,
+                    op: AndBits,
+                },
+            ),
+            Bitwise::Or => T::run(
+                level,
+                Row {
+                    a,
+                    b,
+                    out,
+                    op: OrBits,
+                },
+            ),
+            Bitwise::Xor => T::run(
+                level,
+                Row {
+                    a,
+                    b,
+                    out,
+                    op: XorBits,
+                },
+            ),
+            Bitwise::ShiftLeft => T::run(
+                level,
+                Row {
+                    a,
+                    b,
+                    out,
+                    op: ShiftLeft,
+                },
+            ),
+            Bitwise::ShiftRight => T::run(
+                level,
+                Row {
+                    a,
+                    b,
+                    out,
+                    op: ShiftRight,
+                },
+            ),
         },
     );
 }

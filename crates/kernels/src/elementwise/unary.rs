@@ -190,7 +190,7 @@ pub fn clip<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &[T], y: &mut 
     let level = Level::new(isa);
     fill(pool, y, 1, |start, y| {
         let x = &x[start..start + y.len()];
-        level.run_avx2(Clip { low, high, x, y });
+        T::run(level, Clip { low, high, x, y });
     });
 }
 
@@ -198,7 +198,7 @@ pub fn clip<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &[T], y: &mut 
 pub fn clip_in_place<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &mut [T]) {
     let level = Level::new(isa);
     fill(pool, x, 1, |_, x| {
-        level.run_avx2(ClipInPlace { low, high, x })
+        T::run(level, ClipInPlace { low, high, x })
     });
 }
 

@@ -39,14 +39,17 @@ pub fn local_response_norm<T: Number>(
             let (plane, c) = ((first + i) / channels, (first + i) % channels);
             let low = c.saturating_sub((size - 1) / 2);
             let high = channels.min(c + size / 2 + 1);
-            level.run(Row {
-                x: &x[(plane * channels + low) * inner..(plane * channels + high) * inner],
-                own: c - low,
-                factor: T::Real::from_f64(factor),
-                beta,
-                bias: T::Real::from_f64(f64::from(bias)),
-                y,
-            });
+            T::run(
+                level,
+                Row {
+                    x: &x[(plane * channels + low) * inner..(plane * channels + high) * inner],
+                    own: c - low,
+                    factor: T::Real::from_f64(factor),
+                    beta,
+                    bias: T::Real::from_f64(f64::from(bias)),
+                    y,
+                },
+            );
         }
     });
 }

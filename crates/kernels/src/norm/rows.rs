@@ -80,15 +80,18 @@ pub fn normalize_rows<T: Number>(
             // SAFETY: each row is taken by one thread, once.
             let y = unsafe { y.part(row * len, len) };
             let x = &x[row * len..][..len];
-            let (mean, inverse) = level.run(Row {
-                statistics,
-                epsilon,
-                affine,
-                row_scale,
-                row_shift,
-                x,
-                y,
-            });
+            let (mean, inverse) = T::run(
+                level,
+                Row {
+                    statistics,
+                    epsilon,
+                    affine,
+                    row_scale,
+                    row_shift,
+                    x,
+                    y,
+                },
+            );
             for (list, value) in [(&means, mean), (&inverse_deviations, inverse)] {
                 if let Some(list) = list {
                     // SAFETY: as above.

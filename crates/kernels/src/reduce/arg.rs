@@ -42,15 +42,18 @@ pub fn arg_extreme<T: Number>(
     fill(pool, out, axis, |start, out| {
         macro_rules! with {
             ($fold:ident) => {
-                level.run_avx2(Positions {
-                    fold: $fold,
-                    ties,
-                    axis,
-                    inner,
-                    x,
-                    start,
-                    out,
-                })
+                T::run(
+                    level,
+                    Positions {
+                        fold: $fold,
+                        ties,
+                        axis,
+                        inner,
+                        x,
+                        start,
+                        out,
+                    },
+                )
             };
         }
         match which {

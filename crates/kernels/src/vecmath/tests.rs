@@ -109,13 +109,13 @@ fn errors_are_within_the_documented_bounds() {
             ("tanh", worst(isa, &xs, Tanh, f64::tanh, ulps), 3.0),
             (
                 "sigmoid",
-                worst(isa, &xs, Sigmoid, |x| Math::sigmoid::<false>(x), ulps),
+                worst(isa, &xs, Sigmoid, Math::sigmoid::<false>, ulps),
                 3.0,
             ),
             ("erf", worst(isa, &xs, Erf, double::erf, ulps), 2.0),
             (
                 "softplus",
-                worst(isa, &xs, Softplus, |x| Math::softplus::<false>(x), ulps),
+                worst(isa, &xs, Softplus, Math::softplus::<false>, ulps),
                 3.0,
             ),
             ("sin", worst(isa, &angles, Sin, f64::sin, absolute), 1.5e-7),

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::elementwise::{Logic, MAX_RANK, logic};
 use sardonyx_kernels::Loops;
+use sardonyx_kernels::elementwise::{Logic, MAX_RANK, logic};
 use sardonyx_kernels::reduce::{Extreme, Reduce, Ties};
 use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
 use smallvec::SmallVec;
