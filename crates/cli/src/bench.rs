@@ -15,6 +15,7 @@ use crate::{ModelArg, outputs};
 
 /// Time a model: loading, the first run, and repeated runs
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,

@@ -12,6 +12,7 @@ use crate::terminal::Terminal;
 
 /// Say what a model is: versions, inputs, outputs, operators, metadata, and what cannot run
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,

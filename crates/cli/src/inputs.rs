@@ -12,6 +12,7 @@ use crate::terminal::Terminal;
 use crate::{npz, picture, random};
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// Inputs: .npy, .npz (names inside are input names), .pb (a stored value), PNG or JPEG. A FILE without a name goes to the
     /// next input that has none yet

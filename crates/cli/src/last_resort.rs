@@ -20,14 +20,13 @@ pub(crate) fn install() {
     }));
 }
 
-/// Runs a command.
-pub(crate) fn catch(command: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-    // Nothing of the command is used after a panic.
-    panic::catch_unwind(AssertUnwindSafe(command)).unwrap_or_else(|_| {
+/// What `work` gives, or what is to be said about its panic.
+pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
+    // Nothing that `work` touched is used after a panic.
+    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|_| {
         let first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
         let what = first.as_deref().unwrap_or("unknown");
-        Err(Failure::new(format!("internal error: {what}")).help(
-            "this is a bug in sardonyx; please report it, with the model if you can share it",
-        ))
+        Failure::new(format!("internal error: {what}"))
+            .help("this is a bug in sardonyx; please report it, with the model if you can share it")
     })
 }

@@ -50,6 +50,7 @@ enum Command {
 
 /// The model that a command works on.
 #[derive(clap::Args)]
+#[group(skip)]
 struct ModelArg {
     /// ONNX file, or - for stdin
     #[arg(value_name = "MODEL")]
@@ -58,24 +59,27 @@ struct ModelArg {
 
 fn main() -> ExitCode {
     last_resort::install();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            // Help asked for is an answer; whether it could be printed changes nothing.
-            let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+    let answered = last_resort::catch(|| {
+        let cli = match Cli::try_parse() {
+            Ok(cli) => cli,
+            Err(usage) => {
+                // Help asked for is an answer; whether it could be printed changes nothing.
+                let _ = usage.print();
+                return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+            }
+        };
+        let terminal = Terminal::new(&cli.terminal);
+        let result = match cli.command {
+            Command::Info(args) => info::info(&args, &terminal),
+            Command::Run(args) => run::run(&args, &terminal),
+            Command::Bench(args) => bench::bench(&args, &terminal),
+        };
+        match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => terminal.report(&failure),
         }
-    };
-    let terminal = Terminal::new(&cli.terminal);
-    let result = last_resort::catch(|| match cli.command {
-        Command::Info(args) => info::info(&args, &terminal),
-        Command::Run(args) => run::run(&args, &terminal),
-        Command::Bench(args) => bench::bench(&args, &terminal),
     });
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => terminal.report(&failure),
-    }
+    answered.unwrap_or_else(|bug| Terminal::plain().report(&bug))
 }
 
 impl ModelArg {
@@ -90,5 +94,15 @@ impl ModelArg {
     /// The name for reports.
     fn name(&self) -> String {
         self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
     }
 }

@@ -13,6 +13,7 @@ use sardonyx::{CastOptions, DataType, Dim, Model, Port, Tensor, Type, cast};
 use crate::failure::Failure;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// Order of an image input's axes; by default guessed from which of them is 1 or 3
     #[arg(long, value_enum)]

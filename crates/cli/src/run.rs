@@ -18,6 +18,7 @@ use crate::{ModelArg, classes, outputs, show};
 /// An output with scores of classes is shown as a ranking if the names of the classes are known, from --labels or from the
 /// model's metadata (key "labels" or "classes"), or if --top asks for it; any other by its first elements.
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,

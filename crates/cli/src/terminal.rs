@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// When to use colour
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
@@ -50,6 +51,15 @@ impl Terminal {
             color,
             quiet: args.quiet,
             verbose: args.verbose,
+        }
+    }
+
+    /// Without colour and notes, for when there are no arguments to go by.
+    pub(crate) fn plain() -> Terminal {
+        Terminal {
+            color: false,
+            quiet: true,
+            verbose: false,
         }
     }
 

@@ -26,6 +26,8 @@ impl Span {
 }
 
 /// Fields of a message that this release does not know, each with the place where it stood.
+// Nearly no message has any, and every message has this: one pointer is what it may cost.
+#[allow(clippy::box_collection)]
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unknowns(Option<Box<Vec<UnknownField>>>);
 

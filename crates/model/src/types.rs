@@ -190,20 +190,20 @@ mod tests {
             ),
             (shape(&[2i64.into()]), shape(&[3i64.into()]), None),
             (
-                shape(&[n.clone()]),
+                shape(std::slice::from_ref(&n)),
                 shape(&[3i64.into()]),
                 Some(shape(&[3i64.into()])),
             ),
             (
-                shape(&[n.clone()]),
+                shape(std::slice::from_ref(&n)),
                 shape(&[any]),
-                Some(shape(&[n.clone()])),
+                Some(shape(std::slice::from_ref(&n))),
             ),
-            (shape(&[]), shape(&[n.clone()]), None),
+            (shape(&[]), shape(std::slice::from_ref(&n)), None),
             (
                 Type::unranked(DataType::Float),
-                shape(&[n.clone()]),
-                Some(shape(&[n.clone()])),
+                shape(std::slice::from_ref(&n)),
+                Some(shape(std::slice::from_ref(&n))),
             ),
             (Type::unranked(DataType::Double), shape(&[n]), None),
         ];

@@ -137,8 +137,7 @@ impl OpDef {
     pub fn inference_at(&self, opset: u32) -> Option<InferFn> {
         self.inference
             .iter()
-            .filter(|(since, _)| *since <= opset)
-            .next_back()
+            .rfind(|(since, _)| *since <= opset)
             .map(|(_, infer)| *infer)
     }
 

@@ -169,7 +169,7 @@ pub(crate) fn spell(ty: &Type) -> String {
 }
 
 /// The sets that many operators share, named by what they hold and since which IR version they could.
-pub mod sets {
+pub(crate) mod sets {
     use super::TypeSet;
     use sardonyx_tensor::DataType::*;
 

@@ -56,10 +56,8 @@ pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<(), Vec
         }
         resolved.set_opset(node, operator.newest().max(from));
     }
-    if grew {
-        if let Err(finding) = resolved.sort_again() {
-            findings.push(finding);
-        }
+    if grew && let Err(finding) = resolved.sort_again() {
+        findings.push(finding);
     }
     if findings.is_empty() {
         Ok(())

@@ -239,7 +239,7 @@ fn scalar_many<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Option<Chunk<'a, S>>
         _ => 1,
     };
     let length = raw.content.bytes.len() as u64;
-    if length % width != 0 {
+    if !length.is_multiple_of(width) {
         return Err(Error::new(
             ErrorKind::PackedLength { length, width },
             raw.content.offset,

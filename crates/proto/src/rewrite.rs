@@ -45,7 +45,7 @@ mod tests {
         };
         fn varint(bytes: &mut Vec<u8>, value: u64) {
             let mut out = [0; 10];
-            let len = crate::wire::write_varint(&mut out, value);
+            let len = wire::write_varint(&mut out, value);
             bytes.extend(&out[..len]);
         }
         for field in def.fields {

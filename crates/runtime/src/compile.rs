@@ -315,7 +315,6 @@ impl Binder<'_> {
         let attributes = NodeAttributes::new(model, node);
         let ty = |value: ValueId| self.inference.ty(value).cloned();
         bind(&Site {
-            schema,
             attributes: AttributeView::new(schema, &attributes),
             inputs: model
                 .inputs(node)

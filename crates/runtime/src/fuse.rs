@@ -54,6 +54,19 @@ fn next_tail(
     let next = &program.steps[at];
     match next.op {
         "Relu" => Some((at, Tail::Relu, None)),
+        "Clip" => {
+            // Limits that are known, or absent; NaN limits nothing the same way everywhere, so it is left alone.
+            let limit = |index: usize, absent: f32| match next.inputs.get(index).copied().flatten()
+            {
+                None => Some(absent),
+                Some(slot) => {
+                    let limit = program.slots[slot.index()].constant.as_ref()?;
+                    limit.item::<f32>().ok().filter(|limit| !limit.is_nan())
+                }
+            };
+            let (low, high) = (limit(1, f32::NEG_INFINITY)?, limit(2, f32::INFINITY)?);
+            Some((at, Tail::Clip(low, high), None))
+        }
         "Add" => {
             let other = next
                 .inputs

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
-use sardonyx_ops::{AttributeView, Schema};
+use sardonyx_ops::AttributeView;
 use sardonyx_tensor::{DataType, Dims, Element, Tensor, TensorError, Value, ValueType};
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
@@ -112,7 +112,6 @@ pub(crate) type Bind = fn(&Site<'_>) -> Result<Box<dyn Kernel>, BindError>;
 
 /// A node of the compiled graph, as its binding sees it.
 pub(crate) struct Site<'a> {
-    pub(crate) schema: &'a Schema,
     pub(crate) attributes: AttributeView<'a>,
     /// Per input: its type and, if it is one, the constant. `None` for an input left out.
     pub(crate) inputs: SmallVec<[Option<SiteInput<'a>>; 6]>,
@@ -162,18 +161,6 @@ impl<'a> Site<'a> {
                 "input {index} has no known type"
             ))),
         }
-    }
-
-    /// The element type of an output.
-    pub(crate) fn output_elem(&self, index: usize) -> Result<DataType, BindError> {
-        let output = self
-            .outputs
-            .get(index)
-            .and_then(Option::as_ref)
-            .and_then(Option::as_ref);
-        output.and_then(Type::elem).ok_or_else(|| {
-            BindError::Unsupported(format!("output {index} has no known element type"))
-        })
     }
 
     /// An integer attribute that exists or has a default.

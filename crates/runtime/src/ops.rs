@@ -61,7 +61,11 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "HardSwish", math::unary::bind_hard_swish),
     ("", "Hardmax", math::softmax::bind_hardmax),
     ("", "Identity", tensor::reshape::bind_identity),
-    ("", "InstanceNormalization", nn::instance_normalization::bind),
+    (
+        "",
+        "InstanceNormalization",
+        nn::instance_normalization::bind,
+    ),
     ("", "LRN", nn::lrn::bind),
     ("", "LeakyRelu", math::unary::bind_leaky_relu),
     ("", "Less", math::binary::bind_less),

@@ -102,10 +102,10 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
     let last_read = last_reads(program, &plan);
     place_in_arena(program, &owns, &last_read, &mut plan);
     for (slot, last) in last_read.iter().enumerate() {
-        if let (Some(step), Place::Own) = (last, &plan.places[slot]) {
-            if !program.outputs.iter().any(|output| output.index() == slot) {
-                plan.last_use[*step].push(Slot(slot as u32));
-            }
+        if let (Some(step), Place::Own) = (last, &plan.places[slot])
+            && !program.outputs.iter().any(|output| output.index() == slot)
+        {
+            plan.last_use[*step].push(Slot(slot as u32));
         }
     }
     Ok(plan)
@@ -266,10 +266,10 @@ impl FreeList {
         if let Some(next) = self.ranges.remove(&end) {
             end = next;
         }
-        if let Some((before, before_end)) = self.ranges.range(..start).next_back() {
-            if *before_end == start {
-                start = *before;
-            }
+        if let Some((before, before_end)) = self.ranges.range(..start).next_back()
+            && *before_end == start
+        {
+            start = *before;
         }
         self.ranges.insert(start, end);
     }

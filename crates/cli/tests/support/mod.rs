@@ -8,22 +8,22 @@ use std::process::{Command, Output, Stdio};
 
 use sardonyx_model::{Model, NewAttribute};
 
-pub fn digits() -> PathBuf {
+pub(crate) fn digits() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits")
 }
 
-pub fn digits_model() -> String {
+pub(crate) fn digits_model() -> String {
     digits().join("digits.onnx").display().to_string()
 }
 
 /// What a run of the command gave.
-pub struct Answer {
+pub(crate) struct Answer {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
 }
 
-pub fn sardonyx(args: &[&str]) -> Answer {
+pub(crate) fn sardonyx(args: &[&str]) -> Answer {
     answer(
         Command::new(env!("CARGO_BIN_EXE_sardonyx"))
             .args(args)
@@ -33,7 +33,7 @@ pub fn sardonyx(args: &[&str]) -> Answer {
     )
 }
 
-pub fn sardonyx_with_stdin(args: &[&str], stdin: &Path) -> Answer {
+pub(crate) fn sardonyx_with_stdin(args: &[&str], stdin: &Path) -> Answer {
     let file = std::fs::File::open(stdin).unwrap();
     answer(
         Command::new(env!("CARGO_BIN_EXE_sardonyx"))
@@ -54,13 +54,13 @@ fn answer(output: Output) -> Answer {
 
 impl Answer {
     /// Fine: exit code 0, and its answer.
-    pub fn good(self) -> String {
+    pub(crate) fn good(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout
     }
 
     /// Refused as bad input must be: exit code 2, one screen on stderr, no trace of a panic, and these words in it.
-    pub fn refused(self, words: &[&str]) {
+    pub(crate) fn refused(self, words: &[&str]) {
         let text = &self.stderr;
         assert_eq!(
             self.code,
@@ -106,7 +106,7 @@ fn value_info(name: &str, dims: &[u8]) -> Vec<u8> {
 }
 
 /// A model `y = op(op(… x))` on floats of some shape; the bytes of its file.
-pub fn chain(ops: &[&str], dims: &[u8]) -> Vec<u8> {
+pub(crate) fn chain(ops: &[&str], dims: &[u8]) -> Vec<u8> {
     let mut graph = Vec::new();
     for (i, op) in ops.iter().enumerate() {
         let from = if i == 0 {
@@ -134,7 +134,7 @@ pub fn chain(ops: &[&str], dims: &[u8]) -> Vec<u8> {
 }
 
 /// `y = x + w`, with the four floats of w in the file `location`.
-pub fn with_external_data(location: &str) -> Vec<u8> {
+pub(crate) fn with_external_data(location: &str) -> Vec<u8> {
     let entry = |key: &str, value: &str| {
         field(
             13,
@@ -166,7 +166,7 @@ pub fn with_external_data(location: &str) -> Vec<u8> {
 }
 
 /// The digits model with other metadata or nodes, by the graph's own functions.
-pub fn edited_digits(edit: impl FnOnce(&mut Model)) -> Vec<u8> {
+pub(crate) fn edited_digits(edit: impl FnOnce(&mut Model)) -> Vec<u8> {
     let bytes = std::fs::read(digits().join("digits.onnx")).unwrap();
     let mut model = Model::read(bytes.into()).unwrap();
     edit(&mut model);
@@ -174,7 +174,7 @@ pub fn edited_digits(edit: impl FnOnce(&mut Model)) -> Vec<u8> {
 }
 
 /// Adds an unsupported node at the front of the main graph, unused.
-pub fn add_node(model: &mut Model, op: &str, domain: &str) {
+pub(crate) fn add_node(model: &mut Model, op: &str, domain: &str) {
     let main = model.main.unwrap();
     let input = model.graph(main).inputs[0].value;
     let node = model.add_node(main, 0, op, domain, &[input], 1);
@@ -182,7 +182,7 @@ pub fn add_node(model: &mut Model, op: &str, domain: &str) {
 }
 
 /// A `.npy` file of little-endian elements.
-pub fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
+pub(crate) fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
     let mut header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     while (10 + header.len() + 1) % 64 != 0 {
         header.push(' ');
@@ -195,7 +195,7 @@ pub fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
     bytes
 }
 
-pub fn floats(values: &[f32]) -> Vec<u8> {
+pub(crate) fn floats(values: &[f32]) -> Vec<u8> {
     values
         .iter()
         .flat_map(|value| value.to_le_bytes())

@@ -5,8 +5,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::norm::fold_batch_norm;
 use sardonyx_kernels::FloatLoops;
+use sardonyx_kernels::norm::fold_batch_norm;
 use sardonyx_kernels::number::Number;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, TensorView, cast_slices};
 
@@ -73,9 +73,7 @@ fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, K
     }
     let mut scale = vec![<T::Real as Number>::ZERO; channels];
     let mut shift = scale.clone();
-    fold_batch_norm(
-        gamma, beta, mean, variance, epsilon, &mut scale, &mut shift,
-    );
+    fold_batch_norm(gamma, beta, mean, variance, epsilon, &mut scale, &mut shift);
     Ok((scale, shift))
 }
 

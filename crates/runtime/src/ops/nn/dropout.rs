@@ -3,12 +3,16 @@
 use sardonyx_tensor::{Dims, Tensor, Value};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::ops::narrow::widen;
 
 /// `Dropout`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     // A node that surely trains is refused now; one that is told so when it runs, then.
     let training = site.constant(2).map(Tensor::bytes);
-    if training.is_some_and(|flag| flag != [0]) {
+    let drops = site
+        .constant(1)
+        .is_none_or(|ratio| ratio.bytes().iter().any(|byte| *byte != 0));
+    if drops && training.is_some_and(|flag| flag != [0]) {
         return Err(BindError::Unsupported(
             "training_mode is not implemented".to_string(),
         ));
@@ -22,6 +26,16 @@ struct Dropout {
     has_mask: bool,
 }
 
+impl Dropout {
+    /// Whether the ratio is given, and zero: both zeros, in any float type.
+    fn drops_nothing(&self, call: &Call<'_>) -> Result<bool, KernelError> {
+        Ok(match call.maybe_tensor(1)? {
+            Some(ratio) => widen(ratio)?[..] == [0.0],
+            None => false,
+        })
+    }
+}
+
 impl Kernel for Dropout {
     fn is_view(&self) -> bool {
         // A mask has to be written, so the node has to run.
@@ -29,10 +43,13 @@ impl Kernel for Dropout {
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        if let Some(flag) = call.maybe_tensor(2)? {
-            if flag.contiguous_bytes() != Some(&[0]) {
-                fail!("training_mode is not implemented");
-            }
+        let training = match call.maybe_tensor(2)? {
+            Some(flag) => flag.contiguous_bytes() != Some(&[0]),
+            None => false,
+        };
+        // Training that drops nothing is inference.
+        if training && !self.drops_nothing(call)? {
+            fail!("training_mode is not implemented");
         }
         let input = call.tensor(0)?.clone();
         let dims: Dims = input.dims().into();

@@ -2,8 +2,8 @@
 
 use std::marker::PhantomData;
 
-use sardonyx_kernels::norm::{Affine, Statistics};
 use sardonyx_kernels::FloatLoops;
+use sardonyx_kernels::norm::{Affine, Statistics};
 use sardonyx_tensor::{Dims, Element};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
