@@ -4,6 +4,7 @@ mod agree;
 mod bench;
 mod ci;
 mod conformance;
+mod coverage;
 mod op;
 mod python;
 mod requirements;
@@ -38,6 +39,8 @@ enum Task {
     Ci,
     /// Run the backend cases of the onnx wheel and compare with the expectations.
     Conformance(conformance::Conformance),
+    /// Write docs/coverage.md, or check that it is up to date.
+    Coverage(coverage::Coverage),
     /// Show an operator: its versions, inference, adapters, binding and cases.
     Op(op::Op),
     /// Print which requirements the tests quote.
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::Bench(task) => bench::run(task),
         Task::Ci => ci::run(),
         Task::Conformance(task) => conformance::run(&task),
+        Task::Coverage(task) => coverage::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::StaticBuild => static_build::run(),

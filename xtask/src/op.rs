@@ -19,7 +19,7 @@ pub(crate) struct Op {
 }
 
 pub(crate) fn run(task: &Op) -> Result {
-    let bindings = fs::read_to_string(root().join("crates/runtime/src/ops.rs"))?;
+    let bindings = bindings()?;
     let Some(name) = &task.name else {
         for operator in Registry::standard().operators() {
             let versions: Vec<String> = operator.versions().map(|v| v.since.to_string()).collect();
@@ -138,8 +138,14 @@ fn print_state(operator: &OpDef, bindings: &str) -> Result {
     Ok(())
 }
 
-/// The bindings are private to the engine; their list is one line each, with the name in it.
-fn is_bound(operator: &OpDef, bindings: &str) -> bool {
+/// The engine's list of bindings: private to it, but one line each, with the name in it.
+pub(crate) fn bindings() -> Result<String> {
+    Ok(fs::read_to_string(
+        root().join("crates/runtime/src/ops.rs"),
+    )?)
+}
+
+pub(crate) fn is_bound(operator: &OpDef, bindings: &str) -> bool {
     bindings.contains(&format!("(\"{}\", \"{}\",", operator.domain, operator.name))
 }
 

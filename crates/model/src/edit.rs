@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::TensorProto;
-use crate::graph::{Initializer, Model, Node, Producer, Range, Use, Value};
+use crate::graph::{Initializer, Model, Node, Producer, Range, Use, Value, ValueInfo};
 use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
 use crate::names::Symbol;
 use crate::source::Span;
@@ -53,6 +53,27 @@ impl Model {
     /// Changes the names of a node. Inputs, outputs and attributes have functions of their own.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id]
+    }
+
+    /// Makes constants of the inputs that have an initializer: the caller can no longer override them.
+    pub fn fix_default_inputs(&mut self, graph: GraphId) {
+        let Model { graphs, values, .. } = self;
+        let graph = &mut graphs[graph];
+        for (index, initializer) in graph.initializers.iter().enumerate() {
+            if let Some(value) = initializer.value {
+                values[value].producer = Producer::Initializer(index as u32);
+            }
+        }
+        let is_input = |info: &ValueInfo| match info.value {
+            Some(value) => matches!(values[value].producer, Producer::Input(_)),
+            None => true,
+        };
+        graph.inputs.retain(is_input);
+        for (index, info) in graph.inputs.iter().enumerate() {
+            if let Some(value) = info.value {
+                values[value].producer = Producer::Input(index as u32);
+            }
+        }
     }
 
     /// A new value that nothing defines yet, with a name that no other value of the model has. `hint` begins it.

@@ -150,7 +150,7 @@ impl Resolved {
                 if self.model.value(value).producer == Producer::Nothing {
                     findings.push(Finding {
                         code: "undefined-value",
-                        requirement: "NAME-05",
+                        requirement: "NODE-01",
                         place: place_of_node(&self.model, *node),
                         fact: format!(
                             "input {index} is '{}', which nothing defines",
@@ -168,7 +168,7 @@ impl Resolved {
             {
                 findings.push(Finding {
                     code: "undefined-output",
-                    requirement: "GRAPH-10",
+                    requirement: "GRAPH-30",
                     place: format!("output '{}'", self.model.display(output.name)),
                     fact: "nothing in the graph produces it".to_string(),
                     advice: String::new(),
@@ -226,7 +226,7 @@ impl Resolved {
             .unwrap_or(0);
         Err(Finding {
             code: "cycle",
-            requirement: "GRAPH-05",
+            requirement: "GRAPH-03",
             place: place_of_node(&self.model, nodes[stuck]),
             fact: format!(
                 "it is part of, or behind, a cycle of {} nodes",
@@ -296,7 +296,7 @@ impl Resolved {
             let found = self.model.attribute_of(node, attribute.name);
             match found {
                 None if attribute.required => wrong(
-                    "ATTR-03",
+                    "NODE-21",
                     format!("attribute '{}' is missing", attribute.name),
                 ),
                 Some(found) if found.ref_attr_name.is_some() => {
@@ -315,7 +315,7 @@ impl Resolved {
                     if ty != Some(number(attribute.ty)) {
                         let found = ty.and_then(AttributeType::name).unwrap_or("no value");
                         wrong(
-                            "ATTR-05",
+                            "ATTR-03",
                             format!(
                                 "attribute '{}' holds {found}, but must hold {:?}",
                                 attribute.name, attribute.ty

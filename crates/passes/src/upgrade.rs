@@ -44,7 +44,7 @@ pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<(), Vec
             if let Err(refusal) = result {
                 findings.push(Finding {
                     code: "no-exact-upgrade",
-                    requirement: "OPSET-09",
+                    requirement: "MODEL-04",
                     place: place_of_node(resolved.model(), node),
                     fact: format!(
                         "it cannot be brought from opset version {from} to {version}: {refusal}"

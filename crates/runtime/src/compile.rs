@@ -227,8 +227,12 @@ pub(crate) fn compile(
     if !missing.is_empty() {
         return Err(CompileError::Unsupported(missing));
     }
-    let mut resolved =
-        resolve(model.clone(), Registry::standard()).map_err(CompileError::Invalid)?;
+    let mut model = model.clone();
+    if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
+        // Before IR version 4 every initializer had to be an input as well, so that says nothing about overriding it.
+        model.fix_default_inputs(main);
+    }
+    let mut resolved = resolve(model, Registry::standard()).map_err(CompileError::Invalid)?;
     let at_file_versions =
         infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
     upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;

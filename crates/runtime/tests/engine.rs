@@ -1,0 +1,421 @@
+//! What the engine promises whatever the operators are: which models it takes, what it says of those it does not, and that
+//! nothing but the inputs decides the result.
+
+use sardonyx_model::{Model, NoExternalData};
+use sardonyx_proto::{AttributeType, tensor_shape, tensor_type, type_};
+use sardonyx_proto::{Encode, Encoder, encode_to_vec};
+use sardonyx_proto::{
+    attribute, dimension, graph, model, node, operator_set_id, tensor, value_info,
+};
+use sardonyx_runtime::{CompileError, Options, RunError, Session, unsupported};
+use sardonyx_tensor::{Buffer, Tensor, Value};
+
+/// A model of float tensors, written down in one expression.
+#[derive(Clone, Default)]
+struct Draft {
+    ir: i64,
+    opset: i64,
+    /// Name and dimensions; a letter is a symbol, `?` unknown.
+    inputs: Vec<(&'static str, &'static [&'static str])>,
+    outputs: Vec<&'static str>,
+    /// Name, dimensions, elements.
+    initializers: Vec<(&'static str, &'static [i64], Vec<f32>)>,
+    /// Operator, inputs, outputs, integer attributes.
+    nodes: Vec<(
+        &'static str,
+        &'static [&'static str],
+        &'static [&'static str],
+        &'static [(&'static str, i64)],
+    )>,
+}
+
+impl Encode for Draft {
+    fn encode(&self, out: &mut Encoder<'_>) {
+        out.put(model::IrVersion, self.ir);
+        out.message(model::Graph, |out| {
+            for (op, inputs, outputs, attributes) in &self.nodes {
+                out.message(graph::Node, |out| {
+                    for input in *inputs {
+                        out.put(node::Input, input.as_bytes());
+                    }
+                    for output in *outputs {
+                        out.put(node::Output, output.as_bytes());
+                    }
+                    out.put(node::OpType, op.as_bytes());
+                    for (name, value) in *attributes {
+                        out.message(node::Attribute, |out| {
+                            out.put(attribute::Name, name.as_bytes());
+                            out.put(attribute::I, *value);
+                            out.put(attribute::Type, AttributeType::INT);
+                        });
+                    }
+                });
+            }
+            out.put(graph::Name, b"g");
+            for (name, dims, elements) in &self.initializers {
+                out.message(graph::Initializer, |out| {
+                    out.put(tensor::Dims, dims);
+                    out.put(tensor::DataType, 1);
+                    out.put(tensor::Name, name.as_bytes());
+                    let raw: Vec<u8> = elements.iter().flat_map(|e| e.to_le_bytes()).collect();
+                    out.put(tensor::RawData, &raw);
+                });
+            }
+            for (name, dims) in &self.inputs {
+                out.message(graph::Input, |out| info(out, name, Some(dims)));
+            }
+            for name in &self.outputs {
+                out.message(graph::Output, |out| info(out, name, None));
+            }
+        });
+        if self.ir >= 3 {
+            out.message(model::OpsetImport, |out| {
+                out.put(operator_set_id::Version, self.opset)
+            });
+        }
+    }
+}
+
+fn info(out: &mut Encoder<'_>, name: &str, dims: Option<&[&str]>) {
+    out.put(value_info::Name, name.as_bytes());
+    out.message(value_info::Type, |out| {
+        out.message(type_::TensorType, |out| {
+            out.put(tensor_type::ElemType, 1);
+            let Some(dims) = dims else { return };
+            out.message(tensor_type::Shape, |out| {
+                for dim in dims {
+                    out.message(tensor_shape::Dim, |out| match dim.parse() {
+                        Ok(number) => out.put(dimension::DimValue, number),
+                        Err(_) if *dim == "?" => {}
+                        Err(_) => out.put(dimension::DimParam, dim.as_bytes()),
+                    });
+                }
+            });
+        });
+    });
+}
+
+impl Draft {
+    fn new(opset: i64) -> Draft {
+        Draft {
+            ir: 8,
+            opset,
+            outputs: vec!["y"],
+            ..Draft::default()
+        }
+    }
+
+    fn input(mut self, name: &'static str, dims: &'static [&'static str]) -> Draft {
+        self.inputs.push((name, dims));
+        self
+    }
+
+    fn constant(mut self, name: &'static str, dims: &'static [i64], elements: Vec<f32>) -> Draft {
+        self.initializers.push((name, dims, elements));
+        self
+    }
+
+    fn node(
+        mut self,
+        op: &'static str,
+        inputs: &'static [&'static str],
+        outputs: &'static [&'static str],
+    ) -> Draft {
+        self.nodes.push((op, inputs, outputs, &[]));
+        self
+    }
+
+    fn with(mut self, attributes: &'static [(&'static str, i64)]) -> Draft {
+        self.nodes.last_mut().expect("a node comes first").3 = attributes;
+        self
+    }
+
+    fn model(&self) -> Model {
+        Model::read(Buffer::from_vec(encode_to_vec(self))).expect("a well-formed file")
+    }
+
+    fn session(&self, threads: usize) -> Result<Session, CompileError> {
+        Session::compile(
+            &self.model(),
+            &NoExternalData,
+            &Options::with_threads(threads),
+        )
+    }
+
+    fn run(&self, inputs: &[(&str, &[usize], &[f32])]) -> Result<Vec<f32>, String> {
+        let session = self.session(1).map_err(|error| error.to_string())?;
+        let outputs = session
+            .run(values(inputs))
+            .map_err(|error| error.to_string())?;
+        Ok(floats(&outputs[0].1))
+    }
+}
+
+fn values(inputs: &[(&str, &[usize], &[f32])]) -> Vec<(String, Value)> {
+    let tensor = |dims: &[usize], elements: &[f32]| {
+        Tensor::from_slice(dims, elements).expect("a fitting tensor")
+    };
+    inputs
+        .iter()
+        .map(|(name, dims, elements)| (name.to_string(), tensor(dims, elements).into()))
+        .collect()
+}
+
+fn floats(value: &Value) -> Vec<f32> {
+    value
+        .as_tensor()
+        .expect("a tensor")
+        .to_vec()
+        .expect("floats")
+}
+
+#[test]
+fn nodes_run_in_the_order_of_their_values() {
+    // GRAPH-02 is the checker's: the engine sorts. GRAPH-28, GRAPH-29, NAME-11, NAME-15
+    let draft = Draft::new(13)
+        .input("x", &["N"])
+        .node("Add", &["a", "X"], &["y"])
+        .node("Neg", &["x"], &["a"])
+        .node("Relu", &["x"], &["X"]);
+    assert_eq!(draft.run(&[("x", &[2], &[-1.0, 3.0])]), Ok(vec![1.0, 0.0]));
+}
+
+#[test]
+fn models_that_cannot_be_walked_are_refused() {
+    // NODE-01, GRAPH-03, GRAPH-30, NODE-06, NODE-15, NODE-21, OPSET-01
+    let rows = [
+        (
+            Draft::new(13).node("Relu", &["q"], &["y"]),
+            "'q', which nothing defines",
+        ),
+        (
+            Draft::new(13)
+                .node("Relu", &["b"], &["y"])
+                .node("Neg", &["y"], &["b"]),
+            "a cycle of 2 nodes",
+        ),
+        (
+            Draft::new(13).input("x", &[]).node("Relu", &["x"], &["z"]),
+            "output 'y': nothing in the graph",
+        ),
+        (
+            Draft::new(13)
+                .input("x", &[])
+                .node("Relu", &["x", "x"], &["y"]),
+            "it has 2 inputs, but must have 1",
+        ),
+        (
+            Draft::new(13)
+                .input("x", &[])
+                .node("Add", &["", "x"], &["y"]),
+            "input 0 (A) is left out",
+        ),
+        (
+            Draft::new(13)
+                .input("x", &[])
+                .node("Concat", &["x"], &["y"]),
+            "attribute 'axis' is missing",
+        ),
+        (
+            Draft::new(13)
+                .input("x", &[])
+                .node("Gemm", &["x", "x"], &["y"])
+                .with(&[("alpha", 1)]),
+            "must hold Float",
+        ),
+        (
+            Draft {
+                opset: 99,
+                ..Draft::new(13).input("x", &[]).node("Relu", &["x"], &["y"])
+            },
+            "newest opset version known",
+        ),
+    ];
+    for (draft, expected) in rows {
+        let error = draft.session(1).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+}
+
+#[test]
+fn all_operators_that_cannot_run_are_named_at_once() {
+    // MODEL-04, OPSET-16
+    let draft = Draft::new(13)
+        .input("x", &[])
+        .node("relu", &["x"], &["a"])
+        .node("Nonsense", &["a"], &["b"])
+        .node("Nonsense", &["b"], &["y"]);
+    let listed = unsupported(&draft.model());
+    let names: Vec<(&str, usize)> = listed
+        .iter()
+        .map(|op| (op.name.as_str(), op.nodes))
+        .collect();
+    assert_eq!(names, [("Nonsense", 2), ("relu", 1)]);
+    assert!(
+        matches!(draft.session(1), Err(CompileError::Unsupported(operators)) if operators == listed)
+    );
+}
+
+#[test]
+fn initializers_are_defaults_or_constants() {
+    // GRAPH-07, GRAPH-08, GRAPH-11, GRAPH-12
+    let draft = Draft::new(13)
+        .input("x", &["2"])
+        .input("b", &["2"])
+        .constant("b", &[2], vec![10.0, 20.0])
+        .node("Add", &["x", "b"], &["y"]);
+    let x = ("x", &[2usize][..], &[1.0f32, 2.0][..]);
+    assert_eq!(draft.run(&[x]), Ok(vec![11.0, 22.0]));
+    assert_eq!(
+        draft.run(&[x, ("b", &[2], &[0.0, 0.0])]),
+        Ok(vec![1.0, 2.0])
+    );
+    assert!(
+        draft
+            .run(&[])
+            .is_err_and(|error| error.contains("input 'x' is missing"))
+    );
+    // Before IR version 4 an initializer had to be an input; there it is a constant.
+    let old = Draft { ir: 3, ..draft };
+    assert_eq!(old.run(&[x]), Ok(vec![11.0, 22.0]));
+    assert!(old.run(&[x, ("b", &[2], &[0.0, 0.0])]).is_err());
+}
+
+#[test]
+fn inputs_are_held_against_their_declaration() {
+    // TYPE-25, SHAPE-07, SHAPE-11
+    let draft = Draft::new(13)
+        .input("x", &["N", "2"])
+        .input("z", &["N", "2"])
+        .node("Add", &["x", "z"], &["y"]);
+    let two: (&[usize], &[f32]) = (&[1, 2], &[1.0, 2.0]);
+    let four: (&[usize], &[f32]) = (&[2, 2], &[1.0; 4]);
+    let cases = [
+        (
+            vec![("x", two.0, two.1), ("z", four.0, four.1)],
+            "size 'N' is 2 in input 'z', but 1 in input 'x'",
+        ),
+        (
+            vec![("x", &[2][..], two.1), ("z", two.0, two.1)],
+            "must be float[N, 2], but float[2] is given",
+        ),
+        (
+            vec![("x", two.0, two.1), ("q", two.0, two.1)],
+            "no input 'q'",
+        ),
+        (
+            vec![("x", two.0, two.1), ("x", two.0, two.1)],
+            "given twice",
+        ),
+    ];
+    for (inputs, expected) in cases {
+        let error = draft.run(&inputs).expect_err(expected);
+        assert!(error.contains(expected), "{expected}: {error}");
+    }
+    let session = draft.session(1).expect("a valid model");
+    let doubles = Tensor::from_slice([1, 2], &[1.0f64, 2.0]).expect("a fitting tensor");
+    let mut inputs = values(&[("z", two.0, two.1)]);
+    inputs.push(("x".to_string(), doubles.into()));
+    assert!(
+        matches!(session.run(inputs), Err(RunError::Input(what)) if what.contains("tensor(double)"))
+    );
+}
+
+/// A network with branches, views, operations in place and residual sums, over dimensions that vary.
+fn network() -> Draft {
+    let weights = |count: usize| {
+        (0..count)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0)
+            .collect()
+    };
+    Draft::new(13)
+        .input("x", &["N", "3", "H", "W"])
+        .constant("w1", &[8, 3, 3, 3], weights(216))
+        .constant("w2", &[8, 8, 1, 1], weights(64))
+        .constant("w3", &[8, 5], weights(40))
+        .node("Conv", &["x", "w1"], &["a"])
+        .node("Relu", &["a"], &["b"])
+        .node("Conv", &["b", "w2"], &["c"])
+        .node("Add", &["c", "b"], &["d"])
+        .node("Relu", &["d"], &["e"])
+        .node("GlobalAveragePool", &["e"], &["f"])
+        .node("Flatten", &["f"], &["g"])
+        .node("Gemm", &["g", "w3"], &["h"])
+        .node("Tanh", &["h"], &["i"])
+        .node("Exp", &["i"], &["j"])
+        .node("Softmax", &["j"], &["y"])
+}
+
+fn picture(batch: usize, size: usize) -> Vec<f32> {
+    (0..batch * 3 * size * size)
+        .map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 500.0)
+        .collect()
+}
+
+#[test]
+fn nothing_but_the_inputs_decides_the_result() {
+    // MODEL-15, GRAPH-06: runs, sizes, threads and neighbours leave no trace
+    let pictures: Vec<(usize, usize, Vec<f32>)> = [(1, 9), (3, 12), (1, 9), (2, 5)]
+        .into_iter()
+        .map(|(n, s)| (n, s, picture(n, s)))
+        .collect();
+    let run = |session: &Session, (n, size, elements): &(usize, usize, Vec<f32>)| {
+        let inputs = values(&[("x", &[*n, 3, *size, *size], elements)]);
+        let kept = inputs.clone();
+        let outputs = session.run(inputs).expect("a fitting input");
+        assert_eq!(floats(&kept[0].1), *elements);
+        floats(&outputs[0].1)
+            .into_iter()
+            .map(f32::to_bits)
+            .collect::<Vec<_>>()
+    };
+    let one = network().session(1).expect("a valid model");
+    let expected: Vec<_> = pictures.iter().map(|picture| run(&one, picture)).collect();
+    assert_eq!(expected[0], expected[2]);
+    for threads in [1, 2, 3] {
+        let session = network().session(threads).expect("a valid model");
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for (picture, expected) in pictures.iter().zip(&expected) {
+                        assert_eq!(&run(&session, picture), expected, "{threads} threads");
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn fusing_changes_nothing_that_matters() {
+    let draft = network();
+    let compile = |fuse: bool| {
+        let mut options = Options::with_threads(1);
+        options.fuse = fuse;
+        Session::compile(&draft.model(), &NoExternalData, &options).expect("a valid model")
+    };
+    let (plain, fused) = (compile(false), compile(true));
+    assert!(fused.steps().len() < plain.steps().len());
+    let elements = picture(2, 10);
+    let run = |session: &Session| {
+        let outputs = session
+            .run(values(&[("x", &[2, 3, 10, 10], &elements)]))
+            .expect("a fitting input");
+        floats(&outputs[0].1)
+    };
+    for (a, b) in run(&plain).iter().zip(run(&fused)) {
+        assert!((a - b).abs() <= 1e-6, "{a} and {b}");
+    }
+}
+
+#[test]
+fn a_run_that_cannot_be_done_says_where() {
+    let draft = Draft::new(13)
+        .input("x", &["?", "?"])
+        .input("z", &["?", "?"])
+        .node("MatMul", &["x", "z"], &["y"]);
+    let error = draft.run(&[("x", &[2, 3], &[0.0; 6]), ("z", &[2, 3], &[0.0; 6])]);
+    assert!(error.is_err_and(|error| error.contains("MatMul")
+        && error.contains('3')
+        && error.contains('2')));
+}
