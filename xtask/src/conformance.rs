@@ -3,11 +3,12 @@
 //! Python only writes the cases to disk; running and judging them is Rust.
 
 use crate::python;
-use crate::workspace::{artifacts, build_release, root};
+use crate::workspace::{artifacts, build_release, cargo, root};
 use crate::{Result, shell};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 #[derive(clap::Args)]
 pub(crate) struct Conformance {
@@ -27,6 +28,9 @@ pub(crate) struct Conformance {
 
 pub(crate) fn run(task: &Conformance) -> Result {
     let cases = cases()?;
+    if task.filter.is_none() {
+        compare_schemas()?;
+    }
     let runner = build_release("sardonyx-tests", "conformance", &[])?;
     let mut command = Command::new(runner);
     command
@@ -49,6 +53,28 @@ pub(crate) fn run(task: &Conformance) -> Result {
         Ok(())
     } else {
         Err("the conformance run failed".into())
+    }
+}
+
+/// Every fact of every version of the operators we define, against the wheel's.
+fn compare_schemas() -> Result {
+    let mut dump = cargo();
+    dump.args(["run", "--quiet", "--package", "sardonyx-ops"]);
+    dump.args(["--example", "dump_schemas"]);
+    let dump = dump.stderr(Stdio::inherit()).output()?;
+    if !dump.status.success() {
+        return Err("the schemas cannot be listed".into());
+    }
+    let mut compare = Command::new(python_with_onnx()?)
+        .arg(root().join("tests/conformance/compare_schemas.py"))
+        .stdin(Stdio::piped())
+        .spawn()?;
+    if let Some(mut input) = compare.stdin.take() {
+        input.write_all(&dump.stdout)?;
+    }
+    match compare.wait()?.success() {
+        true => Ok(()),
+        false => Err("the operators differ from the reference release".into()),
     }
 }
 
