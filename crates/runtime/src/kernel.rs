@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use sardonyx_kernels::gemm::Activation;
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
@@ -56,6 +57,30 @@ pub(crate) enum Tail {
     Relu,
     /// Clamps.
     Clip(f32, f32),
+}
+
+/// The tails that a kernel has taken over, in the order in which they happen: the sum, then the activation.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Tails {
+    /// Whether a residual is added; it is the input behind all others.
+    pub(crate) residual: bool,
+    pub(crate) activation: Activation,
+}
+
+impl Tails {
+    /// Takes a tail over, unless it comes too late for the order or there is one of its kind already.
+    pub(crate) fn absorb(&mut self, tail: Tail) -> bool {
+        if self.activation != Activation::None {
+            return false;
+        }
+        match tail {
+            Tail::Residual if self.residual => return false,
+            Tail::Residual => self.residual = true,
+            Tail::Relu => self.activation = Activation::Relu,
+            Tail::Clip(low, high) => self.activation = Activation::Clip(low, high),
+        }
+        true
+    }
 }
 
 /// Why a kernel fails, in words for people.

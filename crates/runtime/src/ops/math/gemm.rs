@@ -2,11 +2,11 @@
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    Activation, Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic,
+    Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic,
 };
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
 use crate::ops::narrow::{narrow, widen};
 
 struct Gemm {
@@ -18,8 +18,7 @@ struct Gemm {
     packed: Option<PackedB>,
     taken_in: Vec<usize>,
     has_c: bool,
-    residual: bool,
-    activation: Activation,
+    tails: Tails,
     isa: Isa,
 }
 
@@ -55,8 +54,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         packed,
         taken_in,
         has_c: site.has_input(2),
-        residual: false,
-        activation: Activation::None,
+        tails: Tails::default(),
         isa: site.isa,
     }))
 }
@@ -130,7 +128,7 @@ impl Gemm {
         };
         let mut epilogue = Epilogue {
             alpha: self.alpha,
-            activation: self.activation,
+            activation: self.tails.activation,
             ..Epilogue::default()
         };
         if self.has_c {
@@ -145,7 +143,7 @@ impl Gemm {
                 }
             }
         }
-        if self.residual {
+        if self.tails.residual {
             epilogue.residual = Some(call.slice::<f32>(call.input_count() - 1)?);
         }
         debug_assert_eq!(right.size(), (depth, cols));
@@ -216,16 +214,7 @@ impl Kernel for Gemm {
     }
 
     fn absorb(&mut self, tail: Tail) -> bool {
-        if self.elem != DataType::Float || self.activation != Activation::None {
-            return false;
-        }
-        match tail {
-            Tail::Residual if self.residual => return false,
-            Tail::Residual => self.residual = true,
-            Tail::Relu => self.activation = Activation::Relu,
-            Tail::Clip(low, high) => self.activation = Activation::Clip(low, high),
-        }
-        true
+        self.elem == DataType::Float && self.tails.absorb(tail)
     }
 
     fn describe(&self) -> String {

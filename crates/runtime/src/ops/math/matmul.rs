@@ -2,20 +2,19 @@
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    Activation, BatchMat, BatchRhs, Epilogue, MatRef, Number, PackedB, gemm_batch, gemm_generic,
+    BatchMat, BatchRhs, Epilogue, MatRef, Number, PackedB, gemm_batch, gemm_generic,
 };
 use sardonyx_tensor::shape::{broadcast_dims, broadcast_strides};
 use sardonyx_tensor::{DataType, Dims, Element};
 use smallvec::SmallVec;
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
 use crate::ops::narrow::{narrow, widen};
 
 struct MatMul {
     elem: DataType,
     packed: Option<PackedB>,
-    residual: bool,
-    activation: Activation,
+    tails: Tails,
     isa: Isa,
 }
 
@@ -46,8 +45,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(MatMul {
         elem,
         packed,
-        residual: false,
-        activation: Activation::None,
+        tails: Tails::default(),
         isa: site.isa,
     }))
 }
@@ -181,16 +179,7 @@ impl Kernel for MatMul {
     }
 
     fn absorb(&mut self, tail: Tail) -> bool {
-        if self.elem != DataType::Float || self.activation != Activation::None {
-            return false;
-        }
-        match tail {
-            Tail::Residual if self.residual => return false,
-            Tail::Residual => self.residual = true,
-            Tail::Relu => self.activation = Activation::Relu,
-            Tail::Clip(low, high) => self.activation = Activation::Clip(low, high),
-        }
-        true
+        self.elem == DataType::Float && self.tails.absorb(tail)
     }
 
     fn describe(&self) -> String {
@@ -218,14 +207,14 @@ impl Kernel for MatMul {
                     Some(packed) => BatchRhs::Packed(packed),
                     None => BatchRhs::Plain(shapes.right(call.slice::<f32>(1)?)),
                 };
-                let residual = if self.residual {
+                let residual = if self.tails.residual {
                     Some(call.slice::<f32>(call.input_count() - 1)?)
                 } else {
                     None
                 };
                 let epilogue = Epilogue {
                     residual,
-                    activation: self.activation,
+                    activation: self.tails.activation,
                     ..Epilogue::default()
                 };
                 let (pool, isa) = (call.pool, self.isa);

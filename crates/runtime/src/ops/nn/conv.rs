@@ -4,11 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, PackedConv, conv_naive};
-use sardonyx_kernels::gemm::Activation;
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::window::{Placed, Window};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
 use crate::ops::narrow::{narrow, widen};
 
 struct Conv {
@@ -21,8 +20,7 @@ struct Conv {
     bias: Option<Vec<f32>>,
     has_bias: bool,
     taken_in: Vec<usize>,
-    residual: bool,
-    activation: Activation,
+    tails: Tails,
     isa: Isa,
 }
 
@@ -118,8 +116,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         bias,
         has_bias,
         taken_in,
-        residual: false,
-        activation: Activation::None,
+        tails: Tails::default(),
         isa: site.isa,
     }))
 }
@@ -255,24 +252,10 @@ impl Kernel for Conv {
     }
 
     fn absorb(&mut self, tail: Tail) -> bool {
-        if self.elem != DataType::Float
-            || self
-                .window
-                .as_ref()
-                .is_none_or(|window| window.kernel.len() > 3)
-        {
-            return false;
-        }
-        match tail {
-            Tail::Residual if self.residual || self.activation != Activation::None => return false,
-            Tail::Residual => self.residual = true,
-            Tail::Relu if self.activation == Activation::None => self.activation = Activation::Relu,
-            Tail::Clip(low, high) if self.activation == Activation::None => {
-                self.activation = Activation::Clip(low, high);
-            }
-            Tail::Relu | Tail::Clip(..) => return false,
-        }
-        true
+        let packed = |window: &Window| window.kernel.len() <= 3;
+        self.elem == DataType::Float
+            && self.window.as_ref().is_some_and(packed)
+            && self.tails.absorb(tail)
     }
 
     fn describe(&self) -> String {
@@ -336,7 +319,7 @@ impl Kernel for Conv {
             None => None,
         };
         // The residual was added behind all other inputs.
-        let residual = if self.residual {
+        let residual = if self.tails.residual {
             Some(call.slice::<f32>(call.input_count() - 1)?)
         } else {
             None
@@ -347,7 +330,7 @@ impl Kernel for Conv {
         let epilogue = ConvEpilogue {
             bias,
             residual,
-            activation: self.activation,
+            activation: self.tails.activation,
         };
         packed
             .run(pool, input[0], &input[2..], x, y, &epilogue)
