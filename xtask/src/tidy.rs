@@ -40,8 +40,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "sardonyx-formats",
+        &["sardonyx-proto", "sardonyx-tensor"],
+    ),
+    (
         "sardonyx",
         &[
+            "sardonyx-formats",
             "sardonyx-proto",
             "sardonyx-tensor",
             "sardonyx-model",
@@ -53,7 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("sardonyx-cli", &["sardonyx"]),
 ];
-const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests"];
+const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
 
 /// The only places for `unsafe`.
 const UNSAFE_PLACES: &[&str] = &[

@@ -1,0 +1,1 @@
+//! `.npz`: a zip archive of `.npy` files, one per array.

@@ -1,0 +1,1 @@
+//! `.safetensors`: a JSON header, then the bytes of all tensors.

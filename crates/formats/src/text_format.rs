@@ -1,0 +1,1 @@
+//! Messages as protobuf text format.
