@@ -81,6 +81,32 @@ pub trait ExternalData {
     ///
     /// In words for people: the file is missing, too short, outside the model's folder.
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String>;
+
+    /// Compares a file beside the model with the digest that the model gives: SHA-1, hexadecimal, of the whole file.
+    /// As in the reference implementation, the default is to believe it.
+    ///
+    /// # Errors
+    ///
+    /// In words for people: the file is another one than the model was written with.
+    fn verify(&self, location: &str, checksum: &str) -> Result<(), String> {
+        let _ = (location, checksum);
+        Ok(())
+    }
+}
+
+/// Where values outside the message lie, as its `external_data` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExternalReference {
+    /// File, relative to the model's folder.
+    pub location: String,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; `None` for the rest of the file.
+    pub length: Option<u64>,
+    /// SHA-1 of the whole file.
+    pub checksum: Option<String>,
+    /// Keys that mean nothing; readers ignore them with a warning.
+    pub unknown_keys: Vec<String>,
 }
 
 /// For models that must be complete in themselves.
@@ -249,33 +275,93 @@ impl Model {
         external: &dyn ExternalData,
     ) -> Result<Buffer, String> {
         let bytes = bytes.ok_or("strings cannot lie outside the model")? as u64;
-        let entry = |key: &str| {
-            let found = proto
-                .external_data
-                .iter()
-                .find(|entry| self.maybe_text(entry.key) == Some(key.as_bytes()));
-            found
-                .and_then(|entry| entry.value)
-                .map(|value| self.display(Some(value)))
-        };
-        let number = |key: &str| {
-            entry(key)
-                .map(|text| {
-                    text.parse::<u64>()
-                        .map_err(|_| format!("external_data entry {key} is '{text}', not a number"))
-                })
-                .transpose()
-        };
-        let location = entry("location")
-            .ok_or("its values are outside the model, but no location is given")?;
-        let offset = number("offset")?.unwrap_or(0);
-        let length = number("length")?;
-        if let Some(length) = length.filter(|length| *length != bytes) {
+        let reference = self.external_reference(proto)?;
+        if let Some(length) = reference.length.filter(|length| *length != bytes) {
             return Err(format!(
-                "{length} bytes of '{location}' are announced, but its type and shape need {bytes}"
+                "{length} bytes of '{}' are announced, but its type and shape need {bytes}",
+                reference.location
             ));
         }
-        external.load(&location, offset, Some(length.unwrap_or(bytes)))
+        self.load_referenced(&reference, Some(bytes), external)
+    }
+
+    fn load_referenced(
+        &self,
+        reference: &ExternalReference,
+        length: Option<u64>,
+        external: &dyn ExternalData,
+    ) -> Result<Buffer, String> {
+        if let Some(checksum) = &reference.checksum {
+            external.verify(&reference.location, checksum)?;
+        }
+        external.load(&reference.location, reference.offset, length)
+    }
+
+    /// Where the values of a tensor lie that is [external](TensorProto::is_external). The last entry of a key counts.
+    ///
+    /// # Errors
+    ///
+    /// No location, or numbers that are none, in words for people.
+    pub fn external_reference(&self, proto: &TensorProto) -> Result<ExternalReference, String> {
+        let mut reference = ExternalReference::default();
+        let mut location = None;
+        for entry in &proto.external_data {
+            let value = self.display(entry.value);
+            let number = || {
+                value.parse::<u64>().map_err(|_| {
+                    let key = self.display(entry.key);
+                    format!("external_data entry {key} is '{value}', not a number of bytes")
+                })
+            };
+            match self.maybe_text(entry.key).unwrap_or_default() {
+                b"location" => location = Some(value.into_owned()),
+                b"offset" => reference.offset = number()?,
+                b"length" => reference.length = Some(number()?),
+                b"checksum" => reference.checksum = Some(value.into_owned()),
+                // Other programs add it after loading.
+                b"basepath" => {}
+                _ => reference
+                    .unknown_keys
+                    .push(self.display(entry.key).into_owned()),
+            }
+        }
+        reference.location =
+            location.ok_or("its values are outside the model, but no location is given")?;
+        Ok(reference)
+    }
+
+    /// The bytes of a tensor that is [external](TensorProto::is_external), in the layout of `raw_data`, without a look at
+    /// type and shape where the file gives a length.
+    ///
+    /// # Errors
+    ///
+    /// What [`external_reference`](Model::external_reference) and `external` refuse.
+    pub fn external_bytes(
+        &self,
+        proto: &TensorProto,
+        external: &dyn ExternalData,
+    ) -> Result<Buffer, ConstantError> {
+        let load = || {
+            let reference = self.external_reference(proto)?;
+            let length = reference.length.or_else(|| self.implied_bytes(proto));
+            self.load_referenced(&reference, length, external)
+        };
+        load().map_err(|what| ConstantError {
+            name: self.display(proto.name).into_owned(),
+            what,
+        })
+    }
+
+    /// Bytes that type and shape of a stored tensor ask for, if they make sense and the type has a fixed width.
+    pub fn implied_bytes(&self, proto: &TensorProto) -> Option<u64> {
+        let data_type = DataType::from_number(proto.data_type?)?;
+        let dims: Option<SmallVec<[usize; 6]>> = proto
+            .dims
+            .iter()
+            .map(|dim| usize::try_from(*dim).ok())
+            .collect();
+        let count = elems(&dims?).ok()?;
+        data_type.storage_bytes(count).map(|bytes| bytes as u64)
     }
 
     /// The value of a stored sparse tensor.

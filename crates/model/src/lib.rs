@@ -28,6 +28,7 @@ mod ids;
 mod names;
 mod read;
 mod source;
+mod tensors;
 mod type_proto;
 mod types;
 mod value_files;
@@ -35,7 +36,8 @@ mod write;
 
 pub use attribute::{Attribute, AttributeValue};
 pub use constant::{
-    ConstantError, ExternalData, NoExternalData, Segment, SparseTensorProto, TensorProto, TypedRun,
+    ConstantError, ExternalData, ExternalReference, NoExternalData, Segment, SparseTensorProto,
+    TensorProto, TypedRun,
 };
 pub use dim::{Dim, Expr};
 pub use edit::NewAttribute;
@@ -48,6 +50,7 @@ pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId}
 pub use names::Symbol;
 pub use read::ReadLimits;
 pub use source::{Span, Unknowns};
+pub use tensors::{InAttribute, SparsePart, TensorId};
 pub use type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 pub use types::{Shape, TensorType, Type};
 pub use value_files::{read_value, write_value};

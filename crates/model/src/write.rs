@@ -25,6 +25,11 @@ impl Model {
         encode_to_vec(self)
     }
 
+    /// Size of the model as a file holds it.
+    pub fn encoded_bytes(&self) -> u64 {
+        proto::Sizes::of(self).total()
+    }
+
     /// Writes the model, payloads straight from where they lie. Returns the number of bytes.
     ///
     /// # Errors

@@ -1,119 +1,268 @@
 //! Values that lie in files beside the model.
 //!
-//! A location comes from the model, and so from whoever made it. It may only lead to regular files in the model's folder, or, when
-//! the model file is itself a link (as in a Hugging Face cache, where a folder of links points into a folder of
-//! blobs), in the folder of the real model file. That is decided on the opened file, not on the text of its path.
+//! A location comes from the model, and so from whoever made it. It may only lead to regular files in the model's folder,
+//! or, when the model file is itself a link (as in a Hugging Face cache, where a folder of links points into a folder
+//! of blobs), in the folder of the real model file. That is decided by opening it beneath those folders.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sardonyx_model::{ExternalData, NoExternalData};
+use sardonyx_model::ExternalData;
 use sardonyx_tensor::Buffer;
+use sha1::{Digest, Sha1};
 
+use crate::beneath::{Folder, Identity, Refusal, identity};
 use crate::mapping;
-use crate::open::Access;
+use crate::open::{Access, read_stream};
 
-/// The folder in which a model's data files are looked for. Each file is opened once.
-#[derive(Debug)]
-pub(crate) struct Folder {
-    /// Where to look, in this order, as real paths. Files must lie in one of them.
-    roots: Vec<PathBuf>,
-    access: Access,
-    files: Mutex<HashMap<String, Arc<DataFile>>>,
+/// Finds the data files of a model by their locations: in memory, in an archive, in a store of one's own.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+/// use sardonyx::{Buffer, OpenOptions};
+///
+/// let files = HashMap::from([("weights.bin".to_string(), Buffer::from_vec(vec![0; 64]))]);
+/// let bytes = b"\x08\x0a\x3a\x03\x12\x01g".to_vec();
+/// let model = OpenOptions::new().resolver(Arc::new(files)).from_bytes(bytes)?;
+/// # assert_eq!(model.node_count(), 0);
+/// # Ok::<(), sardonyx::Error>(())
+/// ```
+pub trait DataResolver: Send + Sync {
+    /// The whole file that a location means. Asked once per location. The location is what the model says, unchecked.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::NotFound`] if there is no such file, else whatever kept it from being read.
+    fn resolve(&self, location: &str) -> io::Result<Buffer>;
 }
 
-#[derive(Debug)]
-enum DataFile {
-    Mapped(Buffer),
+impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, Buffer, S> {
+    fn resolve(&self, location: &str) -> io::Result<Buffer> {
+        let found = self.get(location).cloned();
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Which links may lead to a data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Links {
+    /// Those whose target lies in the model's folder, or in the folder of the real model file if the model is a link
+    /// itself. The cache of Hugging Face is built like that.
+    #[default]
+    Inside,
+    /// None.
+    Refuse,
+}
+
+/// The data files of a model. Each is opened once, for all tensors and all sessions.
+pub(crate) struct DataFiles {
+    place: Place,
+    options: DataOptions,
+    opened: Mutex<Opened>,
+}
+
+enum Place {
+    /// Where to look, in this order. Files must lie in one of them.
+    Folders(Vec<Folder>),
+    Resolver(Arc<dyn DataResolver>),
+    /// Not to be found, for this reason.
+    Nowhere(&'static str),
+}
+
+#[derive(Default)]
+struct Opened {
+    by_location: HashMap<String, Arc<DataFile>>,
+    /// One file may have several locations.
+    by_identity: HashMap<Identity, Arc<DataFile>>,
+}
+
+struct DataFile {
+    content: Content,
+    /// SHA-1 of the content, hexadecimal, once it was asked for.
+    digest: Mutex<Option<String>>,
+}
+
+enum Content {
+    Whole(Buffer),
     /// Read piece by piece.
     Open(Mutex<File>, u64),
 }
 
-impl Folder {
-    /// The folder of a model file, and that of the real file if it is a link.
-    pub(crate) fn beside(model: &Path, access: Access) -> Folder {
-        let folder = match model.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let of_link = fs::canonicalize(folder).ok();
+impl fmt::Debug for DataFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Folders(folders) => f
+                .debug_list()
+                .entries(folders.iter().map(Folder::path))
+                .finish(),
+            Place::Resolver(_) => f.write_str("DataResolver"),
+            Place::Nowhere(why) => f.write_str(why),
+        }
+    }
+}
+
+/// How data files are opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DataOptions {
+    pub(crate) access: Access,
+    /// Whether files that are not mapped are read whole when they are opened.
+    pub(crate) whole: bool,
+    pub(crate) links: Links,
+    /// Whether digests are compared.
+    pub(crate) verify: bool,
+}
+
+impl DataFiles {
+    /// Those beside a model file, and beside the real file if it is a link.
+    pub(crate) fn beside(model: &Path, options: DataOptions) -> DataFiles {
+        let of_link = Folder::open(folder_of(model)).ok();
         let of_file = fs::canonicalize(model)
             .ok()
-            .and_then(|real| real.parent().map(Path::to_path_buf));
-        let mut roots: Vec<PathBuf> = of_link.into_iter().chain(of_file).collect();
-        roots.dedup();
-        Folder::with_roots(roots, access)
+            .filter(|_| options.links == Links::Inside)
+            .and_then(|real| Folder::open(folder_of(&real)).ok());
+        let mut folders: Vec<Folder> = of_link.into_iter().chain(of_file).collect();
+        folders.dedup_by(|a, b| a.path() == b.path());
+        DataFiles::new(Place::Folders(folders), options)
     }
 
-    /// A folder named by the caller.
-    pub(crate) fn at(folder: &Path, access: Access) -> io::Result<Folder> {
-        Ok(Folder::with_roots(vec![fs::canonicalize(folder)?], access))
+    /// Those in a folder named by the caller.
+    pub(crate) fn at(folder: &Path, options: DataOptions) -> io::Result<DataFiles> {
+        let folders = vec![Folder::open(folder)?];
+        Ok(DataFiles::new(Place::Folders(folders), options))
     }
 
-    fn with_roots(roots: Vec<PathBuf>, access: Access) -> Folder {
-        Folder {
-            roots,
-            access,
-            files: Mutex::default(),
+    pub(crate) fn from_resolver(
+        resolver: Arc<dyn DataResolver>,
+        options: DataOptions,
+    ) -> DataFiles {
+        DataFiles::new(Place::Resolver(resolver), options)
+    }
+
+    /// None at all; `why` completes "its values are in the file …, and".
+    pub(crate) fn nowhere(why: &'static str) -> DataFiles {
+        DataFiles::new(Place::Nowhere(why), DataOptions::default())
+    }
+
+    fn new(place: Place, options: DataOptions) -> DataFiles {
+        DataFiles {
+            place,
+            options,
+            opened: Mutex::default(),
         }
+    }
+
+    /// Whether there is a place where files could be.
+    pub(crate) fn has_place(&self) -> bool {
+        !matches!(self.place, Place::Nowhere(_))
+    }
+
+    /// The folder whose files a location means first.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match &self.place {
+            Place::Folders(folders) => folders.first().map(Folder::path),
+            _ => None,
+        }
+    }
+
+    /// Size of a data file in bytes.
+    ///
+    /// # Errors
+    ///
+    /// In words for people; see [`ExternalData::load`].
+    pub(crate) fn size(&self, location: &str) -> Result<u64, String> {
+        self.file(location).map(|file| file.size())
     }
 
     fn file(&self, location: &str) -> Result<Arc<DataFile>, String> {
-        // A panic elsewhere cannot leave the map half changed.
-        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = files.get(location) {
+        let mut opened = lock(&self.opened);
+        if let Some(file) = opened.by_location.get(location) {
             return Ok(Arc::clone(file));
         }
-        let file = Arc::new(self.open(location)?);
-        files.insert(location.to_string(), Arc::clone(&file));
+        let (content, identity) = match &self.place {
+            Place::Folders(folders) => {
+                let (file, len) = self.find(folders, location)?;
+                let failed = |error| unreadable(location, &error);
+                let identity = identity(&file).map_err(failed)?;
+                let known = identity.and_then(|identity| opened.by_identity.get(&identity));
+                if let Some(known) = known.map(Arc::clone) {
+                    opened
+                        .by_location
+                        .insert(location.to_string(), Arc::clone(&known));
+                    return Ok(known);
+                }
+                let content = match self.options.access {
+                    Access::Map => Content::Whole(mapping::map(&file).map_err(failed)?),
+                    Access::Read if self.options.whole => {
+                        Content::Whole(read_stream(&mut &file, len, None).map_err(failed)?)
+                    }
+                    Access::Read => Content::Open(Mutex::new(file), len),
+                };
+                (content, identity)
+            }
+            Place::Resolver(resolver) => {
+                let found = resolver.resolve(location);
+                let found = found.map_err(|error| unreadable(location, &error))?;
+                (Content::Whole(found), None)
+            }
+            Place::Nowhere(why) => {
+                let shown = location.escape_debug();
+                return Err(format!("its values are in the file '{shown}', and {why}"));
+            }
+        };
+        let file = Arc::new(DataFile {
+            content,
+            digest: Mutex::default(),
+        });
+        opened
+            .by_location
+            .insert(location.to_string(), Arc::clone(&file));
+        if let Some(identity) = identity {
+            opened.by_identity.insert(identity, Arc::clone(&file));
+        }
         Ok(file)
     }
 
-    fn open(&self, location: &str) -> Result<DataFile, String> {
+    /// Opens the file that a location means in the first folder that has one; its size.
+    fn find(&self, folders: &[Folder], location: &str) -> Result<(File, u64), String> {
         check_location(location)?;
-        let failed = |error: &dyn std::fmt::Display| {
-            format!("its file '{location}' cannot be read: {error}")
-        };
         let mut looked = Vec::new();
-        for root in &self.roots {
-            let path = root.join(location);
-            let real = match fs::canonicalize(&path) {
-                Ok(real) => real,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    looked.push(path.display().to_string());
+        for folder in folders {
+            let opened = match folder.open_file(Path::new(location)) {
+                Err(Refusal::Link) if self.options.links == Links::Inside => {
+                    follow(folders, &folder.path().join(location), location)?
+                }
+                other => other,
+            };
+            let refused = |why: &str| Err(format!("'{location}' {why}"));
+            return match opened {
+                Ok(file) => {
+                    let metadata = file.metadata();
+                    let len = metadata
+                        .map_err(|error| unreadable(location, &error))?
+                        .len();
+                    Ok((file, len))
+                }
+                Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                    looked.push(folder.path().join(location).display().to_string());
                     continue;
                 }
-                Err(error) => return Err(failed(&error)),
-            };
-            self.check_inside(location, &real)?;
-            // Before opening, because opening a pipe would wait for a writer; and again on the open file.
-            let regular = |metadata: &fs::Metadata| match metadata.is_file() {
-                true => Ok(()),
-                false => Err(format!(
-                    "'{location}' is not a regular file, so its values are not read from it"
-                )),
-            };
-            let before = fs::symlink_metadata(&real).map_err(|error| failed(&error))?;
-            regular(&before)?;
-            let file = File::open(&real).map_err(|error| failed(&error))?;
-            let metadata = file.metadata().map_err(|error| failed(&error))?;
-            regular(&metadata)?;
-            match opened_path(&file) {
-                Some(opened) => self.check_inside(location, &opened)?,
-                None if !same_file(&before, &metadata) => {
-                    return Err(failed(&"it was exchanged while it was opened"));
+                Err(Refusal::Link) => {
+                    refused("is a link or lies behind one, and links are refused")
                 }
-                None => {}
-            }
-            return match self.access {
-                Access::Map => mapping::map(&file)
-                    .map(DataFile::Mapped)
-                    .map_err(|error| failed(&error)),
-                Access::Read => Ok(DataFile::Open(Mutex::new(file), metadata.len())),
+                Err(Refusal::Kind(kind)) => refused(&format!(
+                    "is {kind}; values are read from regular files only"
+                )),
+                Err(Refusal::HardLink) => refused(
+                    "has a second name (a hard link), which may be a file of somebody else; it is not read. \
+                     A copy of it would be",
+                ),
+                Err(Refusal::Io(error)) => Err(unreadable(location, &error)),
             };
         }
         Err(format!(
@@ -121,45 +270,62 @@ impl Folder {
             looked.join(" and ")
         ))
     }
+}
 
-    fn check_inside(&self, location: &str, real: &Path) -> Result<(), String> {
-        match self.roots.iter().any(|root| real.starts_with(root)) {
-            true => Ok(()),
-            false => Err(format!(
-                "'{location}' leads to {}, outside the model's folder, so it is not read",
-                real.display()
-            )),
+/// Opens what a path with links leads to, if that lies in one of the folders.
+fn follow(
+    folders: &[Folder],
+    path: &Path,
+    location: &str,
+) -> Result<Result<File, Refusal>, String> {
+    let real = match fs::canonicalize(path) {
+        Ok(real) => real,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(format!("'{location}' is a link to a file that is missing"));
         }
+        Err(error) => return Err(unreadable(location, &error)),
+    };
+    // The real path has no links, and none are allowed when it is opened: if one was put there meanwhile, that fails.
+    for folder in folders {
+        if let Ok(relative) = real.strip_prefix(folder.path()) {
+            return Ok(folder.open_file(relative));
+        }
+    }
+    Err(format!(
+        "'{location}' leads to {}, outside the model's folder, so it is not read",
+        real.display()
+    ))
+}
+
+fn unreadable(location: &str, error: &io::Error) -> String {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_string(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_string(),
+        // Its kind has no stable name yet.
+        _ if error.to_string().contains("symbolic links") => {
+            "its links lead in a circle".to_string()
+        }
+        _ => error.to_string(),
+    };
+    format!("its file '{location}' cannot be read: {reason}")
+}
+
+/// The folder of a file, as a path that can be opened.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
     }
 }
 
-/// Where an open file really lies, if the system can say.
-#[cfg(target_os = "linux")]
-fn opened_path(file: &File) -> Option<PathBuf> {
-    use std::os::fd::AsRawFd;
-    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-    path.is_absolute().then_some(path)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn opened_path(_: &File) -> Option<PathBuf> {
-    None
-}
-
-#[cfg(unix)]
-fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
-}
-
-#[cfg(not(unix))]
-fn same_file(_: &fs::Metadata, _: &fs::Metadata) -> bool {
-    true
+// A panic elsewhere cannot leave what is behind these locks half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Refuses what cannot be a path within the folder, by the rules of every system: a model must not be safe here and
 /// harmful elsewhere.
-fn check_location(location: &str) -> Result<(), String> {
+pub(crate) fn check_location(location: &str) -> Result<(), String> {
     let refused = |why: &str| Err(format!("its location '{}' {why}", location.escape_debug()));
     let bytes = location.as_bytes();
     if bytes.is_empty() {
@@ -182,13 +348,58 @@ fn check_location(location: &str) -> Result<(), String> {
     Ok(())
 }
 
-impl ExternalData for Folder {
+impl DataFile {
+    fn size(&self) -> u64 {
+        match &self.content {
+            Content::Whole(bytes) => bytes.len() as u64,
+            Content::Open(_, size) => *size,
+        }
+    }
+
+    /// SHA-1 of the content, hexadecimal.
+    fn digest(&self) -> io::Result<String> {
+        let mut known = lock(&self.digest);
+        if let Some(digest) = &*known {
+            return Ok(digest.clone());
+        }
+        let mut hasher = Sha1::new();
+        match &self.content {
+            Content::Whole(bytes) => hasher.update(bytes.as_slice()),
+            Content::Open(file, _) => {
+                let mut file = lock(file);
+                file.seek(SeekFrom::Start(0))?;
+                io::copy(&mut *file, &mut HashWriter(&mut hasher))?;
+            }
+        }
+        let digest = hex(&hasher.finalize());
+        *known = Some(digest.clone());
+        Ok(digest)
+    }
+}
+
+/// Feeds what is written to a digest.
+pub(crate) struct HashWriter<'a, D>(pub(crate) &'a mut D);
+
+impl<D: Digest> io::Write for HashWriter<'_, D> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl ExternalData for DataFiles {
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
         let file = self.file(location)?;
-        let size = match &*file {
-            DataFile::Mapped(bytes) => bytes.len() as u64,
-            DataFile::Open(_, size) => *size,
-        };
+        let size = file.size();
         let end = match length {
             Some(length) => offset.checked_add(length),
             None => Some(size),
@@ -202,41 +413,55 @@ impl ExternalData for Folder {
         let range = |n: u64| {
             usize::try_from(n).map_err(|_| format!("byte {n} of '{location}' cannot be addressed"))
         };
-        match &*file {
-            DataFile::Mapped(bytes) => bytes
+        match &file.content {
+            Content::Whole(bytes) => bytes
                 .slice(range(offset)?..range(end)?)
                 .map_err(|error| error.to_string()),
-            DataFile::Open(file, _) => {
+            Content::Open(file, _) => {
                 let mut bytes = Vec::new();
                 let len = range(end - offset)?;
                 bytes
                     .try_reserve_exact(len)
                     .map_err(|_| format!("no memory for its {len} bytes"))?;
-                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut file = lock(file);
                 let read = file
                     .seek(SeekFrom::Start(offset))
                     .and_then(|_| (&mut *file).take(end - offset).read_to_end(&mut bytes));
                 match read {
                     Ok(n) if n == len => Ok(Buffer::from_vec(bytes)),
                     Ok(_) => Err(format!("'{location}' became shorter while it was read")),
-                    Err(error) => Err(format!("'{location}' cannot be read: {error}")),
+                    Err(error) => Err(unreadable(location, &error)),
                 }
             }
         }
     }
+
+    fn verify(&self, location: &str, checksum: &str) -> Result<(), String> {
+        if !self.options.verify {
+            return Ok(());
+        }
+        let digest = self.file(location)?.digest();
+        let digest = digest.map_err(|error| unreadable(location, &error))?;
+        match digest.eq_ignore_ascii_case(checksum.trim()) {
+            true => Ok(()),
+            false => Err(format!(
+                "'{location}' is not the file that the model was written with: its SHA-1 is {digest}, the model says {}",
+                checksum.escape_debug()
+            )),
+        }
+    }
 }
 
-/// Loads from a folder, or from nowhere, and remembers whether that failed: whoever compiles the model reports only that some
-/// tensor has no value.
+/// Loads and remembers whether that failed: whoever compiles the model reports only that some tensor has no value.
 pub(crate) struct Watched<'a> {
-    folder: Option<&'a Folder>,
+    files: &'a DataFiles,
     failed: AtomicBool,
 }
 
 impl<'a> Watched<'a> {
-    pub(crate) fn new(folder: Option<&'a Folder>) -> Watched<'a> {
+    pub(crate) fn new(files: &'a DataFiles) -> Watched<'a> {
         Watched {
-            folder,
+            files,
             failed: AtomicBool::new(false),
         }
     }
@@ -244,14 +469,8 @@ impl<'a> Watched<'a> {
     pub(crate) fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
-}
 
-impl ExternalData for Watched<'_> {
-    fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
-        let result = match self.folder {
-            Some(folder) => folder.load(location, offset, length),
-            None => NoExternalData.load(location, offset, length),
-        };
+    fn watch<T>(&self, result: Result<T, String>) -> Result<T, String> {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -259,40 +478,36 @@ impl ExternalData for Watched<'_> {
     }
 }
 
+impl ExternalData for Watched<'_> {
+    fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String> {
+        self.watch(self.files.load(location, offset, length))
+    }
+
+    fn verify(&self, location: &str, checksum: &str) -> Result<(), String> {
+        self.watch(self.files.verify(location, checksum))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A fresh folder under the system's temporary one, removed at the end.
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let path = std::env::temp_dir().join(format!("sardonyx-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir_all(&path).unwrap();
-            Scratch(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+    fn options(access: Access) -> DataOptions {
+        DataOptions {
+            access,
+            ..DataOptions::default()
         }
     }
 
     #[test]
     fn ranges_are_served_from_files_in_the_folder() {
         // EXT-01, EXT-04, EXT-06, EXT-08, EXT-25
-        let scratch = Scratch::new("ranges");
-        fs::create_dir(scratch.0.join("données")).unwrap();
-        fs::write(
-            scratch.0.join("données/w.bin"),
-            (0..100).collect::<Vec<u8>>(),
-        )
-        .unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path();
+        fs::create_dir(scratch.join("données")).unwrap();
+        fs::write(scratch.join("données/w.bin"), (0..100).collect::<Vec<u8>>()).unwrap();
         for access in [Access::Map, Access::Read] {
-            let folder = Folder::beside(&scratch.0.join("model.onnx"), access);
+            let folder = DataFiles::beside(&scratch.join("model.onnx"), options(access));
             let load = |offset, length| folder.load("données/w.bin", offset, length);
             assert_eq!(load(10, Some(3)).unwrap().as_slice(), [10, 11, 12]);
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
@@ -313,8 +528,9 @@ mod tests {
     #[test]
     fn locations_that_lead_outside_are_refused() {
         // EXT-02, EXT-09, EXT-10, EXT-26
-        let scratch = Scratch::new("outside");
-        let folder = Folder::at(&scratch.0, Access::Map).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path();
+        let folder = DataFiles::at(scratch, DataOptions::default()).unwrap();
         for location in [
             "",
             "../w.bin",
@@ -342,11 +558,12 @@ mod tests {
     fn links_may_lead_to_the_real_model_s_folder_only() {
         // EXT-11, with the exception for caches of links
         use std::os::unix::fs::symlink;
-        let scratch = Scratch::new("links");
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path();
         let (snapshot, blobs, elsewhere) = (
-            scratch.0.join("snapshot"),
-            scratch.0.join("blobs"),
-            scratch.0.join("elsewhere"),
+            scratch.join("snapshot"),
+            scratch.join("blobs"),
+            scratch.join("elsewhere"),
         );
         for folder in [&snapshot, &blobs, &elsewhere] {
             fs::create_dir(folder).unwrap();
@@ -358,7 +575,7 @@ mod tests {
         symlink("../blobs/2", snapshot.join("good")).unwrap();
         symlink("../elsewhere/3", snapshot.join("bad")).unwrap();
         symlink("../elsewhere", snapshot.join("sub")).unwrap();
-        let folder = Folder::beside(&snapshot.join("model.onnx"), Access::Map);
+        let folder = DataFiles::beside(&snapshot.join("model.onnx"), DataOptions::default());
         assert_eq!(folder.load("good", 0, None).unwrap().as_slice(), b"data");
         // A sidecar that only lies beside the real file.
         assert_eq!(folder.load("2", 0, None).unwrap().as_slice(), b"data");
@@ -368,5 +585,66 @@ mod tests {
         }
         let error = folder.load(".", 0, None).unwrap_err();
         assert!(error.contains("regular"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn strict_readers_follow_no_link() {
+        // EXT-11
+        use std::os::unix::fs::symlink;
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path();
+        fs::create_dir(scratch.join("sub")).unwrap();
+        fs::write(scratch.join("sub/w"), b"data").unwrap();
+        symlink("sub/w", scratch.join("link")).unwrap();
+        symlink("sub", scratch.join("folder")).unwrap();
+        symlink("round", scratch.join("round")).unwrap();
+        fs::write(scratch.join("first"), b"data").unwrap();
+        fs::hard_link(scratch.join("first"), scratch.join("second")).unwrap();
+        let files = |links| {
+            let options = DataOptions {
+                links,
+                ..DataOptions::default()
+            };
+            DataFiles::beside(&scratch.join("m.onnx"), options)
+        };
+        let (lenient, strict) = (files(Links::Inside), files(Links::Refuse));
+        for location in ["link", "folder/w"] {
+            assert_eq!(lenient.load(location, 0, None).unwrap().as_slice(), b"data");
+            let error = strict.load(location, 0, None).unwrap_err();
+            assert!(error.contains("links are refused"), "{error}");
+        }
+        for files in [&lenient, &strict] {
+            let error = files.load("second", 0, None).unwrap_err();
+            assert!(error.contains("hard link"), "{error}");
+        }
+        let error = lenient.load("round", 0, None).unwrap_err();
+        assert!(error.contains("circle"), "{error}");
+    }
+
+    #[test]
+    fn one_file_is_opened_once_and_digests_are_compared_on_request() {
+        // EXT-05
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join("w"), b"abc").unwrap();
+        let files = |access, verify| {
+            let options = DataOptions {
+                access,
+                verify,
+                ..DataOptions::default()
+            };
+            DataFiles::beside(&scratch.path().join("m.onnx"), options)
+        };
+        let mapped = files(Access::Map, true);
+        let start = |location| mapped.load(location, 0, None).unwrap().as_slice().as_ptr();
+        #[cfg(unix)]
+        assert_eq!(start("w"), start("./w"));
+        for files in [mapped, files(Access::Read, true)] {
+            let right = "A9993E364706816aba3e25717850c26c9cd0d89d";
+            files.verify("w", right).unwrap();
+            let error = files.verify("w", "00").unwrap_err();
+            assert!(error.contains("a9993e"), "{error}");
+        }
+        files(Access::Map, false).verify("w", "00").unwrap();
     }
 }

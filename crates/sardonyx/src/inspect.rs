@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use sardonyx_model as graph;
-use sardonyx_model::{AttributeValue, SparseTensorProto, Symbol, TensorProto, Type, ValueInfo};
+use sardonyx_model::{SparsePart, Symbol, TensorId, TensorProto, Type, ValueInfo};
 use sardonyx_tensor::DataType;
 
 use crate::error::UnsupportedOperator;
@@ -250,45 +249,41 @@ impl Model {
 
     /// The model's parameters: all initializers. Sparse ones count their stored values.
     pub fn parameters(&self) -> Totals {
-        self.totals(|holder| matches!(holder, Holder::Graph))
+        self.totals(TensorId::is_initializer)
     }
 
     /// The tensors that nodes hold as attributes, mostly those of `Constant` nodes.
     pub fn constants(&self) -> Totals {
-        self.totals(|holder| matches!(holder, Holder::Attribute))
+        self.totals(|id| !id.is_initializer())
     }
 
-    fn totals(&self, counts: impl Fn(Holder) -> bool) -> Totals {
+    fn totals(&self, counts: impl Fn(TensorId) -> bool) -> Totals {
         let mut totals = Totals::default();
-        self.for_each_tensor(&mut |holder, tensor| {
-            if counts(holder) {
+        for id in self.graph.tensors() {
+            if counts(id) && id.sparse_part() != Some(SparsePart::Indices) {
+                let tensor = self.graph.stored(id);
                 totals.tensors += 1;
                 totals.elements = totals.elements.saturating_add(elements(tensor));
                 totals.bytes = totals.bytes.saturating_add(value_bytes(tensor));
             }
-        });
+        }
         totals
     }
 
     /// Files in which the model keeps values, by location.
     pub fn external_files(&self) -> Vec<ExternalFile> {
         let mut files: BTreeMap<String, (usize, u64)> = BTreeMap::new();
-        self.for_each_tensor(&mut |_, tensor| {
+        for id in self.graph.tensors() {
+            let tensor = self.graph.stored(id);
             if !tensor.is_external() {
-                return;
+                continue;
             }
-            let entry = tensor
-                .external_data
-                .iter()
-                .find(|entry| self.graph.maybe_text(entry.key) == Some(b"location"));
-            let location = self
-                .graph
-                .display(entry.and_then(|entry| entry.value))
-                .into_owned();
+            let reference = self.graph.external_reference(tensor);
+            let location = reference.map_or(String::new(), |reference| reference.location);
             let (tensors, bytes) = files.entry(location).or_default();
             *tensors += 1;
             *bytes = bytes.saturating_add(value_bytes(tensor));
-        });
+        }
         files
             .into_iter()
             .map(|(location, (tensors, bytes))| ExternalFile {
@@ -371,66 +366,10 @@ impl Model {
             .collect()
     }
 
-    /// Calls `visit` with every stored tensor of the model.
-    fn for_each_tensor(&self, visit: &mut dyn FnMut(Holder, &TensorProto)) {
-        let model = &self.graph;
-        for (_, graph) in model.graphs() {
-            graph
-                .initializers
-                .iter()
-                .for_each(|initializer| visit(Holder::Graph, &initializer.tensor));
-            graph
-                .sparse_initializers
-                .iter()
-                .for_each(|initializer| sparse(Holder::Graph, &initializer.tensor, visit));
-            let attributes = graph
-                .nodes
-                .iter()
-                .flat_map(|id| &model.node(*id).attributes);
-            for attribute in attributes {
-                in_attribute(model.attribute(*attribute), visit);
-            }
-        }
-        let defaults = model
-            .functions
-            .iter()
-            .flat_map(|function| &function.attribute_protos);
-        defaults.for_each(|attribute| in_attribute(attribute, visit));
-    }
-
     /// The main graph's id, for tests.
     #[cfg(test)]
     fn main(&self) -> sardonyx_model::GraphId {
         self.graph.main.unwrap()
-    }
-}
-
-/// Who holds a stored tensor.
-#[derive(Debug, Clone, Copy)]
-enum Holder {
-    Graph,
-    Attribute,
-}
-
-fn in_attribute(attribute: &graph::Attribute, visit: &mut dyn FnMut(Holder, &TensorProto)) {
-    for value in &attribute.values {
-        match value {
-            AttributeValue::Tensor(tensor) => visit(Holder::Attribute, tensor),
-            AttributeValue::Tensors(tensors) => tensors
-                .iter()
-                .for_each(|tensor| visit(Holder::Attribute, tensor)),
-            AttributeValue::SparseTensor(tensor) => sparse(Holder::Attribute, tensor, visit),
-            AttributeValue::SparseTensors(tensors) => tensors
-                .iter()
-                .for_each(|tensor| sparse(Holder::Attribute, tensor, visit)),
-            _ => {}
-        }
-    }
-}
-
-fn sparse(holder: Holder, tensor: &SparseTensorProto, visit: &mut dyn FnMut(Holder, &TensorProto)) {
-    if let Some(values) = &tensor.values {
-        visit(holder, values);
     }
 }
 

@@ -29,30 +29,38 @@
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod beneath;
 mod check;
 mod error;
 mod external;
+mod form;
 mod inspect;
 mod mapping;
 mod model;
 mod open;
 mod outputs;
 mod port;
+mod save;
 mod session;
 mod sniff;
 pub mod suggest;
+mod tensors;
 mod values;
 
 pub use error::{Error, ErrorKind, UnsupportedOperator};
+pub use external::{DataResolver, Links};
+pub use form::Form;
 pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
 pub use model::Model;
-pub use open::{Access, OpenOptions};
+pub use open::{Access, ExternalFiles, OpenOptions};
 pub use outputs::Outputs;
 pub use port::Port;
+pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use session::{Session, SessionBuilder};
+pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};
 
-pub use sardonyx_model::{Dim, Shape, TensorType, Type};
+pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
 pub use sardonyx_tensor::{
     Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
     Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Sequence,

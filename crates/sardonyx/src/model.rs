@@ -6,11 +6,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sardonyx_model as graph;
+use sardonyx_model::ReadLimits;
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
-use crate::external::Folder;
-use crate::open::{Access, OpenOptions, io_error, shown, write_atomically};
+use crate::external::{DataFiles, DataOptions};
+use crate::form::Form;
+use crate::open::{Access, OpenOptions, io_error};
+use crate::save::SaveOptions;
 use crate::sniff::recognise;
 
 /// A model in memory.
@@ -20,8 +23,8 @@ use crate::sniff::recognise;
 #[derive(Clone)]
 pub struct Model {
     pub(crate) graph: graph::Model,
-    /// Where external data is; `None` for a model that did not come from a file.
-    pub(crate) folder: Option<Arc<Folder>>,
+    /// Where external data is.
+    pub(crate) data: Arc<DataFiles>,
 }
 
 impl Model {
@@ -74,14 +77,11 @@ impl Model {
     ///
     /// [`ErrorKind::Format`] if they are no ONNX model.
     pub fn from_bytes(bytes: impl Into<Buffer>) -> Result<Model, Error> {
-        let graph = read_graph(bytes.into())?;
-        Ok(Model {
-            graph,
-            folder: None,
-        })
+        OpenOptions::new().from_bytes(bytes)
     }
 
-    /// Reads a model from a stream, to its end. A stream that nobody vouches for may never end: limit it with [`Read::take`].
+    /// Reads a model from a stream, to its end. A stream that nobody vouches for may never end: limit it with
+    /// [`OpenOptions::max_bytes`].
     ///
     /// ```
     /// let bytes: &[u8] = b"\x08\x0a\x3a\x03\x12\x01g";
@@ -93,26 +93,8 @@ impl Model {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] if reading fails, [`ErrorKind::Format`] if the bytes are no ONNX model.
-    pub fn from_reader(mut reader: impl Read) -> Result<Model, Error> {
-        let mut bytes = Vec::new();
-        reader.read_to_end(&mut bytes).map_err(|error| {
-            Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
-        })?;
-        Model::from_bytes(bytes)
-    }
-
-    pub(crate) fn from_file(bytes: Buffer, path: &Path, access: Access) -> Result<Model, Error> {
-        let graph = read_graph(bytes).map_err(|error| {
-            let place = match error.place() {
-                Some(place) => format!("{}, {place}", shown(path)),
-                None => shown(path),
-            };
-            error.with_place(place)
-        })?;
-        Ok(Model {
-            graph,
-            folder: Some(Arc::new(Folder::beside(path, access))),
-        })
+    pub fn from_reader(reader: impl Read) -> Result<Model, Error> {
+        OpenOptions::new().from_reader(reader)
     }
 
     /// Names the folder, instead of that of the model file, in which files with external data are looked for.
@@ -128,9 +110,9 @@ impl Model {
     /// [`ErrorKind::Io`] if there is no such folder.
     pub fn look_in(&mut self, folder: impl AsRef<Path>) -> Result<(), Error> {
         let folder = folder.as_ref();
-        let found = Folder::at(folder, Access::default())
+        let found = DataFiles::at(folder, DataOptions::default())
             .map_err(|error| io_error("cannot use the folder", folder, error))?;
-        self.folder = Some(Arc::new(found));
+        self.data = Arc::new(found);
         Ok(())
     }
 
@@ -146,8 +128,18 @@ impl Model {
         self.graph.to_bytes()
     }
 
+    /// Writes the model in its binary form, payloads straight from where they lie. External data stays outside. Returns the
+    /// number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sink`.
+    pub fn write_to(&self, sink: &mut dyn io::Write) -> io::Result<u64> {
+        self.graph.write_to(sink)
+    }
+
     /// Writes the model to a file, whole or not at all: a file of that name is replaced only once the new one is complete.
-    /// External data is neither moved nor copied, so a model that has some should stay in its folder.
+    /// External data stays where it is, or comes along if the file is in another folder. [`SaveOptions`] has the choices.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -163,7 +155,20 @@ impl Model {
     ///
     /// [`ErrorKind::Io`] if the file cannot be written; what was there before is then unharmed.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Error> {
-        write_atomically(path.as_ref(), |sink| self.graph.write_to(sink).map(drop))
+        SaveOptions::new().save(self, path).map(drop)
+    }
+
+    /// Opens all data files and checks every reference into them.
+    pub(crate) fn check_external_data(&self) -> Result<(), Error> {
+        for id in self.graph.tensors() {
+            let tensor = self.graph.stored(id);
+            if tensor.is_external() {
+                self.graph
+                    .tensor(tensor, &*self.data)
+                    .map_err(|error| Error::new(ErrorKind::ExternalData, error.to_string()))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -179,7 +184,16 @@ impl fmt::Debug for Model {
 }
 
 /// Reads the graph, and refuses bytes that say nothing a model says.
-fn read_graph(bytes: Buffer) -> Result<graph::Model, Error> {
+pub(crate) fn read_graph(
+    bytes: Buffer,
+    form: Option<Form>,
+    limits: ReadLimits,
+) -> Result<graph::Model, Error> {
+    let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
+    let bytes = match form {
+        Form::Binary => bytes,
+        other => Buffer::from_vec(other.read(bytes.as_slice(), limits)?),
+    };
     let source = bytes.clone();
     let source = source.as_slice();
     if source.is_empty() {
@@ -189,7 +203,7 @@ fn read_graph(bytes: Buffer) -> Result<graph::Model, Error> {
         )
         .with_help("was the download or the export interrupted?"));
     }
-    let wrong = match graph::Model::read(bytes) {
+    let wrong = match graph::Model::read_with(bytes, limits) {
         // Nearly every short run of bytes is some protobuf message; a model has a graph or at least functions.
         Ok(model)
             if model.main.is_none()

@@ -1,12 +1,17 @@
-//! Opening files: mapped or read, with errors that name the file. Also where saving happens.
+//! Opening files: mapped or read, with errors that name the file.
 
+use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use sardonyx_model::ReadLimits;
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
+use crate::external::{DataFiles, DataOptions, DataResolver, Links};
+use crate::form::Form;
 use crate::mapping;
 use crate::model::Model;
 
@@ -23,6 +28,19 @@ pub enum Access {
     Read,
 }
 
+/// When the files are opened that hold a model's external data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ExternalFiles {
+    /// When something asks for the values, such as a session.
+    #[default]
+    Lazy,
+    /// At once, and every reference into them is checked. With [`Access::Read`] they are read whole, so that nothing
+    /// that happens to them later matters.
+    Now,
+    /// Never: whatever asks for the values gets an error.
+    Never,
+}
+
 /// How to open a model.
 ///
 /// ```
@@ -33,13 +51,21 @@ pub enum Access {
 /// assert_eq!(model.ir_version(), Some(10));
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct OpenOptions {
     access: Access,
+    external: ExternalFiles,
+    links: Links,
+    verify: bool,
+    limits: ReadLimits,
+    max_bytes: Option<u64>,
+    form: Option<Form>,
+    folder: Option<PathBuf>,
+    resolver: Option<Arc<dyn DataResolver>>,
 }
 
 impl OpenOptions {
-    /// The defaults: files are mapped.
+    /// The defaults: files are mapped, data files opened when needed.
     pub fn new() -> OpenOptions {
         OpenOptions::default()
     }
@@ -50,23 +76,150 @@ impl OpenOptions {
         self
     }
 
-    /// Opens a model. Files that hold its external data are opened when a [`Session`](crate::Session) needs them; they are
-    /// looked for beside the model.
+    /// When data files are opened.
+    pub fn external(mut self, external: ExternalFiles) -> OpenOptions {
+        self.external = external;
+        self
+    }
+
+    /// Which links may lead to data files.
+    pub fn links(mut self, links: Links) -> OpenOptions {
+        self.links = links;
+        self
+    }
+
+    /// Whether data files are compared with the SHA-1 that the model gives for them, when they are opened.
+    pub fn verify_checksums(mut self, verify: bool) -> OpenOptions {
+        self.verify = verify;
+        self
+    }
+
+    /// What reading may cost: depth of nesting and number of messages.
+    pub fn limits(mut self, limits: ReadLimits) -> OpenOptions {
+        self.limits = limits;
+        self
+    }
+
+    /// The most bytes that are read from a file or stream into memory. Mapping is not limited, it takes none.
+    pub fn max_bytes(mut self, bytes: u64) -> OpenOptions {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// The serialisation. The default follows the suffix of the file and the first bytes.
+    pub fn form(mut self, form: Form) -> OpenOptions {
+        self.form = Some(form);
+        self
+    }
+
+    /// The folder, instead of that of the model file, in which data files are looked for.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> OpenOptions {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Finds data files, instead of looking into a folder.
+    pub fn resolver(mut self, resolver: Arc<dyn DataResolver>) -> OpenOptions {
+        self.resolver = Some(resolver);
+        self
+    }
+
+    /// Opens a model file. Files that hold its external data are looked for beside it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no ONNX model.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no ONNX model,
+    /// [`ErrorKind::ExternalData`] if data files are opened at once and one is not as the model says.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
-        let bytes = read_file(path, self.access)?;
-        Model::from_file(bytes, path, self.access)
+        let bytes = read_file(path, self.access, self.max_bytes)?;
+        let form = self.form.or_else(|| Form::of_path(path));
+        let beside = || DataFiles::beside(path, self.data_options());
+        self.finish(bytes, form, beside).map_err(|error| {
+            let place = match error.place() {
+                Some(place) => format!("{}, {place}", shown(path)),
+                None => shown(path),
+            };
+            error.with_place(place)
+        })
+    }
+
+    /// Reads a model from bytes, which it keeps. External data is found only with [`folder`](OpenOptions::folder) or
+    /// [`resolver`](OpenOptions::resolver).
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](OpenOptions::open).
+    pub fn from_bytes(&self, bytes: impl Into<Buffer>) -> Result<Model, Error> {
+        self.finish(bytes.into(), self.form, || DataFiles::nowhere(FROM_BYTES))
+    }
+
+    /// Reads a model from a stream, to its end, or to [`max_bytes`](OpenOptions::max_bytes).
+    ///
+    /// # Errors
+    ///
+    /// See [`open`](OpenOptions::open).
+    pub fn from_reader(&self, mut reader: impl Read) -> Result<Model, Error> {
+        let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(|error| {
+            Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
+        })?;
+        self.from_bytes(bytes)
+    }
+
+    fn data_options(&self) -> DataOptions {
+        DataOptions {
+            access: self.access,
+            whole: self.external == ExternalFiles::Now,
+            links: self.links,
+            verify: self.verify,
+        }
+    }
+
+    fn finish(
+        &self,
+        bytes: Buffer,
+        form: Option<Form>,
+        beside: impl FnOnce() -> DataFiles,
+    ) -> Result<Model, Error> {
+        let graph = crate::model::read_graph(bytes, form, self.limits)?;
+        let data = match (&self.resolver, &self.folder) {
+            _ if self.external == ExternalFiles::Never => DataFiles::nowhere(NEVER),
+            (Some(resolver), _) => {
+                DataFiles::from_resolver(Arc::clone(resolver), self.data_options())
+            }
+            (None, Some(folder)) => DataFiles::at(folder, self.data_options())
+                .map_err(|error| io_error("cannot use the folder", folder, error))?,
+            (None, None) => beside(),
+        };
+        let data = Arc::new(data);
+        let model = Model { graph, data };
+        if self.external == ExternalFiles::Now {
+            model.check_external_data()?;
+        }
+        Ok(model)
     }
 }
 
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenOptions")
+            .field("access", &self.access)
+            .field("external", &self.external)
+            .field("links", &self.links)
+            .field("verify", &self.verify)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why data files are not found; completes "its values are in the file …, and".
+const FROM_BYTES: &str = "the model was read from bytes without a folder";
+const NEVER: &str = "the model was opened without its data files";
+
 /// The content of a file. Pipes are always read; folders and devices are refused.
-fn read_file(path: &Path, access: Access) -> Result<Buffer, Error> {
+fn read_file(path: &Path, access: Access, max_bytes: Option<u64>) -> Result<Buffer, Error> {
     let failed = |error: io::Error| io_error("cannot read", path, error);
-    let file = File::open(path).map_err(failed)?;
+    let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
         return Err(folder_given(path));
@@ -77,15 +230,41 @@ fn read_file(path: &Path, access: Access) -> Result<Buffer, Error> {
     if is_device(&metadata) {
         return Err(Error::new(ErrorKind::Io, "a device is no model").with_place(shown(path)));
     }
+    read_stream(&mut file, metadata.len(), max_bytes).map_err(failed)
+}
+
+/// The rest of a stream, of which `expected` bytes are known to come.
+pub(crate) fn read_stream(
+    stream: &mut dyn Read,
+    expected: u64,
+    max_bytes: Option<u64>,
+) -> io::Result<Buffer> {
+    let limit = max_bytes.unwrap_or(u64::MAX);
+    let too_long = || {
+        io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than the {limit} bytes that are allowed"),
+        )
+    };
+    if expected > limit {
+        return Err(too_long());
+    }
     let mut bytes = Vec::new();
-    // A file's size is known, so that memory that is not there is an error before it is used.
-    let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    // Memory that is not there is an error before it is used.
+    let len = usize::try_from(expected).unwrap_or(usize::MAX);
     bytes.try_reserve_exact(len).map_err(|_| {
-        Error::new(ErrorKind::Io, format!("no memory for {len} bytes")).with_place(shown(path))
+        io::Error::new(
+            io::ErrorKind::OutOfMemory,
+            format!("no memory for {len} bytes"),
+        )
     })?;
-    let mut file = file;
-    file.read_to_end(&mut bytes).map_err(failed)?;
-    Ok(Buffer::from_vec(bytes))
+    stream
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(too_long()),
+        false => Ok(Buffer::from_vec(bytes)),
+    }
 }
 
 #[cfg(unix)]
@@ -157,42 +336,4 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
 
 pub(crate) fn shown(path: &Path) -> String {
     path.display().to_string()
-}
-
-/// Writes a file whole or not at all: into a temporary file in the same folder, which then takes the name.
-pub(crate) fn write_atomically(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Error> {
-    let failed = |error: io::Error| io_error("cannot write", path, error);
-    let Some(name) = path.file_name() else {
-        return Err(Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path)));
-    };
-    if path.is_dir() {
-        return Err(
-            Error::new(ErrorKind::Io, "this is a folder; a file name is missing")
-                .with_place(shown(path)),
-        );
-    }
-    let mut temporary_name = std::ffi::OsString::from(".");
-    temporary_name.push(name);
-    // The process id keeps two savers of one file apart.
-    temporary_name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary_name);
-    let result = (|| {
-        let mut file = io::BufWriter::new(File::create_new(&temporary)?);
-        write(&mut file)?;
-        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        if let Ok(old) = fs::metadata(path) {
-            // Whoever could read the old file can read the new one.
-            let _ = file.set_permissions(old.permissions());
-        }
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    })();
-    result.map_err(|error| {
-        // Nothing more can be done if even this fails.
-        let _ = fs::remove_file(&temporary);
-        failed(error)
-    })
 }

@@ -56,7 +56,7 @@ impl SessionBuilder<'_> {
     /// [`ErrorKind::Unsupported`] with the list of everything that cannot run, [`ErrorKind::Invalid`] if the model contradicts
     /// itself, [`ErrorKind::ExternalData`] if values outside the model's file cannot be had.
     pub fn build(self) -> Result<Session, Error> {
-        let external = Watched::new(self.model.folder.as_deref());
+        let external = Watched::new(&self.model.data);
         let session = runtime::Session::compile(&self.model.graph, &external, &self.options)
             .map_err(|error| compile_error(error, &external, self.model))?;
         let (inputs, outputs) = (ports(session.inputs()), ports(session.outputs()));
@@ -195,9 +195,9 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
         }
         CompileError::Constant(_) if external.failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
-            let made = match model.folder {
-                Some(_) => made.with_help("keep the model's data files in its folder, under the names that `sardonyx info` shows"),
-                None => made.with_help("give the model as a file in the folder of its data files, or name that folder with Model::look_in"),
+            let made = match model.data.has_place() {
+                true => made.with_help("keep the model's data files in its folder, under the names that `sardonyx info` shows"),
+                false => made.with_help("give the model as a file in the folder of its data files, or name that folder with Model::look_in"),
             };
             made.with_source(error)
         }

@@ -1,0 +1,337 @@
+//! Every stored tensor of a model, wherever it stands: in graphs, subgraphs, attributes, functions and training steps.
+
+use std::collections::HashMap;
+
+use crate::attribute::{Attribute, AttributeValue};
+use crate::constant::{SparseTensorProto, TensorProto};
+use crate::graph::Model;
+use crate::ids::{AttributeId, GraphId};
+
+/// Where a stored tensor stands. Valid as long as the lists that it leads through are not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TensorId {
+    /// An initializer of a graph, by position.
+    Initializer(GraphId, u32),
+    /// A part of a sparse initializer of a graph, by position.
+    Sparse(GraphId, u32, SparsePart),
+    /// A tensor in an attribute of a node.
+    Attribute(AttributeId, InAttribute),
+    /// A tensor in a default value of a function, by positions of the function and of its attribute.
+    Default(u32, u32, InAttribute),
+}
+
+/// A tensor among the value fields of an attribute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct InAttribute {
+    /// Which value field.
+    field: u32,
+    /// Which element of a list; 0 for a single value.
+    element: u32,
+    /// Which part of a sparse tensor; `None` for a dense one.
+    part: Option<SparsePart>,
+}
+
+/// The two tensors that make a sparse one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SparsePart {
+    /// The values that are not zero.
+    Values,
+    /// Where they stand.
+    Indices,
+}
+
+const PARTS: [SparsePart; 2] = [SparsePart::Values, SparsePart::Indices];
+
+impl SparseTensorProto {
+    fn part(&self, part: SparsePart) -> Option<&TensorProto> {
+        match part {
+            SparsePart::Values => self.values.as_ref(),
+            SparsePart::Indices => self.indices.as_ref(),
+        }
+    }
+
+    fn part_mut(&mut self, part: SparsePart) -> Option<&mut TensorProto> {
+        match part {
+            SparsePart::Values => self.values.as_mut(),
+            SparsePart::Indices => self.indices.as_mut(),
+        }
+    }
+}
+
+impl TensorId {
+    /// Which part of a sparse tensor it is; `None` for a dense one.
+    pub fn sparse_part(self) -> Option<SparsePart> {
+        match self {
+            TensorId::Sparse(_, _, part) => Some(part),
+            TensorId::Attribute(_, place) | TensorId::Default(_, _, place) => place.part,
+            TensorId::Initializer(..) => None,
+        }
+    }
+
+    /// Whether the tensor is a constant of a graph, not part of a node.
+    pub fn is_initializer(self) -> bool {
+        matches!(self, TensorId::Initializer(..) | TensorId::Sparse(..))
+    }
+}
+
+impl Model {
+    /// All stored tensors, in the order of the file: the main graph with what its nodes hold, training steps, functions.
+    /// Only what can be reached from there; graphs of removed nodes do not count.
+    pub fn tensors(&self) -> Vec<TensorId> {
+        let mut found = Vec::new();
+        self.tensors_of_graphs(self.main, &mut found);
+        for info in &self.training_info {
+            self.tensors_of_graphs(info.initialization, &mut found);
+            self.tensors_of_graphs(info.algorithm, &mut found);
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            for (position, attribute) in function.attribute_protos.iter().enumerate() {
+                in_attribute(attribute, |place| {
+                    found.push(TensorId::Default(index as u32, position as u32, place));
+                });
+            }
+            self.tensors_of_graphs(Some(function.body), &mut found);
+        }
+        found
+    }
+
+    /// The tensors of a graph and of all graphs in it. A list of what is left to do instead of recursion: depth is
+    /// whatever a file says.
+    fn tensors_of_graphs(&self, root: Option<GraphId>, found: &mut Vec<TensorId>) {
+        let mut left: Vec<GraphId> = root.into_iter().collect();
+        while let Some(id) = left.pop() {
+            let graph = self.graph(id);
+            let initializers = 0..graph.initializers.len() as u32;
+            found.extend(initializers.map(|index| TensorId::Initializer(id, index)));
+            for (index, sparse) in graph.sparse_initializers.iter().enumerate() {
+                let parts = PARTS
+                    .into_iter()
+                    .filter(|part| sparse.tensor.part(*part).is_some());
+                found.extend(parts.map(|part| TensorId::Sparse(id, index as u32, part)));
+            }
+            let first_new = left.len();
+            for node in &graph.nodes {
+                for attribute in &self.node(*node).attributes {
+                    let content = self.attribute(*attribute);
+                    in_attribute(content, |place| {
+                        found.push(TensorId::Attribute(*attribute, place));
+                    });
+                    left.extend(content.graphs());
+                }
+            }
+            // The first subgraph is taken next.
+            left[first_new..].reverse();
+        }
+    }
+
+    /// For each of [`tensors`](Model::tensors) in turn, where it stands in the file, in words for people.
+    pub fn tensor_places(&self) -> Vec<String> {
+        let graphs = self.graph_places();
+        let attributes = self.attribute_places(&graphs);
+        let part = |part| match part {
+            SparsePart::Values => ".values",
+            SparsePart::Indices => ".indices",
+        };
+        let inside = |attribute: &Attribute, place: InAttribute| {
+            let is_list = matches!(
+                attribute.values.get(place.field as usize),
+                Some(AttributeValue::Tensors(_) | AttributeValue::SparseTensors(_))
+            );
+            let element = match is_list {
+                true => format!("[{}]", place.element),
+                false => String::new(),
+            };
+            format!(
+                " '{}'{element}{}",
+                self.display(attribute.name),
+                place.part.map_or("", part)
+            )
+        };
+        let place = |id| match id {
+            TensorId::Initializer(graph, index) => {
+                format!("{}.initializer[{index}]", graphs[&graph])
+            }
+            TensorId::Sparse(graph, index, which) => {
+                format!(
+                    "{}.sparse_initializer[{index}]{}",
+                    graphs[&graph],
+                    part(which)
+                )
+            }
+            TensorId::Attribute(attribute, place) => {
+                let inside = inside(self.attribute(attribute), place);
+                attributes[&attribute].clone() + &inside
+            }
+            TensorId::Default(function, attribute, place) => {
+                let protos = &self.functions[function as usize].attribute_protos;
+                let inside = inside(&protos[attribute as usize], place);
+                format!("functions[{function}].attribute_proto[{attribute}]{inside}")
+            }
+        };
+        self.tensors().into_iter().map(place).collect()
+    }
+
+    /// Where each graph stands in the file.
+    fn graph_places(&self) -> HashMap<GraphId, String> {
+        let mut places = HashMap::new();
+        let mut left: Vec<(GraphId, String)> = Vec::new();
+        left.extend(self.main.map(|main| (main, "graph".to_string())));
+        for (index, info) in self.training_info.iter().enumerate() {
+            let name = |graph, field| (graph, format!("training_info[{index}].{field}"));
+            left.extend(
+                info.initialization
+                    .map(|graph| name(graph, "initialization")),
+            );
+            left.extend(info.algorithm.map(|graph| name(graph, "algorithm")));
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            left.push((function.body, format!("functions[{index}]")));
+        }
+        while let Some((id, place)) = left.pop() {
+            for (index, node) in self.graph(id).nodes.iter().enumerate() {
+                for attribute in &self.node(*node).attributes {
+                    let attribute = self.attribute(*attribute);
+                    let name = self.display(attribute.name);
+                    for (number, graph) in attribute.graphs().enumerate() {
+                        let number = match number {
+                            0 => String::new(),
+                            number => format!("[{number}]"),
+                        };
+                        left.push((graph, format!("{place}.node[{index}] '{name}'{number}")));
+                    }
+                }
+            }
+            places.insert(id, place);
+        }
+        places
+    }
+
+    /// Where each attribute that holds tensors stands in the file.
+    fn attribute_places(&self, graphs: &HashMap<GraphId, String>) -> HashMap<AttributeId, String> {
+        let mut places = HashMap::new();
+        for (graph, place) in graphs {
+            for (index, node) in self.graph(*graph).nodes.iter().enumerate() {
+                for id in &self.node(*node).attributes {
+                    let mut holds_tensors = false;
+                    in_attribute(self.attribute(*id), |_| holds_tensors = true);
+                    if holds_tensors {
+                        places.insert(*id, format!("{place}.node[{index}]"));
+                    }
+                }
+            }
+        }
+        places
+    }
+
+    /// A stored tensor.
+    ///
+    /// # Panics
+    ///
+    /// If the lists that lead there have been changed since the id was given out.
+    pub fn stored(&self, id: TensorId) -> &TensorProto {
+        let found = match id {
+            TensorId::Initializer(graph, index) => {
+                let initializers = &self.graphs[graph].initializers;
+                initializers.get(index as usize).map(|found| &found.tensor)
+            }
+            TensorId::Sparse(graph, index, part) => {
+                let sparse = self.graphs[graph].sparse_initializers.get(index as usize);
+                sparse.and_then(|sparse| sparse.tensor.part(part))
+            }
+            TensorId::Attribute(attribute, place) => place.find(&self.attributes[attribute]),
+            TensorId::Default(function, attribute, place) => self
+                .functions
+                .get(function as usize)
+                .and_then(|function| function.attribute_protos.get(attribute as usize))
+                .and_then(|attribute| place.find(attribute)),
+        };
+        found.expect("the tensor is where it was")
+    }
+
+    /// A stored tensor, to be changed.
+    ///
+    /// # Panics
+    ///
+    /// See [`stored`](Model::stored).
+    pub fn stored_mut(&mut self, id: TensorId) -> &mut TensorProto {
+        let found = match id {
+            TensorId::Initializer(graph, index) => {
+                let initializers = &mut self.graphs[graph].initializers;
+                let found = initializers.get_mut(index as usize);
+                found.map(|found| &mut found.tensor)
+            }
+            TensorId::Sparse(graph, index, part) => {
+                let sparse = &mut self.graphs[graph].sparse_initializers;
+                let found = sparse.get_mut(index as usize);
+                found.and_then(|sparse| sparse.tensor.part_mut(part))
+            }
+            TensorId::Attribute(attribute, place) => {
+                place.find_mut(&mut self.attributes[attribute])
+            }
+            TensorId::Default(function, attribute, place) => self
+                .functions
+                .get_mut(function as usize)
+                .and_then(|function| function.attribute_protos.get_mut(attribute as usize))
+                .and_then(|attribute| place.find_mut(attribute)),
+        };
+        found.expect("the tensor is where it was")
+    }
+}
+
+/// Gives `found` every tensor of an attribute.
+fn in_attribute(attribute: &Attribute, mut found: impl FnMut(InAttribute)) {
+    for (field, value) in attribute.values.iter().enumerate() {
+        let mut push = |element: usize, part| {
+            found(InAttribute {
+                field: field as u32,
+                element: element as u32,
+                part,
+            });
+        };
+        match value {
+            AttributeValue::Tensor(_) => push(0, None),
+            AttributeValue::Tensors(tensors) => (0..tensors.len()).for_each(|i| push(i, None)),
+            AttributeValue::SparseTensor(sparse) => {
+                let parts = PARTS
+                    .into_iter()
+                    .filter(|part| sparse.part(*part).is_some());
+                parts.for_each(|part| push(0, Some(part)));
+            }
+            AttributeValue::SparseTensors(list) => {
+                for (i, sparse) in list.iter().enumerate() {
+                    let parts = PARTS
+                        .into_iter()
+                        .filter(|part| sparse.part(*part).is_some());
+                    parts.for_each(|part| push(i, Some(part)));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl InAttribute {
+    fn find(self, attribute: &Attribute) -> Option<&TensorProto> {
+        let element = self.element as usize;
+        match (attribute.values.get(self.field as usize)?, self.part) {
+            (AttributeValue::Tensor(tensor), None) => Some(tensor),
+            (AttributeValue::Tensors(tensors), None) => tensors.get(element),
+            (AttributeValue::SparseTensor(sparse), Some(part)) => sparse.part(part),
+            (AttributeValue::SparseTensors(list), Some(part)) => list.get(element)?.part(part),
+            _ => None,
+        }
+    }
+
+    fn find_mut(self, attribute: &mut Attribute) -> Option<&mut TensorProto> {
+        let element = self.element as usize;
+        match (attribute.values.get_mut(self.field as usize)?, self.part) {
+            (AttributeValue::Tensor(tensor), None) => Some(tensor),
+            (AttributeValue::Tensors(tensors), None) => tensors.get_mut(element),
+            (AttributeValue::SparseTensor(sparse), Some(part)) => sparse.part_mut(part),
+            (AttributeValue::SparseTensors(list), Some(part)) => {
+                list.get_mut(element)?.part_mut(part)
+            }
+            _ => None,
+        }
+    }
+}

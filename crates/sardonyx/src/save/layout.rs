@@ -1,0 +1,236 @@
+//! Which tensor goes into which data file, and at which offset.
+
+use std::collections::HashSet;
+
+use sardonyx_model as graph;
+use sardonyx_model::{Entry, TensorId, TensorProto};
+use sardonyx_proto::DataLocation;
+use sardonyx_tensor::Buffer;
+
+use super::{Layout, SaveOptions, Weights, external_error};
+use crate::error::Error;
+use crate::external::DataFiles;
+
+/// Offsets of tensors that are smaller than the alignment are multiples of this: the pages of most systems.
+const SMALL_ALIGNMENT: u64 = 4096;
+
+/// A data file that is to be.
+#[derive(Debug, Default)]
+pub(super) struct PlannedFile {
+    /// What distinguishes its name from those of the other files of the model.
+    pub(super) label: String,
+    pub(super) parts: Vec<Part>,
+    pub(super) size: u64,
+}
+
+/// A tensor in a data file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) id: TensorId,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// The tensors to be moved out of the model, or over from its old data files, file by file.
+pub(super) fn plan(
+    model: &graph::Model,
+    data: &DataFiles,
+    options: &SaveOptions,
+    stays_in_folder: bool,
+) -> Result<Vec<PlannedFile>, Error> {
+    let mut files: Vec<PlannedFile> = Vec::new();
+    let mut labels = HashSet::new();
+    for id in model.tensors() {
+        let Some(len) = len_outside(model, data, id, options, stays_in_folder)? else {
+            continue;
+        };
+        let tensor = model.stored(id);
+        let new_file = match options.layout {
+            _ if files.is_empty() => true,
+            Layout::OneFile => false,
+            Layout::PerTensor => true,
+            Layout::Shards(limit) => {
+                let last = files.last().map_or(0, |file| file.size);
+                aligned(last, len, options)
+                    .checked_add(len)
+                    .is_none_or(|end| end > limit)
+            }
+        };
+        if new_file {
+            let label = match options.layout {
+                Layout::PerTensor => label_of(&model.display(tensor.name), &mut labels),
+                _ => String::new(),
+            };
+            files.push(PlannedFile {
+                label,
+                ..PlannedFile::default()
+            });
+        }
+        if let Some(file) = files.last_mut() {
+            let offset = aligned(file.size, len, options);
+            file.parts.push(Part { id, offset, len });
+            file.size = offset + len;
+        }
+    }
+    if matches!(options.layout, Layout::Shards(_)) && files.len() > 1 {
+        for (index, file) in files.iter_mut().enumerate() {
+            file.label = (index + 1).to_string();
+        }
+    }
+    Ok(files)
+}
+
+/// Bytes that a tensor takes in a data file; `None` if it stays where it is.
+fn len_outside(
+    model: &graph::Model,
+    data: &DataFiles,
+    id: TensorId,
+    options: &SaveOptions,
+    stays_in_folder: bool,
+) -> Result<Option<u64>, Error> {
+    let tensor = model.stored(id);
+    if tensor.is_external() {
+        let stays = match options.weights {
+            Weights::Keep => stays_in_folder,
+            Weights::Inside => true,
+            Weights::Outside => false,
+        };
+        return match stays {
+            true => Ok(None),
+            false => len_of_external(model, data, tensor).map(Some),
+        };
+    }
+    if options.weights != Weights::Outside || !(id.is_initializer() || options.attributes) {
+        return Ok(None);
+    }
+    let len = match tensor.raw_data {
+        Some(raw) => Some(raw.len),
+        None if options.typed && !tensor.typed.is_empty() => model.implied_bytes(tensor),
+        None => None,
+    };
+    Ok(len.filter(|len| *len > 0 && *len >= options.threshold))
+}
+
+fn len_of_external(
+    model: &graph::Model,
+    data: &DataFiles,
+    tensor: &TensorProto,
+) -> Result<u64, Error> {
+    let reference = model.external_reference(tensor).map_err(external_error)?;
+    let len = reference.length.or_else(|| model.implied_bytes(tensor));
+    match len {
+        Some(len) => Ok(len),
+        None => data
+            .size(&reference.location)
+            .map(|size| size.saturating_sub(reference.offset))
+            .map_err(external_error),
+    }
+}
+
+fn aligned(end: u64, len: u64, options: &SaveOptions) -> u64 {
+    let alignment = match len < options.alignment {
+        true => options.alignment.min(SMALL_ALIGNMENT),
+        false => options.alignment,
+    };
+    end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX)
+}
+
+/// A part of a file name that tells of the tensor and that no other file has.
+fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
+    let safe: String = name
+        .chars()
+        .map(
+            |c| match c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
+                true => c,
+                false => '_',
+            },
+        )
+        .take(100)
+        .collect();
+    let safe = match safe.trim_matches(['.', '_']) {
+        "" => "tensor".to_string(),
+        trimmed => trimmed.to_string(),
+    };
+    let mut label = safe.clone();
+    let mut number = 1;
+    // Names that differ in case only would be one file on some systems.
+    while !taken.insert(label.to_ascii_lowercase()) {
+        number += 1;
+        label = format!("{safe}.{number}");
+    }
+    label
+}
+
+/// The bytes of a tensor as a data file holds them.
+pub(super) fn bytes_of(
+    model: &graph::Model,
+    data: &DataFiles,
+    part: Part,
+) -> Result<Buffer, Error> {
+    let tensor = model.stored(part.id);
+    let bytes = match tensor.raw_data {
+        _ if tensor.is_external() => model.external_bytes(tensor, data).map_err(external_error)?,
+        Some(raw) => model.buffer(raw),
+        None => {
+            let value = model.tensor(tensor, data).map_err(external_error)?;
+            value.buffer().cloned().unwrap_or_else(Buffer::empty)
+        }
+    };
+    match bytes.len() as u64 == part.len {
+        true => Ok(bytes),
+        false => Err(external_error(format!(
+            "tensor '{}' has {} bytes where {} were expected",
+            model.display(tensor.name),
+            bytes.len(),
+            part.len
+        ))),
+    }
+}
+
+/// Lets tensors point into a data file.
+pub(super) fn point_into(
+    model: &mut graph::Model,
+    file: &PlannedFile,
+    location: &str,
+    checksum: Option<&str>,
+) {
+    for part in &file.parts {
+        let mut pairs = vec![
+            ("location", location.to_string()),
+            ("offset", part.offset.to_string()),
+            ("length", part.len.to_string()),
+        ];
+        pairs.extend(checksum.map(|checksum| ("checksum", checksum.to_string())));
+        let entries = pairs
+            .iter()
+            .map(|(key, value)| Entry {
+                key: Some(model.intern(key)),
+                value: Some(model.intern(value)),
+                ..Entry::default()
+            })
+            .collect();
+        let tensor = model.stored_mut(part.id);
+        tensor.raw_data = None;
+        tensor.typed.clear();
+        tensor.external_data = entries;
+        tensor.data_location = Some(DataLocation::EXTERNAL);
+    }
+}
+
+/// Brings all values into the model.
+pub(super) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Error> {
+    for id in model.tensors() {
+        if !model.stored(id).is_external() {
+            continue;
+        }
+        let bytes = model
+            .external_bytes(model.stored(id), data)
+            .map_err(external_error)?;
+        let span = model.add_bytes(bytes);
+        let tensor = model.stored_mut(id);
+        tensor.raw_data = Some(span);
+        tensor.external_data.clear();
+        tensor.data_location = None;
+    }
+    Ok(())
+}

@@ -1,0 +1,765 @@
+//! Replacing a model and its data files so that a crash at any moment leaves the old ones or the new ones, whole.
+//!
+//! New data files are written without a name where the system allows it (`O_TMPFILE`), get names that the old model does
+//! not use, then the new model takes the old one's name, and only then the old data files are removed. Whatever a
+//! crash leaves in the folder is listed, with the identity of each file, in a note beside the model, which the next save
+//! reads: it removes what is still the same file and belongs to no model.
+
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use sardonyx_model as graph;
+use sardonyx_tensor::Buffer;
+use sha1::{Digest, Sha1};
+
+use super::layout::{self, PlannedFile};
+use super::{SaveOptions, SaveReport, SavedFile, Weights};
+use crate::beneath::{Folder, Identity, Refusal, identity};
+use crate::error::{Error, ErrorKind};
+use crate::external::{HashWriter, check_location, folder_of, hex};
+use crate::form::Form;
+use crate::mapping;
+use crate::model::Model;
+use crate::open::{io_error, shown};
+
+/// Called with a name for each change of the disk before it is made.
+pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
+
+/// How much is written between two reports of progress.
+const CHUNK_BYTES: usize = 8 << 20;
+
+/// A save in progress.
+struct Saving<'a> {
+    options: &'a SaveOptions,
+    path: &'a Path,
+    folder: Folder,
+    /// The file's name without folder.
+    name: &'a OsStr,
+    written: u64,
+    total: u64,
+}
+
+/// A file that is written but has no name yet, or not its own.
+struct Pending {
+    file: File,
+    /// Its temporary path, if the system cannot do without.
+    path: Option<PathBuf>,
+}
+
+/// A data file on its way.
+struct NewFile {
+    location: String,
+    /// `None` if the file was there already, byte for byte.
+    pending: Option<Pending>,
+    checksum: Option<String>,
+}
+
+/// The data files of a model that is to be replaced.
+#[derive(Default)]
+struct Old {
+    locations: BTreeSet<String>,
+}
+
+pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<SaveReport, Error> {
+    let failed = |error| io_error("cannot write", path, error);
+    if path.is_dir() {
+        return Err(
+            Error::new(ErrorKind::Io, "this is a folder; a file name is missing")
+                .with_place(shown(path)),
+        );
+    }
+    let name = path.file_name().ok_or_else(|| {
+        Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path))
+    })?;
+    let folder = Folder::open(folder_of(path)).map_err(failed)?;
+    let stays = model.data.folder() == Some(folder.path());
+    let planned = layout::plan(&model.graph, &model.data, options, stays)?;
+    let mut saving = Saving {
+        options,
+        path,
+        folder,
+        name,
+        written: 0,
+        total: planned.iter().map(|file| file.size).sum(),
+    };
+    match saving.run(model, planned) {
+        Ok(report) => Ok(report),
+        Err(Failure::Io(error)) => Err(failed(error)),
+        Err(Failure::Other(error)) => Err(error),
+    }
+}
+
+enum Failure {
+    Io(io::Error),
+    Other(Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Io(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Other(error)
+    }
+}
+
+type Done<T = ()> = Result<T, Failure>;
+
+impl Saving<'_> {
+    fn run(&mut self, model: &Model, planned: Vec<PlannedFile>) -> Done<SaveReport> {
+        let form = match self.options.form {
+            Some(form) => form,
+            None => Form::of_path(self.path).unwrap_or_default(),
+        };
+        let mut changed = None;
+        if self.options.weights == Weights::Inside {
+            let mut copy = model.graph.clone();
+            layout::embed(&mut copy, &model.data)?;
+            changed = Some(copy);
+        }
+        let old = self.old_model();
+        let mut files = self.write_data(model, &planned, &old)?;
+
+        let mut report = SaveReport::default();
+        let mut ready = None;
+        // A model without data files of its own can be written before anybody has to wait.
+        if planned.is_empty() {
+            let graph = changed.as_ref().unwrap_or(&model.graph);
+            ready = Some(self.write_model(graph, form, &mut report)?);
+        }
+        // From here to the end nobody else may give names to files of this folder. Systems without such locks do without.
+        let lock = File::open(self.folder.path()).ok();
+        if let Some(lock) = &lock {
+            let _ = lock.lock();
+        }
+        self.clean_up_after_crash();
+        self.choose_names(&mut files, &planned, &old)?;
+        let ready = match ready {
+            Some(ready) => ready,
+            None => {
+                let mut copy = changed.unwrap_or_else(|| model.graph.clone());
+                for (file, planned) in files.iter().zip(&planned) {
+                    layout::point_into(
+                        &mut copy,
+                        planned,
+                        &file.location,
+                        file.checksum.as_deref(),
+                    );
+                }
+                changed = Some(copy);
+                let graph = changed.as_ref().unwrap_or(&model.graph);
+                self.write_model(graph, form, &mut report)?
+            }
+        };
+        let graph = changed.as_ref().unwrap_or(&model.graph);
+        let kept = locations(graph);
+        let leaving: Vec<&String> = old.locations.difference(&kept).collect();
+        let (leaving, shared) = self.without_shared(leaving);
+        report.shared = shared;
+        report.files = files
+            .iter()
+            .zip(&planned)
+            .map(|(file, planned)| SavedFile {
+                location: file.location.clone(),
+                bytes: planned.size,
+                tensors: planned.parts.len(),
+                reused: file.pending.is_none(),
+            })
+            .collect();
+
+        let note = self.leave_note(&files, &leaving)?;
+        let placed = self.place(files, ready);
+        if let Err(failure) = placed {
+            // What is in the folder now is what a crash would have left.
+            self.clean_up_after_crash();
+            return Err(failure.into());
+        }
+        for location in leaving {
+            if self.remove(&location).is_ok() {
+                report.removed.push(location);
+            }
+        }
+        if let Some(note) = note {
+            self.step("remove the note")?;
+            fs::remove_file(note)?;
+        }
+        if self.options.sync {
+            self.sync_folder()?;
+        }
+        Ok(report)
+    }
+
+    fn step(&self, what: &str) -> io::Result<()> {
+        match &self.options.before_step {
+            Some(hook) => hook(what),
+            None => Ok(()),
+        }
+    }
+
+    /// What the model that is to be replaced refers to. A file that is no model refers to nothing.
+    fn old_model(&self) -> Old {
+        let locations = read_locations(self.path).unwrap_or_default();
+        Old { locations }
+    }
+
+    /// Writes the data files, without names. A file of the old model with the same content is taken instead.
+    fn write_data(
+        &mut self,
+        model: &Model,
+        planned: &[PlannedFile],
+        old: &Old,
+    ) -> Done<Vec<NewFile>> {
+        let mut files: Vec<NewFile> = Vec::new();
+        for (index, plan) in planned.iter().enumerate() {
+            let same = old.locations.iter().find(|location| {
+                let free = files.iter().all(|file| &file.location != *location);
+                free && self.is_the_same(model, plan, location).unwrap_or(false)
+            });
+            if let Some(location) = same {
+                let checksum = match self.options.checksum {
+                    true => Some(self.digest_of(location)?),
+                    false => None,
+                };
+                self.advance(plan.size);
+                files.push(NewFile {
+                    location: location.clone(),
+                    pending: None,
+                    checksum,
+                });
+                continue;
+            }
+            let mut pending = self.create(&format!("{}", index + 1))?;
+            let checksum = self.write_parts(model, plan, &mut pending);
+            let checksum = self.or_discard(checksum, &pending)?;
+            files.push(NewFile {
+                location: String::new(),
+                pending: Some(pending),
+                checksum,
+            });
+        }
+        Ok(files)
+    }
+
+    /// Removes a temporary file if what should have filled it failed.
+    fn or_discard<T>(&self, result: Done<T>, pending: &Pending) -> Done<T> {
+        if let (Err(_), Some(path)) = (&result, &pending.path)
+            && self.step("discard").is_ok()
+        {
+            // Nothing more can be done if even this fails.
+            let _ = fs::remove_file(path);
+        }
+        result
+    }
+
+    fn write_parts(
+        &mut self,
+        model: &Model,
+        plan: &PlannedFile,
+        pending: &mut Pending,
+    ) -> Done<Option<String>> {
+        let mut hasher = self.options.checksum.then(Sha1::new);
+        let mut end = 0;
+        for part in &plan.parts {
+            let bytes = layout::bytes_of(&model.graph, &model.data, *part)?;
+            self.step("write")?;
+            if part.offset > end {
+                // A gap reads as zeros.
+                pending.file.seek(SeekFrom::Start(part.offset))?;
+                if let Some(hasher) = &mut hasher {
+                    let mut zeros = io::Read::take(io::repeat(0), part.offset - end);
+                    io::copy(&mut zeros, &mut HashWriter(hasher))?;
+                }
+            }
+            for chunk in bytes.as_slice().chunks(CHUNK_BYTES) {
+                self.step("write")?;
+                pending.file.write_all(chunk)?;
+                if let Some(hasher) = &mut hasher {
+                    hasher.update(chunk);
+                }
+                self.advance(chunk.len() as u64);
+            }
+            end = part.offset + part.len;
+        }
+        if self.options.sync {
+            self.step("sync")?;
+            pending.file.sync_all()?;
+        }
+        Ok(hasher.map(|hasher| hex(&hasher.finalize())))
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.written += bytes;
+        if let Some(progress) = &self.options.progress {
+            progress(self.written.min(self.total), self.total);
+        }
+    }
+
+    /// Whether a file of the old model has just the content of a planned one.
+    fn is_the_same(&self, model: &Model, plan: &PlannedFile, location: &str) -> io::Result<bool> {
+        let Ok(()) = check_location(location) else {
+            return Ok(false);
+        };
+        let Ok(file) = self.folder.open_file(Path::new(location)) else {
+            return Ok(false);
+        };
+        if file.metadata()?.len() != plan.size {
+            return Ok(false);
+        }
+        let there = mapping::map(&file)?;
+        let mut end = 0;
+        for part in &plan.parts {
+            let Ok(bytes) = layout::bytes_of(&model.graph, &model.data, *part) else {
+                return Ok(false);
+            };
+            let range = |from: u64, to: u64| there.as_slice().get(from as usize..to as usize);
+            let gap = range(end, part.offset);
+            end = part.offset + part.len;
+            let same = gap.is_some_and(|gap| gap.iter().all(|byte| *byte == 0))
+                && range(part.offset, end) == Some(bytes.as_slice());
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn digest_of(&self, location: &str) -> Done<String> {
+        let file = self.folder.open_file(Path::new(location));
+        let mut file = file.map_err(|refusal| match refusal {
+            Refusal::Io(error) => error,
+            _ => io::Error::other("a data file was exchanged meanwhile"),
+        })?;
+        let mut hasher = Sha1::new();
+        io::copy(&mut file, &mut HashWriter(&mut hasher))?;
+        Ok(hex(&hasher.finalize()))
+    }
+
+    fn write_model(
+        &mut self,
+        graph: &graph::Model,
+        form: Form,
+        report: &mut SaveReport,
+    ) -> Done<Pending> {
+        let pending = self.create("0")?;
+        let written = self.fill_model(graph, form, report, &pending);
+        self.or_discard(written, &pending)?;
+        Ok(pending)
+    }
+
+    fn fill_model(
+        &mut self,
+        graph: &graph::Model,
+        form: Form,
+        report: &mut SaveReport,
+        pending: &Pending,
+    ) -> Done {
+        self.total += graph.encoded_bytes();
+        let mut sink = Sink {
+            saving: self,
+            file: &pending.file,
+            bytes: 0,
+        };
+        match form {
+            Form::Binary => {
+                graph.write_to(&mut sink)?;
+            }
+            other => report.left_out = other.write(&graph.to_bytes(), &mut sink)?,
+        }
+        report.bytes = sink.bytes;
+        if let Ok(old) = fs::metadata(self.path) {
+            // Whoever could read the old file can read the new one.
+            let _ = pending.file.set_permissions(old.permissions());
+        }
+        if self.options.sync {
+            self.step("sync")?;
+            pending.file.sync_all()?;
+        }
+        Ok(())
+    }
+
+    /// A new file in the folder, without a name if possible. `label` keeps those of one save apart.
+    fn create(&self, label: &str) -> Done<Pending> {
+        self.step("create")?;
+        if let Some(file) = self.create_nameless() {
+            return Ok(Pending { file, path: None });
+        }
+        let mut name = hidden(self.name);
+        name.push(format!(".{}.{label}.tmp", std::process::id()));
+        let path = self.folder.path().join(name);
+        let file = File::create(&path)?;
+        // Tells others that somebody is still at it.
+        let _ = file.try_lock();
+        Ok(Pending {
+            file,
+            path: Some(path),
+        })
+    }
+
+    #[cfg(target_os = "linux")]
+    fn create_nameless(&self) -> Option<File> {
+        use rustix::fs::{Mode, OFlags, open};
+        // It gets its name through /proc, which a sandbox may lack.
+        if !Path::new("/proc/self/fd").exists() {
+            return None;
+        }
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o666);
+        open(self.folder.path(), flags, mode).ok().map(File::from)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn create_nameless(&self) -> Option<File> {
+        None
+    }
+
+    /// Gives each new data file a name that no file of the folder and no tensor of the old model has.
+    fn choose_names(&self, files: &mut [NewFile], planned: &[PlannedFile], old: &Old) -> Done {
+        let base = match &self.options.name {
+            Some(name) => {
+                check_location(name).map_err(|why| {
+                    Error::new(
+                        ErrorKind::Io,
+                        format!("no data file can have that name: {why}"),
+                    )
+                })?;
+                name.clone()
+            }
+            None => format!("{}.data", self.name.to_string_lossy()),
+        };
+        let several = planned.len() > 1;
+        for attempt in 1.. {
+            let names: Vec<String> = planned
+                .iter()
+                .map(|plan| named(&base, &plan.label, several, attempt))
+                .collect();
+            let is_free = |name: &String| {
+                !old.locations.contains(name)
+                    && fs::symlink_metadata(self.folder.path().join(name)).is_err()
+            };
+            let wanted = files.iter().zip(&names);
+            let mut wanted = wanted.filter(|(file, _)| file.pending.is_some());
+            if wanted.all(|(_, name)| is_free(name)) {
+                for (file, name) in files.iter_mut().zip(names) {
+                    if file.pending.is_some() {
+                        file.location = name;
+                    }
+                }
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Parts data files that no other model of the folder uses from those that one does.
+    fn without_shared(&self, leaving: Vec<&String>) -> (Vec<String>, Vec<String>) {
+        if leaving.is_empty() {
+            return Default::default();
+        }
+        let used = self.used_by_others();
+        leaving.into_iter().cloned().partition(|location| {
+            let path = clean(location);
+            !used.iter().any(|other| *other == path)
+        })
+    }
+
+    /// Data files of the other models in the folder.
+    fn used_by_others(&self) -> BTreeSet<PathBuf> {
+        let entries = fs::read_dir(self.folder.path());
+        let mut used = BTreeSet::new();
+        for entry in entries.into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_name() != self.name && Form::of_path(&path).is_some() {
+                let locations = read_locations(&path).unwrap_or_default();
+                used.extend(locations.iter().map(|location| clean(location)));
+            }
+        }
+        used
+    }
+
+    /// Path of the note.
+    fn note_path(&self) -> PathBuf {
+        let mut name = hidden(self.name);
+        name.push(".replacing");
+        self.folder.path().join(name)
+    }
+
+    /// Notes which files are in the folder for the time being. `None` if there are none.
+    fn leave_note(&self, files: &[NewFile], leaving: &[String]) -> Done<Option<PathBuf>> {
+        let mut lines = String::new();
+        let mut line = |identity: Option<Identity>, location: &str| {
+            if let Some((device, number)) = identity {
+                lines += &format!("{device} {number} {location}\n");
+            }
+        };
+        for file in files {
+            if let Some(pending) = &file.pending {
+                line(identity(&pending.file)?, &file.location);
+            }
+        }
+        for location in leaving {
+            line(self.identity_of(location), location);
+        }
+        if files.iter().all(|file| file.pending.is_none()) && leaving.is_empty() {
+            return Ok(None);
+        }
+        let path = self.note_path();
+        self.step("write the note")?;
+        let mut note = File::create(&path)?;
+        note.write_all(lines.as_bytes())?;
+        if self.options.sync {
+            note.sync_all()?;
+        }
+        Ok(Some(path))
+    }
+
+    /// What tells a file of the folder from all others, links not followed.
+    #[cfg(unix)]
+    fn identity_of(&self, location: &str) -> Option<Identity> {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = fs::symlink_metadata(self.place_of(location)?).ok()?;
+        let removable = metadata.is_file() || metadata.is_symlink();
+        removable.then(|| (metadata.dev(), metadata.ino()))
+    }
+
+    #[cfg(not(unix))]
+    fn identity_of(&self, _: &str) -> Option<Identity> {
+        None
+    }
+
+    /// The path of a data file, unless a link would lead elsewhere.
+    fn place_of(&self, location: &str) -> Option<PathBuf> {
+        check_location(location).ok()?;
+        let path = self.folder.path().join(clean(location));
+        let real = fs::canonicalize(path.parent()?).ok()?;
+        (Some(real.as_path()) == path.parent()).then_some(path)
+    }
+
+    /// Gives the new files their names, the model last.
+    fn place(&self, files: Vec<NewFile>, model: Pending) -> io::Result<()> {
+        for file in files {
+            let Some(pending) = file.pending else {
+                continue;
+            };
+            let path = self.folder.path().join(&file.location);
+            if let Some(parent) = path.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            self.step("name a data file")?;
+            pending.take_name(&path)?;
+        }
+        if self.options.sync {
+            self.sync_folder()?;
+        }
+        let target = self.folder.path().join(self.name);
+        let mut temporary = hidden(self.name);
+        temporary.push(".tmp");
+        let temporary = self.folder.path().join(temporary);
+        let from = match &model.path {
+            Some(path) => path,
+            None => {
+                self.step("name the model")?;
+                let _ = fs::remove_file(&temporary);
+                model.take_name(&temporary)?;
+                &temporary
+            }
+        };
+        let renamed = self
+            .step("replace the model")
+            .and_then(|()| fs::rename(from, &target));
+        if renamed.is_err() && self.step("discard").is_ok() {
+            let _ = fs::remove_file(from);
+        }
+        renamed
+    }
+
+    fn remove(&self, location: &str) -> io::Result<()> {
+        self.step("remove a data file")?;
+        match self.place_of(location) {
+            Some(path) => fs::remove_file(path),
+            None => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    /// Removes what an earlier save of this model left behind when it was ended.
+    fn clean_up_after_crash(&self) {
+        let mut temporary = hidden(self.name);
+        temporary.push(".tmp");
+        if self.step("clean up").is_err() {
+            return;
+        }
+        let _ = fs::remove_file(self.folder.path().join(temporary));
+        self.remove_abandoned();
+        let path = self.note_path();
+        let Ok(note) = fs::read_to_string(&path) else {
+            return;
+        };
+        let used = read_locations(self.path).unwrap_or_default();
+        let used: BTreeSet<PathBuf> = used.iter().map(|location| clean(location)).collect();
+        let mut others = None;
+        for line in note.lines() {
+            let mut words = line.splitn(3, ' ');
+            let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+            let identity = number().zip(number());
+            let Some((identity, location)) = identity.zip(words.next()) else {
+                continue;
+            };
+            let place = clean(location);
+            let others = others.get_or_insert_with(|| self.used_by_others());
+            let is_ours = self.identity_of(location) == Some(identity);
+            if is_ours && !used.contains(&place) && !others.contains(&place) {
+                let _ = self.remove(location);
+            }
+        }
+        let _ = fs::remove_file(path);
+    }
+
+    /// Removes temporary files of systems without nameless ones, unless somebody still writes them.
+    fn remove_abandoned(&self) {
+        let mut start = hidden(self.name);
+        start.push(".");
+        let entries = fs::read_dir(self.folder.path());
+        for entry in entries.into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.as_encoded_bytes();
+            if !name.starts_with(start.as_encoded_bytes()) || !name.ends_with(b".tmp") {
+                continue;
+            }
+            let is_free = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+            if is_free {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    fn sync_folder(&self) -> io::Result<()> {
+        self.step("sync the folder")?;
+        File::open(self.folder.path())?.sync_all()
+    }
+
+    #[cfg(not(unix))]
+    fn sync_folder(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Pending {
+    /// Gives the file a name, which must be free.
+    fn take_name(&self, path: &Path) -> io::Result<()> {
+        match &self.path {
+            Some(temporary) => fs::rename(temporary, path),
+            None => self.link(path),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn link(&self, path: &Path) -> io::Result<()> {
+        use rustix::fs::{AtFlags, CWD, linkat};
+        use std::os::fd::AsRawFd;
+        let magic = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        linkat(CWD, magic, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn link(&self, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The model file while it is written: counts, reports, and takes big pieces as they are.
+struct Sink<'s, 'a> {
+    saving: &'s mut Saving<'a>,
+    file: &'s File,
+    bytes: u64,
+}
+
+impl Write for Sink<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[io::IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.saving.step("write")?;
+        let total: usize = slices.iter().map(|slice| slice.len()).sum();
+        let written = match total > CHUNK_BYTES {
+            // One piece at a time, so that progress can be told.
+            true => {
+                let first = slices.iter().find(|slice| !slice.is_empty());
+                let first = first.map_or(&[][..], |slice| &slice[..slice.len().min(CHUNK_BYTES)]);
+                (&mut &*self.file).write(first)?
+            }
+            false => (&mut &*self.file).write_vectored(slices)?,
+        };
+        self.bytes += written as u64;
+        self.saving.advance(written as u64);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The beginning of the names of files that are there for a moment only.
+fn hidden(name: &OsStr) -> OsString {
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden
+}
+
+/// A location without `.` parts and doubled separators, to be compared.
+fn clean(location: &str) -> PathBuf {
+    let parts = Path::new(location).components();
+    parts
+        .filter(|part| !matches!(part, std::path::Component::CurDir))
+        .collect()
+}
+
+/// The name of a data file: `base`, a label if there are several, and a number from the second attempt on.
+fn named(base: &str, label: &str, several: bool, attempt: u32) -> String {
+    let mut name = match (several, label) {
+        (true, label) if !label.is_empty() => format!("{base}_{label}"),
+        _ => base.to_string(),
+    };
+    if attempt > 1 {
+        // In front of the suffixes, by which people recognise and ignore such files.
+        let file = name.rfind('/').map_or(0, |slash| slash + 1);
+        let dot = name[file..].find('.').map_or(name.len(), |dot| file + dot);
+        name.insert_str(dot, &format!("-{attempt}"));
+    }
+    name
+}
+
+/// The data files that a model refers to.
+fn locations(graph: &graph::Model) -> BTreeSet<String> {
+    let tensors = graph.tensors().into_iter().map(|id| graph.stored(id));
+    tensors
+        .filter(|tensor| tensor.is_external())
+        .filter_map(|tensor| graph.external_reference(tensor).ok())
+        .map(|reference| reference.location)
+        .collect()
+}
+
+/// The data files that a model file refers to; `None` if it is none.
+fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
+    // A pipe would be waited for.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let bytes = mapping::map(&File::open(path).ok()?).ok()?;
+    let form = Form::of_path(path).unwrap_or_default();
+    let bytes: Buffer = match form {
+        Form::Binary => bytes,
+        other => Buffer::from_vec(other.read(bytes.as_slice(), Default::default()).ok()?),
+    };
+    graph::Model::read(bytes)
+        .ok()
+        .map(|graph| locations(&graph))
+}

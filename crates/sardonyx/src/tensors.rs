@@ -1,0 +1,205 @@
+//! The tensors that a model stores, one by one: what they are, where their values lie, and the values themselves.
+
+use sardonyx_model::{SparsePart, TensorId, TensorProto};
+use sardonyx_proto::{DataLocation, DataType as NumberedType};
+use sardonyx_tensor::{Buffer, DataType, Tensor};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+
+/// A tensor that a model stores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredTensor {
+    /// Its name; tensors in attributes mostly have none.
+    pub name: String,
+    /// Where it stands, such as `graph.initializer[3]` or `graph.node[7].attribute[0] 'value'`.
+    pub place: String,
+    /// What it is for.
+    pub role: Role,
+    /// Element type; `None` if the file's number is not one of the standard's.
+    pub data_type: Option<DataType>,
+    /// The number of the element type, as the file has it; 0 if it has none.
+    pub type_number: i32,
+    /// Dimensions, as the file has them.
+    pub dims: Vec<i64>,
+    /// Bytes of its values as they are stored; `None` if that cannot be said without opening a data file.
+    pub bytes: Option<u64>,
+    /// Where these are.
+    pub storage: Storage,
+    id: TensorId,
+}
+
+/// What a stored tensor is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Role {
+    /// A constant of a graph.
+    Initializer,
+    /// In an attribute of a node, or a default of a function.
+    Attribute,
+    /// The values of a sparse tensor.
+    SparseValues,
+    /// The indices of a sparse tensor.
+    SparseIndices,
+}
+
+/// Where the values of a stored tensor are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Storage {
+    /// In `raw_data`.
+    Raw,
+    /// In a typed list of this name, such as `float_data`.
+    Typed(&'static str),
+    /// In a file beside the model.
+    External {
+        /// The file, relative to the model's folder, as the model says it; nothing is checked.
+        location: String,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes, if the model says it.
+        length: Option<u64>,
+        /// SHA-1 of the file, if the model says it.
+        checksum: Option<String>,
+    },
+    /// Nowhere, or where nothing can be found: this is wrong.
+    Broken(String),
+    /// Nowhere, which is right for a tensor without elements.
+    Nothing,
+}
+
+/// The stored tensors.
+///
+/// ```
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+/// let model = sardonyx::Model::open(path)?;
+/// let tensors = model.tensors();
+/// let value = model.value_of(&tensors[0])?;
+/// assert_eq!(value.dims().len(), tensors[0].dims.len());
+/// # Ok::<(), sardonyx::Error>(())
+/// ```
+impl Model {
+    /// All stored tensors, in the order of the file: initializers and attributes of the main graph and its subgraphs, of
+    /// training steps and of functions. Opens no data file.
+    pub fn tensors(&self) -> Vec<StoredTensor> {
+        let places = self.graph.tensor_places();
+        let listed = self.graph.tensors().into_iter().zip(places);
+        listed.map(|(id, place)| self.stored(id, place)).collect()
+    }
+
+    fn stored(&self, id: TensorId, place: String) -> StoredTensor {
+        let tensor = self.graph.stored(id);
+        let (storage, bytes) = self.storage_of(tensor);
+        let type_number = tensor.data_type.unwrap_or(0);
+        StoredTensor {
+            name: self.graph.display(tensor.name).into_owned(),
+            place,
+            role: match id.sparse_part() {
+                Some(SparsePart::Values) => Role::SparseValues,
+                Some(SparsePart::Indices) => Role::SparseIndices,
+                None if id.is_initializer() => Role::Initializer,
+                None => Role::Attribute,
+            },
+            data_type: DataType::from_number(type_number),
+            type_number,
+            dims: tensor.dims.to_vec(),
+            bytes,
+            storage,
+            id,
+        }
+    }
+
+    fn storage_of(&self, tensor: &TensorProto) -> (Storage, Option<u64>) {
+        if tensor.is_external() {
+            return match self.graph.external_reference(tensor) {
+                Ok(reference) => {
+                    let bytes = reference
+                        .length
+                        .or_else(|| self.graph.implied_bytes(tensor));
+                    let storage = Storage::External {
+                        location: reference.location,
+                        offset: reference.offset,
+                        length: reference.length,
+                        checksum: reference.checksum,
+                    };
+                    (storage, bytes)
+                }
+                Err(what) => (Storage::Broken(what), None),
+            };
+        }
+        if let Some(location) = tensor.data_location
+            && location != DataLocation::DEFAULT
+        {
+            let what = format!("data location {} is not one of the standard's", location.0);
+            return (Storage::Broken(what), None);
+        }
+        match (tensor.raw_data, tensor.typed.first()) {
+            (Some(_), Some(_)) => {
+                let what = "it has both raw_data and a typed list".to_string();
+                (Storage::Broken(what), None)
+            }
+            (Some(raw), None) => (Storage::Raw, Some(raw.len)),
+            (None, Some(run)) => {
+                let bytes = tensor.typed.iter().map(|run| run.records.len).sum();
+                (Storage::Typed(typed_name(run.number)), Some(bytes))
+            }
+            (None, None) if tensor.dims.contains(&0) => (Storage::Nothing, Some(0)),
+            (None, None) => (Storage::Broken("it has no values".to_string()), Some(0)),
+        }
+    }
+
+    /// The value of a stored tensor. Opens its data file if it has one. Nothing is copied that need not be.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for a tensor that contradicts itself, [`ErrorKind::ExternalData`] if its data file is
+    /// missing, too short or not to be opened.
+    ///
+    /// # Panics
+    ///
+    /// If the tensor was listed by another model.
+    pub fn value_of(&self, tensor: &StoredTensor) -> Result<Tensor, Error> {
+        let proto = self.graph.stored(tensor.id);
+        self.graph.tensor(proto, &*self.data).map_err(|error| {
+            let kind = match proto.is_external() {
+                true => ErrorKind::ExternalData,
+                false => ErrorKind::Invalid,
+            };
+            Error::new(kind, error.to_string()).with_place(tensor.place.clone())
+        })
+    }
+
+    /// The bytes of a tensor in a data file, without a look at its type and shape.
+    pub(crate) fn external_bytes_of(&self, tensor: &StoredTensor) -> Result<Buffer, Error> {
+        let proto = self.graph.stored(tensor.id);
+        let bytes = self.graph.external_bytes(proto, &*self.data);
+        bytes.map_err(|error| Error::new(ErrorKind::ExternalData, error.to_string()))
+    }
+}
+
+fn typed_name(number: u32) -> &'static str {
+    use sardonyx_proto::MessageType;
+    let field = sardonyx_proto::TensorProto::DEF.field(number);
+    field.map_or("", |field| field.name)
+}
+
+impl StoredTensor {
+    /// Number of elements, if the dimensions make sense.
+    pub fn elements(&self) -> Option<u64> {
+        self.dims.iter().try_fold(1u64, |product, dim| {
+            product.checked_mul(u64::try_from(*dim).ok()?)
+        })
+    }
+
+    /// Name of the element type, such as `float16`; the number if it has none.
+    pub fn type_name(&self) -> String {
+        match self.data_type {
+            Some(data_type) => data_type.name().to_string(),
+            None => match NumberedType(self.type_number).name() {
+                Some(name) => name.to_ascii_lowercase(),
+                None => self.type_number.to_string(),
+            },
+        }
+    }
+}
