@@ -55,6 +55,11 @@ impl Model {
         &mut self.nodes[id]
     }
 
+    /// Changes an attribute's texts and values.
+    pub fn attribute_mut(&mut self, id: AttributeId) -> &mut Attribute {
+        &mut self.attributes[id]
+    }
+
     /// Makes constants of the inputs that have an initializer: the caller can no longer override them.
     pub fn fix_default_inputs(&mut self, graph: GraphId) {
         let Model { graphs, values, .. } = self;
@@ -74,6 +79,36 @@ impl Model {
                 values[value].producer = Producer::Input(index as u32);
             }
         }
+    }
+
+    /// Keeps those initializers of a graph for which `keep` says so; values of the others stay, and nothing defines them.
+    pub fn retain_initializers(
+        &mut self,
+        graph: GraphId,
+        mut keep: impl FnMut(&Model, &Initializer) -> bool,
+    ) {
+        let initializers = std::mem::take(&mut self.graphs[graph].initializers);
+        let defined: Vec<ValueId> = initializers
+            .iter()
+            .filter_map(|found| found.value)
+            .collect();
+        let kept: Vec<Initializer> = initializers
+            .into_iter()
+            .filter(|initializer| keep(self, initializer))
+            .collect();
+        let Model { graphs, values, .. } = self;
+        for value in defined {
+            if matches!(values[value].producer, Producer::Initializer(_)) {
+                values[value].producer = Producer::Nothing;
+            }
+        }
+        for (index, initializer) in kept.iter().enumerate() {
+            let value = initializer.value.map(|value| &mut values[value]);
+            if let Some(value) = value.filter(|value| value.producer == Producer::Nothing) {
+                value.producer = Producer::Initializer(index as u32);
+            }
+        }
+        graphs[graph].initializers = kept;
     }
 
     /// A new value that nothing defines yet, with a name that no other value of the model has. `hint` begins it.

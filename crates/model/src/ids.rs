@@ -19,12 +19,14 @@ macro_rules! ids {
         pub struct $name(NonZeroU32);
 
         impl Id for $name {
+            #[inline]
             fn new(index: usize) -> Self {
                 // Reading stops before an arena reaches this size; see `ReadLimits::messages`.
                 let number = u32::try_from(index).ok().and_then(|index| NonZeroU32::new(index.wrapping_add(1)));
                 $name(number.expect("an arena has fewer than 2^32 - 1 entries"))
             }
 
+            #[inline]
             fn index(self) -> usize {
                 self.0.get() as usize - 1
             }
@@ -66,6 +68,11 @@ impl<I: Id, T> Arena<I, T> {
     pub fn push(&mut self, item: T) -> I {
         self.items.push(item);
         I::new(self.items.len() - 1)
+    }
+
+    /// Makes room for more entries.
+    pub(crate) fn reserve(&mut self, count: usize) {
+        self.items.reserve(count);
     }
 
     /// How many entries there are.

@@ -4,8 +4,9 @@
 //! by name, in the graph itself and then in the ones around it. Subgraphs wait in a queue until the graph around them is
 //! complete, so that nothing depends on the order of nodes, and depth costs no stack.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use hashbrown::HashMap;
 use sardonyx_proto::{
     self as proto, AttributeField, Chunk, DimensionField, FunctionField, GraphField, Limits,
     MapTypeField, ModelField, NodeField, OpaqueTypeField, OperatorSetIdField, OptionalTypeField,
@@ -22,7 +23,7 @@ use crate::graph::{
     Entry, Function, Graph, Initializer, Model, Node, OperatorSetId, Producer, Range,
     SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
 };
-use crate::ids::{GraphId, Id, NodeId, SourceId, UseId, ValueId};
+use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
 use crate::names::Symbol;
 use crate::source::{Span, Unknowns};
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
@@ -65,6 +66,7 @@ impl Model {
         let mut model = Model::default();
         let id = model.sources.push(source.clone());
         let mut build = Build::new(&mut model, id, limits);
+        build.bytes = bytes;
         let limits = Limits {
             depth: limits.depth,
         };
@@ -96,19 +98,58 @@ impl From<proto::Error> for Failure {
 
 pub(crate) type Built<T = ()> = Result<T, Failure>;
 
-/// The names that a graph defines.
-type Scope = HashMap<Symbol, ValueId>;
+/// What names mean in which graph. Most names are defined in one graph only, so that a list by symbol answers nearly every
+/// question; a table has the rest.
+#[derive(Default)]
+struct Scopes {
+    /// By symbol, the first value of that name, in whichever graph.
+    first: Vec<Option<ValueId>>,
+    /// Values of other graphs whose names were taken.
+    others: HashMap<(GraphId, Symbol), ValueId>,
+}
+
+impl Scopes {
+    #[inline]
+    fn get(
+        &self,
+        graph: GraphId,
+        name: Symbol,
+        values: &Arena<ValueId, Value>,
+    ) -> Option<ValueId> {
+        let first = (*self.first.get(name.index())?)?;
+        if values[first].graph == graph {
+            return Some(first);
+        }
+        self.others.get(&(graph, name)).copied()
+    }
+
+    /// Gives a name that the graph does not define yet its value.
+    #[inline]
+    fn insert(&mut self, graph: GraphId, name: Symbol, value: ValueId) {
+        if self.first.len() <= name.index() {
+            self.first.resize(name.index() + 1, None);
+        }
+        match &mut self.first[name.index()] {
+            Some(_) => {
+                self.others.insert((graph, name), value);
+            }
+            none => *none = Some(value),
+        }
+    }
+}
 
 pub(crate) struct Build<'m, 'a> {
     model: &'m mut Model,
     source: SourceId,
+    /// The bytes of the source, or none: then names are only found more slowly.
+    bytes: &'a [u8],
     messages_left: u32,
     limits: ReadLimits,
-    scopes: HashMap<GraphId, Scope>,
+    scopes: Scopes,
     /// Graphs that wait for the graph around them.
     waiting: VecDeque<(GraphId, Reader<'a, proto::GraphProto>)>,
-    /// Names of inputs that are not bound yet; the positions are those of the model's uses.
-    unbound: Vec<Symbol>,
+    /// Names of inputs that are not bound yet; the positions are those of the model's uses. `None` for the empty name.
+    unbound: Vec<Option<Symbol>>,
 }
 
 impl<'m, 'a> Build<'m, 'a> {
@@ -116,9 +157,10 @@ impl<'m, 'a> Build<'m, 'a> {
         Build {
             model,
             source,
+            bytes: &[],
             messages_left: limits.messages,
             limits,
-            scopes: HashMap::new(),
+            scopes: Scopes::default(),
             waiting: VecDeque::new(),
             unbound: Vec::new(),
         }
@@ -178,7 +220,44 @@ impl<'m, 'a> Build<'m, 'a> {
         Ok(())
     }
 
+    /// Makes room for what a graph brings. Its fields are counted first, which costs little: they are not looked into.
+    fn reserve(&mut self, id: GraphId, reader: Reader<'a, proto::GraphProto>) {
+        /// Below this size, growing step by step costs less than counting.
+        const SMALL: usize = 4 << 10;
+        if reader.slice().bytes.len() < SMALL {
+            return;
+        }
+        let (mut nodes, mut initializers, mut infos) = (0, 0, 0);
+        for field in reader.map_while(Result::ok) {
+            match field {
+                GraphField::Node(_) => nodes += 1,
+                GraphField::Initializer(_) => initializers += 1,
+                GraphField::ValueInfo(_) => infos += 1,
+                _ => {}
+            }
+        }
+        // A file of empty messages may have more of them than can be read.
+        let most = self.messages_left as usize;
+        let (nodes, initializers, infos) =
+            (nodes.min(most), initializers.min(most), infos.min(most));
+        let graph = &mut self.model.graphs[id];
+        graph.nodes.reserve(nodes);
+        graph.initializers.reserve(initializers);
+        graph.value_info.reserve(infos);
+        // How many inputs and attributes there are nobody knows yet; most nodes have about that many.
+        self.model.nodes.reserve(nodes);
+        self.model.attributes.reserve(nodes);
+        self.model.output_lists.reserve(nodes);
+        self.model.uses.reserve(2 * nodes);
+        self.unbound.reserve(2 * nodes);
+        self.model.values.reserve(nodes + initializers);
+        let names = 2 * nodes + initializers;
+        self.model.names.reserve(names);
+        self.scopes.first.reserve(names);
+    }
+
     fn graph(&mut self, id: GraphId, reader: Reader<'a, proto::GraphProto>) -> Built {
+        self.reserve(id, reader);
         for field in reader {
             match field? {
                 GraphField::Node(node) => self.node(id, node)?,
@@ -273,7 +352,7 @@ impl<'m, 'a> Build<'m, 'a> {
                         next: None,
                         previous: None,
                     });
-                    self.unbound.push(name);
+                    self.unbound.push((!text.bytes.is_empty()).then_some(name));
                     node.inputs.len += 1;
                 }
                 NodeField::Output(text) => {
@@ -904,6 +983,7 @@ impl<'m, 'a> Build<'m, 'a> {
     }
 
     /// Counts a message or a list element against the limit.
+    #[inline]
     fn count(&mut self, offset: u64) -> Built {
         match self.messages_left.checked_sub(1) {
             Some(left) => {
@@ -919,10 +999,12 @@ impl<'m, 'a> Build<'m, 'a> {
         }
     }
 
+    #[inline]
     fn span(&self, slice: Slice<'_>) -> Span {
         Span::of(self.source, slice)
     }
 
+    #[inline]
     fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
         if u32::try_from(slice.bytes.len()).is_err() {
             let length = slice.bytes.len() as u64;
@@ -934,6 +1016,7 @@ impl<'m, 'a> Build<'m, 'a> {
         Ok(self.model.names.intern(
             slice.bytes,
             Span::of(self.source, slice),
+            self.bytes,
             &self.model.sources,
         ))
     }
@@ -941,15 +1024,15 @@ impl<'m, 'a> Build<'m, 'a> {
     /// The value that a definition gives. An input and an initializer of one name are one value; any other second
     /// definition is a value of its own, which nobody can refer to.
     fn define(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
-        let scope = self.scopes.entry(graph).or_default();
-        if let Some(id) = scope.get(&name) {
-            let value = &mut self.model.values[*id];
+        let defined = self.scopes.get(graph, name, &self.model.values);
+        if let Some(id) = defined {
+            let value = &mut self.model.values[id];
             match (value.producer, producer) {
                 (Producer::Initializer(_), Producer::Input(_)) => {
                     value.producer = producer;
-                    return *id;
+                    return id;
                 }
-                (Producer::Input(_), Producer::Initializer(_)) => return *id,
+                (Producer::Input(_), Producer::Initializer(_)) => return id,
                 _ => {}
             }
         }
@@ -960,11 +1043,9 @@ impl<'m, 'a> Build<'m, 'a> {
             is_output: false,
             first_use: None,
         });
-        self.scopes
-            .entry(graph)
-            .or_default()
-            .entry(name)
-            .or_insert(id);
+        if defined.is_none() {
+            self.scopes.insert(graph, name, id);
+        }
         id
     }
 
@@ -990,10 +1071,9 @@ impl<'m, 'a> Build<'m, 'a> {
 
     fn bind(&mut self, index: usize) {
         let id: UseId = Id::new(index);
-        let name = self.unbound[index];
-        if self.model.text(name).is_empty() {
+        let Some(name) = self.unbound[index] else {
             return;
-        }
+        };
         let graph = self.model.nodes[self.model.uses[id].node].graph;
         let value = self.look_up(graph, name).unwrap_or_else(|| {
             let value = Value {
@@ -1004,7 +1084,7 @@ impl<'m, 'a> Build<'m, 'a> {
                 first_use: None,
             };
             let value = self.model.values.push(value);
-            self.scopes.entry(graph).or_default().insert(name, value);
+            self.scopes.insert(graph, name, value);
             value
         });
         self.model.link(id, value);
@@ -1012,9 +1092,6 @@ impl<'m, 'a> Build<'m, 'a> {
 
     /// Ties declared outputs and types to their values.
     fn bind_infos(&mut self, graph: GraphId) {
-        let Some(scope) = self.scopes.get(&graph) else {
-            return;
-        };
         let Model { graphs, values, .. } = &mut *self.model;
         let Graph {
             outputs,
@@ -1022,21 +1099,27 @@ impl<'m, 'a> Build<'m, 'a> {
             ..
         } = &mut graphs[graph];
         for info in outputs.iter_mut() {
-            info.value = info.name.and_then(|name| scope.get(&name)).copied();
-            if let Some(value) = info.value {
+            let value = info
+                .name
+                .and_then(|name| self.scopes.get(graph, name, values));
+            info.value = value;
+            if let Some(value) = value {
                 values[value].is_output = true;
             }
         }
         for info in value_info {
-            info.value = info.name.and_then(|name| scope.get(&name)).copied();
+            info.value = info
+                .name
+                .and_then(|name| self.scopes.get(graph, name, values));
         }
     }
 
     fn look_up(&self, graph: GraphId, name: Symbol) -> Option<ValueId> {
         let mut next = Some(graph);
         while let Some(graph) = next {
-            if let Some(value) = self.scopes.get(&graph).and_then(|scope| scope.get(&name)) {
-                return Some(*value);
+            let value = self.scopes.get(graph, name, &self.model.values);
+            if value.is_some() {
+                return value;
             }
             next = self.model.graphs[graph].parent;
         }

@@ -6,11 +6,15 @@
 mod attributes;
 mod finding;
 mod infer;
+mod ir_version;
 mod resolve;
+mod strip;
 mod upgrade;
 
 pub use attributes::NodeAttributes;
 pub use finding::{Finding, place_of_node};
 pub use infer::{InferOptions, Inference, infer};
+pub use ir_version::{FormatNeed, format_needs};
 pub use resolve::{Resolved, resolve};
+pub use strip::{StripOptions, StripReport, strip};
 pub use upgrade::upgrade;

@@ -31,6 +31,8 @@
 
 mod beneath;
 mod check;
+mod digest;
+mod edit;
 mod error;
 mod external;
 mod form;
@@ -47,6 +49,7 @@ pub mod suggest;
 mod tensors;
 mod values;
 
+pub use edit::{NEWEST_IR_VERSION, parse_version};
 pub use error::{Error, ErrorKind, UnsupportedOperator};
 pub use external::{DataResolver, Links};
 pub use form::Form;
@@ -61,6 +64,7 @@ pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};
 
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
+pub use sardonyx_passes::{StripOptions, StripReport};
 pub use sardonyx_tensor::{
     Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
     Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Sequence,

@@ -2,8 +2,12 @@
 //!
 //! `layout` decides which tensor goes where, `replace` changes the folder step by step.
 
+#[cfg(test)]
+mod crash;
 mod layout;
 mod replace;
+
+pub(crate) use layout::embed;
 
 use std::fmt;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use sardonyx_model::{SparsePart, TensorId, TensorProto};
 use sardonyx_proto::{DataLocation, DataType as NumberedType};
-use sardonyx_tensor::{Buffer, DataType, Tensor};
+use sardonyx_tensor::{DataType, Tensor};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
@@ -168,13 +168,6 @@ impl Model {
             };
             Error::new(kind, error.to_string()).with_place(tensor.place.clone())
         })
-    }
-
-    /// The bytes of a tensor in a data file, without a look at its type and shape.
-    pub(crate) fn external_bytes_of(&self, tensor: &StoredTensor) -> Result<Buffer, Error> {
-        let proto = self.graph.stored(tensor.id);
-        let bytes = self.graph.external_bytes(proto, &*self.data);
-        bytes.map_err(|error| Error::new(ErrorKind::ExternalData, error.to_string()))
     }
 }
 

@@ -218,7 +218,7 @@ pub(super) fn point_into(
 }
 
 /// Brings all values into the model.
-pub(super) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Error> {
+pub(crate) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Error> {
     for id in model.tensors() {
         if !model.stored(id).is_external() {
             continue;

@@ -1,0 +1,211 @@
+//! Which version of the file format a model needs for what it uses.
+
+use std::collections::BTreeMap;
+
+use sardonyx_model::{
+    AttributeValue, Entry, Model, Node, Producer, TypeKind, TypeProto, ValueInfo,
+};
+
+/// A feature that a model uses, and the version of the format that brought it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormatNeed {
+    /// First version that has it.
+    pub ir_version: i64,
+    /// What it is, and where the model uses it first.
+    pub feature: String,
+}
+
+/// What a model uses of the format, newest first. Source: the history of IR versions in the standard's schema.
+pub fn format_needs(model: &Model) -> Vec<FormatNeed> {
+    let mut needs = Needs {
+        model,
+        found: BTreeMap::new(),
+    };
+    needs.header();
+    for (_, graph) in model.graphs() {
+        needs.graph(graph);
+    }
+    for id in model.tensors() {
+        let tensor = model.stored(id);
+        let name = || format!("tensor '{}'", model.display(tensor.name));
+        needs.elements(tensor.data_type, name);
+        needs.add(4, "external data", tensor.is_external(), name);
+        needs.metadata(&tensor.metadata_props, name);
+        needs.add(6, "sparse tensors", id.sparse_part().is_some(), name);
+    }
+    let mut found: Vec<FormatNeed> = needs
+        .found
+        .into_iter()
+        .map(|((version, feature), place)| FormatNeed {
+            ir_version: version,
+            feature: format!("{feature} ({place})"),
+        })
+        .collect();
+    found.reverse();
+    found
+}
+
+struct Needs<'a> {
+    model: &'a Model,
+    /// The first place of each feature.
+    found: BTreeMap<(i64, &'static str), String>,
+}
+
+impl Needs<'_> {
+    fn add(
+        &mut self,
+        version: i64,
+        feature: &'static str,
+        is_used: bool,
+        place: impl FnOnce() -> String,
+    ) {
+        if is_used {
+            self.found.entry((version, feature)).or_insert_with(place);
+        }
+    }
+
+    fn metadata(&mut self, entries: &[Entry], place: impl FnOnce() -> String) {
+        let is_used = !entries.is_empty();
+        self.add(10, "metadata below the model", is_used, place);
+    }
+
+    fn header(&mut self) {
+        let model = self.model;
+        let header = &model.header;
+        let here = || "the model".to_string();
+        self.add(
+            3,
+            "imported operator sets",
+            !header.opset_import.is_empty(),
+            here,
+        );
+        self.add(7, "training steps", !model.training_info.is_empty(), here);
+        self.add(
+            11,
+            "device configurations",
+            !header.configuration.is_empty(),
+            here,
+        );
+        for function in &model.functions {
+            let name = || format!("function '{}'", model.display(function.name));
+            self.add(8, "functions of the model", true, name);
+            let has_defaults = !function.attribute_protos.is_empty();
+            self.add(9, "defaults of function attributes", has_defaults, name);
+            self.add(
+                10,
+                "overloaded functions",
+                function.overload.is_some(),
+                name,
+            );
+            let has_types = !model.graph(function.body).value_info.is_empty();
+            self.add(10, "types of values in functions", has_types, name);
+            self.metadata(&function.metadata_props, name);
+        }
+    }
+
+    fn graph(&mut self, graph: &sardonyx_model::Graph) {
+        let model = self.model;
+        let name = || format!("graph '{}'", model.display(graph.name));
+        let has_annotations = !graph.quantization_annotation.is_empty();
+        self.add(5, "quantization annotations", has_annotations, name);
+        self.metadata(&graph.metadata_props, name);
+        for initializer in &graph.initializers {
+            let is_constant = initializer.value.is_some_and(|value| {
+                matches!(model.value(value).producer, Producer::Initializer(_))
+            });
+            let name = || format!("'{}'", model.display(initializer.tensor.name));
+            self.add(4, "initializers that are no inputs", is_constant, name);
+        }
+        let infos = graph.inputs.iter().chain(&graph.outputs);
+        infos
+            .chain(&graph.value_info)
+            .for_each(|info| self.info(info));
+        for id in &graph.nodes {
+            self.node(model.node(*id));
+        }
+    }
+
+    fn info(&mut self, info: &ValueInfo) {
+        let model = self.model;
+        let name = || format!("value '{}'", model.display(info.name));
+        if let Some(ty) = &info.ty {
+            self.ty(ty, &name);
+        }
+        self.metadata(&info.metadata_props, name);
+    }
+
+    fn ty(&mut self, ty: &TypeProto, name: &dyn Fn() -> String) {
+        let mut next = Some(ty);
+        while let Some(ty) = next {
+            next = match &ty.kind {
+                Some(TypeKind::Tensor { elem_type, .. }) => {
+                    self.elements(*elem_type, name);
+                    None
+                }
+                Some(TypeKind::SparseTensor { elem_type, .. }) => {
+                    self.add(8, "the sparse tensor type", true, name);
+                    self.elements(*elem_type, name);
+                    None
+                }
+                Some(TypeKind::Sequence { elem_type, .. }) => {
+                    self.add(6, "the sequence type", true, name);
+                    elem_type.as_deref()
+                }
+                Some(TypeKind::Map { value_type, .. }) => {
+                    self.add(6, "the map type", true, name);
+                    value_type.as_deref()
+                }
+                Some(TypeKind::Optional { elem_type, .. }) => {
+                    self.add(8, "the optional type", true, name);
+                    elem_type.as_deref()
+                }
+                Some(TypeKind::Opaque { .. }) => {
+                    self.add(14, "the opaque type", true, name);
+                    None
+                }
+                None => None,
+            };
+        }
+    }
+
+    fn elements(&mut self, data_type: Option<i32>, place: impl FnOnce() -> String) {
+        let (version, feature) = match data_type.unwrap_or(0) {
+            16 => (4, "bfloat16"),
+            17..=20 => (9, "8-bit floats"),
+            21 | 22 => (10, "4-bit integers"),
+            23 => (11, "4-bit floats"),
+            24 => (12, "float8e8m0"),
+            25 | 26 => (13, "2-bit integers"),
+            27 | 28 => (14, "6-bit floats"),
+            _ => return,
+        };
+        self.add(version, feature, true, place);
+    }
+
+    fn node(&mut self, node: &Node) {
+        let model = self.model;
+        let name = || match node.name {
+            Some(name) => format!("node '{}'", model.display(Some(name))),
+            None => format!("a node {}", model.display(node.op_type)),
+        };
+        let has_domain = model.maybe_text(node.domain).is_some_and(|d| !d.is_empty());
+        self.add(3, "domains of nodes", has_domain, name);
+        self.add(10, "overloaded functions", node.overload.is_some(), name);
+        if let Some(extras) = &node.extras {
+            self.metadata(&extras.metadata_props, name);
+            let has_devices = !extras.device_configurations.is_empty();
+            self.add(11, "device annotations", has_devices, name);
+        }
+        for id in &node.attributes {
+            let attribute = model.attribute(*id);
+            self.add(2, "types of attributes", attribute.ty.is_some(), name);
+            for value in &attribute.values {
+                match value {
+                    AttributeValue::Type(ty) => self.ty(ty, &name),
+                    AttributeValue::Types(types) => types.iter().for_each(|ty| self.ty(ty, &name)),
+                    _ => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Taking out of a model what it does not need to compute the same.
+
+use sardonyx_model::{AttributeId, Entry, GraphId, Model, Producer, Symbol};
+
+/// What to take out. Nothing by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StripOptions {
+    /// Documentation of everything.
+    pub docs: bool,
+    /// Names of nodes. Names of values stay: they are what ties a graph together.
+    pub names: bool,
+    /// Metadata of everything.
+    pub metadata: bool,
+    /// Initializers that nothing reads.
+    pub unused_initializers: bool,
+    /// Training steps.
+    pub training: bool,
+    /// Types of values that are neither inputs nor outputs; inference finds them again.
+    pub inferred_types: bool,
+}
+
+/// How much was taken out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StripReport {
+    /// Texts of documentation.
+    pub docs: usize,
+    /// Names of nodes.
+    pub names: usize,
+    /// Entries of metadata.
+    pub metadata: usize,
+    /// Initializers.
+    pub unused_initializers: usize,
+    /// Training steps.
+    pub training: usize,
+    /// Types of values.
+    pub inferred_types: usize,
+}
+
+/// Takes out of a model what the options say.
+pub fn strip(model: &mut Model, options: &StripOptions) -> StripReport {
+    let mut strip = Strip {
+        options: *options,
+        report: StripReport::default(),
+    };
+    // First, so that what only training read counts as unused.
+    if options.training {
+        strip.report.training = model.training_info.len();
+        model.training_info.clear();
+    }
+    strip.doc(&mut model.header.doc_string);
+    strip.entries(&mut model.header.metadata_props);
+    for index in 0..model.functions.len() {
+        strip.function(model, index);
+    }
+    let graphs: Vec<GraphId> = model.graphs().map(|(id, _)| id).collect();
+    for id in graphs {
+        strip.graph(model, id);
+    }
+    strip.report
+}
+
+struct Strip {
+    options: StripOptions,
+    report: StripReport,
+}
+
+impl Strip {
+    fn doc(&mut self, doc: &mut Option<Symbol>) {
+        if self.options.docs && doc.take().is_some() {
+            self.report.docs += 1;
+        }
+    }
+
+    fn entries(&mut self, entries: &mut Vec<Entry>) {
+        if self.options.metadata {
+            self.report.metadata += entries.len();
+            entries.clear();
+        }
+    }
+
+    fn function(&mut self, model: &mut Model, index: usize) {
+        let function = &mut model.functions[index];
+        self.doc(&mut function.doc_string);
+        self.entries(&mut function.metadata_props);
+        for attribute in &mut function.attribute_protos {
+            self.doc(&mut attribute.doc_string);
+        }
+    }
+
+    fn graph(&mut self, model: &mut Model, id: GraphId) {
+        if self.options.unused_initializers {
+            let before = model.graph(id).initializers.len();
+            model.retain_initializers(id, |model, initializer| {
+                is_needed(model, id, initializer.value)
+            });
+            self.report.unused_initializers += before - model.graph(id).initializers.len();
+        }
+        let graph = model.graph_mut(id);
+        self.doc(&mut graph.doc_string);
+        self.entries(&mut graph.metadata_props);
+        if self.options.inferred_types {
+            self.report.inferred_types += graph.value_info.len();
+            graph.value_info.clear();
+        }
+        let infos = graph.inputs.iter_mut().chain(&mut graph.outputs);
+        for info in infos.chain(&mut graph.value_info) {
+            self.doc(&mut info.doc_string);
+            self.entries(&mut info.metadata_props);
+        }
+        for initializer in &mut graph.initializers {
+            self.doc(&mut initializer.tensor.doc_string);
+            self.entries(&mut initializer.tensor.metadata_props);
+        }
+        let nodes = graph.nodes.clone();
+        for id in nodes {
+            let node = model.node_mut(id);
+            if self.options.names && node.name.take().is_some() {
+                self.report.names += 1;
+            }
+            if let Some(extras) = &mut node.extras {
+                self.doc(&mut extras.doc_string);
+                self.entries(&mut extras.metadata_props);
+            }
+            let attributes: Vec<AttributeId> = node.attributes.clone();
+            for id in attributes {
+                self.doc(&mut model.attribute_mut(id).doc_string);
+            }
+        }
+    }
+}
+
+/// Whether something reads the value of an initializer. One that is also an input is a default and stays, as does one
+/// that training changes, and one that nothing can refer to because its name is taken twice.
+fn is_needed(model: &Model, graph: GraphId, value: Option<sardonyx_model::ValueId>) -> bool {
+    let Some(id) = value else {
+        return true;
+    };
+    let value = model.value(id);
+    let is_state = || {
+        let bindings = model.training_info.iter().flat_map(|info| {
+            info.initialization_binding
+                .iter()
+                .chain(&info.update_binding)
+        });
+        bindings
+            .into_iter()
+            .any(|entry| entry.key == Some(value.name))
+    };
+    let is_annotated = || {
+        let annotations = &model.graph(graph).quantization_annotation;
+        annotations.iter().any(|annotation| {
+            let parameters = &annotation.quant_parameter_tensor_names;
+            parameters
+                .iter()
+                .any(|entry| entry.value == Some(value.name))
+        })
+    };
+    value.is_output
+        || !matches!(value.producer, Producer::Initializer(_))
+        || model.uses(id).next().is_some()
+        || is_state()
+        || is_annotated()
+}

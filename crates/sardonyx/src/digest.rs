@@ -1,0 +1,56 @@
+//! The content hash: one number for what a model says, wherever its weights are stored.
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind};
+use crate::external::{HashWriter, hex};
+use crate::model::Model;
+use crate::save::embed;
+
+/// The first bytes that go into the digest. A change of what is hashed gets a new number.
+const HEADING: &[u8] = b"sardonyx content hash 1\n";
+
+impl Model {
+    /// SHA-256, hexadecimal, of the model in its binary form with the values of all tensors but strings in `raw_data`.
+    /// Equal for models that differ only in whether values lie in typed lists, in `raw_data` or in data files; everything
+    /// else counts, documentation and unknown fields included.
+    ///
+    /// ```
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let model = sardonyx::Model::open(path)?;
+    /// assert_eq!(model.content_hash()?.len(), 64);
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::ExternalData`] if a data file cannot be read.
+    pub fn content_hash(&self) -> Result<String, Error> {
+        let mut graph = self.graph.clone();
+        embed(&mut graph, &self.data)?;
+        for id in graph.tensors() {
+            let stored = graph.stored(id);
+            let is_plain = stored.typed.is_empty() || stored.raw_data.is_some();
+            // What contradicts itself is hashed as it is.
+            let value = match is_plain {
+                true => None,
+                false => graph.tensor(stored, &*self.data).ok(),
+            };
+            if let Some(bytes) = value.and_then(|value| value.buffer().cloned()) {
+                let span = graph.add_bytes(bytes);
+                let stored = graph.stored_mut(id);
+                stored.typed.clear();
+                stored.raw_data = Some(span);
+            }
+            let stored = graph.stored_mut(id);
+            stored.external_data.clear();
+            stored.data_location = None;
+        }
+        let mut hasher = Sha256::new();
+        hasher.update(HEADING);
+        graph
+            .write_to(&mut HashWriter(&mut hasher))
+            .map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
+        Ok(hex(&hasher.finalize()))
+    }
+}

@@ -1,0 +1,182 @@
+//! Changing what a model says about itself.
+
+use sardonyx_model::{Entry, OperatorSetId};
+use sardonyx_passes::{StripOptions, StripReport, format_needs};
+
+use crate::error::{Error, ErrorKind};
+use crate::model::Model;
+
+/// The newest version of the file format that this release knows.
+pub const NEWEST_IR_VERSION: i64 = 14;
+
+/// The inverse of [`format_version`](crate::format_version): a plain number, or three numbers packed into one.
+///
+/// ```
+/// use sardonyx::parse_version;
+///
+/// assert_eq!(parse_version("17"), Some(17));
+/// assert_eq!(parse_version("1.2.345"), Some((1 << 48) + (2 << 32) + 345));
+/// // At least one of the first two must not be zero, or the number could not be told from a plain one.
+/// assert_eq!(parse_version("0.0.7"), None);
+/// assert_eq!(parse_version("1.2.3-rc1"), None);
+/// ```
+pub fn parse_version(text: &str) -> Option<i64> {
+    let Some((major, rest)) = text.split_once('.') else {
+        return text.parse().ok();
+    };
+    let (minor, patch) = rest.split_once('.')?;
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if ![major, minor, patch].into_iter().all(digits) {
+        return None;
+    }
+    let (major, minor): (u16, u16) = (major.parse().ok()?, minor.parse().ok()?);
+    let patch: u32 = patch.parse().ok()?;
+    if (major, minor) == (0, 0) {
+        return None;
+    }
+    let packed = u64::from(major) << 48 | u64::from(minor) << 32 | u64::from(patch);
+    Some(packed as i64)
+}
+
+/// Changing the header. Nothing here touches the graph.
+///
+/// ```
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+/// let mut model = sardonyx::Model::open(path)?;
+/// model.set_producer_name("me");
+/// model.set_metadata("license", "MIT");
+/// assert_eq!(model.metadata_value("license").as_deref(), Some("MIT"));
+/// let error = model.set_ir_version(3).unwrap_err();
+/// assert!(error.to_string().contains("initializers that are no inputs"), "{error}");
+/// # Ok::<(), sardonyx::Error>(())
+/// ```
+impl Model {
+    /// Sets the version of the file format.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for a version that does not exist, or that lacks what the model uses.
+    pub fn set_ir_version(&mut self, version: i64) -> Result<(), Error> {
+        if !(1..=NEWEST_IR_VERSION).contains(&version) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("there is no IR version {version}"),
+            )
+            .with_help(format!("versions go from 1 to {NEWEST_IR_VERSION}")));
+        }
+        let needs = format_needs(&self.graph);
+        let lacking: Vec<String> = needs
+            .iter()
+            .filter(|need| need.ir_version > version)
+            .map(|need| format!("IR version {} has {}", need.ir_version, need.feature))
+            .collect();
+        if !lacking.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("IR version {version} lacks what the model uses"),
+            )
+            .with_help(lacking.join("\n")));
+        }
+        if version >= 3 && self.graph.header.opset_import.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("IR version {version} demands that the model names its operator sets, and it names none"),
+            )
+            .with_help("set the operator set first; older models mean version 1 of the standard's"));
+        }
+        self.graph.header.ir_version = Some(version);
+        Ok(())
+    }
+
+    /// Says which version of an operator set the model means. Nodes are not converted: that they mean the same in both
+    /// versions is up to the caller.
+    pub fn set_opset(&mut self, domain: &str, version: i64) {
+        let wanted = match domain {
+            "ai.onnx" => "",
+            other => other,
+        };
+        let imports = &self.graph.header.opset_import;
+        let found = imports.iter().rposition(|import| {
+            let name = self.graph.display(import.domain);
+            name == wanted || (wanted.is_empty() && name == "ai.onnx")
+        });
+        match found {
+            Some(index) => self.graph.header.opset_import[index].version = Some(version),
+            None => {
+                let domain = Some(self.graph.intern(domain));
+                self.graph.header.opset_import.push(OperatorSetId {
+                    domain,
+                    version: Some(version),
+                    ..OperatorSetId::default()
+                });
+            }
+        }
+    }
+
+    /// Names the tool that made the model.
+    pub fn set_producer_name(&mut self, name: &str) {
+        self.graph.header.producer_name = Some(self.graph.intern(name));
+    }
+
+    /// The version of that tool.
+    pub fn set_producer_version(&mut self, version: &str) {
+        self.graph.header.producer_version = Some(self.graph.intern(version));
+    }
+
+    /// Sets the model's name space.
+    pub fn set_domain(&mut self, domain: &str) {
+        self.graph.header.domain = Some(self.graph.intern(domain));
+    }
+
+    /// Sets the version of the model itself; see [`parse_version`].
+    pub fn set_model_version(&mut self, version: i64) {
+        self.graph.header.model_version = Some(version);
+    }
+
+    /// Sets the model's documentation.
+    pub fn set_doc(&mut self, doc: &str) {
+        self.graph.header.doc_string = Some(self.graph.intern(doc));
+    }
+
+    /// Sets an entry of the metadata. A new key comes last.
+    pub fn set_metadata(&mut self, key: &str, value: &str) {
+        let value = Some(self.graph.intern(value));
+        let key = self.graph.intern(key);
+        let entries = &mut self.graph.header.metadata_props;
+        match entries.iter_mut().find(|entry| entry.key == Some(key)) {
+            Some(entry) => entry.value = value,
+            None => entries.push(Entry {
+                key: Some(key),
+                value,
+                ..Entry::default()
+            }),
+        }
+    }
+
+    /// Removes an entry of the metadata. Whether it was there.
+    pub fn remove_metadata(&mut self, key: &str) -> bool {
+        let Some(key) = self.graph.symbol(key.as_bytes()) else {
+            return false;
+        };
+        let entries = &mut self.graph.header.metadata_props;
+        let before = entries.len();
+        entries.retain(|entry| entry.key != Some(key));
+        entries.len() < before
+    }
+
+    /// Takes out what the model does not need to compute the same.
+    ///
+    /// ```
+    /// use sardonyx::StripOptions;
+    ///
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let mut model = sardonyx::Model::open(path)?;
+    /// let options = StripOptions { metadata: true, ..StripOptions::default() };
+    /// let report = model.strip(&options);
+    /// assert!(report.metadata > 0 && model.metadata().is_empty());
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    pub fn strip(&mut self, options: &StripOptions) -> StripReport {
+        sardonyx_passes::strip(&mut self.graph, options)
+    }
+}

@@ -1,0 +1,170 @@
+//! What a crash leaves behind, tried at every step of a save.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sardonyx_tensor::Tensor;
+
+use super::{Layout, SaveOptions, Weights};
+use crate::Model;
+
+/// A model with a few tensors of different sizes, filled with `seed`.
+fn model(seed: u8) -> Model {
+    let mut model = Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec()).unwrap();
+    let main = model.graph.main.unwrap();
+    for (index, len) in [5000usize, 100, 70_000].into_iter().enumerate() {
+        let values = vec![seed.wrapping_add(index as u8); len];
+        let tensor = Tensor::from_vec([len], values).unwrap();
+        model.graph.add_initializer(main, "w", &tensor);
+    }
+    model
+}
+
+fn outside() -> SaveOptions {
+    SaveOptions::new().weights(Weights::Outside)
+}
+
+/// Everything in a folder.
+fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, fs::read(entry.path()).unwrap())
+        })
+        .collect()
+}
+
+/// The values of all tensors, or what is wrong.
+fn values(path: &Path) -> Result<Vec<Vec<u8>>, crate::Error> {
+    let model = Model::open(path)?;
+    let tensors = model.tensors();
+    let values = tensors.iter().map(|tensor| {
+        let value = model.value_of(tensor)?;
+        Ok(value.buffer().unwrap().as_slice().to_vec())
+    });
+    values.collect()
+}
+
+/// Lets the step with this number and all after it fail, as if the process had ended there. Cleaning up is a step too.
+fn ending_at(options: &SaveOptions, end: usize) -> (SaveOptions, Arc<AtomicUsize>) {
+    let steps = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&steps);
+    let mut options = options.clone();
+    options.before_step = Some(Arc::new(move |_: &str| {
+        match counter.fetch_add(1, Ordering::Relaxed) >= end {
+            true => Err(io::Error::other("the end")),
+            false => Ok(()),
+        }
+    }));
+    (options, steps)
+}
+
+#[test]
+fn a_crash_leaves_the_old_model_or_the_new_one() {
+    let layouts = [
+        outside(),
+        outside().sync(true).checksum(true),
+        outside().layout(Layout::PerTensor),
+        outside().layout(Layout::Shards(71_000)),
+        SaveOptions::new().weights(Weights::Inside),
+    ];
+    let (old, new) = (model(1), model(100));
+    for before in &layouts {
+        for after in &layouts {
+            let mut ended = true;
+            let mut end = 0;
+            while ended {
+                ended = crash(&old, &new, before, after, end);
+                end += 1;
+            }
+            assert!(end > 4, "every step was tried");
+        }
+    }
+}
+
+/// Saves `old`, then `new` over it up to a step; whether it did not get to its end.
+fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, end: usize) -> bool {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("model.onnx");
+    fs::write(scratch.path().join("bystander.bin"), b"mine").unwrap();
+    before.save(old, &path).unwrap();
+    let whole = |seed: u8| {
+        [5000usize, 100, 70_000]
+            .into_iter()
+            .enumerate()
+            .map(|(index, len)| vec![seed.wrapping_add(index as u8); len])
+            .collect::<Vec<_>>()
+    };
+    let files_before = content(scratch.path());
+    let (options, _) = ending_at(after, end);
+    let ended = options.save(new, &path).is_err();
+    let found = values(&path).unwrap();
+    assert!(
+        found == whole(1) || found == whole(100),
+        "step {end}: neither the old model nor the new one"
+    );
+    if ended && found == whole(1) {
+        // What the old model consists of is as it was.
+        let now = content(scratch.path());
+        for (name, bytes) in &files_before {
+            assert!(now.get(name) == Some(bytes), "step {end}: {name} changed");
+        }
+    }
+    // The next save leaves what it would have left in a fresh folder, whatever the crash left behind.
+    after.save(new, &path).unwrap();
+    assert_eq!(values(&path).unwrap(), whole(100));
+    let names: Vec<String> = content(scratch.path()).into_keys().collect();
+    let model = Model::open(&path).unwrap();
+    let used: Vec<String> = model
+        .external_files()
+        .into_iter()
+        .map(|file| file.location)
+        .collect();
+    for name in &names {
+        let belongs =
+            ["bystander.bin", "model.onnx"].contains(&name.as_str()) || used.contains(name);
+        assert!(belongs, "step {end}: {name} is left; all: {names:?}");
+    }
+    ended
+}
+
+#[test]
+fn one_data_file_at_most_is_left_behind() {
+    let (old, new) = (model(1), model(100));
+    let mut end = 0;
+    loop {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("model.onnx");
+        outside().save(&old, &path).unwrap();
+        let (options, _) = ending_at(&outside(), end);
+        let ended = options.save(&new, &path).is_err();
+        let model = Model::open(&path).unwrap();
+        let used = model.external_files()[0].location.clone();
+        let names = content(scratch.path()).into_keys();
+        let orphans: Vec<String> = names
+            .filter(|name| name.ends_with(".data") && *name != used)
+            .collect();
+        assert!(orphans.len() <= 1, "step {end}: {orphans:?}");
+        if !ended {
+            break;
+        }
+        end += 1;
+    }
+}
+
+#[test]
+fn a_note_that_somebody_else_wrote_removes_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("model.onnx");
+    fs::write(scratch.path().join("precious"), b"x").unwrap();
+    let lines = "0 0 precious\n1 2 ../outside\nnonsense\n\n9 9\n";
+    fs::write(scratch.path().join(".model.onnx.replacing"), lines).unwrap();
+    outside().save(&model(1), &path).unwrap();
+    let names: Vec<String> = content(scratch.path()).into_keys().collect();
+    assert_eq!(names, ["model.onnx", "model.onnx.data", "precious"]);
+}

@@ -1,0 +1,133 @@
+//! Killing a process that saves, at any moment: the folder then holds the old model or the new one, whole.
+
+#![cfg(unix)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use sardonyx::{Access, ExternalFiles, Model, OpenOptions, SaveOptions, Weights};
+
+/// Where the process that is going to be killed saves.
+const PLACE: &str = "SARDONYX_TEST_SAVE_UNTIL_KILLED";
+/// Elements of the only tensor: enough that writing takes a while.
+const LEN: usize = 3 << 20;
+
+/// A model whose weights are all `seed`.
+fn model(seed: u8) -> Model {
+    let weights = vec![seed; LEN];
+    let mut tensor = vec![0x08];
+    varint(&mut tensor, LEN); // dims
+    tensor.extend(b"\x10\x02\x42\x01w"); // uint8, "w"
+    field(&mut tensor, 0x4a, &weights); // raw_data
+    let mut graph = b"\x12\x01g".to_vec();
+    field(&mut graph, 0x2a, &tensor);
+    let mut bytes = b"\x08\x0a".to_vec();
+    field(&mut bytes, 0x3a, &graph);
+    Model::from_bytes(bytes).unwrap()
+}
+
+fn varint(out: &mut Vec<u8>, mut value: usize) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn field(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
+    out.push(tag);
+    varint(out, content.len());
+    out.extend(content);
+}
+
+/// Whether a save is one with data files.
+fn options(with_data: bool) -> SaveOptions {
+    SaveOptions::new().weights(match with_data {
+        true => Weights::Outside,
+        false => Weights::Inside,
+    })
+}
+
+/// Not a test of its own: saves model after model until it is killed.
+#[test]
+fn saves_until_killed() {
+    let Some(place) = std::env::var_os(PLACE) else {
+        return;
+    };
+    let (path, how) = (PathBuf::from(&place).join("m.onnx"), std::env::var("HOW"));
+    let how = how.unwrap();
+    for round in 0u8.. {
+        let with_data = match how.as_str() {
+            "data" => true,
+            "plain" => false,
+            _ => round.is_multiple_of(2),
+        };
+        options(with_data).save(&model(round), &path).unwrap();
+    }
+}
+
+/// The byte that all weights are.
+fn seed_of(path: &Path) -> u8 {
+    let options = OpenOptions::new()
+        .access(Access::Read)
+        .external(ExternalFiles::Now);
+    let model = options.open(path).unwrap();
+    let value = model.value_of(&model.tensors()[0]).unwrap();
+    let bytes = value.buffer().unwrap().clone();
+    let bytes = bytes.as_slice();
+    assert_eq!(bytes.len(), LEN);
+    assert!(
+        bytes.iter().all(|byte| *byte == bytes[0]),
+        "half of one and half of another"
+    );
+    bytes[0]
+}
+
+#[test]
+fn a_killed_save_leaves_a_whole_model() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("m.onnx");
+    let mut most_orphans = 0;
+    for round in 0..60u64 {
+        let how = ["data", "plain", "both"][round as usize % 3];
+        options(how == "data").save(&model(0), &path).unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "saves_until_killed", "--nocapture"])
+            .env(PLACE, scratch.path())
+            .env("HOW", how)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Moments spread over some saves, the same in each run.
+        let moment = 5_000 + round * 7_919 % 60_000;
+        std::thread::sleep(Duration::from_micros(moment));
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        seed_of(&path);
+        let used = Model::open(&path).unwrap().external_files();
+        let orphans = names(scratch.path())
+            .into_iter()
+            .filter(|name| name != "m.onnx" && used.iter().all(|file| &file.location != name))
+            // What was noted for the next save is no data.
+            .filter(|name| !name.ends_with(".replacing"))
+            .count();
+        most_orphans = most_orphans.max(orphans);
+        // The next save leaves nothing but its own.
+        options(false).save(&model(255), &path).unwrap();
+        assert_eq!(names(scratch.path()), ["m.onnx"], "round {round}, {how}");
+        assert_eq!(seed_of(&path), 255);
+    }
+    assert!(most_orphans <= 1, "{most_orphans} orphans");
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}

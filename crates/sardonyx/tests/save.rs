@@ -1,0 +1,254 @@
+//! Saving models with their values inside and outside.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use sardonyx::{
+    Access, Buffer, ExternalFiles, Layout, Model, OpenOptions, SaveOptions, Storage, Weights,
+};
+
+const DIGITS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/digits/digits.onnx"
+);
+
+fn outside() -> SaveOptions {
+    SaveOptions::new().weights(Weights::Outside)
+}
+
+fn inside() -> SaveOptions {
+    SaveOptions::new().weights(Weights::Inside)
+}
+
+fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|entry| {
+            let name = entry.file_name().into_string().unwrap();
+            (name, fs::read(entry.path()).unwrap())
+        })
+        .collect()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    content(folder).into_keys().collect()
+}
+
+#[test]
+fn outside_and_inside_again_gives_the_original_bytes() {
+    // EXT-01, EXT-06, EXT-19, EXT-20, EXT-24
+    let original = fs::read(DIGITS).unwrap();
+    let model = Model::open(DIGITS).unwrap();
+    let hash = model.content_hash().unwrap();
+    let cases = [
+        outside(),
+        outside().threshold(0),
+        outside().threshold(0).alignment(1),
+        outside().layout(Layout::PerTensor).checksum(true),
+        outside().layout(Layout::Shards(40_000)),
+    ];
+    for options in cases {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("digits.onnx");
+        let report = options.save(&model, &path).unwrap();
+        assert!(!report.files.is_empty());
+        let checked = OpenOptions::new().verify_checksums(true);
+        let moved = checked.external(ExternalFiles::Now).open(&path).unwrap();
+        assert_eq!(moved.content_hash().unwrap(), hash);
+        let first = content(scratch.path());
+        // Saving the same again, from the original or from itself, changes nothing.
+        for same in [&model, &moved] {
+            let report = options.save(same, &path).unwrap();
+            assert!(report.files.iter().all(|file| file.reused), "{report:?}");
+            assert!(content(scratch.path()) == first);
+        }
+        // In place: what is mapped is replaced and removed while it is in use.
+        let report = inside().save(&moved, &path).unwrap();
+        assert_eq!(report.removed.len(), first.len() - 1);
+        assert_eq!(names(scratch.path()), ["digits.onnx"]);
+        assert!(fs::read(&path).unwrap() == original);
+    }
+}
+
+#[test]
+fn offsets_are_aligned_and_small_tensors_packed_tighter() {
+    // EXT-12
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("m.onnx");
+    let model = Model::open(DIGITS).unwrap();
+    outside().threshold(0).save(&model, &path).unwrap();
+    let moved = Model::open(&path).unwrap();
+    for tensor in moved.tensors() {
+        if let Storage::External { offset, length, .. } = tensor.storage {
+            let is_large = length.unwrap() >= 65_536;
+            let alignment = if is_large { 65_536 } else { 4096 };
+            assert!(offset.is_multiple_of(alignment), "{}", tensor.name);
+        }
+    }
+}
+
+#[test]
+fn data_comes_along_to_another_folder() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let model = Model::open(DIGITS).unwrap();
+    outside().save(&model, here.path().join("m.onnx")).unwrap();
+    for access in [Access::Map, Access::Read] {
+        let options = OpenOptions::new().access(access);
+        let moved = options.open(here.path().join("m.onnx")).unwrap();
+        moved.save(there.path().join("copy.onnx")).unwrap();
+        assert_eq!(names(there.path()), ["copy.onnx", "copy.onnx.data"]);
+        let copy = Model::open(there.path().join("copy.onnx")).unwrap();
+        assert_eq!(copy.content_hash().unwrap(), model.content_hash().unwrap());
+        // Beside its data files, nothing is copied.
+        moved.save(here.path().join("second.onnx")).unwrap();
+        assert_eq!(names(here.path()), ["m.onnx", "m.onnx.data", "second.onnx"]);
+    }
+}
+
+#[test]
+fn data_files_of_other_models_stay() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (first, second) = (scratch.path().join("a.onnx"), scratch.path().join("b.onnx"));
+    let model = Model::open(DIGITS).unwrap();
+    outside().save(&model, &first).unwrap();
+    Model::open(&first).unwrap().save(&second).unwrap();
+    let report = inside().save(&model, &first).unwrap();
+    assert!(report.removed.is_empty());
+    assert_eq!(report.shared, ["a.onnx.data"]);
+    let shared = Model::open(&second).unwrap();
+    let hash = shared.content_hash().unwrap();
+    assert_eq!(hash, model.content_hash().unwrap());
+    // The last one that uses it takes it along.
+    let report = inside().save(&shared, &second).unwrap();
+    assert_eq!(report.removed, ["a.onnx.data"]);
+    assert_eq!(names(scratch.path()), ["a.onnx", "b.onnx"]);
+}
+
+#[test]
+fn files_in_the_way_are_not_overwritten() {
+    // EXT-20
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("m.onnx");
+    let data = scratch.path().join("m.onnx.data");
+    fs::write(&data, b"mine").unwrap();
+    let model = Model::open(DIGITS).unwrap();
+    let location = |options: SaveOptions| {
+        let report = options.save(&model, &path).unwrap();
+        report.files[0].location.clone()
+    };
+    assert_eq!(location(outside()), "m-2.onnx.data");
+    assert_eq!(fs::read(&data).unwrap(), b"mine");
+    let named = outside().threshold(0).data_name("sub/w.bin");
+    assert_eq!(location(named.clone()), "sub/w.bin");
+    assert_eq!(
+        location(named),
+        "sub/w.bin",
+        "the same again changes nothing"
+    );
+    assert_eq!(names(&scratch.path().join("sub")), ["w.bin"]);
+    for name in ["../w.bin", "/tmp/w.bin", "", "a\\..\\b", "C:w"] {
+        let error = outside().data_name(name).save(&model, &path).unwrap_err();
+        assert!(error.to_string().contains("location"), "{name}: {error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_cache_of_hugging_face_loads_and_a_save_replaces_the_links() {
+    // EXT-11 with its exception
+    use std::os::unix::fs::symlink;
+    let scratch = tempfile::tempdir().unwrap();
+    let blobs = scratch.path().join("blobs");
+    let snapshot = scratch.path().join("snapshots/1/onnx");
+    fs::create_dir_all(&blobs).unwrap();
+    fs::create_dir_all(&snapshot).unwrap();
+    let model = Model::open(DIGITS).unwrap();
+    let hash = model.content_hash().unwrap();
+    outside().save(&model, blobs.join("model.onnx")).unwrap();
+    for (name, blob) in [("model.onnx", "aaaa"), ("model.onnx.data", "bbbb")] {
+        fs::rename(blobs.join(name), blobs.join(blob)).unwrap();
+        symlink(format!("../../../blobs/{blob}"), snapshot.join(name)).unwrap();
+    }
+    let path = snapshot.join("model.onnx");
+    let cached = Model::open(&path).unwrap();
+    assert_eq!(cached.content_hash().unwrap(), hash);
+    let strict = OpenOptions::new().links(sardonyx::Links::Refuse);
+    let error = strict.open(&path).unwrap().content_hash().unwrap_err();
+    assert!(error.to_string().contains("links are refused"), "{error}");
+    let before = content(&blobs);
+    inside().save(&cached, &path).unwrap();
+    assert_eq!(names(&snapshot), ["model.onnx"]);
+    assert!(content(&blobs) == before, "the blobs belong to others too");
+    assert!(fs::read(&path).unwrap() == fs::read(DIGITS).unwrap());
+}
+
+#[test]
+fn data_files_come_from_a_resolver() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("m.onnx");
+    let model = Model::open(DIGITS).unwrap();
+    outside().save(&model, &path).unwrap();
+    let file = |name: &str| fs::read(scratch.path().join(name)).unwrap();
+    let with = |files: HashMap<String, Buffer>| {
+        let options = OpenOptions::new().resolver(Arc::new(files));
+        options.from_bytes(file("m.onnx")).unwrap().content_hash()
+    };
+    let data = Buffer::from_vec(file("m.onnx.data"));
+    let found = with(HashMap::from([("m.onnx.data".to_string(), data)]));
+    assert_eq!(found.unwrap(), model.content_hash().unwrap());
+    let error = with(HashMap::new()).unwrap_err();
+    assert!(error.to_string().contains("no such file"), "{error}");
+    let never = OpenOptions::new().external(ExternalFiles::Never);
+    let error = never.open(&path).unwrap().content_hash().unwrap_err();
+    assert!(
+        error.to_string().contains("without its data files"),
+        "{error}"
+    );
+}
+
+#[test]
+fn digests_are_written_and_compared_on_request() {
+    // EXT-05
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("m.onnx");
+    let model = Model::open(DIGITS).unwrap();
+    outside().checksum(true).save(&model, &path).unwrap();
+    let now = OpenOptions::new().external(ExternalFiles::Now);
+    let verify = now.clone().verify_checksums(true);
+    verify.open(&path).unwrap();
+    let data = scratch.path().join("m.onnx.data");
+    let mut bytes = fs::read(&data).unwrap();
+    bytes[10] ^= 1;
+    fs::write(&data, bytes).unwrap();
+    let error = verify.open(&path).unwrap_err();
+    assert!(error.to_string().contains("SHA-1"), "{error}");
+    now.open(&path).unwrap();
+}
+
+#[test]
+fn what_cannot_be_written_is_an_error_and_changes_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("m.onnx");
+    let model = Model::open(DIGITS).unwrap();
+    outside().save(&model, &path).unwrap();
+    let moved = Model::open(&path).unwrap();
+    fs::remove_file(scratch.path().join("m.onnx.data")).unwrap();
+    let before = content(scratch.path());
+    let error = inside().save(&moved, &path).unwrap_err();
+    assert!(error.to_string().contains("missing"), "{error}");
+    assert!(content(scratch.path()) == before);
+    let error = model.save(scratch.path()).unwrap_err();
+    assert!(error.to_string().contains("folder"), "{error}");
+    assert!(model.save(scratch.path().join("none/m.onnx")).is_err());
+}
+
+#[test]
+fn what_is_read_into_memory_can_be_limited() {
+    let small = OpenOptions::new().access(Access::Read).max_bytes(1000);
+    let endless = small.from_reader(std::io::repeat(0));
+    for error in [small.open(DIGITS).unwrap_err(), endless.unwrap_err()] {
+        assert!(error.to_string().contains("1000 bytes"), "{error}");
+    }
+}
