@@ -37,6 +37,8 @@ pub struct TensorProto {
     pub metadata_props: Vec<Entry>,
     /// Fields of the future.
     pub unknown: Unknowns,
+    /// Bytes of values in the file that were left out when the model was read; see [`Model::read_skimmed`].
+    pub skipped: Option<u64>,
 }
 
 /// Neighbouring records of one typed list, tags included: whether packed or not, they are decoded when asked for and
@@ -183,6 +185,9 @@ impl Model {
             .collect::<Result<_, _>>()?;
         let count = elems(&dims).map_err(|error| error.to_string())?;
 
+        if proto.skipped.is_some() {
+            return Err("its values were left out when the model was read".to_string());
+        }
         if proto.is_external() {
             let buffer = self.load_external(proto, data_type.storage_bytes(count), external)?;
             return Tensor::from_buffer(data_type, dims, buffer).map_err(|error| error.to_string());

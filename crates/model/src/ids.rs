@@ -32,6 +32,14 @@ macro_rules! ids {
             }
         }
 
+        impl $name {
+            /// The number that stands for it: its position, plus 1.
+            #[allow(dead_code)]
+            pub(crate) fn number(self) -> u32 {
+                self.0.get()
+            }
+        }
+
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 write!(f, concat!(stringify!($name), "({})"), self.index())

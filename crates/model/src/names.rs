@@ -1,12 +1,12 @@
 //! Interned text: every name of a model once, as a number.
 //!
 //! A name from the file is not copied: its entry says where it lies. Names come from files that anybody may have made,
-//! so the table hashes with a random seed. Beside each symbol the table keeps its hash: texts lie all over the file, and
-//! growing the table must not visit them.
+//! so the table hashes with a random seed. What takes time in a large model is not hashing but waiting for memory; the
+//! table is made for one access per name.
 
 use std::hash::BuildHasher;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::DefaultHashBuilder;
 use sardonyx_tensor::Buffer;
 
 use crate::ids::{Arena, Id, SourceId, ids};
@@ -19,19 +19,19 @@ ids! {
     Symbol
 }
 
+/// The hash of a text in the table of one model.
+#[derive(Clone, Copy)]
+pub(crate) struct Hash(u32);
+
 #[derive(Clone, Default)]
 pub(crate) struct Names {
-    table: HashTable<Slot>,
+    /// Open addressing, linear probing, at most half full, a power of two long. A slot is 0 or the number of a symbol in
+    /// as many low bits as the length has; the bits above are those of the hash.
+    slots: Vec<u32>,
     hasher: DefaultHashBuilder,
     entries: Vec<Entry>,
     /// Text that is in no source.
     own: Vec<u8>,
-}
-
-#[derive(Clone, Copy)]
-struct Slot {
-    hash: u32,
-    symbol: Symbol,
 }
 
 #[derive(Clone, Copy)]
@@ -46,7 +46,16 @@ impl Names {
     /// Makes room for more names.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.entries.reserve(count);
-        self.table.reserve(count, |slot| spread(slot.hash));
+    }
+
+    /// The hash of a text that will be interned soon, and a look at its place in the table. Looks at several places wait
+    /// for memory together; those that interning takes, one after the other.
+    #[inline]
+    pub(crate) fn look_ahead(&self, text: &[u8]) -> Hash {
+        let hash = self.hash(text);
+        let place = self.slots.get((hash & self.mask()) as usize);
+        std::hint::black_box(place.copied());
+        Hash(hash)
     }
 
     /// The symbol of a text that lies in a source, whose bytes are `near` (or empty, which is only slower).
@@ -54,12 +63,14 @@ impl Names {
     pub(crate) fn intern(
         &mut self,
         text: &[u8],
+        hash: Option<Hash>,
         span: Span,
         near: &[u8],
         sources: &Arena<SourceId, Buffer>,
     ) -> Symbol {
         let near = (Some(span.source), near);
-        self.find_or_add(text, near, sources, |_| Entry {
+        let hash = hash.map_or_else(|| self.hash(text), |hash| hash.0);
+        self.find_or_add(text, hash, near, sources, |_| Entry {
             source: Some(span.source),
             len: span.len as u32,
             offset: span.offset,
@@ -68,7 +79,8 @@ impl Names {
 
     /// The symbol of a text that may lie anywhere.
     pub(crate) fn intern_own(&mut self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Symbol {
-        self.find_or_add(text, NOTHING_NEAR, sources, |own| {
+        let hash = self.hash(text);
+        self.find_or_add(text, hash, NOTHING_NEAR, sources, |own| {
             own.extend_from_slice(text);
             Entry {
                 source: None,
@@ -80,11 +92,8 @@ impl Names {
 
     /// The symbol of a text, if there is one.
     pub(crate) fn find(&self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Option<Symbol> {
-        let hash = self.hash(text);
-        let found = self.table.find(spread(hash), |slot| {
-            slot.hash == hash && self.text(slot.symbol, sources) == text
-        });
-        found.map(|slot| slot.symbol)
+        self.probe(self.hash(text), text, NOTHING_NEAR, sources)
+            .ok()
     }
 
     pub(crate) fn text<'a>(
@@ -98,37 +107,79 @@ impl Names {
 
     #[inline]
     fn hash(&self, text: &[u8]) -> u32 {
-        let hash = self.hasher.hash_one(text);
-        (hash ^ hash >> 32) as u32
+        self.hasher.hash_one(text) as u32
     }
 
     #[inline]
     fn find_or_add(
         &mut self,
         text: &[u8],
+        hash: u32,
         near: Near<'_>,
         sources: &Arena<SourceId, Buffer>,
         entry: impl FnOnce(&mut Vec<u8>) -> Entry,
     ) -> Symbol {
-        let hash = self.hash(text);
-        let Names {
-            table,
-            entries,
-            own,
-            ..
-        } = self;
-        let found = table.find(spread(hash), |slot| {
-            slot.hash == hash
-                && resolve(entries[slot.symbol.index()], own, near, sources) == text
-        });
-        if let Some(slot) = found {
-            return slot.symbol;
+        if self.slots.len() < 2 * (self.entries.len() + 1) {
+            self.grow(near, sources);
         }
-        entries.push(entry(own));
-        let symbol = Symbol::new(entries.len() - 1);
-        let slot = Slot { hash, symbol };
-        table.insert_unique(spread(hash), slot, |slot| spread(slot.hash));
-        symbol
+        match self.probe(hash, text, near, sources) {
+            Ok(symbol) => symbol,
+            Err(free) => {
+                self.entries.push(entry(&mut self.own));
+                let symbol = Symbol::new(self.entries.len() - 1);
+                self.slots[free] = hash & !self.mask() | symbol.number();
+                symbol
+            }
+        }
+    }
+
+    /// The symbol of a text, or the slot where it belongs. The table is not empty.
+    #[inline]
+    fn probe(
+        &self,
+        hash: u32,
+        text: &[u8],
+        near: Near<'_>,
+        sources: &Arena<SourceId, Buffer>,
+    ) -> Result<Symbol, usize> {
+        let mask = self.mask();
+        let mut at = hash & mask;
+        loop {
+            let slot = self.slots.get(at as usize).copied().unwrap_or(0);
+            if slot == 0 {
+                return Err(at as usize);
+            }
+            if (slot ^ hash) & !mask == 0 {
+                let index = (slot & mask) as usize - 1;
+                if resolve(self.entries[index], &self.own, near, sources) == text {
+                    return Ok(Symbol::new(index));
+                }
+            }
+            at = (at + 1) & mask;
+        }
+    }
+
+    /// The low bits of a slot, and of a hash those that say where in the table.
+    #[inline]
+    fn mask(&self) -> u32 {
+        (self.slots.len() as u32).wrapping_sub(1)
+    }
+
+    /// Makes the table large enough for as many names as there is room for, and more than there are.
+    #[cold]
+    fn grow(&mut self, near: Near<'_>, sources: &Arena<SourceId, Buffer>) {
+        let names = self.entries.capacity().max(self.entries.len() + 8);
+        let length = (2 * names).next_power_of_two().min(1 << 31);
+        self.slots = vec![0; length];
+        let mask = self.mask();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let hash = self.hash(resolve(*entry, &self.own, near, sources));
+            let mut at = hash & mask;
+            while self.slots[at as usize] != 0 {
+                at = (at + 1) & mask;
+            }
+            self.slots[at as usize] = hash & !mask | Symbol::new(index).number();
+        }
     }
 }
 
@@ -137,12 +188,6 @@ impl Names {
 type Near<'a> = (Option<SourceId>, &'a [u8]);
 
 const NOTHING_NEAR: Near<'static> = (None, &[]);
-
-/// The hash as the table wants it, which looks at both ends of 64 bits.
-#[inline]
-fn spread(hash: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(hash)
-}
 
 #[inline]
 fn resolve<'a>(

@@ -15,6 +15,7 @@ use sardonyx_proto::{
     TensorShapeField, TensorTypeField, TrainingInfoField, TypeField, ValueInfoField, place_of,
 };
 use sardonyx_tensor::Buffer;
+use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::{Segment, SparseTensorProto, TensorProto, TypedRun};
@@ -24,7 +25,7 @@ use crate::graph::{
     SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
 };
 use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
-use crate::names::Symbol;
+use crate::names::{Hash, Symbol};
 use crate::source::{Span, Unknowns};
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
@@ -110,12 +111,7 @@ struct Scopes {
 
 impl Scopes {
     #[inline]
-    fn get(
-        &self,
-        graph: GraphId,
-        name: Symbol,
-        values: &Arena<ValueId, Value>,
-    ) -> Option<ValueId> {
+    fn get(&self, graph: GraphId, name: Symbol, values: &Arena<ValueId, Value>) -> Option<ValueId> {
         let first = (*self.first.get(name.index())?)?;
         if values[first].graph == graph {
             return Some(first);
@@ -146,6 +142,8 @@ pub(crate) struct Build<'m, 'a> {
     messages_left: u32,
     limits: ReadLimits,
     scopes: Scopes,
+    /// The output that was read last: what the next node is most likely to read.
+    recent: Option<(&'a [u8], Symbol)>,
     /// Graphs that wait for the graph around them.
     waiting: VecDeque<(GraphId, Reader<'a, proto::GraphProto>)>,
     /// Names of inputs that are not bound yet; the positions are those of the model's uses. `None` for the empty name.
@@ -161,6 +159,7 @@ impl<'m, 'a> Build<'m, 'a> {
             messages_left: limits.messages,
             limits,
             scopes: Scopes::default(),
+            recent: None,
             waiting: VecDeque::new(),
             unbound: Vec::new(),
         }
@@ -344,7 +343,10 @@ impl<'m, 'a> Build<'m, 'a> {
             match field? {
                 NodeField::Input(text) => {
                     self.count(text.offset)?;
-                    let name = self.name(text)?;
+                    let name = match self.recent {
+                        Some((recent, name)) if recent == text.bytes => name,
+                        _ => self.name_of_hash(text, None)?,
+                    };
                     // Bound once the graph is complete.
                     self.model.uses.push(Use {
                         value: None,
@@ -361,14 +363,17 @@ impl<'m, 'a> Build<'m, 'a> {
                     let value = match text.bytes {
                         b"" => None,
                         _ => {
-                            let name = self.name(text)?;
+                            let name = self.name_of_hash(text, None)?;
+                            self.recent = Some((text.bytes, name));
                             Some(self.define(graph, name, Producer::Node(id, index)))
                         }
                     };
                     self.model.output_lists.push(value);
                     node.outputs.len += 1;
                 }
-                NodeField::Name(text) => node.name = Some(self.name(text)?),
+                NodeField::Name(text) => {
+                    node.name = Some(self.name_of_hash(text, None)?)
+                }
                 NodeField::OpType(text) => node.op_type = Some(self.name(text)?),
                 NodeField::Attribute(attribute) => {
                     let attribute = self.attribute(attribute, Some((graph, id)))?;
@@ -405,6 +410,19 @@ impl<'m, 'a> Build<'m, 'a> {
         self.model.nodes.push(node);
         self.model.graphs[graph].nodes.push(id);
         Ok(())
+    }
+
+    /// The hashes of the names of a node that are likely to be rare, in the order of the file.
+    fn look_ahead(&self, reader: Reader<'a, proto::NodeProto>) -> SmallVec<[Hash; 8]> {
+        let mut hashes = SmallVec::new();
+        for field in reader.map_while(Result::ok) {
+            if let NodeField::Input(text) | NodeField::Output(text) | NodeField::Name(text) = field
+            {
+                if hashes.len() == hashes.inline_size() { break; }
+                hashes.push(self.model.names.look_ahead(text.bytes));
+            }
+        }
+        hashes
     }
 
     /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs see.
@@ -1006,6 +1024,11 @@ impl<'m, 'a> Build<'m, 'a> {
 
     #[inline]
     fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
+        self.name_of_hash(slice, None)
+    }
+
+    #[inline]
+    fn name_of_hash(&mut self, slice: Slice<'_>, hash: Option<Hash>) -> Built<Symbol> {
         if u32::try_from(slice.bytes.len()).is_err() {
             let length = slice.bytes.len() as u64;
             return Err(Failure {
@@ -1015,6 +1038,7 @@ impl<'m, 'a> Build<'m, 'a> {
         }
         Ok(self.model.names.intern(
             slice.bytes,
+            hash,
             Span::of(self.source, slice),
             self.bytes,
             &self.model.sources,

@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
+use sardonyx_proto::Skimmed;
+use sardonyx_tensor::Buffer;
+
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::{SparseTensorProto, TensorProto};
+use crate::error::Error;
 use crate::graph::Model;
 use crate::ids::{AttributeId, GraphId};
+use crate::read::ReadLimits;
 
 /// Where a stored tensor stands. Valid as long as the lists that it leads through are not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -75,6 +80,38 @@ impl TensorId {
 }
 
 impl Model {
+    /// Reads a model from which large payloads were left out. Each tensor that lost some knows how many bytes.
+    ///
+    /// # Errors
+    ///
+    /// See [`read`](Model::read).
+    pub fn read_skimmed(skimmed: Skimmed, limits: ReadLimits) -> Result<Model, Error> {
+        let mut model = Model::read_with(Buffer::from_vec(skimmed.bytes), limits)?;
+        let skipped = |end: u64| {
+            let found = skimmed.skipped.binary_search_by_key(&end, |(at, _)| *at);
+            found.ok().map(|index| skimmed.skipped[index].1)
+        };
+        for id in model.tensors() {
+            let tensor = model.stored_mut(id);
+            let raw = tensor.raw_data.filter(|raw| raw.len == 0);
+            let ends = raw.iter().map(|raw| raw.offset);
+            // Runs of empty lists may have become one.
+            let runs = tensor.typed.iter().flat_map(|run| {
+                let records = run.records;
+                (records.offset + 1..=records.offset + records.len).rev()
+            });
+            let bytes: u64 = ends.chain(runs).filter_map(skipped).sum();
+            tensor.skipped = (bytes > 0).then_some(bytes);
+        }
+        Ok(model)
+    }
+
+    /// Whether values were left out when the model was read.
+    pub fn is_skimmed(&self) -> bool {
+        let mut tensors = self.tensors().into_iter();
+        tensors.any(|id| self.stored(id).skipped.is_some())
+    }
+
     /// All stored tensors, in the order of the file: the main graph with what its nodes hold, training steps, functions.
     /// Only what can be reached from there; graphs of removed nodes do not count.
     pub fn tensors(&self) -> Vec<TensorId> {

@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use crate::error::{Error, ErrorKind};
 use crate::read::{RawField, Reader, Slice};
 use crate::table::{MessageDef, MessageType};
-use crate::wire::{WireType, read_varint};
+use crate::wire::{WireType, read_varint, read_varints};
 use crate::write::Encoder;
 
 /// Type of a value, for tools that work from the description of messages.
@@ -79,6 +79,13 @@ pub trait Kind {
         raw: &RawField<'a>,
         reader: &Reader<'a, M>,
     ) -> Result<Option<Self::Value<'a>>, Error>;
+    /// The value at a position and the position after it, or `None` for whatever `read` would refuse or not expect.
+    #[doc(hidden)]
+    fn read_usual<'a, M: MessageType>(
+        wire_type: u32,
+        pos: usize,
+        reader: &Reader<'a, M>,
+    ) -> Option<(Self::Value<'a>, usize)>;
     /// Writes the value in the form in which it was read.
     #[doc(hidden)]
     fn copy(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
@@ -104,6 +111,18 @@ pub trait Word {
         reader: &Reader<'a, M>,
     ) -> Result<Option<Self::Many<'a>>, Error>;
     #[doc(hidden)]
+    fn usual_one<'a, M: MessageType>(
+        wire_type: u32,
+        pos: usize,
+        reader: &Reader<'a, M>,
+    ) -> Option<(Self::Value<'a>, usize)>;
+    #[doc(hidden)]
+    fn usual_many<'a, M: MessageType>(
+        wire_type: u32,
+        pos: usize,
+        reader: &Reader<'a, M>,
+    ) -> Option<(Self::Many<'a>, usize)>;
+    #[doc(hidden)]
     fn copy_one(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
     #[doc(hidden)]
     fn copy_many(number: u32, value: Self::Many<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
@@ -122,7 +141,7 @@ pub trait Scalar: Word {
 }
 
 macro_rules! labels {
-    ($( $(#[$doc:meta])* $label:ident $value:ident $read:ident $copy:ident; )*) => { $(
+    ($( $(#[$doc:meta])* $label:ident $value:ident $read:ident $usual:ident $copy:ident; )*) => { $(
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $label<W>(PhantomData<W>);
@@ -132,9 +151,13 @@ macro_rules! labels {
             const KIND: FieldKind = W::KIND;
             const LABEL: Label = Label::$label;
 
-            #[inline]
             fn read<'a, M: MessageType>(raw: &RawField<'a>, reader: &Reader<'a, M>) -> Result<Option<Self::Value<'a>>, Error> {
                 W::$read(raw, reader)
+            }
+
+            #[inline(always)]
+            fn read_usual<'a, M: MessageType>(wire_type: u32, pos: usize, reader: &Reader<'a, M>) -> Option<(Self::Value<'a>, usize)> {
+                W::$usual(wire_type, pos, reader)
             }
 
             fn copy(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {
@@ -146,13 +169,13 @@ macro_rules! labels {
 
 labels! {
     /// At most once.
-    Optional Value one copy_one;
+    Optional Value one usual_one copy_one;
     /// At most once among the members of its `oneof`.
-    OneOf Value one copy_one;
+    OneOf Value one usual_one copy_one;
     /// Any number of times, one tag each when written.
-    Repeated Many many copy_many;
+    Repeated Many many usual_many copy_many;
     /// Numbers, one block when written.
-    Packed Many many copy_many;
+    Packed Many many usual_many copy_many;
 }
 
 /// What one tag of a repeated number brings: a number, or a packed block of them.
@@ -225,6 +248,42 @@ impl<'a, S: Scalar> Chunk<'a, S> {
     }
 }
 
+impl<S: Scalar> Chunk<'_, S> {
+    /// Appends the numbers to a list: the fast way to have all of them. Whoever decodes several chunks, or knows how many
+    /// numbers there will be, reserves room first or uses the list again.
+    ///
+    /// # Errors
+    ///
+    /// A varint in a packed block that is broken.
+    pub fn decode_into(self, list: &mut Vec<S::Item>) -> Result<(), Error> {
+        match (self, S::WIRE_TYPE) {
+            (Chunk::Packed(block), WireType::Fixed32) => {
+                let numbers = block.bytes.as_chunks().0.iter();
+                list.extend(numbers.map(|b| S::from_word(u64::from(u32::from_le_bytes(*b)))));
+                Ok(())
+            }
+            (Chunk::Packed(block), WireType::Fixed64) => {
+                let numbers = block.bytes.as_chunks().0.iter();
+                list.extend(numbers.map(|b| S::from_word(u64::from_le_bytes(*b))));
+                Ok(())
+            }
+            _ => self.words(|words| list.extend(words.iter().map(|word| S::from_word(*word)))),
+        }
+    }
+
+    /// The bits of the numbers, some at a time. For varints only.
+    pub(crate) fn words(self, mut take: impl FnMut(&[u64])) -> Result<(), Error> {
+        match self {
+            Chunk::One(item) => {
+                take(&[S::to_word(item)]);
+                Ok(())
+            }
+            Chunk::Packed(block) => read_varints(block.bytes, take)
+                .map_err(|(kind, at)| Error::new(kind, block.offset + at as u64)),
+        }
+    }
+}
+
 fn scalar_one<'a, S: Scalar>(raw: &RawField<'a>) -> Option<S::Item> {
     (raw.wire_type == S::WIRE_TYPE).then(|| S::from_word(raw.word))
 }
@@ -233,12 +292,8 @@ fn scalar_many<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Option<Chunk<'a, S>>
     if raw.wire_type != WireType::Len {
         return Ok(scalar_one::<S>(raw).map(Chunk::One));
     }
-    let width = match S::WIRE_TYPE {
-        WireType::Fixed32 => 4,
-        WireType::Fixed64 => 8,
-        _ => 1,
-    };
     let length = raw.content.bytes.len() as u64;
+    let width = width::<S>();
     if !length.is_multiple_of(width) {
         return Err(Error::new(
             ErrorKind::PackedLength { length, width },
@@ -248,7 +303,16 @@ fn scalar_many<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Option<Chunk<'a, S>>
     Ok(Some(Chunk::Packed(raw.content)))
 }
 
-/// The two `Word` methods that all numbers share.
+/// Size of which every packed block is a multiple.
+fn width<S: Scalar>() -> u64 {
+    match S::WIRE_TYPE {
+        WireType::Fixed32 => 4,
+        WireType::Fixed64 => 8,
+        _ => 1,
+    }
+}
+
+/// The `Word` methods that all numbers share.
 macro_rules! scalar_word {
     () => {
         type Value<'a> = <Self as Scalar>::Item;
@@ -268,6 +332,34 @@ macro_rules! scalar_word {
             _: &Reader<'a, M>,
         ) -> Result<Option<Self::Many<'a>>, Error> {
             scalar_many::<Self>(raw)
+        }
+
+        #[inline(always)]
+        fn usual_one<'a, M: MessageType>(
+            wire_type: u32,
+            pos: usize,
+            reader: &Reader<'a, M>,
+        ) -> Option<(Self::Value<'a>, usize)> {
+            if wire_type != Self::WIRE_TYPE.number() {
+                return None;
+            }
+            let (word, end) = reader.usual_word(Self::WIRE_TYPE, pos)?;
+            Some((Self::from_word(word), end))
+        }
+
+        #[inline(always)]
+        fn usual_many<'a, M: MessageType>(
+            wire_type: u32,
+            pos: usize,
+            reader: &Reader<'a, M>,
+        ) -> Option<(Self::Many<'a>, usize)> {
+            if wire_type != WireType::Len.number() {
+                let (item, end) = Self::usual_one(wire_type, pos, reader)?;
+                return Some((Chunk::One(item), end));
+            }
+            let (block, end) = reader.usual_content(pos)?;
+            let whole = (block.bytes.len() as u64).is_multiple_of(width::<Self>());
+            whole.then_some((Chunk::Packed(block), end))
         }
 
         fn copy_one(
@@ -377,6 +469,15 @@ macro_rules! one_per_tag {
             Self::one(raw, reader)
         }
 
+        #[inline(always)]
+        fn usual_many<'a, M: MessageType>(
+            wire_type: u32,
+            pos: usize,
+            reader: &Reader<'a, M>,
+        ) -> Option<(Self::Many<'a>, usize)> {
+            Self::usual_one(wire_type, pos, reader)
+        }
+
         fn copy_many(
             number: u32,
             value: Self::Many<'_>,
@@ -401,6 +502,14 @@ macro_rules! slices {
             #[inline]
             fn one<'a, M: MessageType>(raw: &RawField<'a>, _: &Reader<'a, M>) -> Result<Option<Slice<'a>>, Error> {
                 Ok((raw.wire_type == WireType::Len).then_some(raw.content))
+            }
+
+            #[inline(always)]
+            fn usual_one<'a, M: MessageType>(wire_type: u32, pos: usize, reader: &Reader<'a, M>) -> Option<(Slice<'a>, usize)> {
+                if wire_type != WireType::Len.number() {
+                    return None;
+                }
+                reader.usual_content(pos)
             }
 
             fn copy_one(number: u32, value: Slice<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {
@@ -439,6 +548,19 @@ impl<N: MessageType> Word for Message<N> {
         } else {
             Ok(None)
         }
+    }
+
+    #[inline(always)]
+    fn usual_one<'a, M: MessageType>(
+        wire_type: u32,
+        pos: usize,
+        reader: &Reader<'a, M>,
+    ) -> Option<(Reader<'a, N>, usize)> {
+        if wire_type != WireType::Len.number() {
+            return None;
+        }
+        let (content, end) = reader.usual_content(pos)?;
+        Some((reader.child(content).ok()?, end))
     }
 
     fn copy_one(number: u32, value: Reader<'_, N>, out: &mut Encoder<'_>) -> Result<(), Error> {

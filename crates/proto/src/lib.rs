@@ -22,6 +22,7 @@
 //! This crate knows where a field is and what it is called; it knows no meaning. What a model means, which fields
 //! exclude each other, whether a tensor has the right number of values: that is `sardonyx-model` and the checker.
 
+mod dynamic;
 mod enums;
 mod error;
 mod kinds;
@@ -30,10 +31,12 @@ mod payload;
 mod place;
 mod read;
 mod rewrite;
+mod skim;
 mod table;
 mod wire;
 mod write;
 
+pub use dynamic::{DynamicMessage, DynamicValue, Records, push_tag, push_varint};
 pub use enums::{
     AttributeType, DataLocation, DataType, OperatorStatus, OptionalElemType, SequenceElemType,
     TypedField,
@@ -48,6 +51,7 @@ pub use payload::{Typed, decode_typed, encode_typed};
 pub use place::place_of;
 pub use read::{Limits, RawField, Reader, Slice, Unknown};
 pub use rewrite::rewrite;
+pub use skim::{SkimError, Skimmed, discard, skim};
 pub use table::{Field, FieldDef, MessageDef, MessageType};
 pub use wire::{WireType, varint_len, zigzag_decode, zigzag_encode};
 pub use write::{Encode, Encoder, MessageKind, Put, Sizes, encode_to_vec, encode_to_write};

@@ -56,47 +56,39 @@ pub fn decode_typed(
         Typed::Double(Chunk::Packed(block)) => raw.extend_from_slice(block.bytes),
         Typed::Float(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
         Typed::Double(Chunk::One(value)) => raw.extend(value.to_le_bytes()),
-        Typed::Int64(chunk) => {
-            for value in chunk.iter() {
-                raw.extend(value?.to_le_bytes());
-            }
-        }
+        Typed::Int64(chunk) => chunk.words(|words| append(raw, words, u64::to_le_bytes))?,
         Typed::Uint64(chunk) if data_type == DataType::UINT32 => {
-            for value in chunk.iter() {
-                raw.extend((value? as u32).to_le_bytes());
-            }
+            chunk.words(|words| append(raw, words, |word| (word as u32).to_le_bytes()))?
         }
-        Typed::Uint64(chunk) => {
-            for value in chunk.iter() {
-                raw.extend(value?.to_le_bytes());
-            }
-        }
+        Typed::Uint64(chunk) => chunk.words(|words| append(raw, words, u64::to_le_bytes))?,
         Typed::Int32(chunk) => match data_type.bits() {
             Some(32) => {
-                for value in chunk.iter() {
-                    raw.extend(value?.to_le_bytes());
-                }
+                chunk.words(|words| append(raw, words, |word| (word as u32).to_le_bytes()))?
             }
             Some(16) => {
-                for value in chunk.iter() {
-                    raw.extend((value? as u16).to_le_bytes());
-                }
+                chunk.words(|words| append(raw, words, |word| (word as u16).to_le_bytes()))?
             }
-            Some(6) => {
-                for value in chunk.iter() {
-                    push_six_bits(raw, *entries, value? as u8 & 0x3f);
+            Some(6) => chunk.words(|words| {
+                for word in words {
+                    push_six_bits(raw, *entries, *word as u8 & 0x3f);
                     *entries += 1;
                 }
-            }
+            })?,
             // Eight bits, one element per entry; four and two bits, one packed byte per entry.
-            _ => {
-                for value in chunk.iter() {
-                    raw.push(value? as u8);
-                }
-            }
+            _ => chunk.words(|words| append(raw, words, |word| [word as u8]))?,
         },
     }
     Ok(())
+}
+
+/// Appends some bytes of each word.
+fn append<const N: usize>(raw: &mut Vec<u8>, words: &[u64], bytes: impl Fn(u64) -> [u8; N]) {
+    let start = raw.len();
+    raw.resize(start + N * words.len(), 0);
+    let places = raw[start..].as_chunks_mut().0;
+    for (place, word) in places.iter_mut().zip(words) {
+        *place = bytes(*word);
+    }
 }
 
 /// Appends the element with the given index to packed six-bit values: four elements in three bytes, lowest bits first.

@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use crate::error::{Error, ErrorKind};
 use crate::table::MessageType;
-use crate::wire::{WireType, read_varint};
+use crate::wire::{WireType, read_varint, usual_varint};
 
 /// Bounds on what a reader follows. Plain values passed down; the defaults suit files from anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,6 @@ pub struct Reader<'a, M> {
     depth_left: u32,
     last_known: u32,
     limits: Limits,
-    failed: bool,
     message: PhantomData<fn() -> M>,
 }
 
@@ -114,6 +113,7 @@ impl<'a, M: MessageType> Reader<'a, M> {
         Self::nested(Slice { bytes, offset: 0 }, limits.depth, limits)
     }
 
+    #[inline]
     fn nested(slice: Slice<'a>, depth_left: u32, limits: Limits) -> Self {
         Reader {
             bytes: slice.bytes,
@@ -122,12 +122,12 @@ impl<'a, M: MessageType> Reader<'a, M> {
             depth_left,
             last_known: 0,
             limits,
-            failed: false,
             message: PhantomData,
         }
     }
 
     /// The bytes of the whole message.
+    #[inline]
     pub fn slice(&self) -> Slice<'a> {
         Slice {
             bytes: self.bytes,
@@ -136,6 +136,7 @@ impl<'a, M: MessageType> Reader<'a, M> {
     }
 
     /// Where the next field begins, in bytes from the start of the source.
+    #[inline]
     pub fn offset(&self) -> u64 {
         self.base + self.pos as u64
     }
@@ -163,7 +164,7 @@ impl<'a, M: MessageType> Reader<'a, M> {
     ///
     /// What [`ErrorKind`] lists. After an error the reader is at its end.
     pub fn next_raw(&mut self) -> Result<Option<RawField<'a>>, Error> {
-        if self.failed || self.pos == self.bytes.len() {
+        if self.pos == self.bytes.len() {
             return Ok(None);
         }
         let start = self.pos;
@@ -190,30 +191,101 @@ impl<'a, M: MessageType> Reader<'a, M> {
             })
         };
         read().map(Some).map_err(|kind| {
-            self.failed = true;
+            self.pos = self.bytes.len();
             Error::new(kind, self.base + start as u64)
         })
+    }
+
+    /// The next field of the usual form: a short tag, the wire type of the table. `None`, and nothing read, for anything
+    /// else, broken bytes and the end included.
+    #[inline(always)]
+    fn next_usual(&mut self) -> Option<M::Field<'a>> {
+        let (tag, pos) = usual_tag(self.bytes, self.pos)?;
+        let number = tag >> 3;
+        let (field, pos) = M::usual_field(number, tag & 7, pos, self)?;
+        self.pos = pos;
+        self.last_known = number;
+        Some(field)
+    }
+
+    /// The next field, whatever its form. Takes the reader and gives it back: a reader to which nobody points can stay in
+    /// registers.
+    #[cold]
+    #[inline(never)]
+    fn next_unusual(mut self) -> (Option<Result<M::Field<'a>, Error>>, Self) {
+        let field = match self.next_raw() {
+            Ok(None) => None,
+            Ok(Some(raw)) => {
+                let field = M::field(raw, &self);
+                match &field {
+                    Ok(field) if M::is_unknown(field) => {}
+                    Ok(_) => self.last_known = raw.number,
+                    Err(_) => self.pos = self.bytes.len(),
+                }
+                Some(field)
+            }
+            Err(error) => Some(Err(error)),
+        };
+        (field, self)
+    }
+
+    /// A text, blob, packed block or message whose length lies at a position, and the position after it.
+    #[inline(always)]
+    pub(crate) fn usual_content(&self, pos: usize) -> Option<(Slice<'a>, usize)> {
+        let (length, start) = usual_varint(self.bytes, pos)?;
+        let end = start.checked_add(usize::try_from(length).ok()?)?;
+        let content = Slice {
+            bytes: self.bytes.get(start..end)?,
+            offset: self.base + start as u64,
+        };
+        Some((content, end))
+    }
+
+    /// The bits of a number at a position, and the position after it.
+    #[inline(always)]
+    pub(crate) fn usual_word(&self, wire_type: WireType, pos: usize) -> Option<(u64, usize)> {
+        let rest = self.bytes.get(pos..)?;
+        match wire_type {
+            WireType::Varint => usual_varint(self.bytes, pos),
+            WireType::Fixed32 => {
+                let word = u32::from_le_bytes(*rest.first_chunk()?);
+                Some((u64::from(word), pos + 4))
+            }
+            WireType::Fixed64 => Some((u64::from_le_bytes(*rest.first_chunk()?), pos + 8)),
+            WireType::Len | WireType::StartGroup | WireType::EndGroup => None,
+        }
     }
 }
 
 impl<'a, M: MessageType> Iterator for Reader<'a, M> {
     type Item = Result<M::Field<'a>, Error>;
 
+    // Inlined always: a field is made in one match and taken apart in another, which are one only if the compiler sees
+    // both.
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
-        match self.next_raw() {
-            Ok(None) => None,
-            Ok(Some(raw)) => {
-                let field = M::field(raw, self);
-                match &field {
-                    Ok(field) if M::is_unknown(field) => {}
-                    Ok(_) => self.last_known = raw.number,
-                    Err(_) => self.failed = true,
-                }
-                Some(field)
-            }
-            Err(error) => Some(Err(error)),
+        if self.pos == self.bytes.len() {
+            return None;
         }
+        if let Some(field) = self.next_usual() {
+            return Some(Ok(field));
+        }
+        let (field, after) = self.next_unusual();
+        *self = after;
+        field
     }
+}
+
+/// A tag of one or two bytes, as every tag of the table is. `None` for longer ones and at the end.
+#[inline(always)]
+fn usual_tag(bytes: &[u8], pos: usize) -> Option<(u32, usize)> {
+    let first = *bytes.get(pos)?;
+    if first < 0x80 {
+        return Some((u32::from(first), pos + 1));
+    }
+    let second = *bytes.get(pos + 1)?;
+    let tag = u32::from(first & 0x7f) | u32::from(second) << 7;
+    (second < 0x80).then_some((tag, pos + 2))
 }
 
 fn read_tag(bytes: &[u8], pos: &mut usize) -> Result<(u32, WireType), ErrorKind> {

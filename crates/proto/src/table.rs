@@ -14,6 +14,15 @@ pub trait MessageType: Sized + 'static {
     /// Looks the meaning of a raw field up.
     #[doc(hidden)]
     fn field<'a>(raw: RawField<'a>, reader: &Reader<'a, Self>) -> Result<Self::Field<'a>, Error>;
+    /// The field whose tag has been read and whose value begins at `pos`, and where it ends. `None` for whatever is not
+    /// of the usual form; then [`field`](MessageType::field) finds out what it is.
+    #[doc(hidden)]
+    fn usual_field<'a>(
+        number: u32,
+        wire_type: u32,
+        pos: usize,
+        reader: &Reader<'a, Self>,
+    ) -> Option<(Self::Field<'a>, usize)>;
     /// Whether the field is outside the table.
     fn is_unknown(field: &Self::Field<'_>) -> bool;
     /// Writes a field as it was read.
@@ -127,7 +136,22 @@ macro_rules! messages {
                     }, )*],
                 };
 
-                #[inline]
+                #[inline(always)]
+                fn usual_field<'a>(
+                    number: u32,
+                    wire_type: u32,
+                    pos: usize,
+                    reader: &Reader<'a, Self>,
+                ) -> Option<($field<'a>, usize)> {
+                    match number {
+                        $( $number => {
+                            let (value, pos) = <$kind as Kind>::read_usual(wire_type, pos, reader)?;
+                            Some(($field::$variant(value), pos))
+                        } )*
+                        _ => None,
+                    }
+                }
+
                 fn field<'a>(raw: RawField<'a>, reader: &Reader<'a, Self>) -> Result<$field<'a>, Error> {
                     match raw.number {
                         $( $number => if let Some(value) = <$kind as Kind>::read(&raw, reader)? {

@@ -24,8 +24,10 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::ExternalData`] if a data file cannot be read.
+    /// [`ErrorKind::ExternalData`] if a data file cannot be read, [`ErrorKind::Invalid`] for a model that was opened without
+    /// its payloads.
     pub fn content_hash(&self) -> Result<String, Error> {
+        self.check_complete()?;
         let mut graph = self.graph.clone();
         embed(&mut graph, &self.data)?;
         for id in graph.tensors() {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -186,9 +186,14 @@ impl DataFiles {
         }
         let (content, identity) = match &self.place {
             Place::Folders(folders) => {
-                let (file, len) = self.find(folders, location)?;
+                let found = self.find(folders, location);
+                let FoundFile {
+                    file,
+                    len,
+                    identity,
+                    ..
+                } = found.map_err(|missed| missed.words(location))?;
                 let failed = |error| unreadable(location, &error);
-                let identity = identity(&file).map_err(failed)?;
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
                     opened
@@ -228,62 +233,112 @@ impl DataFiles {
         Ok(file)
     }
 
-    /// Opens the file that a location means in the first folder that has one; its size.
-    fn find(&self, folders: &[Folder], location: &str) -> Result<(File, u64), String> {
-        check_location(location)?;
+    /// Looks at the file that a location means, without reading it.
+    pub(crate) fn look(&self, location: &str) -> Result<FoundFile, Missed> {
+        match &self.place {
+            Place::Folders(folders) => self.find(folders, location),
+            Place::Resolver(_) | Place::Nowhere(_) => Err(Missed::Missing(Vec::new())),
+        }
+    }
+
+    /// Opens the file that a location means in the first folder that has one.
+    fn find(&self, folders: &[Folder], location: &str) -> Result<FoundFile, Missed> {
+        check_location(location).map_err(Missed::Location)?;
         let mut looked = Vec::new();
         for folder in folders {
+            let mut through_link = false;
             let opened = match folder.open_file(Path::new(location)) {
                 Err(Refusal::Link) if self.options.links == Links::Inside => {
-                    follow(folders, &folder.path().join(location), location)?
+                    through_link = true;
+                    follow(folders, &folder.path().join(location))?
                 }
                 other => other,
             };
-            let refused = |why: &str| Err(format!("'{location}' {why}"));
-            return match opened {
-                Ok(file) => {
-                    let metadata = file.metadata();
-                    let len = metadata
-                        .map_err(|error| unreadable(location, &error))?
-                        .len();
-                    Ok((file, len))
-                }
-                Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
-                    looked.push(folder.path().join(location).display().to_string());
-                    continue;
-                }
-                Err(Refusal::Link) => {
-                    refused("is a link or lies behind one, and links are refused")
-                }
-                Err(Refusal::Kind(kind)) => refused(&format!(
-                    "is {kind}; values are read from regular files only"
-                )),
-                Err(Refusal::HardLink) => refused(
-                    "has a second name (a hard link), which may be a file of somebody else; it is not read. \
-                     A copy of it would be",
-                ),
-                Err(Refusal::Io(error)) => Err(unreadable(location, &error)),
+            let looked_at = |file: File| {
+                Ok(FoundFile {
+                    len: file.metadata()?.len(),
+                    identity: identity(&file)?,
+                    file,
+                    through_link,
+                })
             };
+            match opened.and_then(|file| looked_at(file).map_err(Refusal::Io)) {
+                Err(Refusal::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                    looked.push(folder.path().join(location));
+                }
+                other => return other.map_err(Missed::Refused),
+            }
         }
-        Err(format!(
-            "its values are in the file '{location}', which is missing; looked for {}",
-            looked.join(" and ")
-        ))
+        Err(Missed::Missing(looked))
+    }
+}
+
+/// A data file, open.
+pub(crate) struct FoundFile {
+    pub(crate) file: File,
+    /// Its size in bytes.
+    pub(crate) len: u64,
+    pub(crate) identity: Option<Identity>,
+    /// Whether a link led there.
+    pub(crate) through_link: bool,
+}
+
+/// Why a data file is not opened.
+#[derive(Debug)]
+pub(crate) enum Missed {
+    /// Its location is refused, for this reason.
+    Location(String),
+    /// It is in none of these places.
+    Missing(Vec<PathBuf>),
+    /// It is a link, and what that leads to is missing.
+    DanglingLink,
+    /// It is a link that leads here, out of the folders.
+    Outside(PathBuf),
+    /// It is there and is not opened.
+    Refused(Refusal),
+}
+
+impl Missed {
+    /// In words for people.
+    fn words(&self, location: &str) -> String {
+        match self {
+            Missed::Location(why) => why.clone(),
+            Missed::Missing(looked) => {
+                let looked: Vec<String> = looked
+                    .iter()
+                    .map(|path| path.display().to_string())
+                    .collect();
+                format!(
+                    "its values are in the file '{location}', which is missing; looked for {}",
+                    looked.join(" and ")
+                )
+            }
+            Missed::DanglingLink => format!("'{location}' is a link to a file that is missing"),
+            Missed::Outside(real) => format!(
+                "'{location}' leads to {}, outside the model's folder, so it is not read",
+                real.display()
+            ),
+            Missed::Refused(Refusal::Link) => {
+                format!("'{location}' is a link or lies behind one, and links are refused")
+            }
+            Missed::Refused(Refusal::Kind(kind)) => {
+                format!("'{location}' is {kind}; values are read from regular files only")
+            }
+            Missed::Refused(Refusal::HardLink) => format!(
+                "'{location}' has a second name (a hard link), which may be a file of somebody else; it is not read. \
+                 A copy of it would be"
+            ),
+            Missed::Refused(Refusal::Io(error)) => unreadable(location, error),
+        }
     }
 }
 
 /// Opens what a path with links leads to, if that lies in one of the folders.
-fn follow(
-    folders: &[Folder],
-    path: &Path,
-    location: &str,
-) -> Result<Result<File, Refusal>, String> {
+fn follow(folders: &[Folder], path: &Path) -> Result<Result<File, Refusal>, Missed> {
     let real = match fs::canonicalize(path) {
         Ok(real) => real,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(format!("'{location}' is a link to a file that is missing"));
-        }
-        Err(error) => return Err(unreadable(location, &error)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Missed::DanglingLink),
+        Err(error) => return Err(Missed::Refused(Refusal::Io(error))),
     };
     // The real path has no links, and none are allowed when it is opened: if one was put there meanwhile, that fails.
     for folder in folders {
@@ -291,10 +346,7 @@ fn follow(
             return Ok(folder.open_file(relative));
         }
     }
-    Err(format!(
-        "'{location}' leads to {}, outside the model's folder, so it is not read",
-        real.display()
-    ))
+    Err(Missed::Outside(real))
 }
 
 fn unreadable(location: &str, error: &io::Error) -> String {
@@ -362,19 +414,21 @@ impl DataFile {
         if let Some(digest) = &*known {
             return Ok(digest.clone());
         }
-        let mut hasher = Sha1::new();
-        match &self.content {
-            Content::Whole(bytes) => hasher.update(bytes.as_slice()),
-            Content::Open(file, _) => {
-                let mut file = lock(file);
-                file.seek(SeekFrom::Start(0))?;
-                io::copy(&mut *file, &mut HashWriter(&mut hasher))?;
-            }
-        }
-        let digest = hex(&hasher.finalize());
+        let digest = match &self.content {
+            Content::Whole(bytes) => hex(&Sha1::digest(bytes.as_slice())),
+            Content::Open(file, _) => sha1_of(&lock(file))?,
+        };
         *known = Some(digest.clone());
         Ok(digest)
     }
+}
+
+/// SHA-1 of a file, hexadecimal.
+pub(crate) fn sha1_of(mut file: &File) -> io::Result<String> {
+    let mut hasher = Sha1::new();
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut file, &mut HashWriter(&mut hasher))?;
+    Ok(hex(&hasher.finalize()))
 }
 
 /// Feeds what is written to a digest.

@@ -43,6 +43,7 @@ mod open;
 mod outputs;
 mod port;
 mod save;
+mod scan;
 mod session;
 mod sniff;
 pub mod suggest;
@@ -59,6 +60,10 @@ pub use open::{Access, ExternalFiles, OpenOptions};
 pub use outputs::Outputs;
 pub use port::Port;
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
+pub use scan::{
+    ScanFacts, ScanFinding, ScanOptions, ScanReport, ScanSeverity, ScannedDomain, ScannedFile,
+    scan, scan_bytes, scan_reader,
+};
 pub use session::{Session, SessionBuilder};
 pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};

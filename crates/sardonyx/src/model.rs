@@ -158,6 +158,18 @@ impl Model {
         SaveOptions::new().save(self, path).map(drop)
     }
 
+    /// Refuses a model that was read without its payloads.
+    pub(crate) fn check_complete(&self) -> Result<(), Error> {
+        match self.graph.is_skimmed() {
+            false => Ok(()),
+            true => Err(Error::new(
+                ErrorKind::Invalid,
+                "values of the model were left out when it was read",
+            )
+            .with_help("open it without skipping payloads")),
+        }
+    }
+
     /// Opens all data files and checks every reference into them.
     pub(crate) fn check_external_data(&self) -> Result<(), Error> {
         for id in self.graph.tensors() {
@@ -203,7 +215,15 @@ pub(crate) fn read_graph(
         )
         .with_help("was the download or the export interrupted?"));
     }
-    let wrong = match graph::Model::read_with(bytes, limits) {
+    judge(graph::Model::read_with(bytes, limits), source)
+}
+
+/// Refuses a graph that says nothing, and explains errors; `source` may tell what the bytes are instead.
+pub(crate) fn judge(
+    read: Result<graph::Model, graph::Error>,
+    source: &[u8],
+) -> Result<graph::Model, Error> {
+    let wrong = match read {
         // Nearly every short run of bytes is some protobuf message; a model has a graph or at least functions.
         Ok(model)
             if model.main.is_none()

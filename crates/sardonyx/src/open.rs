@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
+use sardonyx_proto::{Limits, ModelProto, SkimError, discard, skim};
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
@@ -59,6 +61,7 @@ pub struct OpenOptions {
     verify: bool,
     limits: ReadLimits,
     max_bytes: Option<u64>,
+    skip_payloads: bool,
     form: Option<Form>,
     folder: Option<PathBuf>,
     resolver: Option<Arc<dyn DataResolver>>,
@@ -106,6 +109,14 @@ impl OpenOptions {
         self
     }
 
+    /// Whether values of 1 KiB and more are passed over where a binary model is read, not mapped: its structure then takes
+    /// little memory, whatever the size of the file or stream. Such a model can be looked at, but not run or saved.
+    /// A mapped file is not affected: its values cost nothing until they are used.
+    pub fn skip_payloads(mut self, skip: bool) -> OpenOptions {
+        self.skip_payloads = skip;
+        self
+    }
+
     /// The serialisation. The default follows the suffix of the file and the first bytes.
     pub fn form(mut self, form: Form) -> OpenOptions {
         self.form = Some(form);
@@ -132,10 +143,30 @@ impl OpenOptions {
     /// [`ErrorKind::ExternalData`] if data files are opened at once and one is not as the model says.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
-        let bytes = read_file(path, self.access, self.max_bytes)?;
         let form = self.form.or_else(|| Form::of_path(path));
         let beside = || DataFiles::beside(path, self.data_options());
-        self.finish(bytes, form, beside).map_err(|error| {
+        let opened = match self.skip_payloads && self.access == Access::Read {
+            true if form.unwrap_or_default() == Form::Binary => {
+                let failed = |error: io::Error| io_error("cannot read", path, error);
+                let file = File::open(path).map_err(failed)?;
+                let metadata = file.metadata().map_err(failed)?;
+                if metadata.is_dir() {
+                    return Err(folder_given(path));
+                }
+                let mut file = BufReader::new(file);
+                let skip = |file: &mut BufReader<File>, bytes| match metadata.is_file() {
+                    true => seek_over(file, metadata.len(), bytes),
+                    false => discard(file, bytes),
+                };
+                self.skim(&mut file, skip)
+                    .and_then(|graph| self.with_data(graph, beside))
+            }
+            _ => {
+                let bytes = read_file(path, self.access, self.max_bytes)?;
+                self.finish(bytes, form, beside)
+            }
+        };
+        opened.map_err(|error| {
             let place = match error.place() {
                 Some(place) => format!("{}, {place}", shown(path)),
                 None => shown(path),
@@ -159,10 +190,20 @@ impl OpenOptions {
     /// # Errors
     ///
     /// See [`open`](OpenOptions::open).
-    pub fn from_reader(&self, mut reader: impl Read) -> Result<Model, Error> {
-        let bytes = read_stream(&mut reader, 0, self.max_bytes).map_err(|error| {
+    pub fn from_reader(&self, reader: impl Read) -> Result<Model, Error> {
+        let failed = |error: io::Error| {
             Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
-        })?;
+        };
+        let mut stream: &mut dyn BufRead = &mut BufReader::new(reader);
+        if self.skip_payloads {
+            // Text is read whole: it has no payloads that could be passed over.
+            let start = stream.fill_buf().map_err(failed)?;
+            if self.form.unwrap_or_else(|| Form::of_bytes(start)) == Form::Binary {
+                let graph = self.skim(&mut stream, discard)?;
+                return self.with_data(graph, || DataFiles::nowhere(FROM_BYTES));
+            }
+        }
+        let bytes = read_stream(&mut stream, 0, self.max_bytes).map_err(failed)?;
         self.from_bytes(bytes)
     }
 
@@ -175,6 +216,34 @@ impl OpenOptions {
         }
     }
 
+    fn skim<R: Read>(
+        &self,
+        stream: &mut R,
+        skip: impl FnMut(&mut R, u64) -> io::Result<()>,
+    ) -> Result<graph::Model, Error> {
+        let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
+        let limits = Limits {
+            depth: self.limits.depth,
+        };
+        let skimmed = skim::<ModelProto, R>(stream, skip, SKIPPED_BYTES, max_bytes, limits);
+        let skimmed = skimmed.map_err(|error| match error {
+            SkimError::Io(error) => {
+                let message = format!("cannot read the model: {error}");
+                Error::new(ErrorKind::Io, message).with_source(error)
+            }
+            SkimError::Wire(error) => Error::new(
+                ErrorKind::Format,
+                format!("this is no ONNX model, or a damaged one: {}", error.kind()),
+            )
+            .with_place(format!("byte {}", error.offset())),
+            SkimError::TooLarge(limit) => Error::new(
+                ErrorKind::Io,
+                format!("its structure alone has more than the {limit} bytes that are allowed"),
+            ),
+        })?;
+        crate::model::judge(graph::Model::read_skimmed(skimmed, self.limits), &[])
+    }
+
     fn finish(
         &self,
         bytes: Buffer,
@@ -182,6 +251,14 @@ impl OpenOptions {
         beside: impl FnOnce() -> DataFiles,
     ) -> Result<Model, Error> {
         let graph = crate::model::read_graph(bytes, form, self.limits)?;
+        self.with_data(graph, beside)
+    }
+
+    fn with_data(
+        &self,
+        graph: graph::Model,
+        beside: impl FnOnce() -> DataFiles,
+    ) -> Result<Model, Error> {
         let data = match (&self.resolver, &self.folder) {
             _ if self.external == ExternalFiles::Never => DataFiles::nowhere(NEVER),
             (Some(resolver), _) => {
@@ -212,12 +289,34 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
+/// Payloads from this size on are passed over on request. Smaller ones may say what shape something has.
+const SKIPPED_BYTES: u64 = 1024;
+
+/// Passes over bytes of a file that has `len`.
+fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()> {
+    let end = file.stream_position()?.checked_add(bytes);
+    let step = end
+        .filter(|end| *end <= len)
+        .and_then(|_| i64::try_from(bytes).ok());
+    match step {
+        Some(step) => file.seek_relative(step),
+        None => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("the file ends inside a value of {bytes} bytes"),
+        )),
+    }
+}
+
 /// Why data files are not found; completes "its values are in the file …, and".
 const FROM_BYTES: &str = "the model was read from bytes without a folder";
 const NEVER: &str = "the model was opened without its data files";
 
 /// The content of a file. Pipes are always read; folders and devices are refused.
-fn read_file(path: &Path, access: Access, max_bytes: Option<u64>) -> Result<Buffer, Error> {
+pub(crate) fn read_file(
+    path: &Path,
+    access: Access,
+    max_bytes: Option<u64>,
+) -> Result<Buffer, Error> {
     let failed = |error: io::Error| io_error("cannot read", path, error);
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;

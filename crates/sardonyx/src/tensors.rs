@@ -139,9 +139,10 @@ impl Model {
                 let what = "it has both raw_data and a typed list".to_string();
                 (Storage::Broken(what), None)
             }
-            (Some(raw), None) => (Storage::Raw, Some(raw.len)),
+            (Some(raw), None) => (Storage::Raw, Some(tensor.skipped.unwrap_or(raw.len))),
             (None, Some(run)) => {
-                let bytes = tensor.typed.iter().map(|run| run.records.len).sum();
+                let stored: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
+                let bytes = stored + tensor.skipped.unwrap_or(0);
                 (Storage::Typed(typed_name(run.number)), Some(bytes))
             }
             (None, None) if tensor.dims.contains(&0) => (Storage::Nothing, Some(0)),

@@ -252,3 +252,39 @@ fn what_is_read_into_memory_can_be_limited() {
         assert!(error.to_string().contains("1000 bytes"), "{error}");
     }
 }
+
+#[test]
+fn structure_can_be_read_without_payloads() {
+    let whole = Model::open(DIGITS).unwrap();
+    let skip = OpenOptions::new().skip_payloads(true);
+    let bytes = fs::read(DIGITS).unwrap();
+    let skimmed = [
+        skip.clone().access(Access::Read).open(DIGITS).unwrap(),
+        skip.from_reader(&*bytes).unwrap(),
+    ];
+    for model in skimmed {
+        let sizes = |model: &Model| -> Vec<_> {
+            let tensors = model.tensors().into_iter();
+            tensors
+                .map(|t| (t.name, t.dims, t.bytes, t.place))
+                .collect()
+        };
+        assert_eq!(sizes(&model), sizes(&whole));
+        assert!(model.to_bytes().len() < bytes.len() / 4);
+        let largest = model
+            .tensors()
+            .into_iter()
+            .max_by_key(|tensor| tensor.bytes);
+        let error = model.value_of(&largest.unwrap()).unwrap_err();
+        assert!(error.to_string().contains("left out"), "{error}");
+        for error in [
+            model.content_hash().unwrap_err(),
+            model.save("x.onnx").unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("left out"), "{error}");
+        }
+    }
+    // Cut off inside a payload that is passed over.
+    let error = skip.from_reader(&bytes[..bytes.len() / 2]).unwrap_err();
+    assert!(error.to_string().contains("end"), "{error}");
+}

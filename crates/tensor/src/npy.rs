@@ -104,20 +104,28 @@ fn flat(count: usize) -> [usize; 1] {
     [count]
 }
 
+/// What stands before the elements of an array of numbers or truth values, for writing without a copy: after it come the
+/// elements, little-endian.
+///
+/// # Errors
+/// `Unsupported` for types NumPy has no name for, and for strings, whose width depends on all of them.
+pub fn header(data_type: DataType, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
+    match descr_of(data_type) {
+        Some(descr) => header_bytes(&descr, dims),
+        None => err!(
+            Unsupported,
+            "npy: NumPy has no {data_type}; cast to float32 or an integer type, or write the codes as unsigned integers"
+        ),
+    }
+}
+
 /// The bytes of a `.npy` file with this array.
 ///
 /// # Errors
 /// `Unsupported` for types NumPy has no name for, and for strings that it cannot keep: those that end in NUL or are not UTF-8.
 pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     let Some(strings) = tensor.strings() else {
-        let Some(descr) = descr_of(tensor.data_type()) else {
-            return err!(
-                Unsupported,
-                "npy: NumPy has no {}; cast to float32 or an integer type, or write the codes as unsigned integers",
-                tensor.data_type()
-            );
-        };
-        let mut out = header_bytes(&descr, tensor.dims())?;
+        let mut out = header(tensor.data_type(), tensor.dims())?;
         out.extend_from_slice(tensor.bytes());
         if cfg!(target_endian = "big") {
             let start = out.len() - tensor.bytes().len();

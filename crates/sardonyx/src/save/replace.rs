@@ -74,6 +74,7 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
     let name = path.file_name().ok_or_else(|| {
         Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path))
     })?;
+    model.check_complete()?;
     let folder = Folder::open(folder_of(path)).map_err(failed)?;
     let stays = model.data.folder() == Some(folder.path());
     let planned = layout::plan(&model.graph, &model.data, options, stays)?;

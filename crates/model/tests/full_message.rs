@@ -1,0 +1,236 @@
+//! Models in which everything occurs that a file can hold come back byte for byte.
+
+use sardonyx_model::{Model, NoExternalData};
+use sardonyx_proto::{FieldKind, Label, MessageDef, MessageType, ModelProto};
+use sardonyx_tensor::{Buffer, DataType};
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn tag(out: &mut Vec<u8>, number: u32, wire_type: u64) {
+    varint(out, u64::from(number) << 3 | wire_type);
+}
+
+fn field(out: &mut Vec<u8>, number: u32, content: &[u8]) {
+    tag(out, number, 2);
+    varint(out, content.len() as u64);
+    out.extend(content);
+}
+
+/// Makes messages with every field of the table, in the order and form of the reference's writer.
+struct Maker {
+    /// Makes texts differ.
+    texts: u32,
+    /// Which member of each `oneof` occurs: the one at this position, if there are so many.
+    member: usize,
+    /// Whether fields outside the table stand after each field.
+    unknown: bool,
+    /// Whether fields are present but hold their defaults.
+    defaults: bool,
+}
+
+impl Maker {
+    fn message(&mut self, def: &MessageDef, depth: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        let members = def
+            .fields
+            .iter()
+            .filter(|field| field.label == Label::OneOf);
+        let members: Vec<u32> = members.map(|field| field.number).collect();
+        let chosen = members.get(self.member % members.len().max(1)).copied();
+        for known in def.fields {
+            if known.label == Label::OneOf && chosen != Some(known.number) {
+                continue;
+            }
+            self.known(&mut out, known.number, known.kind, known.label, depth);
+            if self.unknown {
+                // A number between this field's and the next one's, or one that no message has.
+                let free = (known.number + 1..).find(|number| def.field(*number).is_none());
+                field(&mut out, free.unwrap_or(999), b"\x00later");
+            }
+        }
+        if self.unknown {
+            // The other wire types, a group among them.
+            out.extend(
+                b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xbd\x3e\x01\x02\x03\x04",
+            );
+            out.extend(b"\xbb\x3e\x08\x01\xbc\x3e");
+        }
+        out
+    }
+
+    fn known(
+        &mut self,
+        out: &mut Vec<u8>,
+        number: u32,
+        kind: FieldKind,
+        label: Label,
+        depth: usize,
+    ) {
+        if label == Label::Packed {
+            let block: &[u8] = match kind {
+                FieldKind::Float => &[0, 0, 0x80, 0x3f, 1, 0, 0xc0, 0x7f],
+                FieldKind::Double => &[1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f],
+                _ => b"\x05\x96\x01\x00",
+            };
+            return field(out, number, block);
+        }
+        let times = if label == Label::Repeated { 2 } else { 1 };
+        for time in 0..times {
+            let value = if self.defaults { 0 } else { 1 + time };
+            match kind {
+                FieldKind::Int64 | FieldKind::Uint64 => {
+                    tag(out, number, 0);
+                    varint(out, if value == 0 { 0 } else { u64::MAX - value });
+                }
+                FieldKind::Int32 | FieldKind::Enum(_) => {
+                    tag(out, number, 0);
+                    varint(out, value * 77);
+                }
+                FieldKind::Float => {
+                    tag(out, number, 5);
+                    out.extend((value as f32).to_le_bytes());
+                }
+                FieldKind::Double => {
+                    tag(out, number, 1);
+                    out.extend((value as f64).to_le_bytes());
+                }
+                FieldKind::Text | FieldKind::Blob if self.defaults => field(out, number, b""),
+                FieldKind::Text | FieldKind::Blob => {
+                    self.texts += 1;
+                    let text = format!("é{}\0\u{1F600}", self.texts);
+                    field(out, number, text.as_bytes());
+                }
+                FieldKind::Message(_) if depth == 0 => field(out, number, b""),
+                FieldKind::Message(def) => {
+                    let inner = self.message(def(), depth - 1);
+                    field(out, number, &inner);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_field_comes_back() {
+    // WIRE-17, WIRE-18, WIRE-20, WIRE-24, WIRE-26, WIRE-33, MODEL-20, MODEL-23, META-02
+    for (member, unknown, defaults) in [
+        (0, false, false),
+        (1, true, false),
+        (2, false, true),
+        (3, true, true),
+        (4, true, false),
+        (5, false, false),
+    ] {
+        let mut maker = Maker {
+            texts: 0,
+            member,
+            unknown,
+            defaults,
+        };
+        let bytes = maker.message(ModelProto::DEF, 6);
+        assert!(bytes.len() > 1000);
+        let model = Model::read(Buffer::from_vec(bytes.clone())).unwrap();
+        let again = model.to_bytes();
+        let differs = bytes.iter().zip(&again).position(|(a, b)| a != b);
+        assert_eq!(
+            differs,
+            None,
+            "of {} and {} bytes",
+            bytes.len(),
+            again.len()
+        );
+        assert_eq!(bytes.len(), again.len());
+        assert_eq!(model.encoded_bytes(), bytes.len() as u64);
+        assert!(!model.tensors().is_empty());
+        assert_eq!(model.tensors().len(), model.tensor_places().len());
+    }
+}
+
+/// A model with one tensor, written from its fields.
+fn with_tensor(fields: &[u8]) -> Model {
+    let mut graph = Vec::new();
+    field(&mut graph, 5, fields);
+    let mut bytes = b"\x08\x0e".to_vec();
+    field(&mut bytes, 7, &graph);
+    let model = Model::read(Buffer::from_vec(bytes.clone())).unwrap();
+    assert!(model.to_bytes() == bytes, "{bytes:x?}");
+    model
+}
+
+#[test]
+fn every_element_type_in_every_form_of_storage() {
+    // TENSOR-08, TENSOR-12, TENSOR-13, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-22, WIRE-15
+    for number in 1..=28 {
+        let data_type = DataType::from_number(number).unwrap();
+        if data_type == DataType::String {
+            continue;
+        }
+        // Eight elements, whose bits fill whole bytes for every type; booleans are 0 or 1.
+        let len = data_type.storage_bytes(8).unwrap();
+        let raw: Vec<u8> = (0..len as u8)
+            .map(|byte| {
+                if data_type == DataType::Bool {
+                    byte & 1
+                } else {
+                    byte.wrapping_mul(37) & 0x7f
+                }
+            })
+            .collect();
+        let head = |fields: &mut Vec<u8>| {
+            tag(fields, 1, 0);
+            varint(fields, 8);
+            tag(fields, 2, 0);
+            varint(fields, number as u64);
+        };
+        let value = |fields: &[u8]| {
+            let model = with_tensor(fields);
+            let id = model.tensors()[0];
+            let tensor = model.tensor(model.stored(id), &NoExternalData).unwrap();
+            tensor.buffer().unwrap().as_slice().to_vec()
+        };
+        let mut in_raw = Vec::new();
+        head(&mut in_raw);
+        field(&mut in_raw, 9, &raw);
+        assert_eq!(value(&in_raw), raw, "{data_type} raw");
+
+        let typed = sardonyx_proto::DataType(number);
+        let entries = sardonyx_proto::encode_typed(typed, &raw, 8).unwrap();
+        let list = typed.typed_field().unwrap().name();
+        let fields = sardonyx_proto::TensorProto::DEF.fields;
+        let list = fields.iter().find(|field| field.name == list);
+        let number = list.unwrap().number;
+        let (mut packed, mut single) = (Vec::new(), Vec::new());
+        let (mut in_block, mut one_by_one) = (Vec::new(), Vec::new());
+        head(&mut in_block);
+        head(&mut one_by_one);
+        for entry in entries {
+            match number {
+                4 => {
+                    packed.extend((entry as u32).to_le_bytes());
+                    tag(&mut single, number, 5);
+                    single.extend((entry as u32).to_le_bytes());
+                }
+                10 => {
+                    packed.extend(entry.to_le_bytes());
+                    tag(&mut single, number, 1);
+                    single.extend(entry.to_le_bytes());
+                }
+                _ => {
+                    varint(&mut packed, entry);
+                    tag(&mut single, number, 0);
+                    varint(&mut single, entry);
+                }
+            }
+        }
+        field(&mut in_block, number, &packed);
+        one_by_one.extend(&single);
+        assert_eq!(value(&in_block), raw, "{data_type} packed");
+        assert_eq!(value(&one_by_one), raw, "{data_type} one tag each");
+    }
+}

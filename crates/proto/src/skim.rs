@@ -1,0 +1,315 @@
+//! Reading a message from a stream without keeping the payloads of its tensors: the structure of a model of any size in
+//! little memory, from a pipe as well as from a file.
+
+use std::io::{self, Read};
+
+use crate::error::{Error, ErrorKind};
+use crate::kinds::FieldKind;
+use crate::read::Limits;
+use crate::table::{MessageDef, MessageType};
+use crate::wire::{WireType, read_varint, write_varint};
+
+/// A message without its large payloads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skimmed {
+    /// The message. Where a payload was, there is an empty one.
+    pub bytes: Vec<u8>,
+    /// For each payload left out, in ascending order: where its content would be in `bytes`, and its length in bytes.
+    pub skipped: Vec<(u64, u64)>,
+}
+
+/// Why a stream cannot be skimmed.
+#[derive(Debug)]
+pub enum SkimError {
+    /// It cannot be read.
+    Io(io::Error),
+    /// It holds no such message. The place is that in the stream.
+    Wire(Error),
+    /// What would be kept has more bytes than allowed.
+    TooLarge(u64),
+}
+
+impl From<io::Error> for SkimError {
+    fn from(error: io::Error) -> SkimError {
+        SkimError::Io(error)
+    }
+}
+
+/// A message that is being read.
+struct Frame {
+    def: &'static MessageDef,
+    /// Its number in the message around it.
+    number: u32,
+    /// Where it ends in the stream; the whole stream has no known end.
+    end: Option<u64>,
+    kept: Skimmed,
+}
+
+/// Reads a message of type `M` to the end of `stream`, without payloads of `threshold` bytes or more: `raw_data` and packed
+/// lists of tensors. `skip` passes over bytes of the stream; see [`discard`]. At most `max_bytes` are kept.
+///
+/// # Errors
+///
+/// Those of the stream, and what the pull reader would find.
+pub fn skim<M: MessageType, R: Read>(
+    stream: &mut R,
+    mut skip: impl FnMut(&mut R, u64) -> io::Result<()>,
+    threshold: u64,
+    max_bytes: u64,
+    limits: Limits,
+) -> Result<Skimmed, SkimError> {
+    let mut input = Input { stream, pos: 0 };
+    let mut frames = vec![Frame::new(M::DEF, 0, None)];
+    let mut kept_bytes = 0u64;
+    while let Some(frame) = frames.last_mut() {
+        if frame.end == Some(input.pos) {
+            let done = frames.pop();
+            if let (Some(done), Some(outer)) = (done, frames.last_mut()) {
+                outer.embed(done);
+            }
+            continue;
+        }
+        let start = input.pos;
+        let wrong = |kind| SkimError::Wire(Error::new(kind, start));
+        let Some(tag) = input.varint()? else {
+            if frame.end.is_none() {
+                break;
+            }
+            return Err(wrong(ErrorKind::Truncated));
+        };
+        let number = tag >> 3;
+        if number == 0 || number >= 1 << 29 {
+            return Err(wrong(ErrorKind::FieldNumber(number)));
+        }
+        let wire_type = WireType::from_low_bits(tag).map_err(wrong)?;
+        let is_message = wire_type == WireType::Len
+            && matches!(frame.def.field(number as u32), Some(known) if matches!(known.kind, FieldKind::Message(_)));
+        // That of a message is written when the message is complete.
+        if !is_message {
+            push_varint(&mut frame.kept.bytes, tag);
+        }
+        match wire_type {
+            WireType::Varint => {
+                let word = input.varint()?.ok_or_else(|| wrong(ErrorKind::Truncated))?;
+                push_varint(&mut frame.kept.bytes, word);
+            }
+            WireType::Fixed32 => input.copy(4, &mut frame.kept.bytes)?,
+            WireType::Fixed64 => input.copy(8, &mut frame.kept.bytes)?,
+            // No message of the format has groups, so what is skipped elsewhere is refused here.
+            WireType::StartGroup | WireType::EndGroup => {
+                return Err(wrong(ErrorKind::UnbalancedGroup));
+            }
+            WireType::Len => {
+                let length = input.varint()?.ok_or_else(|| wrong(ErrorKind::Truncated))?;
+                let available = frame
+                    .end
+                    .map_or(u64::MAX - input.pos, |end| end.saturating_sub(input.pos));
+                if length > available {
+                    return Err(wrong(ErrorKind::LengthBeyondEnd { length, available }));
+                }
+                let known = frame.def.field(number as u32);
+                match known.map(|known| known.kind) {
+                    Some(FieldKind::Message(def)) => {
+                        if frames.len() as u64 > u64::from(limits.depth) {
+                            let limit = limits.depth;
+                            return Err(wrong(ErrorKind::TooDeep { limit }));
+                        }
+                        frames.push(Frame::new(def(), number as u32, Some(input.pos + length)));
+                    }
+                    _ if length >= threshold && is_payload(frame.def, number as u32) => {
+                        frame.kept.bytes.push(0);
+                        frame
+                            .kept
+                            .skipped
+                            .push((frame.kept.bytes.len() as u64, length));
+                        skip(input.stream, length)?;
+                        input.pos += length;
+                    }
+                    _ => {
+                        kept_bytes = kept_bytes.saturating_add(length);
+                        if kept_bytes > max_bytes {
+                            return Err(SkimError::TooLarge(max_bytes));
+                        }
+                        push_varint(&mut frame.kept.bytes, length);
+                        input.copy(length, &mut frame.kept.bytes)?;
+                    }
+                }
+            }
+        }
+        kept_bytes = kept_bytes.saturating_add(4);
+        if kept_bytes > max_bytes {
+            return Err(SkimError::TooLarge(max_bytes));
+        }
+        let end = frames.last().and_then(|frame| frame.end);
+        if end.is_some_and(|end| input.pos > end) {
+            return Err(SkimError::Wire(Error::new(ErrorKind::Truncated, start)));
+        }
+    }
+    Ok(frames
+        .pop()
+        .map_or_else(Skimmed::default, |frame| frame.kept))
+}
+
+/// Passes over bytes by reading them, for streams that cannot do better.
+///
+/// # Errors
+///
+/// Those of the stream; its end, if it comes too early.
+pub fn discard<R: Read>(stream: &mut R, length: u64) -> io::Result<()> {
+    let passed = io::copy(&mut stream.take(length), &mut io::sink())?;
+    match passed == length {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Whether a field may hold very many numbers.
+fn is_payload(def: &MessageDef, number: u32) -> bool {
+    def.name == crate::TensorProto::DEF.name && matches!(number, 4 | 5 | 7 | 9 | 10 | 11)
+}
+
+fn push_varint(out: &mut Vec<u8>, value: u64) {
+    let mut bytes = [0; 10];
+    let len = write_varint(&mut bytes, value);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+impl Frame {
+    fn new(def: &'static MessageDef, number: u32, end: Option<u64>) -> Frame {
+        Frame {
+            def,
+            number,
+            end,
+            kept: Skimmed::default(),
+        }
+    }
+
+    fn embed(&mut self, inner: Frame) {
+        push_varint(&mut self.kept.bytes, u64::from(inner.number) << 3 | 2);
+        push_varint(&mut self.kept.bytes, inner.kept.bytes.len() as u64);
+        let base = self.kept.bytes.len() as u64;
+        self.kept.bytes.extend_from_slice(&inner.kept.bytes);
+        let moved = inner.kept.skipped.iter().map(|(at, len)| (base + at, *len));
+        self.kept.skipped.extend(moved);
+    }
+}
+
+struct Input<'s, R> {
+    stream: &'s mut R,
+    pos: u64,
+}
+
+impl<R: Read> Input<'_, R> {
+    /// The next varint; `None` at the end of the stream.
+    fn varint(&mut self) -> Result<Option<u64>, SkimError> {
+        let start = self.pos;
+        let mut bytes = [0; 10];
+        for len in 1..=bytes.len() {
+            match self.stream.read_exact(&mut bytes[len - 1..len]) {
+                Ok(()) => self.pos += 1,
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Err(SkimError::Io(error));
+                }
+                Err(_) if len == 1 => return Ok(None),
+                Err(_) => return Err(SkimError::Wire(Error::new(ErrorKind::Truncated, start))),
+            }
+            if bytes[len - 1] < 0x80 {
+                let word = read_varint(&bytes[..len], &mut 0);
+                return word
+                    .map(Some)
+                    .map_err(|kind| SkimError::Wire(Error::new(kind, start)));
+            }
+        }
+        Err(SkimError::Wire(Error::new(ErrorKind::VarintTooLong, start)))
+    }
+
+    fn copy(&mut self, length: u64, out: &mut Vec<u8>) -> Result<(), SkimError> {
+        // Grows with what comes, not with what is announced.
+        let copied = (&mut *self.stream).take(length).read_to_end(out)? as u64;
+        let start = self.pos;
+        self.pos += copied;
+        match copied == length {
+            true => Ok(()),
+            false => Err(SkimError::Wire(Error::new(ErrorKind::Truncated, start))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ModelProto, Reader};
+
+    /// A model with a tensor "w" of `len` raw bytes, and one of `len` packed bytes.
+    fn model(len: usize) -> Vec<u8> {
+        let field = |out: &mut Vec<u8>, number: u32, content: &[u8]| {
+            push_varint(out, u64::from(number) << 3 | 2);
+            push_varint(out, content.len() as u64);
+            out.extend(content);
+        };
+        let mut graph = Vec::new();
+        for number in [9, 5] {
+            let mut tensor = b"\x10\x02\x42\x01w".to_vec();
+            field(&mut tensor, number, &vec![7; len]);
+            tensor.extend(b"\x62\x03doc");
+            field(&mut graph, 5, &tensor);
+        }
+        graph.extend(b"\x12\x01g");
+        let mut bytes = b"\x08\x0a".to_vec();
+        field(&mut bytes, 7, &graph);
+        bytes.extend(b"\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xbd\x3e\x01\x02\x03\x04");
+        bytes
+    }
+
+    fn skim_bytes(bytes: &[u8], threshold: u64) -> Result<Skimmed, SkimError> {
+        let limits = Limits { depth: 20 };
+        skim::<ModelProto, _>(&mut &*bytes, discard, threshold, 10_000, limits)
+    }
+
+    #[test]
+    fn payloads_are_left_out_and_all_else_stays() {
+        let whole = model(200);
+        let all = skim_bytes(&whole, 1000).expect("well-formed");
+        assert_eq!((all.bytes, all.skipped), (whole.clone(), vec![]));
+        let skimmed = skim_bytes(&whole, 100).expect("well-formed");
+        assert_eq!(skimmed.bytes, model(0));
+        let lengths: Vec<u64> = skimmed.skipped.iter().map(|(_, len)| *len).collect();
+        assert_eq!(lengths, [200, 200]);
+        // Each place is right behind the empty payload.
+        for ((at, _), number) in skimmed.skipped.iter().zip([9u8, 5]) {
+            let head = &skimmed.bytes[*at as usize - 2..*at as usize];
+            assert_eq!(head, [number << 3 | 2, 0]);
+        }
+    }
+
+    #[test]
+    fn every_cut_is_an_error_or_the_beginning_of_the_model() {
+        let whole = model(200);
+        for cut in 0..whole.len() {
+            let result = skim_bytes(&whole[..cut], 100);
+            let is_message = Reader::<ModelProto>::new(&whole[..cut]).all(|field| field.is_ok());
+            assert_eq!(result.is_ok(), is_message, "{cut}: {result:?}");
+        }
+    }
+
+    #[test]
+    fn hostile_streams_are_bounded() {
+        // SequenceType in SequenceType, without end; each level announces all the rest.
+        let mut deep = b"\x3a\xff\xff\xff\x7f\x5a\xff\xff\xff\x7e\x12\xff\xff\xff\x7d".to_vec();
+        for level in (0x50..0x7d).rev() {
+            deep.extend([0x22, 0xff, 0xff, 0xff, level, 0x0a, 0xff, 0xff, 0xfe, level]);
+        }
+        let error = skim_bytes(&deep, 100).expect_err("too deep");
+        assert!(
+            matches!(&error, SkimError::Wire(e) if matches!(e.kind(), ErrorKind::TooDeep { .. })),
+            "{error:?}"
+        );
+        let endless = io::repeat(0x08);
+        let result =
+            skim::<ModelProto, _>(&mut { endless }, discard, 100, 10_000, Limits::default());
+        assert!(
+            matches!(result, Err(SkimError::TooLarge(10_000))),
+            "{result:?}"
+        );
+    }
+}

@@ -1,0 +1,337 @@
+//! Is a file safe to open? Looks at a model without running it, without believing it, and without opening anything but
+//! the model and, within its folder, its data files.
+//!
+//! One pass over the bytes along the table of fields ([`wire`]), then over tensors, data files, nodes, functions and
+//! graphs. Weights are not read. What a hostile file can cost is bounded: the depth and number of messages before
+//! anything is built from them, and the findings of each kind.
+
+mod calls;
+mod codes;
+mod graphs;
+mod location;
+mod nodes;
+mod places;
+mod report;
+mod sidecars;
+mod tensors;
+mod wire;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use sardonyx_model as graph;
+use sardonyx_model::ReadLimits;
+use sardonyx_tensor::Buffer;
+
+use crate::error::{Error, ErrorKind};
+use crate::external::{DataFiles, DataOptions};
+use crate::form::Form;
+use crate::inspect::OperatorSet;
+use crate::open::{Access, io_error, read_file, read_stream};
+use crate::sniff::recognise;
+
+use places::{Found, each_tensor, shown_symbol};
+use report::Findings;
+pub use report::{ScanFacts, ScanFinding, ScanReport, ScanSeverity, ScannedDomain, ScannedFile};
+use sidecars::Sidecars;
+
+/// What a scan looks at, and from when on it calls something large.
+///
+/// ```
+/// use sardonyx::{ScanOptions, scan};
+///
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+/// let report = scan(path, &ScanOptions::new().checksums(true))?;
+/// assert_eq!(report.errors, 0);
+/// assert_eq!(report.facts.graphs, 1);
+/// # Ok::<(), sardonyx::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ScanOptions {
+    checksums: bool,
+    access: Access,
+    folder: Option<PathBuf>,
+    limits: ReadLimits,
+    max_bytes: Option<u64>,
+    elements: u64,
+    sparse_ratio: u64,
+    sparse_elements: u64,
+    expanded_nodes: u64,
+    per_code: usize,
+}
+
+impl Default for ScanOptions {
+    fn default() -> ScanOptions {
+        ScanOptions {
+            checksums: false,
+            access: Access::Map,
+            folder: None,
+            limits: ReadLimits {
+                messages: 1 << 23,
+                ..ReadLimits::default()
+            },
+            max_bytes: None,
+            elements: 1 << 32,
+            sparse_ratio: 1000,
+            sparse_elements: 1 << 28,
+            expanded_nodes: 1 << 24,
+            per_code: 20,
+        }
+    }
+}
+
+impl ScanOptions {
+    /// The defaults: only sizes of data files are looked at, limits that honest models stay within.
+    pub fn new() -> ScanOptions {
+        ScanOptions::default()
+    }
+
+    /// Whether data files are read to compare them with the SHA-1 that the model gives for them.
+    pub fn checksums(mut self, checksums: bool) -> ScanOptions {
+        self.checksums = checksums;
+        self
+    }
+
+    /// Whether the model file is mapped or read.
+    pub fn access(mut self, access: Access) -> ScanOptions {
+        self.access = access;
+        self
+    }
+
+    /// The folder, instead of that of the model file, in which data files are looked for.
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> ScanOptions {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    /// Depth of nesting and number of messages from which on the file is refused. The defaults are 1000 and 2^23, which
+    /// costs about two gigabytes of memory.
+    pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
+        self.limits = limits;
+        self
+    }
+
+    /// The most bytes that are read from a stream into memory. Mapping is not limited, it takes none.
+    pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
+        self.max_bytes = Some(bytes);
+        self
+    }
+
+    /// Elements that a node may make of nothing, and rounds of a loop. The default is 2^32.
+    pub fn max_elements(mut self, elements: u64) -> ScanOptions {
+        self.elements = elements;
+        self
+    }
+
+    /// A sparse tensor is told of if it stands for more than `elements` elements and for more than `ratio` times those
+    /// that it stores. The defaults are 1000 and 2^28.
+    pub fn max_sparse(mut self, ratio: u64, elements: u64) -> ScanOptions {
+        self.sparse_ratio = ratio;
+        self.sparse_elements = elements;
+        self
+    }
+
+    /// Nodes that the model may have once its functions are expanded. The default is 2^24.
+    pub fn max_expanded_nodes(mut self, nodes: u64) -> ScanOptions {
+        self.expanded_nodes = nodes;
+        self
+    }
+
+    /// Findings of each code that are listed; the rest is counted. The default is 20.
+    pub fn findings_per_code(mut self, findings: usize) -> ScanOptions {
+        self.per_code = findings;
+        self
+    }
+
+    fn data_options(&self) -> DataOptions {
+        DataOptions {
+            access: Access::Read,
+            ..DataOptions::default()
+        }
+    }
+
+    /// The data files in the folder of the options, if they have one.
+    fn data_files(&self) -> Result<Option<DataFiles>, Error> {
+        let at = |folder: &PathBuf| {
+            DataFiles::at(folder, self.data_options())
+                .map_err(|error| io_error("cannot use the folder", folder, error))
+        };
+        self.folder.as_ref().map(at).transpose()
+    }
+}
+
+/// Scans a model file and, as far as their sizes go, its data files. A file that is no model is a finding, not an error.
+///
+/// ```
+/// use sardonyx::{ScanOptions, scan};
+///
+/// # let folder = std::env::temp_dir().join(format!("sardonyx-scan-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let path = folder.join("page.onnx");
+/// # std::fs::write(&path, b"<html>404</html>").unwrap();
+/// let report = scan(&path, &ScanOptions::new())?;
+/// assert_eq!(report.findings[0].code, "not-a-model");
+/// # std::fs::remove_dir_all(folder).unwrap();
+/// # Ok::<(), sardonyx::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`] if the file cannot be read.
+pub fn scan(path: impl AsRef<Path>, options: &ScanOptions) -> Result<ScanReport, Error> {
+    let path = path.as_ref();
+    let bytes = read_file(path, options.access, options.max_bytes)?;
+    let data = match options.data_files()? {
+        Some(data) => data,
+        None => DataFiles::beside(path, options.data_options()),
+    };
+    Ok(examine(bytes, Form::of_path(path), &data, options))
+}
+
+/// Scans the bytes of a model. Data files are looked for only with [`ScanOptions::folder`].
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`] if that folder cannot be used.
+pub fn scan_bytes(bytes: impl Into<Buffer>, options: &ScanOptions) -> Result<ScanReport, Error> {
+    let nowhere = || DataFiles::nowhere("the model was read from bytes without a folder");
+    let data = options.data_files()?.unwrap_or_else(nowhere);
+    Ok(examine(bytes.into(), None, &data, options))
+}
+
+/// Scans a model from a stream; see [`scan_bytes`].
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`] if reading fails, or there are more bytes than [`ScanOptions::max_bytes`].
+pub fn scan_reader(mut reader: impl Read, options: &ScanOptions) -> Result<ScanReport, Error> {
+    let bytes = read_stream(&mut reader, 0, options.max_bytes).map_err(|error| {
+        Error::new(ErrorKind::Io, format!("cannot read the model: {error}")).with_source(error)
+    })?;
+    scan_bytes(bytes, options)
+}
+
+fn examine(
+    bytes: Buffer,
+    form: Option<Form>,
+    data: &DataFiles,
+    options: &ScanOptions,
+) -> ScanReport {
+    let mut facts = ScanFacts {
+        size: bytes.len() as u64,
+        ..ScanFacts::default()
+    };
+    let mut found = Findings::new(options.per_code);
+    if bytes.is_empty() {
+        let message = || "the file is empty".to_string();
+        found.add(&codes::EMPTY, || (String::new(), message()));
+        return found.report(facts);
+    }
+    let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
+    let binary = match form {
+        Form::Binary => bytes.clone(),
+        text => match text.read(bytes.as_slice(), options.limits) {
+            Ok(binary) => Buffer::from_vec(binary),
+            Err(error) => {
+                let message = format!("the file is no ONNX model: {}", error.message());
+                return no_model(message, options, facts);
+            }
+        },
+    };
+    if facts.size > i32::MAX as u64 {
+        let message = || format!("the file has {} bytes", bytes.len());
+        found.add(&codes::LARGE_FILE, || (String::new(), message()));
+    }
+    let walked = wire::walk(binary.as_slice(), options.limits, &mut found);
+    facts.messages = walked.messages;
+    facts.depth = walked.depth;
+    if !walked.complete {
+        // What is no model at all breaks somewhere, and where does not matter.
+        return match instead(bytes.as_slice()) {
+            Some(message) => no_model(message, options, facts),
+            None => found.report(facts),
+        };
+    }
+    let model = match graph::Model::read_with(binary, options.limits) {
+        Ok(model) => model,
+        Err(error) => {
+            let code = match error.kind() {
+                graph::ErrorKind::TooManyMessages { .. } => &codes::TOO_MANY_MESSAGES,
+                _ => &codes::MALFORMED,
+            };
+            found.add(code, || {
+                (format!("byte {}", error.offset()), error.to_string())
+            });
+            return found.report(facts);
+        }
+    };
+    if model.main.is_none() && model.functions.is_empty() && model.training_info.is_empty() {
+        let headless = || "the file has no graph: it is cut off, or no ONNX model".to_string();
+        let message = instead(bytes.as_slice()).unwrap_or_else(headless);
+        return no_model(message, options, facts);
+    }
+    gather_facts(&model, &mut facts);
+    check_tensors(&model, data, options, &mut facts, &mut found);
+    nodes::check(&model, options, &mut facts, &mut found);
+    calls::check(&model, options, &mut found);
+    graphs::check(&model, &mut found);
+    found.report(facts)
+}
+
+/// The only finding there is about something that is no model.
+fn no_model(message: String, options: &ScanOptions, facts: ScanFacts) -> ScanReport {
+    let mut found = Findings::new(options.per_code);
+    found.add(&codes::NOT_A_MODEL, || (String::new(), message));
+    found.report(facts)
+}
+
+/// What bytes are that are no model.
+fn instead(bytes: &[u8]) -> Option<String> {
+    recognise(bytes).map(|(what, _)| format!("the file is {what}, not an ONNX model"))
+}
+
+fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
+    /// Operator sets that are listed.
+    const LISTED: usize = 1000;
+    let header = &model.header;
+    facts.ir_version = header.ir_version;
+    let imports = header.opset_import.iter().take(LISTED);
+    facts.opsets = imports
+        .map(|import| OperatorSet {
+            domain: places::shown(nodes::text(model, import.domain)),
+            version: import.version.unwrap_or(0),
+        })
+        .collect();
+    facts.producer_name = shown_symbol(model, header.producer_name);
+    facts.producer_version = shown_symbol(model, header.producer_version);
+    facts.graphs = model.graphs().count() as u64;
+    facts.nodes = model
+        .graphs()
+        .map(|(_, graph)| graph.nodes.len() as u64)
+        .sum();
+    facts.functions = model.functions.len() as u64;
+}
+
+fn check_tensors(
+    model: &graph::Model,
+    data: &DataFiles,
+    options: &ScanOptions,
+    facts: &mut ScanFacts,
+    found: &mut Findings,
+) {
+    let mut sidecars = Sidecars::new(model);
+    each_tensor(model, |next| match next {
+        Found::Sparse(stored) => tensors::check_sparse(model, &stored, options, found),
+        Found::Dense(stored) => {
+            let tensor = stored.tensor;
+            facts.tensors += 1;
+            let typed: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
+            facts.inside_bytes += typed + tensor.raw_data.map_or(0, |raw| raw.len);
+            let claim = tensors::check(model, &stored, found);
+            if tensor.is_external() {
+                sidecars.add(&stored, claim, found);
+            }
+        }
+    });
+    sidecars.finish(data, options, facts, found);
+}

@@ -1,0 +1,110 @@
+//! Graphs that contradict themselves in ways that readers take differently or never get out of: names that are defined
+//! twice, nodes that wait for each other.
+
+use std::collections::HashSet;
+
+use sardonyx_model::{Graph, GraphId, Id, Model, NodeId, Symbol};
+
+use super::calls::trim;
+use super::codes;
+use super::places::{of_graph, of_node, shown_symbol};
+use super::report::Findings;
+
+/// Checks all graphs.
+pub(super) fn check(model: &Model, found: &mut Findings) {
+    for (id, graph) in model.graphs() {
+        check_definitions(model, id, graph, found);
+    }
+    check_cycles(model, found);
+}
+
+/// Inputs, initializers and outputs of nodes must have different names, except that an initializer may be the default of
+/// an input.
+fn check_definitions(model: &Model, id: GraphId, graph: &Graph, found: &mut Findings) {
+    let mut report = |name: Symbol, what: &str| {
+        found.add(&codes::DUPLICATE_DEFINITION, || {
+            let name = shown_symbol(model, Some(name));
+            (
+                of_graph(model, id),
+                format!("{what} '{name}' is defined twice"),
+            )
+        });
+    };
+    let named = |symbol: &Symbol| !model.text(*symbol).is_empty();
+    let mut inputs: HashSet<Symbol> = HashSet::new();
+    for name in graph
+        .inputs
+        .iter()
+        .filter_map(|input| input.name)
+        .filter(named)
+    {
+        if !inputs.insert(name) {
+            report(name, "the input");
+        }
+    }
+    let dense = graph.initializers.iter().map(|found| found.tensor.name);
+    let sparse = graph.sparse_initializers.iter();
+    let sparse = sparse.map(|found| found.tensor.values.as_ref()?.name);
+    let mut initializers: HashSet<Symbol> = HashSet::new();
+    for name in dense.chain(sparse).flatten().filter(named) {
+        if !initializers.insert(name) {
+            report(name, "the initializer");
+        }
+    }
+    let mut outputs: HashSet<Symbol> = HashSet::new();
+    for node in &graph.nodes {
+        for value in model.outputs(*node).iter().flatten() {
+            let name = model.value(*value).name;
+            if inputs.contains(&name) || initializers.contains(&name) || !outputs.insert(name) {
+                report(name, "the value");
+            }
+        }
+    }
+}
+
+/// Nodes that wait for each other, in all graphs at once: a node waits for what the graphs in it read, too.
+fn check_cycles(model: &Model, found: &mut Findings) {
+    let nodes: Vec<NodeId> = model
+        .graphs()
+        .flat_map(|(_, graph)| graph.nodes.iter().copied())
+        .collect();
+    let count = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
+    let (mut back, mut forth) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+    for node in &nodes {
+        for value in model.outputs(*node).iter().flatten() {
+            for (user, _) in model.uses(*value) {
+                if let Some(user) = lifted(model, user, model.node(*node).graph) {
+                    forth[node.index()].push(user.index());
+                    back[user.index()].push(node.index());
+                }
+            }
+        }
+    }
+    let mut left = vec![true; count];
+    trim(&back, &forth, &mut left);
+    trim(&forth, &back, &mut left);
+    let mut told: HashSet<GraphId> = HashSet::new();
+    for node in nodes.iter().filter(|node| left[node.index()]) {
+        let graph = model.node(*node).graph;
+        if told.insert(graph) {
+            found.add(&codes::CYCLE, || {
+                let in_graph = |other: &&NodeId| model.node(**other).graph == graph;
+                let left = nodes.iter().filter(|other| left[other.index()]);
+                let message = match left.filter(in_graph).count() {
+                    1 => "it needs its own result".to_string(),
+                    n => format!("{n} nodes need the results of each other"),
+                };
+                (of_node(model, *node), message)
+            });
+        }
+    }
+}
+
+/// The node of a graph that a node is, or is in.
+fn lifted(model: &Model, node: NodeId, graph: GraphId) -> Option<NodeId> {
+    let mut node = node;
+    while model.node(node).graph != graph {
+        node = model.graph(model.node(node).graph).owner?;
+    }
+    Some(node)
+}

@@ -1,0 +1,474 @@
+//! The bytes of a model, walked along the table of fields: what is broken, hidden, or read differently by others.
+//!
+//! One pass over the structure with a list of open messages instead of recursion. Values of tensors are stepped over.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use sardonyx_model::ReadLimits;
+use sardonyx_proto::{
+    DataType, ErrorKind, FieldDef, FieldKind, Limits, MessageDef, MessageType, ModelProto,
+    RawField, Records, Slice, WireType,
+};
+
+use super::codes;
+use super::places::{path, shown};
+use super::report::Findings;
+
+/// Levels of nested messages that libprotobuf reads.
+const LIBPROTOBUF_DEPTH: u32 = 100;
+/// Bytes of a name from which on it is long.
+const LONG_NAME: usize = 64 << 10;
+/// Different unknown fields that are told apart.
+const UNKNOWN_KINDS: usize = 1000;
+/// No message has more fields than this.
+const MOST_FIELDS: usize = 24;
+
+/// What a walk saw.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Messages and elements of lists of texts.
+    pub(super) messages: u64,
+    /// Levels of nested messages.
+    pub(super) depth: u32,
+    /// Whether it came to the end: the bytes are a message.
+    pub(super) complete: bool,
+}
+
+/// A message that is being read.
+struct Open<'a> {
+    def: &'static MessageDef,
+    records: Records<'a>,
+    /// The field that holds it and its position among those of its number; `None` for the model.
+    held_by: Option<(&'static FieldDef, u32)>,
+    /// How often each field has occurred.
+    seen: [u32; MOST_FIELDS],
+}
+
+/// A field that the table does not know, or not with that wire type.
+#[derive(PartialEq, Eq, Hash)]
+struct UnknownKind {
+    message: &'static str,
+    number: u32,
+    wrong_type: bool,
+}
+
+struct UnknownTotal {
+    count: u64,
+    bytes: u64,
+    first: String,
+    offset: u64,
+}
+
+struct Walk<'a, 'f> {
+    open: Vec<Open<'a>>,
+    limits: ReadLimits,
+    found: &'f mut Findings,
+    unknown: HashMap<UnknownKind, UnknownTotal>,
+    walked: Walked,
+}
+
+/// Walks the bytes of a model.
+pub(super) fn walk(bytes: &[u8], limits: ReadLimits, found: &mut Findings) -> Walked {
+    let content = Slice { bytes, offset: 0 };
+    let mut walk = Walk {
+        open: Vec::new(),
+        limits,
+        found,
+        unknown: HashMap::new(),
+        walked: Walked::default(),
+    };
+    walk.open(ModelProto::DEF, content, None);
+    walk.walked.complete = walk.run();
+    walk.report_unknown();
+    walk.walked
+}
+
+impl<'a> Walk<'a, '_> {
+    fn open(
+        &mut self,
+        def: &'static MessageDef,
+        content: Slice<'a>,
+        held_by: Option<(&'static FieldDef, u32)>,
+    ) {
+        let limits = Limits {
+            depth: self.limits.depth,
+        };
+        self.open.push(Open {
+            def,
+            records: Records::new(content, limits),
+            held_by,
+            seen: [0; MOST_FIELDS],
+        });
+    }
+
+    /// Whether the bytes are a message within the limits.
+    fn run(&mut self) -> bool {
+        while let Some(innermost) = self.open.last_mut() {
+            match innermost.records.next_record() {
+                Ok(None) => {
+                    self.open.pop();
+                }
+                Ok(Some(raw)) => {
+                    if !self.record(raw) {
+                        return false;
+                    }
+                }
+                Err(error) => {
+                    self.broken(error.kind(), error.offset());
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Looks at a record; whether to go on.
+    fn record(&mut self, raw: RawField<'a>) -> bool {
+        let Some(message) = self.open.last_mut() else {
+            return false;
+        };
+        let def = message.def;
+        let index = def
+            .fields
+            .binary_search_by_key(&raw.number, |field| field.number);
+        let field = index.ok().map(|index| &def.fields[index]);
+        let Some(field) = field.filter(|field| fits(field, raw.wire_type)) else {
+            self.unknown(def, &raw, field.is_some());
+            return true;
+        };
+        let occurrences = &mut message.seen[index.unwrap_or(0).min(MOST_FIELDS - 1)];
+        let index = *occurrences;
+        *occurrences = occurrences.saturating_add(1);
+        if index > 0 && !field.is_list() {
+            self.found.add(&codes::FIELD_TWICE, || {
+                let message = format!("{} of {} occurs more than once", field.name, def.name);
+                (self.open.place(field, index, raw.record.offset), message)
+            });
+        }
+        match field.kind {
+            FieldKind::Message(inner) => return self.enter(inner(), field, index, &raw),
+            FieldKind::Text => {
+                if field.is_list() && !self.count(&raw) {
+                    return false;
+                }
+                self.text(def, field, index, &raw);
+            }
+            FieldKind::Enum(name_of) => {
+                let name = name_of(raw.word as i32);
+                self.enumeration(name, field, index, &raw);
+            }
+            FieldKind::Int32 if is_element_type(def, field) => {
+                let name = DataType(raw.word as i32).name();
+                self.enumeration(name, field, index, &raw);
+            }
+            kind if raw.wire_type == WireType::Len => return self.packed(kind, field, index, &raw),
+            _ => {}
+        }
+        true
+    }
+
+    /// Counts a message; whether that is still allowed.
+    fn count(&mut self, raw: &RawField<'_>) -> bool {
+        self.walked.messages += 1;
+        let limit = self.limits.messages;
+        if self.walked.messages <= u64::from(limit) {
+            return true;
+        }
+        self.found.add(&codes::TOO_MANY_MESSAGES, || {
+            let message = format!("the file has more than {limit} messages");
+            (format!("byte {}", raw.record.offset), message)
+        });
+        false
+    }
+
+    fn enter(
+        &mut self,
+        def: &'static MessageDef,
+        field: &'static FieldDef,
+        index: u32,
+        raw: &RawField<'a>,
+    ) -> bool {
+        if !self.count(raw) {
+            return false;
+        }
+        let depth = self.open.len() as u32;
+        if depth > self.limits.depth {
+            self.broken(
+                ErrorKind::TooDeep {
+                    limit: self.limits.depth,
+                },
+                raw.record.offset,
+            );
+            return false;
+        }
+        if depth > self.walked.depth {
+            self.walked.depth = depth;
+            if depth == LIBPROTOBUF_DEPTH + 1 {
+                self.found.add(&codes::DEEP_NESTING, || {
+                    let message =
+                        format!("messages are nested more than {LIBPROTOBUF_DEPTH} levels deep");
+                    (self.open.place(field, index, raw.record.offset), message)
+                });
+            }
+        }
+        self.open(def, raw.content, Some((field, index)));
+        true
+    }
+
+    fn broken(&mut self, kind: ErrorKind, offset: u64) {
+        let at_top = self.open.len() == 1;
+        let code = match kind {
+            ErrorKind::TooDeep { .. } => &codes::TOO_DEEP,
+            ErrorKind::Truncated | ErrorKind::LengthBeyondEnd { .. } if at_top => &codes::TRUNCATED,
+            _ => &codes::MALFORMED,
+        };
+        self.found
+            .add(code, || (self.open.place_of(offset), kind.to_string()));
+    }
+
+    fn unknown(&mut self, def: &'static MessageDef, raw: &RawField<'_>, wrong_type: bool) {
+        let kinds = self.unknown.len();
+        let kind = UnknownKind {
+            message: def.name,
+            number: raw.number,
+            wrong_type,
+        };
+        let bytes = raw.record.bytes.len() as u64;
+        match self.unknown.entry(kind) {
+            Entry::Occupied(mut known) => {
+                let total = known.get_mut();
+                total.count += 1;
+                total.bytes += bytes;
+            }
+            Entry::Vacant(new) if kinds < UNKNOWN_KINDS => {
+                new.insert(UnknownTotal {
+                    count: 1,
+                    bytes,
+                    first: self.open.place_of(raw.record.offset),
+                    offset: raw.record.offset,
+                });
+            }
+            Entry::Vacant(_) => {}
+        }
+    }
+
+    fn report_unknown(&mut self) {
+        let mut unknown: Vec<_> = self.unknown.drain().collect();
+        unknown.sort_by_key(|(_, total)| total.offset);
+        for (kind, total) in unknown {
+            let code = match kind.wrong_type {
+                true => &codes::WIRE_TYPE,
+                false => &codes::UNKNOWN_FIELD,
+            };
+            self.found.add(code, || {
+                let what = match kind.wrong_type {
+                    true => "has another wire type than the standard says",
+                    false => "is not in the standard",
+                };
+                let times = match total.count {
+                    1 => "once".to_string(),
+                    n => format!("{n} times"),
+                };
+                let message = format!(
+                    "field {} of {} {what}: {times}, {} bytes in all",
+                    kind.number, kind.message, total.bytes
+                );
+                (total.first, message)
+            });
+        }
+    }
+
+    fn enumeration(
+        &mut self,
+        name: Option<&'static str>,
+        field: &'static FieldDef,
+        index: u32,
+        raw: &RawField<'_>,
+    ) {
+        if name.is_none() {
+            self.found.add(&codes::UNKNOWN_ENUM, || {
+                let number = raw.word as i32;
+                let message = format!("{} is {number}, which has no meaning", field.name);
+                (self.open.place(field, index, raw.record.offset), message)
+            });
+        }
+    }
+
+    /// A packed block must hold whole numbers. Only its length and its last byte are looked at.
+    fn packed(
+        &mut self,
+        kind: FieldKind,
+        field: &'static FieldDef,
+        index: u32,
+        raw: &RawField<'_>,
+    ) -> bool {
+        let length = raw.content.bytes.len() as u64;
+        let width = match kind {
+            FieldKind::Float => 4,
+            FieldKind::Double => 8,
+            FieldKind::Int32 | FieldKind::Int64 | FieldKind::Uint64 => 1,
+            _ => return true,
+        };
+        let problem = if !length.is_multiple_of(width) {
+            ErrorKind::PackedLength { length, width }
+        } else if width == 1 && raw.content.bytes.last().is_some_and(|byte| *byte >= 0x80) {
+            ErrorKind::Truncated
+        } else {
+            return true;
+        };
+        self.found.add(&codes::MALFORMED, || {
+            let place = self.open.place(field, index, raw.content.offset);
+            (place, problem.to_string())
+        });
+        false
+    }
+
+    fn text(
+        &mut self,
+        def: &'static MessageDef,
+        field: &'static FieldDef,
+        index: u32,
+        raw: &RawField<'_>,
+    ) {
+        let bytes = raw.content.bytes;
+        let is_name = field.name != "doc_string" && field.name != "value";
+        // Nearly all names are this.
+        if bytes.len() < LONG_NAME && bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+            if field.name == "value" && def.name == "StringStringEntryProto" {
+                self.pickle(bytes, field, index, raw);
+            }
+            return;
+        }
+        let place = || self.open.place(field, index, raw.record.offset);
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            Err(error) => {
+                let byte = error.valid_up_to();
+                self.found.add(&codes::INVALID_UTF8, || {
+                    let message = format!("'{}' is not UTF-8 at its byte {byte}", shown(bytes));
+                    (place(), message)
+                });
+                return;
+            }
+        };
+        let is_control = |c: char| c.is_control() && (is_name || !matches!(c, '\n' | '\r' | '\t'));
+        if let Some(c) = text.chars().find(|c| is_control(*c)) {
+            self.found.add(&codes::CONTROL_CHARACTERS, || {
+                let message = format!("'{}' has the control character {c:?}", shown(bytes));
+                (place(), message)
+            });
+        }
+        if let Some(c) = text.chars().find(|c| is_name && is_deceptive(*c)) {
+            self.found.add(&codes::DECEPTIVE_CHARACTERS, || {
+                let (name, code) = (shown(bytes), u32::from(c));
+                let message = format!("'{name}' has the invisible character U+{code:04X}");
+                (place(), message)
+            });
+        }
+        if is_name && bytes.len() > LONG_NAME {
+            self.found.add(&codes::LONG_NAME, || {
+                let message = format!("a name of {} bytes: '{}'", bytes.len(), shown(bytes));
+                (place(), message)
+            });
+        }
+        if def.name == "StringStringEntryProto" {
+            self.pickle(bytes, field, index, raw);
+        }
+    }
+
+    /// Base64 of a Python pickle of protocol 4 or 5: the bytes that begin one, and only the alphabet of base64.
+    fn pickle(&mut self, bytes: &[u8], field: &'static FieldDef, index: u32, raw: &RawField<'_>) {
+        let begins = [&b"gASV"[..], b"gAWV"]
+            .iter()
+            .any(|start| bytes.starts_with(start));
+        let alphabet =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
+        if begins
+            && bytes.len() >= 16
+            && bytes.len().is_multiple_of(4)
+            && bytes.iter().all(alphabet)
+        {
+            self.found.add(&codes::PICKLE, || {
+                let message = format!("a Python pickle in base64, {} characters", bytes.len());
+                (self.open.place(field, index, raw.record.offset), message)
+            });
+        }
+    }
+}
+
+/// Places in the open messages.
+trait Placed {
+    /// Of a field of the innermost one.
+    fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String;
+    /// Of a byte of the innermost one.
+    fn place_of(&self, offset: u64) -> String;
+    fn steps(&self) -> Vec<String>;
+}
+
+impl Placed for Vec<Open<'_>> {
+    fn place(&self, field: &FieldDef, index: u32, offset: u64) -> String {
+        let mut steps = self.steps();
+        steps.push(step(field, index));
+        format!("byte {offset}, field {}", path(&steps))
+    }
+
+    fn place_of(&self, offset: u64) -> String {
+        let steps = self.steps();
+        match steps.is_empty() {
+            true => format!("byte {offset}"),
+            false => format!("byte {offset}, field {}", path(&steps)),
+        }
+    }
+
+    fn steps(&self) -> Vec<String> {
+        self.iter()
+            .filter_map(|open| open.held_by)
+            .map(|(field, index)| step(field, index))
+            .collect()
+    }
+}
+
+fn step(field: &FieldDef, index: u32) -> String {
+    match field.is_list() {
+        true => format!("{}[{index}]", field.name),
+        false => field.name.to_string(),
+    }
+}
+
+/// Whether a field may come with a wire type: its own, or as a block if it is a list of numbers.
+fn fits(field: &FieldDef, wire_type: WireType) -> bool {
+    let own = field.kind.wire_type();
+    wire_type == own || (wire_type == WireType::Len && field.is_list())
+}
+
+/// Whether a plain number stands for an element type. That of tensors is looked at with the tensor.
+fn is_element_type(def: &MessageDef, field: &FieldDef) -> bool {
+    def.name.starts_with("TypeProto.") && matches!(field.name, "elem_type" | "key_type")
+}
+
+/// Characters that reorder what is shown around them, or are not shown at all.
+fn is_deceptive(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2060}'..='\u{2064}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}'
+            | '\u{e0000}'..='\u{e007f}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_has_room_for_its_fields() {
+        let most = sardonyx_proto::MESSAGES.iter().map(|def| def.fields.len());
+        assert!(most.max().is_some_and(|most| most <= MOST_FIELDS));
+    }
+}
