@@ -6,7 +6,19 @@
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod assembly;
+mod cursor;
+mod error;
 pub mod json;
+mod left_out;
+mod names;
 pub mod npz;
+mod numerals;
 pub mod safetensors;
+mod sink;
 pub mod text_format;
+mod walk;
+
+pub use error::{Error, ErrorKind, Position};
+pub use left_out::{LeftOut, UnknownField};
+pub use sardonyx_proto::Limits;

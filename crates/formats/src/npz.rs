@@ -1,1 +1,448 @@
 //! `.npz`: a zip archive of `.npy` files, one per array.
+//!
+//! Members may be stored, as NumPy's `savez` does, or deflated, as its `savez_compressed` does. A stored member is a slice of the
+//! archive: nothing is copied. A deflated one is unpacked, and how far is bounded: by what the member's entry says, and over
+//! all members by the size of the archive, so that a small file cannot fill the memory.
+
+use std::fmt::Display;
+use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
+
+use sardonyx_tensor::{Buffer, Tensor, TensorError, npy};
+use zip::read::ZipFile;
+use zip::result::ZipError;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+/// Why an archive could not be read or written. More reasons may be added.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NpzError {
+    /// The bytes are no zip archive.
+    #[error("this is no .npz archive, or a damaged one: {0}")]
+    Archive(String),
+    /// A member is damaged, or packed in a way that is not read.
+    #[error("the array '{name}' cannot be read: {what}")]
+    Member {
+        /// Name of the member.
+        name: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// A member is something else than an array.
+    #[error("'{name}' in the archive is no .npy file")]
+    NotAnArray {
+        /// Name of the member.
+        name: String,
+    },
+    /// Two members claim the same name or the same bytes.
+    #[error("two arrays of the archive have the same {0}, so it is not read")]
+    Twice(&'static str),
+    /// A member unpacks to more than an archive of that size should.
+    #[error(
+        "the array '{name}' makes the archive unpack to more than {limit} bytes, out of all proportion"
+    )]
+    TooLarge {
+        /// Name of the member.
+        name: String,
+        /// How much all members together may unpack to.
+        limit: u64,
+    },
+    /// An array that NumPy has no form for.
+    #[error("the array '{name}' cannot be written: {error}")]
+    Array {
+        /// Its name.
+        name: String,
+        /// Why not.
+        #[source]
+        error: TensorError,
+    },
+    /// The destination failed.
+    #[error("the archive cannot be written: {0}")]
+    Write(#[source] io::Error),
+}
+
+/// Whatever its size, an archive may unpack to as much as this.
+const ALWAYS_ALLOWED: u64 = 1 << 30;
+
+/// And to as many times its size. Deflate itself ends at about 1,000; arrays that are not all zeros are far below 100.
+const ALLOWED_RATIO: u64 = 100;
+
+/// The arrays of an archive in its order, each as the bytes of its `.npy` file under the name without suffix: what they are is
+/// for [`npy::read`] or [`npy::read_as`] to find out.
+///
+/// # Errors
+/// If it is no archive or contradicts itself, a member is damaged (checksums are verified) or no `.npy` file, two members
+/// overlap, or they unpack to more than 1 GiB and more than 100 times the size of the archive.
+pub fn read(archive: &Buffer) -> Result<Vec<(String, Buffer)>, NpzError> {
+    let bytes = archive.as_slice();
+    let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+    if zip.has_duplicate_names() {
+        return Err(NpzError::Twice("name"));
+    }
+    // Members that share their bytes are how a small archive unpacks to any size.
+    if zip.has_overlapping_files().map_err(damaged)? {
+        return Err(NpzError::Twice("bytes"));
+    }
+    // Names stand in two places; programs that look at one and programs that look at the other must see the same archive.
+    zip.validate_header_consistency().map_err(damaged)?;
+    let limit = (bytes.len() as u64)
+        .saturating_mul(ALLOWED_RATIO)
+        .max(ALWAYS_ALLOWED);
+    let mut left = limit;
+    let mut arrays = Vec::new();
+    for index in 0..zip.len() {
+        let member = zip.by_index(index).map_err(damaged)?;
+        if member.is_dir() {
+            continue;
+        }
+        let name = member.name().map_err(damaged)?.into_owned();
+        let Some(name) = name.strip_suffix(".npy").map(str::to_string) else {
+            return Err(NpzError::NotAnArray { name });
+        };
+        if member.compression() == CompressionMethod::Stored {
+            let data = stored(archive, member, &name)?;
+            arrays.push((name, data));
+            continue;
+        }
+        // Refused before anything is unpacked if the entry is honest, and at the limit if it is not.
+        let Some(rest) = left.checked_sub(member.size()) else {
+            return Err(NpzError::TooLarge { name, limit });
+        };
+        left = rest;
+        let data = unpack(member, &name)?;
+        arrays.push((name, data));
+    }
+    Ok(arrays)
+}
+
+fn damaged(error: ZipError) -> NpzError {
+    NpzError::Archive(error.to_string())
+}
+
+fn bad_member(name: &str, what: impl Display) -> NpzError {
+    NpzError::Member {
+        name: name.to_string(),
+        what: what.to_string(),
+    }
+}
+
+/// The bytes of a member that is not packed: a slice of the archive, once its checksum was seen to be right.
+fn stored(
+    archive: &Buffer,
+    mut member: ZipFile<'_, Cursor<&[u8]>>,
+    name: &str,
+) -> Result<Buffer, NpzError> {
+    let (size, packed) = (member.size(), member.compressed_size());
+    if size != packed {
+        return Err(bad_member(
+            name,
+            format!("it is not packed, but has {packed} bytes packed and {size} unpacked"),
+        ));
+    }
+    let start = member
+        .data_start()
+        .ok_or_else(|| bad_member(name, "its place is not known"))?;
+    let end = start.checked_add(size);
+    let range = usize::try_from(start)
+        .ok()
+        .zip(end.and_then(|end| usize::try_from(end).ok()));
+    let (start, end) = range.ok_or_else(|| bad_member(name, "it cannot be addressed"))?;
+    let data = archive
+        .slice(start..end)
+        .map_err(|error| bad_member(name, error))?;
+    // Reading to the end is what compares the checksum.
+    io::copy(&mut member, &mut io::sink()).map_err(|error| bad_member(name, error))?;
+    Ok(data)
+}
+
+/// The bytes of a packed member: as many as its entry says, or an error.
+fn unpack(member: ZipFile<'_, Cursor<&[u8]>>, name: &str) -> Result<Buffer, NpzError> {
+    let size = member.size();
+    let mut bytes = Vec::new();
+    // One byte more, so that a member that is longer than it says is noticed. The vector grows with what comes.
+    member
+        .take(size.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| bad_member(name, error))?;
+    if bytes.len() as u64 != size {
+        return Err(bad_member(
+            name,
+            format!("it unpacks to another size than the {size} bytes that the archive says"),
+        ));
+    }
+    Ok(Buffer::from_vec(bytes))
+}
+
+/// How the arrays of a new archive are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Packing {
+    /// Not at all, as NumPy's `savez` does.
+    #[default]
+    Stored,
+    /// Deflated, as NumPy's `savez_compressed` does.
+    Deflated,
+}
+
+/// Writes an archive, array by array. The same arrays give the same bytes every time: no dates are kept.
+///
+/// ```
+/// use sardonyx_formats::npz::{Packing, Writer, read};
+/// use sardonyx_tensor::{Buffer, Tensor, npy};
+///
+/// let mut writer = Writer::new(std::io::Cursor::new(Vec::new()), Packing::Stored);
+/// writer.add("x", &Tensor::from_vec([2], vec![1.0f32, 2.0])?)?;
+/// let archive = Buffer::from_vec(writer.finish()?.into_inner());
+/// let (name, file) = &read(&archive)?[0];
+/// assert_eq!(name, "x");
+/// assert_eq!(npy::read(file)?.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer<W: Write + Seek> {
+    zip: ZipWriter<BufWriter<W>>,
+    packing: Packing,
+}
+
+impl<W: Write + Seek> Writer<W> {
+    /// An archive without arrays; `sink` is written from where it stands.
+    pub fn new(sink: W, packing: Packing) -> Writer<W> {
+        Writer {
+            zip: ZipWriter::new(BufWriter::new(sink)),
+            packing,
+        }
+    }
+
+    /// Adds an array. Numbers go from the tensor straight to the destination; only strings are collected first.
+    ///
+    /// # Errors
+    /// If NumPy has no form for it, the archive has an array of that name already, or the destination fails.
+    pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpzError> {
+        let unfit = |error| NpzError::Array {
+            name: name.to_string(),
+            error,
+        };
+        // Elsewhere numbers have to be turned around, which is a copy as well.
+        let straight = tensor.strings().is_none() && cfg!(target_endian = "little");
+        let (start, rest) = if straight {
+            let header = npy::header(tensor.data_type(), tensor.dims()).map_err(unfit)?;
+            (header, tensor.bytes())
+        } else {
+            (npy::write(tensor).map_err(unfit)?, &[][..])
+        };
+        let size = start.len() as u64 + rest.len() as u64;
+        let method = match self.packing {
+            Packing::Stored => CompressionMethod::Stored,
+            Packing::Deflated => CompressionMethod::Deflated,
+        };
+        let options = SimpleFileOptions::default()
+            .compression_method(method)
+            // With room for data that cannot be packed and grows a little.
+            .large_file(size.saturating_add(size / 1000) >= u64::from(u32::MAX) - 1024);
+        self.zip
+            .start_file(format!("{name}.npy"), options)
+            .map_err(failed)?;
+        self.zip
+            .write_all(&start)
+            .and_then(|()| self.zip.write_all(rest))
+            .map_err(NpzError::Write)
+    }
+
+    /// Writes the archive's directory and gives the destination back, flushed.
+    ///
+    /// # Errors
+    /// If the destination fails.
+    pub fn finish(self) -> Result<W, NpzError> {
+        let sink = self.zip.finish().map_err(failed)?;
+        let mut sink = sink
+            .into_inner()
+            .map_err(|error| NpzError::Write(error.into_error()))?;
+        sink.flush().map_err(NpzError::Write)?;
+        Ok(sink)
+    }
+}
+
+fn failed(error: ZipError) -> NpzError {
+    NpzError::Write(error.into())
+}
+
+/// Writes an archive in one go; see [`Writer`].
+///
+/// # Errors
+/// Those of [`Writer::add`] and [`Writer::finish`].
+pub fn write<'a, W: Write + Seek>(
+    sink: W,
+    arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
+    packing: Packing,
+) -> Result<W, NpzError> {
+    let mut writer = Writer::new(sink, packing);
+    for (name, tensor) in arrays {
+        writer.add(name, tensor)?;
+    }
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sardonyx_tensor::{DataType, StringArray};
+
+    fn arrays() -> Vec<(&'static str, Tensor)> {
+        vec![
+            (
+                "weights",
+                Tensor::from_vec([2, 3], vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap(),
+            ),
+            ("empty", Tensor::zeros(DataType::Int64, [0, 4]).unwrap()),
+            ("größe", Tensor::scalar(-7i16)),
+            (
+                "names",
+                Tensor::from_strings([2], ["one", "zwei"].into_iter().collect::<StringArray>())
+                    .unwrap(),
+            ),
+            ("zeros", Tensor::zeros(DataType::Double, [500]).unwrap()),
+        ]
+    }
+
+    fn archive(packing: Packing) -> Vec<u8> {
+        let arrays = arrays();
+        let pairs = arrays.iter().map(|(name, tensor)| (*name, tensor));
+        write(Cursor::new(Vec::new()), pairs, packing)
+            .unwrap()
+            .into_inner()
+    }
+
+    #[test]
+    fn what_is_written_comes_back() {
+        for packing in [Packing::Stored, Packing::Deflated] {
+            let bytes = archive(packing);
+            assert_eq!(bytes, archive(packing), "the same bytes every time");
+            let back = read(&Buffer::from_vec(bytes)).unwrap();
+            assert_eq!(back.len(), arrays().len());
+            for ((name, file), (expected, tensor)) in back.iter().zip(arrays()) {
+                assert_eq!(name, expected);
+                assert_eq!(file.as_slice(), npy::write(&tensor).unwrap());
+                assert_eq!(npy::read(file).unwrap(), tensor);
+            }
+        }
+        assert!(archive(Packing::Deflated).len() < archive(Packing::Stored).len() / 2);
+    }
+
+    #[test]
+    fn stored_arrays_are_slices_of_the_archive() {
+        let buffer = Buffer::from_vec(archive(Packing::Stored));
+        let inside = buffer.as_slice().as_ptr_range();
+        for (name, file) in read(&buffer).unwrap() {
+            assert!(inside.contains(&file.as_slice().as_ptr()), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_damage_is_an_error() {
+        for packing in [Packing::Stored, Packing::Deflated] {
+            let good = archive(packing);
+            for end in 0..good.len() {
+                assert!(read(&Buffer::from_vec(good[..end].to_vec())).is_err());
+            }
+            // A bit of the content: the checksum or the decoder notices.
+            let at = good
+                .windows(6)
+                .position(|w| w == b"\x93NUMPY")
+                .unwrap_or(60);
+            let mut flipped = good.clone();
+            flipped[at + 3] ^= 4;
+            let error = read(&Buffer::from_vec(flipped)).unwrap_err().to_string();
+            assert!(error.contains("'weights'"), "{error}");
+        }
+    }
+
+    /// A zip archive of other people.
+    fn zip(members: &[(&str, &[u8], CompressionMethod)]) -> Vec<u8> {
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, bytes, method) in members {
+            zip.start_file(
+                *name,
+                SimpleFileOptions::default().compression_method(*method),
+            )
+            .unwrap();
+            zip.write_all(bytes).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+
+    fn error(bytes: Vec<u8>) -> String {
+        read(&Buffer::from_vec(bytes)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_archive_of_arrays_is_named() {
+        assert!(error(Vec::new()).contains("no .npz archive"));
+        assert!(error(b"PK\x03\x04 and nothing".to_vec()).contains("no .npz archive"));
+        assert!(
+            error(zip(&[("notes.txt", b"x", CompressionMethod::Stored)])).contains("'notes.txt'")
+        );
+        let with_folder = zip(&[("a.npy", b"x", CompressionMethod::Stored)]);
+        assert_eq!(read(&Buffer::from_vec(with_folder)).unwrap().len(), 1);
+    }
+
+    /// Changes the 4-byte number at `offset` of every record that begins with `magic`.
+    fn patch(bytes: &mut [u8], magic: &[u8; 4], offset: usize, value: u32) {
+        for at in 0..bytes.len() - 4 {
+            if bytes[at..].starts_with(magic) {
+                bytes[at + offset..][..4].copy_from_slice(&value.to_le_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn bombs_are_refused_before_they_go_off() {
+        let zeros = vec![0u8; 1 << 20];
+        let honest = zip(&[("a.npy", &zeros, CompressionMethod::Deflated)]);
+        assert!(honest.len() < 2000);
+        // Says 4 GiB: refused at once. Says one byte: noticed after two.
+        for (size, words) in [
+            (u32::MAX - 1, "more than 1073741824 bytes"),
+            (1, "larger than"),
+        ] {
+            let mut bytes = honest.clone();
+            patch(&mut bytes, b"PK\x03\x04", 22, size);
+            patch(&mut bytes, b"PK\x01\x02", 24, size);
+            let error = error(bytes);
+            assert!(error.contains("'a'") && error.contains(words), "{error}");
+        }
+        // Two members with one content.
+        let mut twice = zip(&[
+            ("a.npy", &zeros, CompressionMethod::Deflated),
+            ("b.npy", &zeros, CompressionMethod::Deflated),
+        ]);
+        patch(&mut twice, b"PK\x01\x02", 42, 0);
+        assert!(error(twice).contains("same bytes"));
+        let mut same_name = zip(&[
+            ("a.npy", b"x", CompressionMethod::Stored),
+            ("b.npy", b"x", CompressionMethod::Stored),
+        ]);
+        for byte in &mut same_name {
+            if *byte == b'b' {
+                *byte = b'a';
+            }
+        }
+        assert!(error(same_name).contains("same name"));
+        let mut two_names = zip(&[("a.npy", b"x", CompressionMethod::Stored)]);
+        let at = two_names.iter().rposition(|byte| *byte == b'a').unwrap();
+        two_names[at] = b'b';
+        assert!(error(two_names).contains("no .npz archive"));
+    }
+
+    #[test]
+    fn what_numpy_lacks_is_named() {
+        let mut writer = Writer::new(Cursor::new(Vec::new()), Packing::Stored);
+        let tensor = Tensor::zeros(DataType::Bfloat16, [2]).unwrap();
+        let error = writer.add("w", &tensor).unwrap_err().to_string();
+        assert!(
+            error.contains("'w'") && error.contains("bfloat16"),
+            "{error}"
+        );
+        let tensor = Tensor::scalar(1u8);
+        writer.add("x", &tensor).unwrap();
+        assert!(writer.add("x", &tensor).is_err(), "twice");
+    }
+}

@@ -1,9 +1,12 @@
 //! The serialisations of a model: the binary one that everybody reads, and the two textual forms of protobuf.
 
-use std::io::Write;
+use std::fmt;
+use std::io::{self, Write};
 use std::path::Path;
 
+use sardonyx_formats::{LeftOut, Limits, json, text_format};
 use sardonyx_model::ReadLimits;
+use sardonyx_proto::ModelProto;
 
 use crate::error::{Error, ErrorKind};
 
@@ -80,12 +83,83 @@ impl Form {
     }
 
     /// From this form to the binary one.
-    pub(crate) fn read(self, _text: &[u8], _limits: ReadLimits) -> Result<Vec<u8>, Error> {
-        Err(Error::new(ErrorKind::Format, "not yet"))
+    pub(crate) fn read(self, text: &[u8], limits: ReadLimits) -> Result<Vec<u8>, Error> {
+        let limits = Limits {
+            depth: limits.depth,
+        };
+        let read = match self {
+            Form::Binary => Ok(text.to_vec()),
+            Form::Json => json::read::<ModelProto>(text, limits),
+            Form::TextFormat => text_format::read::<ModelProto>(text, limits),
+        };
+        read.map_err(|error| {
+            let place = match error.place() {
+                "" => error.position().to_string(),
+                place => format!("{}, field {place}", error.position()),
+            };
+            let message = format!("this is no ONNX model in {self}: {}", error.kind());
+            Error::new(ErrorKind::Format, message)
+                .with_place(place)
+                .with_source(error)
+        })
     }
 
     /// From the binary form to this one. What cannot be expressed is left out and listed.
-    pub(crate) fn write(self, _bytes: &[u8], _sink: &mut dyn Write) -> Result<Vec<String>, Error> {
-        Err(Error::new(ErrorKind::Format, "not yet"))
+    pub(crate) fn write(self, bytes: &[u8], sink: &mut dyn Write) -> io::Result<Vec<String>> {
+        let left_out = match self {
+            Form::Binary => {
+                sink.write_all(bytes)?;
+                return Ok(Vec::new());
+            }
+            Form::Json => json::write::<ModelProto>(bytes, json::WriteOptions::default(), sink),
+            Form::TextFormat => {
+                text_format::write::<ModelProto>(bytes, text_format::WriteOptions::default(), sink)
+            }
+        };
+        left_out
+            .map(|left_out| listed(&left_out))
+            .map_err(|error| match error.kind() {
+                sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
+                _ => io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("{self} cannot hold it: {error}"),
+                ),
+            })
     }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Form::Binary => "binary form",
+            Form::Json => "protobuf JSON",
+            Form::TextFormat => "protobuf text format",
+        })
+    }
+}
+
+/// What was left out, in lines for people.
+fn listed(left_out: &LeftOut) -> Vec<String> {
+    let mut lines: Vec<String> = left_out
+        .first
+        .iter()
+        .map(|field| match field.place.as_str() {
+            "" => format!(
+                "field {} of the model, which no release knows",
+                field.number
+            ),
+            place => format!("field {} of {place}, which no release knows", field.number),
+        })
+        .collect();
+    let more = left_out.unknown_fields.saturating_sub(lines.len() as u64);
+    if more > 0 {
+        lines.push(format!("{more} more unknown fields"));
+    }
+    if left_out.nan_payloads > 0 {
+        lines.push(format!(
+            "the bits of {} numbers that are not a number",
+            left_out.nan_payloads
+        ));
+    }
+    lines
 }

@@ -68,6 +68,7 @@ pub use session::{Session, SessionBuilder};
 pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};
 
+pub use sardonyx_formats::{npz, safetensors};
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
 pub use sardonyx_passes::{StripOptions, StripReport};
 pub use sardonyx_tensor::{

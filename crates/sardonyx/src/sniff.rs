@@ -48,12 +48,12 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     } else if lower.starts_with('{') || lower.starts_with('[') {
         (
             "JSON text",
-            "ONNX models in JSON are not supported yet; use the binary .onnx file",
+            "if it is a model in protobuf JSON, give the file the suffix .json",
         )
     } else {
         (
             "plain text",
-            "ONNX models in text form are not supported yet; use the binary .onnx file",
+            "if it is a model in protobuf text format, give the file the suffix .textproto",
         )
     })
 }

@@ -1,0 +1,177 @@
+//! Why a message could not be turned into text, or text into a message.
+
+use std::fmt;
+use std::io;
+
+/// What went wrong, where, and in which field.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    position: Position,
+    place: String,
+}
+
+/// Where in the input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// In a message: bytes from its start.
+    Byte(u64),
+    /// In a text: line and column count from one, a column is a character.
+    Text {
+        /// Line.
+        line: u64,
+        /// Column.
+        column: u64,
+    },
+}
+
+/// The ways in which a conversion fails. More may be added.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The bytes are no protobuf message.
+    #[error("{0}")]
+    Wire(sardonyx_proto::ErrorKind),
+    /// A field of type `string` holds something else.
+    #[error("a text is not UTF-8")]
+    NotUtf8,
+    /// The text could not be handed on.
+    #[error("writing failed: {0}")]
+    Sink(io::Error),
+    /// Something else was expected here.
+    #[error("expected {expected}, found {found}")]
+    Unexpected {
+        /// What may stand here.
+        expected: &'static str,
+        /// What does.
+        found: String,
+    },
+    /// A field name that the message does not have.
+    #[error("{message} has no field `{name}`{}", did_you_mean(suggestion))]
+    UnknownField {
+        /// The message, such as `TensorProto`.
+        message: &'static str,
+        /// What stands in the text.
+        name: String,
+        /// A field of a similar name.
+        suggestion: Option<&'static str>,
+    },
+    /// A field that may occur once, or a key of an object, occurs twice.
+    #[error("`{field}` occurs for the second time")]
+    Twice {
+        /// Its name.
+        field: &'static str,
+    },
+    /// Two members of a `oneof`.
+    #[error("`{field}` and `{other}` exclude each other")]
+    Exclusive {
+        /// The second.
+        field: &'static str,
+        /// The first.
+        other: &'static str,
+    },
+    /// A number that the field's type cannot hold.
+    #[error("{text} is no value of type {kind}")]
+    Number {
+        /// The type, such as `int32`.
+        kind: &'static str,
+        /// What stands in the text.
+        text: String,
+    },
+    /// A name that the enumeration does not have.
+    #[error("the enumeration has no value named `{name}`")]
+    EnumName {
+        /// What stands in the text.
+        name: String,
+    },
+    /// Bytes that are not base64.
+    #[error("this is not base64: {0}")]
+    Base64(base64::DecodeError),
+    /// An escape sequence that does not exist, or stands for no character or byte.
+    #[error("the escape sequence `{0}` is not allowed here")]
+    Escape(String),
+    /// Messages nested more deeply than the limit.
+    #[error("messages are nested more than {limit} levels deep")]
+    TooDeep {
+        /// The limit, in levels.
+        limit: u32,
+    },
+}
+
+/// What stops a conversion and at which byte of the input; whoever knows line and field makes an [`Error`] of it.
+pub(crate) struct Fault {
+    pub(crate) kind: ErrorKind,
+    pub(crate) offset: u64,
+}
+
+impl From<sardonyx_proto::Error> for Fault {
+    fn from(error: sardonyx_proto::Error) -> Self {
+        Fault {
+            kind: ErrorKind::Wire(error.kind()),
+            offset: error.offset(),
+        }
+    }
+}
+
+fn did_you_mean(suggestion: &Option<&'static str>) -> String {
+    match suggestion {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => String::new(),
+    }
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, position: Position, place: String) -> Self {
+        Error(Box::new(Inner {
+            kind,
+            position,
+            place,
+        }))
+    }
+
+    /// What is wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// Where.
+    pub fn position(&self) -> Position {
+        self.0.position
+    }
+
+    /// In which field, such as `graph.node[3].attribute[0].t`. Empty at the outermost level.
+    pub fn place(&self) -> &str {
+        &self.0.place
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Byte(offset) => write!(f, "byte {offset}"),
+            Position::Text { line, column } => write!(f, "line {line}, column {column}"),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}", self.0.kind, self.0.position)?;
+        if !self.0.place.is_empty() {
+            write!(f, ", in {}", self.0.place)?;
+        }
+        f.write_str(")")
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.0.kind {
+            ErrorKind::Sink(error) => Some(error),
+            _ => None,
+        }
+    }
+}

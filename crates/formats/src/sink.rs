@@ -1,0 +1,66 @@
+//! Text on its way out: collected, and handed over in large pieces.
+
+use std::io::{self, Write};
+
+/// Size at which the buffer is handed over.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A buffer in front of a destination. The first failure is kept; what comes after it is dropped.
+pub(crate) struct Sink<'w> {
+    destination: &'w mut dyn Write,
+    buffer: Vec<u8>,
+    failure: Option<io::Error>,
+}
+
+impl<'w> Sink<'w> {
+    pub(crate) fn new(destination: &'w mut dyn Write) -> Self {
+        Sink {
+            destination,
+            buffer: Vec::with_capacity(BUFFER_BYTES + (BUFFER_BYTES >> 2)),
+            failure: None,
+        }
+    }
+
+    /// The buffer, with room for about `BUFFER_BYTES / 4` more before it grows.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.hand_over();
+        }
+        &mut self.buffer
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        self.buffer().extend_from_slice(bytes);
+    }
+
+    /// Two spaces per level.
+    #[inline]
+    pub(crate) fn indent(&mut self, levels: usize) {
+        let buffer = self.buffer();
+        buffer.resize(buffer.len() + 2 * levels, b' ');
+    }
+
+    /// Whether going on is in vain.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failure.is_some()
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.hand_over();
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
+    fn hand_over(&mut self) {
+        if self.failure.is_none()
+            && let Err(failure) = self.destination.write_all(&self.buffer)
+        {
+            self.failure = Some(failure);
+        }
+        self.buffer.clear();
+    }
+}
