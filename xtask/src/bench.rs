@@ -1,17 +1,21 @@
-//! `cargo xtask bench`: measure against other runtimes, always side by side in one run.
+//! `cargo xtask bench`: measure against other runtimes and libraries, always side by side in one run.
 
+mod io;
 mod models;
 
 use crate::Result;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
+    /// Time opening, reading and saving files against other protobuf readers, and check that they find the same.
+    Io(io::Io),
     /// Time whole models against ONNX Runtime and check that the outputs agree.
     Models(models::Models),
 }
 
 pub(crate) fn run(task: Bench) -> Result {
     match task {
+        Bench::Io(task) => io::run(&task),
         Bench::Models(task) => models::run(&task),
     }
 }

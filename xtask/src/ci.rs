@@ -30,8 +30,11 @@ const STEPS: &[Step] = &[
     step("requirements", &["xtask", "requirements"]),
     step("test", &["test", "--workspace"]),
     step("conformance", &["xtask", "conformance"]).release(),
+    step("formats", &["xtask", "formats"]).release(),
+    step("interop", &["xtask", "interop"]).release(),
     step("static build", &["xtask", "static-build"]).release(),
     step("bench", &["xtask", "bench", "models", "--smoke"]).release(),
+    step("bench of files", &["xtask", "bench", "io", "--smoke"]).release(),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {

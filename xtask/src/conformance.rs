@@ -87,7 +87,7 @@ pub(crate) fn python_with_onnx() -> Result<PathBuf> {
 }
 
 /// The folder of cases on disk, written when the pins or the script have changed.
-fn cases() -> Result<PathBuf> {
+pub(crate) fn cases() -> Result<PathBuf> {
     let python = python_with_onnx()?;
     let script = root().join("tests/conformance/dump_cases.py");
     let folder = artifacts("conformance/cases");

@@ -5,6 +5,9 @@ mod bench;
 mod ci;
 mod conformance;
 mod coverage;
+mod formats;
+mod fuzz;
+mod interop;
 mod op;
 mod python;
 mod requirements;
@@ -41,6 +44,12 @@ enum Task {
     Conformance(conformance::Conformance),
     /// Write docs/coverage.md, or check that it is up to date.
     Coverage(coverage::Coverage),
+    /// Compare protobuf JSON and text format with those of the protobuf package.
+    Formats(formats::Formats),
+    /// Look for bytes that break a property of our readers.
+    Fuzz(fuzz::Fuzz),
+    /// Exchange files with the onnx package, ONNX Runtime, NumPy and safetensors.
+    Interop(interop::Interop),
     /// Show an operator: its versions, inference, adapters, binding and cases.
     Op(op::Op),
     /// Print which requirements the tests quote.
@@ -58,6 +67,9 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Conformance(task) => conformance::run(&task),
         Task::Coverage(task) => coverage::run(&task),
+        Task::Formats(task) => formats::run(&task),
+        Task::Fuzz(task) => fuzz::run(&task),
+        Task::Interop(task) => interop::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::StaticBuild => static_build::run(),

@@ -39,10 +39,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sardonyx-kernels",
         ],
     ),
-    (
-        "sardonyx-formats",
-        &["sardonyx-proto", "sardonyx-tensor"],
-    ),
+    ("sardonyx-formats", &["sardonyx-proto", "sardonyx-tensor"]),
     (
         "sardonyx",
         &[

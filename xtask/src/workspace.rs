@@ -57,9 +57,22 @@ pub(crate) fn build_release(
     binary: &str,
     environment: Environment,
 ) -> Result<PathBuf> {
+    build_executable(package, ["--bin", binary], environment)
+}
+
+/// Builds one example in release mode and returns its path.
+pub(crate) fn build_release_example(package: &str, example: &str) -> Result<PathBuf> {
+    build_executable(package, ["--example", example], &[])
+}
+
+fn build_executable(
+    package: &str,
+    [kind, name]: [&str; 2],
+    environment: Environment,
+) -> Result<PathBuf> {
     let mut command = cargo();
     command.envs(environment.iter().copied());
-    command.args(["build", "--release", "--package", package, "--bin", binary]);
+    command.args(["build", "--release", "--package", package, kind, name]);
     command
         .arg("--message-format=json-render-diagnostics")
         .stderr(std::process::Stdio::inherit());
@@ -71,9 +84,9 @@ pub(crate) fn build_release(
     String::from_utf8(output.stdout)?
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == binary)
+        .filter(|message| message["target"]["name"] == name)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| format!("cargo built no executable {binary}").into())
+        .ok_or_else(|| format!("cargo built no executable {name}").into())
 }
 
 /// All files below `folder` whose name ends with one of `suffixes`, sorted. Build products and hidden folders

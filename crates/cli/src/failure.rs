@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::io;
 
+use sardonyx::npz::NpzError;
+use sardonyx::safetensors::SafetensorsError;
 use sardonyx::{TensorError, UnsupportedOperator};
 
 /// Why a command ends without its answer. Always exit code 2, except when nobody reads the answer any more.
@@ -105,6 +107,29 @@ impl From<sardonyx::Error> for Failure {
 impl From<TensorError> for Failure {
     fn from(error: TensorError) -> Failure {
         Failure::new(error.to_string())
+    }
+}
+
+impl From<NpzError> for Failure {
+    fn from(error: NpzError) -> Failure {
+        let message = error.to_string();
+        match error {
+            NpzError::Write(error) => Failure::from(error),
+            NpzError::TooLarge { .. } => Failure::new(message)
+                .help("if it is meant to be that large, give the array as .npy"),
+            NpzError::Array { .. } => Failure::new(message)
+                .help("NumPy does not have all types; .pb files hold every one"),
+            _ => Failure::new(message),
+        }
+    }
+}
+
+impl From<SafetensorsError> for Failure {
+    fn from(error: SafetensorsError) -> Failure {
+        match error {
+            SafetensorsError::Write(error) => Failure::from(error),
+            other => Failure::new(other.to_string()),
+        }
     }
 }
 

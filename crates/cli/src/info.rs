@@ -1,13 +1,19 @@
 //! `sardonyx info`: what a model is, without running it and without opening any other file.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use sardonyx::{Dim, ExternalFile, FunctionInfo, Model, Port, Totals, Type, format_version};
+use sardonyx::{
+    Dim, ExternalFile, FunctionInfo, Model, Port, Storage, Totals, Type, format_version,
+};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::ModelArg;
+use crate::data_files::{DataFiles, Found};
 use crate::failure::Failure;
+use crate::human::{bytes, count, cut, group};
+use crate::ls::storage_name;
 use crate::terminal::Terminal;
 
 /// Say what a model is: versions, inputs, outputs, operators, metadata, and what cannot run
@@ -27,16 +33,17 @@ const SCHEMA: &str = "sardonyx.info/1";
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     match args.json {
-        true => terminal.json(&as_json(&model, &args.model.name()), true),
-        false => terminal.print(&as_text(&model)),
+        true => terminal.json(&as_json(&model, &args.model), true),
+        false => terminal.print(&as_text(&model, &args.model)),
     }
 }
 
-/// Characters of a metadata value or documentation that are shown.
-const SHOWN_CHARS: usize = 100;
+/// Data files that are shown; one per tensor may be thousands.
+const SHOWN_FILES: usize = 20;
 
-fn as_text(model: &Model) -> String {
+fn as_text(model: &Model, arg: &ModelArg) -> String {
     let mut out = Table::default();
+    out.row("file", file_bytes(arg).map_or(String::new(), file_size));
     out.row(
         "format",
         format!(
@@ -86,8 +93,15 @@ fn as_text(model: &Model) -> String {
     if model.constants().tensors > 0 {
         out.row("constants", totals(model.constants()));
     }
-    let files = model.external_files();
-    out.rows("data files", files.iter().map(data_file));
+    out.rows("stored as", stored(model).iter().map(Stored::as_text));
+    let files = data_files(model, arg);
+    out.rows(
+        "data files",
+        files.iter().take(SHOWN_FILES).map(DataFile::as_text),
+    );
+    if let Some(more) = files.len().checked_sub(SHOWN_FILES + 1) {
+        out.row("", format!("… and {} more", group(more as u64 + 1)));
+    }
     if model.training_steps() > 0 {
         out.row(
             "training",
@@ -210,14 +224,134 @@ fn signature(function: &FunctionInfo) -> String {
     )
 }
 
-fn data_file(file: &ExternalFile) -> String {
-    let s = if file.tensors == 1 { "" } else { "s" };
-    format!(
-        "{}: {} tensor{s}, {}",
-        file.location,
-        file.tensors,
-        bytes(file.bytes)
-    )
+/// Size of the model file; `None` for stdin.
+fn file_bytes(arg: &ModelArg) -> Option<u64> {
+    if arg.is_stdin() {
+        return None;
+    }
+    std::fs::metadata(&arg.path)
+        .ok()
+        .filter(|metadata| metadata.is_file())
+        .map(|metadata| metadata.len())
+}
+
+/// What libprotobuf counts to, and with it most programs that read models.
+const MOST_BYTES: u64 = i32::MAX as u64;
+
+fn file_size(size: u64) -> String {
+    let warning = match size > MOST_BYTES {
+        true => ", more than the 2 GiB that programs built on libprotobuf can read",
+        false => "",
+    };
+    bytes(size) + warning
+}
+
+/// Tensors of one element type that are stored in one way.
+struct Stored {
+    storage: &'static str,
+    element_type: String,
+    tensors: usize,
+    bytes: u64,
+}
+
+impl Stored {
+    fn as_text(&self) -> String {
+        let place = match self.storage {
+            "raw" => "raw data",
+            "typed" => "typed lists",
+            "external" => "in data files",
+            "nothing" => "without elements",
+            _ => "not to be read",
+        };
+        let tensors = count(self.tensors, "tensor");
+        format!(
+            "{} {place}: {tensors}, {}",
+            self.element_type,
+            bytes(self.bytes)
+        )
+    }
+}
+
+/// How the tensors are stored, the most bytes first.
+fn stored(model: &Model) -> Vec<Stored> {
+    let mut sums: BTreeMap<(&'static str, String), (usize, u64)> = BTreeMap::new();
+    for tensor in model.tensors() {
+        let key = (storage_name(&tensor.storage), tensor.type_name());
+        let (tensors, bytes) = sums.entry(key).or_default();
+        *tensors += 1;
+        *bytes = bytes.saturating_add(tensor.bytes.unwrap_or(0));
+    }
+    let mut stored: Vec<Stored> = sums
+        .into_iter()
+        .map(|((storage, element_type), (tensors, bytes))| Stored {
+            storage,
+            element_type,
+            tensors,
+            bytes,
+        })
+        .collect();
+    stored.sort_by_key(|stored| std::cmp::Reverse(stored.bytes));
+    stored
+}
+
+/// A data file as the model refers to it, and what is there.
+struct DataFile {
+    claimed: ExternalFile,
+    /// Where the last value in it ends.
+    end: u64,
+    found: Found,
+}
+
+impl DataFile {
+    fn present(&self) -> Option<u64> {
+        match self.found {
+            Found::Bytes(size) => Some(size),
+            _ => None,
+        }
+    }
+
+    fn as_text(&self) -> String {
+        let ExternalFile {
+            location,
+            tensors,
+            bytes: claimed,
+            ..
+        } = &self.claimed;
+        let found = match self.found {
+            Found::Bytes(size) if size < self.end => {
+                format!("; the file is cut off: {size} bytes of {}", self.end)
+            }
+            Found::Bytes(size) => format!(" of a file of {}", bytes(size)),
+            Found::Missing => "; the file is missing".to_string(),
+            Found::Refused(why) => format!("; not looked for, it {why}"),
+            Found::Unknown => String::new(),
+        };
+        let tensors = count(*tensors, "tensor");
+        format!("{}: {tensors}, {}{found}", cut(location), bytes(*claimed))
+    }
+}
+
+/// The data files of the model. Sizes are looked up, no file is opened.
+fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    for tensor in model.tensors() {
+        if let Storage::External {
+            location, offset, ..
+        } = tensor.storage
+        {
+            let end = ends.entry(location).or_default();
+            *end = (*end).max(offset.saturating_add(tensor.bytes.unwrap_or(0)));
+        }
+    }
+    let mut files = DataFiles::of(arg);
+    let claimed = model.external_files().into_iter();
+    claimed
+        .map(|claimed| DataFile {
+            end: ends.get(&claimed.location).copied().unwrap_or(0),
+            found: files.find(&claimed.location),
+            claimed,
+        })
+        .collect()
 }
 
 fn totals(totals: Totals) -> String {
@@ -230,7 +364,7 @@ fn totals(totals: Totals) -> String {
     )
 }
 
-fn domain_name(domain: &str) -> &str {
+pub(crate) fn domain_name(domain: &str) -> &str {
     if domain.is_empty() { "ai.onnx" } else { domain }
 }
 
@@ -251,53 +385,16 @@ fn join<S: AsRef<str>>(separator: &str, parts: [S; 2]) -> String {
     parts.join(separator)
 }
 
-/// One line, of bounded length, with the length of what was cut.
-fn cut(text: &str) -> String {
-    let line = text.replace("\r\n", "\n").replace(['\n', '\r'], "⏎");
-    match line.char_indices().nth(SHOWN_CHARS) {
-        None => line,
-        Some((end, _)) => format!("{}… ({})", &line[..end], bytes(text.len() as u64)),
-    }
-}
-
-/// 1234567 as 1,234,567.
-fn group(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Bytes in the largest unit that leaves a number of at least 1.
-fn bytes(count: u64) -> String {
-    let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
-    if count < 1000 {
-        return format!("{count} bytes");
-    }
-    let mut value = count as f64 / 1e3;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= 1e3;
-        unit += 1;
-    }
-    match value < 9.95 {
-        true => format!("{value:.1} {}", units[unit]),
-        false => format!("{value:.0} {}", units[unit]),
-    }
-}
-
-fn as_json(model: &Model, name: &str) -> serde_json::Value {
+fn as_json(model: &Model, arg: &ModelArg) -> serde_json::Value {
     let list = |ports: Vec<Port>| ports.iter().map(port_json).collect::<Vec<_>>();
     let sums = |totals: Totals| json!({"tensors": totals.tensors, "elements": totals.elements, "bytes": totals.bytes});
     let unsupported = model.unsupported();
+    let file_size = file_bytes(arg);
     json!({
         "schema": SCHEMA,
-        "model": name,
+        "model": arg.name(),
+        "file_bytes": file_size,
+        "exceeds_2_gib": file_size.map(|size| size > MOST_BYTES),
         "ir_version": model.ir_version(),
         "opsets": model.opsets().iter().map(|set| json!({"domain": domain_name(&set.domain), "version": set.version})).collect::<Vec<_>>(),
         "producer_name": model.producer_name(),
@@ -312,8 +409,17 @@ fn as_json(model: &Model, name: &str) -> serde_json::Value {
         "nodes": model.node_count(),
         "parameters": sums(model.parameters()),
         "constants": sums(model.constants()),
-        "external_files": model.external_files().iter()
-            .map(|file| json!({"location": file.location, "tensors": file.tensors, "bytes": file.bytes})).collect::<Vec<_>>(),
+        "stored": stored(model).iter()
+            .map(|stored| json!({
+                "storage": stored.storage, "type": stored.element_type, "tensors": stored.tensors, "bytes": stored.bytes,
+            }))
+            .collect::<Vec<_>>(),
+        "external_files": data_files(model, arg).iter()
+            .map(|file| json!({
+                "location": file.claimed.location, "tensors": file.claimed.tensors, "bytes": file.claimed.bytes,
+                "end": file.end, "present_bytes": file.present(), "missing": file.found == Found::Missing,
+            }))
+            .collect::<Vec<_>>(),
         "training_steps": model.training_steps(),
         "device_configurations": model.device_configurations(),
         "operators": model.operators().iter()
@@ -362,40 +468,4 @@ fn port_json(port: &Port) -> serde_json::Value {
             .map(|shape| shape.iter().map(dim).collect()),
         required: port.is_required(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped_and_bytes_rounded() {
-        let rows = [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1234567, "1,234,567"),
-        ];
-        rows.iter()
-            .for_each(|(number, expected)| assert_eq!(group(*number), *expected));
-        let rows = [
-            (999, "999 bytes"),
-            (1000, "1.0 kB"),
-            (134_184, "134 kB"),
-            (999_600, "1.0 MB"),
-            (25_600_000_000, "26 GB"),
-        ];
-        rows.iter()
-            .for_each(|(number, expected)| assert_eq!(bytes(*number), *expected));
-    }
-
-    #[test]
-    fn long_texts_are_cut_to_one_line() {
-        assert_eq!(cut("a\nb"), "a⏎b");
-        let long = cut(&"é".repeat(500));
-        assert!(
-            long.ends_with("… (1.0 kB)") && long.chars().count() < 120,
-            "{long}"
-        );
-    }
 }

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use sardonyx::{
-    Buffer, CastOptions, DataType, Model, Port, Tensor, Type, Value, cast, npy, read_value, suggest,
+    Buffer, CastOptions, DataType, Model, Port, Tensor, Type, Value, cast, npy, npz, read_value,
+    suggest,
 };
 
 use crate::failure::Failure;
 use crate::files::{self, Kind};
 use crate::terminal::Terminal;
-use crate::{npz, picture, random};
+use crate::{picture, random};
 
 #[derive(clap::Args)]
 #[group(skip)]

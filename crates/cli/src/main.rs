@@ -6,21 +6,36 @@
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod arrays;
 mod bench;
+mod cat;
 mod classes;
+mod convert_format;
+mod data_files;
+mod externalize;
 mod failure;
 mod files;
+mod glob;
+mod hash;
+mod human;
 mod info;
 mod inputs;
 mod last_resort;
-mod npz;
+mod ls;
 mod outputs;
+mod pack;
 mod picture;
 mod random;
 mod run;
+mod saving;
+mod scan;
+mod set;
 mod show;
+mod stats;
+mod strip;
 mod terminal;
 mod timing;
+mod types;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +46,7 @@ use sardonyx::Model;
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
-/// ONNX models: inspect and run them.
+/// ONNX models: inspect, change and run them.
 #[derive(Parser)]
 #[command(name = "sardonyx", version, max_term_width = 110)]
 struct Cli {
@@ -44,8 +59,25 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Info(info::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
     Run(run::Args),
     Bench(bench::Args),
+    Pack(pack::Args),
+    Externalize(externalize::Args),
+    ConvertFormat(convert_format::Args),
+    Set(set::Args),
+    Strip(strip::Args),
+    Scan(scan::Args),
+    Hash(hash::Args),
+}
+
+/// What a command found that could do its work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// Exit code 1.
+    Findings,
 }
 
 /// The model that a command works on.
@@ -70,25 +102,44 @@ fn main() -> ExitCode {
         };
         let terminal = Terminal::new(&cli.terminal);
         let result = match cli.command {
-            Command::Info(args) => info::info(&args, &terminal),
-            Command::Run(args) => run::run(&args, &terminal),
-            Command::Bench(args) => bench::bench(&args, &terminal),
+            Command::Info(args) => fine(info::info(&args, &terminal)),
+            Command::Ls(args) => ls::ls(&args, &terminal),
+            Command::Cat(args) => fine(cat::cat(&args, &terminal)),
+            Command::Run(args) => fine(run::run(&args, &terminal)),
+            Command::Bench(args) => fine(bench::bench(&args, &terminal)),
+            Command::Pack(args) => fine(pack::pack(&args, &terminal)),
+            Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
+            Command::ConvertFormat(args) => convert_format::convert_format(&args, &terminal),
+            Command::Set(args) => fine(set::set(&args, &terminal)),
+            Command::Scan(args) => scan::scan(&args, &terminal),
+            Command::Strip(args) => fine(strip::strip(&args, &terminal)),
+            Command::Hash(args) => fine(hash::hash(&args, &terminal)),
         };
         match result {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(Verdict::Fine) => ExitCode::SUCCESS,
+            Ok(Verdict::Findings) => ExitCode::from(1),
             Err(failure) => terminal.report(&failure),
         }
     });
     answered.unwrap_or_else(|bug| Terminal::plain().report(&bug))
 }
 
+/// The verdict of a command that looks for nothing.
+fn fine(result: Result<(), Failure>) -> Result<Verdict, Failure> {
+    result.map(|()| Verdict::Fine)
+}
+
 impl ModelArg {
     fn open(&self) -> Result<Model, Failure> {
-        if self.path.as_os_str() == "-" {
+        if self.is_stdin() {
             return Model::from_reader(std::io::stdin().lock())
                 .map_err(|error| Failure::from(error).at("standard input"));
         }
         Ok(Model::open(&self.path)?)
+    }
+
+    fn is_stdin(&self) -> bool {
+        self.path.as_os_str() == "-"
     }
 
     /// The name for reports.

@@ -5,11 +5,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sardonyx::{Outputs, Tensor, Value, npy, write_value};
+use sardonyx::npz::Packing;
+use sardonyx::{Outputs, Tensor, Value, npy, npz, write_value};
 
 use crate::failure::Failure;
 use crate::files::{self, Protected};
-use crate::npz;
 
 /// Writes all outputs; the files written. Tensors become `.npy`, other values and types that NumPy lacks `.pb`.
 pub(crate) fn write(
@@ -32,7 +32,7 @@ fn write_archive(
     protected: &Protected,
 ) -> Result<Vec<PathBuf>, Failure> {
     protected.check(target)?;
-    let mut arrays: Vec<(String, &Tensor)> = Vec::new();
+    let mut arrays: Vec<(&str, &Tensor)> = Vec::new();
     for (name, value) in outputs.iter() {
         let Some(tensor) = value.as_tensor() else {
             let ty = value.value_type();
@@ -41,9 +41,14 @@ fn write_archive(
             ))
             .help("write to a folder instead: --output DIR"));
         };
-        arrays.push((name.to_string(), tensor));
+        arrays.push((name, tensor));
     }
-    files::write(target, |file| npz::write(file, &arrays))?;
+    files::write(target, |file| {
+        match npz::write(file, arrays, Packing::Stored) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::from(error).help("write to a folder instead: --output DIR")),
+        }
+    })?;
     Ok(vec![target.to_path_buf()])
 }
 

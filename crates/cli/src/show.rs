@@ -6,12 +6,11 @@ use sardonyx::{CastOptions, Class, DataType, Tensor, Value, cast};
 use serde_json::{Number, json};
 
 use crate::failure::Failure;
+use crate::terminal::harmless;
 
 /// Rows (along the last axis) and elements of a row that are printed.
 const SHOWN_ROWS: usize = 8;
 const SHOWN_ELEMENTS: usize = 8;
-/// Elements of a tensor in JSON; whoever needs all of them writes a file.
-const JSON_ELEMENTS: usize = 10_000;
 /// Largest tensor that a summary is computed for.
 const SUMMARY_ELEMENTS: usize = 1 << 24;
 
@@ -169,7 +168,7 @@ fn summary(tensor: &Tensor) -> Result<String, Failure> {
 }
 
 /// About six digits.
-fn short(x: f64) -> String {
+pub(crate) fn short(x: f64) -> String {
     match x.abs() {
         0.0 => "0".to_string(),
         size if (1e-3..1e7).contains(&size) => {
@@ -185,42 +184,125 @@ fn short(x: f64) -> String {
     }
 }
 
-/// Neighbouring elements as text.
+/// Neighbouring elements as text, strings in quotes and cut.
 fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
+    let texts = texts(tensor, start, count)?;
+    if tensor.data_type() != DataType::String {
+        return Ok(texts);
+    }
+    let quoted = texts.iter().map(|text| match text.char_indices().nth(60) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    });
+    Ok(quoted.collect())
+}
+
+/// Neighbouring elements as text, whole and without quotes.
+pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
     let part = tensor
         .view()
         .reshape([tensor.len()])?
         .slice(0, start, count, 1)?
         .to_tensor()?;
-    let is_text = part.data_type() == DataType::String;
     let part = cast(&part, DataType::String, CastOptions::default())?;
-    let text = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes).into_owned();
-        match is_text {
-            false => text,
-            true => match text.char_indices().nth(60) {
-                Some((end, _)) => format!("{:?}…", &text[..end]),
-                None => format!("{text:?}"),
-            },
-        }
-    };
-    Ok(part
+    let strings = part
         .strings()
         .into_iter()
-        .flat_map(|strings| strings.iter())
-        .map(text)
+        .flat_map(|strings| strings.iter());
+    Ok(strings
+        .map(|text| String::from_utf8_lossy(text).into_owned())
         .collect())
+}
+
+/// Calls `line` with each row along the last axis: its number and the text of its elements. Works on a bounded number of
+/// elements at a time, so a row may come in several pieces, of which only the last one is whole.
+pub(crate) fn rows(
+    tensor: &Tensor,
+    mut line: impl FnMut(usize, Vec<String>, Piece) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    const AT_A_TIME: usize = 1 << 16;
+    if tensor.is_empty() {
+        return Ok(());
+    }
+    let width = tensor.dims().last().copied().unwrap_or(1);
+    for row in 0..tensor.len() / width {
+        let mut column = 0;
+        while column < width {
+            let count = AT_A_TIME.min(width - column);
+            let piece = Piece {
+                is_first: column == 0,
+                is_last: column + count == width,
+            };
+            line(row, texts(tensor, row * width + column, count)?, piece)?;
+            column += count;
+        }
+    }
+    Ok(())
+}
+
+/// Which part of a row it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) is_first: bool,
+    pub(crate) is_last: bool,
+}
+
+/// Name, type, shape and all elements.
+pub(crate) fn write_all(
+    sink: &mut dyn std::io::Write,
+    name: &str,
+    tensor: &Tensor,
+) -> Result<(), Failure> {
+    let (data_type, dims) = (tensor.data_type(), tensor.dims());
+    let title = format!("{name}: {data_type}{}\n", dims_text(dims));
+    sink.write_all(harmless(&title).as_bytes())?;
+    if tensor.is_empty() {
+        sink.write_all(b"  no elements\n")?;
+    }
+    let is_text = data_type == DataType::String;
+    rows(tensor, |row, cells, piece| {
+        let mut text = match piece.is_first {
+            true => "  ".to_string(),
+            false => " ".to_string(),
+        };
+        if piece.is_first && dims.len() > 1 {
+            text += &row_index(dims, row);
+        }
+        text += &match is_text {
+            true => {
+                let quoted: Vec<String> = cells.iter().map(|cell| format!("{cell:?}")).collect();
+                quoted.join(" ")
+            }
+            false => cells.join(" "),
+        };
+        if piece.is_last {
+            text.push('\n');
+        }
+        Ok(sink.write_all(text.as_bytes())?)
+    })
 }
 
 /// Type, shape and elements. Elements are a flat list in row-major order; numbers that JSON does not have are the strings
 /// "nan", "inf" and "-inf", complex numbers are strings.
 pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value, Failure> {
-    let Value::Tensor(tensor) = value else {
-        return Ok(
+    match value {
+        Value::Tensor(tensor) => tensor_json(name, tensor, JSON_ELEMENTS),
+        _ => Ok(
             json!({"name": name, "type": value.value_type().to_string(), "text": value_text(name, value)?}),
-        );
-    };
-    let shown = tensor.len().min(JSON_ELEMENTS);
+        ),
+    }
+}
+
+/// Elements of a tensor that go into JSON unless all are asked for; whoever needs many of them writes a file.
+pub(crate) const JSON_ELEMENTS: usize = 10_000;
+
+/// As [`value_json`], with at most so many elements.
+pub(crate) fn tensor_json(
+    name: &str,
+    tensor: &Tensor,
+    most: usize,
+) -> Result<serde_json::Value, Failure> {
+    let shown = tensor.len().min(most);
     let values = match tensor.strings() {
         Some(strings) => strings
             .iter()
@@ -228,7 +310,7 @@ pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value,
             .map(|text| json!(String::from_utf8_lossy(text)))
             .collect(),
         None if shown == 0 => Vec::new(),
-        None => elements(tensor, 0, shown)?
+        None => texts(tensor, 0, shown)?
             .iter()
             .map(|text| element_json(text))
             .collect::<Vec<_>>(),

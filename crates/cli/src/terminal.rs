@@ -141,17 +141,26 @@ impl Terminal {
 
     /// A progress bar over something with a known number of steps; visible only on a terminal, and after a moment.
     pub(crate) fn progress(&self, what: &'static str, steps: Option<u64>) -> ProgressBar {
+        let template = match steps {
+            Some(_) => "{msg} {wide_bar} {pos}/{len} {eta}",
+            None => "{spinner} {msg} {elapsed}",
+        };
+        self.bar(what, steps, template)
+    }
+
+    /// A progress bar over bytes. Their number may be set later.
+    pub(crate) fn progress_bytes(&self, what: &'static str, total: u64) -> ProgressBar {
+        let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {eta}";
+        self.bar(what, Some(total), template)
+    }
+
+    fn bar(&self, what: &'static str, steps: Option<u64>, template: &str) -> ProgressBar {
         if self.quiet || !io::stderr().is_terminal() {
             return ProgressBar::hidden();
         }
         let bar = match steps {
             Some(steps) => ProgressBar::new(steps),
             None => ProgressBar::new_spinner(),
-        };
-        let template = if steps.is_some() {
-            "{msg} {wide_bar} {pos}/{len} {eta}"
-        } else {
-            "{spinner} {msg} {elapsed}"
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);

@@ -9,33 +9,9 @@ use std::panic::catch_unwind;
 
 use sardonyx::{Model, Session, Tensor};
 use support::{
-    Answer, add_node, chain, digits, digits_model, edited_digits, floats, npy, sardonyx,
+    Files, add_node, chain, digits, digits_model, edited_digits, floats, npy, sardonyx,
     with_external_data,
 };
-use tempfile::{TempDir, tempdir};
-
-/// A folder with files.
-struct Files(TempDir);
-
-impl Files {
-    fn new(files: &[(&str, Vec<u8>)]) -> Files {
-        let folder = tempdir().unwrap();
-        for (name, bytes) in files {
-            fs::write(folder.path().join(name), bytes).unwrap();
-        }
-        Files(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.path().join(name).to_str().unwrap().to_string()
-    }
-
-    /// Runs the command on a model of the folder.
-    fn run(&self, command: &str, model: &str, more: &[&str]) -> Answer {
-        let model = self.path(model);
-        sardonyx(&[&[command, &model], more].concat())
-    }
-}
 
 #[test]
 fn files_that_are_no_models() {

@@ -464,7 +464,10 @@ mod tests {
         ));
         assert!(matches!(
             assembly.claim(1, Claim::Value),
-            Err(ErrorKind::Exclusive { field: "dim_param", other: "dim_value" })
+            Err(ErrorKind::Exclusive {
+                field: "dim_param",
+                other: "dim_value"
+            })
         ));
         assert!(assembly.claim(2, Claim::Value).is_ok());
         let mut assembly = Assembly::new::<sardonyx_proto::Dimension>(Limits::default());

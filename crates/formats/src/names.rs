@@ -45,7 +45,11 @@ fn is_camel_of(camel: &[u8], name: &str) -> bool {
             upper = true;
             continue;
         }
-        let expected = if upper { byte.to_ascii_uppercase() } else { byte };
+        let expected = if upper {
+            byte.to_ascii_uppercase()
+        } else {
+            byte
+        };
         upper = false;
         if rest.next() != Some(&expected) {
             return false;
@@ -140,7 +144,11 @@ mod tests {
             ("weights", None),
         ];
         for (name, expected) in rows {
-            assert_eq!(closest(TensorProto::DEF, name.as_bytes()), expected, "{name}");
+            assert_eq!(
+                closest(TensorProto::DEF, name.as_bytes()),
+                expected,
+                "{name}"
+            );
         }
     }
 

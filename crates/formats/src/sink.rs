@@ -32,7 +32,12 @@ impl<'w> Sink<'w> {
 
     #[inline]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
-        self.buffer().extend_from_slice(bytes);
+        if bytes.len() < BUFFER_BYTES {
+            self.buffer().extend_from_slice(bytes);
+        } else {
+            self.hand_over();
+            self.write(bytes);
+        }
     }
 
     /// Two spaces per level.
@@ -56,11 +61,17 @@ impl<'w> Sink<'w> {
     }
 
     fn hand_over(&mut self) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.write(&buffer);
+        buffer.clear();
+        self.buffer = buffer;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
         if self.failure.is_none()
-            && let Err(failure) = self.destination.write_all(&self.buffer)
+            && let Err(failure) = self.destination.write_all(bytes)
         {
             self.failure = Some(failure);
         }
-        self.buffer.clear();
     }
 }

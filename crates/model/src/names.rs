@@ -19,10 +19,6 @@ ids! {
     Symbol
 }
 
-/// The hash of a text in the table of one model.
-#[derive(Clone, Copy)]
-pub(crate) struct Hash(u32);
-
 #[derive(Clone, Default)]
 pub(crate) struct Names {
     /// Open addressing, linear probing, at most half full, a power of two long. A slot is 0 or the number of a symbol in
@@ -48,29 +44,17 @@ impl Names {
         self.entries.reserve(count);
     }
 
-    /// The hash of a text that will be interned soon, and a look at its place in the table. Looks at several places wait
-    /// for memory together; those that interning takes, one after the other.
-    #[inline]
-    pub(crate) fn look_ahead(&self, text: &[u8]) -> Hash {
-        let hash = self.hash(text);
-        let place = self.slots.get((hash & self.mask()) as usize);
-        std::hint::black_box(place.copied());
-        Hash(hash)
-    }
-
     /// The symbol of a text that lies in a source, whose bytes are `near` (or empty, which is only slower).
     #[inline]
     pub(crate) fn intern(
         &mut self,
         text: &[u8],
-        hash: Option<Hash>,
         span: Span,
         near: &[u8],
         sources: &Arena<SourceId, Buffer>,
     ) -> Symbol {
         let near = (Some(span.source), near);
-        let hash = hash.map_or_else(|| self.hash(text), |hash| hash.0);
-        self.find_or_add(text, hash, near, sources, |_| Entry {
+        self.find_or_add(text, near, sources, |_| Entry {
             source: Some(span.source),
             len: span.len as u32,
             offset: span.offset,
@@ -79,8 +63,7 @@ impl Names {
 
     /// The symbol of a text that may lie anywhere.
     pub(crate) fn intern_own(&mut self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Symbol {
-        let hash = self.hash(text);
-        self.find_or_add(text, hash, NOTHING_NEAR, sources, |own| {
+        self.find_or_add(text, NOTHING_NEAR, sources, |own| {
             own.extend_from_slice(text);
             Entry {
                 source: None,
@@ -114,7 +97,6 @@ impl Names {
     fn find_or_add(
         &mut self,
         text: &[u8],
-        hash: u32,
         near: Near<'_>,
         sources: &Arena<SourceId, Buffer>,
         entry: impl FnOnce(&mut Vec<u8>) -> Entry,
@@ -122,6 +104,7 @@ impl Names {
         if self.slots.len() < 2 * (self.entries.len() + 1) {
             self.grow(near, sources);
         }
+        let hash = self.hash(text);
         match self.probe(hash, text, near, sources) {
             Ok(symbol) => symbol,
             Err(free) => {
@@ -211,5 +194,29 @@ fn resolve<'a>(
 impl std::fmt::Debug for Names {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} names", self.entries.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_has_one_symbol() {
+        let mut names = Names::default();
+        let sources = Arena::default();
+        let text = |index: usize| format!("name {}", index % 1000).into_bytes();
+        assert_eq!(names.find(b"name 0", &sources), None);
+        let symbols: Vec<Symbol> = (0..3000)
+            .map(|index| names.intern_own(&text(index), &sources))
+            .collect();
+        names.reserve(10_000);
+        for (index, symbol) in symbols.iter().enumerate() {
+            assert_eq!(*symbol, symbols[index % 1000]);
+            assert_eq!(names.text(*symbol, &sources), text(index));
+            assert_eq!(names.find(&text(index), &sources), Some(*symbol));
+        }
+        assert_eq!(names.find(b"name", &sources), None);
+        assert_eq!(names.entries.len(), 1000);
     }
 }

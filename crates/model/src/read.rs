@@ -15,7 +15,6 @@ use sardonyx_proto::{
     TensorShapeField, TensorTypeField, TrainingInfoField, TypeField, ValueInfoField, place_of,
 };
 use sardonyx_tensor::Buffer;
-use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::{Segment, SparseTensorProto, TensorProto, TypedRun};
@@ -25,7 +24,7 @@ use crate::graph::{
     SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
 };
 use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
-use crate::names::{Hash, Symbol};
+use crate::names::Symbol;
 use crate::source::{Span, Unknowns};
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
@@ -134,6 +133,9 @@ impl Scopes {
     }
 }
 
+/// Places for frequent names.
+const FREQUENT: usize = 64;
+
 pub(crate) struct Build<'m, 'a> {
     model: &'m mut Model,
     source: SourceId,
@@ -144,6 +146,9 @@ pub(crate) struct Build<'m, 'a> {
     scopes: Scopes,
     /// The output that was read last: what the next node is most likely to read.
     recent: Option<(&'a [u8], Symbol)>,
+    /// Operators and names of attributes: there are few of them, and comparing with the one seen last is faster than looking
+    /// for it among all names.
+    frequent: [Option<(&'a [u8], Symbol)>; FREQUENT],
     /// Graphs that wait for the graph around them.
     waiting: VecDeque<(GraphId, Reader<'a, proto::GraphProto>)>,
     /// Names of inputs that are not bound yet; the positions are those of the model's uses. `None` for the empty name.
@@ -160,6 +165,7 @@ impl<'m, 'a> Build<'m, 'a> {
             limits,
             scopes: Scopes::default(),
             recent: None,
+            frequent: [None; FREQUENT],
             waiting: VecDeque::new(),
             unbound: Vec::new(),
         }
@@ -237,20 +243,23 @@ impl<'m, 'a> Build<'m, 'a> {
         }
         // A file of empty messages may have more of them than can be read.
         let most = self.messages_left as usize;
-        let (nodes, initializers, infos) =
-            (nodes.min(most), initializers.min(most), infos.min(most));
         let graph = &mut self.model.graphs[id];
-        graph.nodes.reserve(nodes);
-        graph.initializers.reserve(initializers);
-        graph.value_info.reserve(infos);
-        // How many inputs and attributes there are nobody knows yet; most nodes have about that many.
-        self.model.nodes.reserve(nodes);
-        self.model.attributes.reserve(nodes);
+        graph.nodes.reserve(nodes.min(most));
+        graph.initializers.reserve(initializers.min(most));
+        graph.value_info.reserve(infos.min(most));
+        self.model.nodes.reserve(nodes.min(most));
+        // What is in them nobody knows yet. So much is usual, but not in messages without room for it. A little more than
+        // usual costs nothing, as memory that nobody touches is none; a little less means moving everything.
+        let most = most.min(reader.slice().bytes.len() / 32);
+        let nodes = (nodes + nodes / 8).min(most);
+        let initializers = initializers.min(most);
+        let values = nodes + initializers + 64;
+        let names = nodes + values;
+        self.model.attributes.reserve(2 * nodes);
         self.model.output_lists.reserve(nodes);
         self.model.uses.reserve(2 * nodes);
         self.unbound.reserve(2 * nodes);
-        self.model.values.reserve(nodes + initializers);
-        let names = 2 * nodes + initializers;
+        self.model.values.reserve(values);
         self.model.names.reserve(names);
         self.scopes.first.reserve(names);
     }
@@ -345,7 +354,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     self.count(text.offset)?;
                     let name = match self.recent {
                         Some((recent, name)) if recent == text.bytes => name,
-                        _ => self.name_of_hash(text, None)?,
+                        _ => self.name(text)?,
                     };
                     // Bound once the graph is complete.
                     self.model.uses.push(Use {
@@ -363,7 +372,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     let value = match text.bytes {
                         b"" => None,
                         _ => {
-                            let name = self.name_of_hash(text, None)?;
+                            let name = self.name(text)?;
                             self.recent = Some((text.bytes, name));
                             Some(self.define(graph, name, Producer::Node(id, index)))
                         }
@@ -371,10 +380,8 @@ impl<'m, 'a> Build<'m, 'a> {
                     self.model.output_lists.push(value);
                     node.outputs.len += 1;
                 }
-                NodeField::Name(text) => {
-                    node.name = Some(self.name_of_hash(text, None)?)
-                }
-                NodeField::OpType(text) => node.op_type = Some(self.name(text)?),
+                NodeField::Name(text) => node.name = Some(self.name(text)?),
+                NodeField::OpType(text) => node.op_type = Some(self.frequent_name(text)?),
                 NodeField::Attribute(attribute) => {
                     let attribute = self.attribute(attribute, Some((graph, id)))?;
                     node.attributes.push(self.model.attributes.push(attribute));
@@ -412,19 +419,6 @@ impl<'m, 'a> Build<'m, 'a> {
         Ok(())
     }
 
-    /// The hashes of the names of a node that are likely to be rare, in the order of the file.
-    fn look_ahead(&self, reader: Reader<'a, proto::NodeProto>) -> SmallVec<[Hash; 8]> {
-        let mut hashes = SmallVec::new();
-        for field in reader.map_while(Result::ok) {
-            if let NodeField::Input(text) | NodeField::Output(text) | NodeField::Name(text) = field
-            {
-                if hashes.len() == hashes.inline_size() { break; }
-                hashes.push(self.model.names.look_ahead(text.bytes));
-            }
-        }
-        hashes
-    }
-
     /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs see.
     fn attribute(
         &mut self,
@@ -452,7 +446,7 @@ impl<'m, 'a> Build<'m, 'a> {
         }
         for field in reader {
             match field? {
-                AttributeField::Name(text) => attribute.name = Some(self.name(text)?),
+                AttributeField::Name(text) => attribute.name = Some(self.frequent_name(text)?),
                 AttributeField::F(number) => *value!(Float, 0.0) = number,
                 AttributeField::I(number) => *value!(Int, 0) = number,
                 AttributeField::S(text) => {
@@ -1022,13 +1016,25 @@ impl<'m, 'a> Build<'m, 'a> {
         Span::of(self.source, slice)
     }
 
-    #[inline]
-    fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
-        self.name_of_hash(slice, None)
+    /// A name of which there are few. Each has one place, which it may have to leave to another.
+    fn frequent_name(&mut self, slice: Slice<'a>) -> Built<Symbol> {
+        let [first, .., last] = *slice.bytes else {
+            return self.name(slice);
+        };
+        let place = slice.bytes.len() + usize::from(first) * 3 + usize::from(last) * 5;
+        let place = place % FREQUENT;
+        match self.frequent[place] {
+            Some((text, name)) if text == slice.bytes => Ok(name),
+            _ => {
+                let name = self.name(slice)?;
+                self.frequent[place] = Some((slice.bytes, name));
+                Ok(name)
+            }
+        }
     }
 
     #[inline]
-    fn name_of_hash(&mut self, slice: Slice<'_>, hash: Option<Hash>) -> Built<Symbol> {
+    fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
         if u32::try_from(slice.bytes.len()).is_err() {
             let length = slice.bytes.len() as u64;
             return Err(Failure {
@@ -1038,7 +1044,6 @@ impl<'m, 'a> Build<'m, 'a> {
         }
         Ok(self.model.names.intern(
             slice.bytes,
-            hash,
             Span::of(self.source, slice),
             self.bytes,
             &self.model.sources,

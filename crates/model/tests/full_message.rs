@@ -1,5 +1,8 @@
 //! Models in which everything occurs that a file can hold come back byte for byte.
 
+// In a test, a panic is the report.
+#![allow(clippy::unwrap_used)]
+
 use sardonyx_model::{Model, NoExternalData};
 use sardonyx_proto::{FieldKind, Label, MessageDef, MessageType, ModelProto};
 use sardonyx_tensor::{Buffer, DataType};

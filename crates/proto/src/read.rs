@@ -537,6 +537,28 @@ mod tests {
     }
 
     #[test]
+    fn unusual_forms_are_read_like_usual_ones() {
+        // WIRE-07, WIRE-08: tags, lengths and numbers longer than they need be
+        let rows: [&[u8]; 4] = [
+            b"\x08\x0a\x12\x02me",
+            b"\x88\x00\x0a\x92\x00\x02me",
+            b"\x88\x80\x00\x8a\x00\x92\x80\x80\x00\x82\x00me",
+            b"\x08\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x00\x12\x82\x80\x80\x00me",
+        ];
+        for bytes in rows {
+            let read = fields::<ModelProto>(bytes).expect("well-formed");
+            let [ModelField::IrVersion(10), ModelField::ProducerName(name)] = read[..] else {
+                panic!("{read:?}")
+            };
+            let offset = bytes.len() as u64 - 2;
+            assert_eq!((name.bytes, name.offset), (&b"me"[..], offset));
+        }
+        let mut reader = Reader::<ModelProto>::new(b"\x08\x80");
+        assert!(reader.next().is_some_and(|field| field.is_err()));
+        assert!(reader.next().is_none(), "an error is the end");
+    }
+
+    #[test]
     fn depth_is_bounded() {
         // WIRE-32
         let nested = |levels: usize| {

@@ -26,7 +26,8 @@ pub enum Weights {
     Keep,
     /// All inside the model file.
     Inside,
-    /// In files beside the model, as far as they reach [`SaveOptions::threshold`].
+    /// In files beside the model, as far as they reach [`SaveOptions::threshold`]. Strings cannot lie outside; sparse
+    /// tensors stay inside, because not every reader would find them.
     Outside,
 }
 

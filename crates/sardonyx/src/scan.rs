@@ -67,7 +67,7 @@ impl Default for ScanOptions {
             access: Access::Map,
             folder: None,
             limits: ReadLimits {
-                messages: 1 << 23,
+                messages: 1 << 22,
                 ..ReadLimits::default()
             },
             max_bytes: None,
@@ -104,8 +104,8 @@ impl ScanOptions {
         self
     }
 
-    /// Depth of nesting and number of messages from which on the file is refused. The defaults are 1000 and 2^23, which
-    /// costs about two gigabytes of memory.
+    /// Depth of nesting and number of messages from which on the file is refused. The defaults are 1000 and 2^22, which
+    /// costs about a gigabyte of memory.
     pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
         self.limits = limits;
         self

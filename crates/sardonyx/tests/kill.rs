@@ -1,5 +1,7 @@
 //! Killing a process that saves, at any moment: the folder then holds the old model or the new one, whole.
 
+// In a test, a panic is the report.
+#![allow(clippy::unwrap_used)]
 #![cfg(unix)]
 
 use std::fs;

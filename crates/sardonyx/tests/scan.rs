@@ -287,6 +287,10 @@ fn depth_and_number_of_messages_are_bounded() {
     let report = scan_bytes(many.clone(), &ScanOptions::new().limits(limits)).unwrap();
     assert_eq!(codes(&report), ["too-many-messages"]);
     assert_eq!(scanned(&many).facts.nodes, 1000);
+    // Lists of numbers count by their elements, here of one byte each.
+    let list = attribute("a", 7, len(8, vec![1; (1 << 26) + 1]));
+    let report = scanned(&model(&[node("X", &[], &[], &[list])]));
+    assert_eq!(codes(&report), ["too-many-messages"]);
     // Words stay short however deep something is.
     let report = scanned(&nested(5000));
     assert!(report.findings[0].place.len() < 500);
@@ -518,7 +522,11 @@ fn long_lists_are_estimated_and_not_read() {
         (2_000_001, Some("data-too-short")),
         (199_999, Some("surplus-bytes")),
     ] {
-        let report = scanned(&with_tensor(INT64, &[elements], &[block.clone()]));
+        let report = scanned(&with_tensor(
+            INT64,
+            &[elements],
+            std::slice::from_ref(&block),
+        ));
         assert_eq!(codes(&report).first().copied(), expected);
     }
 }
@@ -1242,4 +1250,47 @@ fn damaged_models_are_scanned_without_harm() {
             bytes[at] = before;
         }
     }
+}
+
+#[test]
+fn weights_are_not_read() {
+    // WIRE-31: a file of ten gigabytes, of which the disk holds only what is not zero
+    let bytes = 10u64 << 30;
+    let fields = tensor("w", FLOAT, &[(bytes / 4) as i64], &[]);
+    let mut payload = Vec::new();
+    push_tag(&mut payload, 9, WireType::Len);
+    push_varint(&mut payload, bytes);
+    let inner = [fields, payload].concat();
+    let mut graph = len(2, "g");
+    push_tag(&mut graph, 5, WireType::Len);
+    push_varint(&mut graph, inner.len() as u64 + bytes);
+    graph.extend(&inner);
+    let mut start = int(1, 10);
+    push_tag(&mut start, 7, WireType::Len);
+    push_varint(&mut start, graph.len() as u64 + bytes);
+    start.extend(&graph);
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("large.onnx");
+    fs::write(&path, &start).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    // Some systems have no files with holes.
+    if file.set_len(start.len() as u64 + bytes).is_err() {
+        return;
+    }
+    let begun = std::time::Instant::now();
+    let report = scan(&path, &ScanOptions::new()).unwrap();
+    assert!(begun.elapsed().as_secs() < 5);
+    assert_eq!(codes(&report), ["large-file"]);
+    assert_eq!(report.facts.inside_bytes, bytes);
+}
+
+#[test]
+fn data_files_are_not_looked_for_forever() {
+    let tensors: Vec<Vec<u8>> = (0..100_001)
+        .map(|i| external("", &[("location", &format!("{i}"))]))
+        .collect();
+    let report = scanned(&model(&tensors));
+    let expected = ["too-many-data-files", "data-files-not-looked-at"];
+    assert_eq!(codes(&report), expected);
+    assert_eq!(report.facts.data_files.len(), 1000);
 }

@@ -208,6 +208,9 @@ impl Kind {
         };
         let big = order == ">" || order == "=" && cfg!(target_endian = "big");
         let swapped = order != "|" && big != cfg!(target_endian = "big");
+        if let (Some(raw), 'U' | 'S' | 'a') = (raw, letter) {
+            return err!(Type, "npy: strings ('{descr}') cannot be {raw}");
+        }
         let content = match letter {
             'U' => {
                 let Some(width) = width.checked_mul(4) else {

@@ -134,6 +134,11 @@ fn types_numpy_has_no_name_for() {
         npy::read_as(&source, DataType::Float).unwrap_err().kind(),
         ErrorKind::Type
     );
+    for strings in ["<U1", "|S2"] {
+        let header = format!("{{'descr': '{strings}', 'fortran_order': False, 'shape': (1,)}}");
+        let refused = npy::read_as(&file(1, &header, b"a\0\0\0"), DataType::Bfloat16);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::Type);
+    }
     let source = file(
         1,
         "{'descr': '<V1', 'fortran_order': False, 'shape': (3,)}",

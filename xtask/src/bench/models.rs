@@ -246,7 +246,7 @@ impl Sides {
 }
 
 /// The processors that this process may use.
-fn allowed_processors() -> Result<Vec<usize>> {
+pub(super) fn allowed_processors() -> Result<Vec<usize>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let list = status
         .lines()
@@ -425,7 +425,7 @@ impl Row {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

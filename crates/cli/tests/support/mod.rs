@@ -3,10 +3,51 @@
 // Each test file uses its own part of this.
 #![allow(dead_code)]
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use sardonyx_model::{Model, NewAttribute};
+use tempfile::{TempDir, tempdir};
+
+/// A folder with files.
+pub(crate) struct Files(TempDir);
+
+impl Files {
+    pub(crate) fn new(files: &[(&str, Vec<u8>)]) -> Files {
+        let folder = tempdir().unwrap();
+        for (name, bytes) in files {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        Files(folder)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().unwrap().to_string()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap()
+    }
+
+    /// All files with their content.
+    pub(crate) fn content(&self) -> BTreeMap<String, Vec<u8>> {
+        let entries = fs::read_dir(self.0.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.map(|name| (name.clone(), self.read(&name))).collect()
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.content().into_keys().collect()
+    }
+
+    /// Runs the command on a model of the folder.
+    pub(crate) fn run(&self, command: &str, model: &str, more: &[&str]) -> Answer {
+        let model = self.path(model);
+        sardonyx(&[&[command, &model], more].concat())
+    }
+}
 
 pub(crate) fn digits() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/digits")
@@ -34,7 +75,7 @@ pub(crate) fn sardonyx(args: &[&str]) -> Answer {
 }
 
 pub(crate) fn sardonyx_with_stdin(args: &[&str], stdin: &Path) -> Answer {
-    let file = std::fs::File::open(stdin).unwrap();
+    let file = fs::File::open(stdin).unwrap();
     answer(
         Command::new(env!("CARGO_BIN_EXE_sardonyx"))
             .args(args)
@@ -42,6 +83,21 @@ pub(crate) fn sardonyx_with_stdin(args: &[&str], stdin: &Path) -> Answer {
             .output()
             .unwrap(),
     )
+}
+
+/// What a run of the command wrote to stdout, whatever it is; with a file as stdin, if there is one.
+pub(crate) fn sardonyx_bytes(args: &[&str], stdin: Option<&str>) -> Vec<u8> {
+    let stdin = stdin.map_or(Stdio::null(), |path| {
+        Stdio::from(fs::File::open(path).unwrap())
+    });
+    let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
+        .args(args)
+        .stdin(stdin)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    output.stdout
 }
 
 fn answer(output: Output) -> Answer {
@@ -57,6 +113,22 @@ impl Answer {
     pub(crate) fn good(self) -> String {
         assert_eq!(self.code, Some(0), "{}", self.stderr);
         self.stdout
+    }
+
+    /// Findings: exit code 1, and its answer.
+    pub(crate) fn finds(self) -> String {
+        assert_eq!(self.code, Some(1), "{}", self.stderr);
+        self.stdout
+    }
+
+    /// Fine, and its answer in JSON, which has a schema name and exactly these keys beside it.
+    pub(crate) fn json(self, schema: &str, keys: &[&str]) -> serde_json::Value {
+        assert!(matches!(self.code, Some(0 | 1)), "{}", self.stderr);
+        let json: serde_json::Value = serde_json::from_str(&self.stdout).unwrap();
+        assert_eq!(json["schema"], schema);
+        let found: Vec<&String> = json.as_object().unwrap().keys().skip(1).collect();
+        assert_eq!(found, keys, "keys of {schema}");
+        json
     }
 
     /// Refused as bad input must be: exit code 2, one screen on stderr, no trace of a panic, and these words in it.
@@ -80,7 +152,7 @@ impl Answer {
 }
 
 /// A field of a message: its number and its content.
-fn field(number: u8, content: &[u8]) -> Vec<u8> {
+pub(crate) fn field(number: u8, content: &[u8]) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     let mut len = content.len();
     while len >= 0x80 {
@@ -90,6 +162,75 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     bytes.push(len as u8);
     bytes.extend_from_slice(content);
     bytes
+}
+
+/// A stored tensor. `content` are the fields with its values.
+pub(crate) fn tensor(name: &str, data_type: u8, dims: &[u8], content: Vec<u8>) -> Vec<u8> {
+    let dims = dims.iter().flat_map(|dim| [1 << 3, *dim]).collect();
+    let data_type = vec![2 << 3, data_type];
+    [dims, data_type, field(8, name.as_bytes()), content].concat()
+}
+
+/// A model with these initializers and nodes, without inputs and outputs.
+pub(crate) fn model(initializers: &[Vec<u8>], nodes: &[Vec<u8>]) -> Vec<u8> {
+    let nodes = nodes.iter().flat_map(|node| field(1, node));
+    let mut graph: Vec<u8> = nodes.collect();
+    graph.extend(field(2, b"g"));
+    initializers
+        .iter()
+        .for_each(|tensor| graph.extend(field(5, tensor)));
+    let opset = field(8, &[field(1, b""), vec![2 << 3, 13]].concat());
+    [vec![1 << 3, 8], field(7, &graph), opset].concat()
+}
+
+/// A model with tensors of many kinds in many places: one name twice, one without name.
+pub(crate) fn many_tensors() -> Vec<u8> {
+    let raw = |bytes: &[u8]| field(9, bytes);
+    let w = tensor("w", 1, &[2, 2], raw(&floats(&[0.0, 1.5, -2.0, 0.0])));
+    let h = tensor("layer.10.h", 10, &[2], raw(&[0x00, 0x3c, 0x00, 0x7e])); // 1 and NaN
+    let ids = tensor("layer.2.ids", 7, &[3], field(7, &[1, 2, 3]));
+    let words = tensor(
+        "words",
+        8,
+        &[2],
+        [field(6, b"a"), field(6, b"b,c")].concat(),
+    );
+    let none = tensor("none", 1, &[0, 4], Vec::new());
+    let inner = tensor("w", 11, &[1], raw(&7.5f64.to_le_bytes()));
+    let subgraph = [field(2, b"then"), field(5, &inner)].concat();
+    let attribute = |name: &[u8], value: Vec<u8>| field(5, &[field(1, name), value].concat());
+    let constant = [
+        field(2, b"c"),
+        field(4, b"Constant"),
+        attribute(b"value", field(5, &tensor("", 6, &[], raw(&[5, 0, 0, 0])))),
+    ];
+    let branch = [
+        field(2, b"y"),
+        field(4, b"If"),
+        attribute(b"then_branch", field(6, &subgraph)),
+    ];
+    model(
+        &[w, h, ids, words, none],
+        &[constant.concat(), branch.concat()],
+    )
+}
+
+/// A model of which most tensors are damaged, and `good`, which is not.
+pub(crate) fn broken_tensors() -> Vec<u8> {
+    let raw = |bytes: &[u8]| field(9, bytes);
+    let four = floats(&[1.0, 2.0, 3.0, 4.0]);
+    model(
+        &[
+            tensor("good", 1, &[4], raw(&four)),
+            tensor("short", 1, &[5], raw(&four)),
+            tensor("unknown", 99, &[4], raw(&four)),
+            tensor("valueless", 1, &[4], Vec::new()),
+            tensor("both", 1, &[4], [raw(&four), field(4, &four)].concat()),
+            tensor("lost", 1, &[4], vec![14 << 3, 1]),
+            tensor("list", 1, &[4], field(4, &four[..8])),
+        ],
+        &[],
+    )
 }
 
 /// `name` as a float tensor; dims below 100 are numbers, others are called N.
@@ -167,7 +308,7 @@ pub(crate) fn with_external_data(location: &str) -> Vec<u8> {
 
 /// The digits model with other metadata or nodes, by the graph's own functions.
 pub(crate) fn edited_digits(edit: impl FnOnce(&mut Model)) -> Vec<u8> {
-    let bytes = std::fs::read(digits().join("digits.onnx")).unwrap();
+    let bytes = fs::read(digits().join("digits.onnx")).unwrap();
     let mut model = Model::read(bytes.into()).unwrap();
     edit(&mut model);
     model.to_bytes()

@@ -506,7 +506,8 @@ mod tests {
     use sardonyx_proto::{AttributeProto, Dimension, ModelProto, SequenceProto, TensorProto};
 
     fn bytes<M: MessageType>(text: &str) -> Vec<u8> {
-        read::<M>(text.as_bytes(), Limits::default()).unwrap_or_else(|error| panic!("{error}: {text}"))
+        read::<M>(text.as_bytes(), Limits::default())
+            .unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
     fn failure<M: MessageType>(text: &str) -> Error {
@@ -525,10 +526,16 @@ mod tests {
             (r#"{"f": "-Infinity"}"#, b"\x15\x00\x00\x80\xff"),
             (r#"{"f": -0}"#, b"\x15\x00\x00\x00\x80"),
             (r#"{"i": 0}"#, b"\x18\x00"),
-            (r#"{"i": "-1"}"#, b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+            (
+                r#"{"i": "-1"}"#,
+                b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            ),
             (r#"{"i": 1.0}"#, b"\x18\x01"),
             (r#"{"i": 1e2}"#, b"\x18\x64"),
-            (r#"{"i": "-9223372036854775808"}"#, b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"),
+            (
+                r#"{"i": "-9223372036854775808"}"#,
+                b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+            ),
             (r#"{"s": "///+AA=="}"#, b"\x22\x04\xff\xff\xfe\x00"),
             (r#"{"s": "___-AA"}"#, b"\x22\x04\xff\xff\xfe\x00"),
             (r#"{"s": "\/\/\/+AA="}"#, b"\x22\x04\xff\xff\xfe\x00"),
@@ -542,9 +549,18 @@ mod tests {
             (r#"{"type": "7"}"#, b"\xa0\x01\x07"),
             (r#"{"refAttrName": "a"}"#, b"\xaa\x01\x01a"),
             (r#"{"ref_attr_name": "a"}"#, b"\xaa\x01\x01a"),
-            (r#"{"n\u0061me": "\u00e9\ud83d\ude00\n"}"#, "\x0a\x07\u{e9}\u{1f600}\n".as_bytes()),
-            (r#"{"tensors": [{"dataType": 1}, {}]}"#, b"\x52\x02\x10\x01\x52\x00"),
-            (r#"{"type": "FLOAT", "name": "x"}"#, b"\x0a\x01x\xa0\x01\x01"),
+            (
+                r#"{"n\u0061me": "\u00e9\ud83d\ude00\n"}"#,
+                "\x0a\x07\u{e9}\u{1f600}\n".as_bytes(),
+            ),
+            (
+                r#"{"tensors": [{"dataType": 1}, {}]}"#,
+                b"\x52\x02\x10\x01\x52\x00",
+            ),
+            (
+                r#"{"type": "FLOAT", "name": "x"}"#,
+                b"\x0a\x01x\xa0\x01\x01",
+            ),
         ];
         for (text, expected) in rows {
             assert_eq!(bytes::<AttributeProto>(text), expected, "{text}");
@@ -562,47 +578,205 @@ mod tests {
     #[test]
     fn errors_name_line_column_and_field() {
         let rows = [
-            ("", 1, 1, "", "expected an object, found the end of the text"),
+            (
+                "",
+                1,
+                1,
+                "",
+                "expected an object, found the end of the text",
+            ),
             ("[[[", 1, 1, "", "expected an object, found `[`"),
-            ("{", 1, 2, "", "expected a field name in quotes or `}`, found the end of the text"),
-            ("{}\n x", 2, 2, "", "expected the end of the text, found `x`"),
-            ("{\"name\": \"a\",}", 1, 14, "", "expected a field name in quotes, found `}`"),
+            (
+                "{",
+                1,
+                2,
+                "",
+                "expected a field name in quotes or `}`, found the end of the text",
+            ),
+            (
+                "{}\n x",
+                2,
+                2,
+                "",
+                "expected the end of the text, found `x`",
+            ),
+            (
+                "{\"name\": \"a\",}",
+                1,
+                14,
+                "",
+                "expected a field name in quotes, found `}`",
+            ),
             ("{\"name\" \"a\"}", 1, 9, "", "expected `:`, found `\"a\"`"),
-            ("{\"name\": 1}", 1, 10, "name", "expected a string, found `1`"),
-            ("{\"name\": \"a\nb\"}", 1, 12, "name", "expected a closing quote, found the end of the line"),
-            ("{\"name\": \"a\\x\"}", 1, 12, "name", "the escape sequence `\\x` is not allowed here"),
-            ("{\"name\": \"\\ud83d\"}", 1, 11, "name", "the escape sequence `\\ud83d` is not allowed here"),
-            ("{\"naem\": 1}", 1, 2, "", "AttributeProto has no field `naem`; did you mean `name`?"),
-            ("{\"weights\": 1}", 1, 2, "", "AttributeProto has no field `weights`"),
-            ("{\"i\": 1, \"i\": 2}", 1, 15, "i", "`i` occurs for the second time"),
-            ("{\"doc_string\": null, \"docString\": \"\"}", 1, 35, "doc_string", "`doc_string` occurs for the second time"),
+            (
+                "{\"name\": 1}",
+                1,
+                10,
+                "name",
+                "expected a string, found `1`",
+            ),
+            (
+                "{\"name\": \"a\nb\"}",
+                1,
+                12,
+                "name",
+                "expected a closing quote, found the end of the line",
+            ),
+            (
+                "{\"name\": \"a\\x\"}",
+                1,
+                12,
+                "name",
+                "the escape sequence `\\x` is not allowed here",
+            ),
+            (
+                "{\"name\": \"\\ud83d\"}",
+                1,
+                11,
+                "name",
+                "the escape sequence `\\ud83d` is not allowed here",
+            ),
+            (
+                "{\"naem\": 1}",
+                1,
+                2,
+                "",
+                "AttributeProto has no field `naem`; did you mean `name`?",
+            ),
+            (
+                "{\"weights\": 1}",
+                1,
+                2,
+                "",
+                "AttributeProto has no field `weights`",
+            ),
+            (
+                "{\"i\": 1, \"i\": 2}",
+                1,
+                15,
+                "i",
+                "`i` occurs for the second time",
+            ),
+            (
+                "{\"doc_string\": null, \"docString\": \"\"}",
+                1,
+                35,
+                "doc_string",
+                "`doc_string` occurs for the second time",
+            ),
             ("{\"i\": 1.5}", 1, 7, "i", "`1.5` is no value of type int64"),
-            ("{\"i\": true}", 1, 7, "i", "expected a number, found `true`"),
+            (
+                "{\"i\": true}",
+                1,
+                7,
+                "i",
+                "expected a number, found `true`",
+            ),
             ("{\"i\": 01}", 1, 7, "i", "`01` is no value of type int64"),
-            ("{\"i\": 9223372036854775808}", 1, 7, "i", "`9223372036854775808` is no value of type int64"),
+            (
+                "{\"i\": 9223372036854775808}",
+                1,
+                7,
+                "i",
+                "`9223372036854775808` is no value of type int64",
+            ),
             ("{\"i\": [1]}", 1, 7, "i", "expected a number, found `[`"),
             ("{\"f\": NaN}", 1, 7, "f", "expected a number, found `NaN`"),
-            ("{\"f\": \"inf\"}", 1, 7, "f", "`inf` is no value of type float"),
-            ("{\"f\": 1e39}", 1, 7, "f", "`1e39` is no value of type float"),
+            (
+                "{\"f\": \"inf\"}",
+                1,
+                7,
+                "f",
+                "`inf` is no value of type float",
+            ),
+            (
+                "{\"f\": 1e39}",
+                1,
+                7,
+                "f",
+                "`1e39` is no value of type float",
+            ),
             ("{\"ints\": 1}", 1, 10, "ints", "expected a list, found `1`"),
-            ("{\"ints\": [1, null]}", 1, 14, "ints[1]", "expected a number, found `null`"),
-            ("{\"ints\": [1,]}", 1, 13, "ints[1]", "expected a number, found `]`"),
-            ("{\"s\": \"a\"}", 1, 8, "s", "this is not base64: Invalid input length: 1"),
-            ("{\"s\": \"????\"}", 1, 8, "s", "this is not base64: Invalid symbol 63, offset 0."),
-            ("{\"type\": \"int\"}", 1, 10, "type", "the enumeration has no value named `int`"),
-            ("{\"tensors\": [{}, null]}", 1, 18, "tensors[1]", "expected an object, found `null`"),
-            ("{\"tensors\": [{},\n{\"dims\":\n[\"x\"]}]}", 3, 2, "tensors[1].dims[0]", "`x` is no value of type int64"),
-            ("{\"tp\": {\"tensorType\": {}, \"mapType\": {}}}", 1, 38, "tp.map_type", "`map_type` and `tensor_type` exclude each other"),
+            (
+                "{\"ints\": [1, null]}",
+                1,
+                14,
+                "ints[1]",
+                "expected a number, found `null`",
+            ),
+            (
+                "{\"ints\": [1,]}",
+                1,
+                13,
+                "ints[1]",
+                "expected a number, found `]`",
+            ),
+            (
+                "{\"s\": \"a\"}",
+                1,
+                8,
+                "s",
+                "this is not base64: Invalid input length: 1",
+            ),
+            (
+                "{\"s\": \"????\"}",
+                1,
+                8,
+                "s",
+                "this is not base64: Invalid symbol 63, offset 0.",
+            ),
+            (
+                "{\"type\": \"int\"}",
+                1,
+                10,
+                "type",
+                "the enumeration has no value named `int`",
+            ),
+            (
+                "{\"tensors\": [{}, null]}",
+                1,
+                18,
+                "tensors[1]",
+                "expected an object, found `null`",
+            ),
+            (
+                "{\"tensors\": [{},\n{\"dims\":\n[\"x\"]}]}",
+                3,
+                2,
+                "tensors[1].dims[0]",
+                "`x` is no value of type int64",
+            ),
+            (
+                "{\"tp\": {\"tensorType\": {}, \"mapType\": {}}}",
+                1,
+                38,
+                "tp.map_type",
+                "`map_type` and `tensor_type` exclude each other",
+            ),
         ];
         for (text, line, column, place, message) in rows {
             let error = failure::<AttributeProto>(text);
-            assert_eq!(error.position(), Position::Text { line, column }, "{text}: {error}");
-            assert_eq!((error.kind().to_string().as_str(), error.place()), (message, place), "{text}");
+            assert_eq!(
+                error.position(),
+                Position::Text { line, column },
+                "{text}: {error}"
+            );
+            assert_eq!(
+                (error.kind().to_string().as_str(), error.place()),
+                (message, place),
+                "{text}"
+            );
         }
         let error = read::<AttributeProto>(b"{\"name\": \"a\xff\"}", Limits::default());
         let error = error.expect_err("not UTF-8");
         assert!(matches!(error.kind(), ErrorKind::NotUtf8), "{error}");
-        assert_eq!(error.position(), Position::Text { line: 1, column: 12 });
+        assert_eq!(
+            error.position(),
+            Position::Text {
+                line: 1,
+                column: 12
+            }
+        );
     }
 
     #[test]
@@ -616,13 +790,22 @@ mod tests {
         };
         assert!(read::<SequenceProto>(nested(999).as_bytes(), Limits::default()).is_ok());
         let error = failure::<SequenceProto>(&nested(100_000));
-        assert!(matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }),
+            "{error}"
+        );
         let deep = Limits { depth: 200_000 };
         let bytes = read::<SequenceProto>(nested(100_000).as_bytes(), deep).unwrap();
         let mut text = Vec::new();
-        let options = super::super::WriteOptions { limits: Limits { depth: 50 }, ascii: true };
+        let options = super::super::WriteOptions {
+            limits: Limits { depth: 50 },
+            ascii: true,
+        };
         let error = super::super::write::<SequenceProto>(&bytes, options, &mut text);
-        assert!(matches!(error.expect_err("too deep").kind(), ErrorKind::Wire(_)));
+        assert!(matches!(
+            error.expect_err("too deep").kind(),
+            ErrorKind::Wire(_)
+        ));
         for opening in ["[", "{", "{\"graph\":", "{\"graph\":["] {
             failure::<ModelProto>(&opening.repeat(100_000));
         }

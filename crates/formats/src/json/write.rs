@@ -227,12 +227,21 @@ mod tests {
             (b"\x15\xcd\xcc\xcc\x3d", "{\n  \"f\": 0.1\n}"),
             (b"\x15\x00\x00\xc0\x7f", "{\n  \"f\": \"NaN\"\n}"),
             (b"\x15\x00\x00\x80\xff", "{\n  \"f\": \"-Infinity\"\n}"),
-            (b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "{\n  \"i\": \"-1\"\n}"),
+            (
+                b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+                "{\n  \"i\": \"-1\"\n}",
+            ),
             (b"\x22\x04\xff\xff\xfe\x00", "{\n  \"s\": \"///+AA==\"\n}"),
             (b"\x22\x00", "{\n  \"s\": \"\"\n}"),
-            (b"\x2a\x02\x10\x07", "{\n  \"t\": {\n    \"data_type\": 7\n  }\n}"),
+            (
+                b"\x2a\x02\x10\x07",
+                "{\n  \"t\": {\n    \"data_type\": 7\n  }\n}",
+            ),
             (b"\x2a\x00", "{\n  \"t\": {}\n}"),
-            (b"\x40\x01\x40\x02", "{\n  \"ints\": [\n    \"1\",\n    \"2\"\n  ]\n}"),
+            (
+                b"\x40\x01\x40\x02",
+                "{\n  \"ints\": [\n    \"1\",\n    \"2\"\n  ]\n}",
+            ),
             (b"\xa0\x01\x0b", "{\n  \"type\": \"SPARSE_TENSOR\"\n}"),
             (b"\xa0\x01\x63", "{\n  \"type\": 99\n}"),
         ];
@@ -251,12 +260,21 @@ mod tests {
     fn texts_are_escaped() {
         let bytes = "\x0a\x14a\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{e9}\u{1f600}\u{2028}".as_bytes();
         let rows = [
-            (true, r#""a\"\\/\n\r\t\b\f\u0001\u007f\u00e9\ud83d\ude00\u2028""#),
-            (false, "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\u{7f}\u{e9}\u{1f600}\u{2028}\""),
+            (
+                true,
+                r#""a\"\\/\n\r\t\b\f\u0001\u007f\u00e9\ud83d\ude00\u2028""#,
+            ),
+            (
+                false,
+                "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\u{7f}\u{e9}\u{1f600}\u{2028}\"",
+            ),
         ];
         for (ascii, expected) in rows {
             let mut out = Vec::new();
-            let options = WriteOptions { ascii, ..WriteOptions::default() };
+            let options = WriteOptions {
+                ascii,
+                ..WriteOptions::default()
+            };
             write::<OperatorSetIdProto>(bytes, options, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             assert_eq!(text, format!("{{\n  \"domain\": {expected}\n}}"));
@@ -278,8 +296,15 @@ mod tests {
         let bytes = b"\x3a\x07\x0a\x00\x0a\x03\xb8\x3e\x05";
         let mut out = Vec::new();
         let left_out = write::<ModelProto>(bytes, WriteOptions::default(), &mut out).unwrap();
-        let unknown = UnknownField { place: "graph.node[1]".into(), number: 999, offset: 6 };
-        assert_eq!((left_out.unknown_fields, left_out.first), (1, vec![unknown]));
+        let unknown = UnknownField {
+            place: "graph.node[1]".into(),
+            number: 999,
+            offset: 6,
+        };
+        assert_eq!(
+            (left_out.unknown_fields, left_out.first),
+            (1, vec![unknown])
+        );
 
         let bytes = b"\x25\x01\x00\xc0\x7f\x25\x00\x00\xc0\x7f";
         let left_out = write::<TensorProto>(bytes, WriteOptions::default(), &mut out).unwrap();
@@ -290,14 +315,21 @@ mod tests {
     fn errors_name_the_field() {
         // WIRE-35
         let rows: [(&[u8], &str, u64); 3] = [
-            (b"\x3a\x09\x0a\x00\x0a\x05\x0a\x03ab\xff", "graph.node[1].input[0]", 10),
+            (
+                b"\x3a\x09\x0a\x00\x0a\x05\x0a\x03ab\xff",
+                "graph.node[1].input[0]",
+                10,
+            ),
             (b"\x3a\x06\x0a\x00\x0a\x02\x0a\x05", "graph.node[1]", 6),
             (b"\x0a", "", 0),
         ];
         for (bytes, place, offset) in rows {
             let error = write::<ModelProto>(bytes, WriteOptions::default(), &mut io::sink());
             let error = error.expect_err("broken");
-            assert_eq!((error.place(), error.position()), (place, Position::Byte(offset)));
+            assert_eq!(
+                (error.place(), error.position()),
+                (place, Position::Byte(offset))
+            );
         }
     }
 
@@ -313,6 +345,9 @@ mod tests {
             }
         }
         let error = write::<ModelProto>(b"\x08\x01", WriteOptions::default(), &mut Full);
-        assert!(matches!(error.expect_err("full").kind(), ErrorKind::Sink(_)));
+        assert!(matches!(
+            error.expect_err("full").kind(),
+            ErrorKind::Sink(_)
+        ));
     }
 }

@@ -322,8 +322,16 @@ impl TextReader<'_> {
                 if *first != quote && *first != b'\\' && *first != b'\n' {
                     self.scratch.push(*first);
                     rest = after;
-                } else if let [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..] = rest {
-                    self.scratch.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                } else if let [
+                    b'\\',
+                    a @ b'0'..=b'3',
+                    b @ b'0'..=b'7',
+                    c @ b'0'..=b'7',
+                    after @ ..,
+                ] = rest
+                {
+                    self.scratch
+                        .push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
                     rest = after;
                 } else {
                     break;
@@ -516,19 +524,34 @@ mod tests {
             ("i: 0b11", b"\x18\x03"),
             ("i: +5", b"\x18\x05"),
             ("i: -0x1", b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
-            ("i: -9223372036854775808", b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"),
-            ("i: 1, type: INT; name: 'x'", b"\x0a\x01x\x18\x01\xa0\x01\x02"),
+            (
+                "i: -9223372036854775808",
+                b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+            ),
+            (
+                "i: 1, type: INT; name: 'x'",
+                b"\x0a\x01x\x18\x01\xa0\x01\x02",
+            ),
             ("type: 2", b"\xa0\x01\x02"),
             ("type: 0x63", b"\xa0\x01\x63"),
-            (r#"s: "a" 'b' # comment
-                "c""#, b"\x22\x03abc"),
+            (
+                r#"s: "a" 'b' # comment
+                "c""#,
+                b"\x22\x03abc",
+            ),
             (r#"s: 'say "it"'"#, b"\x22\x08say \"it\""),
             (r#"s: "\1\12\1234\0""#, b"\x22\x05\x01\x0aS4\x00"),
             (r#"s: "\377""#, b"\x22\x01\xff"),
             (r#"s: "\x1g\x123""#, b"\x22\x04\x01g\x123"),
-            (r#"s: "\u00e9\U0001F600""#, b"\x22\x06\xc3\xa9\xf0\x9f\x98\x80"),
+            (
+                r#"s: "\u00e9\U0001F600""#,
+                b"\x22\x06\xc3\xa9\xf0\x9f\x98\x80",
+            ),
             (r#"s: "\ud83d\ude00""#, b"\x22\x04\xf0\x9f\x98\x80"),
-            (r#"s: "\a\b\f\n\r\t\v\\\'\"\?""#, b"\x22\x0b\x07\x08\x0c\n\r\t\x0b\\'\"?"),
+            (
+                r#"s: "\a\b\f\n\r\t\v\\\'\"\?""#,
+                b"\x22\x0b\x07\x08\x0c\n\r\t\x0b\\'\"?",
+            ),
             ("s: \"\u{e9}\ttab\"", b"\x22\x06\xc3\xa9\ttab"),
             ("s: \"\"", b"\x22\x00"),
             ("t {}", b"\x2a\x00"),
@@ -543,8 +566,14 @@ mod tests {
             ("strings: ['a' 'b', 'c'];", b"\x4a\x02ab\x4a\x01c"),
             ("tensors [{dims: 1}, <>]", b"\x52\x02\x08\x01\x52\x00"),
             ("tensors: [ ]", b""),
-            ("tensors {} tensors: [{}] tensors <>", b"\x52\x00\x52\x00\x52\x00"),
-            ("floats: [1, -inf]", b"\x3d\x00\x00\x80\x3f\x3d\x00\x00\x80\xff"),
+            (
+                "tensors {} tensors: [{}] tensors <>",
+                b"\x52\x00\x52\x00\x52\x00",
+            ),
+            (
+                "floats: [1, -inf]",
+                b"\x3d\x00\x00\x80\x3f\x3d\x00\x00\x80\xff",
+            ),
             ("name:'a'f:1", b"\x0a\x01a\x15\x00\x00\x80\x3f"),
             ("g{node{}}", b"\x32\x02\x0a\x00"),
             ("g\n#c\n{\n}\n,", b"\x32\x00"),
@@ -567,59 +596,183 @@ mod tests {
     fn errors_name_line_column_and_field() {
         let rows = [
             ("{", 1, 1, "", "expected a field name, found `{`"),
-            ("t {", 1, 4, "t", "expected a field name or `}`, found the end of the text"),
-            ("t {\n  dims: 1\n>", 3, 1, "t", "expected a field name or `}`, found `>`"),
-            ("t < }", 1, 5, "t", "expected a field name or `>`, found `}`"),
+            (
+                "t {",
+                1,
+                4,
+                "t",
+                "expected a field name or `}`, found the end of the text",
+            ),
+            (
+                "t {\n  dims: 1\n>",
+                3,
+                1,
+                "t",
+                "expected a field name or `}`, found `>`",
+            ),
+            (
+                "t < }",
+                1,
+                5,
+                "t",
+                "expected a field name or `>`, found `}`",
+            ),
             ("[foo.bar]: 1", 1, 1, "", "expected a field name, found `[`"),
-            ("naem: ''", 1, 1, "", "AttributeProto has no field `naem`; did you mean `name`?"),
+            (
+                "naem: ''",
+                1,
+                1,
+                "",
+                "AttributeProto has no field `naem`; did you mean `name`?",
+            ),
             ("999: 1", 1, 1, "", "AttributeProto has no field `999`"),
-            ("refAttrName: 'a'", 1, 1, "", "AttributeProto has no field `refAttrName`; did you mean `ref_attr_name`?"),
+            (
+                "refAttrName: 'a'",
+                1,
+                1,
+                "",
+                "AttributeProto has no field `refAttrName`; did you mean `ref_attr_name`?",
+            ),
             ("name 'a'", 1, 6, "name", "expected `:`, found `'a'`"),
             ("name: a", 1, 7, "name", "expected a string, found `a`"),
-            ("name: \"a\nb\"", 1, 9, "name", "expected a closing quote, found the end of the line"),
+            (
+                "name: \"a\nb\"",
+                1,
+                9,
+                "name",
+                "expected a closing quote, found the end of the line",
+            ),
             ("name: \"\\377\"", 1, 7, "name", "a text is not UTF-8"),
-            ("s: \"\\400\"", 1, 5, "s", "the escape sequence `\\400` is not allowed here"),
-            ("s: \"\\q\"", 1, 5, "s", "the escape sequence `\\q\"` is not allowed here"),
-            ("s: \"\\x\"", 1, 5, "s", "the escape sequence `\\x\"` is not allowed here"),
-            ("s: \"\\ud83d\"", 1, 5, "s", "the escape sequence `\\ud8` is not allowed here"),
+            (
+                "s: \"\\400\"",
+                1,
+                5,
+                "s",
+                "the escape sequence `\\400` is not allowed here",
+            ),
+            (
+                "s: \"\\q\"",
+                1,
+                5,
+                "s",
+                "the escape sequence `\\q\"` is not allowed here",
+            ),
+            (
+                "s: \"\\x\"",
+                1,
+                5,
+                "s",
+                "the escape sequence `\\x\"` is not allowed here",
+            ),
+            (
+                "s: \"\\ud83d\"",
+                1,
+                5,
+                "s",
+                "the escape sequence `\\ud8` is not allowed here",
+            ),
             ("i: 1.0", 1, 4, "i", "`1.0` is no value of type int64"),
             ("i: 08", 1, 4, "i", "`08` is no value of type int64"),
             ("i: - 5", 1, 4, "i", "`-` is no value of type int64"),
             ("i: true", 1, 4, "i", "`true` is no value of type int64"),
-            ("i: 9223372036854775808", 1, 4, "i", "`9223372036854775808` is no value of type int64"),
-            ("t {data_type: 2147483648}", 1, 15, "t.data_type", "`2147483648` is no value of type int32"),
+            (
+                "i: 9223372036854775808",
+                1,
+                4,
+                "i",
+                "`9223372036854775808` is no value of type int64",
+            ),
+            (
+                "t {data_type: 2147483648}",
+                1,
+                15,
+                "t.data_type",
+                "`2147483648` is no value of type int32",
+            ),
             ("f: 0x1", 1, 4, "f", "`0x1` is no value of type float"),
             ("f: 017", 1, 4, "f", "`017` is no value of type float"),
-            ("f: infinite", 1, 4, "f", "`infinite` is no value of type float"),
-            ("type: int", 1, 7, "type", "the enumeration has no value named `int`"),
+            (
+                "f: infinite",
+                1,
+                4,
+                "f",
+                "`infinite` is no value of type float",
+            ),
+            (
+                "type: int",
+                1,
+                7,
+                "type",
+                "the enumeration has no value named `int`",
+            ),
             ("i: 1 i: 2", 1, 6, "", "`i` occurs for the second time"),
             ("t {} t {}", 1, 6, "", "`t` occurs for the second time"),
-            ("tp { tensor_type {} map_type {} }", 1, 21, "tp", "`map_type` and `tensor_type` exclude each other"),
+            (
+                "tp { tensor_type {} map_type {} }",
+                1,
+                21,
+                "tp",
+                "`map_type` and `tensor_type` exclude each other",
+            ),
             ("i: [1]", 1, 4, "i", "expected a number, found `[`"),
-            ("ints: [1,]", 1, 10, "ints[1]", "expected a number, found `]`"),
-            ("ints: [1 2]", 1, 10, "ints[0]", "expected `,` or `]`, found `2`"),
-            ("tensors [{} {}]", 1, 13, "tensors[1]", "expected `,` or `]`, found `{`"),
-            ("tensors {} tensors {\n  dims: x }", 2, 9, "tensors[1].dims", "`x` is no value of type int64"),
+            (
+                "ints: [1,]",
+                1,
+                10,
+                "ints[1]",
+                "expected a number, found `]`",
+            ),
+            (
+                "ints: [1 2]",
+                1,
+                10,
+                "ints[0]",
+                "expected `,` or `]`, found `2`",
+            ),
+            (
+                "tensors [{} {}]",
+                1,
+                13,
+                "tensors[1]",
+                "expected `,` or `]`, found `{`",
+            ),
+            (
+                "tensors {} tensors {\n  dims: x }",
+                2,
+                9,
+                "tensors[1].dims",
+                "`x` is no value of type int64",
+            ),
         ];
         for (text, line, column, place, message) in rows {
             let error = failure::<AttributeProto>(text);
-            assert_eq!(error.position(), Position::Text { line, column }, "{text}: {error}");
-            assert_eq!((error.kind().to_string().as_str(), error.place()), (message, place), "{text}");
+            assert_eq!(
+                error.position(),
+                Position::Text { line, column },
+                "{text}: {error}"
+            );
+            assert_eq!(
+                (error.kind().to_string().as_str(), error.place()),
+                (message, place),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn nesting_is_bounded_by_the_limit_only() {
         // WIRE-32: within two mebibytes of stack, which is what a test's thread has
-        let nested = |levels: usize, open: &str, close: &str| {
-            open.repeat(levels) + &close.repeat(levels)
-        };
+        let nested =
+            |levels: usize, open: &str, close: &str| open.repeat(levels) + &close.repeat(levels);
         let limits = Limits::default();
         let fits = nested(1_000, "sequence_values {", "}");
         assert!(read::<SequenceProto>(fits.as_bytes(), limits).is_ok());
         for (open, close) in [("sequence_values {", "}"), ("sequence_values: [<", ">]")] {
             let error = failure::<SequenceProto>(&nested(100_000, open, close));
-            assert!(matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }), "{error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }),
+                "{error}"
+            );
         }
         for open in ["[", "{", "<", "graph {", "graph: <"] {
             failure::<ModelProto>(&open.repeat(100_000));

@@ -255,8 +255,14 @@ mod tests {
             (b"\x15\x01\x00\xc0\xff", "f: nan\n"),
             (b"\x15\x00\x00\x80\xff", "f: -inf\n"),
             (b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "i: -1\n"),
-            (b"\x22\x09\x00\xff\xc3\xa9\"'\\\n ", "s: \"\\000\\377\\303\\251\\\"\\'\\\\\\n \"\n"),
-            (b"\x0a\x05\x7f\xc3\xa9\x01'", "name: \"\\177\u{e9}\\001\\'\"\n"),
+            (
+                b"\x22\x09\x00\xff\xc3\xa9\"'\\\n ",
+                "s: \"\\000\\377\\303\\251\\\"\\'\\\\\\n \"\n",
+            ),
+            (
+                b"\x0a\x05\x7f\xc3\xa9\x01'",
+                "name: \"\\177\u{e9}\\001\\'\"\n",
+            ),
             (b"\x2a\x02\x10\x07", "t {\n  data_type: 7\n}\n"),
             (b"\x2a\x00", "t {\n}\n"),
             (b"\x40\x01\x40\x02", "ints: 1\nints: 2\n"),
@@ -278,8 +284,15 @@ mod tests {
         // WIRE-20: each wire type, a message in a message, a group
         let bytes = b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xba\x3e\x02ab\xbd\x3e\x01\x02\x03\x04\xbb\x3e\x08\x01\xbc\x3e\xba\x3e\x04\x0a\x02\x08\x01";
         let mut out = Vec::new();
-        let options = WriteOptions { unknown_fields: true, ..WriteOptions::default() };
-        assert!(write::<OperatorSetIdProto>(bytes, options, &mut out).unwrap().is_empty());
+        let options = WriteOptions {
+            unknown_fields: true,
+            ..WriteOptions::default()
+        };
+        assert!(
+            write::<OperatorSetIdProto>(bytes, options, &mut out)
+                .unwrap()
+                .is_empty()
+        );
         let expected = "999: 5\n999: 578437695752307201\n999: \"ab\"\n999: 67305985\n999 {\n  1: 1\n}\n999 {\n  1 {\n    1: 1\n  }\n}\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
 

@@ -103,6 +103,10 @@ fn len_outside(
     if options.weights != Weights::Outside || !(id.is_initializer() || options.attributes) {
         return Ok(None);
     }
+    // The reference implementation would not find the parts of sparse tensors outside.
+    if id.sparse_part().is_some() {
+        return Ok(None);
+    }
     let len = match tensor.raw_data {
         Some(raw) => Some(raw.len),
         None if options.typed && !tensor.typed.is_empty() => model.implied_bytes(tensor),

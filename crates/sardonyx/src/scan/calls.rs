@@ -7,7 +7,7 @@ use sardonyx_model::{GraphId, Id, Model};
 
 use super::ScanOptions;
 use super::codes;
-use super::nodes::text;
+use super::nodes::{rounded, text};
 use super::places::of_function;
 use super::report::Findings;
 
@@ -46,14 +46,9 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
         let limit = options.expanded_nodes;
         if nodes > limit as f64 {
             found.add(&codes::BILLION_LAUGHS, || {
-                let nodes = match nodes < 1e15 {
-                    true => format!("{nodes:.0}"),
-                    false => format!("{nodes:.1e}"),
-                };
-                let message = format!(
-                    "with its {} functions expanded the model has {nodes} nodes",
-                    calls.functions
-                );
+                let (functions, nodes) = (calls.functions, rounded(nodes));
+                let message =
+                    format!("with its {functions} functions expanded the model has {nodes} nodes");
                 (String::new(), message)
             });
         }

@@ -1,7 +1,7 @@
 //! Graphs that contradict themselves in ways that readers take differently or never get out of: names that are defined
 //! twice, nodes that wait for each other.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{Graph, GraphId, Id, Model, NodeId, Symbol};
 
@@ -70,10 +70,20 @@ fn check_cycles(model: &Model, found: &mut Findings) {
         .collect();
     let count = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
     let (mut back, mut forth) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+    // Many nodes of a deep graph may use a value of the outermost one.
+    let mut climbs: HashMap<(GraphId, GraphId), Option<NodeId>> = HashMap::new();
     for node in &nodes {
+        let graph = model.node(*node).graph;
         for value in model.outputs(*node).iter().flatten() {
             for (user, _) in model.uses(*value) {
-                if let Some(user) = lifted(model, user, model.node(*node).graph) {
+                let from = model.node(user).graph;
+                let user = match from == graph {
+                    true => Some(user),
+                    false => *climbs
+                        .entry((from, graph))
+                        .or_insert_with(|| holder(model, from, graph)),
+                };
+                if let Some(user) = user {
                     forth[node.index()].push(user.index());
                     back[user.index()].push(node.index());
                 }
@@ -100,9 +110,9 @@ fn check_cycles(model: &Model, found: &mut Findings) {
     }
 }
 
-/// The node of a graph that a node is, or is in.
-fn lifted(model: &Model, node: NodeId, graph: GraphId) -> Option<NodeId> {
-    let mut node = node;
+/// The node of a graph that holds another graph, at any depth.
+fn holder(model: &Model, inner: GraphId, graph: GraphId) -> Option<NodeId> {
+    let mut node = model.graph(inner).owner?;
     while model.node(node).graph != graph {
         node = model.graph(model.node(node).graph).owner?;
     }

@@ -1,6 +1,8 @@
 //! Nodes that make much out of nothing, or that run what is not ONNX.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::rc::Rc;
 
 use sardonyx_model::{
     AttributeValue, GraphId, Model, NoExternalData, NodeId, Producer, Symbol, TensorProto, ValueId,
@@ -87,10 +89,12 @@ pub(super) fn check(
     }
 }
 
-fn rounded(number: f64) -> String {
-    match number < 1e15 {
-        true => format!("{number:.0}"),
-        false => format!("{number:.1e}"),
+/// A number that may be far beyond all integers.
+pub(super) fn rounded(number: f64) -> String {
+    match number {
+        f64::INFINITY => "countless".to_string(),
+        _ if number < 1e15 => format!("{number:.0}"),
+        _ => format!("{number:.1e}"),
     }
 }
 
@@ -207,6 +211,8 @@ struct Constants<'m> {
     model: &'m Model,
     /// Initializers by value. The model ties a value to its input if it is one; a default counts here all the same.
     initializers: HashMap<ValueId, (GraphId, u32)>,
+    /// What was found out about operands: one may be used by all nodes of a model.
+    known: RefCell<HashMap<ValueId, Option<Rc<[f64]>>>>,
 }
 
 impl<'m> Constants<'m> {
@@ -220,6 +226,7 @@ impl<'m> Constants<'m> {
         Constants {
             model,
             initializers,
+            known: RefCell::default(),
         }
     }
 
@@ -250,9 +257,10 @@ impl<'m> Constants<'m> {
                 Some((limit.first()? - start.first()?) / delta.first()?)
             }
             b"Pad" => {
-                let older = || self.numbers_of(node, "pads");
-                let oldest = || self.numbers_of(node, "paddings");
-                let pads = operand(1).or_else(older).or_else(oldest)?;
+                let attribute = |name| self.numbers_of(node, name).map(Rc::from);
+                let pads = operand(1)
+                    .or_else(|| attribute("pads"))
+                    .or_else(|| attribute("paddings"))?;
                 let (begins, ends) = pads.split_at(pads.len() / 2);
                 let sides = begins.iter().zip(ends);
                 Some(sides.map(|(a, b)| 1.0 + a.max(0.0) + b.max(0.0)).product())
@@ -273,15 +281,27 @@ impl<'m> Constants<'m> {
     }
 
     /// The numbers of an input, if the file fixes them and they are few.
-    fn operand(&self, node: NodeId, index: usize) -> Option<Vec<f64>> {
+    fn operand(&self, node: NodeId, index: usize) -> Option<Rc<[f64]>> {
         let value = self.model.inputs(node).nth(index)??;
+        if let Some(known) = self.known.borrow().get(&value) {
+            return known.clone();
+        }
+        let found = self.fixed(value).map(Rc::from);
+        self.known.borrow_mut().insert(value, found.clone());
+        found
+    }
+
+    /// The numbers of an initializer, or of what a Constant makes.
+    fn fixed(&self, value: ValueId) -> Option<Vec<f64>> {
         if let Some(tensor) = self.initializer(value) {
             return self.numbers(tensor);
         }
         let Producer::Node(node, _) = self.model.value(value).producer else {
             return None;
         };
-        let is_constant = self.model.maybe_text(self.model.node(node).op_type) == Some(b"Constant");
+        if self.model.maybe_text(self.model.node(node).op_type) != Some(b"Constant") {
+            return None;
+        }
         let names = [
             "value",
             "value_ints",
@@ -289,14 +309,17 @@ impl<'m> Constants<'m> {
             "value_floats",
             "value_float",
         ];
-        let mut values = names.iter().map(|name| self.numbers_of(node, name));
-        values.find_map(|numbers| numbers).filter(|_| is_constant)
+        names.iter().find_map(|name| self.numbers_of(node, name))
     }
 
     /// How many elements an input has, if it is an initializer.
     fn elements(&self, node: NodeId, index: usize) -> Option<f64> {
         let value = self.model.inputs(node).nth(index)??;
         let dims = &self.initializer(value)?.dims;
+        // All nodes may share one that has a million.
+        if dims.len() as u64 > OPERAND_ELEMENTS {
+            return None;
+        }
         Some(dims.iter().map(|dim| (*dim).max(0) as f64).product())
     }
 
@@ -311,6 +334,9 @@ impl<'m> Constants<'m> {
         match self.model.attribute_of(node, name)?.value()? {
             AttributeValue::Int(number) => Some(vec![*number as f64]),
             AttributeValue::Float(number) => Some(vec![f64::from(*number)]),
+            // What is longer is no shape.
+            AttributeValue::Ints(numbers) if numbers.len() as u64 > OPERAND_ELEMENTS => None,
+            AttributeValue::Floats(numbers) if numbers.len() as u64 > OPERAND_ELEMENTS => None,
             AttributeValue::Ints(numbers) => Some(numbers.iter().map(|n| *n as f64).collect()),
             AttributeValue::Floats(numbers) => {
                 Some(numbers.iter().map(|n| f64::from(*n)).collect())

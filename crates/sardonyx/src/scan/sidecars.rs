@@ -288,12 +288,10 @@ impl<'m> Sidecars<'m> {
         for (code, what) in problems {
             found.add(code, || (first(), format!("its location '{name}' {what}")));
         }
-        let mut looked = None;
-        if !refused {
-            if index < LOOKED_AT && data.folder().is_some() {
-                looked = look_at(file, &name, data, options, model, found);
-            }
-        }
+        let looked = match !refused && index < LOOKED_AT && data.folder().is_some() {
+            true => look_at(file, &name, data, options, model, found),
+            false => None,
+        };
         let size = looked.as_ref().map(|(size, _)| *size);
         if facts.data_files.len() < LISTED {
             facts.data_files.push(ScannedFile {

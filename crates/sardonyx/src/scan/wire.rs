@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 
 use sardonyx_model::ReadLimits;
 use sardonyx_proto::{
-    DataType, ErrorKind, FieldDef, FieldKind, Limits, MessageDef, MessageType, ModelProto,
+    DataType, ErrorKind, FieldDef, FieldKind, Label, Limits, MessageDef, MessageType, ModelProto,
     RawField, Records, Slice, WireType,
 };
 
@@ -21,6 +21,9 @@ const LIBPROTOBUF_DEPTH: u32 = 100;
 const LONG_NAME: usize = 64 << 10;
 /// Different unknown fields that are told apart.
 const UNKNOWN_KINDS: usize = 1000;
+/// Elements of lists of numbers and strings in all, without the values of tensors. In memory each takes up to 24 bytes,
+/// though it may be one byte in the file.
+const LIST_ELEMENTS: u64 = 1 << 26;
 /// No message has more fields than this.
 const MOST_FIELDS: usize = 24;
 
@@ -65,6 +68,8 @@ struct Walk<'a, 'f> {
     limits: ReadLimits,
     found: &'f mut Findings,
     unknown: HashMap<UnknownKind, UnknownTotal>,
+    /// Elements of lists of numbers and strings.
+    elements: u64,
     walked: Walked,
 }
 
@@ -76,6 +81,7 @@ pub(super) fn walk(bytes: &[u8], limits: ReadLimits, found: &mut Findings) -> Wa
         limits,
         found,
         unknown: HashMap::new(),
+        elements: 0,
         walked: Walked::default(),
     };
     walk.open(ModelProto::DEF, content, None);
@@ -146,6 +152,9 @@ impl<'a> Walk<'a, '_> {
                 (self.open.place(field, index, raw.record.offset), message)
             });
         }
+        if is_kept_list(def, field) && !self.count_elements(field.kind, &raw) {
+            return false;
+        }
         match field.kind {
             FieldKind::Message(inner) => return self.enter(inner(), field, index, &raw),
             FieldKind::Text => {
@@ -177,6 +186,24 @@ impl<'a> Walk<'a, '_> {
         }
         self.found.add(&codes::TOO_MANY_MESSAGES, || {
             let message = format!("the file has more than {limit} messages");
+            (format!("byte {}", raw.record.offset), message)
+        });
+        false
+    }
+
+    /// Counts what a record adds to a list; whether that is still allowed.
+    fn count_elements(&mut self, kind: FieldKind, raw: &RawField<'_>) -> bool {
+        self.elements += match (raw.wire_type, kind) {
+            (WireType::Len, FieldKind::Float) => raw.content.bytes.len() as u64 / 4,
+            // At most: a number may have more bytes than one.
+            (WireType::Len, FieldKind::Int64) => raw.content.bytes.len() as u64,
+            _ => 1,
+        };
+        if self.elements <= LIST_ELEMENTS {
+            return true;
+        }
+        self.found.add(&codes::TOO_MANY_MESSAGES, || {
+            let message = format!("lists of attributes have more than {LIST_ELEMENTS} elements");
             (format!("byte {}", raw.record.offset), message)
         });
         false
@@ -440,6 +467,14 @@ fn step(field: &FieldDef, index: u32) -> String {
 fn fits(field: &FieldDef, wire_type: WireType) -> bool {
     let own = field.kind.wire_type();
     wire_type == own || (wire_type == WireType::Len && field.is_list())
+}
+
+/// Whether a list is kept in memory element by element. Values of tensors stay where they are.
+fn is_kept_list(def: &MessageDef, field: &FieldDef) -> bool {
+    let is_payload = def.name == "TensorProto" && field.name != "dims";
+    field.label == Label::Repeated
+        && !is_payload
+        && !matches!(field.kind, FieldKind::Message(_) | FieldKind::Text)
 }
 
 /// Whether a plain number stands for an element type. That of tensors is looked at with the tensor.

@@ -1,0 +1,222 @@
+//! Tensors in files: one, or several by name.
+
+use std::io::{self, BufWriter, Cursor, Seek, Write};
+use std::path::Path;
+
+use sardonyx::npz::Packing;
+use sardonyx::{Buffer, DataType, Tensor, npy, npz, safetensors, write_value};
+
+use crate::failure::Failure;
+use crate::files;
+use crate::saving::{self, Target};
+use crate::show::{self, Piece};
+use crate::terminal::Terminal;
+
+/// A form in which tensors are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// NumPy's, one array.
+    Npy,
+    /// NumPy's, arrays by name.
+    Npz,
+    /// One `TensorProto`.
+    Proto,
+    Safetensors,
+    /// Elements in lines, a space between.
+    Text,
+    /// Elements in lines, a comma between.
+    Csv,
+    /// The bytes of the elements and nothing else.
+    Raw,
+}
+
+/// Suffixes, for messages.
+pub(crate) const SUFFIXES: &str = ".npy, .npz, .pb, .safetensors, .txt or .csv";
+
+impl Format {
+    pub(crate) fn of_path(path: &Path) -> Option<Format> {
+        let suffix = path.extension()?.to_str()?.to_ascii_lowercase();
+        Some(match suffix.as_str() {
+            "npy" => Format::Npy,
+            "npz" => Format::Npz,
+            "pb" => Format::Proto,
+            "safetensors" => Format::Safetensors,
+            "txt" => Format::Text,
+            "csv" => Format::Csv,
+            _ => return None,
+        })
+    }
+
+    fn holds_one(self) -> bool {
+        !matches!(self, Format::Npz | Format::Safetensors)
+    }
+
+    fn is_text(self) -> bool {
+        matches!(self, Format::Text | Format::Csv)
+    }
+}
+
+/// Tensors by name, and texts about all of them, which only safetensors can hold.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) tensors: Vec<(String, Tensor)>,
+    pub(crate) metadata: Vec<(String, String)>,
+}
+
+impl Content {
+    fn by_name(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        let pairs = self.tensors.iter();
+        pairs.map(|(name, tensor)| (name.as_str(), tensor))
+    }
+}
+
+/// Writes tensors, each under its name.
+pub(crate) fn write(
+    target: &Target,
+    format: Format,
+    content: &Content,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let tensors = &content.tensors;
+    if format.holds_one() && tensors.len() != 1 {
+        let message = format!("this file holds one tensor, not {}", tensors.len());
+        return Err(Failure::new(message).help("write several to .npz or .safetensors"));
+    }
+    let total = tensors
+        .iter()
+        .map(|(_, tensor)| tensor.bytes().len() as u64);
+    let bar = terminal.progress_bytes("writing", total.sum());
+    let written = match target {
+        Target::File(path) => files::write(path, |file| match format {
+            Format::Npz => write_archive(content, bar.wrap_write(file)),
+            _ => write_plain(format, content, &mut BufWriter::new(bar.wrap_write(file))),
+        }),
+        Target::Stdout => to_stdout(format, content),
+    };
+    bar.finish_and_clear();
+    written
+}
+
+fn write_archive(content: &Content, sink: impl Write + Seek) -> Result<(), Failure> {
+    npz::write(sink, content.by_name(), Packing::Stored)?;
+    Ok(())
+}
+
+fn to_stdout(format: Format, content: &Content) -> Result<(), Failure> {
+    if !format.is_text() {
+        saving::check_stdout(false)?;
+    }
+    let mut stdout = BufWriter::new(io::stdout().lock());
+    match format {
+        Format::Npz => {
+            // An archive is not written from front to back.
+            let mut bytes = Cursor::new(Vec::new());
+            write_archive(content, &mut bytes)?;
+            stdout.write_all(bytes.get_ref())?;
+        }
+        _ => write_plain(format, content, &mut stdout)?,
+    }
+    Ok(stdout.flush()?)
+}
+
+/// Writes everything but archives.
+fn write_plain(format: Format, content: &Content, sink: &mut dyn Write) -> Result<(), Failure> {
+    if format == Format::Safetensors {
+        let metadata = content.metadata.iter();
+        let metadata = metadata.map(|(key, text)| (key.as_str(), text.as_str()));
+        safetensors::write(sink, content.by_name(), metadata)?;
+        return Ok(sink.flush()?);
+    }
+    for (name, tensor) in &content.tensors {
+        match format {
+            Format::Npy => write_npy(tensor, sink).map_err(|failure| failure.at(name))?,
+            Format::Proto => sink.write_all(&write_value(&tensor.clone().into(), name))?,
+            Format::Raw => sink.write_all(raw(tensor).map_err(|failure| failure.at(name))?)?,
+            _ => write_lines(format, tensor, sink)?,
+        }
+    }
+    Ok(sink.flush()?)
+}
+
+fn write_npy(tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
+    let bytes = npy::write(tensor).map_err(|error| {
+        Failure::from(error).help("NumPy does not have all types; .pb files hold every one")
+    })?;
+    Ok(sink.write_all(&bytes)?)
+}
+
+fn raw(tensor: &Tensor) -> Result<&[u8], Failure> {
+    match tensor.strings() {
+        Some(_) => {
+            Err(Failure::new("strings have no raw bytes").help("write them as .txt or .npy"))
+        }
+        None => Ok(tensor.bytes()),
+    }
+}
+
+/// A line for each row along the last axis.
+fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<(), Failure> {
+    let is_text = tensor.data_type() == DataType::String;
+    let separator = match format {
+        Format::Csv => ",",
+        _ => " ",
+    };
+    show::rows(tensor, |_, cells, Piece { is_first, is_last }| {
+        let cells: Vec<String> = match (is_text, format) {
+            (true, Format::Csv) => cells.iter().map(|cell| csv_cell(cell)).collect(),
+            (true, _) => cells.iter().map(|cell| format!("{cell:?}")).collect(),
+            (false, _) => cells,
+        };
+        if !is_first {
+            sink.write_all(separator.as_bytes())?;
+        }
+        sink.write_all(cells.join(separator).as_bytes())?;
+        if is_last {
+            sink.write_all(b"\n")?;
+        }
+        Ok(())
+    })
+}
+
+/// In quotes where it must be (RFC 4180).
+fn csv_cell(text: &str) -> String {
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_string(),
+    }
+}
+
+/// The array of a `.npy` file. What NumPy has no type for is taken as `wanted`.
+pub(crate) fn read_npy(file: &Buffer, wanted: Option<DataType>) -> Result<Tensor, Failure> {
+    match (npy::read(file), wanted) {
+        (Ok(tensor), _) => Ok(tensor),
+        (Err(error), Some(wanted)) => Ok(npy::read_as(file, wanted).map_err(|_| error)?),
+        (Err(error), None) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(format: Format, tensor: &Tensor) -> String {
+        let mut bytes = Vec::new();
+        write_lines(format, tensor, &mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn elements_are_written_in_lines() {
+        let numbers = Tensor::from_vec([2, 1, 2], vec![1.0f32, -0.5, 1e-7, f32::NAN]).unwrap();
+        assert_eq!(lines(Format::Csv, &numbers), "1.0,-0.5\n1e-07,nan\n");
+        assert_eq!(lines(Format::Text, &Tensor::scalar(7u8)), "7\n");
+        let empty = Tensor::zeros(DataType::Float, [0, 3]).unwrap();
+        assert_eq!(lines(Format::Csv, &empty), "");
+        let texts: sardonyx::StringArray = ["a", "b,c", "\"d\""].into_iter().collect();
+        let texts = Tensor::from_strings([3], texts).unwrap();
+        assert_eq!(lines(Format::Csv, &texts), "a,\"b,c\",\"\"\"d\"\"\"\n");
+        assert_eq!(lines(Format::Text, &texts), "\"a\" \"b,c\" \"\\\"d\\\"\"\n");
+        let long = Tensor::from_vec([200_000], vec![1u8; 200_000]).unwrap();
+        assert_eq!(lines(Format::Csv, &long).len(), 400_000);
+    }
+}

@@ -1,0 +1,266 @@
+//! `sardonyx cat`: the values of stored tensors, on the screen or in a file.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use sardonyx::{Model, StoredTensor, Tensor, suggest};
+use serde_json::json;
+
+use crate::ModelArg;
+use crate::arrays::{self, Content, Format, SUFFIXES};
+use crate::failure::Failure;
+use crate::files::Protected;
+use crate::glob::Glob;
+use crate::human::count;
+use crate::saving::{self, Target, at_model, target_of};
+use crate::show;
+use crate::terminal::Terminal;
+
+/// Show the values of stored tensors, or write them to a file
+///
+/// Without --output, type, shape and the first elements are shown. The suffix of the output says what is written: .npy,
+/// .npz, .pb (TensorProto), .safetensors, .txt or .csv (a line for each row along the last axis). .npz and .safetensors
+/// take several tensors, under their names; a tensor without a name, or with one that another has too, goes under its
+/// place in the file.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    /// Names of tensors; * stands for any characters, ? for one. `sardonyx ls` lists them
+    #[arg(value_name = "TENSOR")]
+    names: Vec<String>,
+    /// All tensors of the model
+    #[arg(long, conflicts_with = "names")]
+    all_tensors: bool,
+    /// Only tensors at this place, or whose place holds this text; as `sardonyx ls` shows it
+    #[arg(long, value_name = "PLACE")]
+    place: Option<String>,
+    /// Show all elements
+    #[arg(long)]
+    all: bool,
+    /// Write all elements to a file, or to stdout with -, as lines of text unless --raw is given
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write the bytes of the elements and nothing else, as the file stores them; to stdout if there is no --output
+    #[arg(long, conflicts_with_all = ["json", "all"])]
+    raw: bool,
+    /// Answer in JSON: the first 10,000 elements of each tensor, or all with --all
+    #[arg(long, conflicts_with = "output")]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.cat/1";
+
+pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let model = args.model.open()?;
+    let tensors = model.tensors();
+    let chosen = choose(args, &tensors).map_err(|failure| failure.at(args.model.name()))?;
+    let target = match (&args.output, args.raw) {
+        (Some(path), _) => Some(target_of(path)?),
+        (None, true) => Some(Target::Stdout),
+        (None, false) => None,
+    };
+    match target {
+        Some(target) => write(args, &model, &chosen, &target, terminal),
+        None => show(args, &model, &chosen, terminal),
+    }
+}
+
+fn value(args: &Args, model: &Model, tensor: &StoredTensor) -> Result<Tensor, Failure> {
+    let value = model.value_of(tensor);
+    value.map_err(|error| at_model(&args.model, error))
+}
+
+fn show(
+    args: &Args,
+    model: &Model,
+    chosen: &[&StoredTensor],
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    if args.json {
+        let mut answers = Vec::new();
+        for tensor in chosen {
+            let most = match args.all {
+                true => usize::MAX,
+                false => show::JSON_ELEMENTS,
+            };
+            let value = value(args, model, tensor)?;
+            let mut answer = show::tensor_json(&tensor.name, &value, most)?;
+            answer["place"] = json!(tensor.place);
+            answers.push(answer);
+        }
+        let answer = json!({"schema": SCHEMA, "model": args.model.name(), "tensors": answers});
+        return terminal.json(&answer, true);
+    }
+    for tensor in chosen {
+        let title = match tensor.name.is_empty() {
+            true => &tensor.place,
+            false => &tensor.name,
+        };
+        let value = value(args, model, tensor)?;
+        match args.all {
+            true => {
+                let mut stdout = BufWriter::new(io::stdout().lock());
+                show::write_all(&mut stdout, title, &value)?;
+                stdout.flush()?;
+            }
+            false => terminal.print(&show::value_text(title, &value.into())?)?,
+        }
+    }
+    Ok(())
+}
+
+fn write(
+    args: &Args,
+    model: &Model,
+    chosen: &[&StoredTensor],
+    target: &Target,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let format = match (args.raw, target) {
+        (true, _) => Format::Raw,
+        (false, Target::Stdout) => Format::Text,
+        (false, Target::File(path)) => Format::of_path(path).ok_or_else(|| {
+            let message = format!("the name '{}' does not say what to write", path.display());
+            Failure::new(message).help(format!(
+                "let it end in {SUFFIXES}, or write bare bytes with --raw"
+            ))
+        })?,
+    };
+    if let Target::File(path) = target {
+        let mut input = Protected::default();
+        input.add(&args.model.path);
+        input.check(path)?;
+        saving::protect_data(&args.model, model).check(path)?;
+    }
+    let mut content = Content::default();
+    for (name, tensor) in names(chosen).into_iter().zip(chosen) {
+        content.tensors.push((name, value(args, model, tensor)?));
+    }
+    arrays::write(target, format, &content, terminal)?;
+    if let Target::File(path) = target {
+        let tensors = count(content.tensors.len(), "tensor");
+        terminal.remark(&format!("wrote {}: {tensors}", path.display()));
+    }
+    Ok(())
+}
+
+/// A name for each tensor that no other has.
+fn names(chosen: &[&StoredTensor]) -> Vec<String> {
+    let mut uses: HashMap<&str, usize> = HashMap::new();
+    for tensor in chosen {
+        *uses.entry(&tensor.name).or_default() += 1;
+    }
+    let only = |tensor: &StoredTensor| !tensor.name.is_empty() && uses[tensor.name.as_str()] == 1;
+    chosen
+        .iter()
+        .map(|tensor| match only(tensor) {
+            true => tensor.name.clone(),
+            false => tensor.place.clone(),
+        })
+        .collect()
+}
+
+/// The tensors that were asked for, in the order in which they were.
+fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
+    let there = at_place(args.place.as_deref(), tensors)?;
+    if args.all_tensors {
+        return match there.is_empty() {
+            true => Err(Failure::new("the model stores no tensors")),
+            false => Ok(there),
+        };
+    }
+    if args.names.is_empty() {
+        return match (&args.place, &there[..]) {
+            (Some(_), [_]) => Ok(there),
+            (Some(place), several) => Err(ambiguous(&format!("place '{place}'"), several)),
+            (None, _) => Err(Failure::new("which tensor?").help(
+                "name one or several, or take all with --all-tensors; sardonyx ls lists them",
+            )),
+        };
+    }
+    let mut chosen: Vec<&StoredTensor> = Vec::new();
+    for name in &args.names {
+        chosen.extend(by_name(name, &there)?);
+    }
+    // Each once, though several patterns may fit it. Places are unique.
+    let mut seen = HashSet::new();
+    chosen.retain(|tensor| seen.insert(&tensor.place));
+    Ok(chosen)
+}
+
+/// The tensors at exactly this place, or else those whose place holds the text.
+fn at_place<'a>(
+    place: Option<&str>,
+    tensors: &'a [StoredTensor],
+) -> Result<Vec<&'a StoredTensor>, Failure> {
+    let Some(place) = place else {
+        return Ok(tensors.iter().collect());
+    };
+    let exactly = tensors.iter().find(|tensor| tensor.place == place);
+    if let Some(found) = exactly {
+        return Ok(vec![found]);
+    }
+    let found: Vec<_> = tensors
+        .iter()
+        .filter(|tensor| tensor.place.contains(place))
+        .collect();
+    match found.is_empty() {
+        true => Err(Failure::new(format!("there is no tensor at '{place}'"))
+            .help("sardonyx ls shows the places of tensors")),
+        false => Ok(found),
+    }
+}
+
+fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
+    let found: Vec<_> = there
+        .iter()
+        .copied()
+        .filter(|tensor| tensor.name == name)
+        .collect();
+    if found.len() > 1 {
+        return Err(ambiguous(&format!("name '{name}'"), &found));
+    }
+    if found.is_empty() && Glob::is_pattern(name) {
+        let glob = Glob::parse(name).map_err(Failure::new)?;
+        let fitting: Vec<_> = there
+            .iter()
+            .copied()
+            .filter(|tensor| glob.matches(&tensor.name))
+            .collect();
+        return match fitting.is_empty() {
+            true => Err(Failure::new(format!("no tensor fits '{name}'"))
+                .help("sardonyx ls lists the tensors")),
+            false => Ok(fitting),
+        };
+    }
+    if found.is_empty() {
+        let failure = Failure::new(format!("there is no tensor '{name}'"));
+        let names = there.iter().map(|tensor| tensor.name.as_str());
+        return Err(failure.help(match suggest::closest(name, names) {
+            Some(near) => format!("did you mean '{near}'?"),
+            None => format!("sardonyx ls lists the {}", count(there.len(), "tensor")),
+        }));
+    }
+    Ok(found)
+}
+
+fn ambiguous(what: &str, found: &[&StoredTensor]) -> Failure {
+    const SHOWN: usize = 10;
+    let mut places: Vec<String> = found
+        .iter()
+        .take(SHOWN)
+        .map(|tensor| format!("  {}", tensor.place))
+        .collect();
+    if found.len() > SHOWN {
+        places.push(format!("  … and {} more", found.len() - SHOWN));
+    }
+    let message = format!("{} have the {what}", count(found.len(), "tensor"));
+    Failure::new(message).help(format!(
+        "choose one with --place, such as one of\n{}",
+        places.join("\n")
+    ))
+}

@@ -1,0 +1,528 @@
+//! `sardonyx convert-format`: the same model or the same values in another form of file.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sardonyx::{
+    Buffer, DataType, Form, Map, MapKey, Model, OpenOptions, SaveOptions, Sequence, Tensor, Type,
+    Value, ValueType, Weights, npz, read_value, safetensors, write_value,
+};
+use serde_json::json;
+
+use crate::arrays::{self, Content, Format};
+use crate::failure::Failure;
+use crate::files::{self, Kind, Protected};
+use crate::human::{bytes, count};
+use crate::saving::{self, Target, target_of};
+use crate::terminal::Terminal;
+use crate::types::parse_type;
+use crate::{ModelArg, Verdict};
+
+/// Write the same model, or the same values, in another form
+///
+/// Models: .onnx (binary), .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text format).
+/// Values: .npy, .npz, .pb (one stored value, as in test data) and .safetensors; .txt and .csv can be written. A .pb file is
+/// a model if the other file is one.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// File to read, or - for stdin
+    #[arg(value_name = "IN")]
+    input: PathBuf,
+    /// File to write, or - for stdout
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// What IN is, if its suffix does not say so
+    #[arg(long, value_enum, value_name = "FORM")]
+    from: Option<Named>,
+    /// What OUT becomes, if its suffix does not say so
+    #[arg(long, value_enum, value_name = "FORM")]
+    to: Option<Named>,
+    /// Type of the value in a .pb file, which the file itself does not say, such as 'seq(tensor(float))'; by default a tensor.
+    /// Also the type of elements in a .npy file that NumPy has no name for
+    #[arg(long = "type", value_name = "TYPE", value_parser = parse_type)]
+    ty: Option<Type>,
+    /// Name of a value that has none in IN; by default that of the file without its suffix
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Exit code 1 if the new form cannot hold something, which is then left out
+    #[arg(long)]
+    strict: bool,
+    /// Say in JSON what was written
+    #[arg(long)]
+    json: bool,
+}
+
+/// A form, as it is called on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Named {
+    /// A model, binary
+    Onnx,
+    /// A model as protobuf JSON
+    Json,
+    /// A model in protobuf text format
+    Textproto,
+    Npy,
+    Npz,
+    /// A stored value: TensorProto, SequenceProto, MapProto or OptionalProto
+    Pb,
+    Safetensors,
+    Txt,
+    Csv,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.convert-format/1";
+
+impl Named {
+    fn of_path(path: &Path) -> Option<Named> {
+        Some(match (Format::of_path(path), Form::of_path(path)) {
+            (Some(Format::Npy), _) => Named::Npy,
+            (Some(Format::Npz), _) => Named::Npz,
+            (Some(Format::Proto), _) => Named::Pb,
+            (Some(Format::Safetensors), _) => Named::Safetensors,
+            (Some(Format::Text), _) => Named::Txt,
+            (Some(Format::Csv), _) => Named::Csv,
+            (_, Some(Form::Binary)) => Named::Onnx,
+            (_, Some(Form::Json)) => Named::Json,
+            (_, Some(Form::TextFormat)) => Named::Textproto,
+            _ => return None,
+        })
+    }
+
+    /// The form of a model; `None` for a form of values.
+    fn model(self) -> Option<Form> {
+        match self {
+            Named::Onnx => Some(Form::Binary),
+            Named::Json => Some(Form::Json),
+            Named::Textproto => Some(Form::TextFormat),
+            _ => None,
+        }
+    }
+
+    fn values(self) -> Option<Format> {
+        Some(match self {
+            Named::Npy => Format::Npy,
+            Named::Npz => Format::Npz,
+            Named::Pb => Format::Proto,
+            Named::Safetensors => Format::Safetensors,
+            Named::Txt => Format::Text,
+            Named::Csv => Format::Csv,
+            _ => return None,
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Named::Onnx => "onnx",
+            Named::Json => "json",
+            Named::Textproto => "textproto",
+            Named::Npy => "npy",
+            Named::Npz => "npz",
+            Named::Pb => "pb",
+            Named::Safetensors => "safetensors",
+            Named::Txt => "txt",
+            Named::Csv => "csv",
+        }
+    }
+}
+
+pub(crate) fn convert_format(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let (from, to) = args.forms()?;
+    let target = target_of(&args.output)?;
+    match &target {
+        Target::File(path) => {
+            let mut input = Protected::default();
+            input.add(&args.input);
+            input.check(path)?;
+        }
+        Target::Stdout if args.json => saving::check_stdout(true)?,
+        Target::Stdout => {}
+    }
+    match (from.model(), to.model(), from.values(), to.values()) {
+        (Some(from), Some(to), ..) => model(args, from, to, &target, terminal),
+        (_, _, Some(_), Some(format)) => values(args, from, format, &target, terminal),
+        (Some(_), ..) => Err(
+            Failure::new(format!("a model cannot be written as .{}", to.name()))
+                .help("sardonyx cat --all-tensors writes its values to such a file"),
+        ),
+        _ => Err(Failure::new(format!(
+            "a .{} file holds values, which are no model",
+            from.name()
+        ))
+        .help("values go to .npy, .npz, .pb, .safetensors, .txt or .csv")),
+    }
+}
+
+impl Args {
+    /// The forms of both files. One that is `.pb` by its suffix may be either; the other decides.
+    fn forms(&self) -> Result<(Named, Named), Failure> {
+        let find = |given: Option<Named>, path: &Path, option: &str| {
+            let found = given.or_else(|| Named::of_path(path));
+            found.ok_or_else(|| {
+                let message = format!("'{}' does not say what form it has", path.display());
+                Failure::new(message).help(format!("say so with {option}"))
+            })
+        };
+        let is_by_suffix = |given: Option<Named>, found| given.is_none() && found == Named::Pb;
+        let mut from = find(self.from, &self.input, "--from")?;
+        let mut to = find(self.to, &self.output, "--to")?;
+        if is_by_suffix(self.from, from) && to.model().is_some() {
+            from = Named::Onnx;
+        }
+        if is_by_suffix(self.to, to) && from.model().is_some() {
+            to = Named::Onnx;
+        }
+        Ok((from, to))
+    }
+
+    /// The name of a value that has none.
+    fn name(&self) -> String {
+        let stem = || match self.input.as_os_str() == "-" {
+            true => String::new(),
+            false => {
+                let stem = self.input.file_stem().unwrap_or_default();
+                stem.to_string_lossy().into_owned()
+            }
+        };
+        self.name.clone().unwrap_or_else(stem)
+    }
+
+    fn element(&self) -> Option<DataType> {
+        self.ty.as_ref().and_then(Type::elem)
+    }
+}
+
+fn model(
+    args: &Args,
+    from: Form,
+    to: Form,
+    target: &Target,
+    terminal: &Terminal,
+) -> Result<Verdict, Failure> {
+    let arg = ModelArg {
+        path: args.input.clone(),
+    };
+    let options = OpenOptions::new().form(from);
+    let model: Model = match arg.is_stdin() {
+        true => options
+            .from_reader(io::stdin().lock())
+            .map_err(|error| Failure::from(error).at("standard input"))?,
+        false => options.open(&arg.path)?,
+    };
+    let options = SaveOptions::new().form(to);
+    let report = match target {
+        Target::File(path) => {
+            saving::protect_data(&arg, &model).check(path)?;
+            saving::to_file(&arg, &model, options, path, terminal)?
+        }
+        Target::Stdout => {
+            if to == Form::Binary {
+                saving::check_stdout(false)?;
+            }
+            saving::to_stdout(&arg, &model, options, Weights::Keep, to, terminal)?
+        }
+    };
+    let lost = !report.left_out.is_empty();
+    let saved = saving::Saved::new(target.clone(), report);
+    match args.json {
+        true => {
+            let answer = json!({"schema": SCHEMA, "input": args.input, "saved": saved.json()});
+            terminal.json(&answer, true)?;
+        }
+        false => saved.say(terminal),
+    }
+    Ok(match lost && args.strict {
+        true => Verdict::Findings,
+        false => Verdict::Fine,
+    })
+}
+
+fn values(
+    args: &Args,
+    from: Named,
+    to: Format,
+    target: &Target,
+    terminal: &Terminal,
+) -> Result<Verdict, Failure> {
+    let Values { read, metadata } =
+        read(args, from).map_err(|failure| failure.at(args.input.display()))?;
+    let mut left_out = Vec::new();
+    if !metadata.is_empty() && to != Format::Safetensors {
+        left_out.push(count(metadata.len(), "text") + " of metadata");
+    }
+    let listed: Vec<_> = read
+        .iter()
+        .map(|(name, value)| json!({"name": name, "type": value.value_type().to_string()}))
+        .collect();
+    let values = listed.len();
+    if to == Format::Proto {
+        let (name, value) = one_value(args, read)?;
+        let bytes = write_value(&value, &name);
+        match target {
+            Target::File(path) => files::write(path, |file| Ok(file.write_all(&bytes)?))?,
+            Target::Stdout => {
+                saving::check_stdout(args.json)?;
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(&bytes)?;
+                stdout.flush()?;
+            }
+        }
+    } else {
+        let mut content = Content {
+            metadata,
+            ..Content::default()
+        };
+        for (name, value) in read {
+            flatten(name, value, &mut content.tensors, &mut left_out)?;
+        }
+        arrays::write(target, to, &content, terminal)?;
+    }
+    let lost = !left_out.is_empty();
+    let size = match target {
+        Target::File(path) => std::fs::metadata(path).ok().map(|metadata| metadata.len()),
+        Target::Stdout => None,
+    };
+    if args.json {
+        let answer = json!({
+            "schema": SCHEMA,
+            "input": args.input,
+            "values": listed,
+            "saved": {"output": args.output, "bytes": size, "left_out": left_out},
+        });
+        terminal.json(&answer, true)?;
+    } else {
+        if let Target::File(path) = target {
+            let (size, values) = (size.map_or("?".to_string(), bytes), count(values, "value"));
+            terminal.remark(&format!("wrote {}, {size}: {values}", path.display()));
+        }
+        saving::left_out(&left_out, terminal);
+    }
+    Ok(match lost && args.strict {
+        true => Verdict::Findings,
+        false => Verdict::Fine,
+    })
+}
+
+/// The values of a file by name, and texts about all of them.
+struct Values {
+    read: Vec<(String, Value)>,
+    metadata: Vec<(String, String)>,
+}
+
+fn read(args: &Args, from: Named) -> Result<Values, Failure> {
+    let file = match args.input.as_os_str() == "-" {
+        true => {
+            let mut bytes = Vec::new();
+            io::stdin().lock().read_to_end(&mut bytes)?;
+            Buffer::from_vec(bytes)
+        }
+        false => files::read(&args.input)?,
+    };
+    let array = |file: &Buffer| arrays::read_npy(file, args.element()).map(Value::from);
+    let mut metadata = Vec::new();
+    let read = match from {
+        Named::Npy => vec![(args.name(), array(&file)?)],
+        Named::Npz => {
+            let read = |(name, bytes): (String, Buffer)| {
+                let value = array(&bytes).map_err(|failure| failure.at(&name))?;
+                Ok((name, value))
+            };
+            let members = npz::read(&file)?.into_iter();
+            members.map(read).collect::<Result<_, Failure>>()?
+        }
+        Named::Safetensors => {
+            let content = safetensors::read(&file)?;
+            metadata = content.metadata;
+            let tensors = content.tensors.into_iter();
+            tensors
+                .map(|(name, tensor)| (name, tensor.into()))
+                .collect()
+        }
+        Named::Pb => vec![(args.name(), stored_value(args, file)?)],
+        _ => {
+            return Err(Failure::new("text is written, but not read")
+                .help("values are read from .npy, .npz, .pb and .safetensors"));
+        }
+    };
+    Ok(Values { read, metadata })
+}
+
+fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
+    let tensor = Type::unranked(DataType::Float);
+    let ty = args.ty.as_ref().unwrap_or(&tensor);
+    let is_array = matches!(
+        files::kind(Path::new("-"), file.as_slice()),
+        Kind::Npy | Kind::Npz
+    );
+    read_value(file, ty).map_err(|error| {
+        let failure = Failure::from(error);
+        match (&args.ty, is_array) {
+            (_, true) => failure.help("it looks like a NumPy file; say so with --from"),
+            (None, _) => failure.help(
+                "if it is no tensor, say what it is, such as --type 'seq(tensor(float))'; if it is a model, write it to .onnx",
+            ),
+            _ => failure,
+        }
+    })
+}
+
+/// All values as one, of the type that was asked for.
+fn one_value(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Value), Failure> {
+    let is_single = read.len() == 1;
+    let wanted = args.ty.as_ref().map(value_type).transpose()?;
+    let same = |value: &Value| wanted.as_ref().is_none_or(|ty| value.value_type() == *ty);
+    if is_single
+        && read.iter().all(|(_, value)| same(value))
+        && let Some(only) = read.pop()
+    {
+        return Ok(only);
+    }
+    let name = args.name();
+    let value = match (args.ty.as_ref(), wanted) {
+        (Some(Type::Sequence(_)), Some(ValueType::Sequence(element))) => {
+            let mut sequence = Sequence::new(*element);
+            for (name, value) in read {
+                let pushed = sequence.push(value);
+                pushed.map_err(|error| Failure::from(error).at(name))?;
+            }
+            Value::Sequence(sequence)
+        }
+        (Some(Type::Map(..)), Some(ValueType::Map(key, element))) => {
+            let mut map = Map::new(key, *element)?;
+            for (name, value) in read {
+                let pushed = map.push(key_of(key, &name)?, value);
+                pushed.map_err(|error| Failure::from(error).at(name))?;
+            }
+            Value::Map(map)
+        }
+        (Some(Type::Optional(_)), Some(ValueType::Optional(element))) => match read.pop() {
+            None => Value::none(*element),
+            Some((_, value)) if is_single && value.value_type() == *element => Value::some(value),
+            Some((_, value)) => return Err(other_type(&value, &ValueType::Optional(element))),
+        },
+        (_, Some(wanted)) if is_single => {
+            let found = read.pop().map(|(_, value)| other_type(&value, &wanted));
+            return Err(found.unwrap_or_else(|| Failure::new("there is no value")));
+        }
+        _ => {
+            let message = format!("a .pb file holds one value, not {}", read.len());
+            return Err(Failure::new(message).help(
+                "make one of them with --type 'seq(tensor(float))' or --type 'map(string,tensor(float))', \
+                 or write .npz or .safetensors",
+            ));
+        }
+    };
+    Ok((name, value))
+}
+
+fn other_type(value: &Value, wanted: &ValueType) -> Failure {
+    Failure::new(format!(
+        "the value is of type {}, not {wanted}",
+        value.value_type()
+    ))
+}
+
+/// A type without shapes.
+fn value_type(ty: &Type) -> Result<ValueType, Failure> {
+    let inner = |ty: &Type| value_type(ty).map(Box::new);
+    let element = |element: Option<DataType>| {
+        element.ok_or_else(|| Failure::new("the type says nothing about elements"))
+    };
+    Ok(match ty {
+        Type::Tensor(tensor) => ValueType::Tensor(element(tensor.elem)?),
+        Type::SparseTensor(tensor) => ValueType::Sparse(element(tensor.elem)?),
+        Type::Sequence(ty) => ValueType::Sequence(inner(ty)?),
+        Type::Map(key, ty) => ValueType::Map(*key, inner(ty)?),
+        Type::Optional(ty) => ValueType::Optional(inner(ty)?),
+        Type::Opaque { .. } => return Err(Failure::new(format!("{ty} has no values"))),
+    })
+}
+
+fn key_of(key: DataType, name: &str) -> Result<MapKey, Failure> {
+    let wrong = || Failure::new(format!("'{name}' is no key of type {key}"));
+    Ok(match key {
+        DataType::String => MapKey::String(name.as_bytes().into()),
+        _ if key.is_signed() => MapKey::Signed(name.parse().map_err(|_| wrong())?),
+        _ => MapKey::Unsigned(name.parse().map_err(|_| wrong())?),
+    })
+}
+
+/// The tensors in a value. Items of sequences and maps get names with a dot and their position or key.
+fn flatten(
+    name: String,
+    value: Value,
+    tensors: &mut Vec<(String, Tensor)>,
+    left_out: &mut Vec<String>,
+) -> Result<(), Failure> {
+    match value {
+        Value::Tensor(tensor) => tensors.push((name, tensor)),
+        Value::Sparse(sparse) => {
+            left_out.push(format!("what makes '{name}' sparse; it is written dense"));
+            tensors.push((name, sparse.to_dense()?));
+        }
+        Value::Sequence(sequence) => {
+            left_out.push(format!(
+                "what makes '{name}' a sequence; its items are numbered"
+            ));
+            for (index, item) in sequence.into_items().into_iter().enumerate() {
+                flatten(format!("{name}.{index}"), item, tensors, left_out)?;
+            }
+        }
+        Value::Map(map) => {
+            left_out.push(format!("what makes '{name}' a map; its keys become names"));
+            for (key, item) in map.entries() {
+                let key = match key {
+                    MapKey::Signed(key) => key.to_string(),
+                    MapKey::Unsigned(key) => key.to_string(),
+                    MapKey::String(key) => String::from_utf8_lossy(key).into_owned(),
+                };
+                flatten(format!("{name}.{key}"), item.clone(), tensors, left_out)?;
+            }
+        }
+        Value::Optional(_, Some(inner)) => {
+            left_out.push(format!("what makes '{name}' an optional"));
+            flatten(name, *inner, tensors, left_out)?;
+        }
+        Value::Optional(_, None) => {
+            left_out.push(format!("'{name}', which is an optional with nothing in it"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forms(input: &str, output: &str) -> Result<(Named, Named), Failure> {
+        use clap::{FromArgMatches, Subcommand};
+        #[derive(clap::Subcommand)]
+        enum Only {
+            ConvertFormat(Args),
+        }
+        let command = Only::augment_subcommands(clap::Command::new("sardonyx"));
+        let line = ["sardonyx", "convert-format", input, "-o", output];
+        let matches = command.try_get_matches_from(line).unwrap();
+        let Only::ConvertFormat(args) = Only::from_arg_matches(&matches).unwrap();
+        args.forms()
+    }
+
+    #[test]
+    fn suffixes_say_what_files_are() {
+        let rows = [
+            ("a.onnx", "b.json", (Named::Onnx, Named::Json)),
+            ("a.pbtxt", "b.onnx", (Named::Textproto, Named::Onnx)),
+            ("a.pb", "b.onnx", (Named::Onnx, Named::Onnx)),
+            ("a.onnx", "b.pb", (Named::Onnx, Named::Onnx)),
+            ("a.pb", "b.npy", (Named::Pb, Named::Npy)),
+            ("a.npz", "b.pb", (Named::Npz, Named::Pb)),
+            ("a.pb", "b.pb", (Named::Pb, Named::Pb)),
+        ];
+        for (input, output, expected) in rows {
+            assert_eq!(forms(input, output).unwrap(), expected, "{input} {output}");
+        }
+        assert!(forms("-", "a.npy").is_err());
+        assert!(forms("a.bin", "a.npy").is_err());
+    }
+}

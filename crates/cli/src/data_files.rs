@@ -1,0 +1,141 @@
+//! The files beside a model that hold its values: whether they are there and how large. Nothing here opens one.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sardonyx::{Storage, StoredTensor};
+
+use crate::ModelArg;
+
+/// What is found where a model says that a data file is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A file of so many bytes.
+    Bytes(u64),
+    Missing,
+    /// Not looked for, for this reason.
+    Refused(&'static str),
+    /// The model came without a folder.
+    Unknown,
+}
+
+/// Finds data files by their locations, each once.
+pub(crate) struct DataFiles {
+    folders: Vec<PathBuf>,
+    found: HashMap<String, Found>,
+}
+
+impl DataFiles {
+    /// Those beside a model file, and beside the real file if it is a link.
+    pub(crate) fn of(model: &ModelArg) -> DataFiles {
+        let real = fs::canonicalize(&model.path).ok();
+        let paths = std::iter::once(&model.path).chain(&real);
+        let folders: Vec<PathBuf> = match model.is_stdin() {
+            true => Vec::new(),
+            false => paths
+                .map(|path| path.parent().unwrap_or(Path::new("")).to_path_buf())
+                .collect(),
+        };
+        DataFiles {
+            folders,
+            found: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn find(&mut self, location: &str) -> Found {
+        if let Some(found) = self.found.get(location) {
+            return found.clone();
+        }
+        let found = self.look(location);
+        self.found.insert(location.to_string(), found.clone());
+        found
+    }
+
+    /// Where the files of these locations are, as far as they are anywhere.
+    pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
+        let inside = locations
+            .into_iter()
+            .filter(|location| leads_outside(location).is_none());
+        inside
+            .flat_map(|location| self.folders.iter().map(move |folder| folder.join(location)))
+            .filter(|path| path.is_file())
+            .collect()
+    }
+
+    fn look(&self, location: &str) -> Found {
+        if let Some(why) = leads_outside(location) {
+            return Found::Refused(why);
+        }
+        if self.folders.is_empty() {
+            return Found::Unknown;
+        }
+        for folder in &self.folders {
+            match fs::metadata(folder.join(location)) {
+                Ok(metadata) if metadata.is_file() => return Found::Bytes(metadata.len()),
+                Ok(_) => return Found::Refused("is no regular file"),
+                Err(_) => {}
+            }
+        }
+        Found::Missing
+    }
+
+    /// What keeps the values of a tensor from being read, as far as sizes tell; `None` if nothing does.
+    pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
+        let Storage::External {
+            location, offset, ..
+        } = &tensor.storage
+        else {
+            return None;
+        };
+        match self.find(location) {
+            Found::Missing => Some(format!("the file '{location}' is missing")),
+            Found::Refused(why) => Some(format!("the location '{location}' {why}")),
+            Found::Unknown => None,
+            Found::Bytes(size) => {
+                let end = offset.checked_add(tensor.bytes.unwrap_or(0));
+                let fits = end.is_some_and(|end| end <= size);
+                (!fits).then(|| format!("it ends beyond '{location}', which has {size} bytes"))
+            }
+        }
+    }
+}
+
+/// Why a location is not looked for. The library decides in the same way, and more strictly, when it opens a file.
+fn leads_outside(location: &str) -> Option<&'static str> {
+    let bytes = location.as_bytes();
+    let is_absolute = matches!(bytes.first(), Some(b'/' | b'\\'))
+        || (bytes.first().is_some_and(u8::is_ascii_alphabetic) && bytes.get(1) == Some(&b':'));
+    if bytes.is_empty() {
+        Some("is empty")
+    } else if bytes[0] == b'#' || location.contains('\0') {
+        Some("is no file name")
+    } else if is_absolute || location.split(['/', '\\']).any(|part| part == "..") {
+        Some("leads outside the model's folder")
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::leads_outside;
+
+    #[test]
+    fn only_the_folder_of_the_model_is_looked_at() {
+        let rows = [
+            ("weights.bin", true),
+            ("sub/weights.bin", true),
+            ("..weights", true),
+            ("", false),
+            ("/etc/passwd", false),
+            ("a/../../b", false),
+            ("C:weights", false),
+            ("\\\\server\\x", false),
+            ("#memory", false),
+        ];
+        for (location, is_inside) in rows {
+            assert_eq!(leads_outside(location).is_none(), is_inside, "{location}");
+        }
+    }
+}

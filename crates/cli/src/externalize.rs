@@ -1,0 +1,142 @@
+//! `sardonyx externalize`: a model with its values in data files.
+
+use sardonyx::{Layout, Role, SaveOptions, Storage, StoredTensor, Weights};
+use serde_json::json;
+
+use crate::ModelArg;
+use crate::failure::Failure;
+use crate::human::{bytes, count, parse_bytes};
+use crate::saving::{self, Target, sum_of};
+use crate::terminal::Terminal;
+
+/// Move values out into data files beside the model
+///
+/// Initializers in raw data of at least --threshold bytes move; those in data files already are laid out anew. The model is
+/// replaced last and as a whole, and data files that only the old model used are removed. Doing the same again changes
+/// nothing. Sizes are typed like 4096, 64K, 1.5M or 2G.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    saving: saving::Args,
+    /// Tensors of fewer bytes stay inside
+    #[arg(long, value_name = "SIZE", default_value = "1K", value_parser = parse_bytes)]
+    threshold: u64,
+    /// One data file for all tensors; this is the default
+    #[arg(long, conflicts_with_all = ["per_tensor", "shards"])]
+    one_file: bool,
+    /// A data file for each tensor
+    #[arg(long, conflicts_with = "shards")]
+    per_tensor: bool,
+    /// As many data files as needed so that none is larger, except for a single tensor that is
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    shards: Option<u64>,
+    /// Offsets are multiples of this; those of smaller tensors of 4K
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_bytes)]
+    align: u64,
+    /// Name of the data file, relative to the model's folder; by default that of the model with .data
+    #[arg(long, value_name = "NAME")]
+    data: Option<String>,
+    /// Move tensors in attributes too; not every program reads that
+    #[arg(long)]
+    attributes: bool,
+    /// Move values in typed lists too; they become raw data
+    #[arg(long)]
+    typed: bool,
+    /// Put the SHA-1 of each data file into the model
+    #[arg(long)]
+    checksum: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.externalize/1";
+
+pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let model = args.model.open()?;
+    let target = args.saving.target(&args.model, &model)?;
+    if target == Target::Stdout {
+        return Err(Failure::new("data files cannot go to stdout")
+            .help("name a file with --output; they are put beside it"));
+    }
+    let saved = args.saving.save(
+        &args.model,
+        &model,
+        args.options(),
+        Weights::Outside,
+        target,
+        terminal,
+    )?;
+    let staying = |fits: &dyn Fn(&StoredTensor) -> bool| {
+        sum_of(&model, |tensor| {
+            tensor.bytes.is_some_and(|bytes| bytes >= args.threshold) && fits(tensor)
+        })
+    };
+    let in_lists = match args.typed {
+        true => (0, 0),
+        false => staying(&|tensor| {
+            let may_move = args.attributes || is_constant(tensor);
+            may_move && matches!(tensor.storage, Storage::Typed(name) if name != "string_data")
+        }),
+    };
+    let in_attributes = match args.attributes {
+        true => (0, 0),
+        false => staying(&|tensor| !is_constant(tensor) && tensor.storage == Storage::Raw),
+    };
+    if args.saving.json {
+        let sum = |(tensors, bytes)| json!({"tensors": tensors, "bytes": bytes});
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "saved": saved.json(),
+            "inside": {"typed": sum(in_lists), "attributes": sum(in_attributes)},
+        });
+        return terminal.json(&answer, true);
+    }
+    saved.say(terminal);
+    for ((tensors, size), place, option) in [
+        (in_lists, "typed lists", "--typed"),
+        (in_attributes, "attributes", "--attributes"),
+    ] {
+        if tensors > 0 {
+            let (tensors, size) = (count(tensors, "tensor"), bytes(size));
+            terminal.note(&format!(
+                "{tensors} in {place}, {size}, stay inside; {option} moves them too"
+            ));
+        }
+    }
+    if saved.data_files() == 0 {
+        let threshold = bytes(args.threshold);
+        terminal.note(&format!(
+            "no tensor was moved: none in raw data has {threshold} or more"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether it belongs to a graph, not to a node.
+fn is_constant(tensor: &StoredTensor) -> bool {
+    tensor.role != Role::Attribute
+}
+
+impl Args {
+    fn options(&self) -> SaveOptions {
+        let layout = match (self.per_tensor, self.shards) {
+            (true, _) => Layout::PerTensor,
+            (false, Some(limit)) => Layout::Shards(limit),
+            (false, None) => Layout::OneFile,
+        };
+        let options = SaveOptions::new()
+            .layout(layout)
+            .threshold(self.threshold)
+            .alignment(self.align)
+            .attributes(self.attributes)
+            .typed(self.typed)
+            .checksum(self.checksum);
+        match &self.data {
+            Some(name) => options.data_name(name),
+            None => options,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `sardonyx hash`: a number for what a model says, wherever its values are stored.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::ModelArg;
+use crate::failure::Failure;
+use crate::saving::at_model;
+use crate::terminal::Terminal;
+
+/// Content hashes: equal for models that differ only in where their values are stored
+///
+/// SHA-256 over the model with the values of all tensors as raw data: the same whether they lie in the file, in typed lists or
+/// in data files. Everything else counts, documentation and metadata included; see `sardonyx strip`. One line per model, in
+/// the form of sha256sum.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// ONNX files, or - for stdin
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.hash/1";
+
+/// A file that cannot be hashed does not keep the others from it.
+pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let mut hashes = Vec::new();
+    let mut failures = Vec::new();
+    let bar = terminal.progress("hashing", Some(args.models.len() as u64));
+    for path in &args.models {
+        let arg = ModelArg { path: path.clone() };
+        match hash_of(&arg) {
+            Ok(hash) => hashes.push((arg.name(), hash)),
+            Err(failure) => failures.push(failure),
+        }
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    if args.json {
+        let hashes: Vec<_> = hashes
+            .iter()
+            .map(|(model, hash)| json!({"model": model, "sha256": hash}))
+            .collect();
+        terminal.json(&json!({"schema": SCHEMA, "hashes": hashes}), true)?;
+    } else {
+        let lines = hashes
+            .iter()
+            .map(|(model, hash)| format!("{hash}  {model}\n"));
+        terminal.print(&lines.collect::<String>())?;
+    }
+    let last = failures.pop();
+    for failure in &failures {
+        terminal.report(failure);
+    }
+    last.map_or(Ok(()), Err)
+}
+
+fn hash_of(arg: &ModelArg) -> Result<String, Failure> {
+    let model = arg.open()?;
+    model.content_hash().map_err(|error| at_model(arg, error))
+}

@@ -1,0 +1,422 @@
+//! `sardonyx ls`: the tensors that a model stores, one per line.
+
+use sardonyx::{DataType, Model, Role, Storage, StoredTensor};
+use serde_json::json;
+
+use crate::data_files::DataFiles;
+use crate::failure::Failure;
+use crate::glob::Glob;
+use crate::human::{Align, bytes, columns, count, cut, group, natural, parse_bytes};
+use crate::saving::is_external;
+use crate::stats::{Number, Stats};
+use crate::terminal::Terminal;
+use crate::types::parse_element;
+use crate::{ModelArg, Verdict, show};
+
+/// List the stored tensors: name, type, shape, size and where the values are
+///
+/// Values are read for --stats only: smallest, largest and mean of the finite elements, share of zeros, numbers of NaN and
+/// infinities. A tensor that cannot be read is listed with what is wrong, and the exit code is 1. The place in the file is
+/// shown for tensors that are no initializers of the main graph; `sardonyx cat --place` takes it. Sizes are typed like 4096,
+/// 64K, 1.5M or 2G.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    /// Read the values and say what they are like
+    #[arg(long)]
+    stats: bool,
+    /// Order; by default that of the file. By size, the largest comes first
+    #[arg(long, value_enum, value_name = "BY")]
+    sort: Option<Sort>,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
+    /// Only names that fit; * stands for any characters, ? for one. May be repeated
+    #[arg(long = "name", value_name = "GLOB", value_parser = Glob::parse)]
+    names: Vec<Glob>,
+    /// Only elements of this type, such as float16. May be repeated
+    #[arg(long = "type", value_name = "TYPE", value_parser = parse_element)]
+    types: Vec<DataType>,
+    /// Only tensors of at least this size
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    min_bytes: Option<u64>,
+    /// Only tensors whose values are in data files
+    #[arg(long, conflicts_with = "inside")]
+    external: bool,
+    /// Only tensors whose values are in the model file
+    #[arg(long)]
+    inside: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Sort {
+    Name,
+    Size,
+    Type,
+    /// Data file and offset; what is inside comes first
+    File,
+    Place,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.ls/1";
+
+/// A tensor, and what was found out about it.
+struct Row {
+    tensor: StoredTensor,
+    problem: Option<String>,
+    stats: Option<Stats>,
+}
+
+pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let model = args.model.open()?;
+    let mut tensors: Vec<StoredTensor> = model.tensors();
+    let stored = tensors.len();
+    tensors.retain(|tensor| args.wants(tensor));
+    if let Some(sort) = args.sort {
+        sort.sort(&mut tensors);
+    }
+    if args.reverse {
+        tensors.reverse();
+    }
+    let rows = examine(&model, tensors, args, terminal);
+    let broken = rows.iter().filter(|row| row.problem.is_some()).count();
+    match args.json {
+        true => terminal.json(&as_json(&rows, broken, &args.model.name()), true)?,
+        false => terminal.print(&as_text(&rows, broken, stored))?,
+    }
+    Ok(match broken {
+        0 => Verdict::Fine,
+        _ => Verdict::Findings,
+    })
+}
+
+impl Args {
+    fn wants(&self, tensor: &StoredTensor) -> bool {
+        let is_external = is_external(tensor);
+        let by_name = || self.names.iter().any(|glob| glob.matches(&tensor.name));
+        let by_type = |found| self.types.contains(&found);
+        (self.names.is_empty() || by_name())
+            && (self.types.is_empty() || tensor.data_type.is_some_and(by_type))
+            && self
+                .min_bytes
+                .is_none_or(|least| tensor.bytes.is_some_and(|bytes| bytes >= least))
+            && (is_external || !self.external)
+            && !(is_external && self.inside)
+    }
+}
+
+impl Sort {
+    /// Equals stay in the order of the file.
+    fn sort(self, tensors: &mut [StoredTensor]) {
+        let file = |tensor: &StoredTensor| match &tensor.storage {
+            Storage::External {
+                location, offset, ..
+            } => Some((location.clone(), *offset)),
+            _ => None,
+        };
+        match self {
+            Sort::Name => tensors.sort_by(|a, b| natural(&a.name, &b.name)),
+            Sort::Size => tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.bytes)),
+            Sort::Type => tensors.sort_by_key(StoredTensor::type_name),
+            Sort::File => tensors.sort_by_key(file),
+            Sort::Place => tensors.sort_by(|a, b| natural(&a.place, &b.place)),
+        }
+    }
+}
+
+/// Looks for what is wrong with each tensor, and at its values if that is wanted.
+fn examine(
+    model: &Model,
+    tensors: Vec<StoredTensor>,
+    args: &Args,
+    terminal: &Terminal,
+) -> Vec<Row> {
+    let mut files = DataFiles::of(&args.model);
+    let total = tensors.iter().filter_map(|tensor| tensor.bytes).sum();
+    let bar = match args.stats {
+        true => terminal.progress_bytes("reading", total),
+        false => terminal.progress("reading", None),
+    };
+    let rows = tensors
+        .into_iter()
+        .map(|tensor| {
+            let mut problem = problem(model, &tensor).or_else(|| files.problem(&tensor));
+            let mut stats = None;
+            if args.stats && problem.is_none() {
+                match stats_of(model, &tensor, |bytes| bar.inc(bytes)) {
+                    Ok(found) => stats = found,
+                    Err(what) => problem = Some(what),
+                }
+            }
+            Row {
+                tensor,
+                problem,
+                stats,
+            }
+        })
+        .collect();
+    bar.finish_and_clear();
+    rows
+}
+
+/// What is wrong with a tensor, as far as the model file tells without a look at values.
+fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
+    if let Storage::Broken(what) = &tensor.storage {
+        return Some(what.clone());
+    }
+    if tensor.data_type.is_none() {
+        return Some(match tensor.type_number {
+            0 => "it has no element type".to_string(),
+            number => format!("element type {number} is not one of the standard's"),
+        });
+    }
+    if let Some(dim) = tensor.dims.iter().find(|dim| **dim < 0) {
+        return Some(format!("dimension {dim} is negative"));
+    }
+    let Some(elements) = tensor.elements() else {
+        return Some("it has more elements than can be counted".to_string());
+    };
+    match &tensor.storage {
+        // Raw data is taken as it is: only its size is compared.
+        Storage::Raw | Storage::Nothing => model.value_of(tensor).err().map(|error| what(&error)),
+        Storage::External {
+            length: Some(length),
+            ..
+        } => {
+            let elements = usize::try_from(elements).ok();
+            let needed = elements
+                .zip(tensor.data_type)
+                .and_then(|(elements, data_type)| data_type.storage_bytes(elements));
+            let needed = needed.map(|needed| needed as u64);
+            (needed != Some(*length)).then(|| match needed {
+                Some(needed) => {
+                    format!("{length} bytes are announced, but type and shape need {needed}")
+                }
+                None => "strings cannot lie outside the model".to_string(),
+            })
+        }
+        _ => None,
+    }
+}
+
+fn stats_of(
+    model: &Model,
+    tensor: &StoredTensor,
+    advance: impl FnMut(u64),
+) -> Result<Option<Stats>, String> {
+    let value = model.value_of(tensor).map_err(|error| what(&error))?;
+    Stats::of(&value, advance).map_err(|error| error.to_string())
+}
+
+/// An error of the library without the name of the tensor, which stands in the same line.
+fn what(error: &sardonyx::Error) -> String {
+    let message = error.message();
+    let is_named = message.starts_with("tensor ");
+    match message.split_once(": ") {
+        Some((_, what)) if is_named => what.to_string(),
+        _ => message.to_string(),
+    }
+}
+
+fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
+    use Align::{Left, Right};
+    let headings = [
+        ("name", Left),
+        ("type", Left),
+        ("shape", Left),
+        ("bytes", Right),
+        ("where", Left),
+        ("zeros", Right),
+        ("min", Right),
+        ("max", Right),
+        ("mean", Right),
+        ("NaN", Right),
+        ("Inf", Right),
+        ("place", Left),
+        ("wrong", Left),
+    ];
+    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    let mut text = match rows.is_empty() {
+        true => String::new(),
+        false => columns(&headings, &cells) + "\n",
+    };
+    let elements = rows.iter().filter_map(|row| row.tensor.elements());
+    let elements = elements.fold(0, u64::saturating_add);
+    let size = rows.iter().filter_map(|row| row.tensor.bytes).sum();
+    text += &match (rows.len(), stored) {
+        (_, 0) => "no tensors\n".to_string(),
+        (0, stored) => format!("none of {} fits\n", count(stored, "tensor")),
+        (listed, _) => {
+            let elements = group(elements);
+            let of = match listed == stored {
+                true => String::new(),
+                false => format!(" of {}", group(stored as u64)),
+            };
+            let s = if stored == 1 { "" } else { "s" };
+            let listed = group(listed as u64);
+            format!(
+                "{listed}{of} tensor{s}, {elements} elements, {}\n",
+                bytes(size)
+            )
+        }
+    };
+    if broken > 0 {
+        text += &format!("{} cannot be read\n", count(broken, "tensor"));
+    }
+    text
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let tensor = &row.tensor;
+    let stats = row.stats.as_ref();
+    let number = |number: Option<Number>| {
+        number.map_or(String::new(), |number| match number {
+            Number::Integer(value) => value.to_string(),
+            Number::Real(value) => show::short(value),
+        })
+    };
+    let some = |found: Option<u64>| {
+        let found = found.filter(|found| *found > 0);
+        found.map_or(String::new(), group)
+    };
+    let is_obvious = tensor.place.starts_with("graph.initializer[");
+    vec![
+        cut(&tensor.name),
+        tensor.type_name(),
+        format!("{:?}", tensor.dims),
+        tensor.bytes.map_or("?".to_string(), bytes),
+        place_of_values(tensor),
+        stats
+            .and_then(Stats::sparsity)
+            .map_or(String::new(), percent),
+        number(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
+        number(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
+        stats
+            .and_then(|stats| stats.mean)
+            .map_or(String::new(), show::short),
+        some(stats.map(|stats| stats.nan)),
+        some(stats.map(|stats| stats.inf)),
+        match is_obvious {
+            true => String::new(),
+            false => cut(&tensor.place),
+        },
+        row.problem.as_deref().map_or(String::new(), cut),
+    ]
+}
+
+fn place_of_values(tensor: &StoredTensor) -> String {
+    match &tensor.storage {
+        Storage::Raw => "raw".to_string(),
+        Storage::Typed(field) => field.to_string(),
+        Storage::External {
+            location, offset, ..
+        } => format!("{} @ {offset}", cut(location)),
+        Storage::Nothing => "no elements".to_string(),
+        _ => "nowhere".to_string(),
+    }
+}
+
+/// Never 0 % or 100 % unless it is exactly that.
+fn percent(share: f64) -> String {
+    let text = format!("{:.1} %", share * 100.0);
+    match text.as_str() {
+        "0.0 %" if share > 0.0 => "<0.1 %".to_string(),
+        "100.0 %" if share < 1.0 => ">99.9 %".to_string(),
+        "0.0 %" => "0 %".to_string(),
+        "100.0 %" => "100 %".to_string(),
+        _ => text,
+    }
+}
+
+fn as_json(rows: &[Row], broken: usize, name: &str) -> serde_json::Value {
+    let elements = rows.iter().filter_map(|row| row.tensor.elements());
+    let size: u64 = rows.iter().filter_map(|row| row.tensor.bytes).sum();
+    json!({
+        "schema": SCHEMA,
+        "model": name,
+        "tensors": rows.iter().map(row_json).collect::<Vec<_>>(),
+        "total": {
+            "tensors": rows.len(),
+            "elements": elements.fold(0, u64::saturating_add),
+            "bytes": size,
+            "broken": broken,
+        },
+    })
+}
+
+fn row_json(row: &Row) -> serde_json::Value {
+    let tensor = &row.tensor;
+    let role = match tensor.role {
+        Role::Initializer => "initializer",
+        Role::Attribute => "attribute",
+        Role::SparseValues => "sparse values",
+        Role::SparseIndices => "sparse indices",
+        _ => "other",
+    };
+    let mut answer = json!({
+        "name": tensor.name,
+        "place": tensor.place,
+        "role": role,
+        "type": tensor.type_name(),
+        "type_number": tensor.type_number,
+        "shape": tensor.dims,
+        "elements": tensor.elements(),
+        "bytes": tensor.bytes,
+        "storage": storage_name(&tensor.storage),
+        "problem": row.problem,
+        "stats": row.stats.as_ref().map(Stats::json),
+    });
+    match &tensor.storage {
+        Storage::Typed(field) => answer["field"] = json!(field),
+        Storage::External {
+            location,
+            offset,
+            length,
+            checksum,
+        } => {
+            answer["location"] = json!(location);
+            answer["offset"] = json!(offset);
+            answer["length"] = json!(length);
+            answer["checksum"] = json!(checksum);
+        }
+        _ => {}
+    }
+    answer
+}
+
+/// How the values are stored, in one word.
+pub(crate) fn storage_name(storage: &Storage) -> &'static str {
+    match storage {
+        Storage::Raw => "raw",
+        Storage::Typed(_) => "typed",
+        Storage::External { .. } => "external",
+        Storage::Nothing => "nothing",
+        _ => "broken",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn shares_are_not_rounded_to_all_or_nothing() {
+        let rows = [
+            (0.0, "0 %"),
+            (1e-9, "<0.1 %"),
+            (0.5, "50.0 %"),
+            (0.123456, "12.3 %"),
+            (1.0 - 1e-9, ">99.9 %"),
+            (1.0, "100 %"),
+        ];
+        for (share, expected) in rows {
+            assert_eq!(percent(share), expected);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! `sardonyx pack`: a model as one file.
+
+use sardonyx::{SaveOptions, Weights};
+use serde_json::json;
+
+use crate::ModelArg;
+use crate::failure::Failure;
+use crate::human::{bytes, count};
+use crate::saving::{self, is_external, sum_of};
+use crate::terminal::Terminal;
+
+/// Bring all values inside: one file that needs no data files beside it
+///
+/// Values that lie in data files are copied into the model file as raw data; nothing else changes. With --in-place the data
+/// files that no other model of the folder uses are removed afterwards.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    saving: saving::Args,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.pack/1";
+
+pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let model = args.model.open()?;
+    let target = args.saving.target(&args.model, &model)?;
+    let (tensors, size) = sum_of(&model, is_external);
+    let options = SaveOptions::new();
+    let saved = args.saving.save(
+        &args.model,
+        &model,
+        options,
+        Weights::Inside,
+        target,
+        terminal,
+    )?;
+    if args.saving.json {
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "moved": {"tensors": tensors, "bytes": size},
+            "saved": saved.json(),
+        });
+        return terminal.json(&answer, true);
+    }
+    saved.say(terminal);
+    match tensors {
+        0 => terminal.note("all values were inside already"),
+        _ => terminal.remark(&format!(
+            "{}, {}, came from data files",
+            count(tensors, "tensor"),
+            bytes(size)
+        )),
+    }
+    Ok(())
+}

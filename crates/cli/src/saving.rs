@@ -1,0 +1,355 @@
+//! Writing a changed model: where to, what is said about it, and as JSON.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use sardonyx::{ErrorKind, Form, Model, SaveOptions, SaveReport, Storage, Weights};
+use serde_json::json;
+
+use crate::ModelArg;
+use crate::data_files::DataFiles;
+use crate::failure::Failure;
+use crate::files::Protected;
+use crate::human::{bytes, count};
+use crate::terminal::Terminal;
+
+/// Where a changed model goes.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// Write the model here, or to stdout with -; the form follows the suffix (.onnx, .json, .textproto)
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        required_unless_present = "in_place",
+        conflicts_with = "in_place"
+    )]
+    output: Option<PathBuf>,
+    /// Replace MODEL itself: as a whole, once the new one is complete
+    #[arg(long)]
+    in_place: bool,
+    /// Wait until everything is on the disk, so that a power failure leaves the old model or the new one
+    #[arg(long)]
+    sync: bool,
+    /// Say in JSON what was written
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Target {
+    File(PathBuf),
+    Stdout,
+}
+
+/// A file name on the command line, where - stands for stdout. A device or pipe is refused: a file would take its name.
+pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(Target::Stdout);
+    }
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_dir() => {
+            let message = format!("'{}' is no regular file", path.display());
+            Err(Failure::new(message).help("name a file, or give - for stdout"))
+        }
+        _ => Ok(Target::File(path.to_path_buf())),
+    }
+}
+
+/// A model that was written.
+pub(crate) struct Saved {
+    target: Target,
+    report: SaveReport,
+}
+
+impl Args {
+    /// Where to, once it is clear that nothing is destroyed that was not named.
+    pub(crate) fn target(&self, arg: &ModelArg, model: &Model) -> Result<Target, Failure> {
+        if self.in_place {
+            return match arg.is_stdin() {
+                true => Err(Failure::new("stdin cannot be replaced in place")
+                    .help("give the model as a file, or name another one with --output")),
+                false => Ok(Target::File(arg.path.clone())),
+            };
+        }
+        let path = self
+            .output
+            .as_deref()
+            .ok_or_else(|| Failure::new("--output is missing"))?;
+        let target = target_of(path)?;
+        match &target {
+            Target::Stdout => check_stdout(self.json)?,
+            Target::File(path) => {
+                let mut input = Protected::default();
+                input.add(&arg.path);
+                if input.check(path).is_err() {
+                    let message = format!("'{}' is the input", path.display());
+                    return Err(Failure::new(message)
+                        .help("to replace it, give --in-place instead of --output"));
+                }
+                protect_data(arg, model).check(path)?;
+            }
+        }
+        Ok(target)
+    }
+
+    /// Writes the model. `options` say nothing about weights, progress and syncing yet.
+    pub(crate) fn save(
+        &self,
+        arg: &ModelArg,
+        model: &Model,
+        options: SaveOptions,
+        weights: Weights,
+        target: Target,
+        terminal: &Terminal,
+    ) -> Result<Saved, Failure> {
+        let options = options.weights(weights).sync(self.sync);
+        let report = match &target {
+            Target::File(path) => to_file(arg, model, options, path, terminal),
+            Target::Stdout => to_stdout(arg, model, options, weights, Form::Binary, terminal),
+        }?;
+        Ok(Saved { target, report })
+    }
+}
+
+/// The data files of a model, which are input as much as the model is.
+pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
+    let mut protected = Protected::default();
+    let files = model.external_files();
+    let locations = files.iter().map(|file| file.location.as_str());
+    for path in DataFiles::of(arg).paths(locations) {
+        protected.add(&path);
+    }
+    protected
+}
+
+/// Only one thing can go to stdout, and a terminal shows no binary data.
+pub(crate) fn check_stdout(json: bool) -> Result<(), Failure> {
+    if json {
+        return Err(
+            Failure::new("--json and the output cannot both go to stdout")
+                .help("name a file with --output, or leave --json away"),
+        );
+    }
+    match io::stdout().is_terminal() {
+        true => Err(
+            Failure::new("this is binary data, and stdout is a terminal")
+                .help("name a file with --output, or pipe the output to another program"),
+        ),
+        false => Ok(()),
+    }
+}
+
+/// Saves a model to a file, with a progress bar.
+pub(crate) fn to_file(
+    arg: &ModelArg,
+    model: &Model,
+    options: SaveOptions,
+    path: &Path,
+    terminal: &Terminal,
+) -> Result<SaveReport, Failure> {
+    let bar = terminal.progress_bytes("writing", 0);
+    let shown = bar.clone();
+    let saved = options
+        .progress(move |done, total| {
+            shown.set_length(total);
+            shown.set_position(done);
+        })
+        .save(model, path);
+    bar.finish_and_clear();
+    saved.map_err(|error| at_model(arg, error))
+}
+
+/// Writes a model to stdout. References to data files stay as they are, whatever folder the reader puts it in.
+pub(crate) fn to_stdout(
+    arg: &ModelArg,
+    model: &Model,
+    options: SaveOptions,
+    weights: Weights,
+    form: Form,
+    terminal: &Terminal,
+) -> Result<SaveReport, Failure> {
+    let stays_outside = weights == Weights::Keep && !model.external_files().is_empty();
+    if form == Form::Binary && weights == Weights::Keep {
+        if stays_outside {
+            terminal.note(
+                "the values in data files stay there; the output needs these files beside it",
+            );
+        }
+        let mut report = SaveReport::default();
+        let mut stdout = io::stdout().lock();
+        report.bytes = model.write_to(&mut stdout)?;
+        stdout.flush()?;
+        return Ok(report);
+    }
+    if stays_outside {
+        return Err(Failure::new(
+            "the model has values in data files, which this form of it cannot leave behind",
+        )
+        .help("name a file with --output, or bring the values inside first: sardonyx pack"));
+    }
+    let folder = Scratch::new()?;
+    let path = folder.0.join("model");
+    let report = to_file(arg, model, options.form(form), &path, terminal)?;
+    let failed = |error| crate::files::failed("cannot read", &path, &error);
+    let mut file = File::open(&path).map_err(failed)?;
+    let mut stdout = io::stdout().lock();
+    io::copy(&mut file, &mut stdout)?;
+    stdout.flush()?;
+    Ok(report)
+}
+
+/// A folder of our own for the moment, which goes with everything in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, Failure> {
+        let path = std::env::temp_dir().join(format!("sardonyx-{}", std::process::id()));
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        // Fails if somebody else has made it, who could then exchange what is in it.
+        builder.create(&path).map_err(|error| {
+            crate::files::failed("cannot make the temporary folder", &path, &error)
+        })?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Nothing more can be done if even this fails.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What failed about a model, with advice about models that came without a folder.
+pub(crate) fn at_model(arg: &ModelArg, error: sardonyx::Error) -> Failure {
+    let kind = error.kind();
+    let failure = Failure::from(error);
+    match (kind, arg.is_stdin()) {
+        (ErrorKind::ExternalData, true) => failure
+            .at("standard input")
+            .help("give the model as a file, in the folder of its data files"),
+        (ErrorKind::ExternalData | ErrorKind::Invalid, _) => failure.at(arg.name()),
+        _ => failure,
+    }
+}
+
+/// How many tensors the model has that fit, and their bytes.
+pub(crate) fn sum_of(
+    model: &Model,
+    fits: impl Fn(&sardonyx::StoredTensor) -> bool,
+) -> (usize, u64) {
+    let tensors = model.tensors();
+    let chosen = tensors.iter().filter(|tensor| fits(tensor));
+    chosen.fold((0, 0), |(number, sum), tensor| {
+        (number + 1, sum + tensor.bytes.unwrap_or(0))
+    })
+}
+
+/// Whether the values are in a data file.
+pub(crate) fn is_external(tensor: &sardonyx::StoredTensor) -> bool {
+    matches!(tensor.storage, Storage::External { .. })
+}
+
+impl Saved {
+    pub(crate) fn new(target: Target, report: SaveReport) -> Saved {
+        Saved { target, report }
+    }
+
+    /// The data files that were made.
+    pub(crate) fn data_files(&self) -> usize {
+        self.report.files.len()
+    }
+
+    /// Says on stderr what was written where, and what there is to know about it.
+    pub(crate) fn say(&self, terminal: &Terminal) {
+        if let Target::File(path) = &self.target {
+            let size = bytes(self.report.bytes);
+            terminal.remark(&format!("wrote {}, {size}", path.display()));
+        }
+        let files = self.report.files.iter().map(|file| {
+            let what = match file.reused {
+                true => "kept",
+                false => "wrote",
+            };
+            let (location, size) = (&file.location, bytes(file.bytes));
+            format!(
+                "{what} {location}, {size}: {}",
+                count(file.tensors, "tensor")
+            )
+        });
+        say_first(files, "data file", terminal);
+        let removed = self.report.removed.iter();
+        let removed = removed.map(|name| format!("removed {name}, which only the old model used"));
+        say_first(removed, "removed file", terminal);
+        let shared = self.report.shared.iter();
+        let shared = shared.map(|name| format!("left {name}, which another model uses"));
+        say_first(shared, "shared file", terminal);
+        if self.report.exceeds_2_gib() {
+            terminal.note(
+                "the model file is larger than 2 GiB, which programs built on libprotobuf cannot read; \
+                 sardonyx externalize keeps its values in data files",
+            );
+        }
+        left_out(&self.report.left_out, terminal);
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        let SaveReport {
+            bytes,
+            files,
+            removed,
+            shared,
+            left_out,
+            ..
+        } = &self.report;
+        let files: Vec<_> = files
+            .iter()
+            .map(|file| {
+                json!({
+                    "location": file.location,
+                    "bytes": file.bytes,
+                    "tensors": file.tensors,
+                    "reused": file.reused,
+                })
+            })
+            .collect();
+        json!({
+            "output": match &self.target {
+                Target::File(path) => path.display().to_string(),
+                Target::Stdout => "-".to_string(),
+            },
+            "bytes": bytes,
+            "exceeds_2_gib": self.report.exceeds_2_gib(),
+            "files": files,
+            "removed": removed,
+            "shared": shared,
+            "left_out": left_out,
+        })
+    }
+}
+
+/// Says the first of many lines, and how many more there are.
+fn say_first(lines: impl ExactSizeIterator<Item = String>, what: &str, terminal: &Terminal) {
+    const SHOWN: usize = 10;
+    let more = lines.len().saturating_sub(SHOWN);
+    lines.take(SHOWN).for_each(|line| terminal.remark(&line));
+    if more > 0 {
+        terminal.remark(&format!("… and {}", count(more, &format!("more {what}"))));
+    }
+}
+
+/// Notes about what a form cannot hold.
+pub(crate) fn left_out(left_out: &[String], terminal: &Terminal) {
+    const SHOWN: usize = 10;
+    for what in left_out.iter().take(SHOWN) {
+        terminal.note(&format!("left out: {what}"));
+    }
+    if left_out.len() > SHOWN {
+        terminal.note(&format!("left out: {} more", left_out.len() - SHOWN));
+    }
+}

@@ -1,0 +1,236 @@
+//! `sardonyx scan`: is a file safe to open? Opens nothing but the models and, within their folders, their data files.
+
+use std::io;
+use std::path::PathBuf;
+
+use sardonyx::{ReadLimits, ScanFinding, ScanOptions, ScanReport, scan as scan_file, scan_reader};
+use serde_json::{Value, json};
+
+use crate::Verdict;
+use crate::failure::Failure;
+use crate::human::{bytes, count, parse_bytes};
+use crate::terminal::Terminal;
+
+/// Say whether models are safe to open: damage, paths that lead elsewhere, bombs, hidden bytes, foreign code
+///
+/// Opens the models and nothing else, except that data files in their folders are looked up for their sizes. Exit code
+/// 0: nothing found, 1: findings, 2: a model cannot be read. Notes are no findings, nor are warnings without --strict.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// ONNX files, or - for stdin
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// Count warnings as findings
+    #[arg(long)]
+    strict: bool,
+    /// Read data files to compare them with the digests in the model
+    #[arg(long)]
+    checksums: bool,
+    /// Where data files are, if not beside the model
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// Elements that a node may make of nothing
+    #[arg(long, value_name = "N", default_value_t = 1 << 32)]
+    max_elements: u64,
+    /// Levels of nested messages
+    #[arg(long, value_name = "N", default_value_t = ReadLimits::default().depth)]
+    max_depth: u32,
+    /// Messages in a file
+    #[arg(long, value_name = "N", default_value_t = 1 << 22)]
+    max_messages: u32,
+    /// Bytes that are read from stdin or a pipe
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse_bytes)]
+    max_bytes: u64,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.scan/1";
+
+pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let stdin = |path: &&PathBuf| path.as_os_str() == "-";
+    if args.models.iter().filter(stdin).count() > 1 {
+        return Err(Failure::new("stdin can be read only once"));
+    }
+    let mut files = Vec::new();
+    let mut failed = None;
+    let mut verdict = Verdict::Fine;
+    for model in &args.models {
+        let name = model.display().to_string();
+        let report = match scan_one(model, args) {
+            Ok(report) => report,
+            Err(error) => {
+                files.push(
+                    json!({"model": name, "verdict": "unreadable", "error": error.message()}),
+                );
+                // The last failure is the command's; those before it are told on the way.
+                if let Some(earlier) = failed.replace(Failure::from(error)) {
+                    terminal.report(&earlier);
+                }
+                continue;
+            }
+        };
+        if has_findings(&report, args.strict) {
+            verdict = Verdict::Findings;
+        }
+        match args.json {
+            true => files.push(as_json(&name, &report, args.strict)),
+            false => terminal.print(&as_text(&name, &report, args.strict))?,
+        }
+    }
+    if args.json {
+        let answer = json!({"schema": SCHEMA, "strict": args.strict, "files": files});
+        terminal.json(&answer, true)?;
+    }
+    match failed {
+        Some(failure) => Err(failure),
+        None => Ok(verdict),
+    }
+}
+
+fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error> {
+    let limits = ReadLimits {
+        depth: args.max_depth,
+        messages: args.max_messages,
+    };
+    let mut options = ScanOptions::new()
+        .checksums(args.checksums)
+        .max_elements(args.max_elements)
+        .max_bytes(args.max_bytes)
+        .limits(limits);
+    if let Some(folder) = &args.data_dir {
+        options = options.folder(folder);
+    }
+    match model.as_os_str() == "-" {
+        true => scan_reader(io::stdin().lock(), &options),
+        false => scan_file(model, &options),
+    }
+}
+
+fn has_findings(report: &ScanReport, strict: bool) -> bool {
+    report.errors > 0 || (strict && report.warnings > 0)
+}
+
+/// One word for programs.
+fn word(report: &ScanReport, strict: bool) -> &'static str {
+    match (has_findings(report, strict), report.warnings) {
+        (true, _) => "findings",
+        (false, 0) => "fine",
+        (false, _) => "warnings",
+    }
+}
+
+fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
+    let mut text = format!("{name}: {}\n", facts_line(report));
+    for (i, found) in report.findings.iter().enumerate() {
+        text += &format!("  {}\n", line(found));
+        // The advice is the same for all findings of a code, which stand together.
+        let next = report.findings.get(i + 1);
+        if next.is_none_or(|next| next.code != found.code) {
+            let requirement = found.requirement.map(|id| format!(" ({id})"));
+            text += &format!(
+                "    help: {}{}\n",
+                found.help,
+                requirement.unwrap_or_default()
+            );
+        }
+    }
+    text + &format!("  {}\n", verdict_line(report, strict))
+}
+
+fn line(found: &ScanFinding) -> String {
+    let head = format!("{}[{}]", found.severity, found.code);
+    match found.place.is_empty() {
+        true => format!("{head} {}", found.message),
+        false => format!("{head} {}: {}", found.place, found.message),
+    }
+}
+
+fn facts_line(report: &ScanReport) -> String {
+    let facts = &report.facts;
+    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let mut parts = vec![bytes(facts.size)];
+    if facts.graphs > 0 {
+        parts.push(count(number(facts.nodes), "node"));
+        parts.push(count(number(facts.tensors), "tensor"));
+    }
+    if !facts.data_files.is_empty() {
+        let files = count(facts.data_files.len(), "data file");
+        parts.push(format!("{files} of {}", bytes(facts.outside_present)));
+    }
+    parts.join(", ")
+}
+
+fn verdict_line(report: &ScanReport, strict: bool) -> String {
+    let counts: Vec<String> = [
+        (report.errors, "error"),
+        (report.warnings, "warning"),
+        (report.notes, "note"),
+    ]
+    .into_iter()
+    .filter(|(n, _)| *n > 0)
+    .map(|(n, what)| count(usize::try_from(n).unwrap_or(usize::MAX), what))
+    .collect();
+    let verdict = match word(report, strict) {
+        "findings" if report.errors > 0 => "do not open it",
+        "fine" => "nothing found that makes it dangerous to open",
+        _ => "look at it before you open it",
+    };
+    match counts.is_empty() {
+        true => verdict.to_string(),
+        false => format!("{verdict}: {}", counts.join(", ")),
+    }
+}
+
+fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
+    let facts = &report.facts;
+    let findings = report.findings.iter().map(|found| {
+        json!({
+            "code": found.code,
+            "severity": found.severity.name(),
+            "place": found.place,
+            "message": found.message,
+            "help": found.help,
+            "requirement": found.requirement,
+        })
+    });
+    let sets = facts
+        .opsets
+        .iter()
+        .map(|set| json!({"domain": set.domain, "version": set.version}));
+    let files = facts.data_files.iter().map(
+        |file| json!({"location": file.location, "bytes": file.size, "tensors": file.tensors}),
+    );
+    let domains = facts.domains.iter().map(|domain| {
+        json!({"domain": domain.domain, "operators": domain.operators, "nodes": domain.nodes})
+    });
+    json!({
+        "model": name,
+        "verdict": word(report, strict),
+        "errors": report.errors,
+        "warnings": report.warnings,
+        "notes": report.notes,
+        "facts": {
+            "bytes": facts.size,
+            "ir_version": facts.ir_version,
+            "opsets": sets.collect::<Vec<_>>(),
+            "producer_name": facts.producer_name,
+            "producer_version": facts.producer_version,
+            "graphs": facts.graphs,
+            "nodes": facts.nodes,
+            "functions": facts.functions,
+            "tensors": facts.tensors,
+            "messages": facts.messages,
+            "depth": facts.depth,
+            "inside_bytes": facts.inside_bytes,
+            "outside_claimed": facts.outside_claimed,
+            "outside_present": facts.outside_present,
+            "data_files": files.collect::<Vec<_>>(),
+            "domains": domains.collect::<Vec<_>>(),
+        },
+        "findings": findings.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,277 @@
+//! `sardonyx set`: change what a model says about itself.
+
+use sardonyx::{Model, SaveOptions, Weights, format_version, parse_version, suggest};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::terminal::Terminal;
+use crate::{ModelArg, files, saving};
+
+/// Change what a model says about itself: versions, producer, documentation, metadata
+///
+/// Only the header changes. --opset says which version the nodes mean and does not convert them; --ir-version is refused if the
+/// model uses what that version lacks. Versions are plain numbers, or three with dots.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    saving: saving::Args,
+    /// Version of the file format
+    #[arg(long, value_name = "N")]
+    ir_version: Option<i64>,
+    /// Version of an operator set; without DOMAIN that of ai.onnx. May be repeated
+    #[arg(long = "opset", value_name = "[DOMAIN=]VERSION", value_parser = parse_opset)]
+    opsets: Vec<(String, i64)>,
+    /// Name of the tool that made the model
+    #[arg(long, value_name = "NAME")]
+    producer: Option<String>,
+    /// Version of that tool
+    #[arg(long, value_name = "VERSION")]
+    producer_version: Option<String>,
+    /// The model's name space, such as org.example
+    #[arg(long, value_name = "DOMAIN")]
+    domain: Option<String>,
+    /// Version of the model itself
+    #[arg(long, value_name = "N|1.2.3", value_parser = parse_number)]
+    model_version: Option<i64>,
+    /// Documentation; with @ from a file
+    #[arg(long, value_name = "TEXT|@FILE")]
+    doc: Option<String>,
+    /// Set an entry of the metadata. May be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_entry)]
+    metadata: Vec<(String, String)>,
+    /// Remove an entry of the metadata, before others are set. May be repeated
+    #[arg(long, value_name = "KEY")]
+    remove_metadata: Vec<String>,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.set/1";
+
+/// Something that changed. `None` is for what was or is not there.
+struct Change {
+    what: String,
+    before: Option<String>,
+    after: Option<String>,
+}
+
+pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    if args.is_empty() {
+        return Err(Failure::new("there is nothing to set")
+            .help("say what, such as --model-version 1.2.3 or --metadata author=me"));
+    }
+    let mut model = args.model.open()?;
+    let target = args.saving.target(&args.model, &model)?;
+    let changes = args.apply(&mut model, terminal)?;
+    let options = SaveOptions::new();
+    let saved = args.saving.save(
+        &args.model,
+        &model,
+        options,
+        Weights::Keep,
+        target,
+        terminal,
+    )?;
+    if args.saving.json {
+        let changes: Vec<_> = changes
+            .iter()
+            .map(|change| json!({"what": change.what, "before": change.before, "after": change.after}))
+            .collect();
+        let answer = json!({
+            "schema": SCHEMA,
+            "model": args.model.name(),
+            "changes": changes,
+            "saved": saved.json(),
+        });
+        return terminal.json(&answer, true);
+    }
+    for change in &changes {
+        let shown = |value: &Option<String>| {
+            value
+                .as_deref()
+                .map_or("nothing".to_string(), crate::human::cut)
+        };
+        let (before, after) = (shown(&change.before), shown(&change.after));
+        terminal.remark(&format!("{}: {before} → {after}", change.what));
+    }
+    saved.say(terminal);
+    Ok(())
+}
+
+impl Args {
+    fn is_empty(&self) -> bool {
+        let texts = [
+            &self.producer,
+            &self.producer_version,
+            &self.domain,
+            &self.doc,
+        ];
+        let numbers = [self.ir_version, self.model_version];
+        texts.iter().all(|text| text.is_none())
+            && numbers.iter().all(Option::is_none)
+            && self.opsets.is_empty()
+            && self.metadata.is_empty()
+            && self.remove_metadata.is_empty()
+    }
+
+    fn apply(&self, model: &mut Model, terminal: &Terminal) -> Result<Vec<Change>, Failure> {
+        let mut changes = Changes(Vec::new());
+        for (domain, version) in &self.opsets {
+            let before = opset(model, domain);
+            model.set_opset(domain, *version);
+            let what = format!("opset {}", crate::info::domain_name(domain));
+            changes.version(&what, before, *version);
+        }
+        // After the operator sets, which newer versions of the format demand.
+        if let Some(version) = self.ir_version {
+            let before = model.ir_version();
+            model
+                .set_ir_version(version)
+                .map_err(|error| Failure::from(error).at(self.model.name()))?;
+            changes.version("ir_version", before, version);
+        }
+        if let Some(name) = &self.producer {
+            changes.text("producer_name", &model.producer_name(), name);
+            model.set_producer_name(name);
+        }
+        if let Some(version) = &self.producer_version {
+            changes.text("producer_version", &model.producer_version(), version);
+            model.set_producer_version(version);
+        }
+        if let Some(domain) = &self.domain {
+            changes.text("domain", &model.domain(), domain);
+            model.set_domain(domain);
+        }
+        if let Some(version) = self.model_version {
+            changes.version("model_version", model.model_version(), version);
+            model.set_model_version(version);
+        }
+        if let Some(doc) = &self.doc {
+            let doc = text_of(doc)?;
+            changes.text("doc", &model.doc(), &doc);
+            model.set_doc(&doc);
+        }
+        for key in &self.remove_metadata {
+            let before = model.metadata_value(key).map(|value| value.into_owned());
+            match model.remove_metadata(key) {
+                true => changes.add(&format!("metadata {key}"), before, None),
+                false => terminal.note(&no_entry(model, key)),
+            }
+        }
+        for (key, value) in &self.metadata {
+            let before = model.metadata_value(key).map(|value| value.into_owned());
+            model.set_metadata(key, value);
+            changes.add(&format!("metadata {key}"), before, Some(value.clone()));
+        }
+        Ok(changes.0)
+    }
+}
+
+struct Changes(Vec<Change>);
+
+impl Changes {
+    /// Notes a change; setting what is so already is none.
+    fn add(&mut self, what: &str, before: Option<String>, after: Option<String>) {
+        if before != after {
+            self.0.push(Change {
+                what: what.to_string(),
+                before,
+                after,
+            });
+        }
+    }
+
+    fn text(&mut self, what: &str, before: &str, after: &str) {
+        let before = (!before.is_empty()).then(|| before.to_string());
+        self.add(what, before, Some(after.to_string()));
+    }
+
+    fn version(&mut self, what: &str, before: Option<i64>, after: i64) {
+        let after = format_version(after);
+        self.add(what, before.map(format_version), Some(after));
+    }
+}
+
+fn opset(model: &Model, domain: &str) -> Option<i64> {
+    let wanted = if domain == "ai.onnx" { "" } else { domain };
+    let sets = model.opsets();
+    let found = sets.iter().rev().find(|set| set.domain == wanted);
+    found.map(|set| set.version)
+}
+
+fn no_entry(model: &Model, key: &str) -> String {
+    let entries = model.metadata();
+    let keys = entries.iter().map(|(key, _)| key.as_ref());
+    match suggest::closest(key, keys) {
+        Some(near) => format!("the metadata has no entry '{key}'; did you mean '{near}'?"),
+        None => format!("the metadata has no entry '{key}'"),
+    }
+}
+
+/// The text itself, or what is in the file behind an @.
+fn text_of(text: &str) -> Result<String, Failure> {
+    let Some(path) = text.strip_prefix('@') else {
+        return Ok(text.to_string());
+    };
+    let bytes = files::read(path.as_ref())?;
+    match std::str::from_utf8(bytes.as_slice()) {
+        Ok(text) => Ok(text.to_string()),
+        Err(error) => Err(Failure::new(format!("this is no UTF-8 text: {error}")).at(path)),
+    }
+}
+
+fn parse_number(text: &str) -> Result<i64, String> {
+    parse_version(text)
+        .filter(|version| *version >= 0)
+        .ok_or_else(|| "expected a number such as 7, or a version such as 1.2.3".to_string())
+}
+
+fn parse_opset(text: &str) -> Result<(String, i64), String> {
+    let (domain, version) = text.rsplit_once('=').unwrap_or(("", text));
+    let version = parse_number(version)?;
+    match version {
+        1.. => Ok((domain.to_string(), version)),
+        _ => Err("versions of operator sets begin at 1".to_string()),
+    }
+}
+
+fn parse_entry(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some(("", _)) => Err("the key is empty".to_string()),
+        Some((key, value)) => Ok((key.to_string(), value.to_string())),
+        None => Err("expected KEY=VALUE".to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operator_sets_and_entries_are_read() {
+        let set = |domain: &str, version| Some((domain.to_string(), version));
+        let rows = [
+            ("21", set("", 21)),
+            ("ai.onnx.ml=3", set("ai.onnx.ml", 3)),
+            (
+                "com.example=1.2.3",
+                set("com.example", (1 << 48) + (2 << 32) + 3),
+            ),
+            ("=7", set("", 7)),
+            ("0", None),
+            ("-1", None),
+            ("x", None),
+            ("x=", None),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(parse_opset(text).ok(), expected, "{text}");
+        }
+        let entry = |key: &str, value: &str| Some((key.to_string(), value.to_string()));
+        assert_eq!(parse_entry("a=b=c").ok(), entry("a", "b=c"));
+        assert_eq!(parse_entry("a=").ok(), entry("a", ""));
+        assert_eq!(parse_entry("=a").ok(), None);
+        assert_eq!(parse_entry("a").ok(), None);
+    }
+}

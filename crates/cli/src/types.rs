@@ -1,0 +1,130 @@
+//! Types of values as the standard writes them: `tensor(float)`, `seq(tensor(int64))`, `map(string,tensor(float))`.
+
+use sardonyx::{DataType, Type, suggest};
+
+/// Nesting beyond this is a slip, and the reader is recursive.
+const MAX_DEPTH: usize = 16;
+
+/// Reads a type. Names of element types alone stand for tensors; the names that NumPy has for them are understood too.
+pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
+    let (ty, rest) = read(text, 0)?;
+    match rest.trim() {
+        "" => Ok(ty),
+        rest => Err(format!("'{rest}' stands behind the type")),
+    }
+}
+
+/// Reads the name of an element type.
+pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
+    let plain = match name {
+        "float32" => "float",
+        "float64" => "double",
+        other => other,
+    };
+    DataType::from_name(plain).ok_or_else(|| {
+        let names = DataType::ALL.iter().map(|known| known.name());
+        match suggest::closest(name, names) {
+            Some(near) => format!("there is no element type '{name}'; did you mean '{near}'?"),
+            None => {
+                let names: Vec<&str> = DataType::ALL.iter().map(|known| known.name()).collect();
+                format!(
+                    "there is no element type '{name}'; there are {}",
+                    names.join(", ")
+                )
+            }
+        }
+    })
+}
+
+/// A type at the beginning of a text, and what follows it.
+fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
+    if depth > MAX_DEPTH {
+        return Err("the type is nested too deeply".to_string());
+    }
+    let (name, rest) = word(text);
+    let Some(inside) = rest.strip_prefix('(') else {
+        return Ok((Type::unranked(parse_element(name)?), rest));
+    };
+    let (ty, rest) = match name {
+        "tensor" => {
+            let (name, rest) = word(inside);
+            (Type::unranked(parse_element(name)?), rest)
+        }
+        "sparse_tensor" => {
+            let (name, rest) = word(inside);
+            let tensor = sardonyx::TensorType {
+                elem: Some(parse_element(name)?),
+                shape: None,
+            };
+            (Type::SparseTensor(tensor), rest)
+        }
+        "seq" => {
+            let (inner, rest) = read(inside, depth + 1)?;
+            (Type::Sequence(Box::new(inner)), rest)
+        }
+        "optional" => {
+            let (inner, rest) = read(inside, depth + 1)?;
+            (Type::Optional(Box::new(inner)), rest)
+        }
+        "map" => {
+            let (key, rest) = word(inside);
+            let rest = rest
+                .strip_prefix(',')
+                .ok_or("a map has the type of its keys, a comma, and the type of its values")?;
+            let (inner, rest) = read(rest, depth + 1)?;
+            (Type::Map(parse_element(key)?, Box::new(inner)), rest)
+        }
+        other => {
+            return Err(format!(
+                "'{other}(…)' is no type; there are tensor(…), sparse_tensor(…), seq(…), map(…,…) and optional(…)"
+            ));
+        }
+    };
+    match rest.trim_start().strip_prefix(')') {
+        Some(rest) => Ok((ty, rest)),
+        None => Err("a ')' is missing".to_string()),
+    }
+}
+
+/// A name, and what follows it.
+fn word(text: &str) -> (&str, &str) {
+    let text = text.trim_start();
+    let end = text
+        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_are_read() {
+        let rows = [
+            ("float16", "float16[...]"),
+            ("tensor(float32)", "float[...]"),
+            ("seq(tensor(int64))", "seq(int64[...])"),
+            ("map( string , tensor(float) )", "map(string, float[...])"),
+            ("optional(seq(int8))", "optional(seq(int8[...]))"),
+            ("sparse_tensor(double)", "sparse_tensor(double[...])"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(parse_type(text).unwrap().to_string(), expected, "{text}");
+        }
+        let deep = format!("{}float{}", "seq(".repeat(20), ")".repeat(20));
+        let rows = [
+            ("flaot", "did you mean 'float'"),
+            ("seq(float", "')' is missing"),
+            ("map(string)", "comma"),
+            ("list(float)", "no type"),
+            ("float float", "stands behind"),
+            ("", "no element type"),
+            (&deep, "too deeply"),
+        ];
+        for (text, words) in rows {
+            let error = parse_type(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}

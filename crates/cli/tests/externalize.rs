@@ -1,0 +1,155 @@
+//! `sardonyx externalize`.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+mod support;
+
+use support::{Files, digits_model, field, floats, model, sardonyx, tensor, with_external_data};
+
+const KEYS: &[&str] = &["model", "saved", "inside"];
+
+fn digits_copy() -> Files {
+    Files::new(&[("digits.onnx", std::fs::read(digits_model()).unwrap())])
+}
+
+#[test]
+fn one_file_and_back() {
+    let files = digits_copy();
+    let original = files.read("digits.onnx");
+    let answer = files.run("externalize", "digits.onnx", &["--in-place"]);
+    assert!(
+        answer.stderr.contains("wrote digits.onnx.data"),
+        "{}",
+        answer.stderr
+    );
+    assert_eq!(answer.good(), "");
+    assert_eq!(files.names(), ["digits.onnx", "digits.onnx.data"]);
+    let first = files.content();
+    let again = files.run("externalize", "digits.onnx", &["--in-place"]);
+    assert!(
+        again.stderr.contains("kept digits.onnx.data"),
+        "{}",
+        again.stderr
+    );
+    assert!(files.content() == first);
+    let listed = files.run("ls", "digits.onnx", &["--external"]).good();
+    assert!(listed.contains("3 of 8 tensors"), "{listed}");
+    files.run("run", "digits.onnx", &["--random", "1"]).good();
+    files.run("pack", "digits.onnx", &["--in-place"]).good();
+    assert!(files.read("digits.onnx") == original);
+    assert_eq!(files.names(), ["digits.onnx"]);
+}
+
+#[test]
+fn layouts_and_names() {
+    let run = |args: &[&str]| {
+        let files = digits_copy();
+        let args = [&["--in-place", "--json"], args].concat();
+        let answer = files.run("externalize", "digits.onnx", &args);
+        let json = answer.json("sardonyx.externalize/1", KEYS);
+        let hash = |path: &str| sardonyx(&["hash", path]).good()[..64].to_string();
+        assert_eq!(hash(&files.path("digits.onnx")), hash(&digits_model()));
+        (files, json)
+    };
+    let (files, json) = run(&["--per-tensor", "--threshold", "0"]);
+    assert_eq!(json["saved"]["files"].as_array().unwrap().len(), 8);
+    assert_eq!(files.names().len(), 9);
+    let (_, json) = run(&["--shards", "40K"]);
+    assert_eq!(json["saved"]["files"].as_array().unwrap().len(), 3);
+    let (files, json) = run(&[
+        "--one-file",
+        "--data",
+        "w.bin",
+        "--align",
+        "1",
+        "--checksum",
+    ]);
+    assert_eq!(files.names(), ["digits.onnx", "w.bin"]);
+    assert_eq!(json["saved"]["files"][0]["bytes"], 133_120);
+    assert_eq!(json["saved"]["files"][0]["reused"], false);
+    let listed = files.run("ls", "digits.onnx", &["--external", "--json"]);
+    let listed = listed.json("sardonyx.ls/1", &["model", "tensors", "total"]);
+    assert_eq!(listed["tensors"][1]["checksum"].as_str().unwrap().len(), 40);
+}
+
+#[test]
+fn what_stays_inside_is_said() {
+    let values = floats(&[1.0; 4]);
+    let constant = field(5, &tensor("", 1, &[4], field(9, &values)));
+    let attribute = field(5, &[field(1, b"value"), constant].concat());
+    let node = [field(2, b"c"), field(4, b"Constant"), attribute].concat();
+    let list = tensor("list", 1, &[4], field(4, &values));
+    let files = Files::new(&[("m.onnx", model(&[list], &[node]))]);
+    let out = files.path("o.onnx");
+    let run = |more: &[&str]| {
+        let args = [&["-o", &out, "--threshold", "16"], more].concat();
+        let answer = files.run("externalize", "m.onnx", &args);
+        let notes = answer.stderr.clone();
+        answer.good();
+        notes
+    };
+    let notes = run(&[]);
+    for words in [
+        "1 tensor in typed lists",
+        "--typed",
+        "1 tensor in attributes",
+        "no tensor was moved",
+    ] {
+        assert!(notes.contains(words), "lacks {words}: {notes}");
+    }
+    let notes = run(&["--typed", "--attributes"]);
+    assert!(
+        notes.contains("2 tensors") && !notes.contains("inside"),
+        "{notes}"
+    );
+    let json = files.run(
+        "externalize",
+        "m.onnx",
+        &["-o", &out, "--json", "--threshold", "1"],
+    );
+    let json = json.json("sardonyx.externalize/1", KEYS);
+    assert_eq!(json["inside"]["typed"]["tensors"], 1);
+    assert_eq!(json["inside"]["attributes"]["bytes"], 16);
+}
+
+#[test]
+fn nothing_is_lost_when_it_is_refused() {
+    let files = Files::new(&[
+        ("m.onnx", with_external_data("absent.bin")),
+        ("digits.onnx", std::fs::read(digits_model()).unwrap()),
+        ("broken.onnx", b"\x08\x0a\x3a\xff".to_vec()),
+    ]);
+    let before = files.content();
+    let refused = |model: &str, args: &[&str], words: &[&str]| {
+        files.run("externalize", model, args).refused(words);
+    };
+    let to = |name: &str| files.path(name);
+    refused("digits.onnx", &["-o", "-"], &["cannot go to stdout"]);
+    refused(
+        "digits.onnx",
+        &["-o", &to("digits.onnx")],
+        &["is the input"],
+    );
+    refused(
+        "digits.onnx",
+        &["--in-place", "--data", "../w.bin"],
+        &["data file", ".."],
+    );
+    refused("digits.onnx", &["-o", &to("none/x.onnx")], &["no such"]);
+    refused(
+        "m.onnx",
+        &["--in-place"],
+        &["absent.bin", "missing", "m.onnx"],
+    );
+    refused("broken.onnx", &["--in-place"], &["broken.onnx"]);
+    assert!(files.content() == before);
+    for usage in [
+        &["--in-place", "--per-tensor", "--shards", "1M"][..],
+        &["--in-place", "--threshold", "few"],
+        &["--in-place", "--one-file", "--per-tensor"],
+        &[],
+    ] {
+        let answer = files.run("externalize", "digits.onnx", usage);
+        assert_eq!(answer.code, Some(2), "{usage:?}");
+    }
+}

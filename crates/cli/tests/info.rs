@@ -1,0 +1,116 @@
+//! What `sardonyx info` says about where values are stored.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+mod support;
+
+use std::fs::File;
+
+use serde_json::json;
+use support::{
+    Files, broken_tensors, digits, digits_model, many_tensors, sardonyx, sardonyx_with_stdin,
+    with_external_data,
+};
+
+fn info(files: &Files, name: &str) -> (String, serde_json::Value) {
+    let text = files.run("info", name, &[]).good();
+    let json = files.run("info", name, &["--json"]).good();
+    (text, serde_json::from_str(&json).unwrap())
+}
+
+#[test]
+fn storage_forms_and_types() {
+    let files = Files::new(&[
+        ("many.onnx", many_tensors()),
+        ("broken.onnx", broken_tensors()),
+    ]);
+    let (text, json) = info(&files, "many.onnx");
+    for line in [
+        "stored as   float raw data: 1 tensor, 16 bytes",
+        "int64 typed lists: 1 tensor",
+    ] {
+        assert!(text.contains(line), "lacks {line}:\n{text}");
+    }
+    let expected = json!({"storage": "raw", "type": "float", "tensors": 1, "bytes": 16});
+    assert_eq!(json["stored"][0], expected);
+    assert_eq!(json["file_bytes"], files.read("many.onnx").len());
+    assert_eq!(json["exceeds_2_gib"], false);
+    let (text, _) = info(&files, "broken.onnx");
+    assert!(text.contains("not to be read"), "{text}");
+    let piped = sardonyx_with_stdin(&["info", "-", "--json"], &digits().join("digits.onnx"));
+    let piped: serde_json::Value = serde_json::from_str(&piped.good()).unwrap();
+    assert!(piped["file_bytes"].is_null() && piped["exceeds_2_gib"].is_null());
+    assert!(
+        sardonyx(&["info", &digits_model()])
+            .good()
+            .starts_with("file        136 kB\n")
+    );
+}
+
+#[test]
+fn data_files_are_looked_for_and_not_needed() {
+    let files = Files::new(&[
+        ("missing.onnx", with_external_data("absent.bin")),
+        ("short.onnx", with_external_data("short.bin")),
+        ("short.bin", vec![0; 10]),
+        ("long.onnx", with_external_data("long.bin")),
+        ("long.bin", vec![0; 2000]),
+        ("escape.onnx", with_external_data("../x.bin")),
+    ]);
+    for (name, words) in [
+        (
+            "missing.onnx",
+            "absent.bin: 1 tensor, 16 bytes; the file is missing",
+        ),
+        (
+            "short.onnx",
+            "short.bin: 1 tensor, 16 bytes; the file is cut off: 10 bytes of 16",
+        ),
+        (
+            "long.onnx",
+            "long.bin: 1 tensor, 16 bytes of a file of 2.0 kB",
+        ),
+        (
+            "escape.onnx",
+            "../x.bin: 1 tensor, 16 bytes; not looked for",
+        ),
+    ] {
+        let (text, _) = info(&files, name);
+        assert!(text.contains(words), "lacks {words}:\n{text}");
+    }
+    let (_, json) = info(&files, "missing.onnx");
+    let expected = json!({
+        "location": "absent.bin", "tensors": 1, "bytes": 16, "end": 16, "present_bytes": null, "missing": true,
+    });
+    assert_eq!(json["external_files"][0], expected);
+    let (_, json) = info(&files, "long.onnx");
+    assert_eq!(json["external_files"][0]["present_bytes"], 2000);
+}
+
+#[test]
+fn files_of_more_than_2_gib_are_pointed_out() {
+    let files = Files::new(&[("large.onnx", many_tensors())]);
+    // An unknown field that is a hole of the file: large, and no bytes on the disk.
+    let size = (1u64 << 31) + 16;
+    let path = files.path("large.onnx");
+    let mut bytes = files.read("large.onnx");
+    bytes.extend([0x82, 0x7d]); // field 2000, length-delimited
+    let mut rest = size - bytes.len() as u64 - 5;
+    for _ in 0..5 {
+        bytes.push((rest & 0x7f) as u8 | if rest >= 0x80 { 0x80 } else { 0 });
+        rest >>= 7;
+    }
+    std::fs::write(&path, &bytes).unwrap();
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_len(size)
+        .unwrap();
+    let (text, json) = info(&files, "large.onnx");
+    assert!(
+        text.starts_with("file        2.1 GB, more than the 2 GiB"),
+        "{text}"
+    );
+    assert_eq!(json["exceeds_2_gib"], true);
+}

@@ -1,0 +1,126 @@
+//! `sardonyx pack`.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+mod support;
+
+use support::{
+    Files, digits_model, floats, sardonyx, sardonyx_bytes, sardonyx_with_stdin, with_external_data,
+};
+
+const KEYS: &[&str] = &["model", "moved", "saved"];
+
+fn outside() -> Files {
+    Files::new(&[
+        ("model.onnx", with_external_data("weights.bin")),
+        ("weights.bin", floats(&[1.0, 2.0, 3.0, 4.0])),
+    ])
+}
+
+#[test]
+fn values_come_inside() {
+    let files = outside();
+    let out = files.path("packed.onnx");
+    let answer = files.run("pack", "model.onnx", &["-o", &out]);
+    for words in [
+        "wrote",
+        "packed.onnx",
+        "1 tensor, 16 bytes, came from data files",
+    ] {
+        assert!(answer.stderr.contains(words), "{}", answer.stderr);
+    }
+    assert_eq!(answer.good(), "");
+    let listed = files.run("ls", "packed.onnx", &["--stats"]).good();
+    assert!(listed.contains("raw") && listed.contains("2.5"), "{listed}");
+    assert_eq!(files.names(), ["model.onnx", "packed.onnx", "weights.bin"]);
+    let to_stdout = sardonyx_bytes(&["pack", &files.path("model.onnx"), "-o", "-"], None);
+    assert!(to_stdout == files.read("packed.onnx"));
+    // Packing again changes nothing.
+    let again = files.run("pack", "packed.onnx", &["--in-place"]);
+    assert!(again.stderr.contains("inside already"), "{}", again.stderr);
+    assert!(to_stdout == files.read("packed.onnx"));
+    let piped = sardonyx_bytes(&["pack", "-", "-o", "-"], Some(&digits_model()));
+    assert!(piped == std::fs::read(digits_model()).unwrap());
+}
+
+#[test]
+fn in_place_takes_the_data_files_along() {
+    let files = outside();
+    let answer = files.run("pack", "model.onnx", &["--in-place", "--sync", "--json"]);
+    let json = answer.json("sardonyx.pack/1", KEYS);
+    assert_eq!(json["moved"]["tensors"], 1);
+    assert_eq!(json["saved"]["removed"][0], "weights.bin");
+    assert_eq!(json["saved"]["exceeds_2_gib"], false);
+    let keys: Vec<&String> = json["saved"].as_object().unwrap().keys().collect();
+    let expected = [
+        "output",
+        "bytes",
+        "exceeds_2_gib",
+        "files",
+        "removed",
+        "shared",
+        "left_out",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(files.names(), ["model.onnx"]);
+    // A data file that another model uses stays.
+    let files = outside();
+    std::fs::copy(files.path("model.onnx"), files.path("other.onnx")).unwrap();
+    let answer = files.run("pack", "model.onnx", &["--in-place"]);
+    assert!(
+        answer.stderr.contains("left weights.bin"),
+        "{}",
+        answer.stderr
+    );
+    answer.good();
+    assert_eq!(files.names(), ["model.onnx", "other.onnx", "weights.bin"]);
+}
+
+#[test]
+fn nothing_is_lost_when_it_is_refused() {
+    let files = outside();
+    std::fs::write(files.path("broken.onnx"), b"\x08\x0a\x3a\xff").unwrap();
+    std::fs::write(files.path("lost.onnx"), with_external_data("absent.bin")).unwrap();
+    let before = files.content();
+    let refused = |model: &str, args: &[&str], words: &[&str]| {
+        files.run("pack", model, args).refused(words);
+    };
+    let to = |name: &str| files.path(name);
+    refused(
+        "model.onnx",
+        &["-o", &to("model.onnx")],
+        &["is the input", "--in-place"],
+    );
+    refused(
+        "model.onnx",
+        &["-o", &to("weights.bin")],
+        &["weights.bin", "is an input"],
+    );
+    refused("model.onnx", &["-o", &to("")], &["folder"]);
+    refused(
+        "model.onnx",
+        &["-o", &to("none/x.onnx")],
+        &["none/x.onnx", "no such"],
+    );
+    refused(
+        "model.onnx",
+        &["-o", &to("weights.bin/x.onnx")],
+        &["x.onnx"],
+    );
+    refused("model.onnx", &["-o", "-", "--json"], &["--json", "stdout"]);
+    refused("broken.onnx", &["--in-place"], &["broken.onnx", "byte"]);
+    let words = ["'w'", "absent.bin", "missing", "lost.onnx"];
+    refused("lost.onnx", &["-o", &to("x.onnx")], &words);
+    refused("lost.onnx", &["--in-place"], &words);
+    let path = to("x.onnx");
+    let args = ["pack", "-", "-o", &path];
+    sardonyx_with_stdin(&args, files.path("model.onnx").as_ref())
+        .refused(&["standard input", "folder of its data files"]);
+    let args = ["pack", "-", "--in-place"];
+    sardonyx_with_stdin(&args, files.path("model.onnx").as_ref()).refused(&["stdin", "--output"]);
+    assert!(files.content() == before);
+    assert_eq!(files.run("pack", "model.onnx", &[]).code, Some(2));
+    let both = ["--in-place", "-o", &to("x.onnx")];
+    assert_eq!(files.run("pack", "model.onnx", &both).code, Some(2));
+    assert!(sardonyx(&["pack", "--help"]).good().contains("--in-place"));
+}

@@ -1,0 +1,1134 @@
+//! Files that somebody made to do harm: each gives an error that names what is wrong, quickly and in little memory.
+//!
+//! The files are made here, one row each. Each is opened by a process of its own, so that a file that overflows the stack
+//! or is ended by the system fails its row and nothing else, and so that the memory it took can be told. Opening it means: the model, the values of
+//! all its tensors, a session.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use sardonyx::{Error, ErrorKind, Model, Session};
+use tempfile::tempdir;
+
+/// How long a file may take. Tests are built with little optimisation and run beside each other.
+const TIME: Duration = Duration::from_millis(if cfg!(debug_assertions) { 1000 } else { 100 });
+
+/// How much memory the process may take at most, in bytes, program included.
+const MEMORY: u64 = 64 << 20;
+
+/// Tells the process for a row which file to open.
+const VARIABLE: &str = "SARDONYX_HOSTILE_FILE";
+
+struct Row {
+    name: &'static str,
+    /// Its suffix may say in which form the file is.
+    file: &'static str,
+    /// What the file is; the folder may get other files.
+    make: Box<dyn Fn(&Path) -> Vec<u8>>,
+    expected: Expected,
+}
+
+enum Expected {
+    /// An error of this kind with these words.
+    Refused(ErrorKind, &'static str),
+    /// A model that nothing is wrong with but its size: only time and memory count.
+    Borne,
+}
+
+fn row(
+    name: &'static str,
+    make: impl Fn(&Path) -> Vec<u8> + 'static,
+    kind: ErrorKind,
+    words: &'static str,
+) -> Row {
+    Row {
+        name,
+        file: "model.onnx",
+        make: Box::new(make),
+        expected: Expected::Refused(kind, words),
+    }
+}
+
+/// A row for a file that is the same wherever it lies.
+fn bytes(
+    name: &'static str,
+    bytes: impl Into<Vec<u8>>,
+    kind: ErrorKind,
+    words: &'static str,
+) -> Row {
+    let bytes = bytes.into();
+    row(name, move |_| bytes.clone(), kind, words)
+}
+
+/// A row for a file that is only large.
+fn large(name: &'static str, bytes: Vec<u8>) -> Row {
+    Row {
+        expected: Expected::Borne,
+        ..self::bytes(name, bytes, ErrorKind::Format, "")
+    }
+}
+
+/// A row for a file in another form than the binary one.
+fn text(
+    name: &'static str,
+    file: &'static str,
+    content: impl Into<Vec<u8>>,
+    words: &'static str,
+) -> Row {
+    Row {
+        file,
+        ..bytes(name, content, ErrorKind::Format, words)
+    }
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// A length-prefixed field.
+fn field(number: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
+    let content = content.as_ref();
+    [
+        &varint(number << 3 | 2),
+        &varint(content.len() as u64),
+        content,
+    ]
+    .concat()
+}
+
+/// A field with a number.
+fn number(field: u64, value: i64) -> Vec<u8> {
+    [varint(field << 3), varint(value as u64)].concat()
+}
+
+/// A field within fields: `within(&[7, 1], …)` is a node of a model's graph.
+fn within(path: &[u64], content: impl AsRef<[u8]>) -> Vec<u8> {
+    let innermost = content.as_ref().to_vec();
+    path.iter()
+        .rev()
+        .fold(innermost, |content, number| field(*number, content))
+}
+
+/// A model with this graph, complete otherwise.
+fn model(graph: impl AsRef<[u8]>) -> Vec<u8> {
+    let opset = field(8, [field(1, ""), number(2, 17)].concat());
+    [number(1, 8), field(7, graph), opset].concat()
+}
+
+/// A float tensor `w` with these dims and whatever else.
+fn tensor(dims: &[i64], rest: &[Vec<u8>]) -> Vec<u8> {
+    let dims: Vec<u8> = dims.iter().flat_map(|dim| number(1, *dim)).collect();
+    [dims, number(2, 1), field(8, "w"), rest.concat()].concat()
+}
+
+/// A model whose only content is an initializer.
+fn initializer(tensor: Vec<u8>) -> Vec<u8> {
+    model([field(2, "g"), field(5, tensor)].concat())
+}
+
+fn node(op: &str, attribute: &[u8]) -> Vec<u8> {
+    let attribute = if attribute.is_empty() {
+        vec![]
+    } else {
+        field(5, attribute)
+    };
+    field(1, [field(2, "y"), field(4, op), attribute].concat())
+}
+
+/// A model whose initializer `w` of four floats lies in a file, with these entries.
+fn external(entries: &[(&str, &str)]) -> Vec<u8> {
+    let entries: Vec<u8> = entries
+        .iter()
+        .flat_map(|(key, value)| field(13, [field(1, key), field(2, value)].concat()))
+        .collect();
+    initializer(tensor(&[4], &[entries, number(14, 1)]))
+}
+
+/// As [`external`] with only a location.
+fn at(location: &str) -> Vec<u8> {
+    external(&[("location", location)])
+}
+
+/// Something inside of itself, so many times. Built from the inside by lengths, since copying would be quadratic.
+fn nested(levels: usize, path: &[u64], innermost: &[u8]) -> Vec<u8> {
+    let mut heads: Vec<Vec<u8>> = Vec::new();
+    let mut length = innermost.len();
+    for number in path.iter().rev().cycle().take(levels * path.len()) {
+        let head = [varint(number << 3 | 2), varint(length as u64)].concat();
+        length += head.len();
+        heads.push(head);
+    }
+    heads.reverse();
+    [heads.concat(), innermost.to_vec()].concat()
+}
+
+/// The structure of the file: every way in which it can be no message.
+fn broken_structure() -> Vec<Row> {
+    use ErrorKind::Format;
+    let announced = "is announced, but only";
+    let mut rows = vec![
+        bytes("empty", [], Format, "is empty"),
+        bytes("zeros", [0; 1000], Format, "field number 0"),
+        bytes(
+            "length beyond the end of the file",
+            b"\x3a\x64\x0a\x00",
+            Format,
+            announced,
+        ),
+        bytes(
+            "length beyond the end of a graph",
+            field(7, b"\x0a\x64\x0a\x00"),
+            Format,
+            announced,
+        ),
+        bytes(
+            "length of 2^63",
+            b"\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
+            Format,
+            announced,
+        ),
+        bytes(
+            "length of 2^64 - 1",
+            b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            Format,
+            announced,
+        ),
+        bytes(
+            "name of 2^31 bytes",
+            field(7, b"\x12\x80\x80\x80\x80\x08name"),
+            Format,
+            announced,
+        ),
+        bytes("overlong tag", [0x80; 11], Format, "more than ten bytes"),
+        bytes(
+            "overlong number",
+            [&[0x08][..], &[0xff; 11]].concat(),
+            Format,
+            "more than ten bytes",
+        ),
+        bytes(
+            "overlong length",
+            [&[0x3a][..], &[0xff; 11]].concat(),
+            Format,
+            "more than ten bytes",
+        ),
+        bytes(
+            "field number 0 in a node",
+            within(&[7, 1], b"\x02\x00"),
+            Format,
+            "field number 0",
+        ),
+        bytes(
+            "field number 2^29",
+            b"\x80\x80\x80\x80\x10\x00",
+            Format,
+            "field number 536870912",
+        ),
+        bytes("wire type 6", b"\x08\x0a\x3e", Format, "wire type 6"),
+        bytes(
+            "wire type 7 in an attribute",
+            within(&[7, 1, 5], b"\x0f"),
+            Format,
+            "wire type 7",
+        ),
+        bytes(
+            "group end without a group",
+            b"\x08\x0a\x7c",
+            Format,
+            "a group ends",
+        ),
+        bytes(
+            "group ended by another",
+            b"\x7b\x08\x01\x84\x01",
+            Format,
+            "a group ends",
+        ),
+        bytes(
+            "group without an end",
+            b"\x7b\x08\x01",
+            Format,
+            "the data ends",
+        ),
+        bytes(
+            "groups 10,000 deep",
+            [[0x0b; 10_000], [0x0c; 10_000]].concat(),
+            Format,
+            "nested more than",
+        ),
+        bytes(
+            "packed floats that are not whole",
+            within(&[7, 5, 4], [0; 23]),
+            Format,
+            "whole number of 4-byte",
+        ),
+        bytes(
+            "packed doubles that are not whole",
+            within(&[7, 5, 10], [0; 9]),
+            Format,
+            "whole number of 8-byte",
+        ),
+        bytes(
+            "packed dims that end early",
+            within(&[7, 5, 1], b"\x01\x80"),
+            Format,
+            "the data ends",
+        ),
+        bytes(
+            "packed ints that end early",
+            within(&[7, 1, 5, 8], b"\x01\x80"),
+            Format,
+            "the data ends",
+        ),
+    ];
+    // Cut off at every level, with right lengths around it.
+    let levels: [(&'static str, &[u64]); 16] = [
+        ("graph", &[7]),
+        ("node", &[7, 1]),
+        ("attribute", &[7, 1, 5]),
+        ("attribute tensor", &[7, 1, 5, 5]),
+        ("subgraph", &[7, 1, 5, 6]),
+        ("node of a subgraph", &[7, 1, 5, 6, 1]),
+        ("initializer", &[7, 5]),
+        ("external data entry", &[7, 5, 13]),
+        ("sparse initializer", &[7, 15, 1]),
+        ("value info", &[7, 11]),
+        ("type", &[7, 11, 2]),
+        ("shape", &[7, 11, 2, 1, 2]),
+        ("dimension", &[7, 11, 2, 1, 2, 1]),
+        ("operator set", &[8]),
+        ("function", &[25]),
+        ("training step", &[20, 1]),
+    ];
+    for (name, path) in levels {
+        let cut = within(path, b"\x0a");
+        // A graph around it, so that only the cut is wrong.
+        rows.push(bytes(
+            name,
+            [field(7, field(2, "g")), cut].concat(),
+            Format,
+            "the data ends",
+        ));
+    }
+    rows
+}
+
+/// Nesting, in every kind of message that can hold its own kind.
+fn deep() -> Vec<Row> {
+    let too_deep = "nested more than";
+    let wrap = |name, path: &[u64], inner: Vec<u8>| {
+        bytes(
+            name,
+            model(within(path, inner)),
+            ErrorKind::Format,
+            too_deep,
+        )
+    };
+    vec![
+        wrap("graphs 10,000 deep", &[], nested(10_000, &[1, 5, 6], b"")),
+        wrap(
+            "lists of graphs 10,000 deep",
+            &[],
+            nested(10_000, &[1, 5, 11], b""),
+        ),
+        wrap(
+            "sequence types 10,000 deep",
+            &[11, 2],
+            nested(10_000, &[4, 1], b""),
+        ),
+        wrap(
+            "optional types 10,000 deep",
+            &[11, 2],
+            nested(10_000, &[9, 1], b""),
+        ),
+        wrap(
+            "map types 10,000 deep",
+            &[13, 2],
+            nested(10_000, &[5, 2], b""),
+        ),
+        wrap(
+            "types in an attribute 10,000 deep",
+            &[1, 5, 14],
+            nested(10_000, &[9, 1, 4, 1], b""),
+        ),
+        bytes(
+            "graphs of functions 10,000 deep",
+            [
+                field(7, field(2, "g")),
+                within(&[25, 7, 5, 6], nested(10_000, &[1, 5, 6], b"")),
+            ]
+            .concat(),
+            ErrorKind::Format,
+            too_deep,
+        ),
+    ]
+}
+
+/// Tensors that say what cannot be.
+fn impossible_tensors() -> Vec<Row> {
+    use ErrorKind::Invalid;
+    let raw = |count: usize| field(9, vec![0; count]);
+    let one = |name, tensor: Vec<u8>, words| bytes(name, initializer(tensor), Invalid, words);
+    let many = 1i64 << 40;
+    let constant = |value: Vec<u8>| {
+        let attribute = [field(1, "value"), field(5, value), number(20, 4)].concat();
+        model(
+            [
+                node("Constant", &attribute),
+                field(2, "g"),
+                field(12, field(1, "y")),
+            ]
+            .concat(),
+        )
+    };
+    let sparse = |values: Vec<u8>, indices: Vec<u8>, dims: i64| {
+        let sparse = [field(1, values), field(2, indices), number(3, dims)].concat();
+        model([field(2, "g"), field(15, sparse)].concat())
+    };
+    let indices = |values: &[i64]| {
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        [
+            number(1, values.len() as i64),
+            number(2, 7),
+            field(9, bytes),
+        ]
+        .concat()
+    };
+    vec![
+        one(
+            "dims that overflow",
+            tensor(&[1 << 32, 1 << 32], &[raw(4)]),
+            "more elements than can be addressed",
+        ),
+        one(
+            "dims that overflow beside a zero",
+            tensor(&[0, i64::MAX, i64::MAX], &[]),
+            "more elements than can be addressed",
+        ),
+        one(
+            "a negative dim",
+            tensor(&[-4], &[raw(16)]),
+            "dimension -4 is negative",
+        ),
+        one(
+            "2^40 elements and no values",
+            tensor(&[many], &[]),
+            "no values",
+        ),
+        one(
+            "2^40 elements and empty raw data",
+            tensor(&[many], &[raw(0)]),
+            "but there are 0",
+        ),
+        one(
+            "2^40 elements and one typed value",
+            tensor(&[many], &[field(4, [0; 4])]),
+            "but there are 4",
+        ),
+        one(
+            "2^40 strings",
+            [number(1, many), number(2, 8), field(6, "a"), field(8, "w")].concat(),
+            "1099511627776",
+        ),
+        one(
+            "2^40 int4 elements",
+            [number(1, many), number(2, 22), field(8, "w"), raw(1)].concat(),
+            "but there are 1",
+        ),
+        bytes(
+            "a constant of 2^40 elements",
+            constant(tensor(&[many], &[raw(0)])),
+            Invalid,
+            "but there are 0",
+        ),
+        bytes(
+            "2^40 sparse values",
+            sparse(tensor(&[many], &[raw(0)]), indices(&[]), many),
+            Invalid,
+            "but there are 0",
+        ),
+        bytes(
+            "a sparse index out of range",
+            sparse(tensor(&[1], &[raw(4)]), indices(&[many]), 4),
+            Invalid,
+            "1099511627776",
+        ),
+        bytes(
+            "sparse indices out of order",
+            sparse(tensor(&[2], &[raw(8)]), indices(&[3, 1]), 4),
+            Invalid,
+            "ind",
+        ),
+        one(
+            "raw data that is too short",
+            tensor(&[4], &[raw(15)]),
+            "needs 16 bytes, but there are 15",
+        ),
+        one(
+            "raw data that is too long",
+            tensor(&[4], &[raw(17)]),
+            "needs 16 bytes, but there are 17",
+        ),
+        one(
+            "raw and typed data",
+            tensor(&[1], &[raw(4), field(4, [0; 4])]),
+            "both raw_data and float_data",
+        ),
+        one(
+            "typed data of another type",
+            tensor(&[1], &[field(7, [1])]),
+            "lie in float_data, not in int64_data",
+        ),
+        one(
+            "typed data that ends early",
+            [number(1, 2), number(2, 7), field(7, b"\x01\x80")].concat(),
+            "the data ends",
+        ),
+        one(
+            "an unknown element type",
+            [number(1, 1), number(2, 99), raw(4)].concat(),
+            "element type 99",
+        ),
+        one(
+            "a negative element type",
+            [number(1, 1), number(2, -1), raw(4)].concat(),
+            "element type -1",
+        ),
+        one(
+            "no element type",
+            [number(1, 1), raw(4)].concat(),
+            "no element type",
+        ),
+        one(
+            "a segment",
+            tensor(
+                &[1],
+                &[field(3, [number(1, 0), number(2, 1)].concat()), raw(4)],
+            ),
+            "segment",
+        ),
+        one(
+            "strings in raw data",
+            [number(1, 1), number(2, 8), raw(4)].concat(),
+            "strings cannot lie in raw_data",
+        ),
+        one(
+            "an unknown data location",
+            tensor(&[1], &[raw(4), number(14, 7)]),
+            "data location 7",
+        ),
+    ]
+}
+
+/// References to data files that make no sense, whatever the folder holds.
+fn impossible_references() -> Vec<Row> {
+    use ErrorKind::ExternalData;
+    let with = |name, entries: &[(&str, &str)], words| {
+        let model = external(entries);
+        let make = move |folder: &Path| {
+            fs::write(folder.join("w.bin"), [0; 20]).unwrap();
+            model.clone()
+        };
+        row(name, make, ExternalData, words)
+    };
+    let file = ("location", "w.bin");
+    let absolute = "is an absolute path";
+    let strings = initializer(
+        [
+            number(1, 1),
+            number(2, 8),
+            field(13, [field(1, "location"), field(2, "w.bin")].concat()),
+            number(14, 1),
+        ]
+        .concat(),
+    );
+    let huge = initializer(tensor(
+        &[1 << 40],
+        &[
+            field(13, [field(1, "location"), field(2, "w.bin")].concat()),
+            number(14, 1),
+        ],
+    ));
+    let huge = move |folder: &Path| {
+        fs::write(folder.join("w.bin"), [0; 20]).unwrap();
+        huge.clone()
+    };
+    vec![
+        with(
+            "an offset that is no number",
+            &[file, ("offset", "1e3")],
+            "offset is '1e3'",
+        ),
+        with(
+            "a negative offset",
+            &[file, ("offset", "-1")],
+            "offset is '-1'",
+        ),
+        with(
+            "an offset of 2^70",
+            &[file, ("offset", "1180591620717411303424")],
+            "not a number",
+        ),
+        with("an empty length", &[file, ("length", "")], "length is ''"),
+        with(
+            "a length that is no number",
+            &[file, ("length", "sixteen")],
+            "length is 'sixteen'",
+        ),
+        with(
+            "offset and length that overflow",
+            &[file, ("offset", "18446744073709551615"), ("length", "16")],
+            "beyond the end",
+        ),
+        with(
+            "an offset beyond the end",
+            &[file, ("offset", "21")],
+            "beyond the end",
+        ),
+        with(
+            "a length beyond the end",
+            &[file, ("offset", "8"), ("length", "16")],
+            "which has 20 bytes",
+        ),
+        with(
+            "a length that is not the shape's",
+            &[file, ("length", "20")],
+            "need 16",
+        ),
+        with(
+            "a length of 2^63",
+            &[file, ("length", "9223372036854775808")],
+            "need 16",
+        ),
+        row(
+            "2^40 elements in a small file",
+            huge,
+            ExternalData,
+            "which has 20 bytes",
+        ),
+        with("no location", &[("offset", "0")], "no location"),
+        bytes(
+            "strings in a data file",
+            strings,
+            ExternalData,
+            "strings cannot lie outside",
+        ),
+        with(
+            "a location that goes up",
+            &[("location", "../w.bin")],
+            "'..' part",
+        ),
+        with(
+            "a location that goes down and up",
+            &[("location", "a/../../w.bin")],
+            "'..' part",
+        ),
+        with(
+            "a location that goes up with backslashes",
+            &[("location", "a\\..\\..\\w.bin")],
+            "'..' part",
+        ),
+        with(
+            "an absolute location",
+            &[("location", "/etc/passwd")],
+            absolute,
+        ),
+        with(
+            "a location with a drive letter",
+            &[("location", "C:\\Windows\\win.ini")],
+            absolute,
+        ),
+        with(
+            "a location on another machine",
+            &[("location", "\\\\host\\share")],
+            absolute,
+        ),
+        with("a location with NUL", &[("location", "w.bin\0.txt")], "NUL"),
+        with("a location in memory", &[("location", "#w.bin")], "memory"),
+        with("an empty location", &[("location", "")], "is empty"),
+        with("a missing data file", &[("location", "v.bin")], "missing"),
+        with(
+            "a data file in a file",
+            &[("location", "w.bin/x")],
+            "w.bin/x",
+        ),
+        with(
+            "a location of 100,000 characters",
+            &[("location", &"a".repeat(100_000))],
+            "location",
+        ),
+    ]
+}
+
+/// Locations that lead to something else than a file in the folder.
+#[cfg(unix)]
+fn traps() -> Vec<Row> {
+    use ErrorKind::ExternalData;
+    use std::os::unix::fs::symlink;
+
+    /// The folder of the model is one below, so that there is something outside.
+    fn trap(
+        name: &'static str,
+        location: &'static str,
+        set: fn(&Path),
+        words: &'static str,
+    ) -> Row {
+        let make = move |folder: &Path| {
+            set(folder);
+            at(location)
+        };
+        row(name, make, ExternalData, words)
+    }
+    fn run(program: &str, args: &[&str], folder: &Path) {
+        let status = Command::new(program)
+            .args(args)
+            .current_dir(folder)
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "{program} {args:?}"
+        );
+    }
+    let outside = "outside the model's folder";
+    vec![
+        trap(
+            "a link out of the folder",
+            "w.bin",
+            |folder| {
+                let secret = folder.parent().unwrap().join("secret");
+                fs::write(&secret, [0; 16]).unwrap();
+                symlink(secret, folder.join("w.bin")).unwrap();
+            },
+            outside,
+        ),
+        trap(
+            "a relative link out of the folder",
+            "w.bin",
+            |folder| {
+                fs::write(folder.parent().unwrap().join("secret"), [0; 16]).unwrap();
+                symlink("../secret", folder.join("w.bin")).unwrap();
+            },
+            outside,
+        ),
+        trap(
+            "a folder that is a link",
+            "d/secret",
+            |folder| {
+                fs::write(folder.parent().unwrap().join("secret"), [0; 16]).unwrap();
+                symlink("..", folder.join("d")).unwrap();
+            },
+            outside,
+        ),
+        trap(
+            "a link in a circle",
+            "w.bin",
+            |folder| symlink("w.bin", folder.join("w.bin")).unwrap(),
+            "circle",
+        ),
+        trap(
+            "two links in a circle",
+            "a",
+            |folder| {
+                symlink("b", folder.join("a")).unwrap();
+                symlink("a", folder.join("b")).unwrap();
+            },
+            "circle",
+        ),
+        trap(
+            "a link to nothing",
+            "w.bin",
+            |folder| symlink("nothing", folder.join("w.bin")).unwrap(),
+            "missing",
+        ),
+        trap(
+            "a link to a device",
+            "w.bin",
+            |folder| symlink("/dev/zero", folder.join("w.bin")).unwrap(),
+            outside,
+        ),
+        trap(
+            "a link to this process",
+            "w.bin",
+            |folder| {
+                symlink("/proc/self/environ", folder.join("w.bin")).unwrap();
+            },
+            outside,
+        ),
+        trap(
+            "a pipe",
+            "w.bin",
+            |folder| run("mkfifo", &["w.bin"], folder),
+            "a pipe",
+        ),
+        trap(
+            "a socket",
+            "w.bin",
+            |folder| {
+                drop(std::os::unix::net::UnixListener::bind(folder.join("w.bin")).unwrap());
+            },
+            "a socket",
+        ),
+        trap(
+            "a folder",
+            "w.bin",
+            |folder| fs::create_dir(folder.join("w.bin")).unwrap(),
+            "a folder",
+        ),
+        trap("the model's folder", ".", |_| {}, "a folder"),
+        trap(
+            "the model's folder, with a slash",
+            "d/",
+            |folder| fs::create_dir(folder.join("d")).unwrap(),
+            "a folder",
+        ),
+        trap(
+            "an unreadable device",
+            "w.bin",
+            |folder| {
+                // Only the superuser can make one, and not in every container.
+                let made = Command::new("mknod")
+                    .args(["w.bin", "c", "1", "5"])
+                    .current_dir(folder)
+                    .output();
+                if !made.is_ok_and(|output| output.status.success()) {
+                    fs::create_dir(folder.join("w.bin")).unwrap();
+                }
+            },
+            "values are read from regular files only",
+        ),
+    ]
+}
+
+#[cfg(not(unix))]
+fn traps() -> Vec<Row> {
+    Vec::new()
+}
+
+/// Small files that grow, and files of other formats.
+fn bombs() -> Vec<Row> {
+    use ErrorKind::{Format, Unsupported};
+    let million = |content: &[u8]| content.repeat(1_000_000);
+    let named = |tail: Vec<u8>| [field(2, "g"), tail].concat();
+    let thousands = |content: &[u8]| content.repeat(100_000);
+    let archive = |content: &[u8]| {
+        let name = b"w.npy";
+        // A local header that says 4 GiB.
+        let head = [
+            b"PK\x03\x04\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0".as_slice(),
+            &[0xff; 8],
+            &[5, 0, 0, 0],
+            name,
+        ];
+        [&head.concat(), content].concat()
+    };
+    let header =
+        br#"{"w":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}}"#;
+    let weights = [&(header.len() as u64).to_le_bytes()[..], header].concat();
+    vec![
+        bytes(
+            "a million empty nodes",
+            model(named(million(b"\x0a\x00"))),
+            Unsupported,
+            "",
+        ),
+        large(
+            "a million empty initializers",
+            model(named(million(b"\x2a\x00"))),
+        ),
+        large("a million empty inputs", model(named(million(b"\x5a\x00")))),
+        large(
+            "a million empty types of values",
+            model(named(million(b"\x6a\x00"))),
+        ),
+        large(
+            "a million empty attributes",
+            model(named(field(1, million(b"\x2a\x00")))),
+        ),
+        large(
+            "a million empty inputs of a node",
+            model(named(field(1, million(b"\x0a\x00")))),
+        ),
+        large(
+            "a million empty dims",
+            model(named(within(&[11, 2, 1, 2], million(b"\x0a\x00")))),
+        ),
+        large(
+            "a million dims of a tensor",
+            initializer(field(1, million(b"\x01"))),
+        ),
+        large(
+            "a million integers",
+            model(named(within(&[1, 5, 8], million(b"\x01")))),
+        ),
+        large(
+            "a million operator sets",
+            [model(named(vec![])), million(b"\x42\x00")].concat(),
+        ),
+        large(
+            "a million metadata entries",
+            [model(named(vec![])), million(b"\x72\x00")].concat(),
+        ),
+        large(
+            "a million functions",
+            [model(named(vec![])), million(b"\xca\x01\x00")].concat(),
+        ),
+        large(
+            "a million training steps",
+            [model(named(vec![])), million(b"\xa2\x01\x00")].concat(),
+        ),
+        large(
+            "a million unknown fields",
+            [model(named(vec![])), million(b"\xb8\x3e\x05")].concat(),
+        ),
+        large(
+            "a million empty graphs",
+            [million(b"\x3a\x00"), model(named(vec![]))].concat(),
+        ),
+        large("100,000 graph names", model(named(thousands(b"\x12\x01n")))),
+        large(
+            "100,000 raw data fields",
+            initializer(tensor(&[1], &[thousands(b"\x4a\x04\0\0\0\0")])),
+        ),
+        large(
+            "100,000 typed fields in turn",
+            initializer(tensor(&[1], &[thousands(b"\x22\x00\x2a\x00")])),
+        ),
+        large(
+            "100,000 values of one name",
+            model(named(thousands(&field(11, field(1, "x"))))),
+        ),
+        large(
+            "100,000 initializers of one name",
+            model(named(thousands(&field(5, field(8, "w"))))),
+        ),
+        large(
+            "100,000 nodes that read one value",
+            model(named(thousands(&field(
+                1,
+                [field(1, "x"), field(4, "Relu")].concat(),
+            )))),
+        ),
+        large(
+            "100,000 external data entries",
+            initializer(tensor(
+                &[4],
+                &[
+                    thousands(&field(13, [field(1, "location"), field(2, "w")].concat())),
+                    number(14, 1),
+                ],
+            )),
+        ),
+        bytes(
+            "an operator with a name that is no text",
+            model(named(node_named(b"\xff\xfe"))),
+            Unsupported,
+            "",
+        ),
+        bytes(
+            "an operator with an empty name",
+            model(named(node("", b""))),
+            Unsupported,
+            "",
+        ),
+        bytes(
+            "an archive that says 4 GiB",
+            archive(&[0; 64]),
+            Format,
+            "zip archive",
+        ),
+        bytes("weights that say 4 TiB", weights, Format, "safetensors"),
+        text(
+            "JSON 10,000 deep",
+            "model.json",
+            "{\"graph\":{\"node\":[{\"attribute\":[{\"g\":".repeat(3_000),
+            "nested",
+        ),
+        text(
+            "JSON lists 10,000 deep",
+            "model.json",
+            format!("{{\"later\":{}", "[".repeat(10_000)),
+            "later",
+        ),
+        text(
+            "JSON that ends early",
+            "model.json",
+            "{\"graph\": {\"name\": \"g",
+            "ends",
+        ),
+        text(
+            "text 10,000 deep",
+            "model.textproto",
+            "graph{node{attribute{g{".repeat(3_000),
+            "nested",
+        ),
+        text(
+            "text that ends early",
+            "model.textproto",
+            "graph { name: \"g",
+            "ends",
+        ),
+    ]
+}
+
+fn node_named(name: &[u8]) -> Vec<u8> {
+    field(1, [field(2, "y"), field(4, name)].concat())
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = broken_structure();
+    rows.extend(deep());
+    rows.extend(impossible_tensors());
+    rows.extend(impossible_references());
+    rows.extend(traps());
+    rows.extend(bombs());
+    rows
+}
+
+/// Everything that a model is opened for.
+fn open(path: &Path) -> Result<(), Error> {
+    let model = Model::open(path)?;
+    for tensor in model.tensors() {
+        model.value_of(&tensor)?;
+    }
+    Session::builder(&model).threads(1).build().map(drop)
+}
+
+/// What a process for one row says of it, on one line.
+fn judge(path: &Path) -> String {
+    let start = Instant::now();
+    let outcome = open(path);
+    let time = start.elapsed().as_micros();
+    let (kind, message) = match outcome {
+        Ok(()) => ("Opened".to_string(), String::new()),
+        Err(error) => {
+            // A message is for a screen, whatever is in the file.
+            let message = error.to_string();
+            let shown: String = message.chars().take(2000).collect();
+            let rest = if shown.len() < message.len() {
+                "… TOO LONG"
+            } else {
+                ""
+            };
+            (format!("{:?}", error.kind()), format!("{shown}{rest}"))
+        }
+    };
+    format!(
+        "{VARIABLE}\t{kind}\t{time}\t{}\t{}",
+        peak(),
+        message.escape_debug()
+    )
+}
+
+/// The most memory this process has had, in bytes; 0 where the system does not say.
+fn peak() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes =
+        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kibibytes.unwrap_or(0) << 10
+}
+
+/// Not a test of its own: what the process for a row runs.
+#[test]
+fn one_file() {
+    if let Some(path) = std::env::var_os(VARIABLE) {
+        println!("{}", judge(Path::new(&path)));
+    }
+}
+
+/// What is wrong with a row; `None` if nothing is.
+fn fault(row: &Row) -> Option<String> {
+    let scratch = tempdir().unwrap();
+    let folder = scratch.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    let path = folder.join(row.file);
+    fs::write(&path, (row.make)(&folder)).unwrap();
+    let mut last = None;
+    // A machine that is busy elsewhere is slow, but not three times.
+    for _ in 0..3 {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "one_file", "--nocapture"])
+            .env(VARIABLE, &path)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let Some(line) = said
+            .lines()
+            .find_map(|line| line.split_once(&format!("{VARIABLE}\t")))
+        else {
+            return Some(format!("ended by itself: {}\n{said}", output.status));
+        };
+        let (fault, slow) = fault_of(row, line.1);
+        last = fault;
+        if !slow {
+            break;
+        }
+    }
+    last
+}
+
+/// What is wrong with the answer of a process, and whether it is only the time.
+fn fault_of(row: &Row, line: &str) -> (Option<String>, bool) {
+    let parts: Vec<&str> = line.splitn(4, '\t').collect();
+    let [kind, time, memory, message] = parts[..] else {
+        return (Some(format!("said {line}")), false);
+    };
+    let (time, memory): (u64, u64) = (time.parse().unwrap(), memory.parse().unwrap());
+    let mut faults = Vec::new();
+    if let Expected::Refused(expected, words) = row.expected {
+        let words: String = words.escape_debug().collect();
+        if kind != format!("{expected:?}") || !message.contains(&words) {
+            faults.push(format!(
+                "expected {expected:?} with '{words}', but: {kind}: {message}"
+            ));
+        }
+    }
+    if message.ends_with("TOO LONG") {
+        faults.push(format!(
+            "a message for more than a screen: {}",
+            &message[..message.floor_char_boundary(300)]
+        ));
+    }
+    if memory > MEMORY {
+        faults.push(format!("took {} MiB", memory >> 20));
+    }
+    let slow = u128::from(time) > TIME.as_micros();
+    let only_slow = slow && faults.is_empty();
+    if slow {
+        faults.push(format!("took {} ms", time / 1000));
+    }
+    let fault = (!faults.is_empty()).then(|| faults.join("; "));
+    (fault, only_slow)
+}
+
+#[test]
+fn every_file_is_refused_quickly_and_by_name() {
+    // WIRE-04, WIRE-06, WIRE-32, EXT-09, EXT-10, EXT-14
+    let rows = rows();
+    assert!(rows.len() >= 60);
+    let mut faults = Vec::new();
+    for row in &rows {
+        if let Some(fault) = fault(row) {
+            faults.push(format!("{}: {fault}", row.name));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{} of {} files:\n{}",
+        faults.len(),
+        rows.len(),
+        faults.join("\n")
+    );
+}

@@ -1,0 +1,94 @@
+//! The saved inputs of a property, ready to be mutated.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Property;
+use crate::wire_tree::{self, Record};
+
+/// What inputs are that are no protobuf messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Bytes of some other kind.
+    Bytes,
+    /// Text, or mostly so.
+    Text,
+}
+
+/// Inputs to start from.
+#[derive(Debug)]
+pub struct Corpus {
+    /// What they are, unless they have a tree.
+    pub form: Form,
+    /// Sets lengths right after a mutation.
+    pub repair: fn(&mut [u8]),
+    /// At least one.
+    pub samples: Vec<Sample>,
+    selector: usize,
+}
+
+/// One input.
+#[derive(Debug)]
+pub struct Sample {
+    /// Name of its file.
+    pub name: String,
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// What stands behind the selector, if it is a protobuf message.
+    pub tree: Option<Vec<Record>>,
+}
+
+/// The folder of this package.
+pub fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where the inputs of a property lie.
+pub fn folder_of(property: &Property) -> PathBuf {
+    folder().join("corpus").join(property.name)
+}
+
+impl Corpus {
+    /// Reads the saved inputs of a property, in the order of their names.
+    ///
+    /// # Errors
+    /// If the folder cannot be read or holds nothing.
+    pub fn load(property: &Property) -> io::Result<Corpus> {
+        let folder = folder_of(property);
+        let mut paths: Vec<PathBuf> = fs::read_dir(&folder)?
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<io::Result<_>>()?;
+        paths.sort();
+        let samples = paths.iter().map(|path| Sample::read(path, property));
+        let samples: Vec<Sample> = samples.collect::<io::Result<_>>()?;
+        if samples.is_empty() {
+            return Err(io::Error::other(format!("{} is empty", folder.display())));
+        }
+        Ok(Corpus {
+            form: property.form,
+            repair: property.repair,
+            samples,
+            selector: property.selector,
+        })
+    }
+
+    /// The bytes of a sample that choose what to do with the rest.
+    pub fn selector_of<'s>(&self, sample: &'s Sample) -> &'s [u8] {
+        &sample.bytes[..self.selector.min(sample.bytes.len())]
+    }
+}
+
+impl Sample {
+    fn read(path: &Path, property: &Property) -> io::Result<Sample> {
+        let bytes = fs::read(path)?;
+        let content = bytes.get(property.selector..).unwrap_or_default();
+        let tree = wire_tree::parse(content).filter(|tree| !tree.is_empty());
+        let name = path.file_name().unwrap_or_default();
+        Ok(Sample {
+            name: name.to_string_lossy().into_owned(),
+            tree,
+            bytes,
+        })
+    }
+}

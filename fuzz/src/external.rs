@@ -1,0 +1,97 @@
+//! Property: whatever a model says about its data files, nothing outside its folder is read, and values are what the file has.
+//!
+//! Once with files in memory, once in a folder with links, pipes and folders in it.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use sardonyx::{Buffer, Links, Model, OpenOptions, Storage};
+use tempfile::TempDir;
+
+/// The byte that files in the folder are made of, and the one that files outside are made of.
+const INSIDE: u8 = 0x11;
+const OUTSIDE: u8 = 0xee;
+
+/// Reads the bytes as a model and all its tensors, wherever they lie.
+pub(crate) fn check(input: &[u8]) {
+    static FOLDER: OnceLock<Option<TempDir>> = OnceLock::new();
+    let Some(folder) = FOLDER.get_or_init(|| folder().ok()) else {
+        panic!("no temporary folder");
+    };
+    let mut options = OpenOptions::new().verify_checksums(input.len().is_multiple_of(2));
+    if input.len().is_multiple_of(3) {
+        options = options.links(Links::Refuse);
+    }
+    let in_memory = options.clone().resolver(Arc::new(files()));
+    if let Ok(model) = in_memory.from_bytes(input.to_vec()) {
+        read_all(&model);
+        let in_folder = options.folder(folder.path().join("model"));
+        if let Ok(model) = in_folder.from_bytes(input.to_vec()) {
+            read_all(&model);
+        }
+    }
+}
+
+fn read_all(model: &Model) {
+    for file in model.external_files() {
+        assert!(file.tensors > 0);
+    }
+    for tensor in model.tensors() {
+        let Storage::External { offset, .. } = &tensor.storage else {
+            continue;
+        };
+        match model.value_of(&tensor) {
+            Ok(value) => {
+                assert_eq!(value.rank(), tensor.dims.len());
+                assert!(
+                    value.bytes().iter().all(|byte| *byte == INSIDE),
+                    "read outside"
+                );
+                assert!(value.is_empty() || *offset <= FILE_BYTES as u64);
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+}
+
+const FILE_BYTES: usize = 96;
+
+fn files() -> HashMap<String, Buffer> {
+    let file = |bytes: usize| Buffer::from_vec(vec![INSIDE; bytes]);
+    HashMap::from([
+        ("w.bin".to_string(), file(FILE_BYTES)),
+        ("d/w.bin".to_string(), file(FILE_BYTES)),
+        ("empty".to_string(), file(0)),
+    ])
+}
+
+/// A folder in which a model could lie, with everything in it that a location might lead to.
+fn folder() -> std::io::Result<TempDir> {
+    let scratch = tempfile::tempdir()?;
+    let model = scratch.path().join("model");
+    fs::create_dir_all(model.join("d"))?;
+    for (name, bytes) in files() {
+        fs::write(model.join(name), bytes.as_slice())?;
+    }
+    fs::write(scratch.path().join("secret"), [OUTSIDE; FILE_BYTES])?;
+    make_links(scratch.path(), &model)?;
+    Ok(scratch)
+}
+
+#[cfg(unix)]
+fn make_links(outside: &Path, model: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::symlink;
+    symlink("../secret", model.join("out"))?;
+    symlink(outside, model.join("up"))?;
+    symlink("circle", model.join("circle"))?;
+    symlink("d/w.bin", model.join("in"))?;
+    // A socket, for want of a way to make a pipe; opening either could wait for ever.
+    std::os::unix::net::UnixListener::bind(model.join("socket")).map(drop)
+}
+
+#[cfg(not(unix))]
+fn make_links(_: &Path, _: &Path) -> std::io::Result<()> {
+    Ok(())
+}

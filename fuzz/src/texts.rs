@@ -1,0 +1,88 @@
+//! What the two text forms of messages have in common: from text to a message and back, over some message types.
+//!
+//! The first byte of an input chooses the message type, and by its highest bit whether the rest is text or a message.
+
+use sardonyx_formats::{Error, LeftOut, Limits};
+
+/// Marks an input as a message; without it, it is text.
+pub(crate) const MESSAGE: u8 = 0x80;
+
+/// Both directions for one message type.
+pub(crate) struct Form {
+    pub(crate) read: fn(&[u8], Limits) -> Result<Vec<u8>, Error>,
+    /// In each of the ways in which a form may be written, by number.
+    pub(crate) write: fn(&[u8], usize) -> Result<(Vec<u8>, LeftOut), Error>,
+    /// How many ways.
+    pub(crate) ways: usize,
+}
+
+/// Reads the text, or writes the message, and goes back and forth.
+pub(crate) fn check(forms: &[Form], input: &[u8]) {
+    let Some((which, rest)) = input.split_first() else {
+        return;
+    };
+    let form = &forms[(which & !MESSAGE) as usize % forms.len()];
+    if which & MESSAGE == 0 {
+        match (form.read)(rest, Limits::default()) {
+            Ok(bytes) => check_canonical(form, &bytes),
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        // Limits may only refuse.
+        if let Ok(bytes) = (form.read)(rest, Limits { depth: 4 }) {
+            let unlimited = (form.read)(rest, Limits::default());
+            assert!(unlimited.is_ok_and(|unlimited| unlimited == bytes));
+        }
+        return;
+    }
+    match (form.write)(rest, 0) {
+        Ok((text, _)) => {
+            let bytes =
+                (form.read)(&text, Limits::default()).expect("what was written can be read");
+            check_canonical(form, &bytes);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+}
+
+/// What the reader gave is in canonical order, so it must come back as it is.
+fn check_canonical(form: &Form, bytes: &[u8]) {
+    for way in 0..form.ways {
+        let (text, left_out) = (form.write)(bytes, way).expect("what was read can be written");
+        assert!(left_out.is_empty(), "{left_out:?}");
+        let again = (form.read)(&text, Limits::default()).expect("what was written can be read");
+        assert!(again == bytes, "{}", String::from_utf8_lossy(&text));
+    }
+}
+
+/// The message types over which a form is checked: `forms!(read write options)` makes the list of [`Form`]s.
+macro_rules! forms {
+    ($form:ident, $ways:expr, $options:expr) => {{
+        use sardonyx_proto::{
+            AttributeProto, GraphProto, ModelProto, NodeProto, SequenceProto, TensorProto,
+            TypeProto,
+        };
+        macro_rules! of {
+            ($message:ty) => {
+                crate::texts::Form {
+                    read: $form::read::<$message>,
+                    write: |bytes, way| {
+                        let mut text = Vec::new();
+                        let left_out = $form::write::<$message>(bytes, $options(way), &mut text)?;
+                        Ok((text, left_out))
+                    },
+                    ways: $ways,
+                }
+            };
+        }
+        &[
+            of!(ModelProto),
+            of!(GraphProto),
+            of!(NodeProto),
+            of!(AttributeProto),
+            of!(TensorProto),
+            of!(TypeProto),
+            of!(SequenceProto),
+        ]
+    }};
+}
+pub(crate) use forms;

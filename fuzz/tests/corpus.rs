@@ -1,0 +1,51 @@
+//! The properties over the saved inputs and a few thousand mutations of them, always the same.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+use sardonyx_fuzz::corpus::{self, Corpus};
+use sardonyx_fuzz::{PROPERTIES, Property, input, mutate, seeds};
+
+/// Mutations for each share of a property: a few seconds for all.
+const MUTATIONS: u64 = 600;
+
+#[test]
+fn properties_hold_for_the_saved_inputs() {
+    // WIRE-32
+    for property in PROPERTIES {
+        for sample in Corpus::load(property).unwrap().samples {
+            println!("{} {}", property.name, sample.name);
+            (property.check)(&sample.bytes);
+        }
+        for bytes in [&[][..], &[0], &[0xff; 3]] {
+            (property.check)(bytes);
+        }
+    }
+}
+
+#[test]
+fn properties_hold_for_mutations() {
+    for property in PROPERTIES {
+        let corpus = Corpus::load(property).unwrap();
+        for index in 0..MUTATIONS * u64::from(property.share) {
+            // Shown if it fails: `cargo run -p sardonyx-fuzz -- --property NAME --first INDEX --mutations 1` finds it again.
+            println!("{} {index}", property.name);
+            (property.check)(&input(property, &corpus, 1, index));
+        }
+    }
+}
+
+#[test]
+fn the_corpus_is_complete() {
+    for property in PROPERTIES {
+        for (name, content) in seeds::of(property).unwrap() {
+            let path = corpus::folder_of(property).join(&name);
+            assert!(
+                path.is_file(),
+                "{} is missing: run with --write-corpus",
+                path.display()
+            );
+            assert!(content.len() <= mutate::MAX_INPUT, "{name}");
+        }
+    }
+    assert!(Property::find("proto_read").is_some() && Property::find("nothing").is_none());
+}

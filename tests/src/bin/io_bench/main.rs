@@ -1,0 +1,154 @@
+//! Our side of `cargo xtask bench io`: makes the files, and times one job as often as asked.
+//!
+//! Prints one line of JSON: the times of all repetitions in milliseconds, what was found (the rival must find the same)
+//! and the most memory the process ever had.
+
+mod make;
+mod packed;
+mod visit;
+
+use clap::{Parser, Subcommand};
+use make::Scale;
+use sardonyx::{Model, SaveOptions};
+use serde_json::json;
+use std::error::Error;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    job: Job,
+    /// How often.
+    #[arg(long, global = true, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    /// Write the files that are measured.
+    Make {
+        folder: PathBuf,
+        /// Tiny ones.
+        #[arg(long)]
+        smoke: bool,
+    },
+    /// Open a model, names and uses resolved, and drop it.
+    Open { model: PathBuf },
+    /// Open a model, read every byte of its weights once, and drop it.
+    Touch { model: PathBuf },
+    /// Visit every field of a model in memory with the pull reader.
+    Visit { model: PathBuf },
+    /// Decode all packed lists of a model in memory.
+    Packed { model: PathBuf },
+    /// Save an opened model.
+    Save { model: PathBuf, copy: PathBuf },
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("io_bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result {
+    let repeat = arguments.repeat;
+    let (times, found) = match &arguments.job {
+        Job::Make { folder, smoke } => {
+            let scale = if *smoke { Scale::SMOKE } else { Scale::FULL };
+            return Ok(make::all(folder, scale)?);
+        }
+        Job::Open { model } => timed(repeat, || open(model))?,
+        Job::Touch { model } => timed(repeat, || touch(model))?,
+        Job::Visit { model } => {
+            let bytes = fs::read(model)?;
+            let (times, seen) = timed(repeat, || Ok(visit::model(&bytes)?))?;
+            (times, seen.to_string())
+        }
+        Job::Packed { model } => {
+            let bytes = fs::read(model)?;
+            let mut lists = packed::Lists::default();
+            let (times, ()) = timed(repeat, || Ok(lists.decode(&bytes)?))?;
+            (times, lists.sums())
+        }
+        Job::Save { model, copy } => {
+            let model = Model::open(model)?;
+            let clear = || match fs::remove_file(copy) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error.into()),
+                _ => Ok(()),
+            };
+            timed_after(repeat, clear, || {
+                // Without waiting for the disk, as the rivals do not wait either.
+                let report = SaveOptions::new().sync(false).save(&model, copy)?;
+                Ok(format!("{} files", report.files.len()))
+            })?
+        }
+    };
+    let answer = json!({ "ms": times, "found": found, "rss_peak_mb": rss_peak_mb()? });
+    println!("{answer}");
+    Ok(())
+}
+
+/// The times of all repetitions in milliseconds, and what the last one gave.
+fn timed<T>(repeat: u32, job: impl FnMut() -> Result<T>) -> Result<(Vec<f64>, T)> {
+    timed_after(repeat, || Ok(()), job)
+}
+
+/// The same, with something before each repetition that does not count.
+fn timed_after<T>(
+    repeat: u32,
+    mut before: impl FnMut() -> Result,
+    mut job: impl FnMut() -> Result<T>,
+) -> Result<(Vec<f64>, T)> {
+    let mut times = Vec::new();
+    loop {
+        before()?;
+        let start = Instant::now();
+        let result = job()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+        if times.len() == repeat as usize {
+            return Ok((times, result));
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<String> {
+    let model = Model::open(path)?;
+    Ok(format!(
+        "{} nodes, {} initializers",
+        model.node_count(),
+        model.parameters().tensors
+    ))
+}
+
+fn touch(path: &Path) -> Result<String> {
+    let model = Model::open(path)?;
+    let (mut bytes, mut sum) = (0, 0u64);
+    for tensor in model.tensors() {
+        let value = model.value_of(&tensor)?;
+        let words = value.bytes().as_chunks().0.iter();
+        sum = words.fold(sum, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+        bytes += value.bytes().len();
+    }
+    Ok(format!("{bytes} bytes, sum {sum}"))
+}
+
+/// The most memory that the process ever had, as the kernel counts it.
+fn rss_peak_mb() -> Result<f64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .ok_or("/proc/self/status has no VmHWM")?;
+    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kilobytes / 1024.0)
+}
