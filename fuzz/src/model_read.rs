@@ -9,7 +9,8 @@ pub(crate) fn check(input: &[u8]) {
     let read = Model::read(source.clone());
     let small = ReadLimits {
         depth: 24,
-        messages: 60,
+        memory: 6_000,
+        expansion: 0,
     };
     let under_limits = Model::read_with(source, small);
     match &read {
@@ -25,7 +26,10 @@ pub(crate) fn check(input: &[u8]) {
             .graphs()
             .map(|(_, graph)| graph.nodes.len())
             .sum::<usize>();
-        assert!(nodes <= 60, "{nodes} nodes");
+        assert!(
+            nodes <= 6_000 / size_of::<sardonyx_model::Node>(),
+            "{nodes} nodes"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! Changes to inputs: of bytes, of the records of a message, of the words of a text, and between two inputs.
 
-use crate::corpus::{Corpus, Form, Sample};
+use crate::corpus::{Corpus, Form};
 use crate::random::Random;
 use crate::wire_tree::{self, Record, Value, push_varint};
 
@@ -410,7 +410,7 @@ fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
             };
             let number = list[at].number;
             for _ in 0..times {
-                let inner = list[at].clone();
+                let inner = std::mem::replace(&mut list[at], wire_tree::number(number, 0));
                 list[at] = wire_tree::message(number, vec![inner]);
             }
         }
@@ -432,11 +432,9 @@ fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
 }
 
 fn foreign_record(corpus: &Corpus, random: &mut Random) -> Option<Record> {
-    let Sample { tree, .. } = random.choose(&corpus.samples);
-    let mut tree = tree.clone()?;
-    let index = random.below(wire_tree::count(&tree));
-    let (list, at) = wire_tree::find(&mut tree, index)?;
-    Some(list[at].clone())
+    let tree = random.choose(&corpus.samples).tree.as_ref()?;
+    let index = random.below(wire_tree::count(tree));
+    wire_tree::get(tree, index).cloned()
 }
 
 fn change_value(value: &mut Value, random: &mut Random) {

@@ -182,6 +182,25 @@ pub fn count(records: &[Record]) -> usize {
         .sum()
 }
 
+/// The record with this number, counted over all levels.
+pub fn get(records: &[Record], index: usize) -> Option<&Record> {
+    let mut left = index;
+    for record in records {
+        if left == 0 {
+            return Some(record);
+        }
+        left -= 1;
+        if let Value::Message(fields) = &record.value {
+            let below = count(fields);
+            if left < below {
+                return get(fields, left);
+            }
+            left -= below;
+        }
+    }
+    None
+}
+
 /// The list that holds the record with this number, counted over all levels, and its position there.
 pub fn find(records: &mut Vec<Record>, index: usize) -> Option<(&mut Vec<Record>, usize)> {
     let mut left = index;
@@ -225,6 +244,7 @@ mod tests {
         assert_eq!(parse(&written), Some(tree.clone()));
         assert_eq!(count(&tree), 7);
         assert_eq!(parse(&written[..written.len() - 1]), None);
+        assert_eq!(get(&tree, 5), Some(&number(2, 300)));
         let mut tree = tree;
         let (list, position) = find(&mut tree, 5).unwrap();
         assert_eq!(list[position], number(2, 300));

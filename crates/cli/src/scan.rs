@@ -38,7 +38,7 @@ pub(crate) struct Args {
     max_depth: u32,
     /// Messages in a file
     #[arg(long, value_name = "N", default_value_t = 1 << 22)]
-    max_messages: u32,
+    max_messages: u64,
     /// Bytes that are read from stdin or a pipe
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse_bytes)]
     max_bytes: u64,
@@ -94,13 +94,14 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
 fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error> {
     let limits = ReadLimits {
         depth: args.max_depth,
-        messages: args.max_messages,
+        ..ReadLimits::default()
     };
     let mut options = ScanOptions::new()
         .checksums(args.checksums)
         .max_elements(args.max_elements)
         .max_bytes(args.max_bytes)
-        .limits(limits);
+        .limits(limits)
+        .max_messages(args.max_messages);
     if let Some(folder) = &args.data_dir {
         options = options.folder(folder);
     }

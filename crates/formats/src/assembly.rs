@@ -8,11 +8,11 @@
 use std::ops::Range;
 
 use sardonyx_proto::{
-    FieldDef, Label, Limits, MessageDef, MessageType, WireType, push_tag, push_varint, varint_len,
+    FieldDef, Label, Limits, MessageDef, MessageType, WireType, path, push_tag, push_varint,
+    varint_len,
 };
 
 use crate::error::ErrorKind;
-use crate::names::push_step;
 
 /// From this size on, bytes are kept apart instead of among the small things.
 const LARGE_BYTES: usize = 64 << 10;
@@ -350,19 +350,19 @@ impl Assembly {
 
     /// The path of the current message or, in it, of a field; `index` counts in a list whose elements are no messages.
     pub(crate) fn place(&self, field: Option<&FieldDef>, index: Option<u64>) -> String {
-        let mut place = String::new();
+        let mut steps = Vec::new();
         let mut around = None;
         for open in &self.open {
             if let (Some(field), Some(around)) = (open.field, around) {
                 let index = field.is_list().then(|| self.count(around, field.number));
-                push_step(&mut place, field, index);
+                steps.push(field.step(index));
             }
             around = Some(open);
         }
         if let Some(field) = field {
-            push_step(&mut place, field, index);
+            steps.push(field.step(index));
         }
-        place
+        path(&steps)
     }
 
     /// The path of the next message in a list of the current one.

@@ -1,6 +1,4 @@
-//! Field names: finding them, suggesting them, and making paths of them.
-
-use std::fmt::Write;
+//! Field names: finding them and suggesting them.
 
 use sardonyx_proto::{FieldDef, MessageDef};
 
@@ -93,18 +91,6 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
         before = std::mem::replace(&mut above, row);
     }
     above[b.len()]
-}
-
-/// Appends a field to a path such as `graph.node[3]`.
-pub(crate) fn push_step(path: &mut String, field: &FieldDef, index: Option<u64>) {
-    if !path.is_empty() {
-        path.push('.');
-    }
-    path.push_str(field.name);
-    if let Some(index) = index {
-        // Writing to a string does not fail.
-        let _ = write!(path, "[{index}]");
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use sardonyx_proto::{
     Chunk, DynamicMessage, DynamicValue, FieldDef, FieldKind, Limits, MessageType, RawField,
-    Scalar, Slice,
+    Scalar, Slice, path,
 };
 
 use crate::error::{Error, ErrorKind, Fault, Position};
@@ -236,14 +236,14 @@ impl<'a, P: Printer> Walk<'a, '_, P> {
 
     /// The field that is being printed.
     fn place(&self) -> String {
-        let mut place = String::new();
-        for level in &self.levels {
-            if let Some(field) = level.field {
+        let steps: Vec<String> = (self.levels.iter())
+            .filter_map(|level| {
+                let field = level.field?;
                 let index = field.is_list().then(|| level.values.saturating_sub(1));
-                crate::names::push_step(&mut place, field, index);
-            }
-        }
-        place
+                Some(field.step(index))
+            })
+            .collect();
+        path(&steps)
     }
 }
 

@@ -2,12 +2,16 @@
 //!
 //! Lists of uses are kept right by every function here; nothing else may touch them.
 
+use std::collections::HashSet;
+
 use sardonyx_tensor::{Buffer, Tensor};
 use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::TensorProto;
-use crate::graph::{Initializer, Model, Node, Producer, Range, Use, Value, ValueInfo};
+use crate::graph::{
+    Header, Initializer, Model, Node, Producer, Range, Use, Value, ValueInfo, normal_domain,
+};
 use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
 use crate::names::Symbol;
 use crate::source::Span;
@@ -30,6 +34,36 @@ pub enum NewAttribute<'a> {
 }
 
 impl Model {
+    /// A copy of what decides what the model computes: without the documentation, metadata and unknown fields of its
+    /// header, and with one import of each operator set.
+    pub fn clone_to_run(&self) -> Model {
+        let mut domains = HashSet::new();
+        // The last one counts.
+        let imports = self.header.opset_import.iter().rev();
+        let opset_import = imports
+            .filter(|import| domains.insert(normal_domain(self.display(import.domain))))
+            .cloned()
+            .collect();
+        Model {
+            header: Header {
+                ir_version: self.header.ir_version,
+                opset_import,
+                ..Header::default()
+            },
+            main: self.main,
+            functions: self.functions.clone(),
+            training_info: self.training_info.clone(),
+            sources: self.sources.clone(),
+            names: self.names.clone(),
+            graphs: self.graphs.clone(),
+            nodes: self.nodes.clone(),
+            values: self.values.clone(),
+            attributes: self.attributes.clone(),
+            uses: self.uses.clone(),
+            output_lists: self.output_lists.clone(),
+        }
+    }
+
     /// The symbol of a text, which is added if the model does not have it.
     pub fn intern(&mut self, text: &str) -> Symbol {
         self.names.intern_own(text.as_bytes(), &self.sources)

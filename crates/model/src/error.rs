@@ -26,9 +26,14 @@ pub enum ErrorKind {
         /// Its length in bytes.
         length: u64,
     },
-    /// More nodes, values, attributes … than the limit.
-    TooManyMessages {
-        /// The limit.
+    /// The structure (nodes, values, attributes, lists …) would take more memory than the limit.
+    TooMuchStructure {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// Types within types, nested more deeply than the limit.
+    TypeTooDeep {
+        /// The limit, in levels.
         limit: u32,
     },
 }
@@ -65,10 +70,14 @@ impl fmt::Display for Error {
             ErrorKind::TextTooLong { length } => {
                 write!(f, "a text has {length} bytes; at most 2^32 - 1 are allowed")?
             }
-            ErrorKind::TooManyMessages { limit } => write!(
+            ErrorKind::TooMuchStructure { limit } => write!(
                 f,
-                "the file has more than {limit} nodes, values and attributes"
+                "its nodes, values and attributes would take more than {} MiB of memory, which is much for a file of this size",
+                limit >> 20
             )?,
+            ErrorKind::TypeTooDeep { limit } => {
+                write!(f, "types are nested more than {limit} levels deep")?
+            }
         }
         write!(f, " (byte {}", self.0.offset)?;
         if !self.0.place.is_empty() {

@@ -1,6 +1,7 @@
 //! The model and what it is made of.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use sardonyx_tensor::Buffer;
 
@@ -416,6 +417,22 @@ impl Model {
         normal_domain(self.display(self.nodes[node].domain))
     }
 
+    /// The versions of all operator sets that the model imports, by domain as the registry writes it. The same as
+    /// [`opset`](Model::opset), for whoever asks more than a few times.
+    pub fn opsets(&self) -> HashMap<Cow<'_, str>, i64> {
+        let imports = self.header.opset_import.iter();
+        let mut versions: HashMap<Cow<'_, str>, i64> = imports
+            .map(|import| {
+                let domain = normal_domain(self.display(import.domain));
+                (domain, import.version.unwrap_or(0))
+            })
+            .collect();
+        if let Some(version) = self.implied_opset(&self.header.opset_import) {
+            versions.insert("".into(), version);
+        }
+        versions
+    }
+
     /// The version of an operator set that the model imports. The last entry of a domain counts.
     pub fn opset(&self, domain: &str) -> Option<i64> {
         self.opset_in(&self.header.opset_import, domain)
@@ -430,20 +447,19 @@ impl Model {
             .find(|import| normal_domain(self.display(import.domain)) == domain);
         match import {
             Some(import) => Some(import.version.unwrap_or(0)),
-            // Before IR version 3 a model could not say; version 1 is meant.
-            None if domain.is_empty()
-                && imports.is_empty()
-                && self.header.ir_version.unwrap_or(0) < 3 =>
-            {
-                Some(1)
-            }
+            None if domain.is_empty() => self.implied_opset(imports),
             None => None,
         }
+    }
+
+    /// Before IR version 3 a model could not say which version of `ai.onnx` it uses; version 1 is meant.
+    fn implied_opset(&self, imports: &[OperatorSetId]) -> Option<i64> {
+        (imports.is_empty() && self.header.ir_version.unwrap_or(0) < 3).then_some(1)
     }
 }
 
 /// `ai.onnx` and the empty domain are the same.
-fn normal_domain(domain: Cow<'_, str>) -> Cow<'_, str> {
+pub(crate) fn normal_domain(domain: Cow<'_, str>) -> Cow<'_, str> {
     if domain == "ai.onnx" {
         Cow::Borrowed("")
     } else {

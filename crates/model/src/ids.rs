@@ -21,7 +21,7 @@ macro_rules! ids {
         impl Id for $name {
             #[inline]
             fn new(index: usize) -> Self {
-                // Reading stops before an arena reaches this size; see `ReadLimits::messages`.
+                // Reading stops before an arena reaches this size; see `ReadLimits`.
                 let number = u32::try_from(index).ok().and_then(|index| NonZeroU32::new(index.wrapping_add(1)));
                 $name(number.expect("an arena has fewer than 2^32 - 1 entries"))
             }

@@ -15,6 +15,7 @@ use sardonyx_proto::{
     TensorShapeField, TensorTypeField, TrainingInfoField, TypeField, ValueInfoField, place_of,
 };
 use sardonyx_tensor::Buffer;
+use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::{Segment, SparseTensorProto, TensorProto, TypedRun};
@@ -25,7 +26,7 @@ use crate::graph::{
 };
 use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
 use crate::names::Symbol;
-use crate::source::{Span, Unknowns};
+use crate::source::{Span, UnknownField, Unknowns};
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
 /// Bounds on what reading a model may cost.
@@ -33,18 +34,33 @@ use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 pub struct ReadLimits {
     /// Levels of nested messages.
     pub depth: u32,
-    /// Messages in all. One takes up to some hundred bytes of memory, though it may be two bytes in the file.
-    pub messages: u32,
+    /// Bytes of memory that the structure (nodes, values, attributes, lists …) of any file may take.
+    pub memory: u64,
+    /// Bytes of memory that it may take on top of that for each byte of the file. Models take 1 to 8; a file of empty
+    /// messages, two bytes each, would take hundreds.
+    pub expansion: u32,
+}
+
+impl ReadLimits {
+    /// Bytes of structure that a file may have; so few that no arena can have more entries than an id can tell apart.
+    fn memory(self, file: usize) -> u64 {
+        let memory = (file as u64).saturating_mul(self.expansion.into());
+        memory.saturating_add(self.memory).min(16 << 30)
+    }
 }
 
 impl Default for ReadLimits {
     fn default() -> Self {
         ReadLimits {
             depth: Limits::default().depth,
-            messages: 1 << 26,
+            memory: 16 << 20,
+            expansion: 12,
         }
     }
 }
+
+/// Levels of types within types. Unlike graphs they are read, compared and printed by recursion.
+const TYPE_LEVELS: u32 = 64;
 
 impl Model {
     /// Reads a model. Names and payloads are not copied: the model keeps `source`.
@@ -67,6 +83,7 @@ impl Model {
         let id = model.sources.push(source.clone());
         let mut build = Build::new(&mut model, id, limits);
         build.bytes = bytes;
+        build.memory_left = limits.memory(bytes.len());
         let limits = Limits {
             depth: limits.depth,
         };
@@ -136,12 +153,15 @@ impl Scopes {
 /// Places for frequent names.
 const FREQUENT: usize = 64;
 
+type Waiting<'a> = (GraphId, Reader<'a, proto::GraphProto>);
+
 pub(crate) struct Build<'m, 'a> {
     model: &'m mut Model,
     source: SourceId,
     /// The bytes of the source, or none: then names are only found more slowly.
     bytes: &'a [u8],
-    messages_left: u32,
+    /// Bytes that the structure may still take.
+    memory_left: u64,
     limits: ReadLimits,
     scopes: Scopes,
     /// The output that was read last: what the next node is most likely to read.
@@ -150,7 +170,7 @@ pub(crate) struct Build<'m, 'a> {
     /// for it among all names.
     frequent: [Option<(&'a [u8], Symbol)>; FREQUENT],
     /// Graphs that wait for the graph around them.
-    waiting: VecDeque<(GraphId, Reader<'a, proto::GraphProto>)>,
+    waiting: VecDeque<Waiting<'a>>,
     /// Names of inputs that are not bound yet; the positions are those of the model's uses. `None` for the empty name.
     unbound: Vec<Option<Symbol>>,
 }
@@ -161,7 +181,7 @@ impl<'m, 'a> Build<'m, 'a> {
             model,
             source,
             bytes: &[],
-            messages_left: limits.messages,
+            memory_left: limits.memory(0),
             limits,
             scopes: Scopes::default(),
             recent: None,
@@ -213,12 +233,13 @@ impl<'m, 'a> Build<'m, 'a> {
                     self.model.functions.push(function);
                 }
                 ModelField::Configuration(message) => {
+                    self.count::<Span>(message.offset())?;
                     let span = self.span(message.slice());
                     self.model.header.configuration.push(span);
                 }
                 ModelField::Unknown(unknown) => {
-                    let span = self.span(unknown.record);
-                    self.model.header.unknown.push(unknown.after, span);
+                    let unknown = self.unknown(unknown)?;
+                    self.model.header.unknown.push(unknown);
                 }
             }
         }
@@ -241,8 +262,8 @@ impl<'m, 'a> Build<'m, 'a> {
                 _ => {}
             }
         }
-        // A file of empty messages may have more of them than can be read.
-        let most = self.messages_left as usize;
+        // A file of empty messages may have more of them than may be read.
+        let most = self.memory_left as usize / size_of::<Node>();
         let graph = &mut self.model.graphs[id];
         graph.nodes.reserve(nodes.min(most));
         graph.initializers.reserve(initializers.min(most));
@@ -271,6 +292,7 @@ impl<'m, 'a> Build<'m, 'a> {
                 GraphField::Node(node) => self.node(id, node)?,
                 GraphField::Name(text) => self.model.graphs[id].name = Some(self.name(text)?),
                 GraphField::Initializer(tensor) => {
+                    self.count::<Value>(tensor.offset())?;
                     let mut proto = TensorProto::default();
                     self.tensor(&mut proto, tensor)?;
                     let index = self.model.graphs[id].initializers.len() as u32;
@@ -286,6 +308,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     self.model.graphs[id].doc_string = Some(self.name(text)?)
                 }
                 GraphField::Input(info) => {
+                    self.count::<Value>(info.offset())?;
                     let mut info = self.value_info(info)?;
                     let index = self.model.graphs[id].inputs.len() as u32;
                     info.value = info
@@ -308,6 +331,7 @@ impl<'m, 'a> Build<'m, 'a> {
                         .push(annotation);
                 }
                 GraphField::SparseInitializer(tensor) => {
+                    self.count::<Value>(tensor.offset())?;
                     let tensor = self.sparse_tensor(tensor)?;
                     let index = self.model.graphs[id].sparse_initializers.len() as u32;
                     let name = tensor.values.as_ref().and_then(|values| values.name);
@@ -322,8 +346,8 @@ impl<'m, 'a> Build<'m, 'a> {
                     self.model.graphs[id].metadata_props.push(entry);
                 }
                 GraphField::Unknown(unknown) => {
-                    let span = self.span(unknown.record);
-                    self.model.graphs[id].unknown.push(unknown.after, span);
+                    let unknown = self.unknown(unknown)?;
+                    self.model.graphs[id].unknown.push(unknown);
                 }
             }
         }
@@ -331,7 +355,7 @@ impl<'m, 'a> Build<'m, 'a> {
     }
 
     fn node(&mut self, graph: GraphId, reader: Reader<'a, proto::NodeProto>) -> Built {
-        self.count(reader.offset())?;
+        self.count::<(Node, NodeId)>(reader.offset())?;
         let id: NodeId = Id::new(self.model.nodes.len());
         let mut node = Node {
             name: None,
@@ -351,7 +375,7 @@ impl<'m, 'a> Build<'m, 'a> {
         for field in reader {
             match field? {
                 NodeField::Input(text) => {
-                    self.count(text.offset)?;
+                    self.count::<(Use, Option<Symbol>)>(text.offset)?;
                     let name = match self.recent {
                         Some((recent, name)) if recent == text.bytes => name,
                         _ => self.name(text)?,
@@ -367,7 +391,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     node.inputs.len += 1;
                 }
                 NodeField::Output(text) => {
-                    self.count(text.offset)?;
+                    self.count::<Value>(text.offset)?;
                     let index = node.outputs.len;
                     let value = match text.bytes {
                         b"" => None,
@@ -399,6 +423,7 @@ impl<'m, 'a> Build<'m, 'a> {
                         .push(entry);
                 }
                 NodeField::DeviceConfigurations(message) => {
+                    self.count::<Span>(message.offset())?;
                     let span = self.span(message.slice());
                     node.extras
                         .get_or_insert_default()
@@ -406,11 +431,8 @@ impl<'m, 'a> Build<'m, 'a> {
                         .push(span);
                 }
                 NodeField::Unknown(unknown) => {
-                    let span = self.span(unknown.record);
-                    node.extras
-                        .get_or_insert_default()
-                        .unknown
-                        .push(unknown.after, span);
+                    let unknown = self.unknown(unknown)?;
+                    node.extras.get_or_insert_default().unknown.push(unknown);
                 }
             }
         }
@@ -425,7 +447,8 @@ impl<'m, 'a> Build<'m, 'a> {
         reader: Reader<'a, proto::AttributeProto>,
         place: Option<(GraphId, NodeId)>,
     ) -> Built<Attribute> {
-        self.count(reader.offset())?;
+        let offset = reader.offset();
+        self.count::<Attribute>(offset)?;
         let mut attribute = Attribute::default();
         /// The value field of a kind, made if it is not there yet, so that a field that occurs twice is merged.
         macro_rules! value {
@@ -455,12 +478,18 @@ impl<'m, 'a> Build<'m, 'a> {
                 }
                 AttributeField::T(tensor) => self.tensor(value!(Tensor, Box::default()), tensor)?,
                 AttributeField::G(graph) => {
+                    self.count::<(Graph, Waiting<'_>)>(graph.offset())?;
                     let id = *value!(Graph, self.nested_graph(place));
                     self.waiting.push_back((id, graph));
                 }
-                AttributeField::Floats(chunk) => collect(value!(Floats, Vec::new()), chunk)?,
-                AttributeField::Ints(chunk) => collect(value!(Ints, Vec::new()), chunk)?,
+                AttributeField::Floats(chunk) => {
+                    self.collect(value!(Floats, Vec::new()), chunk, offset)?
+                }
+                AttributeField::Ints(chunk) => {
+                    self.collect(value!(Ints, Vec::new()), chunk, offset)?
+                }
                 AttributeField::Strings(text) => {
+                    self.count::<Span>(text.offset)?;
                     let span = self.span(text);
                     value!(Strings, Vec::new()).push(span);
                 }
@@ -470,15 +499,18 @@ impl<'m, 'a> Build<'m, 'a> {
                     value!(Tensors, Vec::new()).push(proto);
                 }
                 AttributeField::Graphs(graph) => {
+                    self.count::<(Graph, Waiting<'_>)>(graph.offset())?;
                     let id = self.nested_graph(place);
                     self.waiting.push_back((id, graph));
                     value!(Graphs, Vec::new()).push(id);
                 }
                 AttributeField::DocString(text) => attribute.doc_string = Some(self.name(text)?),
-                AttributeField::Tp(ty) => self.type_proto(value!(Type, Box::default()), ty)?,
+                AttributeField::Tp(ty) => {
+                    self.type_proto(value!(Type, Box::default()), ty, TYPE_LEVELS)?
+                }
                 AttributeField::TypeProtos(ty) => {
                     let mut proto = TypeProto::default();
-                    self.type_proto(&mut proto, ty)?;
+                    self.type_proto(&mut proto, ty, TYPE_LEVELS)?;
                     value!(Types, Vec::new()).push(proto);
                 }
                 AttributeField::Type(ty) => attribute.ty = Some(ty),
@@ -492,9 +524,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     let tensor = self.sparse_tensor(tensor)?;
                     value!(SparseTensors, Vec::new()).push(tensor);
                 }
-                AttributeField::Unknown(unknown) => attribute
-                    .unknown
-                    .push(unknown.after, self.span(unknown.record)),
+                AttributeField::Unknown(unknown) => attribute.unknown.push(self.unknown(unknown)?),
             }
         }
         Ok(attribute)
@@ -513,7 +543,8 @@ impl<'m, 'a> Build<'m, 'a> {
         proto: &mut TensorProto,
         reader: Reader<'a, proto::TensorProto>,
     ) -> Built {
-        self.count(reader.offset())?;
+        let offset = reader.offset();
+        self.count::<TensorProto>(offset)?;
         let mut rest = reader;
         loop {
             let start = rest.offset();
@@ -522,9 +553,7 @@ impl<'m, 'a> Build<'m, 'a> {
             };
             let number = match field? {
                 TensorField::Dims(chunk) => {
-                    for dim in chunk.iter() {
-                        proto.dims.push(dim?);
-                    }
+                    self.dims(&mut proto.dims, chunk, offset)?;
                     continue;
                 }
                 TensorField::DataType(number) => {
@@ -568,7 +597,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     continue;
                 }
                 TensorField::Unknown(unknown) => {
-                    proto.unknown.push(unknown.after, self.span(unknown.record));
+                    proto.unknown.push(self.unknown(unknown)?);
                     continue;
                 }
             };
@@ -580,6 +609,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     run.records.len += rest.offset() - start;
                 }
                 _ => {
+                    self.count::<TypedRun>(start)?;
                     let records = Span {
                         source: self.source,
                         offset: start,
@@ -600,9 +630,9 @@ impl<'m, 'a> Build<'m, 'a> {
             match field? {
                 TensorSegmentField::Begin(begin) => segment.begin = Some(begin),
                 TensorSegmentField::End(end) => segment.end = Some(end),
-                TensorSegmentField::Unknown(unknown) => segment
-                    .unknown
-                    .push(unknown.after, self.span(unknown.record)),
+                TensorSegmentField::Unknown(unknown) => {
+                    segment.unknown.push(self.unknown(unknown)?)
+                }
             }
         }
         Ok(())
@@ -612,6 +642,8 @@ impl<'m, 'a> Build<'m, 'a> {
         &mut self,
         reader: Reader<'a, proto::SparseTensorProto>,
     ) -> Built<SparseTensorProto> {
+        let offset = reader.offset();
+        self.count::<SparseTensorProto>(offset)?;
         let mut sparse = SparseTensorProto::default();
         for field in reader {
             match field? {
@@ -621,183 +653,132 @@ impl<'m, 'a> Build<'m, 'a> {
                 SparseTensorField::Indices(tensor) => {
                     self.tensor(sparse.indices.get_or_insert_default(), tensor)?
                 }
-                SparseTensorField::Dims(chunk) => {
-                    for dim in chunk.iter() {
-                        sparse.dims.push(dim?);
-                    }
-                }
-                SparseTensorField::Unknown(unknown) => sparse
-                    .unknown
-                    .push(unknown.after, self.span(unknown.record)),
+                SparseTensorField::Dims(chunk) => self.dims(&mut sparse.dims, chunk, offset)?,
+                SparseTensorField::Unknown(unknown) => sparse.unknown.push(self.unknown(unknown)?),
             }
         }
         Ok(sparse)
     }
 
     fn value_info(&mut self, reader: Reader<'a, proto::ValueInfoProto>) -> Built<ValueInfo> {
-        self.count(reader.offset())?;
+        self.count::<ValueInfo>(reader.offset())?;
         let mut info = ValueInfo::default();
         for field in reader {
             match field? {
                 ValueInfoField::Name(text) => info.name = Some(self.name(text)?),
-                ValueInfoField::Type(ty) => self.type_proto(info.ty.get_or_insert_default(), ty)?,
+                ValueInfoField::Type(ty) => {
+                    self.type_proto(info.ty.get_or_insert_default(), ty, TYPE_LEVELS)?
+                }
                 ValueInfoField::DocString(text) => info.doc_string = Some(self.name(text)?),
                 ValueInfoField::MetadataProps(entry) => {
                     info.metadata_props.push(self.entry(entry)?)
                 }
-                ValueInfoField::Unknown(unknown) => {
-                    info.unknown.push(unknown.after, self.span(unknown.record))
-                }
+                ValueInfoField::Unknown(unknown) => info.unknown.push(self.unknown(unknown)?),
             }
         }
         Ok(info)
     }
 
-    fn type_proto(&mut self, proto: &mut TypeProto, reader: Reader<'a, proto::TypeProto>) -> Built {
-        self.count(reader.offset())?;
+    /// A type, in at most so many levels.
+    fn type_proto(
+        &mut self,
+        proto: &mut TypeProto,
+        reader: Reader<'a, proto::TypeProto>,
+        levels: u32,
+    ) -> Built {
+        let offset = reader.offset();
+        self.count::<TypeProto>(offset)?;
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Failure {
+                kind: ErrorKind::TypeTooDeep { limit: TYPE_LEVELS },
+                offset,
+            });
+        };
+        /// The parts of a kind. Of several kinds the last one stays; the same kind twice is merged.
+        macro_rules! parts {
+            ($kind:ident $($part:ident)*) => {
+                if !matches!(proto.kind, Some(TypeKind::$kind { .. })) {
+                    proto.kind = Some(TypeKind::$kind { $($part: Default::default()),* });
+                }
+                let Some(TypeKind::$kind { $($part),* }) = &mut proto.kind else {
+                    unreachable!("it was just made of that kind");
+                };
+            };
+        }
         for field in reader {
-            // Of several kinds the last one stays; the same kind twice is merged.
             match field? {
                 TypeField::TensorType(reader) => {
-                    let (mut elem_type, mut shape, mut unknown) = match proto.kind.take() {
-                        Some(TypeKind::Tensor {
-                            elem_type,
-                            shape,
-                            unknown,
-                        }) => (elem_type, shape, unknown),
-                        _ => Default::default(),
-                    };
+                    parts!(Tensor elem_type shape unknown);
                     for field in reader {
                         match field? {
-                            TensorTypeField::ElemType(number) => elem_type = Some(number),
+                            TensorTypeField::ElemType(number) => *elem_type = Some(number),
                             TensorTypeField::Shape(reader) => {
                                 self.shape(shape.get_or_insert_default(), reader)?
                             }
-                            TensorTypeField::Unknown(field) => {
-                                unknown.push(field.after, self.span(field.record))
-                            }
+                            TensorTypeField::Unknown(field) => unknown.push(self.unknown(field)?),
                         }
                     }
-                    proto.kind = Some(TypeKind::Tensor {
-                        elem_type,
-                        shape,
-                        unknown,
-                    });
                 }
                 TypeField::SparseTensorType(reader) => {
-                    let (mut elem_type, mut shape, mut unknown) = match proto.kind.take() {
-                        Some(TypeKind::SparseTensor {
-                            elem_type,
-                            shape,
-                            unknown,
-                        }) => (elem_type, shape, unknown),
-                        _ => Default::default(),
-                    };
+                    parts!(SparseTensor elem_type shape unknown);
                     for field in reader {
                         match field? {
-                            SparseTensorTypeField::ElemType(number) => elem_type = Some(number),
+                            SparseTensorTypeField::ElemType(number) => *elem_type = Some(number),
                             SparseTensorTypeField::Shape(reader) => {
                                 self.shape(shape.get_or_insert_default(), reader)?
                             }
                             SparseTensorTypeField::Unknown(field) => {
-                                unknown.push(field.after, self.span(field.record))
+                                unknown.push(self.unknown(field)?)
                             }
                         }
                     }
-                    proto.kind = Some(TypeKind::SparseTensor {
-                        elem_type,
-                        shape,
-                        unknown,
-                    });
                 }
                 TypeField::SequenceType(reader) => {
-                    let (mut elem_type, mut unknown) = match proto.kind.take() {
-                        Some(TypeKind::Sequence { elem_type, unknown }) => (elem_type, unknown),
-                        _ => Default::default(),
-                    };
+                    parts!(Sequence elem_type unknown);
                     for field in reader {
                         match field? {
                             SequenceTypeField::ElemType(ty) => {
-                                self.type_proto(elem_type.get_or_insert_default(), ty)?
+                                self.type_proto(elem_type.get_or_insert_default(), ty, levels)?
                             }
-                            SequenceTypeField::Unknown(field) => {
-                                unknown.push(field.after, self.span(field.record))
-                            }
+                            SequenceTypeField::Unknown(field) => unknown.push(self.unknown(field)?),
                         }
                     }
-                    proto.kind = Some(TypeKind::Sequence { elem_type, unknown });
                 }
                 TypeField::OptionalType(reader) => {
-                    let (mut elem_type, mut unknown) = match proto.kind.take() {
-                        Some(TypeKind::Optional { elem_type, unknown }) => (elem_type, unknown),
-                        _ => Default::default(),
-                    };
+                    parts!(Optional elem_type unknown);
                     for field in reader {
                         match field? {
                             OptionalTypeField::ElemType(ty) => {
-                                self.type_proto(elem_type.get_or_insert_default(), ty)?
+                                self.type_proto(elem_type.get_or_insert_default(), ty, levels)?
                             }
-                            OptionalTypeField::Unknown(field) => {
-                                unknown.push(field.after, self.span(field.record))
-                            }
+                            OptionalTypeField::Unknown(field) => unknown.push(self.unknown(field)?),
                         }
                     }
-                    proto.kind = Some(TypeKind::Optional { elem_type, unknown });
                 }
                 TypeField::MapType(reader) => {
-                    let (mut key_type, mut value_type, mut unknown) = match proto.kind.take() {
-                        Some(TypeKind::Map {
-                            key_type,
-                            value_type,
-                            unknown,
-                        }) => (key_type, value_type, unknown),
-                        _ => Default::default(),
-                    };
+                    parts!(Map key_type value_type unknown);
                     for field in reader {
                         match field? {
-                            MapTypeField::KeyType(number) => key_type = Some(number),
+                            MapTypeField::KeyType(number) => *key_type = Some(number),
                             MapTypeField::ValueType(ty) => {
-                                self.type_proto(value_type.get_or_insert_default(), ty)?
+                                self.type_proto(value_type.get_or_insert_default(), ty, levels)?
                             }
-                            MapTypeField::Unknown(field) => {
-                                unknown.push(field.after, self.span(field.record))
-                            }
+                            MapTypeField::Unknown(field) => unknown.push(self.unknown(field)?),
                         }
                     }
-                    proto.kind = Some(TypeKind::Map {
-                        key_type,
-                        value_type,
-                        unknown,
-                    });
                 }
                 TypeField::OpaqueType(reader) => {
-                    let (mut domain, mut name, mut unknown) = match proto.kind.take() {
-                        Some(TypeKind::Opaque {
-                            domain,
-                            name,
-                            unknown,
-                        }) => (domain, name, unknown),
-                        _ => Default::default(),
-                    };
+                    parts!(Opaque domain name unknown);
                     for field in reader {
                         match field? {
-                            OpaqueTypeField::Domain(text) => domain = Some(self.name(text)?),
-                            OpaqueTypeField::Name(text) => name = Some(self.name(text)?),
-                            OpaqueTypeField::Unknown(field) => {
-                                unknown.push(field.after, self.span(field.record))
-                            }
+                            OpaqueTypeField::Domain(text) => *domain = Some(self.name(text)?),
+                            OpaqueTypeField::Name(text) => *name = Some(self.name(text)?),
+                            OpaqueTypeField::Unknown(field) => unknown.push(self.unknown(field)?),
                         }
                     }
-                    proto.kind = Some(TypeKind::Opaque {
-                        domain,
-                        name,
-                        unknown,
-                    });
                 }
                 TypeField::Denotation(text) => proto.denotation = Some(self.name(text)?),
-                TypeField::Unknown(unknown) => {
-                    proto.unknown.push(unknown.after, self.span(unknown.record))
-                }
+                TypeField::Unknown(unknown) => proto.unknown.push(self.unknown(unknown)?),
             }
         }
         Ok(())
@@ -811,7 +792,8 @@ impl<'m, 'a> Build<'m, 'a> {
         for field in reader {
             match field? {
                 TensorShapeField::Dim(reader) => {
-                    self.count(reader.offset())?;
+                    // Whoever reasons about the type makes a dimension of it.
+                    self.count::<(DimProto, crate::Dim)>(reader.offset())?;
                     let mut dim = DimProto::default();
                     for field in reader {
                         match field? {
@@ -825,22 +807,20 @@ impl<'m, 'a> Build<'m, 'a> {
                                 dim.denotation = Some(self.name(text)?)
                             }
                             DimensionField::Unknown(field) => {
-                                dim.unknown.push(field.after, self.span(field.record))
+                                dim.unknown.push(self.unknown(field)?)
                             }
                         }
                     }
                     shape.dims.push(dim);
                 }
-                TensorShapeField::Unknown(field) => {
-                    shape.unknown.push(field.after, self.span(field.record))
-                }
+                TensorShapeField::Unknown(field) => shape.unknown.push(self.unknown(field)?),
             }
         }
         Ok(())
     }
 
     fn function(&mut self, reader: Reader<'a, proto::FunctionProto>) -> Built<Function> {
-        self.count(reader.offset())?;
+        self.count::<(Function, Graph)>(reader.offset())?;
         let body = self.model.graphs.push(Graph::default());
         let mut function = Function {
             name: None,
@@ -858,6 +838,7 @@ impl<'m, 'a> Build<'m, 'a> {
             match field? {
                 FunctionField::Name(text) => function.name = Some(self.name(text)?),
                 FunctionField::Input(text) => {
+                    self.count::<(ValueInfo, Value)>(text.offset)?;
                     let name = self.name(text)?;
                     let index = self.model.graphs[body].inputs.len() as u32;
                     let value = Some(self.define(body, name, Producer::Input(index)));
@@ -868,13 +849,17 @@ impl<'m, 'a> Build<'m, 'a> {
                     });
                 }
                 FunctionField::Output(text) => {
+                    self.count::<(ValueInfo, Value)>(text.offset)?;
                     let name = Some(self.name(text)?);
                     self.model.graphs[body].outputs.push(ValueInfo {
                         name,
                         ..ValueInfo::default()
                     });
                 }
-                FunctionField::Attribute(text) => function.attributes.push(self.name(text)?),
+                FunctionField::Attribute(text) => {
+                    self.count::<Symbol>(text.offset)?;
+                    function.attributes.push(self.name(text)?)
+                }
                 FunctionField::Node(node) => self.node(body, node)?,
                 FunctionField::DocString(text) => function.doc_string = Some(self.name(text)?),
                 FunctionField::OpsetImport(import) => {
@@ -894,9 +879,7 @@ impl<'m, 'a> Build<'m, 'a> {
                 FunctionField::MetadataProps(entry) => {
                     function.metadata_props.push(self.entry(entry)?)
                 }
-                FunctionField::Unknown(unknown) => function
-                    .unknown
-                    .push(unknown.after, self.span(unknown.record)),
+                FunctionField::Unknown(unknown) => function.unknown.push(self.unknown(unknown)?),
             }
         }
         Ok(function)
@@ -906,16 +889,19 @@ impl<'m, 'a> Build<'m, 'a> {
         &mut self,
         reader: Reader<'a, proto::TrainingInfoProto>,
     ) -> Built<TrainingInfo> {
+        self.count::<TrainingInfo>(reader.offset())?;
         let mut info = TrainingInfo::default();
         for field in reader {
             match field? {
                 TrainingInfoField::Initialization(graph) => {
+                    self.count::<(Graph, Waiting<'_>)>(graph.offset())?;
                     let id = *info
                         .initialization
                         .get_or_insert_with(|| self.model.graphs.push(Graph::default()));
                     self.waiting.push_back((id, graph));
                 }
                 TrainingInfoField::Algorithm(graph) => {
+                    self.count::<(Graph, Waiting<'_>)>(graph.offset())?;
                     // A step sees what the main graph defines.
                     let parent = self.model.main;
                     let id = *info.algorithm.get_or_insert_with(|| {
@@ -932,23 +918,20 @@ impl<'m, 'a> Build<'m, 'a> {
                 TrainingInfoField::UpdateBinding(entry) => {
                     info.update_binding.push(self.entry(entry)?)
                 }
-                TrainingInfoField::Unknown(unknown) => {
-                    info.unknown.push(unknown.after, self.span(unknown.record))
-                }
+                TrainingInfoField::Unknown(unknown) => info.unknown.push(self.unknown(unknown)?),
             }
         }
         Ok(info)
     }
 
     fn opset(&mut self, reader: Reader<'a, proto::OperatorSetIdProto>) -> Built<OperatorSetId> {
+        self.count::<OperatorSetId>(reader.offset())?;
         let mut import = OperatorSetId::default();
         for field in reader {
             match field? {
                 OperatorSetIdField::Domain(text) => import.domain = Some(self.name(text)?),
                 OperatorSetIdField::Version(version) => import.version = Some(version),
-                OperatorSetIdField::Unknown(unknown) => import
-                    .unknown
-                    .push(unknown.after, self.span(unknown.record)),
+                OperatorSetIdField::Unknown(unknown) => import.unknown.push(self.unknown(unknown)?),
             }
         }
         Ok(import)
@@ -958,6 +941,7 @@ impl<'m, 'a> Build<'m, 'a> {
         &mut self,
         reader: Reader<'a, proto::TensorAnnotation>,
     ) -> Built<TensorAnnotation> {
+        self.count::<TensorAnnotation>(reader.offset())?;
         let mut annotation = TensorAnnotation::default();
         for field in reader {
             match field? {
@@ -970,9 +954,7 @@ impl<'m, 'a> Build<'m, 'a> {
                         .push(self.entry(entry)?);
                 }
                 TensorAnnotationField::Unknown(unknown) => {
-                    annotation
-                        .unknown
-                        .push(unknown.after, self.span(unknown.record));
+                    annotation.unknown.push(self.unknown(unknown)?);
                 }
             }
         }
@@ -980,35 +962,79 @@ impl<'m, 'a> Build<'m, 'a> {
     }
 
     fn entry(&mut self, reader: Reader<'a, proto::StringStringEntryProto>) -> Built<Entry> {
-        self.count(reader.offset())?;
+        self.count::<Entry>(reader.offset())?;
         let mut entry = Entry::default();
         for field in reader {
             match field? {
                 StringStringEntryField::Key(text) => entry.key = Some(self.name(text)?),
                 StringStringEntryField::Value(text) => entry.value = Some(self.name(text)?),
                 StringStringEntryField::Unknown(unknown) => {
-                    entry.unknown.push(unknown.after, self.span(unknown.record))
+                    entry.unknown.push(self.unknown(unknown)?)
                 }
             }
         }
         Ok(entry)
     }
 
-    /// Counts a message or a list element against the limit.
+    /// Counts what becomes a `T` in memory against the limit. Names do not count: they are as long in the file.
     #[inline]
-    fn count(&mut self, offset: u64) -> Built {
-        match self.messages_left.checked_sub(1) {
+    fn count<T>(&mut self, offset: u64) -> Built {
+        self.count_list::<T>(1, offset)
+    }
+
+    /// Counts a list.
+    #[inline]
+    fn count_list<T>(&mut self, length: usize, offset: u64) -> Built {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        match self.memory_left.checked_sub(bytes) {
             Some(left) => {
-                self.messages_left = left;
+                self.memory_left = left;
                 Ok(())
             }
             None => Err(Failure {
-                kind: ErrorKind::TooManyMessages {
-                    limit: self.limits.messages,
+                kind: ErrorKind::TooMuchStructure {
+                    limit: self.limits.memory(self.bytes.len()),
                 },
                 offset,
             }),
         }
+    }
+
+    /// A field that the table does not know, to be kept.
+    fn unknown(&mut self, field: proto::Unknown<'_>) -> Built<UnknownField> {
+        self.count::<UnknownField>(field.record.offset)?;
+        Ok(UnknownField {
+            after: field.after,
+            record: self.span(field.record),
+        })
+    }
+
+    /// Appends a block of numbers to a list.
+    fn collect<S: proto::Scalar>(
+        &mut self,
+        list: &mut Vec<S::Item>,
+        chunk: Chunk<'a, S>,
+        offset: u64,
+    ) -> Built {
+        let before = list.len();
+        chunk.decode_into(list)?;
+        self.count_list::<S::Item>(list.len() - before, offset)
+    }
+
+    /// Appends a block of dimensions to those of a tensor.
+    fn dims(
+        &mut self,
+        dims: &mut SmallVec<[i64; 4]>,
+        chunk: Chunk<'a, proto::Int64>,
+        offset: u64,
+    ) -> Built {
+        for dim in chunk.iter() {
+            dims.push(dim?);
+            if dims.spilled() {
+                self.count::<i64>(offset)?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -1154,11 +1180,4 @@ impl<'m, 'a> Build<'m, 'a> {
         }
         None
     }
-}
-
-fn collect<S: proto::Scalar>(list: &mut Vec<S::Item>, chunk: Chunk<'_, S>) -> Built {
-    for item in chunk.iter() {
-        list.push(item?);
-    }
-    Ok(())
 }

@@ -32,17 +32,15 @@ impl Span {
 pub struct Unknowns(Option<Box<Vec<UnknownField>>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct UnknownField {
+pub(crate) struct UnknownField {
     /// Number of the last known field before it, or 0.
-    after: u32,
-    record: Span,
+    pub(crate) after: u32,
+    pub(crate) record: Span,
 }
 
 impl Unknowns {
-    pub(crate) fn push(&mut self, after: u32, record: Span) {
-        self.0
-            .get_or_insert_default()
-            .push(UnknownField { after, record });
+    pub(crate) fn push(&mut self, field: UnknownField) {
+        self.0.get_or_insert_default().push(field);
     }
 
     /// Whether there are none.

@@ -100,6 +100,16 @@ fn begin(resolved: &Resolved, options: InferOptions<'_>, found: &mut Inference) 
         found.types[value.index()] =
             given.or_else(|| info.ty.as_ref().and_then(|ty| model.type_of(ty)));
     }
+    for initializer in &graph.sparse_initializers {
+        let (Some(value), Some(values)) = (initializer.value, &initializer.tensor.values) else {
+            continue;
+        };
+        if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
+            // Nodes see the whole tensor.
+            found.types[value.index()] =
+                Some(constant_type(values.data_type, &initializer.tensor.dims));
+        }
+    }
     for initializer in &graph.initializers {
         let Some(value) = initializer.value else {
             continue;
@@ -109,14 +119,7 @@ fn begin(resolved: &Resolved, options: InferOptions<'_>, found: &mut Inference) 
             continue;
         }
         let proto = &initializer.tensor;
-        let elem = proto
-            .data_type
-            .and_then(sardonyx_tensor::DataType::from_number);
-        let shape = proto.dims.iter().map(|dim| (*dim).into()).collect();
-        found.types[value.index()] = Some(Type::Tensor(sardonyx_model::TensorType {
-            elem,
-            shape: Some(shape),
-        }));
+        found.types[value.index()] = Some(constant_type(proto.data_type, &proto.dims));
         let elems = proto
             .dims
             .iter()
@@ -126,6 +129,13 @@ fn begin(resolved: &Resolved, options: InferOptions<'_>, found: &mut Inference) 
                 model.tensor(proto, &NoExternalData).ok().map(Known::Tensor);
         }
     }
+}
+
+fn constant_type(data_type: Option<i32>, dims: &[i64]) -> Type {
+    Type::Tensor(sardonyx_model::TensorType {
+        elem: data_type.and_then(sardonyx_tensor::DataType::from_number),
+        shape: Some(dims.iter().map(|dim| (*dim).into()).collect()),
+    })
 }
 
 fn infer_node(

@@ -4,13 +4,16 @@
 //! every node has the inputs and attributes that its operator demands. What else might be said about a model is the
 //! checker's business and never blocks a run.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer};
 use sardonyx_ops::{Arity, AttrType, OpDef, Registry, Schema};
 use sardonyx_proto::AttributeType;
 
 use crate::finding::{Finding, place_of_node};
+
+/// Findings after which no more are looked for: nobody reads them, and a file may have one for every few of its bytes.
+const MOST_FINDINGS: usize = 1000;
 
 /// A model whose main graph can be walked in order, with every operator known.
 #[derive(Debug, Clone)]
@@ -54,6 +57,9 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
         Err(finding) => findings.push(finding),
     }
     for node in &resolved.model.graph(main).nodes {
+        if findings.len() >= MOST_FINDINGS {
+            break;
+        }
         resolved.check_node(*node, &mut findings);
     }
     if findings.is_empty() {
@@ -118,15 +124,16 @@ impl Resolved {
     }
 
     fn find_opsets(&mut self, findings: &mut Vec<Finding>) {
-        let mut missing: Vec<String> = Vec::new();
+        let imported = self.model.opsets();
+        let mut missing: BTreeSet<String> = BTreeSet::new();
         for node in &self.model.graph(self.main).nodes {
-            let domain = self.model.domain_of(*node).into_owned();
-            let version = self.model.opset(&domain);
-            if version.is_none() && !missing.contains(&domain) {
-                missing.push(domain);
+            let domain = self.model.domain_of(*node);
+            let version = imported.get(&domain);
+            if version.is_none() && missing.len() < MOST_FINDINGS {
+                missing.insert(domain.into_owned());
             }
             let opset = version
-                .and_then(|version| u32::try_from(version).ok())
+                .and_then(|version| u32::try_from(*version).ok())
                 .unwrap_or(0);
             if self.opsets.len() <= node.index() {
                 self.opsets.resize(node.index() + 1, 0);
@@ -145,6 +152,9 @@ impl Resolved {
     fn bind_names(&self, findings: &mut Vec<Finding>) {
         let graph = self.model.graph(self.main);
         for node in &graph.nodes {
+            if findings.len() >= MOST_FINDINGS {
+                return;
+            }
             for (index, value) in self.model.inputs(*node).enumerate() {
                 let Some(value) = value else { continue };
                 if self.model.value(value).producer == Producer::Nothing {
@@ -162,6 +172,9 @@ impl Resolved {
             }
         }
         for output in &graph.outputs {
+            if findings.len() >= MOST_FINDINGS {
+                return;
+            }
             if output
                 .value
                 .is_none_or(|value| self.model.value(value).producer == Producer::Nothing)

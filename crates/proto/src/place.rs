@@ -3,31 +3,48 @@
 //! Readers carry no path: errors are rare, files are large. When an error happened at a byte, [`place_of`] walks the
 //! file once more along the table and names the fields that enclose it.
 
-use std::fmt::Write;
-
 use crate::kinds::{FieldKind, Label};
 use crate::read::{Limits, RawField, Reader};
 use crate::table::{FieldDef, MessageDef, MessageType};
 use crate::wire::WireType;
 
+/// Steps of a path that are shown at either end.
+const SHOWN_STEPS: usize = 4;
+
+/// Steps of a path such as `graph`, `node[3]`, joined. The middle of a long one is left out: a file nests as deeply as it
+/// likes, and an error is for a screen.
+pub fn path(steps: &[String]) -> String {
+    if steps.len() <= 2 * SHOWN_STEPS + 1 {
+        return steps.join(".");
+    }
+    let (first, last) = (&steps[..SHOWN_STEPS], &steps[steps.len() - SHOWN_STEPS..]);
+    format!("{}.….{}", first.join("."), last.join("."))
+}
+
+impl FieldDef {
+    /// The field as a step of a [`path`]; `index` counts in a list.
+    pub fn step(&self, index: Option<u64>) -> String {
+        match index {
+            Some(index) => format!("{}[{index}]", self.name),
+            None => self.name.to_string(),
+        }
+    }
+}
+
 /// Names the field that contains the byte at `offset` of a message, such as `graph.node[3].attribute[0].t.dims`.
 /// Empty when the byte lies in no field.
 pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> String {
-    let mut place = String::new();
+    let mut steps = Vec::new();
     let mut def: &'static MessageDef = M::DEF;
     let mut content = bytes;
     let mut base = 0;
     for _ in 0..limits.depth {
-        let Some((field, index, raw)) = enclosing(def, content, base, offset) else {
+        let Some((field, raw)) = enclosing(def, content, base, offset) else {
             break;
         };
-        if !place.is_empty() {
-            place.push('.');
-        }
-        place.push_str(field.name);
-        if matches!(field.label, Label::Repeated) {
-            let _ = write!(place, "[{index}]");
-        }
+        let index = matches!(field.label, Label::Repeated)
+            .then(|| count_before(content, raw.number, raw.record.offset - base));
+        steps.push(field.step(index));
         let FieldKind::Message(inner) = field.kind else {
             break;
         };
@@ -38,29 +55,38 @@ pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> St
         content = raw.content.bytes;
         base = raw.content.offset;
     }
-    place
+    path(&steps)
 }
 
-/// The field of a message at `base` that contains the byte, how many of its kind precede it, and its bytes.
+/// The field of a message at `base` that contains the byte.
 fn enclosing<'a>(
     def: &'static MessageDef,
     bytes: &'a [u8],
     base: u64,
     offset: u64,
-) -> Option<(&'static FieldDef, usize, RawField<'a>)> {
+) -> Option<(&'static FieldDef, RawField<'a>)> {
     // Any message type will do: only raw fields are looked at.
     let mut reader = Reader::<crate::messages::ModelProto>::new(bytes);
-    let mut seen: Vec<u32> = Vec::new();
     while let Ok(Some(mut raw)) = reader.next_raw() {
         raw.record.offset += base;
         raw.content.offset += base;
         if offset < raw.record.offset + raw.record.bytes.len() as u64 {
-            let index = seen.iter().filter(|number| **number == raw.number).count();
-            return def.field(raw.number).map(|field| (field, index, raw));
+            return def.field(raw.number).map(|field| (field, raw));
         }
-        seen.push(raw.number);
     }
     None
+}
+
+/// How many fields of that number precede the byte at `end`.
+fn count_before(bytes: &[u8], number: u32, end: u64) -> u64 {
+    let mut reader = Reader::<crate::messages::ModelProto>::new(bytes);
+    let mut count = 0;
+    while let Ok(Some(raw)) = reader.next_raw()
+        && raw.record.offset < end
+    {
+        count += u64::from(raw.number == number);
+    }
+    count
 }
 
 #[cfg(test)]
@@ -85,5 +111,12 @@ mod tests {
                 "byte {offset}"
             );
         }
+    }
+
+    #[test]
+    fn paths_are_bounded() {
+        let steps: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        assert_eq!(path(&steps), "0.1.2.3.….96.97.98.99");
+        assert_eq!(path(&steps[..3]), "0.1.2");
     }
 }

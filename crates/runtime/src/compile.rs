@@ -1,7 +1,6 @@
 //! From a model to a program: the list of steps, with kernels chosen and constants packed.
 
 use std::collections::HashMap;
-use std::fmt;
 
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Type, ValueId};
@@ -17,6 +16,7 @@ use crate::error::CompileError;
 use crate::fuse::absorb_tails;
 use crate::kernel::{BindError, Kernel, Site, SiteInput};
 use crate::ops::binding;
+use crate::unsupported::{Unsupported, unsupported};
 
 /// How a model is compiled. Start from the default.
 #[derive(Debug, Clone)]
@@ -50,130 +50,6 @@ impl Options {
             threads: Some(threads),
             ..Options::default()
         }
-    }
-}
-
-/// An operator that cannot run, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnsupportedOp {
-    /// Its domain; empty for `ai.onnx`.
-    pub domain: String,
-    /// Its name.
-    pub name: String,
-    /// The opset version that the model asks for; `None` if it imports none of that domain.
-    pub opset: Option<i64>,
-    /// How many nodes of the model it concerns.
-    pub nodes: usize,
-    /// Why.
-    pub why: String,
-}
-
-impl fmt::Display for UnsupportedOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.domain.is_empty() {
-            write!(f, "{}.", self.domain)?;
-        }
-        write!(f, "{}", self.name)?;
-        if let Some(opset) = self.opset {
-            write!(f, " (opset {opset})")?;
-        }
-        write!(
-            f,
-            ", {} node{}: {}",
-            self.nodes,
-            if self.nodes == 1 { "" } else { "s" },
-            self.why
-        )
-    }
-}
-
-/// The operators of a model that cannot run, in order of their names. Looks at no weights and needs no external data;
-/// types may turn out to be unsupported later, when they are inferred.
-pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
-    let mut list = Unsupported::default();
-    // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions count.
-    let bodies: Vec<_> = model
-        .functions
-        .iter()
-        .map(|function| function.body)
-        .collect();
-    for (id, graph) in model.graphs() {
-        if bodies.contains(&id) {
-            continue;
-        }
-        for node in &graph.nodes {
-            if let Some(why) = why_unsupported(model, *node) {
-                list.add(model, *node, why);
-            }
-        }
-    }
-    list.into_sorted()
-}
-
-fn why_unsupported(model: &Model, node: NodeId) -> Option<String> {
-    let (domain, name) = (
-        model.domain_of(node),
-        model.display(model.node(node).op_type),
-    );
-    let is_function = model.functions.iter().any(|function| {
-        model.display(function.name) == name && model.display(function.domain) == domain
-    });
-    if is_function {
-        return Some(
-            "it is a function of the model, and functions cannot be called yet".to_string(),
-        );
-    }
-    let Some(operator) = Registry::standard().operator(&domain, &name) else {
-        return Some("operator not implemented".to_string());
-    };
-    let opset = model.opset(&domain)?;
-    let newest = sardonyx_ops::DOMAIN_VERSIONS
-        .iter()
-        .find(|(known, _)| *known == domain)
-        .map_or(1, |(_, version)| *version);
-    if opset > i64::from(newest) {
-        return Some(format!("the newest opset version known is {newest}"));
-    }
-    if u32::try_from(opset)
-        .ok()
-        .and_then(|opset| operator.version_at(opset))
-        .is_none()
-    {
-        return Some(format!(
-            "it exists only since opset version {}",
-            operator.versions().next().map_or(1, |v| v.since)
-        ));
-    }
-    binding(operator.domain, operator.name)
-        .is_none()
-        .then(|| "operator not implemented".to_string())
-}
-
-#[derive(Default)]
-struct Unsupported(HashMap<(String, String, String), (Option<i64>, usize)>);
-
-impl Unsupported {
-    fn add(&mut self, model: &Model, node: NodeId, why: String) {
-        let domain = model.domain_of(node).into_owned();
-        let opset = model.opset(&domain);
-        let name = model.display(model.node(node).op_type).into_owned();
-        self.0.entry((domain, name, why)).or_insert((opset, 0)).1 += 1;
-    }
-
-    fn into_sorted(self) -> Vec<UnsupportedOp> {
-        let mut list: Vec<UnsupportedOp> = self
-            .0
-            .into_iter()
-            .map(|((domain, name, why), (opset, nodes))| UnsupportedOp {
-                domain,
-                name,
-                opset,
-                nodes,
-                why,
-            })
-            .collect();
-        list.sort_by(|a, b| (&a.domain, &a.name, &a.why).cmp(&(&b.domain, &b.name, &b.why)));
-        list
     }
 }
 
@@ -227,7 +103,7 @@ pub(crate) fn compile(
     if !missing.is_empty() {
         return Err(CompileError::Unsupported(missing));
     }
-    let mut model = model.clone();
+    let mut model = model.clone_to_run();
     if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
         // Before IR version 4 every initializer had to be an input as well, so that says nothing about overriding it.
         model.fix_default_inputs(main);
@@ -263,9 +139,16 @@ pub(crate) fn compile(
         isa,
     };
     let live = live_nodes(&resolved, &remaining);
-    let mut program = build(&binder, constants, live, isa)?;
-    program.resolved = resolved;
-    program.inference = inference;
+    let parts = build(&binder, constants, live)?;
+    let mut program = Program {
+        resolved,
+        inference,
+        slots: parts.slots,
+        steps: parts.steps,
+        inputs: parts.inputs,
+        outputs: parts.outputs,
+        isa,
+    };
     if options.fuse {
         absorb_tails(&mut program);
     }
@@ -354,8 +237,7 @@ fn build(
     binder: &Binder<'_>,
     mut constants: Constants,
     nodes: Vec<NodeId>,
-    isa: Isa,
-) -> Result<Program, CompileError> {
+) -> Result<Parts, CompileError> {
     let model = binder.resolved.model();
     let graph = model.graph(binder.resolved.main());
     let mut readers: HashMap<ValueId, usize> = HashMap::new();
@@ -368,12 +250,12 @@ fn build(
 
     let mut slots = Slots::default();
     let mut steps = Vec::new();
-    let mut unsupported = Unsupported::default();
+    let mut unsupported = Unsupported::new(model);
     for node in &nodes {
         let kernel = match binder.bind(*node, &constants) {
             Ok(kernel) => kernel,
             Err(BindError::Unsupported(why)) => {
-                unsupported.add(model, *node, why);
+                unsupported.add(*node, 1, why);
                 continue;
             }
             Err(BindError::Invalid(fact)) => {
@@ -426,7 +308,7 @@ fn build(
             op,
         });
     }
-    if !unsupported.0.is_empty() {
+    if !unsupported.is_empty() {
         return Err(CompileError::Unsupported(unsupported.into_sorted()));
     }
     let inputs = graph
@@ -458,15 +340,20 @@ fn build(
                 .map_err(|e| CompileError::Resources(e.to_string()))
         })
         .collect::<Result<_, _>>()?;
-    Ok(Program {
-        resolved: binder.resolved.clone(),
-        inference: Inference::default(),
+    Ok(Parts {
         slots,
         steps,
         inputs,
         outputs,
-        isa,
     })
+}
+
+/// What [`build`] makes of a program.
+struct Parts {
+    slots: Vec<SlotInfo>,
+    steps: Vec<Step>,
+    inputs: Vec<Option<Slot>>,
+    outputs: Vec<Slot>,
 }
 
 #[derive(Default)]

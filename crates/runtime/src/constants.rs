@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use sardonyx_kernels::{Isa, Pool};
-use sardonyx_model::{ExternalData, Id, NodeId, Producer, ValueId};
+use sardonyx_model::{ConstantError, ExternalData, Id, NodeId, Producer, ValueId};
 use sardonyx_ops::Known;
 use sardonyx_passes::{Inference, Resolved, place_of_node};
 use sardonyx_tensor::{Tensor, Value};
@@ -12,6 +12,11 @@ use smallvec::SmallVec;
 use crate::compile::Binder;
 use crate::error::{CompileError, RunError};
 use crate::kernel::{BindError, Call, Kernel, Operand, Target};
+
+/// A sparse constant that stands for more elements than this, and for more than [`DENSE_RATIO`] times those it stores, is
+/// a few bytes made to take all memory. Kernels want the whole tensor.
+const DENSE_ELEMENTS: usize = 1 << 28;
+const DENSE_RATIO: usize = 1000;
 
 /// The values that are known before anything runs.
 #[derive(Default)]
@@ -27,18 +32,42 @@ impl Constants {
     ) -> Result<Self, CompileError> {
         let model = resolved.model();
         let mut constants = Constants::default();
-        for initializer in &model.graph(resolved.main()).initializers {
-            let Some(value) = initializer.value else {
+        let graph = model.graph(resolved.main());
+        let wanted =
+            |value: ValueId| model.uses(value).next().is_some() || model.value(value).is_output;
+        for initializer in &graph.initializers {
+            let Some(value) = initializer.value.filter(|value| wanted(*value)) else {
                 continue;
             };
-            let wanted = model.uses(value).next().is_some() || model.value(value).is_output;
-            if !wanted || !matches!(model.value(value).producer, Producer::Initializer(_)) {
-                continue;
+            if let Producer::Initializer(_) = model.value(value).producer {
+                let tensor = model
+                    .tensor(&initializer.tensor, external)
+                    .map_err(CompileError::Constant)?;
+                constants.tensors.insert(value, tensor);
             }
-            let tensor = model
-                .tensor(&initializer.tensor, external)
-                .map_err(CompileError::Constant)?;
-            constants.tensors.insert(value, tensor);
+        }
+        for initializer in &graph.sparse_initializers {
+            let Some(value) = initializer.value.filter(|value| wanted(*value)) else {
+                continue;
+            };
+            if let Producer::SparseInitializer(_) = model.value(value).producer {
+                let sparse = model
+                    .sparse_tensor(&initializer.tensor, external)
+                    .map_err(CompileError::Constant)?;
+                let error = |what: String| {
+                    let name = model.display(Some(model.value(value).name)).into_owned();
+                    CompileError::Constant(ConstantError { name, what })
+                };
+                let elems = sparse.dims().iter().product::<usize>();
+                let stored = sparse.values().len();
+                if elems > DENSE_ELEMENTS && elems / DENSE_RATIO > stored {
+                    return Err(error(format!(
+                        "it stores {stored} values and stands for {elems}, which is refused"
+                    )));
+                }
+                let tensor = sparse.to_dense().map_err(|e| error(e.to_string()))?;
+                constants.tensors.insert(value, tensor);
+            }
         }
         Ok(constants)
     }

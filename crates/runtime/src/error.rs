@@ -5,7 +5,7 @@ use std::fmt;
 use sardonyx_model::ConstantError;
 use sardonyx_passes::Finding;
 
-use crate::compile::UnsupportedOp;
+use crate::unsupported::UnsupportedOp;
 
 /// Why no session can be made. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,9 @@ mod kernel;
 mod ops;
 mod plan;
 mod session;
+mod unsupported;
 
-pub use compile::{Options, UnsupportedOp, unsupported};
+pub use compile::Options;
 pub use error::{CompileError, RunError};
 pub use session::{Port, Session, StepInfo};
+pub use unsupported::{UnsupportedOp, unsupported};

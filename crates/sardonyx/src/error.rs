@@ -81,7 +81,7 @@ impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error(Box::new(Inner {
             kind,
-            message: message.into(),
+            message: bounded(message.into()),
             place: None,
             help: None,
             unsupported: Vec::new(),
@@ -90,7 +90,7 @@ impl Error {
     }
 
     pub(crate) fn with_place(mut self, place: impl Into<String>) -> Error {
-        let place = place.into();
+        let place = bounded(place.into());
         self.0.place = (!place.is_empty()).then_some(place);
         self
     }
@@ -134,6 +134,18 @@ impl Error {
     pub fn unsupported(&self) -> &[UnsupportedOperator] {
         &self.0.unsupported
     }
+}
+
+/// An error is for a screen, however long the names in a file are: the middle of a longer text is left out.
+fn bounded(text: String) -> String {
+    const BEGINNING: usize = 800;
+    const END: usize = 200;
+    if text.len() <= BEGINNING + END {
+        return text;
+    }
+    let beginning = &text[..text.floor_char_boundary(BEGINNING)];
+    let end = &text[text.ceil_char_boundary(text.len() - END)..];
+    format!("{beginning} … {end}")
 }
 
 impl fmt::Display for Error {

@@ -375,6 +375,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Bytes. No system opens longer paths.
+const LONGEST_LOCATION: usize = 4096;
+
 /// Refuses what cannot be a path within the folder, by the rules of every system: a model must not be safe here and
 /// harmful elsewhere.
 pub(crate) fn check_location(location: &str) -> Result<(), String> {
@@ -382,6 +385,12 @@ pub(crate) fn check_location(location: &str) -> Result<(), String> {
     let bytes = location.as_bytes();
     if bytes.is_empty() {
         return refused("is empty");
+    }
+    if bytes.len() > LONGEST_LOCATION {
+        return Err(format!(
+            "its location has {} bytes, more than a path may have",
+            bytes.len()
+        ));
     }
     if bytes[0] == b'#' {
         return refused("stands for memory of the program that wrote the model");

@@ -245,6 +245,12 @@ pub(crate) fn judge(
             let reason = reason
                 .rsplit_once(" (byte")
                 .map_or(reason.as_str(), |(reason, _)| reason);
+            if let graph::ErrorKind::TooMuchStructure { .. } = error.kind() {
+                return Err(Error::new(ErrorKind::Format, format!("the model is refused: {reason}"))
+                    .with_place(place)
+                    .with_help("it may be made to exhaust memory; if it is not, OpenOptions::limits can allow more")
+                    .with_source(error));
+            }
             Error::new(
                 ErrorKind::Format,
                 format!("this is no ONNX model, or a damaged one: {reason}"),

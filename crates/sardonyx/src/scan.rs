@@ -52,6 +52,7 @@ pub struct ScanOptions {
     access: Access,
     folder: Option<PathBuf>,
     limits: ReadLimits,
+    messages: u64,
     max_bytes: Option<u64>,
     elements: u64,
     sparse_ratio: u64,
@@ -66,10 +67,8 @@ impl Default for ScanOptions {
             checksums: false,
             access: Access::Map,
             folder: None,
-            limits: ReadLimits {
-                messages: 1 << 22,
-                ..ReadLimits::default()
-            },
+            limits: ReadLimits::default(),
+            messages: 1 << 22,
             max_bytes: None,
             elements: 1 << 32,
             sparse_ratio: 1000,
@@ -104,10 +103,15 @@ impl ScanOptions {
         self
     }
 
-    /// Depth of nesting and number of messages from which on the file is refused. The defaults are 1000 and 2^22, which
-    /// costs about a gigabyte of memory.
+    /// Depth of nesting and memory for the structure from which on the file is refused.
     pub fn limits(mut self, limits: ReadLimits) -> ScanOptions {
         self.limits = limits;
+        self
+    }
+
+    /// Messages in a file from which on it is refused. The default is 2^22, which costs about a gigabyte of memory.
+    pub fn max_messages(mut self, messages: u64) -> ScanOptions {
+        self.messages = messages;
         self
     }
 
@@ -242,7 +246,7 @@ fn examine(
         let message = || format!("the file has {} bytes", bytes.len());
         found.add(&codes::LARGE_FILE, || (String::new(), message()));
     }
-    let walked = wire::walk(binary.as_slice(), options.limits, &mut found);
+    let walked = wire::walk(binary.as_slice(), options, &mut found);
     facts.messages = walked.messages;
     facts.depth = walked.depth;
     if !walked.complete {
@@ -256,7 +260,8 @@ fn examine(
         Ok(model) => model,
         Err(error) => {
             let code = match error.kind() {
-                graph::ErrorKind::TooManyMessages { .. } => &codes::TOO_MANY_MESSAGES,
+                graph::ErrorKind::TooMuchStructure { .. } => &codes::TOO_MANY_MESSAGES,
+                graph::ErrorKind::TypeTooDeep { .. } => &codes::TOO_DEEP,
                 _ => &codes::MALFORMED,
             };
             found.add(code, || {

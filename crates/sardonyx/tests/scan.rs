@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-use sardonyx::{ReadLimits, ScanOptions, ScanReport, ScanSeverity, scan, scan_bytes, scan_reader};
+use sardonyx::{ScanOptions, ScanReport, ScanSeverity, scan, scan_bytes, scan_reader};
 use sardonyx_proto::{WireType, push_tag, push_varint};
 use tempfile::tempdir;
 
@@ -280,11 +280,7 @@ fn depth_and_number_of_messages_are_bounded() {
     check(&rows);
     assert_eq!(scanned(&nested(33)).facts.depth, 100);
     let many = model(&vec![vec![0x0a, 0]; 1000]);
-    let limits = ReadLimits {
-        messages: 1000,
-        ..ReadLimits::default()
-    };
-    let report = scan_bytes(many.clone(), &ScanOptions::new().limits(limits)).unwrap();
+    let report = scan_bytes(many.clone(), &ScanOptions::new().max_messages(1000)).unwrap();
     assert_eq!(codes(&report), ["too-many-messages"]);
     assert_eq!(scanned(&many).facts.nodes, 1000);
     // Lists of numbers count by their elements, here of one byte each.

@@ -4,11 +4,10 @@
 use sardonyx_model::{
     Attribute, AttributeId, AttributeValue, GraphId, Model, NodeId, SparsePart, Symbol, TensorProto,
 };
+use sardonyx_proto::path;
 
 /// Characters of a name that are shown.
 const SHOWN_CHARS: usize = 60;
-/// Steps of a path that are shown at either end.
-const SHOWN_STEPS: usize = 4;
 
 /// Text from a file, escaped and cut.
 pub(super) fn shown(text: &[u8]) -> String {
@@ -30,15 +29,6 @@ pub(super) fn shown(text: &[u8]) -> String {
 /// Interned text that may be absent, likewise.
 pub(super) fn shown_symbol(model: &Model, symbol: Option<Symbol>) -> String {
     shown(model.maybe_text(symbol).unwrap_or_default())
-}
-
-/// Steps of a path, joined; the middle of a long one is left out.
-pub(super) fn path(steps: &[String]) -> String {
-    if steps.len() <= 2 * SHOWN_STEPS + 1 {
-        return steps.join(".");
-    }
-    let (first, last) = (&steps[..SHOWN_STEPS], &steps[steps.len() - SHOWN_STEPS..]);
-    format!("{}.….{}", first.join("."), last.join("."))
 }
 
 /// Where a graph stands, such as `graph.node[3] 'then_branch'`.
@@ -271,8 +261,5 @@ mod tests {
         assert_eq!(shown(b"a\x1b\xff\n"), "a\\u{1b}\u{fffd}\\n");
         assert_eq!(shown("é".repeat(60).as_bytes()), "é".repeat(60));
         assert_eq!(shown("é".repeat(9999).as_bytes()).chars().count(), 61);
-        let steps: Vec<String> = (0..100).map(|n| n.to_string()).collect();
-        assert_eq!(path(&steps), "0.1.2.3.….96.97.98.99");
-        assert_eq!(path(&steps[..3]), "0.1.2");
     }
 }

@@ -8,11 +8,12 @@ use std::collections::hash_map::Entry;
 use sardonyx_model::ReadLimits;
 use sardonyx_proto::{
     DataType, ErrorKind, FieldDef, FieldKind, Label, Limits, MessageDef, MessageType, ModelProto,
-    RawField, Records, Slice, WireType,
+    RawField, Records, Slice, WireType, path,
 };
 
+use super::ScanOptions;
 use super::codes;
-use super::places::{path, shown};
+use super::places::shown;
 use super::report::Findings;
 
 /// Levels of nested messages that libprotobuf reads.
@@ -66,6 +67,7 @@ struct UnknownTotal {
 struct Walk<'a, 'f> {
     open: Vec<Open<'a>>,
     limits: ReadLimits,
+    messages: u64,
     found: &'f mut Findings,
     unknown: HashMap<UnknownKind, UnknownTotal>,
     /// Elements of lists of numbers and strings.
@@ -74,11 +76,12 @@ struct Walk<'a, 'f> {
 }
 
 /// Walks the bytes of a model.
-pub(super) fn walk(bytes: &[u8], limits: ReadLimits, found: &mut Findings) -> Walked {
+pub(super) fn walk(bytes: &[u8], options: &ScanOptions, found: &mut Findings) -> Walked {
     let content = Slice { bytes, offset: 0 };
     let mut walk = Walk {
         open: Vec::new(),
-        limits,
+        limits: options.limits,
+        messages: options.messages,
         found,
         unknown: HashMap::new(),
         elements: 0,
@@ -180,8 +183,8 @@ impl<'a> Walk<'a, '_> {
     /// Counts a message; whether that is still allowed.
     fn count(&mut self, raw: &RawField<'_>) -> bool {
         self.walked.messages += 1;
-        let limit = self.limits.messages;
-        if self.walked.messages <= u64::from(limit) {
+        let limit = self.messages;
+        if self.walked.messages <= limit {
             return true;
         }
         self.found.add(&codes::TOO_MANY_MESSAGES, || {
@@ -457,10 +460,7 @@ impl Placed for Vec<Open<'_>> {
 }
 
 fn step(field: &FieldDef, index: u32) -> String {
-    match field.is_list() {
-        true => format!("{}[{index}]", field.name),
-        false => field.name.to_string(),
-    }
+    field.step(field.is_list().then_some(index.into()))
 }
 
 /// Whether a field may come with a wire type: its own, or as a block if it is a list of numbers.

@@ -1,0 +1,154 @@
+//! Which operators of a model cannot run, and why.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use sardonyx_model::{GraphId, Model, NodeId, Symbol};
+use sardonyx_ops::Registry;
+
+use crate::ops::binding;
+
+/// An operator of a model that cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsupportedOp {
+    /// Its domain.
+    pub domain: String,
+    /// Its name.
+    pub name: String,
+    /// The opset version that the model asks for; `None` if it imports none of that domain.
+    pub opset: Option<i64>,
+    /// How many nodes of the model it concerns.
+    pub nodes: usize,
+    /// Why.
+    pub why: String,
+}
+
+impl fmt::Display for UnsupportedOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.domain.is_empty() {
+            write!(f, "{}.", self.domain)?;
+        }
+        write!(f, "{}", self.name)?;
+        if let Some(opset) = self.opset {
+            write!(f, " (opset {opset})")?;
+        }
+        write!(
+            f,
+            ", {} node{}: {}",
+            self.nodes,
+            if self.nodes == 1 { "" } else { "s" },
+            self.why
+        )
+    }
+}
+
+/// The operators of a model that cannot run, in order of their names. Looks at no weights and needs no external data;
+/// types may turn out to be unsupported later, when they are inferred.
+pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
+    // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions count.
+    let bodies: HashSet<GraphId> = model.functions.iter().map(|f| f.body).collect();
+    let functions: HashSet<(Cow<'_, str>, Cow<'_, str>)> = (model.functions.iter())
+        .map(|f| (model.display(f.domain), model.display(f.name)))
+        .collect();
+    // A model has many nodes of few kinds.
+    let mut kinds: HashMap<(Option<Symbol>, Option<Symbol>), (NodeId, usize)> = HashMap::new();
+    for (_, graph) in model.graphs().filter(|(id, _)| !bodies.contains(id)) {
+        for id in &graph.nodes {
+            let node = model.node(*id);
+            let (_, count) = kinds.entry((node.domain, node.op_type)).or_insert((*id, 0));
+            *count += 1;
+        }
+    }
+    let mut list = Unsupported::new(model);
+    for (node, count) in kinds.into_values() {
+        let kind = (
+            model.domain_of(node),
+            model.display(model.node(node).op_type),
+        );
+        let why = match functions.contains(&kind) {
+            true => Some(
+                "it is a function of the model, and functions cannot be called yet".to_string(),
+            ),
+            false => why_unsupported(&kind.0, &kind.1, list.opsets.get(&kind.0).copied()),
+        };
+        if let Some(why) = why {
+            list.add(node, count, why);
+        }
+    }
+    list.into_sorted()
+}
+
+fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<String> {
+    let Some(operator) = Registry::standard().operator(domain, name) else {
+        return Some("operator not implemented".to_string());
+    };
+    let opset = opset?;
+    let newest = sardonyx_ops::DOMAIN_VERSIONS
+        .iter()
+        .find(|(known, _)| *known == domain)
+        .map_or(1, |(_, version)| *version);
+    if opset > i64::from(newest) {
+        return Some(format!("the newest opset version known is {newest}"));
+    }
+    if u32::try_from(opset)
+        .ok()
+        .and_then(|opset| operator.version_at(opset))
+        .is_none()
+    {
+        return Some(format!(
+            "it exists only since opset version {}",
+            operator.versions().next().map_or(1, |v| v.since)
+        ));
+    }
+    binding(operator.domain, operator.name)
+        .is_none()
+        .then(|| "operator not implemented".to_string())
+}
+
+/// Collects operators that cannot run, one entry for each reason.
+pub(crate) struct Unsupported<'m> {
+    model: &'m Model,
+    opsets: HashMap<Cow<'m, str>, i64>,
+    /// By domain, name and reason: the opset version and the number of nodes.
+    found: HashMap<(String, String, String), (Option<i64>, usize)>,
+}
+
+impl<'m> Unsupported<'m> {
+    pub(crate) fn new(model: &'m Model) -> Self {
+        Unsupported {
+            model,
+            opsets: model.opsets(),
+            found: HashMap::new(),
+        }
+    }
+
+    /// Adds nodes of the kind of one.
+    pub(crate) fn add(&mut self, node: NodeId, nodes: usize, why: String) {
+        let domain = self.model.domain_of(node).into_owned();
+        let opset = self.opsets.get(&*domain).copied();
+        let name = self.model.display(self.model.node(node).op_type);
+        let entry = self.found.entry((domain, name.into_owned(), why));
+        entry.or_insert((opset, 0)).1 += nodes;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
+    pub(crate) fn into_sorted(self) -> Vec<UnsupportedOp> {
+        let mut list: Vec<UnsupportedOp> = self
+            .found
+            .into_iter()
+            .map(|((domain, name, why), (opset, nodes))| UnsupportedOp {
+                domain,
+                name,
+                opset,
+                nodes,
+                why,
+            })
+            .collect();
+        list.sort_by(|a, b| (&a.domain, &a.name, &a.why).cmp(&(&b.domain, &b.name, &b.why)));
+        list
+    }
+}
