@@ -228,7 +228,7 @@ impl Model {
             domain,
             overload: None,
             graph,
-            attributes: Vec::new(),
+            attributes: SmallVec::new(),
             extras: None,
             inputs: Range::default(),
             outputs: Range {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use sardonyx_tensor::Buffer;
+use smallvec::SmallVec;
 
 use crate::attribute::Attribute;
 use crate::constant::{SparseTensorProto, TensorProto};
@@ -126,7 +127,7 @@ pub struct Node {
     /// The graph it stands in.
     pub graph: GraphId,
     /// Attributes, in the order of the file.
-    pub attributes: Vec<AttributeId>,
+    pub attributes: SmallVec<[AttributeId; 4]>,
     /// What few nodes have.
     pub extras: Option<Box<NodeExtras>>,
     pub(crate) inputs: Range,

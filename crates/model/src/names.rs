@@ -30,6 +30,9 @@ pub(crate) struct Names {
     own: Vec<u8>,
 }
 
+/// How many names are fetched at most.
+const FETCHED: usize = 64;
+
 #[derive(Clone, Copy)]
 struct Entry {
     /// `None`: in `own`.
@@ -44,17 +47,18 @@ impl Names {
         self.entries.reserve(count);
     }
 
-    /// The symbol of a text that lies in a source, whose bytes are `near` (or empty, which is only slower).
+    /// The symbol of a text with its hash that lies in a source, whose bytes are `near` (or empty, which is only slower).
     #[inline]
     pub(crate) fn intern(
         &mut self,
         text: &[u8],
+        hash: u32,
         span: Span,
         near: &[u8],
         sources: &Arena<SourceId, Buffer>,
     ) -> Symbol {
         let near = (Some(span.source), near);
-        self.find_or_add(text, near, sources, |_| Entry {
+        self.find_or_add(text, hash, near, sources, |_| Entry {
             source: Some(span.source),
             len: span.len as u32,
             offset: span.offset,
@@ -63,7 +67,7 @@ impl Names {
 
     /// The symbol of a text that may lie anywhere.
     pub(crate) fn intern_own(&mut self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Symbol {
-        self.find_or_add(text, NOTHING_NEAR, sources, |own| {
+        self.find_or_add(text, self.hash(text), NOTHING_NEAR, sources, |own| {
             own.extend_from_slice(text);
             Entry {
                 source: None,
@@ -88,15 +92,45 @@ impl Names {
         resolve(entry, &self.own, NOTHING_NEAR, sources)
     }
 
+    /// The hash of a text.
     #[inline]
-    fn hash(&self, text: &[u8]) -> u32 {
+    pub(crate) fn hash(&self, text: &[u8]) -> u32 {
         self.hasher.hash_one(text) as u32
+    }
+
+    /// Brings what is needed to look up these hashes near the processor: slots, entries, and texts that lie in `near`.
+    pub(crate) fn fetch(&self, hashes: impl Iterator<Item = u32>, near: &[u8]) {
+        let mask = self.mask();
+        // Loads that nothing waits for overlap, as long as none of them depends on another.
+        let mut entries = [0u32; FETCHED];
+        let mut count = 0;
+        for (hash, index) in hashes.zip(&mut entries) {
+            let slot = self.slots.get((hash & mask) as usize).copied();
+            let slot = slot.unwrap_or(0);
+            *index = if (slot ^ hash) & !mask == 0 {
+                slot & mask
+            } else {
+                0
+            };
+            count += 1;
+        }
+        let mut offsets = [0u64; FETCHED];
+        for (index, offset) in entries[..count].iter().zip(&mut offsets) {
+            let entry = self.entries.get((*index as usize).wrapping_sub(1));
+            *offset = entry.map_or(u64::MAX, |entry| entry.offset);
+        }
+        let mut bytes = 0;
+        for offset in &offsets[..count] {
+            bytes ^= near.get(*offset as usize).copied().unwrap_or(0);
+        }
+        std::hint::black_box(bytes);
     }
 
     #[inline]
     fn find_or_add(
         &mut self,
         text: &[u8],
+        hash: u32,
         near: Near<'_>,
         sources: &Arena<SourceId, Buffer>,
         entry: impl FnOnce(&mut Vec<u8>) -> Entry,
@@ -104,7 +138,6 @@ impl Names {
         if self.slots.len() < 2 * (self.entries.len() + 1) {
             self.grow(near, sources);
         }
-        let hash = self.hash(text);
         match self.probe(hash, text, near, sources) {
             Ok(symbol) => symbol,
             Err(free) => {
@@ -134,7 +167,7 @@ impl Names {
             }
             if (slot ^ hash) & !mask == 0 {
                 let index = (slot & mask) as usize - 1;
-                if resolve(self.entries[index], &self.own, near, sources) == text {
+                if same(resolve(self.entries[index], &self.own, near, sources), text) {
                     return Ok(Symbol::new(index));
                 }
             }
@@ -164,6 +197,32 @@ impl Names {
             self.slots[at as usize] = hash & !mask | Symbol::new(index).number();
         }
     }
+}
+
+/// Whether two texts are the same. Names are short, and a call costs more than comparing them does.
+#[inline]
+pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    // Two words that overlap if the text is shorter than both.
+    if let (Some(a0), Some(a1), Some(b0), Some(b1)) = (
+        a.first_chunk::<8>(),
+        a.last_chunk::<8>(),
+        b.first_chunk::<8>(),
+        b.last_chunk::<8>(),
+    ) {
+        return a0 == b0 && a1 == b1 && (a.len() <= 16 || a == b);
+    }
+    if let (Some(a0), Some(a1), Some(b0), Some(b1)) = (
+        a.first_chunk::<4>(),
+        a.last_chunk::<4>(),
+        b.first_chunk::<4>(),
+        b.last_chunk::<4>(),
+    ) {
+        return a0 == b0 && a1 == b1;
+    }
+    a.iter().eq(b)
 }
 
 /// A source and its bytes: most comparisons are with text of the file that is being read, and asking an arena for a
@@ -200,6 +259,20 @@ impl std::fmt::Debug for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_compared_at_every_byte() {
+        for length in 0..40 {
+            let text: Vec<u8> = (0..length).collect();
+            assert!(same(&text, &text.clone()));
+            assert!(!same(&text, &[text.as_slice(), b"x"].concat()));
+            for at in 0..usize::from(length) {
+                let mut other = text.clone();
+                other[at] ^= 0x80;
+                assert!(!same(&text, &other), "{length} bytes, byte {at}");
+            }
+        }
+    }
 
     #[test]
     fn a_text_has_one_symbol() {

@@ -25,7 +25,7 @@ use crate::graph::{
     SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
 };
 use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
-use crate::names::Symbol;
+use crate::names::{Symbol, same};
 use crate::source::{Span, UnknownField, Unknowns};
 use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 
@@ -153,6 +153,28 @@ impl Scopes {
 /// Places for frequent names.
 const FREQUENT: usize = 64;
 
+/// Names that are looked up together. Nearly all the time a name takes is waiting for memory, first for its slot in the
+/// table, then for the entry, then for its text in the file; the waits of a batch overlap.
+const BATCH: usize = 32;
+
+/// A name that has no symbol yet.
+struct PendingName<'a> {
+    text: Slice<'a>,
+    place: NamePlace,
+    hash: u32,
+}
+
+/// What a name belongs to.
+#[derive(Clone, Copy)]
+enum NamePlace {
+    /// A node.
+    Node(NodeId),
+    /// The input at this position of the model's uses.
+    Input(u32),
+    /// A node's output at this position.
+    Output(NodeId, u32),
+}
+
 type Waiting<'a> = (GraphId, Reader<'a, proto::GraphProto>);
 
 pub(crate) struct Build<'m, 'a> {
@@ -164,7 +186,9 @@ pub(crate) struct Build<'m, 'a> {
     memory_left: u64,
     limits: ReadLimits,
     scopes: Scopes,
-    /// The output that was read last: what the next node is most likely to read.
+    /// Names of nodes and their inputs and outputs that have no symbol yet.
+    pending: Vec<PendingName<'a>>,
+    /// The output that was named last: what the next node is most likely to read.
     recent: Option<(&'a [u8], Symbol)>,
     /// Operators and names of attributes: there are few of them, and comparing with the one seen last is faster than looking
     /// for it among all names.
@@ -184,6 +208,7 @@ impl<'m, 'a> Build<'m, 'a> {
             memory_left: limits.memory(0),
             limits,
             scopes: Scopes::default(),
+            pending: Vec::new(),
             recent: None,
             frequent: [None; FREQUENT],
             waiting: VecDeque::new(),
@@ -296,9 +321,9 @@ impl<'m, 'a> Build<'m, 'a> {
                     let mut proto = TensorProto::default();
                     self.tensor(&mut proto, tensor)?;
                     let index = self.model.graphs[id].initializers.len() as u32;
-                    let value = proto
-                        .name
-                        .map(|name| self.define(id, name, Producer::Initializer(index)));
+                    let value = proto.name.map(|name| {
+                        self.define_after_nodes(id, name, Producer::Initializer(index))
+                    });
                     self.model.graphs[id].initializers.push(Initializer {
                         value,
                         tensor: proto,
@@ -313,7 +338,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     let index = self.model.graphs[id].inputs.len() as u32;
                     info.value = info
                         .name
-                        .map(|name| self.define(id, name, Producer::Input(index)));
+                        .map(|name| self.define_after_nodes(id, name, Producer::Input(index)));
                     self.model.graphs[id].inputs.push(info);
                 }
                 GraphField::Output(info) => {
@@ -335,8 +360,9 @@ impl<'m, 'a> Build<'m, 'a> {
                     let tensor = self.sparse_tensor(tensor)?;
                     let index = self.model.graphs[id].sparse_initializers.len() as u32;
                     let name = tensor.values.as_ref().and_then(|values| values.name);
-                    let value =
-                        name.map(|name| self.define(id, name, Producer::SparseInitializer(index)));
+                    let value = name.map(|name| {
+                        self.define_after_nodes(id, name, Producer::SparseInitializer(index))
+                    });
                     self.model.graphs[id]
                         .sparse_initializers
                         .push(SparseInitializer { value, tensor });
@@ -351,6 +377,7 @@ impl<'m, 'a> Build<'m, 'a> {
                 }
             }
         }
+        self.settle();
         Ok(())
     }
 
@@ -363,7 +390,7 @@ impl<'m, 'a> Build<'m, 'a> {
             domain: None,
             overload: None,
             graph,
-            attributes: Vec::new(),
+            attributes: SmallVec::new(),
             extras: None,
             inputs: Range::default(),
             outputs: Range {
@@ -376,10 +403,9 @@ impl<'m, 'a> Build<'m, 'a> {
             match field? {
                 NodeField::Input(text) => {
                     self.count::<(Use, Option<Symbol>)>(text.offset)?;
-                    let name = match self.recent {
-                        Some((recent, name)) if recent == text.bytes => name,
-                        _ => self.name(text)?,
-                    };
+                    if !text.bytes.is_empty() {
+                        self.later(text, NamePlace::Input(self.unbound.len() as u32))?;
+                    }
                     // Bound once the graph is complete.
                     self.model.uses.push(Use {
                         value: None,
@@ -387,24 +413,18 @@ impl<'m, 'a> Build<'m, 'a> {
                         next: None,
                         previous: None,
                     });
-                    self.unbound.push((!text.bytes.is_empty()).then_some(name));
+                    self.unbound.push(None);
                     node.inputs.len += 1;
                 }
                 NodeField::Output(text) => {
                     self.count::<Value>(text.offset)?;
-                    let index = node.outputs.len;
-                    let value = match text.bytes {
-                        b"" => None,
-                        _ => {
-                            let name = self.name(text)?;
-                            self.recent = Some((text.bytes, name));
-                            Some(self.define(graph, name, Producer::Node(id, index)))
-                        }
-                    };
-                    self.model.output_lists.push(value);
+                    if !text.bytes.is_empty() {
+                        self.later(text, NamePlace::Output(id, node.outputs.len))?;
+                    }
+                    self.model.output_lists.push(None);
                     node.outputs.len += 1;
                 }
-                NodeField::Name(text) => node.name = Some(self.name(text)?),
+                NodeField::Name(text) => self.later(text, NamePlace::Node(id))?,
                 NodeField::OpType(text) => node.op_type = Some(self.frequent_name(text)?),
                 NodeField::Attribute(attribute) => {
                     let attribute = self.attribute(attribute, Some((graph, id)))?;
@@ -438,6 +458,9 @@ impl<'m, 'a> Build<'m, 'a> {
         }
         self.model.nodes.push(node);
         self.model.graphs[graph].nodes.push(id);
+        if self.pending.len() >= BATCH {
+            self.settle();
+        }
         Ok(())
     }
 
@@ -841,7 +864,7 @@ impl<'m, 'a> Build<'m, 'a> {
                     self.count::<(ValueInfo, Value)>(text.offset)?;
                     let name = self.name(text)?;
                     let index = self.model.graphs[body].inputs.len() as u32;
-                    let value = Some(self.define(body, name, Producer::Input(index)));
+                    let value = Some(self.define_after_nodes(body, name, Producer::Input(index)));
                     self.model.graphs[body].inputs.push(ValueInfo {
                         name: Some(name),
                         value,
@@ -882,6 +905,7 @@ impl<'m, 'a> Build<'m, 'a> {
                 FunctionField::Unknown(unknown) => function.unknown.push(self.unknown(unknown)?),
             }
         }
+        self.settle();
         Ok(function)
     }
 
@@ -1050,7 +1074,7 @@ impl<'m, 'a> Build<'m, 'a> {
         let place = slice.bytes.len() + usize::from(first) * 3 + usize::from(last) * 5;
         let place = place % FREQUENT;
         match self.frequent[place] {
-            Some((text, name)) if text == slice.bytes => Ok(name),
+            Some((text, name)) if same(text, slice.bytes) => Ok(name),
             _ => {
                 let name = self.name(slice)?;
                 self.frequent[place] = Some((slice.bytes, name));
@@ -1061,19 +1085,66 @@ impl<'m, 'a> Build<'m, 'a> {
 
     #[inline]
     fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
-        if u32::try_from(slice.bytes.len()).is_err() {
-            let length = slice.bytes.len() as u64;
-            return Err(Failure {
-                kind: ErrorKind::TextTooLong { length },
-                offset: slice.offset,
-            });
-        }
-        Ok(self.model.names.intern(
+        check_length(slice)?;
+        let hash = self.model.names.hash(slice.bytes);
+        Ok(self.hashed_name(slice, hash))
+    }
+
+    #[inline]
+    fn hashed_name(&mut self, slice: Slice<'_>, hash: u32) -> Symbol {
+        self.model.names.intern(
             slice.bytes,
+            hash,
             Span::of(self.source, slice),
             self.bytes,
             &self.model.sources,
-        ))
+        )
+    }
+
+    /// A name that gets its symbol with others, when [`settle`](Self::settle) is called.
+    #[inline]
+    fn later(&mut self, text: Slice<'a>, place: NamePlace) -> Built {
+        check_length(text)?;
+        let hash = self.model.names.hash(text.bytes);
+        self.pending.push(PendingName { text, place, hash });
+        Ok(())
+    }
+
+    /// Gives the names that wait their symbols.
+    fn settle(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        self.model
+            .names
+            .fetch(pending.iter().map(|name| name.hash), self.bytes);
+        for &PendingName { text, place, hash } in &pending {
+            match place {
+                NamePlace::Node(node) => {
+                    self.model.nodes[node].name = Some(self.hashed_name(text, hash))
+                }
+                NamePlace::Input(position) => {
+                    let name = match self.recent {
+                        Some((recent, name)) if same(recent, text.bytes) => name,
+                        _ => self.hashed_name(text, hash),
+                    };
+                    self.unbound[position as usize] = Some(name)
+                }
+                NamePlace::Output(node, index) => {
+                    let name = self.hashed_name(text, hash);
+                    self.recent = Some((text.bytes, name));
+                    let Node { graph, outputs, .. } = self.model.nodes[node];
+                    let value = self.define(graph, name, Producer::Node(node, index));
+                    self.model.output_lists[(outputs.start + index) as usize] = Some(value);
+                }
+            }
+        }
+        self.pending = pending;
+        self.pending.clear();
+    }
+
+    /// The value that a definition gives, after those of all nodes so far.
+    fn define_after_nodes(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
+        self.settle();
+        self.define(graph, name, producer)
     }
 
     /// The value that a definition gives. An input and an initializer of one name are one value; any other second
@@ -1179,5 +1250,19 @@ impl<'m, 'a> Build<'m, 'a> {
             next = self.model.graphs[graph].parent;
         }
         None
+    }
+}
+
+/// Lengths of texts are kept in 32 bits.
+#[inline]
+fn check_length(text: Slice<'_>) -> Built {
+    match u32::try_from(text.bytes.len()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure {
+            kind: ErrorKind::TextTooLong {
+                length: text.bytes.len() as u64,
+            },
+            offset: text.offset,
+        }),
     }
 }

@@ -121,7 +121,7 @@ impl Strip {
                 self.doc(&mut extras.doc_string);
                 self.entries(&mut extras.metadata_props);
             }
-            let attributes: Vec<AttributeId> = node.attributes.clone();
+            let attributes: Vec<AttributeId> = node.attributes.to_vec();
             for id in attributes {
                 self.doc(&mut model.attribute_mut(id).doc_string);
             }
