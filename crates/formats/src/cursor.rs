@@ -1,9 +1,8 @@
 //! A place in a text that is being read.
 
-use crate::error::{ErrorKind, Fault, Position};
+use sardonyx_proto::shown;
 
-/// So much of a text is shown in a message.
-const SHOWN_BYTES: usize = 40;
+use crate::error::{ErrorKind, Fault, Position};
 
 /// The text and how far it has been read.
 pub(crate) struct Cursor<'t> {
@@ -52,7 +51,7 @@ impl<'t> Cursor<'t> {
     /// The complaint that something else was expected here.
     pub(crate) fn expected(&self, expected: &'static str) -> Fault {
         let rest = self.rest();
-        let shown = match rest {
+        let found = match rest {
             [] => "the end of the text".to_owned(),
             [b'\n' | b'\r', ..] => "the end of the line".to_owned(),
             // One sign, or all that hangs together.
@@ -68,10 +67,7 @@ impl<'t> Cursor<'t> {
                 )
             }
         };
-        self.fault(ErrorKind::Unexpected {
-            expected,
-            found: shown,
-        })
+        self.fault(ErrorKind::Unexpected { expected, found })
     }
 
     pub(crate) fn fault(&self, kind: ErrorKind) -> Fault {
@@ -84,17 +80,6 @@ pub(crate) fn fault_at(kind: ErrorKind, pos: usize) -> Fault {
         kind,
         offset: pos as u64,
     }
-}
-
-/// Text for a message: its beginning, without what would spoil a terminal.
-pub(crate) fn shown(text: &[u8]) -> String {
-    let cut = text.len().min(SHOWN_BYTES);
-    let shown = String::from_utf8_lossy(&text[..cut]);
-    let mut shown: String = shown.chars().filter(|c| !c.is_control()).collect();
-    if cut < text.len() {
-        shown.push('…');
-    }
-    shown
 }
 
 /// Line and column of a byte.

@@ -1,8 +1,7 @@
 //! Field names: finding them and suggesting them.
 
-use sardonyx_proto::{FieldDef, MessageDef};
+use sardonyx_proto::{FieldDef, MessageDef, shown};
 
-use crate::cursor::shown;
 use crate::error::ErrorKind;
 
 /// Which names of a field a form knows.

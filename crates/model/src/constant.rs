@@ -313,7 +313,10 @@ impl Model {
         for entry in &proto.external_data {
             let value = self.display(entry.value);
             let number = || {
-                value.parse::<u64>().map_err(|_| {
+                // A sign would parse, but not everywhere.
+                let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+                let number = value.parse::<u64>().ok().filter(|_| digits);
+                number.ok_or_else(|| {
                     let key = self.display(entry.key);
                     format!("external_data entry {key} is '{value}', not a number of bytes")
                 })

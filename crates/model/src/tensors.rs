@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sardonyx_proto::Skimmed;
+use sardonyx_proto::{Skimmed, shown};
 use sardonyx_tensor::Buffer;
 
 use crate::attribute::{Attribute, AttributeValue};
@@ -126,6 +126,9 @@ impl Model {
                 in_attribute(attribute, |place| {
                     found.push(TensorId::Default(index as u32, position as u32, place));
                 });
+                for graph in attribute.graphs() {
+                    self.tensors_of_graphs(Some(graph), &mut found);
+                }
             }
             self.tensors_of_graphs(Some(function.body), &mut found);
         }
@@ -180,7 +183,7 @@ impl Model {
             };
             format!(
                 " '{}'{element}{}",
-                self.display(attribute.name),
+                shown(self.maybe_text(attribute.name).unwrap_or_default()),
                 place.part.map_or("", part)
             )
         };
@@ -223,24 +226,36 @@ impl Model {
         }
         for (index, function) in self.functions.iter().enumerate() {
             left.push((function.body, format!("functions[{index}]")));
+            for (position, attribute) in function.attribute_protos.iter().enumerate() {
+                let place = format!("functions[{index}].attribute_proto[{position}]");
+                left.extend(self.places_inside(attribute, &place));
+            }
         }
         while let Some((id, place)) = left.pop() {
             for (index, node) in self.graph(id).nodes.iter().enumerate() {
                 for attribute in &self.node(*node).attributes {
                     let attribute = self.attribute(*attribute);
-                    let name = self.display(attribute.name);
-                    for (number, graph) in attribute.graphs().enumerate() {
-                        let number = match number {
-                            0 => String::new(),
-                            number => format!("[{number}]"),
-                        };
-                        left.push((graph, format!("{place}.node[{index}] '{name}'{number}")));
+                    if attribute.graphs().next().is_some() {
+                        let place = shorter(format!("{place}.node[{index}]"));
+                        left.extend(self.places_inside(attribute, &place));
                     }
                 }
             }
             places.insert(id, place);
         }
         places
+    }
+
+    /// Where the graphs of an attribute stand, if its node stands at `place`.
+    fn places_inside(&self, attribute: &Attribute, place: &str) -> Vec<(GraphId, String)> {
+        let name = shown(self.maybe_text(attribute.name).unwrap_or_default());
+        let graphs = attribute.graphs().enumerate();
+        graphs
+            .map(|(number, graph)| match number {
+                0 => (graph, format!("{place} '{name}'")),
+                number => (graph, format!("{place} '{name}'[{number}]")),
+            })
+            .collect()
     }
 
     /// Where each attribute that holds tensors stands in the file.
@@ -313,6 +328,17 @@ impl Model {
         };
         found.expect("the tensor is where it was")
     }
+}
+
+/// A place without its middle if it gets long: graphs nest as deeply as a file likes.
+fn shorter(place: String) -> String {
+    const END: usize = 200;
+    if place.len() <= 3 * END {
+        return place;
+    }
+    let beginning = &place[..place.floor_char_boundary(END)];
+    let end = &place[place.ceil_char_boundary(place.len() - END)..];
+    format!("{beginning}…{end}")
 }
 
 /// Gives `found` every tensor of an attribute.

@@ -8,6 +8,9 @@ use crate::read::{Limits, RawField, Reader};
 use crate::table::{FieldDef, MessageDef, MessageType};
 use crate::wire::WireType;
 
+/// Characters of a text that are shown.
+const SHOWN_CHARS: usize = 60;
+
 /// Steps of a path that are shown at either end.
 const SHOWN_STEPS: usize = 4;
 
@@ -19,6 +22,26 @@ pub fn path(steps: &[String]) -> String {
     }
     let (first, last) = (&steps[..SHOWN_STEPS], &steps[steps.len() - SHOWN_STEPS..]);
     format!("{}.….{}", first.join("."), last.join("."))
+}
+
+/// Text from a file in words for people: escaped, and cut if it is long.
+pub fn shown(text: &[u8]) -> String {
+    // A character has at most four bytes.
+    let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
+    let start = String::from_utf8_lossy(start);
+    let cut = start.chars().count() > SHOWN_CHARS;
+    let mut shown = String::new();
+    for character in start.chars().take(SHOWN_CHARS) {
+        match character {
+            // Sequences of a text are shown as they stand there.
+            '\\' | '\'' | '"' => shown.push(character),
+            _ => shown.extend(character.escape_debug()),
+        }
+    }
+    if cut {
+        shown.push('…');
+    }
+    shown
 }
 
 impl FieldDef {
@@ -114,7 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_bounded() {
+    fn words_are_bounded() {
+        assert_eq!(shown(b"a\x1b\xff\n"), "a\\u{1b}\u{fffd}\\n");
+        assert_eq!(shown("é".repeat(60).as_bytes()), "é".repeat(60));
+        assert_eq!(shown("é".repeat(9999).as_bytes()).chars().count(), 61);
         let steps: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         assert_eq!(path(&steps), "0.1.2.3.….96.97.98.99");
         assert_eq!(path(&steps[..3]), "0.1.2");

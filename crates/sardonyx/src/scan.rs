@@ -303,7 +303,7 @@ fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
     let imports = header.opset_import.iter().take(LISTED);
     facts.opsets = imports
         .map(|import| OperatorSet {
-            domain: places::shown(nodes::text(model, import.domain)),
+            domain: sardonyx_proto::shown(nodes::text(model, import.domain)),
             version: import.version.unwrap_or(0),
         })
         .collect();

@@ -4,10 +4,10 @@
 
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, Engine, GeneralPurpose, GeneralPurposeConfig};
-use sardonyx_proto::{FieldDef, FieldKind, Limits, MessageType};
+use sardonyx_proto::{FieldDef, FieldKind, Limits, MessageType, shown};
 
 use crate::assembly::{Assembly, Claim};
-use crate::cursor::{Cursor, fault_at, position, shown};
+use crate::cursor::{Cursor, fault_at, position};
 use crate::error::{Error, ErrorKind, Fault};
 use crate::names::{Spelling, find};
 use crate::numerals::{parse, parse_integer};

@@ -1,9 +1,9 @@
 //! From text format to a message.
 
-use sardonyx_proto::{FieldDef, FieldKind, Limits, MessageType};
+use sardonyx_proto::{FieldDef, FieldKind, Limits, MessageType, shown};
 
 use crate::assembly::{Assembly, Claim};
-use crate::cursor::{Cursor, fault_at, position, shown};
+use crate::cursor::{Cursor, fault_at, position};
 use crate::error::{Error, ErrorKind, Fault};
 use crate::names::{Spelling, find};
 use crate::numerals::{parse, parse_integer, parse_radix};

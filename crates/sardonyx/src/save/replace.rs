@@ -75,6 +75,12 @@ pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<
     let name = path.file_name().ok_or_else(|| {
         Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path))
     })?;
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file() && !found.is_symlink()) {
+        let message = "this is a device, a pipe or a socket, which a file would replace";
+        return Err(Error::new(ErrorKind::Io, message)
+            .with_place(shown(path))
+            .with_help("Model::write_to writes to anything that is open"));
+    }
     model.check_complete()?;
     let folder = Folder::open(folder_of(path)).map_err(failed)?;
     let stays = model.data.folder() == Some(folder.path());

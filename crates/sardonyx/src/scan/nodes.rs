@@ -7,11 +7,12 @@ use std::rc::Rc;
 use sardonyx_model::{
     AttributeValue, GraphId, Model, NoExternalData, NodeId, Producer, Symbol, TensorProto, ValueId,
 };
+use sardonyx_proto::shown;
 use sardonyx_tensor::{CastOptions, DataType, cast};
 
 use super::ScanOptions;
 use super::codes;
-use super::places::{of_node, shown};
+use super::places::of_node;
 use super::report::{Findings, ScanFacts, ScannedDomain};
 
 /// Domains of the standard.

@@ -4,27 +4,7 @@
 use sardonyx_model::{
     Attribute, AttributeId, AttributeValue, GraphId, Model, NodeId, SparsePart, Symbol, TensorProto,
 };
-use sardonyx_proto::path;
-
-/// Characters of a name that are shown.
-const SHOWN_CHARS: usize = 60;
-
-/// Text from a file, escaped and cut.
-pub(super) fn shown(text: &[u8]) -> String {
-    // A character has at most four bytes.
-    let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
-    let start = String::from_utf8_lossy(start);
-    let cut = start.chars().count() > SHOWN_CHARS;
-    let mut shown: String = start
-        .chars()
-        .take(SHOWN_CHARS)
-        .flat_map(char::escape_debug)
-        .collect();
-    if cut {
-        shown.push('…');
-    }
-    shown
-}
+use sardonyx_proto::{path, shown};
 
 /// Interned text that may be absent, likewise.
 pub(super) fn shown_symbol(model: &Model, symbol: Option<Symbol>) -> String {
@@ -249,17 +229,5 @@ fn each_part<'m>(
                 part: Some(part),
             }));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_bounded() {
-        assert_eq!(shown(b"a\x1b\xff\n"), "a\\u{1b}\u{fffd}\\n");
-        assert_eq!(shown("é".repeat(60).as_bytes()), "é".repeat(60));
-        assert_eq!(shown("é".repeat(9999).as_bytes()).chars().count(), 61);
     }
 }

@@ -5,10 +5,12 @@ use std::collections::hash_map::Entry;
 
 use sardonyx_model::Model;
 
+use sardonyx_proto::shown;
+
 use super::ScanOptions;
 use super::codes;
 use super::location;
-use super::places::{Stored, shown};
+use super::places::Stored;
 use super::report::{Findings, ScanFacts, ScannedFile};
 use super::tensors::Claim;
 use crate::beneath::{Identity, Refusal};

@@ -8,12 +8,11 @@ use std::collections::hash_map::Entry;
 use sardonyx_model::ReadLimits;
 use sardonyx_proto::{
     DataType, ErrorKind, FieldDef, FieldKind, Label, Limits, MessageDef, MessageType, ModelProto,
-    RawField, Records, Slice, WireType, path,
+    RawField, Records, Slice, WireType, path, shown,
 };
 
 use super::ScanOptions;
 use super::codes;
-use super::places::shown;
 use super::report::Findings;
 
 /// Levels of nested messages that libprotobuf reads.
