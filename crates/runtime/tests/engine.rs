@@ -5,7 +5,7 @@ use sardonyx_model::{Model, NoExternalData};
 use sardonyx_proto::{AttributeType, tensor_shape, tensor_type, type_};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec};
 use sardonyx_proto::{
-    attribute, dimension, graph, model, node, operator_set_id, tensor, value_info,
+    attribute, dimension, graph, model, node, operator_set_id, sparse_tensor, tensor, value_info,
 };
 use sardonyx_runtime::{CompileError, Options, RunError, Session, unsupported};
 use sardonyx_tensor::{Buffer, Tensor, Value};
@@ -20,6 +20,8 @@ struct Draft {
     outputs: Vec<&'static str>,
     /// Name, dimensions, elements.
     initializers: Vec<(&'static str, &'static [i64], Vec<f32>)>,
+    /// Name, dimension, positions, elements.
+    sparse: Vec<(&'static str, i64, Vec<i64>, Vec<f32>)>,
     /// Operator, inputs, outputs, integer attributes.
     nodes: Vec<(
         &'static str,
@@ -59,6 +61,24 @@ impl Encode for Draft {
                     out.put(tensor::Name, name.as_bytes());
                     let raw: Vec<u8> = elements.iter().flat_map(|e| e.to_le_bytes()).collect();
                     out.put(tensor::RawData, &raw);
+                });
+            }
+            for (name, dim, positions, elements) in &self.sparse {
+                out.message(graph::SparseInitializer, |out| {
+                    out.message(sparse_tensor::Values, |out| {
+                        out.put(tensor::Dims, &[elements.len() as i64][..]);
+                        out.put(tensor::DataType, 1);
+                        let raw: Vec<u8> = elements.iter().flat_map(|e| e.to_le_bytes()).collect();
+                        out.put(tensor::RawData, &raw);
+                        out.put(tensor::Name, name.as_bytes());
+                    });
+                    out.message(sparse_tensor::Indices, |out| {
+                        out.put(tensor::Dims, &[positions.len() as i64][..]);
+                        out.put(tensor::DataType, 7);
+                        let raw: Vec<u8> = positions.iter().flat_map(|e| e.to_le_bytes()).collect();
+                        out.put(tensor::RawData, &raw);
+                    });
+                    out.put(sparse_tensor::Dims, &[*dim][..]);
                 });
             }
             for (name, dims) in &self.inputs {
@@ -279,6 +299,26 @@ fn initializers_are_defaults_or_constants() {
     let old = Draft { ir: 3, ..draft };
     assert_eq!(old.run(&[x]), Ok(vec![11.0, 22.0]));
     assert!(old.run(&[x, ("b", &[2], &[0.0, 0.0])]).is_err());
+}
+
+#[test]
+fn sparse_constants_are_whole_for_nodes() {
+    // TENSOR-38, GRAPH-37
+    let draft = |dim, positions: &[i64]| {
+        let mut draft = Draft::new(17)
+            .input("x", &["4"])
+            .node("Add", &["x", "w"], &["y"]);
+        draft.sparse = vec![("w", dim, positions.to_vec(), vec![5.0, 7.0])];
+        draft
+    };
+    let x = [("x", &[4][..], &[1.0, 2.0, 3.0, 4.0][..])];
+    assert_eq!(draft(4, &[1, 3]).run(&x).unwrap(), [1.0, 7.0, 3.0, 11.0]);
+    let error = draft(4, &[1, 4]).run(&x).unwrap_err();
+    assert!(error.contains("index 4 of value 1 is outside"), "{error}");
+    let mut much = draft(1 << 40, &[1, 4]);
+    much.nodes[0] = ("Identity", &["w"], &["y"], &[]);
+    let error = much.run(&[]).unwrap_err();
+    assert!(error.contains("stands for 1099511627776"), "{error}");
 }
 
 #[test]

@@ -580,6 +580,11 @@ fn impossible_references() -> Vec<Row> {
             "offset is '-1'",
         ),
         with(
+            "an offset with a sign",
+            &[file, ("offset", "+16")],
+            "offset is '+16'",
+        ),
+        with(
             "an offset of 2^70",
             &[file, ("offset", "1180591620717411303424")],
             "not a number",

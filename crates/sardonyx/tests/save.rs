@@ -245,6 +245,14 @@ fn what_cannot_be_written_is_an_error_and_changes_nothing() {
     let error = model.save(scratch.path()).unwrap_err();
     assert!(error.to_string().contains("folder"), "{error}");
     assert!(model.save(scratch.path().join("none/m.onnx")).is_err());
+    #[cfg(unix)]
+    {
+        let socket = scratch.path().join("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let error = model.save(&socket).unwrap_err();
+        assert!(error.to_string().contains("socket"), "{error}");
+        drop(listener);
+    }
 }
 
 #[test]
