@@ -18,7 +18,7 @@ import onnx
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("job", choices=["load", "parse", "save"])
+    parser.add_argument("job", choices=["load", "parse", "save", "externalize"])
     parser.add_argument("model")
     parser.add_argument("copy", nargs="?")
     parser.add_argument("--repeat", type=int, default=1)
@@ -35,13 +35,25 @@ def main():
         with open(args.model, "rb") as file:
             content = file.read()
         job = lambda: onnx.ModelProto.FromString(content)
-    else:
+    elif args.job == "save":
         model = onnx.load(args.model)
         job = lambda: onnx.save(model, args.copy)
+    else:
+        job = lambda: onnx.save(
+            model,
+            args.copy,
+            save_as_external_data=True,
+            location=os.path.basename(args.copy) + ".data",
+        )
     times = []
     for _ in range(args.repeat):
         if args.job == "save" and os.path.exists(args.copy):
             os.remove(args.copy)
+        if args.job == "externalize":
+            # The package takes the weights out of the model as it writes them.
+            model = onnx.load(args.model)
+            for name in os.listdir(os.path.dirname(args.copy)):
+                os.remove(os.path.join(os.path.dirname(args.copy), name))
         start = time.perf_counter()
         result = job()
         times.append((time.perf_counter() - start) * 1e3)

@@ -61,6 +61,27 @@ pub enum AttributeValue {
 }
 
 impl AttributeValue {
+    /// Number of the field.
+    pub fn number(&self) -> u32 {
+        use sardonyx_proto::{Field, attribute};
+        match self {
+            AttributeValue::Float(_) => attribute::F::NUMBER,
+            AttributeValue::Int(_) => attribute::I::NUMBER,
+            AttributeValue::String(_) => attribute::S::NUMBER,
+            AttributeValue::Tensor(_) => attribute::T::NUMBER,
+            AttributeValue::Graph(_) => attribute::G::NUMBER,
+            AttributeValue::Floats(_) => attribute::Floats::NUMBER,
+            AttributeValue::Ints(_) => attribute::Ints::NUMBER,
+            AttributeValue::Strings(_) => attribute::Strings::NUMBER,
+            AttributeValue::Tensors(_) => attribute::Tensors::NUMBER,
+            AttributeValue::Graphs(_) => attribute::Graphs::NUMBER,
+            AttributeValue::Type(_) => attribute::Tp::NUMBER,
+            AttributeValue::Types(_) => attribute::TypeProtos::NUMBER,
+            AttributeValue::SparseTensor(_) => attribute::SparseTensor::NUMBER,
+            AttributeValue::SparseTensors(_) => attribute::SparseTensors::NUMBER,
+        }
+    }
+
     /// The attribute type that goes with the field.
     pub fn ty(&self) -> AttributeType {
         match self {

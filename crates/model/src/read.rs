@@ -481,8 +481,11 @@ impl<'m, 'a> Build<'m, 'a> {
                     .iter()
                     .position(|value| matches!(value, AttributeValue::$variant(_)));
                 let index = found.unwrap_or_else(|| {
-                    attribute.values.push(AttributeValue::$variant($default));
-                    attribute.values.len() - 1
+                    let value = AttributeValue::$variant($default);
+                    let number = value.number();
+                    let index = attribute.values.partition_point(|v| v.number() < number);
+                    attribute.values.insert(index, value);
+                    index
                 });
                 match &mut attribute.values[index] {
                     AttributeValue::$variant(value) => value,
@@ -505,6 +508,9 @@ impl<'m, 'a> Build<'m, 'a> {
                     let id = *value!(Graph, self.nested_graph(place));
                     self.waiting.push_back((id, graph));
                 }
+                // A block without numbers is no value.
+                AttributeField::Floats(chunk) if chunk.is_empty() => {}
+                AttributeField::Ints(chunk) if chunk.is_empty() => {}
                 AttributeField::Floats(chunk) => {
                     self.collect(value!(Floats, Vec::new()), chunk, offset)?
                 }
@@ -572,7 +578,7 @@ impl<'m, 'a> Build<'m, 'a> {
         loop {
             let start = rest.offset();
             let Some(field) = rest.next() else {
-                return Ok(());
+                break;
             };
             let number = match field? {
                 TensorField::Dims(chunk) => {
@@ -642,6 +648,11 @@ impl<'m, 'a> Build<'m, 'a> {
                 }
             }
         }
+        // As they are written.
+        if !proto.typed.is_sorted_by_key(|run| run.number) {
+            proto.typed.sort_by_key(|run| run.number);
+        }
+        Ok(())
     }
 
     fn segment(

@@ -249,6 +249,11 @@ impl<'a, S: Scalar> Chunk<'a, S> {
 }
 
 impl<S: Scalar> Chunk<'_, S> {
+    /// Whether it is a block without numbers.
+    pub fn is_empty(self) -> bool {
+        matches!(self, Chunk::Packed(block) if block.bytes.is_empty())
+    }
+
     /// Appends the numbers to a list: the fast way to have all of them. Whoever decodes several chunks, or knows how many
     /// numbers there will be, reserves room first or uses the list again.
     ///

@@ -141,6 +141,15 @@ const CONTESTS: &[Contest] = &[
         check: None,
         repeat: 2,
     },
+    Contest {
+        name: "externalize",
+        file: "inline.onnx",
+        ours: "externalize",
+        rivals: &[Onnx("externalize")],
+        // What is written is loaded by the onnx package.
+        check: None,
+        repeat: 2,
+    },
 ];
 
 impl Contest {
@@ -188,6 +197,7 @@ impl Rival {
         match self {
             Onnx("load") => "onnx.load",
             Onnx("parse") => "ModelProto.FromString",
+            Onnx("externalize") => "onnx.save, external",
             Onnx(_) => "onnx.save",
             Prost("read") => "prost, read + decode",
             Prost("read-shared") => "prost, shared bytes",
@@ -259,8 +269,12 @@ impl Sides {
 
     /// What is in the file of a contest, as the onnx package finds.
     fn truth(&self, contest: &Contest, check: &str) -> Result<String> {
+        self.truth_of(&self.folder.join(contest.file), check)
+    }
+
+    fn truth_of(&self, model: &Path, check: &str) -> Result<String> {
         let mut command = self.onnx();
-        command.arg("load").arg(self.folder.join(contest.file));
+        command.arg("load").arg(model);
         let answer = answer(command.args(["--check", check]))?;
         Ok(answer["found"].as_str().unwrap_or_default().to_string())
     }
@@ -295,19 +309,31 @@ impl Sides {
 
     fn files(&self, command: &mut Command, contest: &Contest) {
         command.arg(self.folder.join(contest.file));
-        if contest.ours == "save" {
-            command.arg(self.saved());
-        }
+        match contest.ours {
+            "save" => command.arg(self.saved()),
+            "externalize" => command.arg(self.moved()),
+            _ => command,
+        };
     }
 
     fn saved(&self) -> PathBuf {
         self.folder.join("saved.onnx")
     }
 
+    /// Where a model goes whose weights are moved out, in a folder of its own.
+    fn moved(&self) -> PathBuf {
+        self.folder.join("outside/model.onnx")
+    }
+
     fn sample(&self, command: &mut Command, contest: &Contest) -> Result<Sample> {
+        if contest.ours == "externalize" {
+            fs::create_dir_all(self.folder.join("outside"))?;
+        }
         let answer = answer(command)?;
-        if contest.ours == "save" {
-            self.compare_saved(contest)?;
+        match contest.ours {
+            "save" => self.compare_saved(contest)?,
+            "externalize" => self.compare_moved(contest)?,
+            _ => {}
         }
         let times = answer["ms"].as_array().into_iter().flatten();
         let times: Vec<f64> = times.filter_map(Value::as_f64).collect();
@@ -351,6 +377,25 @@ impl Sides {
                 .arg(&saved),
         )?;
         fs::remove_file(saved)?;
+        Ok(())
+    }
+
+    /// Compares the weights that were moved out with those of the file, and removes them. That they are outside shows in
+    /// the size of the model.
+    fn compare_moved(&self, contest: &Contest) -> Result {
+        let moved = self.moved();
+        let (whole, rest) = (self.folder.join(contest.file), moved.metadata()?.len());
+        if rest > whole.metadata()?.len() / 10 {
+            return Err(format!("{} bytes are left in the model", rest).into());
+        }
+        let (wanted, found) = (
+            self.truth_of(&whole, "weights")?,
+            self.truth_of(&moved, "weights")?,
+        );
+        if wanted != found {
+            return Err(format!("{found} were moved out of {wanted}").into());
+        }
+        fs::remove_dir_all(self.folder.join("outside"))?;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ mod visit;
 
 use clap::{Parser, Subcommand};
 use make::Scale;
-use sardonyx::{Model, SaveOptions};
+use sardonyx::{Model, SaveOptions, Weights};
 use serde_json::json;
 use std::error::Error;
 use std::fs;
@@ -48,6 +48,8 @@ enum Job {
     Packed { model: PathBuf },
     /// Save an opened model.
     Save { model: PathBuf, copy: PathBuf },
+    /// Save an opened model with its weights in a file beside it.
+    Externalize { model: PathBuf, copy: PathBuf },
 }
 
 fn main() -> ExitCode {
@@ -92,6 +94,19 @@ fn run(arguments: &Arguments) -> Result {
             timed_after(repeat, clear, || {
                 // Without waiting for the disk, as the rivals do not wait either.
                 let report = SaveOptions::new().sync(false).save(&model, copy)?;
+                Ok(format!("{} files", report.files.len()))
+            })?
+        }
+        Job::Externalize { model, copy } => {
+            let model = Model::open(model)?;
+            let folder = copy.parent().ok_or("the copy is in no folder")?;
+            let clear = || {
+                fs::remove_dir_all(folder)?;
+                Ok(fs::create_dir(folder)?)
+            };
+            let options = SaveOptions::new().weights(Weights::Outside).sync(false);
+            timed_after(repeat, clear, || {
+                let report = options.save(&model, copy)?;
                 Ok(format!("{} files", report.files.len()))
             })?
         }
