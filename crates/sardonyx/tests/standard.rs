@@ -1,0 +1,552 @@
+//! What the standard says of files and their versions, on files made here.
+
+// In a test, a panic is the report.
+#![allow(clippy::unwrap_used)]
+
+use std::fs;
+
+use sardonyx::{
+    ErrorKind, Model, NEWEST_IR_VERSION, SaveOptions, ScanOptions, Session, Storage, StripOptions,
+    Tensor, Type, Value, Weights, format_version, parse_version, read_value, scan_bytes,
+    write_value,
+};
+use sardonyx_model::TensorType;
+use sardonyx_proto::{
+    Encode, Encoder, Limits, OperatorSetProto, OperatorStatus, attribute, device_configuration,
+    encode_to_vec, function, graph, model, node, operator, operator_set, operator_set_id, rewrite,
+    string_string_entry, tensor, tensor_type, training_info, type_, value_info,
+};
+use sardonyx_tensor::DataType;
+
+const DIGITS: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../examples/digits/digits.onnx"
+);
+
+struct Message<F>(F);
+
+impl<F: Fn(&mut Encoder<'_>)> Encode for Message<F> {
+    fn encode(&self, out: &mut Encoder<'_>) {
+        (self.0)(out);
+    }
+}
+
+fn bytes(fields: impl Fn(&mut Encoder<'_>)) -> Vec<u8> {
+    encode_to_vec(&Message(fields))
+}
+
+/// A model with these fields, in whichever order, which survives being written.
+fn open(fields: impl Fn(&mut Encoder<'_>)) -> Model {
+    let model = Model::from_bytes(bytes(fields)).unwrap();
+    let written = model.to_bytes();
+    let again = Model::from_bytes(written.clone()).unwrap();
+    assert!(again.to_bytes() == written);
+    again
+}
+
+/// `y = op(x)`, as the fields of a graph.
+fn one_node(out: &mut Encoder<'_>, domain: &str, op: &str) {
+    out.message(graph::Node, |out| {
+        out.put(node::Input, b"x");
+        out.put(node::Output, b"y");
+        out.put(node::OpType, op.as_bytes());
+        if !domain.is_empty() {
+            out.put(node::Domain, domain.as_bytes());
+        }
+    });
+    out.put(graph::Name, b"g");
+    out.message(graph::Input, |out| info(out, "x"));
+    out.message(graph::Output, |out| info(out, "y"));
+}
+
+fn info(out: &mut Encoder<'_>, name: &str) {
+    out.put(value_info::Name, name.as_bytes());
+    out.message(value_info::Type, |out| {
+        out.message(type_::TensorType, |out| out.put(tensor_type::ElemType, 1));
+    });
+}
+
+fn import(out: &mut Encoder<'_>, domain: &str, version: i64) {
+    out.message(model::OpsetImport, |out| {
+        out.put(operator_set_id::Domain, domain.as_bytes());
+        out.put(operator_set_id::Version, version);
+    });
+}
+
+/// A model of one Relu with whatever else.
+fn relu(ir_version: i64, rest: impl Fn(&mut Encoder<'_>)) -> Model {
+    open(|out| {
+        out.put(model::IrVersion, ir_version);
+        out.message(model::Graph, |out| one_node(out, "", "Relu"));
+        import(out, "", 13);
+        rest(out);
+    })
+}
+
+fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
+    let x = Tensor::from_vec([2], vec![-1.0f32, 2.0]).unwrap();
+    let outputs = Session::builder(model)
+        .threads(1)
+        .build()?
+        .run([("x", x)])?;
+    Ok(outputs.tensor("y")?.to_vec::<f32>().unwrap())
+}
+
+#[test]
+fn a_file_is_one_model() {
+    // MODEL-01, MODEL-11, OPSET-08
+    let bare_graph = bytes(|out| one_node(out, "", "Relu"));
+    let operator_set = bytes(|out| {
+        out.put(operator_set::Magic, b"ONNXOPSET");
+        out.put(operator_set::IrVersion, 8);
+        out.put(operator_set::OpsetVersion, 1);
+    });
+    let headless = bytes(|out| out.put(model::IrVersion, 8));
+    for wrong in [
+        bare_graph,
+        operator_set,
+        headless,
+        b"ir_version: 8".to_vec(),
+    ] {
+        let error = Model::from_bytes(wrong).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Format, "{error}");
+    }
+    assert_eq!(run(&relu(8, |_| {})).unwrap(), [0.0, 2.0]);
+}
+
+#[test]
+fn headers_are_told_without_running_anything() {
+    // MODEL-05, MODEL-09, MODEL-10, MODEL-24, MODEL-25, META-03, META-13, VER-08
+    let doc = "# Title\n\n*Markdown*, `code`\r\n";
+    let model = open(|out| {
+        out.put(model::IrVersion, 10);
+        out.put(model::ProducerName, b"pytorch");
+        out.put(model::ProducerVersion, b"2.9");
+        out.put(model::Domain, b"org.example");
+        out.put(model::ModelVersion, 0x0001_0002_0000_0159);
+        out.put(model::DocString, doc.as_bytes());
+        out.message(model::Graph, |out| {
+            one_node(out, "com.acme", "Unheard");
+            out.message(graph::Initializer, |out| {
+                out.put(tensor::Dims, &[1 << 20][..]);
+                out.put(tensor::DataType, 1);
+                out.put(tensor::Name, b"w");
+                out.message(tensor::ExternalData, |out| {
+                    out.put(string_string_entry::Key, b"location");
+                    out.put(string_string_entry::Value, b"not there");
+                });
+                out.put(tensor::DataLocation, sardonyx_proto::DataLocation::EXTERNAL);
+            });
+        });
+        import(out, "com.acme", 1);
+        out.message(model::MetadataProps, |out| {
+            out.put(string_string_entry::Key, b"model_author");
+            out.put(string_string_entry::Value, b"Ada, Grace");
+        });
+    });
+    assert_eq!(model.ir_version(), Some(10));
+    assert_eq!(
+        (&*model.producer_name(), &*model.producer_version()),
+        ("pytorch", "2.9")
+    );
+    let identity = (model.domain(), model.model_version(), model.graph_name());
+    assert_eq!(
+        identity,
+        (
+            "org.example".into(),
+            Some(0x0001_0002_0000_0159),
+            "g".into()
+        )
+    );
+    assert_eq!(model.doc(), doc);
+    assert_eq!(
+        model.metadata_value("model_author").as_deref(),
+        Some("Ada, Grace")
+    );
+    assert_eq!(model.opsets()[0].domain, "com.acme");
+    assert_eq!(model.unsupported().len(), 1);
+    for version in [0, 7, -1, i64::MAX] {
+        let model = relu(8, |out| out.put(model::ModelVersion, version));
+        assert_eq!(model.model_version(), Some(version));
+    }
+}
+
+#[test]
+fn what_is_no_text_is_kept_and_told() {
+    // MODEL-05: field 2 as a number is no producer
+    let number = relu(8, |out| out.unknown(b"\x10\x07"));
+    assert_eq!(number.producer_name(), "");
+    // MODEL-10: not altered, and diagnosed
+    let broken = relu(8, |out| out.put(model::DocString, b"caf\xe9"));
+    let report = scan_bytes(broken.to_bytes(), &ScanOptions::new()).unwrap();
+    let codes: Vec<&str> = report.findings.iter().map(|found| found.code).collect();
+    assert_eq!(codes, ["invalid-utf8"]);
+}
+
+#[test]
+fn versions_of_models_are_numbers_or_three_in_one() {
+    // VER-04, VER-05, VER-06, VER-07
+    let rows = [
+        ("1.2.345", Some(0x0001_0002_0000_0159)),
+        ("0.1.0", Some(1 << 32)),
+        ("7", Some(7)),
+        ("0.0.7", None),
+        ("1.65536.0", None),
+        ("1.2.3-rc1", None),
+        ("1.2.3+build", None),
+        ("1.2", None),
+    ];
+    for (text, version) in rows {
+        assert_eq!(parse_version(text), version, "{text}");
+        if let Some(version) = version {
+            assert_eq!(format_version(version), text);
+        }
+    }
+}
+
+#[test]
+fn versions_of_the_format_are_numbers_with_an_end() {
+    // VER-01, VER-02, MODEL-03, VER-14
+    let mut model = relu(8, |_| {});
+    for version in [0, -1, NEWEST_IR_VERSION + 1] {
+        let error = model.set_ir_version(version).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    }
+    for version in [9, 10, NEWEST_IR_VERSION] {
+        model.set_ir_version(version).unwrap();
+        assert_eq!(model.ir_version(), Some(version));
+    }
+    // What is newer than we are is read and written all the same.
+    assert_eq!(
+        relu(NEWEST_IR_VERSION + 1, |_| {}).ir_version(),
+        Some(NEWEST_IR_VERSION + 1)
+    );
+}
+
+#[test]
+fn a_version_has_what_the_model_uses() {
+    // MODEL-12, MODEL-13, MODEL-14, VER-10, VER-23, META-04
+    let with_function = |out: &mut Encoder<'_>| {
+        out.message(model::Functions, |out| {
+            out.put(function::Name, b"F");
+            out.put(function::Domain, b"com.acme");
+        });
+    };
+    let with_training = |out: &mut Encoder<'_>| out.message(model::TrainingInfo, |_| {});
+    let with_devices = |out: &mut Encoder<'_>| {
+        for name in ["gpu0", "gpu1"] {
+            out.message(model::Configuration, |out| {
+                out.put(device_configuration::Name, name.as_bytes());
+                out.put(device_configuration::NumDevices, 2);
+            });
+        }
+    };
+    let model = relu(NEWEST_IR_VERSION, |out| {
+        with_training(out);
+        with_function(out);
+        with_devices(out);
+    });
+    assert_eq!(
+        (model.training_steps(), model.device_configurations()),
+        (1, 2)
+    );
+    assert_eq!(model.functions().len(), 1);
+    let float8 = |out: &mut Encoder<'_>| {
+        out.put(model::IrVersion, NEWEST_IR_VERSION);
+        out.message(model::Graph, |out| {
+            one_node(out, "", "Relu");
+            out.message(graph::Initializer, |out| {
+                out.put(tensor::Dims, &[1][..]);
+                out.put(tensor::DataType, DataType::Float8e4m3fn.number());
+                out.put(tensor::Name, b"w");
+                out.put(tensor::RawData, &[0x38]);
+            });
+        });
+        import(out, "", 13);
+    };
+    let node_metadata = |out: &mut Encoder<'_>| {
+        out.put(model::IrVersion, NEWEST_IR_VERSION);
+        out.message(model::Graph, |out| {
+            out.message(graph::Node, |out| {
+                out.put(node::OpType, b"Relu");
+                out.message(node::MetadataProps, |out| {
+                    out.put(string_string_entry::Key, b"com.acme.k")
+                });
+            });
+            out.put(graph::Name, b"g");
+        });
+        import(out, "", 13);
+    };
+    let rows: [(&str, Model, i64); 5] = [
+        ("training", relu(14, with_training), 7),
+        ("functions", relu(14, with_function), 8),
+        ("devices", relu(14, with_devices), 11),
+        ("float8", open(float8), 9),
+        ("metadata of a node", open(node_metadata), 10),
+    ];
+    for (what, mut model, first) in rows {
+        let error = model.set_ir_version(first - 1).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{what}: {error}");
+        assert!(
+            error.to_string().contains(&first.to_string()),
+            "{what}: {error}"
+        );
+        model.set_ir_version(first).unwrap();
+    }
+}
+
+#[test]
+fn training_does_not_concern_a_run() {
+    // MODEL-17, MODEL-27, META-07
+    let plain = run(&relu(8, |_| {})).unwrap();
+    let mut model = relu(8, |out| {
+        out.message(model::TrainingInfo, |out| {
+            out.message(training_info::UpdateBinding, |out| {
+                out.put(string_string_entry::Key, b"no such initializer");
+                out.put(string_string_entry::Value, b"no such output");
+            });
+        });
+        out.message(model::MetadataProps, |out| {
+            out.put(string_string_entry::Key, b"com.acme.threads");
+            out.put(string_string_entry::Value, b"99");
+        });
+    });
+    assert_eq!(run(&model).unwrap(), plain);
+    let options = StripOptions {
+        training: true,
+        metadata: true,
+        ..StripOptions::default()
+    };
+    let report = model.strip(&options);
+    assert_eq!((report.training, report.metadata), (1, 1));
+    assert_eq!(run(&model).unwrap(), plain);
+    assert!(model.to_bytes() == relu(8, |_| {}).to_bytes());
+}
+
+#[test]
+fn operator_sets_are_imported_by_domain() {
+    // MODEL-26, OPSET-02, OPSET-07, VER-12, VER-13
+    let with = |ir_version: i64, node_domain: &'static str, imports: &'static [(&str, i64)]| {
+        open(move |out| {
+            out.put(model::IrVersion, ir_version);
+            out.message(model::Graph, |out| one_node(out, node_domain, "Relu"));
+            for (domain, version) in imports {
+                import(out, domain, *version);
+            }
+        })
+    };
+    let fine = [
+        with(8, "", &[("ai.onnx", 13)]),
+        with(8, "ai.onnx", &[("", 13)]),
+        // Before IR version 3 there were no imports, and one version.
+        with(2, "", &[]),
+        // Fields of the future do no harm.
+        relu(8, |out| out.unknown(b"\xfa\x3e\x03new")),
+    ];
+    for model in fine {
+        assert_eq!(run(&model).unwrap(), [0.0, 2.0]);
+    }
+    let wrong = [
+        with(8, "", &[("com.acme", 1)]),
+        with(8, "ai.onnx ", &[("", 13)]),
+        with(8, "", &[]),
+    ];
+    for model in wrong {
+        assert!(run(&model).is_err());
+    }
+}
+
+#[test]
+fn before_version_4_initializers_are_inputs() {
+    // VER-24
+    let model = |ir_version: i64| {
+        open(|out| {
+            out.put(model::IrVersion, ir_version);
+            out.message(model::Graph, |out| {
+                out.message(graph::Node, |out| {
+                    out.put(node::Input, b"x");
+                    out.put(node::Input, b"w");
+                    out.put(node::Output, b"y");
+                    out.put(node::OpType, b"Add");
+                });
+                out.put(graph::Name, b"g");
+                out.message(graph::Initializer, |out| {
+                    out.put(tensor::Dims, &[1][..]);
+                    out.put(tensor::DataType, 1);
+                    out.put(tensor::Name, b"w");
+                    out.put(tensor::RawData, &1f32.to_le_bytes());
+                });
+                out.message(graph::Input, |out| info(out, "x"));
+                out.message(graph::Input, |out| info(out, "w"));
+                out.message(graph::Output, |out| info(out, "y"));
+            });
+            import(out, "", 13);
+        })
+    };
+    for ir_version in [3, 4] {
+        assert_eq!(run(&model(ir_version)).unwrap(), [0.0, 3.0]);
+    }
+}
+
+#[test]
+fn operator_set_documents_come_back() {
+    // OPSET-11, OPSET-19, OPSET-23, OPSET-24
+    let document = bytes(|out| {
+        out.put(operator_set::Magic, b"ONNXOPSET");
+        out.put(operator_set::IrVersion, -1);
+        out.put(operator_set::OpsetVersion, 3);
+        out.put(operator_set::DocString, b"*all* of them");
+        for status in [0, 1, 77] {
+            out.message(operator_set::Operator, |out| {
+                out.put(operator::OpType, b"Op");
+                out.put(operator::SinceVersion, 3);
+                out.put(operator::Status, OperatorStatus(status));
+                out.put(operator::DocString, b"**one**");
+            });
+        }
+    });
+    let again = rewrite::<OperatorSetProto>(&document, Limits::default()).unwrap();
+    assert!(again == document);
+}
+
+/// A model with one tensor `w`.
+fn with_tensor(fields: impl Fn(&mut Encoder<'_>)) -> Model {
+    open(|out| {
+        out.put(model::IrVersion, NEWEST_IR_VERSION);
+        out.message(model::Graph, |out| {
+            one_node(out, "", "Relu");
+            out.message(graph::Initializer, |out| fields(out));
+        });
+        import(out, "", 13);
+    })
+}
+
+fn value(model: &Model) -> Result<Tensor, sardonyx::Error> {
+    model.value_of(&model.tensors()[0])
+}
+
+#[test]
+fn stored_tensors_are_what_they_say() {
+    // TENSOR-27, TENSOR-31: no dims mean a scalar
+    let scalar = with_tensor(|out| {
+        out.put(tensor::DataType, 1);
+        out.put(tensor::Name, b"w");
+        out.put(tensor::RawData, &2f32.to_le_bytes());
+        out.put(tensor::DocString, b"a *scalar*");
+        out.message(tensor::MetadataProps, |out| {
+            out.put(string_string_entry::Key, b"com.acme.k")
+        });
+    });
+    let found = value(&scalar).unwrap();
+    assert_eq!(
+        (found.dims(), found.to_vec::<f32>().unwrap()),
+        (&[][..], vec![2.0])
+    );
+    // WIRE-28
+    let both = with_tensor(|out| {
+        out.put(tensor::Dims, &[1][..]);
+        out.put(tensor::DataType, 1);
+        out.packed_block(tensor::FloatData, &1f32.to_le_bytes());
+        out.put(tensor::Name, b"w");
+        out.put(tensor::RawData, &2f32.to_le_bytes());
+    });
+    let error = value(&both).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
+#[test]
+fn payloads_are_not_copied_and_read_from_any_thread() {
+    // WIRE-29, WIRE-30
+    let buffer = sardonyx::Buffer::from_vec(fs::read(DIGITS).unwrap());
+    let model = Model::from_bytes(buffer.clone()).unwrap();
+    let tensors = model.tensors();
+    let whole = buffer.as_slice().as_ptr_range();
+    let values = |model: &Model| -> Vec<Tensor> {
+        tensors
+            .iter()
+            .map(|tensor| model.value_of(tensor).unwrap())
+            .collect()
+    };
+    let here = values(&model);
+    for (tensor, value) in tensors.iter().zip(&here) {
+        assert_eq!(tensor.storage, Storage::Raw);
+        assert!(whole.contains(&value.bytes().as_ptr()), "{}", tensor.name);
+    }
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (0..4).map(|_| scope.spawn(|| values(&model))).collect();
+        for other in others {
+            for (a, b) in here.iter().zip(other.join().unwrap()) {
+                assert!(a.bytes() == b.bytes());
+            }
+        }
+    });
+}
+
+#[test]
+fn what_we_make_is_raw_data_wherever_it_lies() {
+    // WIRE-38, TENSOR-42: written values are raw data, of 6-bit floats too
+    for (data_type, dims) in [(DataType::Float, 3), (DataType::Float6e2m3, 3)] {
+        let tensor = Tensor::zeros(data_type, [dims]).unwrap();
+        let file = write_value(&Value::Tensor(tensor.clone()), "w");
+        let model = with_tensor(|out| out.unknown(&file));
+        assert_eq!(model.tensors()[0].storage, Storage::Raw, "{data_type:?}");
+        let ty = Type::Tensor(TensorType {
+            elem: Some(data_type),
+            shape: None,
+        });
+        let Value::Tensor(again) = read_value(file, &ty).unwrap() else {
+            panic!("a tensor is a tensor");
+        };
+        assert!(again.bytes() == tensor.bytes());
+    }
+    // EXT-13, META-06: two to a byte outside as inside, and nothing else about the model changes
+    let inside = with_tensor(|out| {
+        out.put(tensor::Dims, &[5][..]);
+        out.put(tensor::DataType, DataType::Int4.number());
+        out.put(tensor::Name, b"w");
+        out.put(tensor::RawData, &[0x21, 0x43, 0x05]);
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.onnx");
+    let options = SaveOptions::new().weights(Weights::Outside).threshold(0);
+    options.save(&inside, &path).unwrap();
+    assert_eq!(
+        fs::read(folder.path().join("m.onnx.data")).unwrap(),
+        [0x21, 0x43, 0x05]
+    );
+    let outside = Model::open(&path).unwrap();
+    assert!(value(&outside).unwrap().bytes() == value(&inside).unwrap().bytes());
+    assert!(outside.metadata().is_empty());
+}
+
+#[test]
+fn attributes_hold_what_their_place_says() {
+    // TENSOR-28: in a node a tensor needs no name
+    let model = open(|out| {
+        out.put(model::IrVersion, 8);
+        out.message(model::Graph, |out| {
+            out.message(graph::Node, |out| {
+                out.put(node::Output, b"y");
+                out.put(node::OpType, b"Constant");
+                out.message(node::Attribute, |out| {
+                    out.put(attribute::Name, b"value");
+                    out.message(attribute::T, |out| {
+                        out.put(tensor::Dims, &[2][..]);
+                        out.put(tensor::DataType, 1);
+                        out.put(tensor::RawData, &[0; 8]);
+                    });
+                    out.put(attribute::Type, sardonyx_proto::AttributeType::TENSOR);
+                });
+            });
+            out.put(graph::Name, b"g");
+            out.message(graph::Output, |out| info(out, "y"));
+        });
+        import(out, "", 13);
+    });
+    let no_inputs: [(&str, Tensor); 0] = [];
+    let outputs = Session::new(&model).unwrap().run(no_inputs).unwrap();
+    assert_eq!(
+        outputs.tensor("y").unwrap().to_vec::<f32>().unwrap(),
+        [0.0, 0.0]
+    );
+}
