@@ -107,6 +107,7 @@ fn files_of_more_than_2_gib_are_pointed_out() {
         .unwrap()
         .set_len(size)
         .unwrap();
+    // EXT-23
     let (text, json) = info(&files, "large.onnx");
     assert!(
         text.starts_with("file        2.1 GB, more than the 2 GiB"),

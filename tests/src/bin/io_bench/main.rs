@@ -70,7 +70,11 @@ fn run(arguments: &Arguments) -> Result {
             return Ok(make::all(folder, scale)?);
         }
         Job::Open { model } => {
-            let (times, ()) = timed(repeat, || Ok(drop(Model::open(model)?)))?;
+            let open_and_drop = || {
+                Model::open(model)?;
+                Ok(())
+            };
+            let (times, ()) = timed(repeat, open_and_drop)?;
             (times, counts(model)?)
         }
         Job::Touch { model } => timed(repeat, || touch(model))?,
