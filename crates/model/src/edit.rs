@@ -2,16 +2,12 @@
 //!
 //! Lists of uses are kept right by every function here; nothing else may touch them.
 
-use std::collections::HashSet;
-
 use sardonyx_tensor::{Buffer, Tensor};
 use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::TensorProto;
-use crate::graph::{
-    Header, Initializer, Model, Node, Producer, Range, Use, Value, ValueInfo, normal_domain,
-};
+use crate::graph::{Header, Initializer, Model, Node, Producer, Range, Use, Value, ValueInfo};
 use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
 use crate::names::Symbol;
 use crate::source::Span;
@@ -34,16 +30,11 @@ pub enum NewAttribute<'a> {
 }
 
 impl Model {
-    /// A copy of what decides what the model computes: without the documentation, metadata and unknown fields of its
-    /// header, and with one import of each operator set.
+    /// A copy of what decides what the model computes: without training steps and the documentation, metadata and unknown
+    /// fields of its header, and with one import of each operator set.
     pub fn clone_to_run(&self) -> Model {
-        let mut domains = HashSet::new();
-        // The last one counts.
-        let imports = self.header.opset_import.iter().rev();
-        let opset_import = imports
-            .filter(|import| domains.insert(normal_domain(self.display(import.domain))))
-            .cloned()
-            .collect();
+        let imports = self.effective_imports(&self.header.opset_import);
+        let opset_import = imports.into_values().cloned().collect();
         Model {
             header: Header {
                 ir_version: self.header.ir_version,
@@ -52,7 +43,7 @@ impl Model {
             },
             main: self.main,
             functions: self.functions.clone(),
-            training_info: self.training_info.clone(),
+            training_info: Vec::new(),
             sources: self.sources.clone(),
             names: self.names.clone(),
             graphs: self.graphs.clone(),

@@ -421,17 +421,33 @@ impl Model {
     /// The versions of all operator sets that the model imports, by domain as the registry writes it. The same as
     /// [`opset`](Model::opset), for whoever asks more than a few times.
     pub fn opsets(&self) -> HashMap<Cow<'_, str>, i64> {
-        let imports = self.header.opset_import.iter();
+        let imports = self.effective_imports(&self.header.opset_import);
         let mut versions: HashMap<Cow<'_, str>, i64> = imports
-            .map(|import| {
-                let domain = normal_domain(self.display(import.domain));
-                (domain, import.version.unwrap_or(0))
-            })
+            .into_iter()
+            .map(|(domain, import)| (domain, import.version.unwrap_or(0)))
             .collect();
         if let Some(version) = self.implied_opset(&self.header.opset_import) {
             versions.insert("".into(), version);
         }
         versions
+    }
+
+    /// The import of each domain that counts: the last one.
+    pub(crate) fn effective_imports<'m>(
+        &'m self,
+        imports: &'m [OperatorSetId],
+    ) -> HashMap<Cow<'m, str>, &'m OperatorSetId> {
+        let mut effective = HashMap::new();
+        let mut last = None;
+        for import in imports.iter().rev() {
+            // Usually all are different; if there are many, most of them are the same.
+            if last != Some(import.domain) {
+                let domain = normal_domain(self.display(import.domain));
+                effective.entry(domain).or_insert(import);
+                last = Some(import.domain);
+            }
+        }
+        effective
     }
 
     /// The version of an operator set that the model imports. The last entry of a domain counts.
@@ -460,7 +476,7 @@ impl Model {
 }
 
 /// `ai.onnx` and the empty domain are the same.
-pub(crate) fn normal_domain(domain: Cow<'_, str>) -> Cow<'_, str> {
+fn normal_domain(domain: Cow<'_, str>) -> Cow<'_, str> {
     if domain == "ai.onnx" {
         Cow::Borrowed("")
     } else {

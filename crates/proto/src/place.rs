@@ -62,11 +62,10 @@ pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> St
     let mut content = bytes;
     let mut base = 0;
     for _ in 0..limits.depth {
-        let Some((field, raw)) = enclosing(def, content, base, offset) else {
+        let Some((field, before, raw)) = enclosing(def, content, base, offset) else {
             break;
         };
-        let index = matches!(field.label, Label::Repeated)
-            .then(|| count_before(content, raw.number, raw.record.offset - base));
+        let index = matches!(field.label, Label::Repeated).then_some(before);
         steps.push(field.step(index));
         let FieldKind::Message(inner) = field.kind else {
             break;
@@ -81,35 +80,32 @@ pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> St
     path(&steps)
 }
 
-/// The field of a message at `base` that contains the byte.
+/// Above all field numbers of the table.
+const NUMBERS: usize = 64;
+
+/// The field of a message at `base` that contains the byte, how many of its kind precede it, and its bytes.
 fn enclosing<'a>(
     def: &'static MessageDef,
     bytes: &'a [u8],
     base: u64,
     offset: u64,
-) -> Option<(&'static FieldDef, RawField<'a>)> {
+) -> Option<(&'static FieldDef, u64, RawField<'a>)> {
     // Any message type will do: only raw fields are looked at.
     let mut reader = Reader::<crate::messages::ModelProto>::new(bytes);
+    let mut before = [0; NUMBERS];
     while let Ok(Some(mut raw)) = reader.next_raw() {
         raw.record.offset += base;
         raw.content.offset += base;
+        let count = before.get_mut(raw.number as usize);
         if offset < raw.record.offset + raw.record.bytes.len() as u64 {
-            return def.field(raw.number).map(|field| (field, raw));
+            let field = def.field(raw.number)?;
+            return Some((field, count.map_or(0, |count| *count), raw));
+        }
+        if let Some(count) = count {
+            *count += 1;
         }
     }
     None
-}
-
-/// How many fields of that number precede the byte at `end`.
-fn count_before(bytes: &[u8], number: u32, end: u64) -> u64 {
-    let mut reader = Reader::<crate::messages::ModelProto>::new(bytes);
-    let mut count = 0;
-    while let Ok(Some(raw)) = reader.next_raw()
-        && raw.record.offset < end
-    {
-        count += u64::from(raw.number == number);
-    }
-    count
 }
 
 #[cfg(test)]
@@ -134,6 +130,12 @@ mod tests {
                 "byte {offset}"
             );
         }
+    }
+
+    #[test]
+    fn every_field_can_be_counted() {
+        let fields = crate::MESSAGES.iter().flat_map(|def| def.fields);
+        assert!(fields.map(|field| field.number).max() < Some(NUMBERS as u32));
     }
 
     #[test]
