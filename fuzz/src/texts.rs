@@ -48,9 +48,12 @@ pub(crate) fn check(forms: &[Form], input: &[u8]) {
 fn check_canonical(form: &Form, bytes: &[u8]) {
     for way in 0..form.ways {
         let (text, left_out) = (form.write)(bytes, way).expect("what was read can be written");
-        assert!(left_out.is_empty(), "{left_out:?}");
+        assert_eq!(left_out.unknown_fields, 0, "{left_out:?}");
         let again = (form.read)(&text, Limits::default()).expect("what was written can be read");
-        assert!(again == bytes, "{}", String::from_utf8_lossy(&text));
+        // Text can say `-nan`, but is written as protobuf does, which has one NaN.
+        if left_out.nan_payloads == 0 {
+            assert!(again == bytes, "{}", String::from_utf8_lossy(&text));
+        }
     }
 }
 
