@@ -16,7 +16,7 @@ use crate::human::{bytes, count};
 use crate::saving::{self, Target, target_of};
 use crate::terminal::Terminal;
 use crate::types::parse_type;
-use crate::{ModelArg, Verdict};
+use crate::{Limits, ModelArg, Verdict};
 
 /// Write the same model, or the same values, in another form
 ///
@@ -45,6 +45,8 @@ pub(crate) struct Args {
     /// Name of a value that has none in IN; by default that of the file without its suffix
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    #[command(flatten)]
+    limits: Limits,
     /// Exit code 1 if the new form cannot hold something, which is then left out
     #[arg(long)]
     strict: bool,
@@ -202,14 +204,9 @@ fn model(
 ) -> Result<Verdict, Failure> {
     let arg = ModelArg {
         path: args.input.clone(),
+        limits: args.limits.clone(),
     };
-    let options = OpenOptions::new().form(from);
-    let model: Model = match arg.is_stdin() {
-        true => options
-            .from_reader(io::stdin().lock())
-            .map_err(|error| Failure::from(error).at("standard input"))?,
-        false => options.open(&arg.path)?,
-    };
+    let model: Model = arg.open_with(OpenOptions::new().form(from))?;
     let options = SaveOptions::new().form(to);
     let report = match target {
         Target::File(path) => {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
-use crate::ModelArg;
 use crate::failure::Failure;
 use crate::saving::at_model;
 use crate::terminal::Terminal;
+use crate::{Limits, ModelArg};
 
 /// Content hashes: equal for models that differ only in where their values are stored
 ///
@@ -20,6 +20,8 @@ pub(crate) struct Args {
     /// ONNX files, or - for stdin
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
+    #[command(flatten)]
+    limits: Limits,
     /// Answer in JSON
     #[arg(long)]
     json: bool,
@@ -34,7 +36,10 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let bar = terminal.progress("hashing", Some(args.models.len() as u64));
     for path in &args.models {
-        let arg = ModelArg { path: path.clone() };
+        let arg = ModelArg {
+            path: path.clone(),
+            limits: args.limits.clone(),
+        };
         match hash_of(&arg) {
             Ok(hash) => hashes.push((arg.name(), hash)),
             Err(failure) => failures.push(failure),

@@ -41,7 +41,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use sardonyx::Model;
+use sardonyx::{Model, OpenOptions, ReadLimits};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -87,6 +87,16 @@ struct ModelArg {
     /// ONNX file, or - for stdin
     #[arg(value_name = "MODEL")]
     path: PathBuf,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// What opening a model may cost.
+#[derive(clap::Args, Clone)]
+struct Limits {
+    /// Memory for nodes, values and attributes, on top of 12 times the size of the file
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = human::parse_bytes)]
+    max_structure: u64,
 }
 
 fn main() -> ExitCode {
@@ -131,11 +141,20 @@ fn fine(result: Result<(), Failure>) -> Result<Verdict, Failure> {
 
 impl ModelArg {
     fn open(&self) -> Result<Model, Failure> {
-        if self.is_stdin() {
-            return Model::from_reader(std::io::stdin().lock())
-                .map_err(|error| Failure::from(error).at("standard input"));
+        self.open_with(OpenOptions::new())
+    }
+
+    fn open_with(&self, options: OpenOptions) -> Result<Model, Failure> {
+        let options = options.limits(ReadLimits {
+            memory: self.limits.max_structure,
+            ..ReadLimits::default()
+        });
+        match self.is_stdin() {
+            true => options
+                .from_reader(std::io::stdin().lock())
+                .map_err(|error| Failure::from(error).at("standard input")),
+            false => Ok(options.open(&self.path)?),
         }
-        Ok(Model::open(&self.path)?)
     }
 
     fn is_stdin(&self) -> bool {

@@ -9,7 +9,7 @@ use std::panic::catch_unwind;
 
 use sardonyx::{Model, Session, Tensor};
 use support::{
-    Files, add_node, chain, digits, digits_model, edited_digits, floats, npy, sardonyx,
+    Files, add_node, chain, digits, digits_model, edited_digits, floats, model, npy, sardonyx,
     with_external_data,
 };
 
@@ -49,6 +49,27 @@ fn files_that_are_no_models() {
             .refused(&["missing.onnx", "no such file"]);
         sardonyx(&[command, digits().to_str().unwrap()]).refused(&["folder", "digits.onnx"]);
     }
+}
+
+#[test]
+fn files_that_grow_in_memory() {
+    let bomb = [model(&[], &[]), b"\xca\x01\x00".repeat(100_000)].concat();
+    let files = Files::new(&[("functions.onnx", bomb)]);
+    let rows: [(&str, &[&str]); 3] = [
+        ("info", &[]),
+        ("hash", &[]),
+        ("convert-format", &["-o", "-", "--to", "json"]),
+    ];
+    for (command, more) in rows {
+        files.run(command, "functions.onnx", more).refused(&[
+            "MiB of memory",
+            "functions[",
+            "--max-structure",
+        ]);
+    }
+    files
+        .run("info", "functions.onnx", &["--max-structure", "1G"])
+        .good();
 }
 
 #[test]

@@ -248,7 +248,7 @@ pub(crate) fn judge(
             if let graph::ErrorKind::TooMuchStructure { .. } = error.kind() {
                 return Err(Error::new(ErrorKind::Format, format!("the model is refused: {reason}"))
                     .with_place(place)
-                    .with_help("it may be made to exhaust memory; if it is not, OpenOptions::limits can allow more")
+                    .with_help("it may be made to exhaust memory; if it is not, allow more (ReadLimits::memory, --max-structure)")
                     .with_source(error));
             }
             Error::new(
