@@ -30,9 +30,6 @@ pub(crate) struct Names {
     own: Vec<u8>,
 }
 
-/// How many names are fetched at most.
-const FETCHED: usize = 64;
-
 #[derive(Clone, Copy)]
 struct Entry {
     /// `None`: in `own`.
@@ -98,11 +95,11 @@ impl Names {
         self.hasher.hash_one(text) as u32
     }
 
-    /// Brings what is needed to look up these hashes near the processor: slots, entries, and texts that lie in `near`.
-    pub(crate) fn fetch(&self, hashes: impl Iterator<Item = u32>, near: &[u8]) {
+    /// Brings what is needed to look up at most `N` hashes near the processor: slots, entries, and texts that lie in `near`.
+    pub(crate) fn fetch<const N: usize>(&self, hashes: impl Iterator<Item = u32>, near: &[u8]) {
         let mask = self.mask();
         // Loads that nothing waits for overlap, as long as none of them depends on another.
-        let mut entries = [0u32; FETCHED];
+        let mut entries = [0u32; N];
         let mut count = 0;
         for (hash, index) in hashes.zip(&mut entries) {
             let slot = self.slots.get((hash & mask) as usize).copied();
@@ -114,7 +111,7 @@ impl Names {
             };
             count += 1;
         }
-        let mut offsets = [0u64; FETCHED];
+        let mut offsets = [0u64; N];
         for (index, offset) in entries[..count].iter().zip(&mut offsets) {
             let entry = self.entries.get((*index as usize).wrapping_sub(1));
             *offset = entry.map_or(u64::MAX, |entry| entry.offset);

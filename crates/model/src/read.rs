@@ -171,8 +171,8 @@ enum NamePlace {
     Node(NodeId),
     /// The input at this position of the model's uses.
     Input(u32),
-    /// A node's output at this position.
-    Output(NodeId, u32),
+    /// The output at this position of the model's output lists: which one of which node, in which graph.
+    Output(u32, GraphId, NodeId, u32),
 }
 
 type Waiting<'a> = (GraphId, Reader<'a, proto::GraphProto>);
@@ -399,13 +399,11 @@ impl<'m, 'a> Build<'m, 'a> {
             },
         };
         node.inputs.start = self.model.uses.len() as u32;
+        let mut name = None;
         for field in reader {
             match field? {
                 NodeField::Input(text) => {
                     self.count::<(Use, Option<Symbol>)>(text.offset)?;
-                    if !text.bytes.is_empty() {
-                        self.later(text, NamePlace::Input(self.unbound.len() as u32))?;
-                    }
                     // Bound once the graph is complete.
                     self.model.uses.push(Use {
                         value: None,
@@ -415,16 +413,21 @@ impl<'m, 'a> Build<'m, 'a> {
                     });
                     self.unbound.push(None);
                     node.inputs.len += 1;
+                    if !text.bytes.is_empty() {
+                        self.later(text, NamePlace::Input(self.unbound.len() as u32 - 1))?;
+                    }
                 }
                 NodeField::Output(text) => {
                     self.count::<Value>(text.offset)?;
-                    if !text.bytes.is_empty() {
-                        self.later(text, NamePlace::Output(id, node.outputs.len))?;
-                    }
+                    let index = node.outputs.len;
                     self.model.output_lists.push(None);
                     node.outputs.len += 1;
+                    if !text.bytes.is_empty() {
+                        let position = self.model.output_lists.len() as u32 - 1;
+                        self.later(text, NamePlace::Output(position, graph, id, index))?;
+                    }
                 }
-                NodeField::Name(text) => self.later(text, NamePlace::Node(id))?,
+                NodeField::Name(text) => name = Some(text),
                 NodeField::OpType(text) => node.op_type = Some(self.frequent_name(text)?),
                 NodeField::Attribute(attribute) => {
                     let attribute = self.attribute(attribute, Some((graph, id)))?;
@@ -458,8 +461,8 @@ impl<'m, 'a> Build<'m, 'a> {
         }
         self.model.nodes.push(node);
         self.model.graphs[graph].nodes.push(id);
-        if self.pending.len() >= BATCH {
-            self.settle();
+        if let Some(name) = name {
+            self.later(name, NamePlace::Node(id))?;
         }
         Ok(())
     }
@@ -1112,12 +1115,15 @@ impl<'m, 'a> Build<'m, 'a> {
         )
     }
 
-    /// A name that gets its symbol with others, when [`settle`](Self::settle) is called.
+    /// A name that gets its symbol with others, at the latest when [`settle`](Self::settle) is called.
     #[inline]
     fn later(&mut self, text: Slice<'a>, place: NamePlace) -> Built {
         check_length(text)?;
         let hash = self.model.names.hash(text.bytes);
         self.pending.push(PendingName { text, place, hash });
+        if self.pending.len() == BATCH {
+            self.settle();
+        }
         Ok(())
     }
 
@@ -1126,7 +1132,7 @@ impl<'m, 'a> Build<'m, 'a> {
         let pending = std::mem::take(&mut self.pending);
         self.model
             .names
-            .fetch(pending.iter().map(|name| name.hash), self.bytes);
+            .fetch::<BATCH>(pending.iter().map(|name| name.hash), self.bytes);
         for &PendingName { text, place, hash } in &pending {
             match place {
                 NamePlace::Node(node) => {
@@ -1139,12 +1145,11 @@ impl<'m, 'a> Build<'m, 'a> {
                     };
                     self.unbound[position as usize] = Some(name)
                 }
-                NamePlace::Output(node, index) => {
+                NamePlace::Output(position, graph, node, index) => {
                     let name = self.hashed_name(text, hash);
                     self.recent = Some((text.bytes, name));
-                    let Node { graph, outputs, .. } = self.model.nodes[node];
                     let value = self.define(graph, name, Producer::Node(node, index));
-                    self.model.output_lists[(outputs.start + index) as usize] = Some(value);
+                    self.model.output_lists[position as usize] = Some(value);
                 }
             }
         }

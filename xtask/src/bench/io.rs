@@ -413,6 +413,8 @@ fn build_prost() -> Result<PathBuf> {
     let mut command = cargo();
     command
         .env_remove("CARGO_BUILD_TARGET")
+        // Those of the static build are not for procedural macros.
+        .env_remove("RUSTFLAGS")
         .env("CARGO_TARGET_DIR", &target);
     command.args([
         "build",
