@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sardonyx::{
-    Dim, ExternalFile, FunctionInfo, Model, Port, Storage, Totals, Type, format_version,
+    Dim, ExternalFile, FunctionInfo, Model, OpenOptions, Port, Storage, Totals, Type,
+    format_version,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -31,7 +32,9 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.info/1";
 
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let model = args.model.open()?;
+    let model = args
+        .model
+        .open_with(OpenOptions::new().skip_payloads(true))?;
     match args.json {
         true => terminal.json(&as_json(&model, &args.model), true),
         false => terminal.print(&as_text(&model, &args.model)),

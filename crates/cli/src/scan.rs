@@ -160,7 +160,12 @@ fn facts_line(report: &ScanReport) -> String {
     }
     if !facts.data_files.is_empty() {
         let files = count(facts.data_files.len(), "data file");
-        parts.push(format!("{files} of {}", bytes(facts.outside_present)));
+        // What was not found or not looked at has no size.
+        let sized = facts.data_files.iter().any(|file| file.size.is_some());
+        parts.push(match sized {
+            true => format!("{files} of {}", bytes(facts.outside_present)),
+            false => files,
+        });
     }
     parts.join(", ")
 }
