@@ -21,7 +21,7 @@ use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::{Segment, SparseTensorProto, TensorProto, TypedRun};
 use crate::error::{Error, ErrorKind};
 use crate::graph::{
-    Entry, Function, Graph, Initializer, Model, Node, OperatorSetId, Producer, Range,
+    Entry, Function, Graph, Initializer, Model, Node, NodeExtras, OperatorSetId, Producer, Range,
     SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
 };
 use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
@@ -434,28 +434,26 @@ impl<'m, 'a> Build<'m, 'a> {
                     node.attributes.push(self.model.attributes.push(attribute));
                 }
                 NodeField::DocString(text) => {
-                    node.extras.get_or_insert_default().doc_string = Some(self.name(text)?)
+                    let doc_string = Some(self.name(text)?);
+                    self.extras(&mut node, text.offset)?.doc_string = doc_string;
                 }
                 NodeField::Domain(text) => node.domain = Some(self.name(text)?),
                 NodeField::Overload(text) => node.overload = Some(self.name(text)?),
                 NodeField::MetadataProps(entry) => {
+                    let offset = entry.offset();
                     let entry = self.entry(entry)?;
-                    node.extras
-                        .get_or_insert_default()
-                        .metadata_props
-                        .push(entry);
+                    self.extras(&mut node, offset)?.metadata_props.push(entry);
                 }
                 NodeField::DeviceConfigurations(message) => {
                     self.count::<Span>(message.offset())?;
                     let span = self.span(message.slice());
-                    node.extras
-                        .get_or_insert_default()
-                        .device_configurations
-                        .push(span);
+                    let extras = self.extras(&mut node, message.offset())?;
+                    extras.device_configurations.push(span);
                 }
                 NodeField::Unknown(unknown) => {
+                    let offset = unknown.record.offset;
                     let unknown = self.unknown(unknown)?;
-                    node.extras.get_or_insert_default().unknown.push(unknown);
+                    self.extras(&mut node, offset)?.unknown.push(unknown);
                 }
             }
         }
@@ -465,6 +463,14 @@ impl<'m, 'a> Build<'m, 'a> {
             self.later(name, NamePlace::Node(id))?;
         }
         Ok(())
+    }
+
+    /// What few nodes have, of a node that turns out to be one of them.
+    fn extras<'n>(&mut self, node: &'n mut Node, offset: u64) -> Built<&'n mut NodeExtras> {
+        if node.extras.is_none() {
+            self.count::<NodeExtras>(offset)?;
+        }
+        Ok(node.extras.get_or_insert_default())
     }
 
     /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs see.
@@ -558,6 +564,9 @@ impl<'m, 'a> Build<'m, 'a> {
                 }
                 AttributeField::Unknown(unknown) => attribute.unknown.push(self.unknown(unknown)?),
             }
+        }
+        if attribute.values.spilled() {
+            self.count_list::<AttributeValue>(attribute.values.capacity(), offset)?;
         }
         Ok(attribute)
     }
