@@ -33,7 +33,7 @@ impl Model {
     /// A copy of what decides what the model computes: without training steps and the documentation, metadata and unknown
     /// fields of its header, and with one import of each operator set.
     pub fn clone_to_run(&self) -> Model {
-        let imports = self.effective_imports(&self.header.opset_import);
+        let imports = self.effective_imports();
         let opset_import = imports.into_values().cloned().collect();
         Model {
             header: Header {

@@ -421,7 +421,7 @@ impl Model {
     /// The versions of all operator sets that the model imports, by domain as the registry writes it. The same as
     /// [`opset`](Model::opset), for whoever asks more than a few times.
     pub fn opsets(&self) -> HashMap<Cow<'_, str>, i64> {
-        let imports = self.effective_imports(&self.header.opset_import);
+        let imports = self.effective_imports();
         let mut versions: HashMap<Cow<'_, str>, i64> = imports
             .into_iter()
             .map(|(domain, import)| (domain, import.version.unwrap_or(0)))
@@ -433,13 +433,10 @@ impl Model {
     }
 
     /// The import of each domain that counts: the last one.
-    pub(crate) fn effective_imports<'m>(
-        &'m self,
-        imports: &'m [OperatorSetId],
-    ) -> HashMap<Cow<'m, str>, &'m OperatorSetId> {
+    pub(crate) fn effective_imports(&self) -> HashMap<Cow<'_, str>, &OperatorSetId> {
         let mut effective = HashMap::new();
         let mut last = None;
-        for import in imports.iter().rev() {
+        for import in self.header.opset_import.iter().rev() {
             // Usually all are different; if there are many, most of them are the same.
             if last != Some(import.domain) {
                 let domain = normal_domain(self.display(import.domain));

@@ -36,7 +36,7 @@ pub struct ReadLimits {
     pub depth: u32,
     /// Bytes of memory that the structure (nodes, values, attributes, lists …) of any file may take.
     pub memory: u64,
-    /// Bytes of memory that it may take on top of that for each byte of the file. Models take 1 to 8; a file of empty
+    /// Bytes of memory that it may take on top of that for each byte of the file. Models take 0.1 to 9; a file of empty
     /// messages, two bytes each, would take hundreds.
     pub expansion: u32,
 }
@@ -1138,6 +1138,9 @@ impl<'m, 'a> Build<'m, 'a> {
 
     /// Gives the names that wait their symbols.
     fn settle(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
         let pending = std::mem::take(&mut self.pending);
         self.model
             .names

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use sardonyx_proto::{Skimmed, shown};
+use sardonyx_proto::{Skimmed, shown, without_middle};
 use sardonyx_tensor::Buffer;
 
 use crate::attribute::{Attribute, AttributeValue};
@@ -236,7 +236,9 @@ impl Model {
                 for attribute in &self.node(*node).attributes {
                     let attribute = self.attribute(*attribute);
                     if attribute.graphs().next().is_some() {
-                        let place = shorter(format!("{place}.node[{index}]"));
+                        // Graphs nest as deeply as a file likes.
+                        let place = format!("{place}.node[{index}]");
+                        let place = without_middle(&place, 200, 400);
                         left.extend(self.places_inside(attribute, &place));
                     }
                 }
@@ -328,17 +330,6 @@ impl Model {
         };
         found.expect("the tensor is where it was")
     }
-}
-
-/// A place without its middle if it gets long: graphs nest as deeply as a file likes.
-fn shorter(place: String) -> String {
-    const END: usize = 200;
-    if place.len() <= 3 * END {
-        return place;
-    }
-    let beginning = &place[..place.floor_char_boundary(END)];
-    let end = &place[place.ceil_char_boundary(place.len() - END)..];
-    format!("{beginning}…{end}")
 }
 
 /// Gives `found` every tensor of an attribute.

@@ -48,7 +48,7 @@ pub use kinds::{
 };
 pub use messages::*;
 pub use payload::{Typed, decode_typed, encode_typed};
-pub use place::{path, place_of, shown};
+pub use place::{path, place_of, shown, without_middle};
 pub use read::{Limits, RawField, Reader, Slice, Unknown};
 pub use rewrite::rewrite;
 pub use skim::{SkimError, Skimmed, discard, skim};

@@ -3,6 +3,8 @@
 //! Readers carry no path: errors are rare, files are large. When an error happened at a byte, [`place_of`] walks the
 //! file once more along the table and names the fields that enclose it.
 
+use std::borrow::Cow;
+
 use crate::kinds::{FieldKind, Label};
 use crate::read::{Limits, RawField, Reader};
 use crate::table::{FieldDef, MessageDef, MessageType};
@@ -22,6 +24,16 @@ pub fn path(steps: &[String]) -> String {
     }
     let (first, last) = (&steps[..SHOWN_STEPS], &steps[steps.len() - SHOWN_STEPS..]);
     format!("{}.….{}", first.join("."), last.join("."))
+}
+
+/// A text, or its beginning and end, of at most so many bytes each, if it is longer.
+pub fn without_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> {
+    if text.len() <= beginning + end {
+        return text.into();
+    }
+    let beginning = &text[..text.floor_char_boundary(beginning)];
+    let end = &text[text.ceil_char_boundary(text.len() - end)..];
+    format!("{beginning} … {end}").into()
 }
 
 /// Text from a file in words for people: escaped, and cut if it is long.
@@ -140,6 +152,8 @@ mod tests {
 
     #[test]
     fn words_are_bounded() {
+        assert_eq!(without_middle("ééééé", 6, 4), "ééééé");
+        assert_eq!(without_middle("éééééé", 5, 5), "éé … éé");
         assert_eq!(shown(b"a\x1b\xff\n"), "a\\u{1b}\u{fffd}\\n");
         assert_eq!(shown("é".repeat(60).as_bytes()), "é".repeat(60));
         assert_eq!(shown("é".repeat(9999).as_bytes()).chars().count(), 61);

@@ -136,16 +136,12 @@ impl Error {
     }
 }
 
-/// An error is for a screen, however long the names in a file are: the middle of a longer text is left out.
+/// An error is for a screen, however long the names in a file are: the middle of a longer line is left out.
 fn bounded(text: String) -> String {
-    const BEGINNING: usize = 800;
-    const END: usize = 200;
-    if text.len() <= BEGINNING + END {
-        return text;
-    }
-    let beginning = &text[..text.floor_char_boundary(BEGINNING)];
-    let end = &text[text.ceil_char_boundary(text.len() - END)..];
-    format!("{beginning} … {end}")
+    let lines: Vec<_> = (text.lines())
+        .map(|line| sardonyx_proto::without_middle(line, 800, 200))
+        .collect();
+    lines.join("\n")
 }
 
 impl fmt::Display for Error {

@@ -185,7 +185,10 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
                 .map(ToString::to_string)
                 .collect();
             if findings.len() > SHOWN_FINDINGS {
-                lines.push(format!("… and {} more", findings.len() - SHOWN_FINDINGS));
+                lines.push(format!(
+                    "… and at least {} more",
+                    findings.len() - SHOWN_FINDINGS
+                ));
             }
             let message = match &lines[..] {
                 [only] => format!("the model is not valid: {only}"),

@@ -28,8 +28,8 @@ use crate::open::{io_error, shown};
 /// Called with a name for each change of the disk before it is made.
 pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 
-/// How much is written at a time and between two reports of progress. Pages that were just read are still in the cache
-/// when they are written, which larger pieces are not.
+/// How much is written at a time and between two reports of progress. With pieces of 8 MiB
+/// saving 1 GB was slower than `cp`, with these it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A save in progress.

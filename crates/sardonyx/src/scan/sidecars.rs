@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use sardonyx_model::Model;
-
 use sardonyx_proto::shown;
 
 use super::ScanOptions;
