@@ -15,6 +15,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sardonyx-tensor", &[]),
     ("sardonyx-model", &["sardonyx-proto", "sardonyx-tensor"]),
     (
+        "sardonyx-text",
+        &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"],
+    ),
+    (
         "sardonyx-ops",
         &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"],
     ),
@@ -47,6 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sardonyx-proto",
             "sardonyx-tensor",
             "sardonyx-model",
+            "sardonyx-text",
             "sardonyx-ops",
             "sardonyx-passes",
             "sardonyx-kernels",

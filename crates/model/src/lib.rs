@@ -19,6 +19,7 @@
 //! Nothing here judges. Reading and writing loses nothing, presence and unknown fields included.
 
 mod attribute;
+mod build;
 mod constant;
 mod dim;
 mod edit;
@@ -35,6 +36,7 @@ mod value_files;
 mod write;
 
 pub use attribute::{Attribute, AttributeValue};
+pub use build::{Builder, Built, Failure, Text};
 pub use constant::{
     ConstantError, ExternalData, ExternalReference, NoExternalData, Segment, SparseTensorProto,
     TensorProto, TypedRun,
@@ -48,9 +50,10 @@ pub use graph::{
 };
 pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId};
 pub use names::Symbol;
-pub use read::ReadLimits;
+pub use read::{ReadLimits, TYPE_LEVELS};
 pub use source::{Span, Unknowns};
 pub use tensors::{InAttribute, SparsePart, TensorId};
 pub use type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 pub use types::{Shape, TensorType, Type};
 pub use value_files::{read_value, write_value};
+pub use write::Part;

@@ -48,12 +48,20 @@ impl Unknowns {
         self.0.is_none()
     }
 
+    /// Adds a record, tag included, that stands behind the known field with a number, or first if that is 0.
+    pub fn add(&mut self, after: u32, record: Span) {
+        self.push(UnknownField { after, record });
+    }
+
+    /// The records with the numbers of the known fields that they stand behind, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Span)> {
+        let fields = self.0.iter().flat_map(|fields| fields.iter());
+        fields.map(|field| (field.after, field.record))
+    }
+
     /// The records, tag included, in the order of the file.
     pub fn records(&self) -> impl Iterator<Item = Span> {
-        self.0
-            .iter()
-            .flat_map(|fields| fields.iter())
-            .map(|field| field.record)
+        self.iter().map(|(_, record)| record)
     }
 
     /// The records from position `*next` on that stood before any field with a number of `limit` or more.

@@ -10,9 +10,10 @@ use sardonyx_tensor::{
     Buffer, DataType, Map, MapKey, Sequence, Sparse, StringArray, Tensor, Value, ValueType,
 };
 
+use crate::build::{Builder, Built};
 use crate::constant::{NoExternalData, SparseTensorProto, TensorProto};
 use crate::graph::Model;
-use crate::read::{Build, Built, ReadLimits};
+use crate::read::{ReadLimits, Reading};
 use crate::types::Type;
 
 /// Reads a value of a type.
@@ -57,10 +58,11 @@ impl FileReader {
 
     fn with_build<'a, T: Default>(
         &mut self,
-        read: impl FnOnce(&mut Build<'_, 'a>, &mut T) -> Built,
+        read: impl FnOnce(&mut Reading<'_, 'a>, &mut T) -> Built,
     ) -> Result<T, String> {
         let mut proto = T::default();
-        let mut build = Build::new(&mut self.model, self.source, ReadLimits::default());
+        let build = Builder::new(&mut self.model, self.source, &[], ReadLimits::default());
+        let mut build = Reading::new(build);
         match read(&mut build, &mut proto) {
             Ok(()) => Ok(proto),
             Err(failure) => {

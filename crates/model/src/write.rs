@@ -40,6 +40,48 @@ impl Model {
     }
 }
 
+/// A part of a model that is a message of its own.
+#[derive(Debug, Clone, Copy)]
+pub enum Part<'m> {
+    /// A graph, as a `GraphProto`.
+    Graph(GraphId),
+    /// A function, as a `FunctionProto`.
+    Function(&'m Function),
+    /// A node, as a `NodeProto`.
+    Node(NodeId),
+    /// An attribute, as an `AttributeProto`.
+    Attribute(&'m Attribute),
+    /// A tensor, as a `TensorProto`.
+    Tensor(&'m TensorProto),
+    /// A type, as a `TypeProto`.
+    Type(&'m TypeProto),
+}
+
+impl Model {
+    /// A part of the model as the message that it is in a file.
+    pub fn part_to_bytes(&self, part: Part<'_>) -> Vec<u8> {
+        encode_to_vec(&PartOf { model: self, part })
+    }
+}
+
+struct PartOf<'m> {
+    model: &'m Model,
+    part: Part<'m>,
+}
+
+impl Encode for PartOf<'_> {
+    fn encode(&self, out: &mut Encoder<'_>) {
+        match self.part {
+            Part::Graph(graph) => self.model.write_graph(out, graph),
+            Part::Function(function) => self.model.write_function(out, function),
+            Part::Node(node) => self.model.write_node(out, node),
+            Part::Attribute(attribute) => self.model.write_attribute(out, attribute),
+            Part::Tensor(tensor) => self.model.write_tensor(out, tensor),
+            Part::Type(ty) => self.model.write_type(out, ty),
+        }
+    }
+}
+
 /// Writes the fields of one message and puts the unknown ones between them.
 struct Fields<'f, 'w> {
     model: &'f Model,

@@ -123,7 +123,16 @@ impl<'a> DynamicMessage<'a> {
     ///
     /// What [`ErrorKind`] lists, about the fields of this message. Nested ones are looked at when they are reached.
     pub fn new<M: MessageType>(bytes: &'a [u8], limits: Limits) -> Result<Self, Error> {
-        let mut message = Self::empty(M::DEF, bytes, limits, limits.depth);
+        Self::of(M::DEF, bytes, limits)
+    }
+
+    /// Takes `bytes` as one message of a description.
+    ///
+    /// # Errors
+    ///
+    /// See [`new`](Self::new).
+    pub fn of(def: &'static MessageDef, bytes: &'a [u8], limits: Limits) -> Result<Self, Error> {
+        let mut message = Self::empty(def, bytes, limits, limits.depth);
         let mut gathering = Gathering::default();
         message.gather(Slice { bytes, offset: 0 }, &mut gathering)?;
         message.settle(&gathering);

@@ -1,0 +1,714 @@
+//! Putting a model together, for whatever notation it comes in: values get their definitions, names their symbols, inputs
+//! of nodes what they read.
+
+use hashbrown::HashMap;
+use sardonyx_proto::{self as proto, Slice};
+use sardonyx_tensor::Buffer;
+use smallvec::SmallVec;
+
+use crate::attribute::Attribute;
+use crate::constant::{SparseTensorProto, TensorProto};
+use crate::error::ErrorKind;
+use crate::graph::{
+    Graph, Initializer, Model, Node, Producer, Range, SparseInitializer, Use, Value, ValueInfo,
+};
+use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
+use crate::names::{Symbol, same};
+use crate::read::ReadLimits;
+use crate::source::Span;
+
+/// Puts a model together from a source that holds its names, whatever notation that source is in.
+///
+/// Definitions get their values at once; what nodes read is bound by name at the end, when all graphs are complete, so
+/// that nothing depends on the order of nodes.
+pub struct Builder<'m, 'a> {
+    /// The model so far.
+    pub model: &'m mut Model,
+    pub(crate) source: SourceId,
+    /// The bytes of the source, or none: then names are only found more slowly.
+    pub(crate) bytes: &'a [u8],
+    /// Bytes that the structure may still take.
+    pub(crate) memory_left: u64,
+    limits: ReadLimits,
+    pub(crate) scopes: Scopes,
+    /// Names of nodes and their inputs and outputs that have no symbol yet.
+    pending: Vec<PendingName<'a>>,
+    /// The output that was named last: what the next node is most likely to read.
+    recent: Option<(&'a [u8], Symbol)>,
+    /// Operators and names of attributes: there are few of them, and comparing with the one seen last is faster than looking
+    /// for it among all names.
+    frequent: [Option<(&'a [u8], Symbol)>; FREQUENT],
+    /// Names of inputs that are not bound yet; the positions are those of the model's uses. `None` for the empty name.
+    pub(crate) unbound: Vec<Option<Symbol>>,
+    /// Small payloads that are in no source yet, and the source that they will be.
+    pool: Option<(SourceId, Vec<u8>)>,
+}
+
+impl<'m, 'a> Builder<'m, 'a> {
+    /// For a model whose names lie in `bytes`, which are those of `source`.
+    pub fn new(
+        model: &'m mut Model,
+        source: SourceId,
+        bytes: &'a [u8],
+        limits: ReadLimits,
+    ) -> Self {
+        Builder {
+            model,
+            source,
+            bytes,
+            memory_left: limits.memory(bytes.len()),
+            limits,
+            scopes: Scopes::default(),
+            pending: Vec::new(),
+            recent: None,
+            frequent: [None; FREQUENT],
+            unbound: Vec::new(),
+            pool: None,
+        }
+    }
+
+    /// Binds the inputs of all nodes, and declared outputs and types to their values.
+    pub fn finish(mut self) {
+        self.settle();
+        self.flush_pool();
+        // Graph by graph, from the outside in, as a file is read: a name that nothing defines belongs to the outermost graph
+        // that uses it. A graph comes after the one around it.
+        let mut graphs: Vec<GraphId> = self.model.graphs.iter().map(|(id, _)| id).collect();
+        let mut depth: Vec<u32> = Vec::with_capacity(graphs.len());
+        for (_, graph) in self.model.graphs.iter() {
+            depth.push(graph.parent.map_or(0, |parent| depth[parent.index()] + 1));
+        }
+        graphs.sort_by_key(|graph| depth[graph.index()]);
+        for graph in graphs {
+            for position in 0..self.model.graphs[graph].nodes.len() {
+                let node = self.model.graphs[graph].nodes[position];
+                for index in self.model.nodes[node].inputs.indices() {
+                    self.bind(index);
+                }
+            }
+        }
+        self.bind_infos();
+    }
+
+    /// Makes room for so many nodes, and for what they usually bring along.
+    pub fn reserve(&mut self, nodes: usize) {
+        self.model.nodes.reserve(nodes);
+        // As memory that nobody touches is none, a little more than usual costs nothing.
+        let nodes = nodes + nodes / 8;
+        self.model.attributes.reserve(2 * nodes);
+        self.model.output_lists.reserve(nodes);
+        self.model.uses.reserve(2 * nodes);
+        self.unbound.reserve(2 * nodes);
+        self.model.values.reserve(nodes + 64);
+        self.model.names.reserve(2 * nodes + 64);
+        self.scopes.first.reserve(2 * nodes + 64);
+    }
+
+    /// A new graph: the body of an attribute of `owner`, or one that stands alone. It sees the values of `parent`.
+    ///
+    /// # Errors
+    ///
+    /// More structure than the limits allow, as for everything that is added.
+    pub fn add_graph(
+        &mut self,
+        owner: Option<NodeId>,
+        parent: Option<GraphId>,
+        offset: u64,
+    ) -> Built<GraphId> {
+        self.count::<Graph>(offset)?;
+        Ok(self.model.graphs.push(Graph {
+            owner,
+            parent,
+            ..Graph::default()
+        }))
+    }
+
+    /// A new node at the end of a graph. Its outputs are added before the nodes of its own graphs, its inputs before or
+    /// after all of them.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    pub fn add_node(&mut self, graph: GraphId, offset: u64) -> Built<NodeId> {
+        self.count::<(Node, NodeId)>(offset)?;
+        let outputs = Range {
+            start: self.model.output_lists.len() as u32,
+            len: 0,
+        };
+        let id = self.model.nodes.push(Node {
+            name: None,
+            op_type: None,
+            domain: None,
+            overload: None,
+            graph,
+            attributes: SmallVec::new(),
+            extras: None,
+            inputs: Range::default(),
+            outputs,
+        });
+        self.model.graphs[graph].nodes.push(id);
+        Ok(id)
+    }
+
+    /// Adds an output to a node. An empty name is one left out.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    #[inline]
+    pub fn add_output(&mut self, node: NodeId, text: Text<'a>) -> Built {
+        let Node { graph, outputs, .. } = &mut self.model.nodes[node];
+        let (graph, index) = (*graph, outputs.len);
+        outputs.len += 1;
+        self.push_output(graph, node, index, text)
+    }
+
+    /// Adds an input to a node. An empty name is one left out.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    #[inline]
+    pub fn add_input(&mut self, node: NodeId, text: Text<'a>) -> Built {
+        let next = self.model.uses.len() as u32;
+        let inputs = &mut self.model.nodes[node].inputs;
+        if inputs.len == 0 {
+            inputs.start = next;
+        }
+        inputs.len += 1;
+        self.push_use(node, text)
+    }
+
+    /// Names a node.
+    ///
+    /// # Errors
+    ///
+    /// A name of 4 GiB.
+    #[inline]
+    pub fn name_node(&mut self, node: NodeId, text: Text<'a>) -> Built {
+        self.later(text, NamePlace::Node(node))
+    }
+
+    /// Adds an attribute to a node.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    pub fn add_attribute(&mut self, node: NodeId, attribute: Attribute, offset: u64) -> Built {
+        self.count::<Attribute>(offset)?;
+        let id = self.model.attributes.push(attribute);
+        self.model.nodes[node].attributes.push(id);
+        Ok(())
+    }
+
+    /// Adds an input to a graph.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    pub fn add_graph_input(&mut self, graph: GraphId, mut info: ValueInfo, offset: u64) -> Built {
+        self.count::<Value>(offset)?;
+        let index = self.model.graphs[graph].inputs.len() as u32;
+        info.value = info
+            .name
+            .map(|name| self.define_after_nodes(graph, name, Producer::Input(index)));
+        self.model.graphs[graph].inputs.push(info);
+        Ok(())
+    }
+
+    /// Adds a constant to a graph.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    pub fn add_initializer(&mut self, graph: GraphId, tensor: TensorProto, offset: u64) -> Built {
+        self.count::<Value>(offset)?;
+        let index = self.model.graphs[graph].initializers.len() as u32;
+        let value = tensor
+            .name
+            .map(|name| self.define_after_nodes(graph, name, Producer::Initializer(index)));
+        self.model.graphs[graph]
+            .initializers
+            .push(Initializer { value, tensor });
+        Ok(())
+    }
+
+    /// Adds a sparse constant to a graph.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    pub fn add_sparse_initializer(
+        &mut self,
+        graph: GraphId,
+        tensor: SparseTensorProto,
+        offset: u64,
+    ) -> Built {
+        self.count::<Value>(offset)?;
+        let index = self.model.graphs[graph].sparse_initializers.len() as u32;
+        let name = tensor.values.as_ref().and_then(|values| values.name);
+        let value = name
+            .map(|name| self.define_after_nodes(graph, name, Producer::SparseInitializer(index)));
+        self.model.graphs[graph]
+            .sparse_initializers
+            .push(SparseInitializer { value, tensor });
+        Ok(())
+    }
+
+    /// The symbol of a text that is not in the source as it is.
+    pub fn own_name(&mut self, text: &[u8]) -> Symbol {
+        self.model.names.intern_own(text, &self.model.sources)
+    }
+
+    /// Takes bytes into the model. They are not at hand before the model is finished.
+    pub fn keep(&mut self, bytes: &[u8]) -> Span {
+        /// Small payloads share a source: most are a few bytes long, and a source of their own costs more than that.
+        const POOL: usize = 256 << 10;
+        if bytes.len() > POOL / 8 {
+            return self.keep_vec(bytes.to_vec(), 0);
+        }
+        let full = |(_, pool): &(SourceId, Vec<u8>)| pool.len() + bytes.len() > POOL;
+        if self.pool.as_ref().is_some_and(full) {
+            self.flush_pool();
+        }
+        let sources = &mut self.model.sources;
+        let (source, pool) = self
+            .pool
+            .get_or_insert_with(|| (sources.push(Buffer::empty()), Vec::with_capacity(4096)));
+        // Elements that lie at multiples of their size can be used where they are.
+        pool.resize(pool.len().next_multiple_of(16), 0);
+        let offset = pool.len() as u64;
+        pool.extend_from_slice(bytes);
+        Span {
+            source: *source,
+            offset,
+            len: bytes.len() as u64,
+        }
+    }
+
+    /// Takes bytes into the model, those of a vector from `start` on.
+    pub fn keep_vec(&mut self, bytes: Vec<u8>, start: usize) -> Span {
+        let len = (bytes.len() - start) as u64;
+        let source = self.model.sources.push(Buffer::from_vec(bytes));
+        Span {
+            source,
+            offset: start as u64,
+            len,
+        }
+    }
+
+    /// Looks at bytes that were taken into the model.
+    pub fn with_bytes<T>(&self, span: Span, look: impl FnOnce(&[u8]) -> T) -> T {
+        let range = span.offset as usize..(span.offset + span.len) as usize;
+        match &self.pool {
+            Some((source, pool)) if *source == span.source => look(&pool[range]),
+            _ => look(self.model.bytes(span)),
+        }
+    }
+
+    /// Takes bytes of the source as they are.
+    pub fn span(&self, slice: Slice<'_>) -> Span {
+        Span::of(self.source, slice)
+    }
+
+    fn flush_pool(&mut self) {
+        if let Some((source, pool)) = self.pool.take() {
+            self.model.sources[source] = Buffer::from_vec(pool);
+        }
+    }
+
+    /// An input position of a node, bound at the end.
+    #[inline]
+    pub(crate) fn push_use(&mut self, node: NodeId, text: Text<'a>) -> Built {
+        self.count::<(Use, Option<Symbol>)>(text.offset())?;
+        self.model.uses.push(Use {
+            value: None,
+            node,
+            next: None,
+            previous: None,
+        });
+        self.unbound.push(None);
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.later(text, NamePlace::Input(self.unbound.len() as u32 - 1))
+    }
+
+    /// An output position of a node.
+    #[inline]
+    pub(crate) fn push_output(
+        &mut self,
+        graph: GraphId,
+        node: NodeId,
+        index: u32,
+        text: Text<'a>,
+    ) -> Built {
+        self.count::<Value>(text.offset())?;
+        self.model.output_lists.push(None);
+        if text.is_empty() {
+            return Ok(());
+        }
+        let position = self.model.output_lists.len() as u32 - 1;
+        self.later(text, NamePlace::Output(position, graph, node, index))
+    }
+
+    /// Counts what becomes a `T` in memory against the limit. Names do not count: they are as long in the file. Whoever adds
+    /// a value info, a tensor or a type has counted it.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    #[inline]
+    pub fn count<T>(&mut self, offset: u64) -> Built {
+        self.count_list::<T>(1, offset)
+    }
+
+    /// Counts memory of a list.
+    ///
+    /// # Errors
+    ///
+    /// See [`add_graph`](Self::add_graph).
+    pub fn count_bytes(&mut self, bytes: u64, offset: u64) -> Built {
+        self.count_list::<u8>(bytes as usize, offset)
+    }
+
+    /// Counts a list.
+    #[inline]
+    pub(crate) fn count_list<T>(&mut self, length: usize, offset: u64) -> Built {
+        let bytes = (length as u64).saturating_mul(size_of::<T>() as u64);
+        match self.memory_left.checked_sub(bytes) {
+            Some(left) => {
+                self.memory_left = left;
+                Ok(())
+            }
+            None => Err(Failure {
+                kind: ErrorKind::TooMuchStructure {
+                    limit: self.limits.memory(self.bytes.len()),
+                },
+                offset,
+            }),
+        }
+    }
+
+    /// The symbol of a name of which there are few. Each has one place, which it may have to leave to another.
+    ///
+    /// # Errors
+    ///
+    /// A name of 4 GiB.
+    pub fn frequent_name(&mut self, slice: Slice<'a>) -> Built<Symbol> {
+        let [first, .., last] = *slice.bytes else {
+            return self.name(slice);
+        };
+        let place = slice.bytes.len() + usize::from(first) * 3 + usize::from(last) * 5;
+        let place = place % FREQUENT;
+        match self.frequent[place] {
+            Some((text, name)) if same(text, slice.bytes) => Ok(name),
+            _ => {
+                let name = self.name(slice)?;
+                self.frequent[place] = Some((slice.bytes, name));
+                Ok(name)
+            }
+        }
+    }
+
+    /// The symbol of a text.
+    ///
+    /// # Errors
+    ///
+    /// A text of 4 GiB.
+    #[inline]
+    pub fn name(&mut self, slice: Slice<'_>) -> Built<Symbol> {
+        check_length(slice)?;
+        let hash = self.model.names.hash(slice.bytes);
+        Ok(self.hashed_name(slice, hash))
+    }
+
+    #[inline]
+    fn hashed_name(&mut self, slice: Slice<'_>, hash: u32) -> Symbol {
+        self.model.names.intern(
+            slice.bytes,
+            hash,
+            Span::of(self.source, slice),
+            self.bytes,
+            &self.model.sources,
+        )
+    }
+
+    /// A name that gets its symbol with others, at the latest when [`settle`](Self::settle) is called.
+    #[inline]
+    pub(crate) fn later(&mut self, text: Text<'a>, place: NamePlace) -> Built {
+        let text = match text {
+            Text::Here(text) => text,
+            Text::Interned(name) => {
+                self.settle();
+                self.put_name(place, name);
+                return Ok(());
+            }
+        };
+        check_length(text)?;
+        let hash = self.model.names.hash(text.bytes);
+        self.pending.push(PendingName { text, place, hash });
+        if self.pending.len() == BATCH {
+            self.settle();
+        }
+        Ok(())
+    }
+
+    /// Gives the names that wait their symbols.
+    pub(crate) fn settle(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        let pending = std::mem::take(&mut self.pending);
+        self.model
+            .names
+            .fetch::<BATCH>(pending.iter().map(|name| name.hash), self.bytes);
+        for &PendingName { text, place, hash } in &pending {
+            // What the node before gives back needs no search.
+            let name = match (place, self.recent) {
+                (NamePlace::Input(_), Some((recent, name))) if same(recent, text.bytes) => name,
+                _ => self.hashed_name(text, hash),
+            };
+            if let NamePlace::Output(..) = place {
+                self.recent = Some((text.bytes, name));
+            }
+            self.put_name(place, name);
+        }
+        self.pending = pending;
+        self.pending.clear();
+    }
+
+    #[inline]
+    fn put_name(&mut self, place: NamePlace, name: Symbol) {
+        match place {
+            NamePlace::Node(node) => self.model.nodes[node].name = Some(name),
+            NamePlace::Input(position) => self.unbound[position as usize] = Some(name),
+            NamePlace::Output(position, graph, node, index) => {
+                let value = self.define(graph, name, Producer::Node(node, index));
+                self.model.output_lists[position as usize] = Some(value);
+            }
+        }
+    }
+
+    /// The value that a definition gives, after those of all nodes so far.
+    fn define_after_nodes(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
+        self.settle();
+        self.define(graph, name, producer)
+    }
+
+    /// The value that a definition gives. An input and an initializer of one name are one value; any other second
+    /// definition is a value of its own, which nobody can refer to.
+    fn define(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
+        let defined = self.scopes.get(graph, name, &self.model.values);
+        if let Some(id) = defined {
+            let value = &mut self.model.values[id];
+            match (value.producer, producer) {
+                (Producer::Initializer(_), Producer::Input(_)) => {
+                    value.producer = producer;
+                    return id;
+                }
+                (Producer::Input(_), Producer::Initializer(_)) => return id,
+                _ => {}
+            }
+        }
+        let id = self.model.values.push(Value {
+            name,
+            graph,
+            producer,
+            is_output: false,
+            first_use: None,
+        });
+        if defined.is_none() {
+            self.scopes.insert(graph, name, id);
+        }
+        id
+    }
+
+    pub(crate) fn bind(&mut self, index: usize) {
+        let id: UseId = Id::new(index);
+        let Some(name) = self.unbound[index] else {
+            return;
+        };
+        let graph = self.model.nodes[self.model.uses[id].node].graph;
+        let value = self.look_up(graph, name).unwrap_or_else(|| {
+            let value = Value {
+                name,
+                graph,
+                producer: Producer::Nothing,
+                is_output: false,
+                first_use: None,
+            };
+            let value = self.model.values.push(value);
+            self.scopes.insert(graph, name, value);
+            value
+        });
+        self.model.link(id, value);
+    }
+
+    /// Ties declared outputs and types to their values.
+    pub(crate) fn bind_infos(&mut self) {
+        for index in 0..self.model.graphs.len() {
+            self.bind_infos_of(Id::new(index));
+        }
+    }
+
+    fn bind_infos_of(&mut self, graph: GraphId) {
+        let Model { graphs, values, .. } = &mut *self.model;
+        let Graph {
+            outputs,
+            value_info,
+            ..
+        } = &mut graphs[graph];
+        for info in outputs.iter_mut() {
+            let value = info
+                .name
+                .and_then(|name| self.scopes.get(graph, name, values));
+            info.value = value;
+            if let Some(value) = value {
+                values[value].is_output = true;
+            }
+        }
+        for info in value_info {
+            info.value = info
+                .name
+                .and_then(|name| self.scopes.get(graph, name, values));
+        }
+    }
+
+    fn look_up(&self, graph: GraphId, name: Symbol) -> Option<ValueId> {
+        let mut next = Some(graph);
+        while let Some(graph) = next {
+            let value = self.scopes.get(graph, name, &self.model.values);
+            if value.is_some() {
+                return value;
+            }
+            next = self.model.graphs[graph].parent;
+        }
+        None
+    }
+}
+
+/// A name.
+#[derive(Debug, Clone, Copy)]
+pub enum Text<'a> {
+    /// Bytes of the source.
+    Here(Slice<'a>),
+    /// One that the model has already; not the empty one.
+    Interned(Symbol),
+}
+
+impl Text<'_> {
+    #[inline]
+    fn offset(self) -> u64 {
+        match self {
+            Text::Here(text) => text.offset,
+            Text::Interned(_) => 0,
+        }
+    }
+
+    #[inline]
+    fn is_empty(self) -> bool {
+        matches!(self, Text::Here(text) if text.bytes.is_empty())
+    }
+}
+
+/// An error that does not know its place yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What is wrong.
+    pub kind: ErrorKind,
+    /// Where, in bytes from the start of the source.
+    pub offset: u64,
+}
+
+impl From<proto::Error> for Failure {
+    fn from(error: proto::Error) -> Self {
+        Failure {
+            kind: ErrorKind::Wire(error.kind()),
+            offset: error.offset(),
+        }
+    }
+}
+
+/// What building gives.
+pub type Built<T = ()> = Result<T, Failure>;
+
+/// What names mean in which graph. Most names are defined in one graph only, so that a list by symbol answers nearly every
+/// question; a table has the rest.
+#[derive(Default)]
+pub(crate) struct Scopes {
+    /// By symbol, the first value of that name, in whichever graph.
+    pub(crate) first: Vec<Option<ValueId>>,
+    /// Values of other graphs whose names were taken.
+    others: HashMap<(GraphId, Symbol), ValueId>,
+}
+
+impl Scopes {
+    #[inline]
+    fn get(&self, graph: GraphId, name: Symbol, values: &Arena<ValueId, Value>) -> Option<ValueId> {
+        let first = (*self.first.get(name.index())?)?;
+        if values[first].graph == graph {
+            return Some(first);
+        }
+        self.others.get(&(graph, name)).copied()
+    }
+
+    /// Gives a name that the graph does not define yet its value.
+    #[inline]
+    fn insert(&mut self, graph: GraphId, name: Symbol, value: ValueId) {
+        if self.first.len() <= name.index() {
+            self.first.resize(name.index() + 1, None);
+        }
+        match &mut self.first[name.index()] {
+            Some(_) => {
+                self.others.insert((graph, name), value);
+            }
+            none => *none = Some(value),
+        }
+    }
+}
+
+/// Places for frequent names.
+const FREQUENT: usize = 64;
+
+/// Names that are looked up together. Nearly all the time a name takes is waiting for memory, first for its slot in the
+/// table, then for the entry, then for its text in the file; the waits of a batch overlap.
+const BATCH: usize = 32;
+
+/// A name that has no symbol yet.
+struct PendingName<'a> {
+    text: Slice<'a>,
+    place: NamePlace,
+    hash: u32,
+}
+
+/// What a name belongs to.
+#[derive(Clone, Copy)]
+pub(crate) enum NamePlace {
+    /// A node.
+    Node(NodeId),
+    /// The input at this position of the model's uses.
+    Input(u32),
+    /// The output at this position of the model's output lists: which one of which node, in which graph.
+    Output(u32, GraphId, NodeId, u32),
+}
+
+/// Lengths of texts are kept in 32 bits.
+#[inline]
+fn check_length(text: Slice<'_>) -> Built {
+    match u32::try_from(text.bytes.len()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure {
+            kind: ErrorKind::TextTooLong {
+                length: text.bytes.len() as u64,
+            },
+            offset: text.offset,
+        }),
+    }
+}
+
+impl std::fmt::Debug for Builder<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Builder({} nodes so far)", self.model.nodes.len())
+    }
+}

@@ -1,0 +1,225 @@
+//! A place in a text, and the smallest steps from there: blanks, comments, words.
+
+/// Where the parser or the formatter is in a text.
+#[derive(Debug, Clone)]
+pub(crate) struct Cursor<'a> {
+    pub(crate) text: &'a [u8],
+    pub(crate) pos: usize,
+    /// The blanks and comments that were gone over last.
+    gap: (usize, usize),
+}
+
+/// What a byte may be part of.
+const BLANK: u8 = 1;
+const START: u8 = 2;
+const CONTINUE: u8 = 4;
+const COMMENT: u8 = 8;
+
+static CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r' => BLANK,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => START | CONTINUE,
+            b'0'..=b'9' => CONTINUE,
+            b'#' => COMMENT,
+            _ => 0,
+        };
+        byte += 1;
+    }
+    classes
+};
+
+pub(crate) fn is_blank(byte: u8) -> bool {
+    CLASSES[byte as usize] & BLANK != 0
+}
+
+/// Whether a word may begin with the byte.
+pub(crate) fn starts_word(byte: u8) -> bool {
+    CLASSES[byte as usize] & START != 0
+}
+
+/// Whether a word may go on with the byte.
+pub(crate) fn continues_word(byte: u8) -> bool {
+    CLASSES[byte as usize] & CONTINUE != 0
+}
+
+/// Whether a text is an identifier.
+pub(crate) fn is_word(text: &[u8]) -> bool {
+    text.first().is_some_and(|first| starts_word(*first))
+        && text.iter().all(|byte| continues_word(*byte))
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        Cursor {
+            text,
+            pos: 0,
+            gap: (0, 0),
+        }
+    }
+
+    /// The byte here, or 0 at the end. (A 0 in the text is refused like any other byte that no word begins with.)
+    #[inline]
+    pub(crate) fn byte(&self) -> u8 {
+        self.byte_at(0)
+    }
+
+    /// The byte so many further on, or 0 behind the end.
+    #[inline]
+    pub(crate) fn byte_at(&self, ahead: usize) -> u8 {
+        self.text.get(self.pos + ahead).copied().unwrap_or(0)
+    }
+
+    #[inline]
+    pub(crate) fn at_end(&self) -> bool {
+        self.pos >= self.text.len()
+    }
+
+    /// Goes over blanks and comments, and gives the byte behind them, or 0 at the end.
+    #[inline]
+    pub(crate) fn next(&mut self) -> u8 {
+        let byte = self.byte();
+        if CLASSES[byte as usize] & (BLANK | COMMENT) == 0 {
+            return byte;
+        }
+        let start = self.pos;
+        loop {
+            let byte = self.byte();
+            if is_blank(byte) {
+                self.pos += 1;
+            } else if byte == b'#' {
+                self.skip_comment();
+            } else {
+                // Who looks ahead twice has gone over these blanks before.
+                if self.gap.1 != start {
+                    self.gap.0 = start;
+                }
+                self.gap.1 = self.pos;
+                return byte;
+            }
+        }
+    }
+
+    /// Where the last token ends: here, or before the blanks that were gone over since.
+    pub(crate) fn token_end(&self) -> usize {
+        if self.gap.1 == self.pos {
+            self.gap.0
+        } else {
+            self.pos
+        }
+    }
+
+    /// Goes over the mark with which some editors begin a file.
+    pub(crate) fn skip_byte_order_mark(&mut self) {
+        if self.text.starts_with(b"\xef\xbb\xbf") {
+            self.pos = 3;
+        }
+    }
+
+    /// Goes to the end of the line.
+    #[cold]
+    pub(crate) fn skip_comment(&mut self) {
+        let rest = &self.text[self.pos..];
+        let length = rest.iter().position(|byte| *byte == b'\n');
+        self.pos += length.unwrap_or(rest.len());
+    }
+
+    /// Goes over a byte if it is the next one behind blanks.
+    #[inline]
+    pub(crate) fn eat(&mut self, byte: u8) -> bool {
+        // At the end `next` gives 0, which nobody asks for.
+        if self.next() != byte {
+            return false;
+        }
+        self.pos += 1;
+        true
+    }
+
+    /// Goes over a word that begins here, if one does.
+    #[inline]
+    pub(crate) fn word(&mut self) -> Option<&'a [u8]> {
+        if !starts_word(self.byte()) {
+            return None;
+        }
+        let rest = &self.text[self.pos..];
+        let length = rest.iter().position(|byte| !continues_word(*byte));
+        let word = &rest[..length.unwrap_or(rest.len())];
+        self.pos += word.len();
+        Some(word)
+    }
+
+    /// The word that begins here, without going over it.
+    pub(crate) fn peek_word(&self) -> Option<&'a [u8]> {
+        self.clone().word()
+    }
+
+    /// Goes over what a quote that stands here encloses. `None` if nothing closes it; then the cursor stays.
+    #[inline]
+    pub(crate) fn quoted(&mut self) -> Option<Quoted<'a>> {
+        let start = self.pos + 1;
+        let mut at = start;
+        let mut escapes = false;
+        loop {
+            match self.text.get(at)? {
+                b'"' => break,
+                b'\\' => {
+                    escapes = true;
+                    at += 2;
+                }
+                _ => at += 1,
+            }
+        }
+        self.pos = at + 1;
+        Some(Quoted {
+            content: &self.text[start..at],
+            start,
+            escapes,
+        })
+    }
+}
+
+/// What stands between quotes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Quoted<'a> {
+    /// As it stands there.
+    pub(crate) content: &'a [u8],
+    pub(crate) start: usize,
+    /// Whether it has backslashes.
+    pub(crate) escapes: bool,
+}
+
+impl Quoted<'_> {
+    /// What it means: behind a backslash every byte stands for itself.
+    pub(crate) fn unescaped(&self) -> Vec<u8> {
+        let mut meaning = Vec::with_capacity(self.content.len());
+        let mut bytes = self.content.iter();
+        while let Some(byte) = bytes.next() {
+            let byte = if *byte == b'\\' {
+                bytes.next()
+            } else {
+                Some(byte)
+            };
+            meaning.extend(byte);
+        }
+        meaning
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_and_comments_are_gone_over() {
+        let mut cursor = Cursor::new(b" ab # c\n :1");
+        assert_eq!(cursor.next(), b'a');
+        assert_eq!(cursor.word(), Some(&b"ab"[..]));
+        assert!(!cursor.eat(b','));
+        assert_eq!(cursor.token_end(), 3);
+        assert!(cursor.eat(b':'));
+        assert_eq!(cursor.byte(), b'1');
+        assert_eq!(cursor.token_end(), 10);
+    }
+}

@@ -1,0 +1,233 @@
+//! What is wrong with a text, and where: all of it, each with line, column, the source line and advice.
+
+use std::fmt;
+use std::ops::Range;
+
+use sardonyx_tensor::Buffer;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The text has no meaning.
+    Error,
+    /// The text has a meaning, but probably not the one that was wanted.
+    Warning,
+}
+
+/// One thing that is wrong with a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// How bad it is.
+    pub severity: Severity,
+    /// Where, in bytes from the start of the text.
+    pub span: Range<usize>,
+    /// What, in one line.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+/// Everything that is wrong with a text that could not be read.
+#[derive(Debug, Clone)]
+pub struct ParseError(Box<Inner>);
+
+#[derive(Debug, Clone)]
+struct Inner {
+    text: Buffer,
+    name: String,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl ParseError {
+    pub(crate) fn new(text: Buffer, diagnostics: Vec<Diagnostic>) -> Self {
+        ParseError(Box::new(Inner {
+            text,
+            name: String::new(),
+            diagnostics,
+        }))
+    }
+
+    /// Says which file the text is from.
+    #[must_use]
+    pub fn in_file(mut self, name: impl Into<String>) -> Self {
+        self.0.name = name.into();
+        self
+    }
+
+    /// What is wrong, in the order of the text; at least one of them is an error.
+    pub fn diagnostics(&self) -> &[Diagnostic] {
+        &self.0.diagnostics
+    }
+
+    /// Where a diagnostic points to: line and column, both from 1, in characters.
+    pub fn position(&self, diagnostic: &Diagnostic) -> Position {
+        Position::of(self.0.text.as_slice(), diagnostic.span.start)
+    }
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&render(
+            self.0.text.as_slice(),
+            &self.0.name,
+            &self.0.diagnostics,
+        ))
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// A place in a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1, in characters.
+    pub column: usize,
+}
+
+impl Position {
+    /// The place of a byte of a text.
+    pub fn of(text: &[u8], offset: usize) -> Position {
+        Lines::default().position(text, offset)
+    }
+}
+
+/// Counts lines, from the last place on if the next one lies behind it.
+#[derive(Debug, Default)]
+struct Lines {
+    /// Up to where lines have been counted.
+    counted: usize,
+    newlines: usize,
+    /// Start of the line that `counted` lies in.
+    start: usize,
+}
+
+impl Lines {
+    fn position(&mut self, text: &[u8], offset: usize) -> Position {
+        let offset = offset.min(text.len());
+        if offset < self.counted {
+            *self = Lines::default();
+        }
+        for (index, byte) in text[self.counted..offset].iter().enumerate() {
+            if *byte == b'\n' {
+                self.newlines += 1;
+                self.start = self.counted + index + 1;
+            }
+        }
+        self.counted = offset;
+        Position {
+            line: self.newlines + 1,
+            column: characters(&text[self.start..offset]) + 1,
+        }
+    }
+}
+
+fn characters(text: &[u8]) -> usize {
+    // Bytes that continue a character of UTF-8 do not count.
+    text.iter().filter(|byte| **byte & 0xc0 != 0x80).count()
+}
+
+/// Most characters of a source line that are shown.
+const SHOWN: usize = 100;
+
+/// The diagnostics for people: message, place, the line with a mark under it, advice.
+pub fn render(text: &[u8], name: &str, diagnostics: &[Diagnostic]) -> String {
+    let mut lines = Lines::default();
+    let mut out = String::new();
+    for (index, diagnostic) in diagnostics.iter().enumerate() {
+        if index > 0 {
+            out.push_str("\n\n");
+        }
+        render_one(text, name, diagnostic, &mut lines, &mut out);
+    }
+    out
+}
+
+fn render_one(
+    text: &[u8],
+    name: &str,
+    diagnostic: &Diagnostic,
+    lines: &mut Lines,
+    out: &mut String,
+) {
+    use fmt::Write;
+    let position = lines.position(text, diagnostic.span.start);
+    let severity = match diagnostic.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let colon = if name.is_empty() { "line " } else { ":" };
+    let number = position.line.to_string();
+    let margin = number.len();
+    let (excerpt, mark_at, mark_len) = excerpt(text, lines.start, &diagnostic.span);
+    // Writing into a string does not fail.
+    let _ = write!(
+        out,
+        "{severity}: {}\n{:margin$}--> {name}{colon}{}{}{}\n{:margin$} |\n{number} | {excerpt}\n{:margin$} | {:mark_at$}{}",
+        diagnostic.message,
+        "",
+        position.line,
+        if name.is_empty() { ", column " } else { ":" },
+        position.column,
+        "",
+        "",
+        "",
+        "^".repeat(mark_len),
+    );
+    if let Some(help) = &diagnostic.help {
+        let _ = write!(out, "\n{:margin$} = help: {help}", "");
+    }
+}
+
+/// The source line, or the part of it around the place; where in it the mark begins, and how long it is.
+fn excerpt(text: &[u8], line_start: usize, span: &Range<usize>) -> (String, usize, usize) {
+    let start = span.start.min(text.len());
+    let line_end = text[start..]
+        .iter()
+        .take(4 * SHOWN)
+        .position(|byte| *byte == b'\n')
+        .map_or((start + 4 * SHOWN).min(text.len()), |length| start + length);
+    let before =
+        String::from_utf8_lossy(&text[line_start.max(start.saturating_sub(8 * SHOWN))..start]);
+    let marked_end = span.end.clamp(start, line_end);
+    let marked = String::from_utf8_lossy(&text[start..marked_end]);
+    let after = String::from_utf8_lossy(&text[marked_end..line_end]);
+    let before = visible(&before);
+    let marked = visible(&marked);
+    let after = visible(&after);
+    // Of a long line the neighbourhood of the place is shown.
+    let skipped = before.len().saturating_sub(SHOWN * 2 / 3);
+    let mut shown: Vec<char> = before[skipped..].to_vec();
+    if skipped > 0 {
+        shown.splice(0..3, "...".chars());
+    }
+    let mark_at = shown.len();
+    shown.extend(&marked);
+    shown.extend(&after);
+    let cut = shown.len() > SHOWN;
+    shown.truncate(SHOWN);
+    let mark_len = marked.len().min(shown.len().saturating_sub(mark_at)).max(1);
+    let mut shown: String = shown.into_iter().collect();
+    shown.truncate(shown.trim_end().len());
+    if cut {
+        shown.push_str("...");
+    }
+    (shown, mark_at, mark_len)
+}
+
+/// Characters as a terminal can show them, one column each: blanks for tabs, a sign for what cannot be seen.
+fn visible(text: &str) -> Vec<char> {
+    text.chars()
+        .map(|character| match character {
+            '\t' | '\r' => ' ',
+            _ if character.is_control() || is_bidi_control(character) => '\u{fffd}',
+            _ => character,
+        })
+        .collect()
+}
+
+/// Whether a character changes the order in which others are shown, so that a text looks like another one.
+pub(crate) fn is_bidi_control(character: char) -> bool {
+    matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

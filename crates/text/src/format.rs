@@ -1,0 +1,24 @@
+//! One look for texts that people write.
+
+use sardonyx_tensor::Buffer;
+
+use crate::diagnostic::{ParseError, Severity};
+use crate::layout;
+use crate::parse::syntax_tree;
+
+/// A text in the layout in which models are printed, with its comments. Its meaning stays the same, and formatting it again
+/// changes nothing.
+///
+/// # Errors
+///
+/// Everything that is wrong with a text that cannot be read.
+pub fn format(text: Buffer) -> Result<Vec<u8>, ParseError> {
+    let (_, diagnostics) = syntax_tree(&text);
+    if diagnostics
+        .iter()
+        .any(|found| found.severity == Severity::Error)
+    {
+        return Err(ParseError::new(text, diagnostics));
+    }
+    Ok(layout::text(text.as_slice()))
+}

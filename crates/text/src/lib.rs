@@ -1,0 +1,26 @@
+//! The notation: ONNX text, parser, printer and formatter side by side.
+
+mod cursor;
+mod diagnostic;
+mod format;
+mod layout;
+mod left_out;
+mod numbers;
+mod parse;
+mod print;
+mod tree;
+pub mod words;
+
+pub use diagnostic::{Diagnostic, ParseError, Position, Severity, render};
+pub use format::format;
+pub use left_out::{LeftOut, LeftOutKind};
+pub use parse::{ParseOptions, Parsed, Part, parse_model, parse_part, syntax_tree};
+pub use print::{
+    Form, Payloads, PrintOptions, PrintPart, Weights, model_to_text, part_to_text, print_model,
+};
+pub use tree::{SyntaxKind, SyntaxPart, SyntaxTree};
+
+/// `1 value`, `2 values`.
+pub(crate) fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,861 @@
+//! From text to the graph.
+//!
+//! A hand-written descent that builds the model as it reads: names stay where they stand in the text, numbers go straight
+//! into their payloads. An error is written down where it is found; then the parser goes on at the next node, entry or
+//! function, so that one pass finds everything that is wrong.
+
+mod attribute;
+mod graph;
+mod message;
+mod model;
+mod tensor;
+mod types;
+
+use std::ops::Range;
+
+use sardonyx_model::{
+    Attribute, Builder, Built, ErrorKind, ExternalData, Failure, GraphId, Model, NoExternalData,
+    NodeId, Part as ModelPart, ReadLimits, Span, Symbol, TensorProto, Text, TypeProto,
+};
+use sardonyx_proto::{MessageDef, Slice};
+use sardonyx_tensor::Buffer;
+
+use crate::cursor::{Cursor, Quoted, continues_word, starts_word};
+use crate::diagnostic::{Diagnostic, ParseError, Severity};
+use crate::tree::{SyntaxKind, SyntaxTree};
+
+pub(crate) use tensor::{entry_range, narrow};
+
+/// How a text is read.
+#[derive(Clone, Copy)]
+pub struct ParseOptions<'o> {
+    /// What the model may cost. Graphs in graphs count three levels each, as in a file.
+    pub limits: ReadLimits,
+    /// Finds the values of tensors that are loaded from files (`raw [...]`). The default finds none.
+    pub external: &'o dyn ExternalData,
+}
+
+impl Default for ParseOptions<'_> {
+    fn default() -> Self {
+        ParseOptions {
+            limits: ReadLimits::default(),
+            external: &NoExternalData,
+        }
+    }
+}
+
+impl std::fmt::Debug for ParseOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ParseOptions")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a text says.
+#[derive(Debug)]
+pub struct Parsed {
+    /// The model. It keeps the text, in which its names lie.
+    pub model: Model,
+    /// What is probably not what was meant.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// A part of a model that can be read alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// A whole model.
+    Model,
+    /// A graph, which becomes a `GraphProto`.
+    Graph,
+    /// A function, which becomes a `FunctionProto`.
+    Function,
+    /// A node, which becomes a `NodeProto`.
+    Node,
+    /// An attribute with its name, which becomes an `AttributeProto`.
+    Attribute,
+    /// A tensor with its values, which becomes a `TensorProto`.
+    Tensor,
+    /// A type, which becomes a `TypeProto`.
+    Type,
+}
+
+/// Reads a model.
+///
+/// # Errors
+///
+/// Everything that is wrong with the text.
+pub fn parse_model(text: Buffer, options: ParseOptions<'_>) -> Result<Parsed, ParseError> {
+    let mut model = Model::default();
+    let warnings = parse_with(&mut model, text, options, |parser| parser.model())?.1;
+    Ok(Parsed { model, warnings })
+}
+
+/// Reads a part of a model, and gives the message that it is in a file.
+///
+/// # Errors
+///
+/// Everything that is wrong with the text; also what is left over behind the part.
+pub fn parse_part(
+    part: Part,
+    text: Buffer,
+    options: ParseOptions<'_>,
+) -> Result<Vec<u8>, ParseError> {
+    /// What has to be kept beside the model, as the model has no place for it.
+    enum Found {
+        Model,
+        Graph(GraphId),
+        Function,
+        Node(NodeId),
+        Attribute(Box<Attribute>),
+        Tensor(Box<TensorProto>),
+        Type(Box<TypeProto>),
+    }
+    let mut model = Model::default();
+    let found = parse_with(&mut model, text, options, |parser| {
+        let at = parser.offset();
+        Ok(match part {
+            Part::Model => {
+                parser.model()?;
+                Found::Model
+            }
+            Part::Graph => Found::Graph(parser.graph(None, None)?),
+            Part::Function => {
+                parser.function()?;
+                Found::Function
+            }
+            Part::Node => {
+                let built = parser.build.add_graph(None, None, at);
+                let graph = parser.built(built)?;
+                Found::Node(parser.node(graph)?)
+            }
+            Part::Attribute => Found::Attribute(Box::new(parser.attribute(None)?)),
+            Part::Tensor => Found::Tensor(Box::new(parser.tensor()?)),
+            Part::Type => Found::Type(Box::new(parser.type_proto()?)),
+        })
+    })?
+    .0;
+    Ok(match &found {
+        Found::Model => model.to_bytes(),
+        Found::Function => match model.functions.first() {
+            Some(function) => model.part_to_bytes(ModelPart::Function(function)),
+            None => Vec::new(),
+        },
+        Found::Graph(graph) => model.part_to_bytes(ModelPart::Graph(*graph)),
+        Found::Node(node) => model.part_to_bytes(ModelPart::Node(*node)),
+        Found::Attribute(attribute) => model.part_to_bytes(ModelPart::Attribute(attribute)),
+        Found::Tensor(tensor) => model.part_to_bytes(ModelPart::Tensor(tensor)),
+        Found::Type(ty) => model.part_to_bytes(ModelPart::Type(ty)),
+    })
+}
+
+/// The bytes of a message without a syntax of its own.
+pub(crate) fn message_bytes(def: &'static MessageDef, text: &[u8]) -> Option<Vec<u8>> {
+    let text = Buffer::from_vec(text.to_vec());
+    let options = ParseOptions::default();
+    let read = |parser: &mut Parser<'_, '_>| parser.message(def, message::MESSAGE_LEVELS);
+    let read = parse_with(&mut Model::default(), text, options, read);
+    read.ok().map(|(bytes, _)| bytes)
+}
+
+/// The parts of a text, as far as it can be read, and what is wrong with it. For editors.
+pub fn syntax_tree(text: &Buffer) -> (SyntaxTree, Vec<Diagnostic>) {
+    let mut model = Model::default();
+    let (parser, _) = run(
+        &mut model,
+        text,
+        ParseOptions {
+            external: &Nothing,
+            ..ParseOptions::default()
+        },
+        true,
+        Parser::model,
+    );
+    (
+        parser.tree.unwrap_or_default().tree,
+        sorted(parser.diagnostics),
+    )
+}
+
+/// Stands in for files whose content does not matter.
+struct Nothing;
+
+impl ExternalData for Nothing {
+    fn load(&self, _: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
+        Ok(Buffer::empty())
+    }
+}
+
+/// Reads a text with one of the parser's productions; gives its result and the warnings.
+fn parse_with<T>(
+    model: &mut Model,
+    text: Buffer,
+    options: ParseOptions<'_>,
+    production: impl FnOnce(&mut Parser<'_, '_>) -> Parse<T>,
+) -> Result<(T, Vec<Diagnostic>), ParseError> {
+    let (parser, result) = run(model, &text, options, false, production);
+    let diagnostics = parser.diagnostics;
+    let failed = diagnostics
+        .iter()
+        .any(|found| found.severity == Severity::Error);
+    match result {
+        Ok(result) if !failed => {
+            parser.build.finish();
+            Ok((result, sorted(diagnostics)))
+        }
+        _ => Err(ParseError::new(text, sorted(diagnostics))),
+    }
+}
+
+fn run<'m, 'a, T>(
+    model: &'m mut Model,
+    text: &'a Buffer,
+    options: ParseOptions<'m>,
+    with_tree: bool,
+    production: impl FnOnce(&mut Parser<'m, 'a>) -> Parse<T>,
+) -> (Parser<'m, 'a>, Parse<T>) {
+    let source = model.add_bytes(text.clone()).source;
+    let bytes = text.as_slice();
+    let mut parser = Parser {
+        cursor: Cursor::new(bytes),
+        build: Builder::new(model, source, bytes, options.limits),
+        external: options.external,
+        full: false,
+        graph_levels: options.limits.depth / MESSAGES_PER_GRAPH,
+        type_levels: sardonyx_model::TYPE_LEVELS,
+        diagnostics: Vec::new(),
+        tree: with_tree.then(Recorder::default),
+        empty: None,
+        numbers: Vec::new(),
+    };
+    parser.cursor.skip_byte_order_mark();
+    let mut result = production(&mut parser);
+    if result.is_ok() {
+        result = parser.expect_end().and(result);
+    }
+    (parser, result)
+}
+
+fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.sort_by_key(|found| found.span.start);
+    diagnostics
+}
+
+/// A graph in a graph is three messages deeper: node, attribute, graph.
+const MESSAGES_PER_GRAPH: u32 = 3;
+
+/// More errors than this, and the text is something else.
+const MOST_ERRORS: usize = 100;
+
+/// An error has been written down.
+pub(crate) struct Failed;
+
+pub(crate) type Parse<T = ()> = Result<T, Failed>;
+
+pub(crate) struct Parser<'m, 'a> {
+    cursor: Cursor<'a>,
+    build: Builder<'m, 'a>,
+    external: &'m dyn ExternalData,
+    /// Whether the header says that this is the full form.
+    full: bool,
+    /// Levels of graphs that may still be opened.
+    graph_levels: u32,
+    /// Levels of types that may still be opened.
+    type_levels: u32,
+    diagnostics: Vec<Diagnostic>,
+    tree: Option<Recorder>,
+    /// The symbol of the empty name.
+    empty: Option<Symbol>,
+    /// Payload of the tensor that is being read.
+    numbers: Vec<u8>,
+}
+
+/// A tree that is growing.
+#[derive(Default)]
+struct Recorder {
+    tree: SyntaxTree,
+    current: Option<usize>,
+}
+
+/// A name or text as it stands.
+pub(crate) enum Name<'a> {
+    /// These bytes of the text.
+    Here(Slice<'a>),
+    /// What escapes or hexadecimal digits stand for.
+    Own(Vec<u8>),
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Name::Here(slice) => slice.bytes,
+            Name::Own(bytes) => bytes,
+        }
+    }
+}
+
+// Errors and places.
+impl<'a> Parser<'_, 'a> {
+    /// Where the next token begins.
+    fn offset(&mut self) -> u64 {
+        self.cursor.next();
+        self.cursor.pos as u64
+    }
+
+    fn slice(&self, range: Range<usize>) -> Slice<'a> {
+        Slice {
+            offset: range.start as u64,
+            bytes: &self.cursor.text[range],
+        }
+    }
+
+    fn report(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
+        self.diagnostics.push(Diagnostic {
+            severity: Severity::Error,
+            span,
+            message: message.into(),
+            help,
+        });
+    }
+
+    fn warn(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<&str>) {
+        self.diagnostics.push(Diagnostic {
+            severity: Severity::Warning,
+            span,
+            message: message.into(),
+            help: help.map(String::from),
+        });
+    }
+
+    /// An error about a part of the text.
+    #[cold]
+    fn fail<T>(&mut self, span: Range<usize>, message: impl Into<String>) -> Parse<T> {
+        self.report(span, message, None);
+        Err(Failed)
+    }
+
+    /// An error about a part of the text, with advice.
+    #[cold]
+    fn fail_with<T>(
+        &mut self,
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Parse<T> {
+        self.report(span, message, Some(help.into()));
+        Err(Failed)
+    }
+
+    /// An error about the next token: what would have been right there.
+    #[cold]
+    fn expected<T>(&mut self, what: &str) -> Parse<T> {
+        let (span, found) = self.token();
+        self.fail(span, format!("expected {what}, found {found}"))
+    }
+
+    /// The same, with advice.
+    #[cold]
+    fn expected_with<T>(&mut self, what: &str, help: impl Into<String>) -> Parse<T> {
+        let (span, found) = self.token();
+        self.fail_with(span, format!("expected {what}, found {found}"), help)
+    }
+
+    /// The next token: where it is, and what, for people.
+    #[cold]
+    fn token(&mut self) -> (Range<usize>, String) {
+        let byte = self.cursor.next();
+        let start = self.cursor.pos;
+        if self.cursor.at_end() {
+            return (start..start, "the end of the text".into());
+        }
+        let mut probe = self.cursor.clone();
+        if let Some(word) = probe.word() {
+            let shown = sardonyx_proto::shown(word);
+            return (start..probe.pos, format!("`{shown}`"));
+        }
+        if byte == b'"' {
+            return match probe.quoted() {
+                Some(quoted) => {
+                    let shown = sardonyx_proto::shown(quoted.content);
+                    (start..probe.pos, format!("`\"{shown}\"`"))
+                }
+                None => (start..start + 1, "a quote that nothing closes".into()),
+            };
+        }
+        if byte.is_ascii_digit() || (byte == b'-' && probe.byte_at(1).is_ascii_digit()) {
+            probe.pos += 1;
+            while continues_word(probe.byte()) || probe.byte() == b'.' {
+                probe.pos += 1;
+            }
+            let shown = sardonyx_proto::shown(&probe.text[start..probe.pos]);
+            return (start..probe.pos, format!("`{shown}`"));
+        }
+        // One character, which may have several bytes.
+        let rest = &self.cursor.text[start..(start + 4).min(self.cursor.text.len())];
+        let character = String::from_utf8_lossy(rest).chars().next();
+        match character {
+            Some(character)
+                if !character.is_control() && character != char::REPLACEMENT_CHARACTER =>
+            {
+                (
+                    start..start + character.len_utf8(),
+                    format!("`{character}`"),
+                )
+            }
+            _ => (start..start + 1, format!("a byte of value 0x{byte:02x}")),
+        }
+    }
+
+    /// Whether so much is wrong that going on would help nobody.
+    fn hopeless(&self) -> bool {
+        self.diagnostics.len() >= MOST_ERRORS
+    }
+
+    /// Turns a failure of the builder into an error.
+    fn built<T>(&mut self, result: Built<T>) -> Parse<T> {
+        result.map_err(|failure| self.failed_to_build(failure))
+    }
+
+    #[cold]
+    fn failed_to_build(&mut self, failure: Failure) -> Failed {
+        let at = (failure.offset as usize).min(self.cursor.text.len());
+        let message = match failure.kind {
+            ErrorKind::TooMuchStructure { limit } => format!(
+                "nodes, values and attributes up to here take more than {} MiB of memory, which is much for a text of this size",
+                limit >> 20
+            ),
+            ErrorKind::TextTooLong { length } => {
+                format!("a text has {length} bytes; at most 2^32 - 1 are allowed")
+            }
+            _ => "this cannot be kept in a model".to_string(),
+        };
+        // Nothing that follows can be built either.
+        self.cursor.pos = self.cursor.text.len();
+        self.report(at..at, message, None);
+        Failed
+    }
+}
+
+// Tokens.
+impl<'a> Parser<'_, 'a> {
+    fn expect_end(&mut self) -> Parse {
+        self.cursor.next();
+        if self.cursor.at_end() {
+            return Ok(());
+        }
+        self.expected("the end of the text")
+    }
+
+    /// Goes over a sign that must come next.
+    #[inline]
+    fn expect(&mut self, byte: u8, what: &str) -> Parse {
+        if self.cursor.eat(byte) {
+            return Ok(());
+        }
+        self.expected(what)
+    }
+
+    /// Goes over a `?`, which stands for what a file does not say. A type may begin with one as well; see `types`.
+    fn absent(&mut self) -> bool {
+        let found = self.cursor.next() == b'?' && !self.at_type_sign();
+        if found {
+            self.cursor.pos += 1;
+        }
+        found
+    }
+
+    /// Whether a name or text in quotes comes next, in either form.
+    #[inline]
+    fn at_quoted(&mut self) -> bool {
+        match self.cursor.next() {
+            b'"' => true,
+            b'x' => self.cursor.byte_at(1) == b'"',
+            _ => false,
+        }
+    }
+
+    /// A text in quotes, which stands here.
+    fn quoted(&mut self) -> Parse<Name<'a>> {
+        let start = self.cursor.pos;
+        let hexadecimal = self.cursor.byte() == b'x';
+        if hexadecimal {
+            self.cursor.pos += 1;
+        }
+        let Some(quoted) = self.cursor.quoted() else {
+            self.cursor.pos = start;
+            // Whatever follows is inside of it, or was meant to be; where it should end nobody knows.
+            let line = self.cursor.text[start..]
+                .iter()
+                .position(|byte| *byte == b'\n');
+            let end = line.map_or(self.cursor.text.len(), |length| start + length);
+            self.cursor.pos = self.cursor.text.len();
+            return self.fail_with(
+                start..end,
+                "nothing closes this quote",
+                "inside of quotes, `\\\"` stands for a quote and `\\\\` for a backslash",
+            );
+        };
+        if hexadecimal {
+            return self.hexadecimal(quoted);
+        }
+        Ok(if quoted.escapes {
+            Name::Own(quoted.unescaped())
+        } else {
+            Name::Here(Slice {
+                bytes: quoted.content,
+                offset: quoted.start as u64,
+            })
+        })
+    }
+
+    fn hexadecimal(&mut self, quoted: Quoted<'a>) -> Parse<Name<'a>> {
+        let mut bytes = Vec::with_capacity(quoted.content.len() / 2);
+        let mut high = None;
+        for (index, byte) in quoted.content.iter().enumerate() {
+            let Some(digit) = (*byte as char).to_digit(16) else {
+                if crate::cursor::is_blank(*byte) {
+                    continue;
+                }
+                let at = quoted.start + index;
+                return self.fail_with(
+                    at..at + 1,
+                    "bytes are written with hexadecimal digits",
+                    "two digits from 0 to f stand for one byte: x\"00ff\"",
+                );
+            };
+            match high.take() {
+                None => high = Some(digit),
+                Some(high) => bytes.push((high << 4 | digit) as u8),
+            }
+        }
+        if high.is_some() {
+            let end = quoted.start + quoted.content.len();
+            return self.fail(
+                quoted.start..end,
+                "a byte has two hexadecimal digits, the last one here has one",
+            );
+        }
+        Ok(Name::Own(bytes))
+    }
+
+    /// A text in quotes.
+    fn string(&mut self, what: &str) -> Parse<Name<'a>> {
+        if self.at_quoted() {
+            return self.quoted();
+        }
+        match self.cursor.next() {
+            byte if starts_word(byte) => {
+                let word = self.cursor.peek_word().map(sardonyx_proto::shown);
+                let help = format!("texts stand in quotes: \"{}\"", word.unwrap_or_default());
+                self.expected_with(what, help)
+            }
+            _ => self.expected(what),
+        }
+    }
+
+    /// A text in quotes, or `?` for none.
+    fn maybe_string(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
+        if self.absent() {
+            return Ok(None);
+        }
+        self.string(what).map(Some)
+    }
+
+    /// A name: an identifier, or anything in quotes.
+    #[inline]
+    fn name(&mut self, what: &str) -> Parse<Name<'a>> {
+        if self.at_quoted() {
+            return self.quoted();
+        }
+        let start = self.cursor.pos;
+        match self.cursor.word() {
+            Some(_) => Ok(Name::Here(self.slice(start..self.cursor.pos))),
+            None => self.expected_name(what),
+        }
+    }
+
+    #[cold]
+    fn expected_name<T>(&mut self, what: &str) -> Parse<T> {
+        if self.cursor.next().is_ascii_digit() {
+            let (span, found) = self.token();
+            let bare = found.trim_matches('`');
+            let help = format!("a name that begins with a digit stands in quotes: \"{bare}\"");
+            return self.fail_with(span, format!("expected {what}, found {found}"), help);
+        }
+        self.expected(what)
+    }
+
+    /// A name, or `?` for none.
+    fn maybe_name(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
+        if self.absent() {
+            return Ok(None);
+        }
+        self.name(what).map(Some)
+    }
+
+    /// An identifier.
+    fn word(&mut self, what: &str) -> Parse<Slice<'a>> {
+        self.cursor.next();
+        let start = self.cursor.pos;
+        match self.cursor.word() {
+            Some(_) => Ok(self.slice(start..self.cursor.pos)),
+            None => self.expected(what),
+        }
+    }
+
+    fn symbol(&mut self, name: &Name<'a>) -> Parse<Symbol> {
+        match name {
+            Name::Here(slice) => {
+                let built = self.build.name(*slice);
+                self.built(built)
+            }
+            Name::Own(bytes) => Ok(self.build.own_name(bytes)),
+        }
+    }
+
+    fn maybe_symbol(&mut self, name: Option<Name<'a>>) -> Parse<Option<Symbol>> {
+        name.map(|name| self.symbol(&name)).transpose()
+    }
+
+    /// The symbol of the empty text.
+    fn empty_symbol(&mut self) -> Symbol {
+        let build = &mut self.build;
+        *self.empty.get_or_insert_with(|| build.own_name(b""))
+    }
+
+    /// A name for the builder.
+    #[inline]
+    fn text(&mut self, name: Name<'a>) -> Text<'a> {
+        match name {
+            Name::Here(slice) => Text::Here(slice),
+            Name::Own(bytes) if bytes.is_empty() => Text::Here(self.slice(0..0)),
+            Name::Own(bytes) => Text::Interned(self.build.own_name(&bytes)),
+        }
+    }
+
+    /// The bytes of a text, kept by the model.
+    fn kept(&mut self, name: Name<'a>) -> Span {
+        match name {
+            Name::Here(slice) => self.build.span(slice),
+            Name::Own(bytes) => self.build.keep(&bytes),
+        }
+    }
+
+    /// A list between two signs, its items separated by commas: calls `item` at each. An item that fails is left, and the
+    /// list goes on behind the next comma.
+    fn list(
+        &mut self,
+        open: u8,
+        close: u8,
+        what: &str,
+        mut item: impl FnMut(&mut Self) -> Parse,
+    ) -> Parse {
+        let start = self.cursor.pos;
+        self.expect(open, what)?;
+        if self.cursor.eat(close) {
+            return Ok(());
+        }
+        let mut failed = false;
+        loop {
+            if item(self).is_err() {
+                failed = true;
+                if self.hopeless() || !self.skip_to_next_item(close) {
+                    return Err(Failed);
+                }
+            }
+            match self.cursor.next() {
+                b',' => self.cursor.pos += 1,
+                byte if byte == close => {
+                    self.cursor.pos += 1;
+                    return if failed { Err(Failed) } else { Ok(()) };
+                }
+                _ => {
+                    let (span, found) = self.token();
+                    let close = close as char;
+                    let message = format!("expected `,` or `{close}`, found {found}");
+                    if self.cursor.at_end() {
+                        let line = crate::diagnostic::Position::of(self.cursor.text, start).line;
+                        let open = open as char;
+                        let help = format!("the `{open}` of line {line} has no `{close}`");
+                        return self.fail_with(span, message, help);
+                    }
+                    self.report(span, message, None);
+                    failed = true;
+                    if self.hopeless() || !self.skip_to_next_item(close as u8) {
+                        return Err(Failed);
+                    }
+                    if self.cursor.byte() == b',' {
+                        self.cursor.pos += 1;
+                    } else {
+                        self.cursor.pos += 1;
+                        return Err(Failed);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// The tree.
+impl Parser<'_, '_> {
+    /// Begins a part of the text.
+    #[inline]
+    fn open(&mut self, kind: SyntaxKind) -> Option<usize> {
+        self.tree.as_ref()?;
+        self.cursor.next();
+        let start = self.cursor.pos;
+        self.open_at(kind, start)
+    }
+
+    fn open_at(&mut self, kind: SyntaxKind, start: usize) -> Option<usize> {
+        let recorder = self.tree.as_mut()?;
+        recorder.current = Some(recorder.tree.open(kind, start, recorder.current));
+        recorder.current
+    }
+
+    /// Ends it.
+    #[inline]
+    fn close(&mut self, part: Option<usize>) {
+        if let (Some(recorder), Some(part)) = (&mut self.tree, part) {
+            recorder.current = recorder.tree.close(part, self.cursor.token_end());
+        }
+    }
+
+    /// A part of the text that `production` reads.
+    #[inline]
+    fn part<T>(
+        &mut self,
+        kind: SyntaxKind,
+        production: impl FnOnce(&mut Self) -> Parse<T>,
+    ) -> Parse<T> {
+        let part = self.open(kind);
+        let result = production(self);
+        self.close(part);
+        result
+    }
+}
+
+// Going on after an error.
+impl Parser<'_, '_> {
+    /// Goes to the comma or closing sign of the list around, over whatever is nested. Stops where a node or the end of the
+    /// block seems to begin on a new line: then something was not closed. Whether such a comma or sign was found.
+    fn skip_to_next_item(&mut self, close: u8) -> bool {
+        let mut depth = 0u32;
+        loop {
+            let before = self.cursor.pos;
+            let byte = self.cursor.next();
+            if self.cursor.at_end() {
+                return false;
+            }
+            let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
+            if new_line && before > 0 && self.at_node_start() {
+                return false;
+            }
+            match byte {
+                b',' if depth == 0 => return true,
+                _ if depth == 0 && byte == close => return true,
+                b'(' | b'[' | b'{' => depth += 1,
+                b'<' => depth += 1,
+                b')' | b']' | b'}' | b'>' => {
+                    // The `>` of `=>` closes nothing.
+                    let arrow = byte == b'>'
+                        && before == self.cursor.pos
+                        && self.cursor.pos > 0
+                        && self.cursor.text[self.cursor.pos - 1] == b'=';
+                    if !arrow {
+                        if depth == 0 {
+                            return false;
+                        }
+                        depth -= 1;
+                    }
+                }
+                _ => {}
+            }
+            self.skip_token(byte);
+        }
+    }
+
+    /// Goes to where the next node of a block seems to begin, or to the end of the block.
+    fn skip_to_next_node(&mut self, start: usize) {
+        // At least one token further than where the broken one began.
+        let mut depth = 0u32;
+        if self.cursor.pos == start {
+            let byte = self.cursor.next();
+            self.skip_token(byte);
+        }
+        loop {
+            let before = self.cursor.pos;
+            let byte = self.cursor.next();
+            if self.cursor.at_end() {
+                return;
+            }
+            let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
+            if new_line && self.at_node_start() {
+                return;
+            }
+            match byte {
+                b'{' => depth += 1,
+                b'}' if depth == 0 => return,
+                b'}' => depth -= 1,
+                _ => {}
+            }
+            self.skip_token(byte);
+        }
+    }
+
+    /// Whether what stands here looks like a node: a label, or names, then `=` and what could be an operator; or like the
+    /// header of a function.
+    fn at_node_start(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        if probe.next() == b'[' {
+            probe.pos += 1;
+            probe.next();
+            if probe.byte() == b'"' {
+                if probe.quoted().is_none() {
+                    return false;
+                }
+            } else {
+                probe.word();
+            }
+            if !probe.eat(b']') {
+                return false;
+            }
+        }
+        loop {
+            match probe.next() {
+                b'"' if probe.quoted().is_some() => {}
+                byte if starts_word(byte) => {
+                    probe.word();
+                }
+                _ => break,
+            }
+            if !probe.eat(b',') {
+                break;
+            }
+        }
+        if !probe.eat(b'=') || probe.byte() == b'>' {
+            return false;
+        }
+        let byte = probe.next();
+        if byte == b'"' {
+            return probe.quoted().is_some() && matches!(probe.next(), b'.' | b'(' | b'<' | b':');
+        }
+        // An operator is a word with a list behind it; as the value of an attribute that would be a graph or a tensor.
+        while starts_word(probe.next()) {
+            probe.word();
+            if !probe.eat(b'.') {
+                break;
+            }
+        }
+        matches!(probe.next(), b'(' | b'<' | b':') && starts_word(byte)
+    }
+
+    /// Goes over the token that begins with `byte`.
+    fn skip_token(&mut self, byte: u8) {
+        if starts_word(byte) {
+            self.cursor.word();
+        } else if byte != b'"' || self.cursor.quoted().is_none() {
+            self.cursor.pos = (self.cursor.pos + 1).min(self.cursor.text.len());
+        }
+    }
+}

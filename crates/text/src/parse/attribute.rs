@@ -1,0 +1,511 @@
+//! Attributes and their values.
+
+use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId};
+use sardonyx_proto::AttributeType;
+use smallvec::SmallVec;
+
+use super::{Name, Parse, Parser};
+use crate::cursor::starts_word;
+use crate::numbers::{self, Literal};
+use crate::tree::SyntaxKind;
+use crate::words::{
+    ATTRIBUTE_NOTES, ATTRIBUTE_TYPES, attribute_type, attribute_word, element_of, is_float_word,
+    list_of,
+};
+
+/// The node that an attribute belongs to, and that node's graph, which its own graphs see.
+type Place = Option<(GraphId, NodeId)>;
+
+impl<'a> Parser<'_, 'a> {
+    /// The attributes of a node.
+    pub(super) fn attributes(&mut self, graph: GraphId, node: NodeId) -> Parse {
+        let start = self.cursor.pos;
+        let mut count = 0;
+        self.list(b'<', b'>', "`<`", |parser| {
+            count += 1;
+            let at = parser.offset();
+            let attribute = parser.attribute(Some((graph, node)))?;
+            let added = parser.build.add_attribute(node, attribute, at);
+            parser.built(added)
+        })?;
+        if count == 0 {
+            let end = self.cursor.token_end();
+            return self.fail_with(
+                start..end,
+                "a list of attributes is never empty",
+                "leave the `<>` out",
+            );
+        }
+        Ok(())
+    }
+
+    /// `name[: type][= value] [notes]`
+    pub(super) fn attribute(&mut self, place: Place) -> Parse<Attribute> {
+        let part = self.open(SyntaxKind::Attribute);
+        let mut attribute = Attribute::default();
+        let named = self.open(SyntaxKind::Definition);
+        let name = self.maybe_name("the name of an attribute")?;
+        self.close(named);
+        attribute.name = match name {
+            Some(Name::Here(slice)) => {
+                let symbol = self.build.frequent_name(slice);
+                Some(self.built(symbol)?)
+            }
+            name => self.maybe_symbol(name)?,
+        };
+        let typed = self.cursor.next() == b':';
+        if typed {
+            self.cursor.pos += 1;
+            attribute.ty = self.attribute_type()?;
+        }
+        if self.cursor.next() == b'=' {
+            self.cursor.pos += 1;
+            self.attribute_value(&mut attribute, typed, place)?;
+        } else if !typed {
+            return self.expected("`=` or `:` behind the name of an attribute");
+        }
+        if self.at_notes() {
+            self.attribute_notes(&mut attribute, place)?;
+        }
+        self.close(part);
+        Ok(attribute)
+    }
+
+    /// The word behind `:`; `?` for none, `?99` for a number without a word.
+    fn attribute_type(&mut self) -> Parse<Option<AttributeType>> {
+        self.cursor.next();
+        if self.cursor.byte() == b'?' {
+            self.cursor.pos += 1;
+            if !matches!(self.cursor.byte(), b'0'..=b'9' | b'-') {
+                return Ok(None);
+            }
+            let at = self.cursor.pos;
+            let number = self.integer("a number")?;
+            return match i32::try_from(number) {
+                Ok(number) => Ok(Some(AttributeType(number))),
+                Err(_) => self.fail(at..self.cursor.pos, "attribute types have 32 bits"),
+            };
+        }
+        let word = self.cursor.peek_word().unwrap_or_default();
+        if let Some(ty) = attribute_type(word) {
+            self.cursor.pos += word.len();
+            return Ok(Some(ty));
+        }
+        let words: Vec<&str> = ATTRIBUTE_TYPES.iter().map(|(word, ..)| *word).collect();
+        let help = match crate::words::nearest(word, &words) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the types are {}", crate::words::listed(&words)),
+        };
+        self.expected_with("the type of an attribute", help)
+    }
+
+    fn attribute_value(&mut self, attribute: &mut Attribute, typed: bool, place: Place) -> Parse {
+        if self.cursor.next() == b'@' {
+            self.cursor.pos += 1;
+            let name = self.part(SyntaxKind::Reference, |parser| {
+                parser.name("the name of a parameter")
+            })?;
+            attribute.ref_attr_name = Some(self.symbol(&name)?);
+            return Ok(());
+        }
+        let wanted = attribute.ty;
+        let start = self.cursor.pos;
+        let value = self.value(wanted, place)?;
+        match (wanted, value) {
+            (_, Value::Some(value)) => {
+                if !typed {
+                    attribute.ty = Some(value.ty());
+                }
+                attribute.values.push(value);
+            }
+            // An empty list has no field; which type it has must be said.
+            (Some(ty), Value::Empty) if element_of(ty).is_some() => {}
+            (_, Value::Empty) => {
+                let end = self.cursor.token_end();
+                return self.fail_with(
+                    start..end,
+                    "an empty list does not say of which type it is",
+                    "write the type: name: ints = []",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// A value of a type, or of any.
+    fn value(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<Value> {
+        if self.cursor.next() == b'[' {
+            return self.list_value(wanted, place);
+        }
+        if let Some(ty) = wanted
+            && element_of(ty).is_some()
+        {
+            let word = attribute_word(ty).unwrap_or_default();
+            let what = format!("a list, as the type is `{word}`");
+            return self.expected_with(&what, "lists stand in brackets: [1, 2]");
+        }
+        self.single(wanted, place).map(Value::Some)
+    }
+
+    /// One value. Its kind follows from how it is written, and has to be the wanted one.
+    fn single(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<AttributeValue> {
+        let byte = self.cursor.next();
+        let start = self.cursor.pos;
+        let kind = match self.kind_here(byte, wanted) {
+            Some(kind) => kind,
+            None => {
+                return match byte {
+                    b'.' | b'+' => self.number_error(numbers::NumberError::NoDigits, "a value"),
+                    b'{' => self
+                        .expected_with("a value", "a tensor begins with its type: float[2] {1, 2}"),
+                    _ => self.expected("a value"),
+                };
+            }
+        };
+        // An integer is a float where one is wanted.
+        let kind = match (wanted, kind) {
+            (Some(AttributeType::FLOAT), AttributeType::INT) => AttributeType::FLOAT,
+            _ => kind,
+        };
+        if let Some(wanted) = wanted
+            && wanted != kind
+            && wanted != AttributeType::UNDEFINED
+            && attribute_word(wanted).is_some()
+        {
+            return self.wrong_kind(wanted, kind);
+        }
+        Ok(match kind {
+            AttributeType::INT => {
+                AttributeValue::Int(self.part(SyntaxKind::Literal, |p| p.integer("a number"))?)
+            }
+            AttributeType::FLOAT => {
+                AttributeValue::Float(self.part(SyntaxKind::Literal, |p| p.float("a number"))?)
+            }
+            AttributeType::STRING => {
+                AttributeValue::String(self.part(SyntaxKind::Literal, Self::string_span)?)
+            }
+            AttributeType::GRAPH => {
+                let (parent, owner) = (place.map(|p| p.0), place.map(|p| p.1));
+                AttributeValue::Graph(self.graph(owner, parent)?)
+            }
+            AttributeType::SPARSE_TENSOR => {
+                AttributeValue::SparseTensor(Box::new(self.sparse_tensor()?))
+            }
+            AttributeType::TENSOR => AttributeValue::Tensor(Box::new(self.tensor()?)),
+            _ if wanted == Some(AttributeType::TYPE_PROTO) => {
+                AttributeValue::Type(Box::new(self.type_proto()?))
+            }
+            _ => {
+                debug_assert!(start <= self.cursor.pos, "values are read forwards");
+                AttributeValue::Type(Box::new(self.type_proto()?))
+            }
+        })
+    }
+
+    /// What kind of value begins here with a byte, as far as that can be seen; `None` if no value does.
+    fn kind_here(&mut self, byte: u8, wanted: Option<AttributeType>) -> Option<AttributeType> {
+        if self.at_quoted() {
+            // The name of a graph may stand in quotes as well.
+            let mut probe = self.cursor.clone();
+            if byte == b'x' {
+                probe.pos += 1;
+            }
+            let graph = wanted != Some(AttributeType::STRING)
+                && probe.quoted().is_some()
+                && matches!(probe.next(), b'(');
+            return Some(if graph {
+                AttributeType::GRAPH
+            } else {
+                AttributeType::STRING
+            });
+        }
+        if byte.is_ascii_digit() || byte == b'-' {
+            return Some(self.number_kind());
+        }
+        if self.at_type() {
+            if self.at_sparse() {
+                return Some(AttributeType::SPARSE_TENSOR);
+            }
+            return Some(match wanted {
+                Some(AttributeType::TYPE_PROTO) => AttributeType::TYPE_PROTO,
+                Some(AttributeType::TENSOR) => AttributeType::TENSOR,
+                _ if self.tensor_here() => AttributeType::TENSOR,
+                _ => AttributeType::TYPE_PROTO,
+            });
+        }
+        if byte == b'?' {
+            return Some(AttributeType::GRAPH);
+        }
+        if !starts_word(byte) {
+            return None;
+        }
+        if wanted == Some(AttributeType::SPARSE_TENSOR) {
+            return Some(AttributeType::SPARSE_TENSOR);
+        }
+        let word = self.cursor.peek_word().unwrap_or_default();
+        if is_float_word(word) {
+            return Some(AttributeType::FLOAT);
+        }
+        Some(AttributeType::GRAPH)
+    }
+
+    fn number_kind(&self) -> AttributeType {
+        match numbers::scan(&self.cursor.text[self.cursor.pos..]) {
+            Ok((Literal::Float, _)) => AttributeType::FLOAT,
+            // What is wrong with it, whoever reads it will say.
+            _ => AttributeType::INT,
+        }
+    }
+
+    /// Whether the type that begins here has a name or values behind it, and so is that of a tensor.
+    fn tensor_here(&mut self) -> bool {
+        let mut probe = self.cursor.clone();
+        if probe.byte() == b'?' {
+            probe.pos += 1;
+            while crate::cursor::continues_word(probe.byte()) || probe.byte() == b'-' {
+                probe.pos += 1;
+            }
+        } else {
+            let word = probe.word().unwrap_or_default();
+            if crate::words::element_type(word).is_none() {
+                return false;
+            }
+        }
+        if probe.next() == b'[' {
+            loop {
+                let byte = probe.next();
+                if probe.at_end() {
+                    return false;
+                }
+                if byte == b'"' {
+                    if probe.quoted().is_none() {
+                        return false;
+                    }
+                    continue;
+                }
+                probe.pos += 1;
+                if byte == b']' {
+                    break;
+                }
+            }
+        }
+        let byte = probe.next();
+        starts_word(byte) || matches!(byte, b'{' | b'=' | b'"' | b'?')
+    }
+
+    #[cold]
+    fn wrong_kind<T>(&mut self, wanted: AttributeType, kind: AttributeType) -> Parse<T> {
+        let (span, found) = self.token();
+        let of = |ty| attribute_word(ty).unwrap_or_default();
+        let message = format!(
+            "expected a value of type `{}`, found {found}, which is of type `{}`",
+            of(wanted),
+            of(kind)
+        );
+        let help = match (wanted, kind) {
+            (AttributeType::INT, AttributeType::FLOAT) => {
+                "write it without a point, or change the type to `float`"
+            }
+            (AttributeType::STRING, _) => "texts stand in quotes",
+            (AttributeType::TENSOR, AttributeType::INT | AttributeType::FLOAT) => {
+                "a tensor begins with its type: float {1.5}"
+            }
+            (AttributeType::SPARSE_TENSOR, _) => {
+                "it is written sparse(float[3, 4], float[2] {1, 2}, int64[2] {0, 11})"
+            }
+            _ => return self.fail(span, message),
+        };
+        self.fail_with(span, message, help)
+    }
+
+    /// Values in brackets. Without a type, the first one decides.
+    fn list_value(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<Value> {
+        let mut element = match wanted {
+            None | Some(AttributeType::UNDEFINED) => None,
+            Some(ty) => match element_of(ty) {
+                Some(element) => Some(element),
+                None => {
+                    let word = attribute_word(ty).unwrap_or_default();
+                    let what = format!("a single value, as the type is `{word}`");
+                    let help = match list_of(ty).and_then(attribute_word) {
+                        Some(list) => format!("the type of a list is `{list}`"),
+                        None => "leave the brackets out".into(),
+                    };
+                    return self.expected_with(&what, help);
+                }
+            },
+        };
+        let numbers = matches!(
+            element,
+            None | Some(AttributeType::INT) | Some(AttributeType::FLOAT)
+        );
+        if numbers && let Some(value) = self.number_list(element)? {
+            return Ok(value);
+        }
+        let mut values: SmallVec<[AttributeValue; 4]> = SmallVec::new();
+        self.list(b'[', b']', "`[`", |parser| {
+            if parser.cursor.next() == b'@' {
+                let at = parser.cursor.pos;
+                return parser.fail_with(
+                    at..at + 1,
+                    "a reference cannot stand in a list",
+                    "a reference stands for a whole attribute: name: ints = @parameter",
+                );
+            }
+            let value = parser.single(element, place)?;
+            element.get_or_insert(value.ty());
+            values.push(value);
+            Ok(())
+        })?;
+        Ok(joined(values))
+    }
+
+    /// A list of numbers, by far the most frequent and longest one. `None` if it is another one; then the cursor stays.
+    fn number_list(&mut self, element: Option<AttributeType>) -> Parse<Option<Value>> {
+        let start = self.cursor.pos;
+        let mut probe = self.cursor.clone();
+        probe.pos += 1;
+        let first = probe.next();
+        let word = probe.peek_word().unwrap_or_default();
+        if !(first.is_ascii_digit() || first == b'-' || is_float_word(word)) {
+            return Ok(None);
+        }
+        let floats = match element {
+            Some(ty) => ty == AttributeType::FLOAT,
+            None => matches!(
+                numbers::scan(&probe.text[probe.pos..]),
+                Ok((Literal::Float, _))
+            ),
+        };
+        let part = self.open(SyntaxKind::Literal);
+        let mut rest = self.cursor.clone();
+        rest.pos += 1;
+        let (mut float_list, mut int_list) = (Vec::new(), Vec::new());
+        let result = loop {
+            rest.next();
+            let text = &rest.text[rest.pos..];
+            let read = if floats {
+                numbers::read_f32(text).map(|(value, length)| {
+                    float_list.push(value);
+                    length
+                })
+            } else {
+                numbers::read_i64(text).map(|(value, length)| {
+                    int_list.push(value);
+                    length
+                })
+            };
+            match read {
+                Ok(length) => rest.pos += length,
+                Err(error) => break Err(error),
+            }
+            match rest.next() {
+                b',' => rest.pos += 1,
+                b']' => {
+                    rest.pos += 1;
+                    break Ok(());
+                }
+                _ => {
+                    self.cursor = rest;
+                    return self.expected("`,` or `]` behind a value");
+                }
+            }
+        };
+        let at = rest.pos;
+        self.cursor = rest;
+        if let Err(error) = result {
+            let (span, _) = self.token();
+            if error == numbers::NumberError::NotInteger && element.is_none() {
+                return self.fail_with(
+                    span,
+                    "expected an integer, as the list begins with one",
+                    "write the first value with a point, or the type: name: floats = [1, 2.5]",
+                );
+            }
+            if error == numbers::NumberError::NoDigits && self.cursor.next() == b']' {
+                return self.expected("a value");
+            }
+            return self.number_error(error, "a value");
+        }
+        debug_assert!(at > start, "a list has brackets");
+        self.close(part);
+        let bytes = (float_list.len() * 4 + int_list.len() * 8) as u64;
+        let counted = self.build.count_bytes(bytes, start as u64);
+        self.built(counted)?;
+        Ok(Some(Value::Some(if floats {
+            AttributeValue::Floats(float_list)
+        } else {
+            AttributeValue::Ints(int_list)
+        })))
+    }
+
+    fn attribute_notes(&mut self, attribute: &mut Attribute, place: Place) -> Parse {
+        self.notes(ATTRIBUTE_NOTES, |parser, key| {
+            let ty = match key {
+                b"doc_string" => {
+                    attribute.doc_string = Some(parser.text_symbol()?);
+                    return Ok(());
+                }
+                b"unknown" => {
+                    attribute.unknown = parser.unknown()?;
+                    return Ok(());
+                }
+                b"f" => AttributeType::FLOAT,
+                b"i" => AttributeType::INT,
+                b"s" => AttributeType::STRING,
+                b"t" => AttributeType::TENSOR,
+                b"g" => AttributeType::GRAPH,
+                b"tp" => AttributeType::TYPE_PROTO,
+                // The others are called like the types.
+                _ => attribute_type(key).unwrap_or(AttributeType::UNDEFINED),
+            };
+            if let Value::Some(value) = parser.value(Some(ty), place)? {
+                let number = value.number();
+                let at = attribute
+                    .values
+                    .partition_point(|other| other.number() < number);
+                attribute.values.insert(at, value);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// What stands behind `=`.
+enum Value {
+    Some(AttributeValue),
+    /// `[]`
+    Empty,
+}
+
+/// Values of one kind as a list.
+fn joined(values: SmallVec<[AttributeValue; 4]>) -> Value {
+    /// The content of all values, which are of one variant, as another variant.
+    macro_rules! list {
+        ($single:ident $list:ident $convert:expr) => {
+            AttributeValue::$list(
+                values
+                    .into_iter()
+                    .filter_map(|value| match value {
+                        AttributeValue::$single(value) => Some($convert(value)),
+                        _ => None,
+                    })
+                    .collect(),
+            )
+        };
+    }
+    Value::Some(match values.first() {
+        None => return Value::Empty,
+        Some(AttributeValue::Float(_)) => list!(Float Floats |value| value),
+        Some(AttributeValue::Int(_)) => list!(Int Ints |value| value),
+        Some(AttributeValue::String(_)) => list!(String Strings |value| value),
+        Some(AttributeValue::Tensor(_)) => list!(Tensor Tensors |value: Box<_>| *value),
+        Some(AttributeValue::Graph(_)) => list!(Graph Graphs |value| value),
+        Some(AttributeValue::Type(_)) => list!(Type Types |value: Box<_>| *value),
+        Some(AttributeValue::SparseTensor(_)) => {
+            list!(SparseTensor SparseTensors |value: Box<_>| *value)
+        }
+        // Values in lists are single.
+        Some(_) => return Value::Empty,
+    })
+}

@@ -1,0 +1,448 @@
+//! Graphs, values and nodes.
+
+use sardonyx_model::{GraphId, NodeExtras, NodeId, Text, Unknowns, ValueInfo};
+use sardonyx_proto::{MessageType, NodeDeviceConfigurationProto};
+
+use super::{Failed, Name, Parse, Parser};
+use crate::cursor::starts_word;
+use crate::tree::SyntaxKind;
+use crate::words::{NODE_NOTES, VALUE_NOTES, is_type_word};
+
+impl<'a> Parser<'_, 'a> {
+    /// A graph: that of an attribute of `owner`, or one that stands alone.
+    pub(super) fn graph(
+        &mut self,
+        owner: Option<NodeId>,
+        parent: Option<GraphId>,
+    ) -> Parse<GraphId> {
+        let at = self.offset();
+        let Some(levels) = self.graph_levels.checked_sub(1) else {
+            let at = at as usize;
+            // Everything that is open around it would report the same.
+            self.cursor.pos = self.cursor.text.len();
+            return self.fail(at..at + 1, "graphs are nested more deeply than the limit");
+        };
+        let part = self.open(SyntaxKind::Graph);
+        let graph = self.build.add_graph(owner, parent, at);
+        let graph = self.built(graph)?;
+        self.graph_levels = levels;
+        let result = self.graph_content(graph);
+        self.graph_levels += 1;
+        self.close(part);
+        result.map(|()| graph)
+    }
+
+    fn graph_content(&mut self, graph: GraphId) -> Parse {
+        let part = self.open(SyntaxKind::Definition);
+        let name = self.maybe_name("the name of a graph")?;
+        self.close(part);
+        self.build.model.graph_mut(graph).name = self.maybe_symbol(name)?;
+        let mut failed = false;
+        if self.cursor.next() == b'=' {
+            let at = self.cursor.pos;
+            self.warn(
+                at..at + 1,
+                "the graph has no list of inputs",
+                Some("write `()` for a graph without inputs"),
+            );
+        } else {
+            failed |= self.graph_inputs(graph).is_err();
+        }
+        self.arrow("the inputs of a graph")?;
+        failed |= self.graph_outputs(graph).is_err();
+        if self.cursor.next() == b'<' {
+            failed |= self
+                .list(b'<', b'>', "`<`", |parser| parser.graph_info(graph))
+                .is_err();
+        }
+        if self.at_notes() {
+            failed |= self.graph_notes(graph).is_err();
+        }
+        failed |= self.nodes(graph).is_err();
+        if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    fn graph_inputs(&mut self, graph: GraphId) -> Parse {
+        self.list(b'(', b')', "`(` and the inputs of the graph", |parser| {
+            let part = parser.open(SyntaxKind::ValueInfo);
+            let at = parser.offset();
+            let info = parser.value_info_content()?;
+            if parser.cursor.next() == b'=' && parser.cursor.byte_at(1) != b'>' {
+                let tensor = parser.initializer(&info, at)?;
+                let built = parser.build.add_initializer(graph, tensor, at);
+                parser.built(built)?;
+            }
+            parser.close(part);
+            let built = parser.build.add_graph_input(graph, info, at);
+            parser.built(built)
+        })
+    }
+
+    fn graph_outputs(&mut self, graph: GraphId) -> Parse {
+        self.list(b'(', b')', "`(` and the outputs of the graph", |parser| {
+            let info = parser.value_info()?;
+            if parser.cursor.next() == b'=' {
+                let at = parser.cursor.pos;
+                return parser.fail_with(
+                    at..at + 1,
+                    "an output has no value of its own",
+                    "constants stand in `<>` behind the outputs",
+                );
+            }
+            parser.build.model.graph_mut(graph).outputs.push(info);
+            Ok(())
+        })
+    }
+
+    /// What stands in `<>` behind the outputs of a graph: types of values, and constants.
+    fn graph_info(&mut self, graph: GraphId) -> Parse {
+        let at = self.offset();
+        if self.at_sparse() {
+            let tensor = self.sparse_tensor()?;
+            let built = self.build.add_sparse_initializer(graph, tensor, at);
+            return self.built(built);
+        }
+        let part = self.open(SyntaxKind::ValueInfo);
+        let info = self.value_info_content()?;
+        if self.cursor.next() == b'=' {
+            let tensor = self.initializer(&info, at)?;
+            self.close(part);
+            let built = self.build.add_initializer(graph, tensor, at);
+            return self.built(built);
+        }
+        self.close(part);
+        self.build.model.graph_mut(graph).value_info.push(info);
+        Ok(())
+    }
+
+    /// `[type] name [notes]`
+    pub(super) fn value_info(&mut self) -> Parse<ValueInfo> {
+        self.part(SyntaxKind::ValueInfo, Self::value_info_content)
+    }
+
+    fn value_info_content(&mut self) -> Parse<ValueInfo> {
+        let at = self.offset();
+        let counted = self.build.count::<ValueInfo>(at);
+        self.built(counted)?;
+        let mut info = ValueInfo::default();
+        if self.at_type() {
+            info.ty = Some(self.type_proto()?);
+        }
+        let part = self.open(SyntaxKind::Definition);
+        let name =
+            if self.at_quoted() || starts_word(self.cursor.byte()) || self.cursor.byte() == b'?' {
+                self.maybe_name("a name")?
+            } else if info.ty.is_some() {
+                let start = at as usize;
+                let end = self.cursor.token_end();
+                let text = sardonyx_proto::shown(&self.cursor.text[start..end]);
+                let (span, found) = self.token();
+                let message =
+                    format!("expected the name of a value behind its type, found {found}");
+                if is_type_word(text.as_bytes()) {
+                    let help = format!(
+                        "`{text}` is a type here; a value of that name stands in quotes: \"{text}\""
+                    );
+                    return self.fail_with(span, message, help);
+                }
+                return self.fail(span, message);
+            } else {
+                return self.expected_name("the type or name of a value");
+            };
+        self.close(part);
+        info.name = self.maybe_symbol(name)?;
+        if self.at_notes() {
+            self.notes(VALUE_NOTES, |parser, key| {
+                match key {
+                    b"doc_string" => info.doc_string = Some(parser.text_symbol()?),
+                    b"metadata_props" => info.metadata_props.extend(parser.pairs()?),
+                    _ => info.unknown = parser.unknown()?,
+                }
+                Ok(())
+            })?;
+        }
+        Ok(info)
+    }
+
+    /// `{ nodes }`
+    pub(super) fn nodes(&mut self, graph: GraphId) -> Parse {
+        let start = self.cursor.pos;
+        if self.cursor.next() != b'{' {
+            return self.expected("`{` and the nodes");
+        }
+        let opened = self.cursor.pos;
+        self.cursor.pos += 1;
+        let mut failed = false;
+        loop {
+            let byte = self.cursor.next();
+            if byte == b'}' {
+                self.cursor.pos += 1;
+                return if failed { Err(Failed) } else { Ok(()) };
+            }
+            if self.cursor.at_end() {
+                // If something before went wrong, it may have taken the brace along.
+                if !failed {
+                    let line = crate::diagnostic::Position::of(self.cursor.text, opened).line;
+                    let help = format!("the `{{` of line {line} has no `}}`");
+                    return self.expected_with("a node or `}`", help);
+                }
+                return Err(Failed);
+            }
+            let begin = self.cursor.pos;
+            debug_assert!(begin >= start, "nodes are read forwards");
+            if self.node(graph).is_err() {
+                failed = true;
+                if self.hopeless() {
+                    return Err(Failed);
+                }
+                self.skip_to_next_node(begin);
+            }
+        }
+    }
+
+    /// A node, which is added to its graph.
+    pub(super) fn node(&mut self, graph: GraphId) -> Parse<NodeId> {
+        let part = self.open(SyntaxKind::Node);
+        let result = self.node_content(graph);
+        self.close(part);
+        result
+    }
+
+    fn node_content(&mut self, graph: GraphId) -> Parse<NodeId> {
+        let first = self.cursor.next();
+        let at = self.cursor.pos;
+        let node = self.build.add_node(graph, at as u64);
+        let node = self.built(node)?;
+        if first == b'[' {
+            self.label(node)?;
+        }
+        self.outputs(node)?;
+        self.cursor.next();
+        if self.cursor.byte() != b'=' {
+            return self.expected_equals(at);
+        }
+        self.cursor.pos += 1;
+        self.callee(node)?;
+        let attributes_first = self.cursor.next() == b'<';
+        if attributes_first {
+            self.attributes(graph, node)?;
+        }
+        self.inputs(node)?;
+        if self.cursor.next() == b'<' {
+            if attributes_first {
+                let at = self.cursor.pos;
+                return self.fail_with(
+                    at..at + 1,
+                    "the attributes of this node stand before its inputs already",
+                    "put all attributes into one list",
+                );
+            }
+            self.attributes(graph, node)?;
+        }
+        if self.at_notes() {
+            self.node_notes(node)?;
+        }
+        Ok(node)
+    }
+
+    #[cold]
+    fn expected_equals<T>(&mut self, start: usize) -> Parse<T> {
+        let text = &self.cursor.text[start..self.cursor.token_end()];
+        let (span, found) = self.token();
+        let message = format!("expected `=` behind the outputs of a node, found {found}");
+        let operator = sardonyx_proto::shown(text);
+        match found.as_str() {
+            "`(`" | "`<`" => self.fail_with(
+                span,
+                message,
+                format!("a node begins with its outputs, if only with `=`: y = {operator}(...)"),
+            ),
+            "`;`" => self.fail_with(span, message, "nothing stands between nodes"),
+            _ => self.fail(span, message),
+        }
+    }
+
+    /// `[name]`
+    fn label(&mut self, node: NodeId) -> Parse {
+        self.cursor.pos += 1;
+        let name = if self.cursor.next() == b']' {
+            Name::Here(self.slice(0..0))
+        } else {
+            self.part(SyntaxKind::Definition, |parser| {
+                parser.name("the name of a node")
+            })?
+        };
+        self.expect(b']', "`]` behind the name of a node")?;
+        if name.bytes().is_empty() {
+            self.build.model.node_mut(node).name = Some(self.empty_symbol());
+            return Ok(());
+        }
+        let text = self.text(name);
+        let named = self.build.name_node(node, text);
+        self.built(named)
+    }
+
+    /// What a node gives back, up to the `=`.
+    fn outputs(&mut self, node: NodeId) -> Parse {
+        loop {
+            let Some(name) = self.operand(SyntaxKind::Definition)? else {
+                return Ok(());
+            };
+            let added = self.build.add_output(node, name);
+            self.built(added)?;
+            if self.cursor.next() != b',' {
+                return Ok(());
+            }
+            self.cursor.pos += 1;
+        }
+    }
+
+    /// What a node reads, in parentheses.
+    fn inputs(&mut self, node: NodeId) -> Parse {
+        if self.cursor.next() != b'(' {
+            return self.expected("`(` and the inputs of the node");
+        }
+        self.cursor.pos += 1;
+        while let Some(name) = self.operand(SyntaxKind::Reference)? {
+            let added = self.build.add_input(node, name);
+            self.built(added)?;
+            if self.cursor.next() != b',' {
+                break;
+            }
+            self.cursor.pos += 1;
+        }
+        if self.cursor.next() == b')' {
+            self.cursor.pos += 1;
+            return Ok(());
+        }
+        let help = match self.cursor.byte() {
+            byte if starts_word(byte) || byte == b'"' => "inputs are separated by commas",
+            byte if byte.is_ascii_digit() || byte == b'-' => {
+                "inputs are names; numbers are attributes or constants"
+            }
+            _ => return self.expected("`,` or `)` behind an input"),
+        };
+        self.expected_with("`,` or `)` behind an input", help)
+    }
+
+    /// An input or output: a name, or one left out, for which there is nothing before a comma, or an empty quote. `None`
+    /// if the list is at its end.
+    #[inline]
+    fn operand(&mut self, kind: SyntaxKind) -> Parse<Option<Text<'a>>> {
+        let byte = self.cursor.next();
+        if starts_word(byte) && !(byte == b'x' && self.cursor.byte_at(1) == b'"') {
+            let part = self.open(kind);
+            let start = self.cursor.pos;
+            self.cursor.word();
+            self.close(part);
+            return Ok(Some(Text::Here(self.slice(start..self.cursor.pos))));
+        }
+        match byte {
+            b'"' | b'x' => {
+                let part = self.open(kind);
+                let name = self.quoted()?;
+                self.close(part);
+                Ok(Some(self.text(name)))
+            }
+            b',' => Ok(Some(Text::Here(self.slice(0..0)))),
+            _ => Ok(None),
+        }
+    }
+
+    /// `domain.op_type:overload`
+    fn callee(&mut self, node: NodeId) -> Parse {
+        self.cursor.next();
+        let part = self.open(SyntaxKind::Callee);
+        let start = self.cursor.pos;
+        // Nearly always the standard's domain, and a word.
+        if let Some(word) = self.cursor.word()
+            && self.cursor.byte() != b'"'
+        {
+            let end = self.cursor.pos;
+            let next = self.cursor.next();
+            if next != b'.' && next != b':' {
+                let op_type = self
+                    .build
+                    .frequent_name(self.slice(start..start + word.len()));
+                let op_type = self.built(op_type)?;
+                let domain = (!self.full).then(|| self.empty_symbol());
+                let node = self.build.model.node_mut(node);
+                node.op_type = Some(op_type);
+                node.domain = domain;
+                self.close(part);
+                debug_assert!(end >= start, "a word goes forwards");
+                return Ok(());
+            }
+        }
+        self.cursor.pos = start;
+        let result = self.long_callee(node);
+        self.close(part);
+        result
+    }
+
+    #[cold]
+    fn long_callee(&mut self, node: NodeId) -> Parse {
+        let mut op_type = self.maybe_name("an operator")?;
+        let mut domain: Option<Vec<u8>> = None;
+        while self.cursor.next() == b'.' {
+            self.cursor.pos += 1;
+            let part = op_type.as_ref().map_or(&b""[..], Name::bytes);
+            match &mut domain {
+                None => domain = Some(part.to_vec()),
+                Some(domain) => {
+                    domain.push(b'.');
+                    domain.extend_from_slice(part);
+                }
+            }
+            op_type = self.maybe_name("an operator behind its domain")?;
+        }
+        let overload = if self.cursor.next() == b':' {
+            self.cursor.pos += 1;
+            let name = self.name("an overload")?;
+            Some(self.symbol(&name)?)
+        } else {
+            None
+        };
+        let op_type = match op_type {
+            Some(Name::Here(slice)) => {
+                let symbol = self.build.frequent_name(slice);
+                Some(self.built(symbol)?)
+            }
+            Some(Name::Own(bytes)) => Some(self.build.own_name(&bytes)),
+            None => None,
+        };
+        let domain = match domain {
+            Some(domain) => Some(self.build.own_name(&domain)),
+            None if self.full => None,
+            None => Some(self.empty_symbol()),
+        };
+        let node = self.build.model.node_mut(node);
+        node.op_type = op_type;
+        node.domain = domain;
+        node.overload = overload;
+        Ok(())
+    }
+
+    fn node_notes(&mut self, node: NodeId) -> Parse {
+        let mut extras = NodeExtras::default();
+        let at = self.offset();
+        let counted = self.build.count::<NodeExtras>(at);
+        self.built(counted)?;
+        self.notes(NODE_NOTES, |parser, key| {
+            match key {
+                b"doc_string" => extras.doc_string = Some(parser.text_symbol()?),
+                b"metadata_props" => extras.metadata_props.extend(parser.pairs()?),
+                b"device_configurations" => {
+                    let spans = parser.messages(NodeDeviceConfigurationProto::DEF)?;
+                    extras.device_configurations.extend(spans);
+                }
+                _ => extras.unknown = parser.unknown()?,
+            }
+            Ok(())
+        })?;
+        if extras != NodeExtras::default() || !Unknowns::is_empty(&extras.unknown) {
+            self.build.model.node_mut(node).extras = Some(Box::new(extras));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,566 @@
+//! Models and functions: headers, imports, notes at the end of the text.
+
+use sardonyx_model::{
+    Entry, Function, Graph, GraphId, OperatorSetId, Span, TensorAnnotation, TrainingInfo, Unknowns,
+    ValueInfo,
+};
+use sardonyx_proto::{DeviceConfigurationProto, MessageType};
+
+use super::{Failed, Name, Parse, Parser};
+use crate::tree::SyntaxKind;
+use crate::words::{FUNCTION_KEYS, GRAPH_NOTES, MODEL_KEYS, MODEL_NOTES, TRAINING_KEYS};
+
+impl<'a> Parser<'_, 'a> {
+    /// A whole text.
+    pub(super) fn model(&mut self) -> Parse {
+        let part = self.open_at(SyntaxKind::Model, 0);
+        // Its training steps see what the main graph defines, wherever they stand.
+        let mut failed = false;
+        if self.cursor.next() == b'<' {
+            failed |= self.header(MODEL_KEYS, Self::model_entry).is_err();
+        }
+        if self.cursor.next() != b'@' && !self.absent() {
+            match self.graph(None, None) {
+                Ok(graph) => self.build.model.main = Some(graph),
+                Err(Failed) => {
+                    failed = true;
+                    self.skip_to_function();
+                }
+            }
+        }
+        while !self.hopeless() && !self.at_end_or_notes() {
+            if self.function().is_err() {
+                failed = true;
+                self.skip_to_function();
+            }
+        }
+        if self.at_notes() {
+            failed |= self.notes(MODEL_NOTES, Self::model_note).is_err();
+        }
+        self.close(part);
+        if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    fn at_end_or_notes(&mut self) -> bool {
+        self.cursor.next();
+        self.cursor.at_end() || self.at_notes()
+    }
+
+    /// Goes to what looks like the header of a function at the beginning of a line, or to the end.
+    fn skip_to_function(&mut self) {
+        loop {
+            let before = self.cursor.pos;
+            let byte = self.cursor.next();
+            if self.cursor.at_end() {
+                return;
+            }
+            let at_line_start =
+                before < self.cursor.pos && self.cursor.text[self.cursor.pos - 1] == b'\n';
+            if at_line_start && byte == b'<' {
+                return;
+            }
+            self.skip_token(byte);
+        }
+    }
+
+    /// `<key: value, …>`; `entry` reads what stands behind a key.
+    fn header(&mut self, keys: &[&str], mut entry: impl FnMut(&mut Self, &[u8]) -> Parse) -> Parse {
+        self.part(SyntaxKind::Header, |parser| parser.keyed(keys, &mut entry))
+    }
+
+    /// A list of `key: value` in `<>`.
+    fn keyed(&mut self, keys: &[&str], entry: &mut dyn FnMut(&mut Self, &[u8]) -> Parse) -> Parse {
+        self.key_list(b'<', b'>', keys, entry)
+    }
+
+    /// A list of `key: value` between two signs.
+    pub(super) fn key_list(
+        &mut self,
+        open: u8,
+        close: u8,
+        keys: &[&str],
+        entry: &mut dyn FnMut(&mut Self, &[u8]) -> Parse,
+    ) -> Parse {
+        let mut seen: Vec<&[u8]> = Vec::new();
+        let start = self.cursor.pos;
+        self.cursor.next();
+        let empty_is_wrong = open == b'<' && self.cursor.byte() == b'<';
+        self.list(open, close, "`<`", |parser| {
+            let key = parser.word("a key")?;
+            let span = key.offset as usize..parser.cursor.pos;
+            if !keys.iter().any(|known| known.as_bytes() == key.bytes) {
+                let shown = sardonyx_proto::shown(key.bytes);
+                let help = match crate::words::nearest(key.bytes, keys) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("the keys here are {}", crate::words::listed(keys)),
+                };
+                return parser.fail_with(span, format!("`{shown}` is no key here"), help);
+            }
+            if seen.contains(&key.bytes) {
+                let shown = sardonyx_proto::shown(key.bytes);
+                parser.warn(
+                    span,
+                    format!("`{shown}` stands here twice"),
+                    Some("of a number or text the last one counts; lists are joined"),
+                );
+            }
+            seen.push(key.bytes);
+            parser.expect(b':', "`:` behind the key")?;
+            entry(parser, key.bytes)
+        })?;
+        if empty_is_wrong && seen.is_empty() {
+            let end = self.cursor.token_end();
+            return self.fail_with(
+                start..end,
+                "a list of keys is never empty",
+                "leave the `<>` out",
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether notes come next.
+    #[inline]
+    pub(super) fn at_notes(&mut self) -> bool {
+        self.cursor.next() == b'@' && self.cursor.byte_at(1) == b'<'
+    }
+
+    /// `@<key: value, …>`. The list may be empty, to reach what is around.
+    pub(super) fn notes(
+        &mut self,
+        keys: &[&str],
+        mut entry: impl FnMut(&mut Self, &[u8]) -> Parse,
+    ) -> Parse {
+        let part = self.open(SyntaxKind::Notes);
+        self.cursor.next();
+        self.cursor.pos += 1;
+        let result = if self.cursor.byte() == b'<' && self.empty_brackets() {
+            Ok(())
+        } else {
+            self.keyed(keys, &mut entry)
+        };
+        self.close(part);
+        result
+    }
+
+    /// Goes over `<>`.
+    fn empty_brackets(&mut self) -> bool {
+        let mut probe = self.cursor.clone();
+        let found = probe.eat(b'<') && probe.eat(b'>');
+        if found {
+            self.cursor = probe;
+        }
+        found
+    }
+
+    fn model_entry(&mut self, key: &[u8]) -> Parse {
+        match key {
+            b"notation" => {
+                let at = self.offset() as usize;
+                let form = self.string("\"full\"")?;
+                match form.bytes() {
+                    b"full" => self.full = true,
+                    b"portable" => self.full = false,
+                    _ => {
+                        let end = self.cursor.token_end();
+                        return self.fail_with(
+                            at..end,
+                            "there is no such form of the notation",
+                            "the forms are \"full\" and \"portable\"",
+                        );
+                    }
+                }
+            }
+            b"ir_version" => self.build.model.header.ir_version = Some(self.integer("a number")?),
+            b"model_version" => {
+                self.build.model.header.model_version = Some(self.integer("a number")?)
+            }
+            b"opset_import" => {
+                let imports = self.imports()?;
+                self.build.model.header.opset_import.extend(imports);
+            }
+            b"metadata_props" => {
+                let pairs = self.pairs()?;
+                self.build.model.header.metadata_props.extend(pairs);
+            }
+            _ => {
+                let text = self.string("a text in quotes")?;
+                let symbol = Some(self.symbol(&text)?);
+                let header = &mut self.build.model.header;
+                match key {
+                    b"producer_name" => header.producer_name = symbol,
+                    b"producer_version" => header.producer_version = symbol,
+                    b"domain" => header.domain = symbol,
+                    _ => header.doc_string = symbol,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn model_note(&mut self, key: &[u8]) -> Parse {
+        match key {
+            b"training_info" => self.list(b'[', b']', "`[`", |parser| {
+                let info = parser.training_info()?;
+                parser.build.model.training_info.push(info);
+                Ok(())
+            }),
+            b"configuration" => {
+                let spans = self.messages(DeviceConfigurationProto::DEF)?;
+                self.build.model.header.configuration.extend(spans);
+                Ok(())
+            }
+            _ => {
+                let unknown = self.unknown()?;
+                self.build.model.header.unknown = unknown;
+                Ok(())
+            }
+        }
+    }
+
+    fn training_info(&mut self) -> Parse<TrainingInfo> {
+        let at = self.offset();
+        let counted = self.build.count::<(TrainingInfo, Graph)>(at);
+        self.built(counted)?;
+        let mut info = TrainingInfo::default();
+        let part = self.open(SyntaxKind::Message);
+        let main = self.build.model.main;
+        let result = self.key_list(b'{', b'}', TRAINING_KEYS, &mut |parser, key| {
+            match key {
+                b"initialization" => info.initialization = Some(parser.graph(None, None)?),
+                b"algorithm" => info.algorithm = Some(parser.graph(None, main)?),
+                b"initialization_binding" => info.initialization_binding.extend(parser.pairs()?),
+                b"update_binding" => info.update_binding.extend(parser.pairs()?),
+                _ => info.unknown = parser.unknown()?,
+            }
+            Ok(())
+        });
+        self.close(part);
+        result.map(|()| info)
+    }
+
+    /// A function, which is added to the model.
+    pub(super) fn function(&mut self) -> Parse {
+        self.part(SyntaxKind::Function, Self::function_content)
+    }
+
+    fn function_content(&mut self) -> Parse {
+        let at = self.offset();
+        let counted = self.build.count::<Function>(at);
+        self.built(counted)?;
+        let body = self.build.add_graph(None, None, at);
+        let body = self.built(body)?;
+        let mut function = Function {
+            name: None,
+            domain: None,
+            overload: None,
+            doc_string: None,
+            attributes: Vec::new(),
+            attribute_protos: Vec::new(),
+            opset_import: Vec::new(),
+            body,
+            metadata_props: Vec::new(),
+            unknown: Unknowns::default(),
+        };
+        let mut failed = false;
+        if self.cursor.next() == b'<' {
+            let entry = |parser: &mut Self, key: &[u8]| parser.function_entry(&mut function, key);
+            failed |= self.header(FUNCTION_KEYS, entry).is_err();
+        }
+        let name = self.part(SyntaxKind::Definition, |parser| {
+            parser.maybe_name("the name of a function")
+        })?;
+        function.name = self.maybe_symbol(name)?;
+        if self.cursor.next() == b'<' {
+            failed |= self.parameters(&mut function).is_err();
+        }
+        failed |= self.function_values(body, Which::Inputs).is_err();
+        self.arrow("the inputs of a function")?;
+        failed |= self.function_values(body, Which::Outputs).is_err();
+        if self.cursor.next() == b'<' {
+            failed |= self
+                .list(b'<', b'>', "`<`", |parser| {
+                    let info = parser.value_info()?;
+                    parser.build.model.graph_mut(body).value_info.push(info);
+                    Ok(())
+                })
+                .is_err();
+        }
+        failed |= self.nodes(body).is_err();
+        self.build.model.functions.push(function);
+        if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    fn function_entry(&mut self, function: &mut Function, key: &[u8]) -> Parse {
+        match key {
+            b"opset_import" => {
+                let imports = self.imports()?;
+                function.opset_import.extend(imports);
+            }
+            b"metadata_props" => {
+                let pairs = self.pairs()?;
+                function.metadata_props.extend(pairs);
+            }
+            b"unknown" => function.unknown = self.unknown()?,
+            _ => {
+                let text = self.string("a text in quotes")?;
+                let symbol = Some(self.symbol(&text)?);
+                match key {
+                    b"domain" => function.domain = symbol,
+                    b"overload" => function.overload = symbol,
+                    _ => function.doc_string = symbol,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Parameters with and without defaults.
+    fn parameters(&mut self, function: &mut Function) -> Parse {
+        let start = self.cursor.pos;
+        let mut count = 0;
+        self.list(b'<', b'>', "`<`", |parser| {
+            count += 1;
+            parser.part(SyntaxKind::Parameter, |parser| parser.parameter(function))
+        })?;
+        if count == 0 {
+            let end = self.cursor.token_end();
+            return self.fail_with(
+                start..end,
+                "a list of parameters is never empty",
+                "leave the `<>` out",
+            );
+        }
+        Ok(())
+    }
+
+    fn parameter(&mut self, function: &mut Function) -> Parse {
+        let mut probe = self.cursor.clone();
+        let quoted =
+            matches!(probe.next(), b'"') || (probe.byte() == b'x' && probe.byte_at(1) == b'"');
+        if quoted {
+            if probe.byte() == b'x' {
+                probe.pos += 1;
+            }
+            let _ = probe.quoted();
+        } else {
+            probe.word();
+        }
+        let alone = matches!(probe.next(), b',' | b'>') && probe.byte() != b'?';
+        if alone && self.cursor.next() != b'?' {
+            let name = self.name("the name of a parameter")?;
+            let symbol = self.symbol(&name)?;
+            function.attributes.push(symbol);
+        } else {
+            function.attribute_protos.push(self.attribute(None)?);
+        }
+        Ok(())
+    }
+
+    /// The inputs or outputs of a function: names, with types that become value infos.
+    fn function_values(&mut self, body: GraphId, which: Which) -> Parse {
+        self.list(b'(', b')', "`(`", |parser| {
+            let at = parser.offset();
+            let mut info = parser.value_info()?;
+            let Some(name) = info.name else {
+                return parser.fail(
+                    at as usize..at as usize + 1,
+                    "an input or output of a function has a name",
+                );
+            };
+            let counted = parser.build.count::<ValueInfo>(at);
+            parser.built(counted)?;
+            let plain = ValueInfo {
+                name: Some(name),
+                ..ValueInfo::default()
+            };
+            match which {
+                Which::Inputs => {
+                    let built = parser.build.add_graph_input(body, plain, at);
+                    parser.built(built)?;
+                }
+                Which::Outputs => parser.build.model.graph_mut(body).outputs.push(plain),
+            }
+            let said = info.ty.is_some()
+                || info.doc_string.is_some()
+                || !info.metadata_props.is_empty()
+                || !info.unknown.is_empty();
+            if said {
+                info.value = None;
+                parser.build.model.graph_mut(body).value_info.push(info);
+            }
+            Ok(())
+        })
+    }
+
+    /// `=>`
+    pub(super) fn arrow(&mut self, behind: &str) -> Parse {
+        if self.cursor.next() == b'=' && self.cursor.byte_at(1) == b'>' {
+            self.cursor.pos += 2;
+            return Ok(());
+        }
+        let what = format!("`=>` behind {behind}");
+        if self.cursor.byte() == b'=' || self.cursor.byte() == b'-' {
+            return self.expected_with(&what, "the arrow is `=>`, without a blank in it");
+        }
+        self.expected(&what)
+    }
+
+    /// `["domain": version, …]`
+    fn imports(&mut self) -> Parse<Vec<OperatorSetId>> {
+        let mut imports = Vec::new();
+        self.list(b'[', b']', "`[`", |parser| {
+            parser.part(SyntaxKind::OperatorSet, |parser| {
+                let at = parser.offset();
+                let counted = parser.build.count::<OperatorSetId>(at);
+                parser.built(counted)?;
+                if parser.cursor.next().is_ascii_digit() {
+                    return parser.expected_with(
+                        "the domain of an operator set",
+                        "write `\"\": 21` for version 21 of the standard's operators",
+                    );
+                }
+                let domain = parser.maybe_string("the domain of an operator set, in quotes")?;
+                let domain = parser.maybe_symbol(domain)?;
+                parser.expect(b':', "`:` and a version")?;
+                let version = if parser.absent() {
+                    None
+                } else {
+                    Some(parser.integer("a version")?)
+                };
+                let mut unknown = Unknowns::default();
+                parser.unknown_notes(&mut unknown)?;
+                imports.push(OperatorSetId {
+                    domain,
+                    version,
+                    unknown,
+                });
+                Ok(())
+            })
+        })?;
+        Ok(imports)
+    }
+
+    /// `["key": "value", …]`
+    pub(super) fn pairs(&mut self) -> Parse<Vec<Entry>> {
+        let mut pairs = Vec::new();
+        self.list(b'[', b']', "`[`", |parser| {
+            let pair = parser.part(SyntaxKind::Pair, Self::pair)?;
+            pairs.push(pair);
+            Ok(())
+        })?;
+        Ok(pairs)
+    }
+
+    fn pair(&mut self) -> Parse<Entry> {
+        let at = self.offset();
+        let counted = self.build.count::<Entry>(at);
+        self.built(counted)?;
+        let key = self.maybe_string("a key in quotes")?;
+        self.expect(b':', "`:` and a value in quotes")?;
+        let value = self.maybe_string("a value in quotes")?;
+        let mut unknown = Unknowns::default();
+        self.unknown_notes(&mut unknown)?;
+        Ok(Entry {
+            key: self.maybe_symbol(key)?,
+            value: self.maybe_symbol(value)?,
+            unknown,
+        })
+    }
+
+    /// Notes of something that has nothing but unknown fields.
+    pub(super) fn unknown_notes(&mut self, unknown: &mut Unknowns) -> Parse {
+        if self.at_notes() {
+            self.notes(&["unknown"], |parser, _| {
+                *unknown = parser.unknown()?;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// `[number: x"record", …]`: fields that this release does not know, behind the known field with a number.
+    pub(super) fn unknown(&mut self) -> Parse<Unknowns> {
+        let mut unknown = Unknowns::default();
+        self.list(b'[', b']', "`[`", |parser| {
+            let at = parser.offset();
+            let after = parser.integer("the number of the field before")?;
+            let counted = parser.build.count::<(u32, Span)>(at);
+            parser.built(counted)?;
+            let Ok(after) = u32::try_from(after) else {
+                let end = parser.cursor.token_end();
+                return parser.fail(at as usize..end, "there is no field of that number");
+            };
+            parser.expect(b':', "`:` and a record")?;
+            let start = parser.offset() as usize;
+            let record = parser.string("a record, as x\"...\"")?;
+            if !super::message::are_records(record.bytes()) {
+                let end = parser.cursor.token_end();
+                return parser.fail(start..end, "these bytes are no field of a message");
+            }
+            let record = parser.kept(record);
+            unknown.add(after, record);
+            Ok(())
+        })?;
+        Ok(unknown)
+    }
+
+    /// Notes of a graph.
+    pub(super) fn graph_notes(&mut self, graph: GraphId) -> Parse {
+        self.notes(GRAPH_NOTES, |parser, key| {
+            match key {
+                b"doc_string" => {
+                    let symbol = parser.text_symbol()?;
+                    parser.build.model.graph_mut(graph).doc_string = Some(symbol);
+                }
+                b"metadata_props" => {
+                    let pairs = parser.pairs()?;
+                    let graph = parser.build.model.graph_mut(graph);
+                    graph.metadata_props.extend(pairs);
+                }
+                b"quantization_annotation" => parser.annotations(graph)?,
+                _ => {
+                    let unknown = parser.unknown()?;
+                    parser.build.model.graph_mut(graph).unknown = unknown;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// `["tensor": ["SCALE_TENSOR": "s", …], …]`
+    fn annotations(&mut self, graph: GraphId) -> Parse {
+        self.list(b'[', b']', "`[`", |parser| {
+            let part = parser.open(SyntaxKind::Pair);
+            let at = parser.offset();
+            let counted = parser.build.count::<TensorAnnotation>(at);
+            parser.built(counted)?;
+            let name: Option<Name<'a>> = parser.maybe_string("the name of a tensor, in quotes")?;
+            let tensor_name = parser.maybe_symbol(name)?;
+            parser.expect(b':', "`:` and a list of pairs")?;
+            let quant_parameter_tensor_names = parser.pairs()?;
+            let mut unknown = Unknowns::default();
+            parser.unknown_notes(&mut unknown)?;
+            parser.close(part);
+            let graph = parser.build.model.graph_mut(graph);
+            graph.quantization_annotation.push(TensorAnnotation {
+                tensor_name,
+                quant_parameter_tensor_names,
+                unknown,
+            });
+            Ok(())
+        })
+    }
+
+    /// The symbol of a text in quotes.
+    pub(super) fn text_symbol(&mut self) -> Parse<sardonyx_model::Symbol> {
+        let text = self.string("a text in quotes")?;
+        self.symbol(&text)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Which {
+    Inputs,
+    Outputs,
+}

@@ -1,0 +1,453 @@
+//! From the graph to text.
+//!
+//! A statement (a node, a constant, the head of a graph) is written as one line. If that is too long, or has lines of its
+//! own in it, the line is laid out by [`layout`](crate::layout), which also lays out what people write: what is printed and
+//! what is formatted look the same.
+
+mod message;
+mod model;
+mod node;
+mod tensor;
+mod types;
+
+use std::io;
+
+use sardonyx_model::{Entry, Model, NodeId, Span, Symbol, Unknowns};
+
+use crate::cursor::is_word;
+use crate::diagnostic::is_bidi_control;
+use crate::layout;
+use crate::left_out::LeftOut;
+use crate::words::{is_float_word, is_type_word};
+
+/// Which of the two forms of the notation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Form {
+    /// Everything: read back, the text gives the same bytes.
+    #[default]
+    Full,
+    /// What the parser of the `onnx` package accepts.
+    Portable,
+}
+
+/// How a model is printed.
+#[derive(Default)]
+pub struct PrintOptions<'o> {
+    /// Which form.
+    pub form: Form,
+    /// What becomes of values that take more than [`inline_bytes`](Self::inline_bytes).
+    pub weights: Weights<'o>,
+    /// Values of so many bytes stand in the text.
+    pub inline_bytes: u64,
+}
+
+/// What becomes of the values of large tensors.
+#[derive(Default)]
+pub enum Weights<'o> {
+    /// They stand in the text.
+    #[default]
+    Inline,
+    /// They are left out; a text, such as a digest, stands for them. What is printed cannot be read back.
+    Elided(&'o dyn Fn(&[u8]) -> String),
+    /// They are in a file, which is asked where.
+    Placed(&'o mut dyn Payloads),
+}
+
+/// A place for values outside of the text.
+pub trait Payloads {
+    /// The file, relative to the text, and the first byte in it, where these bytes of the model lie. They may be put there
+    /// for this.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing a file.
+    fn place(&mut self, model: &Model, span: Span) -> io::Result<(String, u64)>;
+}
+
+impl std::fmt::Debug for PrintOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let weights = match self.weights {
+            Weights::Inline => "inline",
+            Weights::Elided(_) => "elided",
+            Weights::Placed(_) => "placed",
+        };
+        write!(
+            f,
+            "PrintOptions({:?}, {weights} above {})",
+            self.form, self.inline_bytes
+        )
+    }
+}
+
+/// Prints a model. Gives what the text does not say; nothing of the full form, unless values were elided.
+///
+/// # Errors
+///
+/// Those of `sink`, and of placing values.
+pub fn print_model(
+    model: &Model,
+    options: PrintOptions<'_>,
+    sink: &mut dyn io::Write,
+) -> io::Result<LeftOut> {
+    let mut printer = Printer::new(model, options, Some(sink));
+    printer.model();
+    printer.finish().map(|(_, left_out)| left_out)
+}
+
+/// Prints a model into memory. See [`print_model`].
+///
+/// # Errors
+///
+/// Those of placing values.
+pub fn model_to_text(model: &Model, options: PrintOptions<'_>) -> io::Result<(Vec<u8>, LeftOut)> {
+    let mut printer = Printer::new(model, options, None);
+    printer.model();
+    printer.finish()
+}
+
+/// A part of a model to be printed alone. Like all such parts it is read without a header, and so without the defaults that
+/// the header of the full form changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PrintPart {
+    /// A graph.
+    Graph(sardonyx_model::GraphId),
+    /// The function at this position.
+    Function(usize),
+    /// A node.
+    Node(NodeId),
+}
+
+/// Prints a part of a model into memory. See [`print_model`].
+///
+/// # Errors
+///
+/// Those of placing values.
+pub fn part_to_text(
+    model: &Model,
+    part: PrintPart,
+    options: PrintOptions<'_>,
+) -> io::Result<(Vec<u8>, LeftOut)> {
+    let mut printer = Printer::new(model, options, None);
+    match part {
+        PrintPart::Graph(graph) => printer.graph_statement(graph),
+        PrintPart::Function(index) => match model.functions.get(index) {
+            Some(function) => printer.function_statement(function),
+            None => {
+                return Err(io::Error::other(format!(
+                    "the model has no function {index}"
+                )));
+            }
+        },
+        PrintPart::Node(node) => printer.node_statement(node),
+    }
+    printer.finish()
+}
+
+/// Names are looked up, numbers are turned into digits, and everything goes to the end of one buffer.
+pub(crate) struct Printer<'m, 'o, 's> {
+    model: &'m Model,
+    form: Form,
+    weights: Weights<'o>,
+    inline_bytes: u64,
+    out: Vec<u8>,
+    sink: Option<&'s mut dyn io::Write>,
+    failure: Option<io::Error>,
+    left_out: LeftOut,
+    /// Blanks before a statement.
+    indent: usize,
+    /// Whether a statement stands within another one, whose lines are not laid out yet.
+    nested: bool,
+    /// Whether the statement that is being written has lines of its own in it.
+    has_lines: bool,
+    /// Whether the lines of the statement are laid out already.
+    laid_out: bool,
+}
+
+/// So much is gathered before it goes to the sink.
+const CHUNK: usize = 1 << 20;
+
+impl<'m, 'o, 's> Printer<'m, 'o, 's> {
+    fn new(
+        model: &'m Model,
+        options: PrintOptions<'o>,
+        sink: Option<&'s mut dyn io::Write>,
+    ) -> Self {
+        Printer {
+            model,
+            form: options.form,
+            weights: options.weights,
+            inline_bytes: options.inline_bytes,
+            out: Vec::new(),
+            sink,
+            failure: None,
+            left_out: LeftOut::default(),
+            indent: 0,
+            nested: false,
+            has_lines: false,
+            laid_out: false,
+        }
+    }
+
+    fn finish(mut self) -> io::Result<(Vec<u8>, LeftOut)> {
+        self.flush();
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => Ok((self.out, self.left_out)),
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(sink) = &mut self.sink
+            && self.failure.is_none()
+        {
+            self.failure = sink.write_all(&self.out).err();
+            self.out.clear();
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.form == Form::Full
+    }
+
+    #[inline]
+    fn push(&mut self, text: &str) {
+        self.out.extend_from_slice(text.as_bytes());
+    }
+
+    /// A statement on a line of its own.
+    #[inline]
+    fn statement(&mut self, write: impl FnOnce(&mut Self)) {
+        self.statement_before(0, write);
+    }
+
+    /// A statement with so many bytes behind it on its last line.
+    #[inline]
+    fn statement_before(&mut self, tail: usize, write: impl FnOnce(&mut Self)) {
+        if self.nested {
+            return write(self);
+        }
+        let line = self.out.len();
+        self.out.resize(line + self.indent, b' ');
+        let start = self.out.len();
+        (self.has_lines, self.laid_out) = (false, false);
+        self.nested = true;
+        write(self);
+        self.nested = false;
+        if self.laid_out {
+            return;
+        }
+        if self.has_lines || self.out.len() + tail - line > layout::WIDTH {
+            let flat = self.out.split_off(start);
+            layout::statement(&flat, self.indent, tail, &mut self.out);
+        }
+    }
+
+    /// Ends the line of a statement.
+    #[inline]
+    fn end_line(&mut self) {
+        if self.nested {
+            self.out.push(b' ');
+            return;
+        }
+        self.out.push(b'\n');
+        if self.out.len() > CHUNK && self.sink.is_some() {
+            self.flush();
+        }
+    }
+
+    // Names and texts.
+
+    /// A name: as it is if it is an identifier that means nothing else, in quotes otherwise.
+    #[inline]
+    fn name(&mut self, symbol: Symbol) {
+        let text = self.model.text(symbol);
+        if is_word(text) && !is_type_word(text) && !is_float_word(text) {
+            self.out.extend_from_slice(text);
+        } else {
+            self.quoted(text);
+        }
+    }
+
+    fn maybe_name(&mut self, symbol: Option<Symbol>) {
+        match symbol {
+            Some(symbol) => self.name(symbol),
+            None => self.push("?"),
+        }
+    }
+
+    /// A text in quotes.
+    fn quoted(&mut self, text: &[u8]) {
+        if self.full() && !is_plain(text) {
+            return self.hexadecimal(text);
+        }
+        if !self.full() && std::str::from_utf8(text).is_err() {
+            self.left_out.add(
+                "texts that are not UTF-8, which Python cannot pass on",
+                || sardonyx_proto::shown(text),
+            );
+        }
+        self.out.push(b'"');
+        for byte in text {
+            if matches!(byte, b'"' | b'\\') {
+                self.out.push(b'\\');
+            }
+            self.out.push(*byte);
+        }
+        self.out.push(b'"');
+    }
+
+    /// Bytes as hexadecimal digits.
+    fn hexadecimal(&mut self, bytes: &[u8]) {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        self.push("x\"");
+        for byte in bytes {
+            self.out.push(DIGITS[usize::from(byte >> 4)]);
+            self.out.push(DIGITS[usize::from(byte & 15)]);
+        }
+        self.out.push(b'"');
+    }
+
+    fn quoted_symbol(&mut self, symbol: Symbol) {
+        self.quoted(self.model.text(symbol));
+    }
+
+    /// A text in quotes, or `?` for none.
+    fn maybe_quoted(&mut self, symbol: Option<Symbol>, place: impl FnOnce() -> String) {
+        match symbol {
+            Some(symbol) => self.quoted_symbol(symbol),
+            None if self.full() => self.push("?"),
+            None => {
+                self.left_out
+                    .add("absent texts, which become empty ones", place);
+                self.push("\"\"");
+            }
+        }
+    }
+
+    fn integer(&mut self, value: i64) {
+        crate::numbers::push_i64(&mut self.out, value);
+    }
+
+    // Lists.
+
+    /// What separates an item from the one before it.
+    fn separator(&mut self, first: &mut bool) {
+        if !std::mem::take(first) {
+            self.push(", ");
+        }
+    }
+
+    /// `["key": "value", …]`
+    fn pairs(&mut self, entries: &[Entry], place: &dyn Fn() -> String) {
+        self.push("[");
+        let mut first = true;
+        for entry in entries {
+            self.separator(&mut first);
+            self.maybe_quoted(entry.key, place);
+            self.push(": ");
+            self.maybe_quoted(entry.value, place);
+            self.unknown_notes(&entry.unknown, place);
+        }
+        self.push("]");
+    }
+
+    /// The notes of something that has nothing but unknown fields.
+    fn unknown_notes(&mut self, unknown: &Unknowns, place: &dyn Fn() -> String) {
+        let mut notes = Notes::default();
+        self.unknown(&mut notes, "unknown", unknown, place);
+        self.end_notes(notes);
+    }
+
+    // Notes.
+
+    /// Begins an entry of notes, if this form has notes. Otherwise what it would say is left out.
+    fn note(
+        &mut self,
+        notes: &mut Notes,
+        key: &str,
+        what: &'static str,
+        place: &dyn Fn() -> String,
+    ) -> bool {
+        if !self.full() {
+            self.left_out.add(what, place);
+            return false;
+        }
+        // Notes of what is inside would be taken for these.
+        if notes.reach_out && !notes.begun {
+            self.push(" @<>");
+        }
+        self.push(if notes.begun { ", " } else { " @<" });
+        notes.begun = true;
+        self.push(key);
+        self.push(": ");
+        true
+    }
+
+    fn end_notes(&mut self, notes: Notes) {
+        if notes.begun {
+            self.push(">");
+        }
+    }
+
+    fn doc_note(&mut self, notes: &mut Notes, doc: Option<Symbol>, place: &dyn Fn() -> String) {
+        if let Some(doc) = doc
+            && self.note(notes, "doc_string", "documentation", place)
+        {
+            self.quoted_symbol(doc);
+        }
+    }
+
+    fn metadata_note(&mut self, notes: &mut Notes, entries: &[Entry], place: &dyn Fn() -> String) {
+        if !entries.is_empty() && self.note(notes, "metadata_props", "metadata", place) {
+            self.pairs(entries, place);
+        }
+    }
+
+    fn unknown(
+        &mut self,
+        notes: &mut Notes,
+        key: &str,
+        unknown: &Unknowns,
+        place: &dyn Fn() -> String,
+    ) {
+        if !unknown.is_empty() && self.note(notes, key, "unknown fields", place) {
+            self.unknown_list(unknown);
+        }
+    }
+
+    /// `[number: x"record", …]`
+    fn unknown_list(&mut self, unknown: &Unknowns) {
+        self.push("[");
+        let mut first = true;
+        for (after, record) in unknown.iter() {
+            self.separator(&mut first);
+            self.integer(after.into());
+            self.push(": ");
+            self.hexadecimal(self.model.bytes(record));
+        }
+        self.push("]");
+    }
+}
+
+/// Notes that are being written.
+#[derive(Default)]
+pub(crate) struct Notes {
+    begun: bool,
+    /// Whether what stands before them could have notes, but has none.
+    reach_out: bool,
+}
+
+/// Whether a text can stand in quotes and looks like what it is: UTF-8 without control characters, except line breaks and
+/// tabs, and without characters that change the direction of writing.
+fn is_plain(text: &[u8]) -> bool {
+    let plain_ascii = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    if text.iter().all(plain_ascii) {
+        return true;
+    }
+    std::str::from_utf8(text).is_ok_and(|text| {
+        text.chars().all(|character| match character {
+            '\n' | '\t' => true,
+            _ => !character.is_control() && !is_bidi_control(character),
+        })
+    })
+}

@@ -1,0 +1,530 @@
+//! Models, functions and graphs.
+
+use sardonyx_model::{
+    Function, Graph, GraphId, OperatorSetId, SparseInitializer, Symbol, TrainingInfo, ValueInfo,
+};
+use sardonyx_proto::{DeviceConfigurationProto, MessageType};
+
+use super::{Notes, Printer};
+use crate::cursor::is_word;
+use crate::layout;
+use crate::words::{is_float_word, is_type_word};
+
+impl<'m> Printer<'m, '_, '_> {
+    pub(super) fn model(&mut self) {
+        let model = self.model;
+        self.header();
+        match model.main {
+            Some(graph) => self.graph_statement(graph),
+            None if self.full() => self.push("?\n"),
+            None => self
+                .left_out
+                .add("a model without a graph", || "model".into()),
+        }
+        for function in &model.functions {
+            self.push("\n");
+            self.function_statement(function);
+        }
+        let header = &model.header;
+        let here = &|| "model".to_string();
+        if !self.full() {
+            let mut notes = Notes::default();
+            if !model.training_info.is_empty() {
+                self.note(&mut notes, "training_info", "training steps", here);
+            }
+            if !header.configuration.is_empty() {
+                self.note(&mut notes, "configuration", "device configurations", here);
+            }
+            self.unknown(&mut notes, "unknown", &header.unknown, here);
+            return;
+        }
+        if model.training_info.is_empty()
+            && header.configuration.is_empty()
+            && header.unknown.is_empty()
+        {
+            return;
+        }
+        self.push("\n");
+        self.statement(|printer| {
+            printer.has_lines = true;
+            let mut notes = Notes::default();
+            if !model.training_info.is_empty()
+                && printer.note(&mut notes, "training_info", "", here)
+            {
+                printer.push("[");
+                let mut first = true;
+                for info in &model.training_info {
+                    printer.separator(&mut first);
+                    printer.training_info(info);
+                }
+                printer.push("]");
+            }
+            if !header.configuration.is_empty()
+                && printer.note(&mut notes, "configuration", "", here)
+            {
+                printer.messages(DeviceConfigurationProto::DEF, &header.configuration);
+            }
+            printer.unknown(&mut notes, "unknown", &header.unknown, here);
+            printer.end_notes(notes);
+        });
+        self.push("\n");
+    }
+
+    fn header(&mut self) {
+        let model = self.model;
+        let header = &model.header;
+        let full = self.full();
+        let nothing = !full
+            && header.ir_version.is_none()
+            && header.opset_import.is_empty()
+            && header.model_version.is_none()
+            && header.metadata_props.is_empty()
+            && [
+                header.producer_name,
+                header.producer_version,
+                header.domain,
+                header.doc_string,
+            ]
+            .iter()
+            .all(Option::is_none);
+        if nothing {
+            return;
+        }
+        self.statement(|printer| {
+            printer.has_lines = true;
+            printer.push("<");
+            let mut first = true;
+            if full {
+                printer.key(&mut first, "notation");
+                printer.push("\"full\"");
+            }
+            if let Some(version) = header.ir_version {
+                printer.key(&mut first, "ir_version");
+                printer.integer(version);
+            }
+            printer.imports_entry(&mut first, &header.opset_import);
+            printer.text_entry(&mut first, "producer_name", header.producer_name);
+            printer.text_entry(&mut first, "producer_version", header.producer_version);
+            printer.text_entry(&mut first, "domain", header.domain);
+            if let Some(version) = header.model_version {
+                printer.key(&mut first, "model_version");
+                printer.integer(version);
+            }
+            printer.text_entry(&mut first, "doc_string", header.doc_string);
+            if !header.metadata_props.is_empty() {
+                printer.key(&mut first, "metadata_props");
+                printer.pairs(&header.metadata_props, &|| "model".into());
+            }
+            printer.push(">");
+        });
+        self.end_line();
+    }
+
+    fn key(&mut self, first: &mut bool, key: &str) {
+        self.separator(first);
+        self.push(key);
+        self.push(": ");
+    }
+
+    fn text_entry(&mut self, first: &mut bool, key: &str, text: Option<Symbol>) {
+        if let Some(text) = text {
+            self.key(first, key);
+            self.quoted_symbol(text);
+        }
+    }
+
+    fn imports_entry(&mut self, first: &mut bool, imports: &[OperatorSetId]) {
+        if imports.is_empty() {
+            return;
+        }
+        self.key(first, "opset_import");
+        self.push("[");
+        let place = &|| "opset_import".to_string();
+        let mut first = true;
+        for import in imports {
+            self.separator(&mut first);
+            self.maybe_quoted(import.domain, place);
+            self.push(": ");
+            match import.version {
+                Some(version) => self.integer(version),
+                None if self.full() => self.push("?"),
+                None => {
+                    self.left_out
+                        .add("operator sets without a version, which becomes 0", place);
+                    self.push("0");
+                }
+            }
+            self.unknown_notes(&import.unknown, place);
+        }
+        self.push("]");
+    }
+
+    fn training_info(&mut self, info: &TrainingInfo) {
+        self.push("{");
+        let mut first = true;
+        let place = &|| "training_info".to_string();
+        for (key, graph) in [
+            ("initialization", info.initialization),
+            ("algorithm", info.algorithm),
+        ] {
+            if let Some(graph) = graph {
+                self.key(&mut first, key);
+                self.graph_here(graph);
+            }
+        }
+        for (key, entries) in [
+            ("initialization_binding", &info.initialization_binding),
+            ("update_binding", &info.update_binding),
+        ] {
+            if !entries.is_empty() {
+                self.key(&mut first, key);
+                self.pairs(entries, place);
+            }
+        }
+        if !info.unknown.is_empty() {
+            self.key(&mut first, "unknown");
+            self.unknown_list(&info.unknown);
+        }
+        self.push("}");
+    }
+
+    // Graphs.
+
+    /// A graph on lines of its own.
+    pub(super) fn graph_statement(&mut self, id: GraphId) {
+        self.graph_here(id);
+        self.out.push(b'\n');
+        if self.out.len() > super::CHUNK && self.sink.is_some() {
+            self.flush();
+        }
+    }
+
+    /// A graph where it stands: within a statement, or as one.
+    pub(super) fn graph_here(&mut self, id: GraphId) {
+        let graph = self.model.graph(id);
+        let has_block = self.has_info(graph);
+        let own_lines = !self.nested;
+        self.statement_before(2, |printer| {
+            printer.graph_name(graph);
+            printer.push(" (");
+            let mut first = true;
+            for info in &graph.inputs {
+                printer.separator(&mut first);
+                printer.value_info(info, "graph inputs");
+            }
+            printer.push(") => (");
+            let mut first = true;
+            for info in &graph.outputs {
+                printer.separator(&mut first);
+                printer.value_info(info, "graph outputs");
+            }
+            printer.push(")");
+        });
+        if has_block {
+            self.push(" <");
+            self.begin_block();
+            let total =
+                graph.initializers.len() + graph.sparse_initializers.len() + graph.value_info.len();
+            let mut done = 0;
+            let mut entry = |printer: &mut Self, write: &mut dyn FnMut(&mut Self)| {
+                done += 1;
+                let last = done == total;
+                printer.statement_before(usize::from(!last), write);
+                if !last {
+                    printer.push(",");
+                }
+                printer.end_line();
+            };
+            for initializer in &graph.initializers {
+                entry(self, &mut |printer| {
+                    printer.initializer(&initializer.tensor, own_lines)
+                });
+            }
+            for SparseInitializer { tensor, .. } in &graph.sparse_initializers {
+                if self.full() {
+                    entry(self, &mut |printer| printer.sparse_tensor(tensor));
+                }
+            }
+            for info in &graph.value_info {
+                entry(self, &mut |printer| printer.value_info(info, "value_info"));
+            }
+            self.end_block();
+            self.push(">");
+        }
+        if !self.full() {
+            for sparse in &graph.sparse_initializers {
+                let name = sparse.tensor.values.as_ref().and_then(|values| values.name);
+                let model = self.model;
+                self.left_out
+                    .add("sparse initializers", || model.display(name).into_owned());
+            }
+        }
+        self.graph_notes(graph);
+        self.push(" {");
+        if graph.nodes.is_empty() {
+            self.push("}");
+            return;
+        }
+        self.begin_block();
+        for node in &graph.nodes {
+            self.node_line(*node);
+        }
+        self.end_block();
+        self.push("}");
+    }
+
+    fn has_info(&self, graph: &Graph) -> bool {
+        !graph.initializers.is_empty()
+            || !graph.value_info.is_empty()
+            || (self.full() && !graph.sparse_initializers.is_empty())
+    }
+
+    /// Begins lines within a bracket.
+    fn begin_block(&mut self) {
+        if self.nested {
+            self.has_lines = true;
+        } else {
+            self.out.push(b'\n');
+            self.indent += layout::INDENT;
+        }
+    }
+
+    fn end_block(&mut self) {
+        if self.nested {
+            // The blank behind the last statement.
+            self.out.truncate(self.out.trim_ascii_end().len());
+        } else {
+            self.indent -= layout::INDENT;
+            self.out.resize(self.out.len() + self.indent, b' ');
+        }
+    }
+
+    fn graph_name(&mut self, graph: &Graph) {
+        match graph.name {
+            Some(name) if !self.full() && self.nested_name_is_odd(name, graph) => {
+                let model = self.model;
+                self.left_out
+                    .add("names of subgraphs that are no identifiers", || {
+                        model.display(Some(name)).into_owned()
+                    });
+                self.push("graph");
+            }
+            Some(name) => self.name(name),
+            None if self.full() => self.push("?"),
+            None => {
+                self.left_out
+                    .add("graphs without a name, which get one", || "graph".into());
+                self.push("graph");
+            }
+        }
+    }
+
+    /// Whether the name of a graph in an attribute would have to stand in quotes, which the `onnx` package does not read.
+    fn nested_name_is_odd(&self, name: Symbol, graph: &Graph) -> bool {
+        let text = self.model.text(name);
+        graph.owner.is_some() && (!is_word(text) || is_type_word(text) || is_float_word(text))
+    }
+
+    fn graph_notes(&mut self, graph: &Graph) {
+        let model = self.model;
+        let place = &|| format!("graph {}", model.display(graph.name));
+        let said = graph.doc_string.is_some()
+            || !graph.quantization_annotation.is_empty()
+            || !graph.metadata_props.is_empty()
+            || !graph.unknown.is_empty();
+        if !said {
+            return;
+        }
+        let mut write = |printer: &mut Self| {
+            let mut notes = Notes::default();
+            printer.doc_note(&mut notes, graph.doc_string, place);
+            if !graph.quantization_annotation.is_empty()
+                && printer.note(
+                    &mut notes,
+                    "quantization_annotation",
+                    "quantization annotations",
+                    place,
+                )
+            {
+                printer.push("[");
+                let mut first = true;
+                for annotation in &graph.quantization_annotation {
+                    printer.separator(&mut first);
+                    printer.maybe_quoted(annotation.tensor_name, place);
+                    printer.push(": ");
+                    printer.pairs(&annotation.quant_parameter_tensor_names, place);
+                    printer.unknown_notes(&annotation.unknown, place);
+                }
+                printer.push("]");
+            }
+            printer.metadata_note(&mut notes, &graph.metadata_props, place);
+            printer.unknown(&mut notes, "unknown", &graph.unknown, place);
+            printer.end_notes(notes);
+        };
+        self.continued(2, &mut write);
+    }
+
+    /// More of a statement whose last line has been written already.
+    fn continued(&mut self, tail: usize, write: &mut dyn FnMut(&mut Self)) {
+        if self.nested {
+            return write(self);
+        }
+        let line = self.out.iter().rposition(|byte| *byte == b'\n');
+        let line = line.map_or(0, |at| at + 1);
+        let start = self.out.len();
+        self.nested = true;
+        self.has_lines = false;
+        write(self);
+        self.nested = false;
+        if self.has_lines || self.out.len() + tail - line > layout::WIDTH {
+            let flat = self.out.split_off(start);
+            layout::continued(&flat, self.indent, start - line, tail, &mut self.out);
+        }
+    }
+
+    /// `type name` and what else is said about a value.
+    pub(super) fn value_info(&mut self, info: &ValueInfo, what: &str) {
+        let model = self.model;
+        let place = &|| format!("{what}: {}", model.display(info.name));
+        if let Some(ty) = &info.ty
+            && self.type_proto(ty, place)
+        {
+            self.push(" ");
+        }
+        match info.name {
+            Some(name) => self.name(name),
+            None if self.full() => self.push("?"),
+            None => {
+                self.left_out
+                    .add("values without a name, which becomes empty", place);
+                self.push("\"\"");
+            }
+        }
+        let mut notes = Notes::default();
+        self.doc_note(&mut notes, info.doc_string, place);
+        self.metadata_note(&mut notes, &info.metadata_props, place);
+        self.unknown(&mut notes, "unknown", &info.unknown, place);
+        self.end_notes(notes);
+    }
+
+    // Functions.
+
+    pub(super) fn function_statement(&mut self, function: &'m Function) {
+        let model = self.model;
+        let body = model.graph(function.body);
+        let place = &|| format!("function {}", model.display(function.name));
+        self.function_header(function, place);
+        let mut infos = body.value_info.iter().peekable();
+        self.statement_before(2, |printer| {
+            printer.maybe_name(function.name);
+            if !function.attributes.is_empty() || !function.attribute_protos.is_empty() {
+                printer.parameters(function, place);
+            }
+            printer.push(" (");
+            // A type that stands with its input or output comes first in the list of types, in this order.
+            for (values, arrow) in [(&body.inputs, ") => ("), (&body.outputs, ")")] {
+                let mut first = true;
+                for value in values {
+                    printer.separator(&mut first);
+                    match infos.next_if(|info| info.name == value.name && info.name.is_some()) {
+                        Some(info) => printer.value_info(info, "value_info"),
+                        None => printer.maybe_name(value.name),
+                    }
+                }
+                printer.push(arrow);
+            }
+        });
+        let rest: Vec<&ValueInfo> = infos.collect();
+        if !rest.is_empty() {
+            self.push(" <");
+            self.begin_block();
+            let count = rest.len();
+            for (index, info) in rest.into_iter().enumerate() {
+                let last = index + 1 == count;
+                self.statement_before(usize::from(!last), |printer| {
+                    printer.value_info(info, "value_info");
+                });
+                if !last {
+                    self.push(",");
+                }
+                self.end_line();
+            }
+            self.end_block();
+            self.push(">");
+        }
+        self.push(" {");
+        if !body.nodes.is_empty() {
+            self.begin_block();
+            for node in &body.nodes {
+                self.node_line(*node);
+            }
+            self.end_block();
+        }
+        self.push("}\n");
+    }
+
+    fn function_header(&mut self, function: &Function, place: &dyn Fn() -> String) {
+        let full = self.full();
+        if !full {
+            let mut notes = Notes::default();
+            if !function.metadata_props.is_empty() {
+                self.note(&mut notes, "", "metadata", place);
+            }
+            if !function.unknown.is_empty() {
+                self.note(&mut notes, "", "unknown fields", place);
+            }
+        }
+        let said = function.domain.is_some()
+            || function.overload.is_some()
+            || function.doc_string.is_some()
+            || !function.opset_import.is_empty()
+            || (full && (!function.metadata_props.is_empty() || !function.unknown.is_empty()));
+        if !said {
+            return;
+        }
+        self.statement(|printer| {
+            printer.has_lines = true;
+            printer.push("<");
+            let mut first = true;
+            printer.text_entry(&mut first, "domain", function.domain);
+            printer.text_entry(&mut first, "overload", function.overload);
+            printer.imports_entry(&mut first, &function.opset_import);
+            printer.text_entry(&mut first, "doc_string", function.doc_string);
+            if full && !function.metadata_props.is_empty() {
+                printer.key(&mut first, "metadata_props");
+                printer.pairs(&function.metadata_props, place);
+            }
+            if full && !function.unknown.is_empty() {
+                printer.key(&mut first, "unknown");
+                printer.unknown_list(&function.unknown);
+            }
+            printer.push(">");
+        });
+        self.end_line();
+    }
+
+    fn parameters(&mut self, function: &Function, place: &dyn Fn() -> String) {
+        self.push(" <");
+        let mut first = true;
+        for name in &function.attributes {
+            self.separator(&mut first);
+            self.name(*name);
+        }
+        for attribute in &function.attribute_protos {
+            let mut before = first;
+            let start = self.out.len();
+            self.separator(&mut before);
+            if self.attribute(attribute, place) {
+                first = false;
+            } else {
+                self.out.truncate(start);
+            }
+        }
+        if first {
+            // Nothing that could be printed.
+            self.out.truncate(self.out.len() - 2);
+        } else {
+            self.push(">");
+        }
+    }
+}

@@ -1,0 +1,771 @@
+//! Tensors and their values.
+
+use sardonyx_model::{NoExternalData, Span, SparseTensorProto, TensorProto, TypedRun};
+use sardonyx_proto::{
+    self as proto, DataLocation, Reader, TensorField, TypedField, push_varint, varint_len,
+};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::elems};
+use smallvec::SmallVec;
+
+use super::{Notes, Printer, Weights};
+use crate::cursor::is_word;
+use crate::layout;
+use crate::numbers::{self, Print, Wrap};
+use crate::parse::entry_range;
+
+/// So many numbers never fit into a line.
+const LINE: usize = layout::WIDTH / 3 + 1;
+
+/// Literals on one line, however long.
+const FLAT: Wrap = Wrap {
+    column: 0,
+    indent: 0,
+    width: usize::MAX,
+};
+
+/// Values as literals.
+enum Literals {
+    /// Little-endian numbers of the model, printed as they are: type of the literals, and where they lie.
+    Bytes(Width, Span),
+    /// Numbers that had to be computed.
+    Ints(Vec<i64>),
+    Unsigned(Vec<u64>),
+    Floats(Vec<f32>),
+    Doubles(Vec<f64>),
+    Texts(Vec<Span>),
+}
+
+#[derive(Clone, Copy)]
+enum Width {
+    F32,
+    F64,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+}
+
+impl Printer<'_, '_, '_> {
+    /// A constant of a graph; on lines of its own if `own_lines`, and then in many of them at once.
+    pub(super) fn initializer(&mut self, tensor: &TensorProto, own_lines: bool) {
+        let model = self.model;
+        let place = &|| format!("initializer {}", model.display(tensor.name));
+        self.element_type(tensor.data_type);
+        self.dims(&tensor.dims);
+        self.push(" ");
+        match tensor.name {
+            Some(name) => self.name(name),
+            None if self.full() => self.push("?"),
+            None => {
+                self.left_out
+                    .add("tensors without a name, which becomes empty", place);
+                self.push("\"\"");
+            }
+        }
+        let before = self.out.len();
+        self.push(" = ");
+        if !self.constant(tensor, own_lines, place) {
+            // Without values it is the type of a value.
+            self.out.truncate(before);
+        }
+    }
+
+    /// The tensor of an attribute. Whether it could have notes, but has none; nothing is written if it cannot be.
+    pub(super) fn attribute_tensor(
+        &mut self,
+        tensor: &TensorProto,
+        place: &dyn Fn() -> String,
+    ) -> bool {
+        let start = self.out.len();
+        self.element_type(tensor.data_type);
+        self.dims(&tensor.dims);
+        let name = self.model.maybe_text(tensor.name);
+        match name {
+            None => {
+                if !self.full() {
+                    self.left_out
+                        .add("tensors without a name, which becomes empty", place);
+                }
+            }
+            Some(b"") if !self.full() => {}
+            Some(name) if !self.full() && !is_word(name) => {
+                self.left_out.add(
+                    "names of tensors in attributes that are no identifiers",
+                    place,
+                );
+            }
+            Some(_) => {
+                self.push(" ");
+                self.maybe_name(tensor.name);
+            }
+        }
+        self.push(" = ");
+        let mark = self.out.len();
+        if !self.constant(tensor, false, place) {
+            self.out.truncate(start);
+            return false;
+        }
+        // Braces stand alone.
+        let named = name.is_some_and(|name| !name.is_empty() || self.full());
+        if !named && self.out.get(mark) == Some(&b'{') {
+            self.out.drain(mark - 2..mark);
+        }
+        !self.tensor_has_notes(tensor)
+    }
+
+    fn dims(&mut self, dims: &[i64]) {
+        if dims.is_empty() {
+            return;
+        }
+        self.push("[");
+        numbers::push_list(&mut self.out, dims.iter().copied(), FLAT);
+        self.push("]");
+    }
+
+    /// `sparse(type, values, indices)`
+    pub(super) fn sparse_tensor(&mut self, sparse: &SparseTensorProto) {
+        let place = &|| "sparse tensor".to_string();
+        self.push("sparse(");
+        let elem = sparse.values.as_ref().and_then(|values| values.data_type);
+        self.element_type(elem);
+        self.dims(&sparse.dims);
+        if sparse.values.is_some() || sparse.indices.is_some() {
+            self.push(", ");
+        }
+        if let Some(values) = &sparse.values {
+            self.attribute_tensor(values, place);
+        }
+        if let Some(indices) = &sparse.indices {
+            self.push(", ");
+            self.attribute_tensor(indices, place);
+        }
+        self.push(")");
+        self.unknown_notes(&sparse.unknown, place);
+    }
+
+    /// The values of a tensor, and its notes. Whether this form has words for them.
+    fn constant(
+        &mut self,
+        tensor: &TensorProto,
+        own_lines: bool,
+        place: &dyn Fn() -> String,
+    ) -> bool {
+        if !self.full() {
+            return self.portable_constant(tensor, own_lines, place);
+        }
+        let own_lines = own_lines && !self.tensor_has_notes(tensor);
+        let external = tensor.data_location == Some(DataLocation::EXTERNAL);
+        let (mut raw_shown, mut typed_shown) = (false, false);
+        if external {
+            self.pairs(&tensor.external_data, place);
+        } else if let Some(raw) = tensor.raw_data {
+            raw_shown = true;
+            self.push("raw ");
+            match self.raw_literals(tensor, raw) {
+                Some(literals) if self.stays_inline(raw) => self.literals(&literals, own_lines),
+                _ => self.payload(raw),
+            }
+        } else if let [run, ..] = tensor.typed[..] {
+            typed_shown = true;
+            let long = !self.stays_inline(run.records);
+            match self.typed_literals(tensor) {
+                Some(literals) if !long => self.literals(&literals, own_lines),
+                _ if long && tensor.typed.len() == 1 => {
+                    self.push("fields ");
+                    self.payload(run.records);
+                }
+                _ => {
+                    self.push("fields ");
+                    self.records(&tensor.typed);
+                }
+            }
+        } else if self.wanted(tensor) == Some(0) {
+            self.push("{}");
+        } else {
+            self.push("?");
+        }
+        self.tensor_notes(tensor, external, raw_shown, typed_shown, place);
+        true
+    }
+
+    fn tensor_notes(
+        &mut self,
+        tensor: &TensorProto,
+        external: bool,
+        raw_shown: bool,
+        typed_shown: bool,
+        place: &dyn Fn() -> String,
+    ) {
+        let mut notes = Notes::default();
+        if let Some(segment) = &tensor.segment
+            && self.note(&mut notes, "segment", "segments of tensors", place)
+        {
+            self.push("{");
+            let mut first = true;
+            for (key, value) in [("begin", segment.begin), ("end", segment.end)] {
+                if let Some(value) = value {
+                    self.separator(&mut first);
+                    self.push(key);
+                    self.push(": ");
+                    self.integer(value);
+                }
+            }
+            if !segment.unknown.is_empty() {
+                self.separator(&mut first);
+                self.push("unknown: ");
+                self.unknown_list(&segment.unknown);
+            }
+            self.push("}");
+        }
+        let second = "second values of a tensor";
+        if let Some(raw) = tensor.raw_data
+            && !raw_shown
+            && self.note(&mut notes, "raw_data", second, place)
+        {
+            self.payload(raw);
+        }
+        if !tensor.typed.is_empty()
+            && !typed_shown
+            && self.note(&mut notes, "fields", second, place)
+        {
+            self.records(&tensor.typed);
+        }
+        self.doc_note(&mut notes, tensor.doc_string, place);
+        if !tensor.external_data.is_empty()
+            && !external
+            && self.note(&mut notes, "external_data", "unused external data", place)
+        {
+            self.pairs(&tensor.external_data, place);
+        }
+        if let Some(location) = tensor.data_location
+            && !external
+            && self.note(&mut notes, "data_location", "data locations", place)
+        {
+            self.integer(location.0.into());
+        }
+        self.metadata_note(&mut notes, &tensor.metadata_props, place);
+        self.unknown(&mut notes, "unknown", &tensor.unknown, place);
+        self.end_notes(notes);
+    }
+
+    fn tensor_has_notes(&self, tensor: &TensorProto) -> bool {
+        let external = tensor.data_location == Some(DataLocation::EXTERNAL);
+        let values = [
+            external,
+            tensor.raw_data.is_some(),
+            !tensor.typed.is_empty(),
+        ];
+        let several = values.iter().filter(|some| **some).count() > 1;
+        several
+            || tensor.segment.is_some()
+            || tensor.doc_string.is_some()
+            || (!external && !tensor.external_data.is_empty())
+            || (!external && tensor.data_location.is_some())
+            || !tensor.metadata_props.is_empty()
+            || !tensor.unknown.is_empty()
+    }
+
+    /// Whether values are written into the text.
+    fn stays_inline(&self, payload: Span) -> bool {
+        matches!(self.weights, Weights::Inline) || payload.len <= self.inline_bytes
+    }
+
+    /// Bytes: where they lie, or what they are.
+    fn payload(&mut self, span: Span) {
+        if self.stays_inline(span) {
+            return self.hexadecimal(self.model.bytes(span));
+        }
+        match &mut self.weights {
+            Weights::Placed(payloads) => match payloads.place(self.model, span) {
+                Ok((location, offset)) => {
+                    self.push("[\"location\": ");
+                    self.quoted(location.as_bytes());
+                    self.push(", \"offset\": \"");
+                    numbers::push_u64(&mut self.out, offset);
+                    self.push("\", \"length\": \"");
+                    numbers::push_u64(&mut self.out, span.len);
+                    self.push("\"]");
+                }
+                Err(error) => {
+                    self.failure.get_or_insert(error);
+                }
+            },
+            Weights::Elided(digest) => {
+                // What it is a digest of says `raw` or `fields` before it, which does not matter then.
+                let digest = digest(self.model.bytes(span));
+                self.take_back("raw ");
+                self.take_back("fields ");
+                self.left_out
+                    .add("values of large tensors", || "as asked".to_string());
+                self.push("elided ");
+                self.quoted(digest.as_bytes());
+            }
+            Weights::Inline => {}
+        }
+    }
+
+    fn take_back(&mut self, text: &str) {
+        if self.out.ends_with(text.as_bytes()) {
+            self.out.truncate(self.out.len() - text.len());
+        }
+    }
+
+    /// The records of typed lists as they are.
+    fn records(&mut self, runs: &[TypedRun]) {
+        let mut bytes = Vec::new();
+        for run in runs {
+            bytes.extend_from_slice(self.model.bytes(run.records));
+        }
+        self.hexadecimal(&bytes);
+    }
+
+    // Literals.
+
+    fn literals(&mut self, literals: &Literals, own_lines: bool) {
+        self.push("{");
+        let bytes = |span: &Span| self.model.bytes(*span);
+        macro_rules! bulk {
+            ($type:ty, $span:expr) => {{
+                let bytes = bytes($span);
+                let count = bytes.len() / size_of::<$type>();
+                let wrap = self.begin_numbers(count, own_lines);
+                numbers::push_le_list::<$type>(&mut self.out, bytes, wrap);
+                self.end_numbers(count, own_lines);
+            }};
+        }
+        match literals {
+            Literals::Bytes(width, span) => match width {
+                Width::F32 => bulk!(f32, span),
+                Width::F64 => bulk!(f64, span),
+                Width::I8 => bulk!(i8, span),
+                Width::I16 => bulk!(i16, span),
+                Width::I32 => bulk!(i32, span),
+                Width::I64 => bulk!(i64, span),
+                Width::U8 => bulk!(u8, span),
+                Width::U16 => bulk!(u16, span),
+                Width::U32 => bulk!(u32, span),
+                Width::U64 => bulk!(u64, span),
+            },
+            Literals::Ints(values) => self.number_list(values, own_lines),
+            Literals::Unsigned(values) => self.number_list(values, own_lines),
+            Literals::Floats(values) => self.number_list(values, own_lines),
+            Literals::Doubles(values) => self.number_list(values, own_lines),
+            Literals::Texts(texts) => {
+                let mut first = true;
+                for text in texts {
+                    self.separator(&mut first);
+                    self.quoted(self.model.bytes(*text));
+                }
+            }
+        }
+        self.push("}");
+    }
+
+    fn number_list<T: Print>(&mut self, values: &[T], own_lines: bool) {
+        let wrap = self.begin_numbers(values.len(), own_lines);
+        numbers::push_list(&mut self.out, values.iter().copied(), wrap);
+        self.end_numbers(values.len(), own_lines);
+    }
+
+    /// Begins numbers that will not fit into the line on lines of their own, if there may be such.
+    fn begin_numbers(&mut self, count: usize, own_lines: bool) -> Wrap {
+        if !own_lines || count < LINE {
+            return FLAT;
+        }
+        let indent = self.indent + layout::INDENT;
+        self.out.push(b'\n');
+        self.out.resize(self.out.len() + indent, b' ');
+        Wrap {
+            column: indent,
+            indent,
+            width: layout::WIDTH,
+        }
+    }
+
+    fn end_numbers(&mut self, count: usize, own_lines: bool) {
+        if own_lines && count >= LINE {
+            self.out.push(b'\n');
+            self.out.resize(self.out.len() + self.indent, b' ');
+            self.laid_out = true;
+        }
+    }
+
+    /// How many elements a tensor has.
+    fn wanted(&self, tensor: &TensorProto) -> Option<usize> {
+        DataType::from_number(tensor.data_type?)?;
+        let dims: Option<SmallVec<[usize; 6]>> = tensor
+            .dims
+            .iter()
+            .map(|dim| usize::try_from(*dim).ok())
+            .collect();
+        elems(&dims?).ok()
+    }
+
+    /// The elements of raw bytes, if they are whole and read back as the same bytes.
+    fn raw_literals(&self, tensor: &TensorProto, raw: Span) -> Option<Literals> {
+        let data_type = DataType::from_number(tensor.data_type?)?;
+        let count = self.wanted(tensor)?;
+        if data_type.storage_bytes(count)? as u64 != raw.len {
+            return None;
+        }
+        let bytes = self.model.bytes(raw);
+        let width = match data_type {
+            DataType::Float | DataType::Complex64 => Width::F32,
+            DataType::Double | DataType::Complex128 => Width::F64,
+            DataType::Int8 => Width::I8,
+            DataType::Int16 => Width::I16,
+            DataType::Int32 => Width::I32,
+            DataType::Int64 => Width::I64,
+            DataType::Uint8 => Width::U8,
+            DataType::Uint16 => Width::U16,
+            DataType::Uint32 => Width::U32,
+            DataType::Uint64 => Width::U64,
+            DataType::Bool => {
+                if bytes.iter().any(|byte| *byte > 1) {
+                    return None;
+                }
+                Width::U8
+            }
+            DataType::String => return None,
+            _ if !self.stays_inline(raw) => return None,
+            DataType::Int4 | DataType::Uint4 | DataType::Int2 | DataType::Uint2 => {
+                let bits = data_type.bits()?;
+                if !packed::padding_is_zero(bytes, bits, count) {
+                    return None;
+                }
+                let value = |code| packed::code_to_i8(data_type, code).map(i64::from);
+                let values: Option<_> = packed::iter(bytes, bits, count).map(value).collect();
+                return values.map(Literals::Ints);
+            }
+            _ => {
+                return self
+                    .small_floats(data_type, bytes, count)
+                    .map(Literals::Floats);
+            }
+        };
+        Some(Literals::Bytes(width, raw))
+    }
+
+    /// Floats of fewer than 32 bits as the shortest numbers that are read back as the same bits.
+    fn small_floats(&self, data_type: DataType, bytes: &[u8], count: usize) -> Option<Vec<f32>> {
+        let buffer = sardonyx_tensor::Buffer::copy_of(bytes).ok()?;
+        let narrow = Tensor::from_buffer(data_type, [count], buffer).ok()?;
+        let wide = cast(&narrow, DataType::Float, CastOptions::default()).ok()?;
+        let exact: Vec<f32> = floats(wide.buffer()?.as_slice()).collect();
+        let back = |values: &[f32]| crate::parse::narrow(values, data_type);
+        // Some NaNs and paddings have no literal.
+        if back(&exact)?.as_slice() != bytes {
+            return None;
+        }
+        // With fewer digits, most are still read back as the same.
+        let mut best = exact.clone();
+        for digits in (1..5usize).rev() {
+            let rounded: Vec<f32> = exact
+                .iter()
+                .map(|value| format!("{value:.digits$e}").parse().unwrap_or(*value))
+                .collect();
+            let Some(read) = back(&rounded) else {
+                continue;
+            };
+            if data_type.is_packed() {
+                if read == bytes {
+                    best = rounded;
+                }
+                continue;
+            }
+            let width = data_type.element_bytes()?;
+            let same = read.chunks_exact(width).zip(bytes.chunks_exact(width));
+            for ((best, rounded), (read, bytes)) in best.iter_mut().zip(&rounded).zip(same) {
+                if read == bytes {
+                    *best = *rounded;
+                }
+            }
+        }
+        Some(best)
+    }
+
+    /// The entries of the typed list of a tensor, if it is one, has the right number of them, and is written as we write it.
+    fn typed_literals(&self, tensor: &TensorProto) -> Option<Literals> {
+        let data_type = DataType::from_number(tensor.data_type?)?;
+        let field = proto::DataType(data_type.number()).typed_field()?;
+        let [run] = tensor.typed[..] else {
+            return None;
+        };
+        let records = self.model.bytes(run.records);
+        let elements = self.wanted(tensor)?;
+        if field == TypedField::String {
+            return self.text_literals(&run, elements);
+        }
+        // The tag, the length, and then the values.
+        let mut head: SmallVec<[u8; 16]> = SmallVec::new();
+        head.push((run.number << 3 | 2) as u8);
+        let mut length = Vec::new();
+        let digits = records.get(1..)?.iter().position(|byte| *byte < 0x80)? + 1;
+        let payload = records.len().checked_sub(1 + digits)?;
+        push_varint(&mut length, payload as u64);
+        head.extend_from_slice(&length);
+        if !records.starts_with(&head) || payload == 0 {
+            return None;
+        }
+        let start = head.len();
+        let span = Span {
+            offset: run.records.offset + start as u64,
+            len: payload as u64,
+            ..run.records
+        };
+        let counts = |entries: usize| {
+            let per_element = if data_type.is_complex() { 2 } else { 1 };
+            entries == elements.saturating_mul(per_element) || data_type.is_packed()
+        };
+        let bytes = &records[start..];
+        let right_field = matches!(
+            (field, run.number),
+            (TypedField::Float, 4)
+                | (TypedField::Int32, 5)
+                | (TypedField::Int64, 7)
+                | (TypedField::Double, 10)
+                | (TypedField::Uint64, 11)
+        );
+        if !right_field {
+            return None;
+        }
+        match field {
+            TypedField::Float => (bytes.len() % 4 == 0 && counts(bytes.len() / 4))
+                .then_some(Literals::Bytes(Width::F32, span)),
+            TypedField::Double => (bytes.len() % 8 == 0 && counts(bytes.len() / 8))
+                .then_some(Literals::Bytes(Width::F64, span)),
+            // A long list is not looked at if it goes elsewhere.
+            _ if !self.stays_inline(run.records) => None,
+            TypedField::Uint64 => {
+                let max = if data_type == DataType::Uint32 {
+                    u32::MAX.into()
+                } else {
+                    u64::MAX
+                };
+                let values = self.varints(records, |field| match field {
+                    TensorField::Uint64Data(chunk) => {
+                        let mut values = Vec::new();
+                        chunk.decode_into(&mut values).ok()?;
+                        Some(values)
+                    }
+                    _ => None,
+                })?;
+                let written: u64 = values.iter().map(|value| varint_len(*value)).sum();
+                let fine = written == payload as u64 && values.iter().all(|value| *value <= max);
+                (fine && counts(values.len())).then_some(Literals::Unsigned(values))
+            }
+            _ => {
+                let values = self.varints(records, |field| match field {
+                    TensorField::Int64Data(chunk) => {
+                        let mut values = Vec::new();
+                        chunk.decode_into(&mut values).ok()?;
+                        Some(values)
+                    }
+                    TensorField::Int32Data(chunk) => {
+                        let mut values = Vec::new();
+                        chunk.decode_into(&mut values).ok()?;
+                        Some(values.into_iter().map(i64::from).collect())
+                    }
+                    _ => None,
+                })?;
+                let written: u64 = values.iter().map(|value| varint_len(*value as u64)).sum();
+                let range = if field == TypedField::Int64 {
+                    i64::MIN..=i64::MAX
+                } else {
+                    entry_range(data_type)
+                };
+                let fine =
+                    written == payload as u64 && values.iter().all(|value| range.contains(value));
+                (fine && counts(values.len())).then_some(Literals::Ints(values))
+            }
+        }
+    }
+
+    /// The content of the one field in some records.
+    fn varints<T>(
+        &self,
+        records: &[u8],
+        decode: impl Fn(TensorField<'_>) -> Option<Vec<T>>,
+    ) -> Option<Vec<T>> {
+        let mut reader = Reader::<proto::TensorProto>::new(records);
+        let values = decode(reader.next()?.ok()?)?;
+        reader.next().is_none().then_some(values)
+    }
+
+    fn text_literals(&self, run: &TypedRun, elements: usize) -> Option<Literals> {
+        if run.number != 6 {
+            return None;
+        }
+        let records = self.model.bytes(run.records);
+        let mut texts = Vec::new();
+        let mut written = 0;
+        for field in Reader::<proto::TensorProto>::new(records) {
+            let TensorField::StringData(text) = field.ok()? else {
+                return None;
+            };
+            let len = text.bytes.len() as u64;
+            written += 1 + varint_len(len) + len;
+            texts.push(Span {
+                source: run.records.source,
+                offset: run.records.offset + text.offset,
+                len,
+            });
+        }
+        (written == records.len() as u64 && texts.len() == elements)
+            .then_some(Literals::Texts(texts))
+    }
+
+    // The portable form.
+
+    fn portable_constant(
+        &mut self,
+        tensor: &TensorProto,
+        own_lines: bool,
+        place: &dyn Fn() -> String,
+    ) -> bool {
+        let external = tensor.data_location == Some(DataLocation::EXTERNAL);
+        if external && !tensor.external_data.is_empty() {
+            self.pairs(&tensor.external_data, place);
+            self.tensor_notes(tensor, true, false, false, place);
+            return true;
+        }
+        if let Weights::Elided(_) = self.weights
+            && tensor.raw_data.map_or(0, |raw| raw.len)
+                + tensor.typed.iter().map(|run| run.records.len).sum::<u64>()
+                > self.inline_bytes
+        {
+            self.left_out.add("values of large tensors", place);
+            return false;
+        }
+        let Some((literals, raw)) = self.portable_literals(tensor) else {
+            self.left_out
+                .add("tensors whose values have no literals", place);
+            return false;
+        };
+        if raw {
+            self.left_out
+                .add("raw_data, which becomes a typed list", place);
+        }
+        let literals = self.without_odd_nans(literals, place);
+        self.literals(&literals, own_lines);
+        self.tensor_notes(tensor, false, raw, !raw, place);
+        true
+    }
+
+    /// The entries of the typed list that holds the values of a tensor, and whether they come from raw bytes.
+    fn portable_literals(&self, tensor: &TensorProto) -> Option<(Literals, bool)> {
+        let data_type = DataType::from_number(tensor.data_type?)?;
+        let elements = self.wanted(tensor)?;
+        let Some(raw) = tensor.raw_data else {
+            if tensor.typed.is_empty() {
+                return (elements == 0).then(|| (Literals::Ints(Vec::new()), false));
+            }
+            if let Some(literals) = self.typed_literals(tensor) {
+                return Some((literals, false));
+            }
+            let tensor = self.model.tensor(tensor, &NoExternalData).ok()?;
+            let bytes = tensor.buffer()?.as_slice();
+            return entries(data_type, bytes, elements).map(|found| (found, false));
+        };
+        if data_type.storage_bytes(elements)? as u64 != raw.len {
+            return None;
+        }
+        let width = match data_type {
+            DataType::Float | DataType::Complex64 => Width::F32,
+            DataType::Double | DataType::Complex128 => Width::F64,
+            DataType::Int8 => Width::I8,
+            DataType::Int16 => Width::I16,
+            DataType::Int32 => Width::I32,
+            DataType::Int64 => Width::I64,
+            DataType::Uint16 | DataType::Float16 | DataType::Bfloat16 => Width::U16,
+            DataType::Uint32 => Width::U32,
+            DataType::Uint64 => Width::U64,
+            _ if data_type.bits() == Some(8) => Width::U8,
+            _ => {
+                let found = entries(data_type, self.model.bytes(raw), elements)?;
+                return Some((found, true));
+            }
+        };
+        Some((Literals::Bytes(width, raw), true))
+    }
+
+    /// The `onnx` package knows one NaN of each sign.
+    fn without_odd_nans(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
+        const ODD: &str = "bits of NaNs";
+        let Literals::Bytes(width, span) = literals else {
+            return literals;
+        };
+        let bytes = self.model.bytes(span);
+        match width {
+            Width::F32 => {
+                let values = || floats(bytes);
+                let odd = |value: &f32| value.is_nan() && value.to_bits() << 1 != 0xff80_0000;
+                if !values().any(|value| odd(&value)) {
+                    return literals;
+                }
+                self.left_out.add(ODD, place);
+                Literals::Floats(values().map(plain_nan).collect())
+            }
+            Width::F64 => {
+                let values = || doubles(bytes);
+                let odd =
+                    |value: &f64| value.is_nan() && value.to_bits() << 1 != 0xfff0_0000_0000_0000;
+                if !values().any(|value| odd(&value)) {
+                    return literals;
+                }
+                self.left_out.add(ODD, place);
+                let plain = |value: f64| {
+                    if value.is_nan() {
+                        f64::from_bits(value.to_bits() & 1 << 63 | 0x7ff8 << 48)
+                    } else {
+                        value
+                    }
+                };
+                Literals::Doubles(values().map(plain).collect())
+            }
+            _ => literals,
+        }
+    }
+}
+
+fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    let (numbers, _) = bytes.as_chunks::<4>();
+    numbers.iter().map(|bytes| f32::from_le_bytes(*bytes))
+}
+
+fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
+    let (numbers, _) = bytes.as_chunks::<8>();
+    numbers.iter().map(|bytes| f64::from_le_bytes(*bytes))
+}
+
+/// The usual NaN with the sign of another one.
+pub(super) fn plain_nan(value: f32) -> f32 {
+    if value.is_nan() {
+        f32::from_bits(value.to_bits() & 1 << 31 | 0x7fc0_0000)
+    } else {
+        value
+    }
+}
+
+/// Raw bytes as entries of the typed list of a type.
+fn entries(data_type: DataType, raw: &[u8], elements: usize) -> Option<Literals> {
+    let number = proto::DataType(data_type.number());
+    let words = proto::encode_typed(number, raw, elements)?;
+    Some(match number.typed_field()? {
+        TypedField::Float => Literals::Floats(
+            words
+                .iter()
+                .map(|word| f32::from_bits(*word as u32))
+                .collect(),
+        ),
+        TypedField::Double => {
+            Literals::Doubles(words.iter().map(|word| f64::from_bits(*word)).collect())
+        }
+        TypedField::Uint64 => Literals::Unsigned(words),
+        _ => Literals::Ints(words.iter().map(|word| *word as i64).collect()),
+    })
+}

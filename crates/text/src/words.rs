@@ -1,0 +1,237 @@
+//! The words of the notation that parser, printer and editors share.
+
+use sardonyx_proto::AttributeType;
+use sardonyx_tensor::DataType;
+
+/// Keys of a model's header.
+pub const MODEL_KEYS: &[&str] = &[
+    "notation",
+    "ir_version",
+    "opset_import",
+    "producer_name",
+    "producer_version",
+    "domain",
+    "model_version",
+    "doc_string",
+    "metadata_props",
+];
+
+/// Keys of a function's header.
+pub const FUNCTION_KEYS: &[&str] = &[
+    "domain",
+    "overload",
+    "opset_import",
+    "doc_string",
+    "metadata_props",
+    "unknown",
+];
+
+/// Notes of a model.
+pub const MODEL_NOTES: &[&str] = &["training_info", "configuration", "unknown"];
+
+/// Keys of a training step.
+pub const TRAINING_KEYS: &[&str] = &[
+    "initialization",
+    "algorithm",
+    "initialization_binding",
+    "update_binding",
+    "unknown",
+];
+
+/// Notes of a graph.
+pub const GRAPH_NOTES: &[&str] = &[
+    "doc_string",
+    "quantization_annotation",
+    "metadata_props",
+    "unknown",
+];
+
+/// Notes of a node.
+pub const NODE_NOTES: &[&str] = &[
+    "doc_string",
+    "metadata_props",
+    "device_configurations",
+    "unknown",
+];
+
+/// Notes of an input, an output or the type of a value.
+pub const VALUE_NOTES: &[&str] = &["doc_string", "metadata_props", "unknown"];
+
+/// Notes of an attribute.
+pub const ATTRIBUTE_NOTES: &[&str] = &[
+    "doc_string",
+    "f",
+    "i",
+    "s",
+    "t",
+    "g",
+    "floats",
+    "ints",
+    "strings",
+    "tensors",
+    "graphs",
+    "tp",
+    "type_protos",
+    "sparse_tensor",
+    "sparse_tensors",
+    "unknown",
+];
+
+/// Notes of a tensor.
+pub const TENSOR_NOTES: &[&str] = &[
+    "segment",
+    "raw_data",
+    "fields",
+    "doc_string",
+    "external_data",
+    "data_location",
+    "metadata_props",
+    "unknown",
+];
+
+/// Notes of a type.
+pub const TYPE_NOTES: &[&str] = &["denotation", "unknown", "kind_unknown", "shape_unknown"];
+
+/// Notes of a dimension.
+pub const DIMENSION_NOTES: &[&str] = &["denotation", "unknown"];
+
+/// Words that begin a type with parentheses.
+pub const TYPE_CONSTRUCTORS: &[&str] = &["seq", "map", "optional", "sparse_tensor", "opaque"];
+
+/// Words behind `=` that say how the values of a tensor are stored.
+pub const STORAGE_WORDS: &[&str] = &["raw", "fields", "elided"];
+
+/// Attribute types: word, type, and the one of an element where it is a list.
+pub const ATTRIBUTE_TYPES: &[(&str, AttributeType, Option<AttributeType>)] = &[
+    ("float", AttributeType::FLOAT, None),
+    ("int", AttributeType::INT, None),
+    ("string", AttributeType::STRING, None),
+    ("tensor", AttributeType::TENSOR, None),
+    ("graph", AttributeType::GRAPH, None),
+    ("sparse_tensor", AttributeType::SPARSE_TENSOR, None),
+    ("type_proto", AttributeType::TYPE_PROTO, None),
+    ("floats", AttributeType::FLOATS, Some(AttributeType::FLOAT)),
+    ("ints", AttributeType::INTS, Some(AttributeType::INT)),
+    (
+        "strings",
+        AttributeType::STRINGS,
+        Some(AttributeType::STRING),
+    ),
+    (
+        "tensors",
+        AttributeType::TENSORS,
+        Some(AttributeType::TENSOR),
+    ),
+    ("graphs", AttributeType::GRAPHS, Some(AttributeType::GRAPH)),
+    (
+        "sparse_tensors",
+        AttributeType::SPARSE_TENSORS,
+        Some(AttributeType::SPARSE_TENSOR),
+    ),
+    (
+        "type_protos",
+        AttributeType::TYPE_PROTOS,
+        Some(AttributeType::TYPE_PROTO),
+    ),
+];
+
+/// The attribute type with a name.
+pub(crate) fn attribute_type(word: &[u8]) -> Option<AttributeType> {
+    let found = ATTRIBUTE_TYPES
+        .iter()
+        .find(|(name, ..)| name.as_bytes() == word);
+    found.map(|(_, ty, _)| *ty)
+}
+
+/// The name of an attribute type.
+pub(crate) fn attribute_word(ty: AttributeType) -> Option<&'static str> {
+    let found = ATTRIBUTE_TYPES.iter().find(|(_, other, _)| *other == ty);
+    found.map(|(name, ..)| *name)
+}
+
+/// The type of an element of a list, if it is a list.
+pub(crate) fn element_of(ty: AttributeType) -> Option<AttributeType> {
+    let found = ATTRIBUTE_TYPES.iter().find(|(_, other, _)| *other == ty);
+    found.and_then(|(.., element)| *element)
+}
+
+/// The list type with elements of a type.
+pub(crate) fn list_of(element: AttributeType) -> Option<AttributeType> {
+    let found = ATTRIBUTE_TYPES
+        .iter()
+        .find(|(.., other)| *other == Some(element));
+    found.map(|(_, ty, _)| *ty)
+}
+
+/// The element type that a word names.
+#[inline]
+pub(crate) fn element_type(word: &[u8]) -> Option<DataType> {
+    // Nearly all words that are asked about are names of values.
+    if !matches!(
+        word.first()?,
+        b'f' | b'd' | b'b' | b'i' | b'u' | b's' | b'c'
+    ) || !(3..=14).contains(&word.len())
+    {
+        return None;
+    }
+    DataType::from_name(std::str::from_utf8(word).ok()?)
+}
+
+/// Whether a type begins with a word.
+#[inline]
+pub(crate) fn is_type_word(word: &[u8]) -> bool {
+    element_type(word).is_some()
+        || TYPE_CONSTRUCTORS
+            .iter()
+            .any(|constructor| constructor.as_bytes() == word)
+}
+
+/// Whether a word is a float: `inf`, `infinity` or `nan` in any case.
+pub(crate) fn is_float_word(word: &[u8]) -> bool {
+    [&b"inf"[..], b"infinity", b"nan"]
+        .iter()
+        .any(|float| word.eq_ignore_ascii_case(float))
+}
+
+/// The known word that somebody may have meant.
+pub(crate) fn nearest<'w>(word: &[u8], known: &[&'w str]) -> Option<&'w str> {
+    let close = |candidate: &&str| distance(word, candidate.as_bytes());
+    let best = known.iter().min_by_key(|candidate| close(candidate))?;
+    (close(best) <= 1 + best.len() / 5).then_some(*best)
+}
+
+/// How many letters have to be added, left out, replaced or swapped with their neighbour.
+/// Damerau, "A technique for computer detection and correction of spelling errors" (1964).
+fn distance(a: &[u8], b: &[u8]) -> usize {
+    if a.len().abs_diff(b.len()) > 8 {
+        return usize::MAX;
+    }
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let same = usize::from(a[i - 1] != b[j - 1]);
+                let mut best = (rows[i - 1][j] + 1)
+                    .min(rows[i][j - 1] + 1)
+                    .min(rows[i - 1][j - 1] + same);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    best = best.min(rows[i - 2][j - 2] + 1);
+                }
+                best
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
+
+/// Words for a sentence: `a`, `b` and `c`.
+pub(crate) fn listed(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        None => String::new(),
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+    }
+}
