@@ -5,6 +5,7 @@ use std::io;
 
 use sardonyx::npz::NpzError;
 use sardonyx::safetensors::SafetensorsError;
+use sardonyx::text::ParseError;
 use sardonyx::{TensorError, UnsupportedOperator};
 
 /// Why a command ends without its answer. Always exit code 2, except when nobody reads the answer any more.
@@ -14,6 +15,8 @@ pub(crate) struct Failure {
     place: Option<String>,
     details: Vec<String>,
     help: Option<String>,
+    /// What is wrong with a text, each with its line; comes before the rest.
+    diagnostics: Option<String>,
     /// The reader of stdout has gone: nothing to say, and nothing wrong.
     pub(crate) broken_pipe: bool,
 }
@@ -40,6 +43,11 @@ impl Failure {
         self
     }
 
+    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Failure {
+        self.details.push(detail.into());
+        self
+    }
+
     pub(crate) fn help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into());
         self
@@ -47,7 +55,12 @@ impl Failure {
 
     /// The text, `paint` colouring the label of each part.
     pub(crate) fn render(&self, paint: &dyn Fn(&str) -> String) -> String {
-        let mut text = format!("{} {}\n", paint("error:"), first_lines(&self.message));
+        let mut text = String::new();
+        if let Some(diagnostics) = &self.diagnostics {
+            text += &painted(diagnostics, paint);
+            text += "\n\n";
+        }
+        text += &format!("{} {}\n", paint("error:"), first_lines(&self.message));
         if let Some(place) = &self.place {
             text += &format!("  {} {}\n", paint("in"), first_lines(place));
         }
@@ -67,6 +80,29 @@ impl Failure {
             text += &format!("{} {}\n", paint("help:"), first_lines(help));
         }
         text
+    }
+}
+
+/// Diagnostics with the labels coloured.
+fn painted(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
+    let label = |line: &str| {
+        for label in ["error:", "warning:"] {
+            if let Some(rest) = line.strip_prefix(label) {
+                return paint(label) + rest;
+            }
+        }
+        line.to_string()
+    };
+    let lines: Vec<String> = diagnostics.lines().map(label).collect();
+    lines.join("\n")
+}
+
+/// The diagnostics of a text in a file, for people.
+pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
+    let count = error.diagnostics().len();
+    Failure {
+        diagnostics: Some(error.clone().in_file(name).to_string()),
+        ..Failure::new(format!("{name}: {}", crate::human::count(count, "problem")))
     }
 }
 
@@ -90,7 +126,11 @@ fn first_lines(text: &str) -> String {
 
 impl From<sardonyx::Error> for Failure {
     fn from(error: sardonyx::Error) -> Failure {
+        if let Some(found) = error.syntax() {
+            return syntax(found, error.place().unwrap_or("standard input"));
+        }
         Failure {
+            diagnostics: None,
             message: error.message().to_string(),
             place: error.place().map(str::to_string),
             details: error

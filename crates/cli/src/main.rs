@@ -15,6 +15,7 @@ mod data_files;
 mod externalize;
 mod failure;
 mod files;
+mod fmt;
 mod glob;
 mod hash;
 mod human;
@@ -24,7 +25,9 @@ mod last_resort;
 mod ls;
 mod outputs;
 mod pack;
+mod parse;
 mod picture;
+mod print;
 mod random;
 mod run;
 mod saving;
@@ -61,6 +64,9 @@ enum Command {
     Info(info::Args),
     Ls(ls::Args),
     Cat(cat::Args),
+    Print(print::Args),
+    Parse(parse::Args),
+    Fmt(fmt::Args),
     Run(run::Args),
     Bench(bench::Args),
     Pack(pack::Args),
@@ -84,7 +90,7 @@ enum Verdict {
 #[derive(clap::Args)]
 #[group(skip)]
 struct ModelArg {
-    /// ONNX file, or - for stdin
+    /// ONNX file, binary or text, or - for stdin
     #[arg(value_name = "MODEL")]
     path: PathBuf,
     #[command(flatten)]
@@ -97,6 +103,15 @@ struct Limits {
     /// Memory for nodes, values and attributes, on top of 12 times the size of the file
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = human::parse_bytes)]
     max_structure: u64,
+}
+
+impl Limits {
+    fn apply(&self, options: OpenOptions) -> OpenOptions {
+        options.limits(ReadLimits {
+            memory: self.max_structure,
+            ..ReadLimits::default()
+        })
+    }
 }
 
 fn main() -> ExitCode {
@@ -115,6 +130,9 @@ fn main() -> ExitCode {
             Command::Info(args) => fine(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
             Command::Cat(args) => fine(cat::cat(&args, &terminal)),
+            Command::Print(args) => print::print(&args, &terminal),
+            Command::Parse(args) => parse::parse(&args, &terminal),
+            Command::Fmt(args) => fmt::fmt(&args, &terminal),
             Command::Run(args) => fine(run::run(&args, &terminal)),
             Command::Bench(args) => fine(bench::bench(&args, &terminal)),
             Command::Pack(args) => fine(pack::pack(&args, &terminal)),
@@ -145,10 +163,7 @@ impl ModelArg {
     }
 
     fn open_with(&self, options: OpenOptions) -> Result<Model, Failure> {
-        let options = options.limits(ReadLimits {
-            memory: self.limits.max_structure,
-            ..ReadLimits::default()
-        });
+        let options = self.limits.apply(options);
         match self.is_stdin() {
             true => options
                 .from_reader(std::io::stdin().lock())

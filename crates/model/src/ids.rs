@@ -129,3 +129,10 @@ impl<I: Id + std::fmt::Debug, T: std::fmt::Debug> std::fmt::Debug for Arena<I, T
         f.debug_map().entries(self.iter()).finish()
     }
 }
+
+impl SourceId {
+    /// The first source: the bytes that a model was read from.
+    pub fn first() -> SourceId {
+        Id::new(0)
+    }
+}

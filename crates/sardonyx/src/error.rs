@@ -130,6 +130,11 @@ impl Error {
         self.0.help.as_deref()
     }
 
+    /// Everything that is wrong with a text in the notation, if that is what went wrong.
+    pub fn syntax(&self) -> Option<&sardonyx_text::ParseError> {
+        self.0.source.as_deref()?.downcast_ref()
+    }
+
     /// Every operator that cannot run, if that is what went wrong; otherwise empty.
     pub fn unsupported(&self) -> &[UnsupportedOperator] {
         &self.0.unsupported

@@ -1,12 +1,13 @@
-//! The serialisations of a model: the binary one that everybody reads, and the two textual forms of protobuf.
+//! The serialisations of a model: the binary one that everybody reads, the notation, and the two textual forms of protobuf.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
 use sardonyx_formats::{LeftOut, Limits, json, text_format};
-use sardonyx_model::ReadLimits;
+use sardonyx_model::{self as graph, ExternalData, ReadLimits};
 use sardonyx_proto::ModelProto;
+use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
 
@@ -17,6 +18,8 @@ pub enum Form {
     /// Protobuf, what `.onnx` and `.pb` files hold.
     #[default]
     Binary,
+    /// The notation, ONNX text: `.onnxtxt`, `.onnxtext`. See [`text`](crate::text).
+    Notation,
     /// Protobuf JSON: `.json`, `.onnxjson`.
     Json,
     /// Protobuf text format: `.textproto`, `.txtpb`, `.prototxt`, `.pbtxt`.
@@ -26,6 +29,8 @@ pub enum Form {
 const SUFFIXES: &[(&str, Form)] = &[
     ("onnx", Form::Binary),
     ("pb", Form::Binary),
+    ("onnxtxt", Form::Notation),
+    ("onnxtext", Form::Notation),
     ("json", Form::Json),
     ("onnxjson", Form::Json),
     ("textproto", Form::TextFormat),
@@ -60,6 +65,9 @@ impl Form {
         if trimmed.starts_with(b"{") {
             return Form::Json;
         }
+        if sardonyx_text::looks_like_text(trimmed) {
+            return Form::Notation;
+        }
         let lines = trimmed.split(|byte| *byte == b'\n');
         let first = lines
             .into_iter()
@@ -82,15 +90,26 @@ impl Form {
         }
     }
 
-    /// From this form to the binary one.
-    pub(crate) fn read(self, text: &[u8], limits: ReadLimits) -> Result<Vec<u8>, Error> {
+    /// From this form to the binary one. The notation may refer to values in files, which `external` finds.
+    pub(crate) fn read(
+        self,
+        text: &Buffer,
+        limits: ReadLimits,
+        external: &dyn ExternalData,
+    ) -> Result<Vec<u8>, Error> {
+        let read_limits = limits;
         let limits = Limits {
             depth: limits.depth,
         };
+        let text_bytes = text.as_slice();
         let read = match self {
-            Form::Binary => Ok(text.to_vec()),
-            Form::Json => json::read::<ModelProto>(text, limits),
-            Form::TextFormat => text_format::read::<ModelProto>(text, limits),
+            Form::Binary => Ok(text_bytes.to_vec()),
+            Form::Notation => {
+                let parsed = crate::text::parse(text.clone(), read_limits, external)?;
+                return Ok(parsed.model.to_bytes());
+            }
+            Form::Json => json::read::<ModelProto>(text_bytes, limits),
+            Form::TextFormat => text_format::read::<ModelProto>(text_bytes, limits),
         };
         read.map_err(|error| {
             let place = match error.place() {
@@ -104,17 +123,30 @@ impl Form {
         })
     }
 
-    /// From the binary form to this one. What cannot be expressed is left out and listed.
-    pub(crate) fn write(self, bytes: &[u8], sink: &mut dyn Write) -> io::Result<Vec<String>> {
+    /// Writes a model in this form. What cannot be expressed is left out and listed.
+    pub(crate) fn write(
+        self,
+        graph: &graph::Model,
+        sink: &mut dyn Write,
+    ) -> io::Result<Vec<String>> {
         let left_out = match self {
             Form::Binary => {
-                sink.write_all(bytes)?;
+                graph.write_to(sink)?;
                 return Ok(Vec::new());
             }
-            Form::Json => json::write::<ModelProto>(bytes, json::WriteOptions::default(), sink),
-            Form::TextFormat => {
-                text_format::write::<ModelProto>(bytes, text_format::WriteOptions::default(), sink)
+            Form::Notation => {
+                let options = sardonyx_text::PrintOptions::default();
+                let left_out = sardonyx_text::print_model(graph, options, sink)?;
+                return Ok(left_out.to_string().lines().map(String::from).collect());
             }
+            Form::Json => {
+                json::write::<ModelProto>(&graph.to_bytes(), json::WriteOptions::default(), sink)
+            }
+            Form::TextFormat => text_format::write::<ModelProto>(
+                &graph.to_bytes(),
+                text_format::WriteOptions::default(),
+                sink,
+            ),
         };
         left_out
             .map(|left_out| listed(&left_out))
@@ -132,6 +164,7 @@ impl fmt::Display for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Form::Binary => "binary form",
+            Form::Notation => "the notation",
             Form::Json => "protobuf JSON",
             Form::TextFormat => "protobuf text format",
         })

@@ -48,6 +48,7 @@ mod session;
 mod sniff;
 pub mod suggest;
 mod tensors;
+pub mod text;
 mod values;
 
 pub use edit::{NEWEST_IR_VERSION, parse_version};

@@ -25,6 +25,8 @@ pub struct Model {
     pub(crate) graph: graph::Model,
     /// Where external data is.
     pub(crate) data: Arc<DataFiles>,
+    /// The first bytes that the graph refers to, if they are those of a binary model file.
+    pub(crate) file: Option<graph::SourceId>,
 }
 
 impl Model {
@@ -198,13 +200,14 @@ impl fmt::Debug for Model {
 /// Reads the graph, and refuses bytes that say nothing a model says.
 pub(crate) fn read_graph(
     bytes: Buffer,
-    form: Option<Form>,
+    form: Form,
     limits: ReadLimits,
+    external: &DataFiles,
 ) -> Result<graph::Model, Error> {
-    let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
     let bytes = match form {
         Form::Binary => bytes,
-        other => Buffer::from_vec(other.read(bytes.as_slice(), limits)?),
+        Form::Notation => return Ok(crate::text::parse(bytes, limits, external)?.model),
+        other => Buffer::from_vec(other.read(&bytes, limits, external)?),
     };
     let source = bytes.clone();
     let source = source.as_slice();

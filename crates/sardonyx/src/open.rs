@@ -158,8 +158,8 @@ impl OpenOptions {
                     true => seek_over(file, metadata.len(), bytes),
                     false => discard(file, bytes),
                 };
-                self.skim(&mut file, skip)
-                    .and_then(|graph| self.with_data(graph, beside))
+                let graph = self.skim(&mut file, skip);
+                graph.and_then(|graph| self.with_data(graph, self.data(beside)?, None))
             }
             _ => {
                 let bytes = read_file(path, self.access, self.max_bytes)?;
@@ -200,7 +200,8 @@ impl OpenOptions {
             let start = stream.fill_buf().map_err(failed)?;
             if self.form.unwrap_or_else(|| Form::of_bytes(start)) == Form::Binary {
                 let graph = self.skim(&mut stream, discard)?;
-                return self.with_data(graph, || DataFiles::nowhere(FROM_BYTES));
+                let data = self.data(|| DataFiles::nowhere(FROM_BYTES))?;
+                return self.with_data(graph, data, None);
             }
         }
         let bytes = read_stream(&mut stream, 0, self.max_bytes).map_err(failed)?;
@@ -250,16 +251,16 @@ impl OpenOptions {
         form: Option<Form>,
         beside: impl FnOnce() -> DataFiles,
     ) -> Result<Model, Error> {
-        let graph = crate::model::read_graph(bytes, form, self.limits)?;
-        self.with_data(graph, beside)
+        let data = self.data(beside)?;
+        let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
+        let graph = crate::model::read_graph(bytes, form, self.limits, &data)?;
+        let file = (form == Form::Binary).then(graph::SourceId::first);
+        self.with_data(graph, data, file)
     }
 
-    fn with_data(
-        &self,
-        graph: graph::Model,
-        beside: impl FnOnce() -> DataFiles,
-    ) -> Result<Model, Error> {
-        let data = match (&self.resolver, &self.folder) {
+    /// Where the files beside the model are.
+    pub(crate) fn data(&self, beside: impl FnOnce() -> DataFiles) -> Result<DataFiles, Error> {
+        Ok(match (&self.resolver, &self.folder) {
             _ if self.external == ExternalFiles::Never => DataFiles::nowhere(NEVER),
             (Some(resolver), _) => {
                 DataFiles::from_resolver(Arc::clone(resolver), self.data_options())
@@ -267,13 +268,36 @@ impl OpenOptions {
             (None, Some(folder)) => DataFiles::at(folder, self.data_options())
                 .map_err(|error| io_error("cannot use the folder", folder, error))?,
             (None, None) => beside(),
-        };
+        })
+    }
+
+    fn with_data(
+        &self,
+        graph: graph::Model,
+        data: DataFiles,
+        file: Option<graph::SourceId>,
+    ) -> Result<Model, Error> {
         let data = Arc::new(data);
-        let model = Model { graph, data };
+        let model = Model { graph, data, file };
         if self.external == ExternalFiles::Now {
             model.check_external_data()?;
         }
         Ok(model)
+    }
+
+    /// Opens a file in the notation; also gives what is probably not what was meant.
+    pub(crate) fn open_text(
+        &self,
+        path: Option<&Path>,
+        text: Buffer,
+    ) -> Result<(Model, Vec<sardonyx_text::Diagnostic>), Error> {
+        let data = self.data(|| match path {
+            Some(path) => DataFiles::beside(path, self.data_options()),
+            None => DataFiles::nowhere(FROM_BYTES),
+        })?;
+        let parsed = crate::text::parse(text, self.limits, &data)?;
+        let model = self.with_data(parsed.model, data, None)?;
+        Ok((model, parsed.warnings))
     }
 }
 

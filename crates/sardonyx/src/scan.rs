@@ -234,7 +234,7 @@ fn examine(
     let form = form.unwrap_or_else(|| Form::of_bytes(bytes.as_slice()));
     let binary = match form {
         Form::Binary => bytes.clone(),
-        text => match text.read(bytes.as_slice(), options.limits) {
+        text => match text.read(&bytes, options.limits, data) {
             Ok(binary) => Buffer::from_vec(binary),
             Err(error) => {
                 let message = format!("the file is no ONNX model: {}", error.message());

@@ -2,8 +2,9 @@
 //!
 //! It works on tokens and brackets and does not need to know what they mean, as there are few places where a bracket is
 //! told from another one, and what stands beside it does that. A statement is one line if it fits. If not, its brackets are
-//! opened from the left until the rest fits: one item per line, numbers as many as there is room for. Some brackets are
-//! always open: nodes, headers, and types and constants of a graph.
+//! opened from the left until the rest fits: all that is in them on a line of its own, or if that is too long, one item per
+//! line, and numbers as many as there is room for. Some brackets are always open: nodes, headers, and types and constants of
+//! a graph.
 
 use crate::cursor::{Cursor, continues_word, starts_word};
 use crate::words::{element_type, is_float_word};
@@ -716,16 +717,18 @@ impl Writer<'_, '_> {
                     self.out.extend_from_slice(number);
                 }
             }
-            Content::List(items) | Content::Block(items) => {
-                for (index, item) in items.iter().enumerate() {
-                    if index > 0 {
-                        self.out.extend_from_slice(b", ");
-                    }
-                    self.flat_item(item);
-                }
-            }
+            Content::List(items) | Content::Block(items) => self.flat_items(items),
         }
         self.out.push(group.close());
+    }
+
+    fn flat_items(&mut self, items: &[Item]) {
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                self.out.extend_from_slice(b", ");
+            }
+            self.flat_item(item);
+        }
     }
 
     fn flat_item(&mut self, item: &Item) {
@@ -763,6 +766,11 @@ impl Writer<'_, '_> {
                     first = false;
                     self.out.extend_from_slice(number);
                 }
+            }
+            // What fits into one line of its own stays together.
+            Content::List(items) if group.flat.is_some_and(|flat| inner + flat - 2 <= WIDTH) => {
+                self.new_line(inner);
+                self.flat_items(items);
             }
             Content::List(items) => {
                 for (index, item) in items.iter().enumerate() {

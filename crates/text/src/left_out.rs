@@ -30,6 +30,16 @@ impl LeftOut {
         &self.kinds
     }
 
+    /// Adds what another text does not say.
+    pub fn join(&mut self, other: LeftOut) {
+        for kind in other.kinds {
+            match self.kinds.iter_mut().find(|known| known.what == kind.what) {
+                Some(known) => known.count += kind.count,
+                None => self.kinds.push(kind),
+            }
+        }
+    }
+
     pub(crate) fn add(&mut self, what: &'static str, place: impl FnOnce() -> String) {
         // There are few kinds, and the texts are constants.
         match self.kinds.iter_mut().find(|kind| kind.what == what) {

@@ -14,7 +14,9 @@ pub mod words;
 pub use diagnostic::{Diagnostic, ParseError, Position, Severity, render};
 pub use format::format;
 pub use left_out::{LeftOut, LeftOutKind};
-pub use parse::{ParseOptions, Parsed, Part, parse_model, parse_part, syntax_tree};
+pub use parse::{
+    ParseOptions, Parsed, Part, looks_like_text, parse_model, parse_part, syntax_tree,
+};
 pub use print::{
     Form, Payloads, PrintOptions, PrintPart, Weights, model_to_text, part_to_text, print_model,
 };

@@ -17,13 +17,15 @@
 //! No letter, digit, `_` or `.` may follow directly.
 
 mod read;
+mod read_lists;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub(crate) use read::{
-    ListEnd, ListError, ListProblem, read_f32, read_f64, read_floats, read_i64, read_list,
-    read_signed, read_signed_varints, read_u64, read_unsigned, read_unsigned_varints, scan,
+pub(crate) use read::{read_f32, read_f64, read_i64, read_u64, scan};
+pub(crate) use read_lists::{
+    ListEnd, ListError, ListProblem, read_floats, read_list, read_signed, read_signed_varints,
+    read_unsigned, read_unsigned_varints,
 };
 pub(crate) use write::{
     Form, Print, Wrap, push_f32, push_f64, push_i64, push_le_list, push_list, push_u64,

@@ -91,6 +91,19 @@ pub fn parse_model(text: Buffer, options: ParseOptions<'_>) -> Result<Parsed, Pa
     Ok(Parsed { model, warnings })
 }
 
+/// Whether bytes begin as a model does in the notation: with a header, or with the name of a graph and its inputs.
+pub fn looks_like_text(bytes: &[u8]) -> bool {
+    let mut cursor = Cursor::new(bytes);
+    cursor.skip_byte_order_mark();
+    let header = cursor.eat(b'<');
+    let named = match cursor.next() {
+        b'"' => cursor.quoted().is_some(),
+        _ => cursor.word().is_some(),
+    };
+    let sign = if header { b':' } else { b'(' };
+    named && cursor.eat(sign)
+}
+
 /// Reads a part of a model, and gives the message that it is in a file.
 ///
 /// # Errors

@@ -31,7 +31,7 @@ pub enum Form {
 }
 
 /// How a model is printed.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct PrintOptions<'o> {
     /// Which form.
     pub form: Form,
@@ -56,26 +56,21 @@ pub enum Weights<'o> {
 /// A place for values outside of the text.
 pub trait Payloads {
     /// The file, relative to the text, and the first byte in it, where these bytes of the model lie. They may be put there
-    /// for this.
+    /// for this. `None` if they are to stand in the text after all.
     ///
     /// # Errors
     ///
     /// Those of writing a file.
-    fn place(&mut self, model: &Model, span: Span) -> io::Result<(String, u64)>;
+    fn place(&mut self, model: &Model, span: Span) -> io::Result<Option<(String, u64)>>;
 }
 
-impl std::fmt::Debug for PrintOptions<'_> {
+impl std::fmt::Debug for Weights<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let weights = match self.weights {
-            Weights::Inline => "inline",
-            Weights::Elided(_) => "elided",
-            Weights::Placed(_) => "placed",
-        };
-        write!(
-            f,
-            "PrintOptions({:?}, {weights} above {})",
-            self.form, self.inline_bytes
-        )
+        f.write_str(match self {
+            Weights::Inline => "Inline",
+            Weights::Elided(_) => "Elided",
+            Weights::Placed(_) => "Placed",
+        })
     }
 }
 

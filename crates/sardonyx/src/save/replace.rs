@@ -373,12 +373,7 @@ impl Saving<'_> {
             file: &pending.file,
             bytes: 0,
         };
-        match form {
-            Form::Binary => {
-                graph.write_to(&mut sink)?;
-            }
-            other => report.left_out = other.write(&graph.to_bytes(), &mut sink)?,
-        }
+        report.left_out = form.write(graph, &mut sink)?;
         report.bytes = sink.bytes;
         if let Ok(old) = fs::metadata(self.path) {
             // Whoever could read the old file can read the new one.
@@ -765,7 +760,10 @@ fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
     let form = Form::of_path(path).unwrap_or_default();
     let bytes: Buffer = match form {
         Form::Binary => bytes,
-        other => Buffer::from_vec(other.read(bytes.as_slice(), Default::default()).ok()?),
+        other => {
+            let beside = crate::external::DataFiles::beside(path, Default::default());
+            Buffer::from_vec(other.read(&bytes, Default::default(), &beside).ok()?)
+        }
     };
     graph::Model::read(bytes)
         .ok()

@@ -4,7 +4,7 @@
 //! least two digits; integral values have no point. So `0.0001` is written `1e-04`, and `100000` as a float `1e+05`.
 //!
 //! A literal is composed in a window of fixed size: its bytes are stored as whole words, and only its length says how many
-//! of them count. For `f32` between 1e-4 and 1e7, which is where weights are, the digits come from exact integer
+//! of them count. For `f32` between 1e-4 and 1e5, which is where weights are, the digits come from exact integer
 //! arithmetic: there the value, in units of its last possible digit, is an integer of 54 bits divided by a power of two.
 //! Everything else gets its digits from the crate `zmij`.
 
@@ -117,7 +117,10 @@ fn part<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
 fn break_line(buffer: &mut [u8], at: usize, indent: usize) {
     let literal = *part::<WINDOW>(buffer, at);
     buffer[at - 1] = b'\n';
-    buffer[at..at + indent].fill(b' ');
+    // What this writes too much is replaced by the literal.
+    for start in (at..at + indent).step_by(8) {
+        *part(buffer, start) = [b' '; 8];
+    }
     *part(buffer, at + indent) = literal;
 }
 
@@ -321,10 +324,10 @@ struct Layout {
     point: u64,
     /// Times this the other digits are in their place behind it.
     shift: u64,
-    /// Times this the number has nine digits.
-    fill: u32,
     /// By how many bytes that moves them.
     rest: u8,
+    /// Times this the number has nine digits.
+    fill: u32,
     /// How many digits stand before the point; 0 if only a zero does.
     integral: u8,
     /// What the length is more than the number of digits, if there is a point.

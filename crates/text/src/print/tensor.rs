@@ -281,7 +281,8 @@ impl Printer<'_, '_, '_> {
         }
         match &mut self.weights {
             Weights::Placed(payloads) => match payloads.place(self.model, span) {
-                Ok((location, offset)) => {
+                Ok(None) => self.hexadecimal(self.model.bytes(span)),
+                Ok(Some((location, offset))) => {
                     self.push("[\"location\": ");
                     self.quoted(location.as_bytes());
                     self.push(", \"offset\": \"");

@@ -1,0 +1,76 @@
+//! `sardonyx fmt`: one look for texts.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sardonyx::text;
+
+use crate::failure::{self, Failure};
+use crate::terminal::Terminal;
+use crate::{Verdict, files};
+
+/// Format models in text form
+///
+/// Files are rewritten in place if anything changes; comments stay. With - the text comes from stdin and goes to stdout.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// Text files (.onnxtxt), or - for stdin
+    #[arg(value_name = "TEXT", required = true)]
+    texts: Vec<PathBuf>,
+    /// Change nothing; name the files that would change, and exit with 1 if there are any
+    #[arg(long)]
+    check: bool,
+}
+
+/// A file that cannot be formatted does not keep the others from it.
+pub(crate) fn fmt(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let mut verdict = Verdict::Fine;
+    let mut failures = Vec::new();
+    for path in &args.texts {
+        match format(args, path, terminal) {
+            Ok(true) => verdict = Verdict::Findings,
+            Ok(false) => {}
+            Err(failure) => failures.push(failure),
+        }
+    }
+    let last = failures.pop();
+    for failure in &failures {
+        terminal.report(failure);
+    }
+    last.map_or(Ok(verdict), Err)
+}
+
+/// Formats a text; whether it is a finding that it was not formatted before.
+fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure> {
+    let from_stdin = path.as_os_str() == "-";
+    let before = if from_stdin {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes)?;
+        bytes
+    } else {
+        files::read(path)?.as_slice().to_vec()
+    };
+    let name = match from_stdin {
+        true => "standard input".to_string(),
+        false => path.display().to_string(),
+    };
+    let after = text::format(before.clone()).map_err(|error| failure::syntax(&error, &name))?;
+    let changes = after != before;
+    if args.check {
+        if changes {
+            terminal.print(&format!("{name}\n"))?;
+        }
+        return Ok(changes);
+    }
+    if from_stdin {
+        io::stdout().lock().write_all(&after)?;
+    } else if changes {
+        let permissions = std::fs::metadata(path)?.permissions();
+        files::write(path, |file| {
+            file.write_all(&after)?;
+            Ok(file.set_permissions(permissions)?)
+        })?;
+    }
+    Ok(false)
+}

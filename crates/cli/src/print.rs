@@ -1,0 +1,205 @@
+//! `sardonyx print`: a model as text.
+
+use std::fs;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use sardonyx::Model;
+use sardonyx::text::{LeftOut, PrintOptions, TextForm};
+
+use crate::failure::Failure;
+use crate::files::Protected;
+use crate::saving::{self, Target};
+use crate::terminal::Terminal;
+use crate::{ModelArg, Verdict, human};
+
+/// Print a model as text
+///
+/// The text says everything: `sardonyx parse` makes the same bytes of it. Values of more than 128 bytes stay in the model
+/// file, to which the text refers; it belongs into the same folder. If it is written elsewhere (-o), they go to a file
+/// beside it.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    /// Write the text here, or to stdout with -
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    output: PathBuf,
+    /// Only what the onnx package reads, with all values; says what is left out, and exits with 1 if that is anything
+    #[arg(long)]
+    portable: bool,
+    /// Leave large values out: a digest stands for them. For looking and comparing; cannot be read back
+    #[arg(long)]
+    no_weights: bool,
+    /// Values of so many bytes stand in the text; all of them with `all`
+    #[arg(long, value_name = "SIZE", value_parser = parse_inline)]
+    inline: Option<u64>,
+    /// Put large values into a file beside the text, even if the text could refer to the model file
+    #[arg(long, conflicts_with_all = ["portable", "no_weights"])]
+    sidecar: bool,
+    /// Only nodes of this name, in all graphs and functions
+    #[arg(long, value_name = "NAME")]
+    node: Vec<String>,
+    /// Only nodes of the main graph at these positions: 3, 10..20, 10.., ..5
+    #[arg(long, value_name = "RANGE", value_parser = parse_range)]
+    range: Vec<Range<usize>>,
+    /// Only functions of this name
+    #[arg(long, value_name = "NAME")]
+    function: Vec<String>,
+}
+
+fn parse_inline(text: &str) -> Result<u64, String> {
+    match text {
+        "all" => Ok(u64::MAX),
+        _ => human::parse_bytes(text),
+    }
+}
+
+fn parse_range(text: &str) -> Result<Range<usize>, String> {
+    let number = |text: &str, absent| match text {
+        "" => Ok(absent),
+        _ => text
+            .parse::<usize>()
+            .map_err(|_| format!("'{text}' is no position")),
+    };
+    match text.split_once("..") {
+        Some((start, end)) => Ok(number(start, 0)?..number(end, usize::MAX)?),
+        None => {
+            let at = number(text, 0)?;
+            Ok(at..at.saturating_add(1))
+        }
+    }
+}
+
+pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let model = args.model.open()?;
+    let target = saving::target_of(&args.output)?;
+    if let Target::File(path) = &target {
+        let mut input = Protected::default();
+        input.add(&args.model.path);
+        input.check(path)?;
+        saving::protect_data(&args.model, &model).check(path)?;
+    }
+    let options = args.options(&target);
+    let only_parts = !args.node.is_empty() || !args.range.is_empty() || !args.function.is_empty();
+    let left_out = if only_parts {
+        let (text, left_out) = args.parts(&options, &model)?;
+        match &target {
+            Target::Stdout => io::stdout().lock().write_all(&text)?,
+            Target::File(path) => {
+                crate::files::write(path, |file| Ok(file.write_all(&text)?))?;
+            }
+        }
+        left_out
+    } else {
+        match &target {
+            Target::Stdout => {
+                let mut stdout = io::BufWriter::new(io::stdout().lock());
+                let left_out = options.print(&model, &mut stdout)?;
+                stdout.flush()?;
+                left_out
+            }
+            Target::File(path) => {
+                let sidecar = args.inline != Some(u64::MAX) && !args.portable;
+                options.save(&model, path, sidecar)?
+            }
+        }
+    };
+    if args.portable && !left_out.is_empty() {
+        let lines: Vec<String> = left_out.to_string().lines().map(String::from).collect();
+        saving::left_out(&lines, terminal);
+        return Ok(Verdict::Findings);
+    }
+    Ok(Verdict::Fine)
+}
+
+impl Args {
+    fn options(&self, target: &Target) -> PrintOptions {
+        let mut options = PrintOptions::new();
+        if let Some(bytes) = self.inline {
+            options = options.inline_bytes(bytes);
+        }
+        if self.portable {
+            options = options.form(TextForm::Portable);
+        }
+        if self.no_weights {
+            return options.without_values();
+        }
+        if self.portable || self.sidecar {
+            return options;
+        }
+        match location(&self.model, target) {
+            Some(location) => options.refer_to(location),
+            None => options,
+        }
+    }
+
+    fn parts(&self, options: &PrintOptions, model: &Model) -> Result<(Vec<u8>, LeftOut), Failure> {
+        let mut text = Vec::new();
+        let mut left_out = LeftOut::default();
+        let mut add = |found: (Vec<u8>, LeftOut), what: &dyn Fn() -> Failure| {
+            if found.0.is_empty() {
+                return Err(what());
+            }
+            text.extend_from_slice(&found.0);
+            left_out.join(found.1);
+            Ok(())
+        };
+        for name in &self.function {
+            add(options.print_functions(model, name)?, &|| {
+                Failure::new(format!("the model has no function '{name}'"))
+                    .help("sardonyx info lists its functions")
+            })?;
+        }
+        for name in &self.node {
+            add(options.print_nodes(model, name)?, &|| {
+                Failure::new(format!("no node of the model is called '{name}'"))
+                    .help("--range prints nodes by their positions")
+            })?;
+        }
+        for range in &self.range {
+            add(options.print_range(model, range.clone())?, &|| {
+                let count = model.node_count();
+                Failure::new(format!(
+                    "there are no nodes at {}..{}",
+                    range.start, range.end
+                ))
+                .help(format!(
+                    "the main graph has {}",
+                    human::count(count, "node")
+                ))
+            })?;
+        }
+        Ok((text, left_out))
+    }
+}
+
+/// What the model's file is called from the folder of the text; `None` if it lies outside of it.
+fn location(model: &ModelArg, target: &Target) -> Option<String> {
+    if model.is_stdin() {
+        return None;
+    }
+    let Target::File(text) = target else {
+        // It belongs beside the model.
+        return Some(model.path.file_name()?.to_str()?.to_string());
+    };
+    let folder = match text.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // The name by which the file was given, in its real folder: a link stays one.
+    let parent = match model.path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let parent = fs::canonicalize(parent).ok()?;
+    let inside = parent.strip_prefix(fs::canonicalize(folder).ok()?).ok()?;
+    let location = inside.join(model.path.file_name()?);
+    let parts: Option<Vec<&str>> = location
+        .components()
+        .map(|part| part.as_os_str().to_str())
+        .collect();
+    Some(parts?.join("/"))
+}

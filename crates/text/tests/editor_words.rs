@@ -1,0 +1,82 @@
+//! The grammar for editors knows exactly the words of the notation, and its samples are texts that the parser takes.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use sardonyx_tensor::{Buffer, DataType};
+use sardonyx_text::{Severity, syntax_tree, words};
+use serde_json::Value;
+
+fn editor() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../editors/vscode")
+}
+
+/// The words of the grammar's rule with a name: `\b(one|two)\b`.
+fn grammar_words(grammar: &Value, rule: &str) -> BTreeSet<String> {
+    let rule = &grammar["repository"][rule];
+    let pattern = rule["match"].as_str().or(rule["begin"].as_str()).unwrap();
+    let words = pattern
+        .strip_prefix(r"\b(")
+        .and_then(|rest| rest.strip_suffix(r")\b"))
+        .unwrap();
+    words.split('|').map(String::from).collect()
+}
+
+#[test]
+fn grammar_has_all_words_and_no_others() {
+    let text = std::fs::read_to_string(editor().join("syntaxes/onnxtxt.tmLanguage.json")).unwrap();
+    let grammar: Value = serde_json::from_str(&text).unwrap();
+    let elements = DataType::ALL.map(DataType::name);
+    let attributes: Vec<&str> = words::ATTRIBUTE_TYPES.iter().map(|row| row.0).collect();
+    let rules: [(&str, &[&[&str]]); 6] = [
+        ("tensor-type", &[&elements]),
+        ("type-constructor", &[words::TYPE_CONSTRUCTORS]),
+        ("attribute-type", &[&attributes]),
+        ("storage-word", &[words::STORAGE_WORDS]),
+        ("header-key", &[words::MODEL_KEYS, words::FUNCTION_KEYS]),
+        (
+            "note-key",
+            &[
+                words::MODEL_NOTES,
+                words::TRAINING_KEYS,
+                words::GRAPH_NOTES,
+                words::NODE_NOTES,
+                words::VALUE_NOTES,
+                words::ATTRIBUTE_NOTES,
+                words::TENSOR_NOTES,
+                words::TYPE_NOTES,
+                words::DIMENSION_NOTES,
+            ],
+        ),
+    ];
+    for (rule, lists) in rules {
+        let known: BTreeSet<String> = lists.concat().iter().map(|word| word.to_string()).collect();
+        assert_eq!(grammar_words(&grammar, rule), known, "rule `{rule}`");
+    }
+}
+
+#[test]
+fn samples_are_texts() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(editor().join("tests/samples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "onnxtxt")
+        {
+            continue;
+        }
+        count += 1;
+        let text = Buffer::from_vec(std::fs::read(&path).unwrap());
+        let (_, found) = syntax_tree(&text);
+        for diagnostic in found {
+            // Values that were left out are no mistake in a text that only shows something.
+            let wrong = diagnostic.severity == Severity::Error
+                && !diagnostic.message.contains("were left out");
+            let line = sardonyx_text::Position::of(text.as_slice(), diagnostic.span.start).line;
+            assert!(!wrong, "{}:{line}: {diagnostic:?}", path.display());
+        }
+    }
+    assert!(count >= 4, "{count} samples");
+}
