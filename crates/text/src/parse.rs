@@ -788,14 +788,15 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Goes to where the next node of a block seems to begin, or to the end of the block.
+    /// Goes to where the next node of a block seems to begin, or to the end of the block. The broken one begins at `start`.
+    ///
+    /// A line begins a node if all brackets of the one before are closed, or if it looks so much like a node that one of
+    /// them was forgotten.
     fn skip_to_next_node(&mut self, start: usize) {
-        // At least one token further than where the broken one began.
-        let mut depth = 0u32;
-        if self.cursor.pos == start {
-            let byte = self.cursor.next();
-            self.skip_token(byte);
-        }
+        let broken_at = self.cursor.pos.max(start + 1);
+        self.cursor.pos = start;
+        let (mut depth, mut braces) = (0i32, 0i32);
+        let mut goes_on = false;
         loop {
             let before = self.cursor.pos;
             let byte = self.cursor.next();
@@ -803,16 +804,28 @@ impl Parser<'_, '_> {
                 return;
             }
             let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
-            if new_line && self.at_node_start() {
-                return;
+            if self.cursor.pos >= broken_at {
+                if new_line && ((depth == 0 && !goes_on) || self.at_node_start()) {
+                    return;
+                }
+                if byte == b'}' && braces == 0 {
+                    return;
+                }
             }
+            let arrow = byte == b'=' && self.cursor.byte_at(1) == b'>';
             match byte {
-                b'{' => depth += 1,
-                b'}' if depth == 0 => return,
-                b'}' => depth -= 1,
+                b'(' | b'[' | b'<' => depth += 1,
+                b')' | b']' | b'>' => depth -= 1,
+                b'{' => (depth, braces) = (depth + 1, braces + 1),
+                b'}' => (depth, braces) = (depth - 1, braces - 1),
                 _ => {}
             }
-            self.skip_token(byte);
+            goes_on = matches!(byte, b',' | b'=' | b':' | b'.' | b'@');
+            if arrow {
+                self.cursor.pos += 2;
+            } else {
+                self.skip_token(byte);
+            }
         }
     }
 
