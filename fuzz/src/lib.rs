@@ -14,6 +14,8 @@
 mod external;
 mod json;
 mod model_read;
+mod notation_read;
+mod notation_roundtrip;
 mod npy;
 mod npz;
 mod proto_read;
@@ -73,6 +75,11 @@ pub const PROPERTIES: &[Property] = &[
         .repair(safetensors::repair)
         .share(2),
     property("json", json::check).text().selector(1).share(2),
+    property("notation_read", notation_read::check)
+        .text()
+        .selector(1)
+        .share(4),
+    property("notation_roundtrip", notation_roundtrip::check).share(4),
     property("text_format", text_format::check)
         .text()
         .selector(1)

@@ -7,12 +7,13 @@ use std::io::Cursor;
 
 use sardonyx_formats::npz::{self, Packing};
 use sardonyx_formats::safetensors;
-use sardonyx_model::write_value;
+use sardonyx_model::{Model, write_value};
 use sardonyx_proto::{FieldKind, Label, MESSAGES, MessageDef};
 use sardonyx_tensor::{
-    DataType, Map, MapKey, Sequence, Sparse, StringArray, Tensor, TensorError,
+    Buffer, DataType, Map, MapKey, Sequence, Sparse, StringArray, Tensor, TensorError,
     Value as TensorValue, ValueType, npy,
 };
+use sardonyx_text::{PrintOptions, model_to_text};
 
 use crate::Property;
 use crate::texts::MESSAGE;
@@ -44,6 +45,12 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
         "npz" => archives()?,
         "safetensors" => safetensors_files()?,
         "json" => [both_forms()?, json()].concat(),
+        "notation_read" => selected(notation()?, |index| vec![index]),
+        "notation_roundtrip" => {
+            let full = MESSAGES.iter().find(|def| def.name == "ModelProto");
+            let full = full.map(|def| ("everything".to_string(), write(&fields(def, 6))));
+            [models(), full.into_iter().collect()].concat()
+        }
         "text_format" => [both_forms()?, text_format()].concat(),
         _ => Vec::new(),
     })
@@ -98,6 +105,63 @@ fn fields(def: &MessageDef, depth: usize) -> Vec<Record> {
     }
     records
 }
+
+/// Texts in the notation: the small models, and one of each part.
+fn notation() -> Result<Vec<Seed>, Failure> {
+    let mut seeds: Vec<Seed> = vec![
+        ("model".into(), MODEL.into()),
+        (
+            "graph".into(),
+            "g (float x, y = {}) => (seq(float[?]) z) <float w = {1}> {z = A(,x)}".into(),
+        ),
+        (
+            "function".into(),
+            "<domain: \"d\", overload: \"o\"> f <a, b: int = 3> (x, float y) => (z) {}".into(),
+        ),
+        (
+            "node".into(),
+            "[n] y, z = a.b.C:d <k: floats = [1, 2.5], g = h () => () {}> (x, \"\", \"q r\")"
+                .into(),
+        ),
+        (
+            "attribute".into(),
+            "a: tensors = [int64[2] {1, -2}, string[1] n = {\"s\"}] @<doc_string: \"d\">".into(),
+        ),
+        (
+            "tensor".into(),
+            "float16[3] w = raw {1.5, -inf, nan}".into(),
+        ),
+        (
+            "type".into(),
+            "map(int64, optional(sparse_tensor(float[N @<denotation: \"d\">, ?, \"a b\", 2])))"
+                .into(),
+        ),
+    ];
+    for (name, model) in models() {
+        let model = Model::read(Buffer::from_vec(model))?;
+        let (text, _) = model_to_text(&model, PrintOptions::default())?;
+        seeds.push((name, text));
+    }
+    Ok(seeds)
+}
+
+/// A text with something of everything.
+const MODEL: &str = r#"# A comment
+<ir_version: 10, opset_import: ["": 21, "local": 1], metadata_props: ["k": "v"], notation: "full">
+main (float[N, 3] x, ?77[2] odd @<doc_string: "d">) => (float y) <
+  float[2] w = raw {1, 2.5}, float[1] f = fields x"22040000803f", double[1] d = {1e-300},
+  sparse(float[9], float[1] s = {1}, int64[1] {3}), float[N] t, int4[3] p = raw {1, -2, 7},
+  float[1] e = ["location": "file"] @<unknown: [1: x"b83e05"]>
+> @<quantization_annotation: ["w": ["SCALE_TENSOR": "s"]], metadata_props: [?: "v", "k": ?]> {
+  [n] a, , "b c" = local.f:o <k: ints = [1, 2], r: float = @p, t: type_proto = seq(float)> (x, w)
+  y = If(a) <then_branch = g () => (z) { z = "".Neg(a) # comment
+  }> @<device_configurations: [{configuration_id: "c", pipeline_stage: 2}]>
+  = "odd op"(x"ff00", "")
+}
+<domain: "local", opset_import: ["": 21]>
+f <p, q: float = 1.5> (x, float[2] v) => (y) <float u> { y = Mul<e = nan(7fc00001), s = "\"\\">(x, v) }
+@<training_info: [{initialization: i () => () {}, update_binding: ["a": "b"]}]>
+"#;
 
 /// `name: float[dims]`.
 fn value_info(name: &str, dims: &[i64]) -> Vec<Record> {

@@ -221,10 +221,20 @@ fn visible(text: &str) -> Vec<char> {
     text.chars()
         .map(|character| match character {
             '\t' | '\r' => ' ',
-            _ if character.is_control() || is_bidi_control(character) => '\u{fffd}',
+            _ if character.is_control() || is_unseen(character) => '\u{fffd}',
             _ => character,
         })
         .collect()
+}
+
+/// Whether a character looks like a blank, or like nothing at all.
+pub(crate) fn is_unseen(character: char) -> bool {
+    is_bidi_control(character)
+        || matches!(
+            character,
+            '\u{a0}' | '\u{ad}' | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{2064}' | '\u{3000}'
+                | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        )
 }
 
 /// Whether a character changes the order in which others are shown, so that a text looks like another one.

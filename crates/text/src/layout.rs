@@ -17,12 +17,18 @@ pub(crate) const INDENT: usize = 2;
 
 /// Lays out a statement that is one long line, with so many blanks before it already, and so many bytes to come behind it.
 pub(crate) fn statement(flat: &[u8], indent: usize, tail: usize, out: &mut Vec<u8>) {
-    continued(flat, indent, indent, tail, out);
+    lay_out(Reader::new(flat), indent, indent, tail, out);
 }
 
 /// Lays out what continues a line at a column.
 pub(crate) fn continued(flat: &[u8], indent: usize, column: usize, tail: usize, out: &mut Vec<u8>) {
     let mut reader = Reader::new(flat);
+    reader.behind_something = true;
+    lay_out(reader, indent, column, tail, out);
+}
+
+fn lay_out(mut reader: Reader<'_>, indent: usize, column: usize, tail: usize, out: &mut Vec<u8>) {
+    let flat = reader.cursor.text;
     let items = reader.items(Ends::Statement);
     let mut writer = Writer {
         text: flat,
@@ -74,6 +80,15 @@ struct Token {
     end: usize,
 }
 
+impl Token {
+    fn text<'a>(&self, text: &'a [u8]) -> &'a [u8] {
+        match self.kind {
+            Kind::Gap => b"\"\"",
+            _ => &text[self.start..self.end],
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Word,
@@ -87,6 +102,8 @@ enum Kind {
     At,
     /// `?`, alone or with the number of an element type.
     Absent,
+    /// Nothing, where something is left out: an empty quote says so more clearly.
+    Gap,
     Open(u8),
     Close(u8),
     /// Nothing that a text has that can be read.
@@ -168,6 +185,10 @@ struct Reader<'a> {
     /// Whether an empty line was passed on the way.
     blank_line: bool,
     left_comments: Vec<Comment>,
+    /// Whether the text goes on behind something else.
+    behind_something: bool,
+    /// Whether an operator stands next, which may be called like a number.
+    callee_is_next: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -179,6 +200,8 @@ impl<'a> Reader<'a> {
             comments: Vec::new(),
             blank_line: false,
             left_comments: Vec::new(),
+            behind_something: false,
+            callee_is_next: false,
         }
     }
 
@@ -228,7 +251,8 @@ impl<'a> Reader<'a> {
             b'"' => self.quoted(),
             _ if starts_word(byte) => {
                 let word = self.cursor.word().unwrap_or_default();
-                if is_float_word(word) && self.cursor.byte() == b'(' {
+                let bits = word.eq_ignore_ascii_case(b"nan") && self.cursor.byte() == b'(';
+                if bits && !self.callee_is_next {
                     self.number_rest();
                     Kind::Literal
                 } else {
@@ -311,6 +335,11 @@ impl<'a> Reader<'a> {
         let mut items: Vec<Item> = Vec::new();
         let mut item = Item::empty();
         loop {
+            self.callee_is_next = ends != Ends::List
+                && item
+                    .pieces
+                    .last()
+                    .is_some_and(|last| is(last, Kind::Equals) || is(last, Kind::Dot));
             let token = self.token();
             let mut comments = std::mem::take(&mut self.comments);
             let blank_line = std::mem::take(&mut self.blank_line);
@@ -336,8 +365,18 @@ impl<'a> Reader<'a> {
                 }
                 Kind::Comma if ends == Ends::List => {
                     item.lead.extend(comments);
+                    if item.pieces.is_empty() {
+                        item.pieces.push(gap(token));
+                    }
                     self.end_item(&mut items, &mut item);
                     continue;
+                }
+                // Between the outputs of a node.
+                Kind::Comma if item.pieces.last().is_none_or(|last| is(last, Kind::Comma)) => {
+                    item.pieces.push(gap(token));
+                }
+                Kind::Equals if item.pieces.last().is_some_and(|last| is(last, Kind::Comma)) => {
+                    item.pieces.pop();
                 }
                 _ => {}
             }
@@ -351,7 +390,7 @@ impl<'a> Reader<'a> {
             } else {
                 item.pieces.push(Piece::Token(token));
             }
-            if self.is_complete(&item, ends) {
+            if self.is_complete(&item, &items, ends) {
                 self.end_item(&mut items, &mut item);
             }
         }
@@ -374,7 +413,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether a statement ends here. What separates list items is seen before.
-    fn is_complete(&mut self, item: &Item, ends: Ends) -> bool {
+    fn is_complete(&mut self, item: &Item, before: &[Item], ends: Ends) -> bool {
         let last_is = |bracket: u8| matches!(item.pieces.last(), Some(Piece::Group(group)) if group.open == bracket);
         match ends {
             Ends::List | Ends::Statement => false,
@@ -387,6 +426,7 @@ impl<'a> Reader<'a> {
                     }))
                 );
                 let absent = matches!(&item.pieces[..], [Piece::Token(token)] if token.kind == Kind::Absent)
+                    && before.iter().all(Item::is_header)
                     && !matches!(self.peek(), b'(' | b'=');
                 block || item.is_header() || absent
             }
@@ -427,7 +467,9 @@ impl<'a> Reader<'a> {
             && matches!(item.pieces.last(), Some(Piece::Group(group)) if matches!(group.open, b'(' | b'<'));
         let items = self.items(if block { Ends::Block } else { Ends::List });
         let last_comments = std::mem::take(&mut self.comments);
-        let always_open = !items.is_empty() && (block || is_always_open(open, &item.pieces));
+        let begins = !self.behind_something;
+        let always_open =
+            !items.is_empty() && (block || (begins && is_always_open(open, &item.pieces)));
         let content = if block {
             Content::Block(items)
         } else {
@@ -454,6 +496,8 @@ impl<'a> Reader<'a> {
             comments: Vec::new(),
             blank_line: false,
             left_comments: Vec::new(),
+            behind_something: false,
+            callee_is_next: false,
         };
         loop {
             let byte = probe.cursor.next();
@@ -473,6 +517,13 @@ impl<'a> Reader<'a> {
         let text = &self.cursor.text[self.cursor.pos..end];
         (!text.contains(&b'#')).then_some(end)
     }
+}
+
+fn gap(token: Token) -> Piece {
+    Piece::Token(Token {
+        kind: Kind::Gap,
+        ..token
+    })
 }
 
 /// Whether a bracket behind some pieces has lines of its own, however short: headers, notes of a model, types and constants
@@ -519,7 +570,7 @@ fn width(pieces: &[Piece], text: &[u8], statement: bool) -> Option<usize> {
     for (index, piece) in pieces.iter().enumerate() {
         sum += usize::from(has_blank_before(pieces, index, text, statement));
         sum += match piece {
-            Piece::Token(token) => token.end - token.start,
+            Piece::Token(token) => token.text(text).len(),
             Piece::Group(group) => group.flat?,
         };
     }
@@ -667,9 +718,7 @@ impl Writer<'_, '_> {
                 self.out.push(b' ');
             }
             match piece {
-                Piece::Token(token) => self
-                    .out
-                    .extend_from_slice(&self.text[token.start..token.end]),
+                Piece::Token(token) => self.out.extend_from_slice(token.text(self.text)),
                 Piece::Group(group) => {
                     let rest = self.up_to_next_group(&item.pieces, index + 1, statement, tail);
                     let fits = |flat| self.column() + flat + rest <= WIDTH;
@@ -695,7 +744,7 @@ impl Writer<'_, '_> {
         for index in from..pieces.len() {
             sum += usize::from(has_blank_before(pieces, index, self.text, statement));
             match &pieces[index] {
-                Piece::Token(token) => sum += token.end - token.start,
+                Piece::Token(token) => sum += token.text(self.text).len(),
                 Piece::Group(group) => {
                     // Empty brackets cannot be opened.
                     let empty = group.flat == Some(2);
@@ -738,9 +787,7 @@ impl Writer<'_, '_> {
                 self.out.push(b' ');
             }
             match piece {
-                Piece::Token(token) => self
-                    .out
-                    .extend_from_slice(&self.text[token.start..token.end]),
+                Piece::Token(token) => self.out.extend_from_slice(token.text(self.text)),
                 Piece::Group(group) => self.flat_group(group),
             }
         }

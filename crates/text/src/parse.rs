@@ -19,6 +19,7 @@ use sardonyx_model::{
 };
 use sardonyx_proto::{MessageDef, Slice};
 use sardonyx_tensor::Buffer;
+use smallvec::SmallVec;
 
 use crate::cursor::{Cursor, Quoted, continues_word, starts_word};
 use crate::diagnostic::{Diagnostic, ParseError, Severity};
@@ -263,6 +264,19 @@ const MOST_ERRORS: usize = 100;
 /// An error has been written down.
 pub(crate) struct Failed;
 
+/// Where a list can go on after an error.
+enum Next {
+    /// At a comma, or at the sign that closes the list.
+    Sign,
+    /// At an item.
+    Item,
+    /// Nowhere.
+    Lost,
+}
+
+/// Advice about lists.
+const NO_LAST_COMMA: &str = "no comma stands behind the last item";
+
 pub(crate) type Parse<T = ()> = Result<T, Failed>;
 
 pub(crate) struct Parser<'m, 'a> {
@@ -363,14 +377,96 @@ impl<'a> Parser<'_, 'a> {
     #[cold]
     fn expected<T>(&mut self, what: &str) -> Parse<T> {
         let (span, found) = self.token();
-        self.fail(span, format!("expected {what}, found {found}"))
+        let help = self.advice_on_character().map(String::from);
+        self.report(span, format!("expected {what}, found {found}"), help);
+        Err(Failed)
     }
 
     /// The same, with advice.
     #[cold]
     fn expected_with<T>(&mut self, what: &str, help: impl Into<String>) -> Parse<T> {
         let (span, found) = self.token();
+        let help = match self.advice_on_character() {
+            Some(advice) => advice.to_string(),
+            None => help.into(),
+        };
         self.fail_with(span, format!("expected {what}, found {found}"), help)
+    }
+
+    /// What to write for the next character, which only looks like another one.
+    #[cold]
+    fn advice_on_character(&self) -> Option<&'static str> {
+        let at = self.cursor.pos.min(self.cursor.text.len());
+        let rest = &self.cursor.text[at..(at + 4).min(self.cursor.text.len())];
+        let character = String::from_utf8_lossy(rest).chars().next()?;
+        match character {
+            '\'' | '`' | '\u{2018}'..='\u{201f}' | '\u{ab}' | '\u{bb}' => {
+                Some("names and texts stand in double quotes: \"x\"")
+            }
+            '\u{2010}'..='\u{2015}' | '\u{2212}' => Some("the sign of a number is `-`"),
+            _ if crate::diagnostic::is_unseen(character) => Some("it cannot be seen; remove it"),
+            _ => None,
+        }
+    }
+
+    /// Adds advice to the error that was just reported, if it has none.
+    #[cold]
+    fn advise(&mut self, help: impl Into<String>) {
+        if let Some(last) = self.diagnostics.last_mut() {
+            last.help.get_or_insert_with(|| help.into());
+        }
+    }
+
+    /// The name around a place behind a word: other characters that somebody wrote into it without quotes.
+    #[cold]
+    fn odd_name(&self) -> Option<String> {
+        let odd =
+            |byte: u8| continues_word(byte) || byte >= 0x80 || b"./-:$~%&!|\\".contains(&byte);
+        let text = self.cursor.text;
+        let at = self.cursor.pos;
+        let begin = at
+            - text[..at]
+                .iter()
+                .rev()
+                .take_while(|byte| odd(**byte))
+                .count();
+        let end = at + text[at..].iter().take_while(|byte| odd(**byte)).count();
+        let name = text[begin..end]
+            .strip_suffix(b":")
+            .unwrap_or(&text[begin..end]);
+        let begins = name.first().is_some_and(|first| {
+            starts_word(*first) || *first >= 0x80 || matches!(first, b'.' | b'/')
+        });
+        let any = name.iter().any(|byte| continues_word(*byte));
+        let plain = name.iter().all(|byte| continues_word(*byte));
+        let name = std::str::from_utf8(name).ok()?;
+        let unseen = name.chars().any(crate::diagnostic::is_unseen);
+        (begins && any && !plain && !unseen)
+            .then(|| sardonyx_proto::shown(name.as_bytes()).to_string())
+    }
+
+    /// Advice about a name that has to stand in quotes, if such a one is around here.
+    #[cold]
+    fn advice_on_name(&mut self) -> Option<String> {
+        if self.cursor.next().is_ascii_digit() {
+            let (span, found) = self.token();
+            let number = crate::numbers::scan(&self.cursor.text[span]).is_ok();
+            let bare = found.trim_matches('`');
+            return (!number)
+                .then(|| format!("a name that begins with a digit stands in quotes: \"{bare}\""));
+        }
+        let name = self.odd_name()?;
+        Some(format!(
+            "a name with other characters than letters, digits and `_` stands in quotes: \"{name}\""
+        ))
+    }
+
+    /// Advice about a bracket that was opened at a place.
+    #[cold]
+    fn advice_on_opened(&self, opened: usize, close: u8) -> String {
+        let line = crate::diagnostic::Position::of(self.cursor.text, opened).line;
+        let open = self.cursor.text.get(opened).copied().unwrap_or(b'(') as char;
+        format!("the `{open}` of line {line} has no `{}`", close as char)
     }
 
     /// The next token: where it is, and what, for people.
@@ -382,23 +478,34 @@ impl<'a> Parser<'_, 'a> {
             return (start..start, "the end of the text".into());
         }
         let mut probe = self.cursor.clone();
+        let prefix = if byte == b'x' && probe.byte_at(1) == b'"' {
+            probe.pos += 1;
+            "x"
+        } else {
+            ""
+        };
         if let Some(word) = probe.word() {
             let shown = sardonyx_proto::shown(word);
             return (start..probe.pos, format!("`{shown}`"));
         }
-        if byte == b'"' {
+        if probe.byte() == b'"' {
             return match probe.quoted() {
                 Some(quoted) => {
                     let shown = sardonyx_proto::shown(quoted.content);
-                    (start..probe.pos, format!("`\"{shown}\"`"))
+                    (start..probe.pos, format!("`{prefix}\"{shown}\"`"))
                 }
                 None => (start..start + 1, "a quote that nothing closes".into()),
             };
         }
-        if byte.is_ascii_digit() || (byte == b'-' && probe.byte_at(1).is_ascii_digit()) {
+        if byte.is_ascii_digit() || (byte == b'-' && continues_word(probe.byte_at(1))) {
             probe.pos += 1;
             while continues_word(probe.byte()) || probe.byte() == b'.' {
+                let exponent = byte.is_ascii_digit() && matches!(probe.byte(), b'e' | b'E');
                 probe.pos += 1;
+                // The sign of an exponent belongs to it.
+                if exponent && matches!(probe.byte(), b'+' | b'-') {
+                    probe.pos += 1;
+                }
             }
             let shown = sardonyx_proto::shown(&probe.text[start..probe.pos]);
             return (start..probe.pos, format!("`{shown}`"));
@@ -407,6 +514,11 @@ impl<'a> Parser<'_, 'a> {
         let rest = &self.cursor.text[start..(start + 4).min(self.cursor.text.len())];
         let character = String::from_utf8_lossy(rest).chars().next();
         match character {
+            // These look like blanks, or like nothing.
+            Some(character) if crate::diagnostic::is_unseen(character) => (
+                start..start + character.len_utf8(),
+                format!("the character U+{:04X}", u32::from(character)),
+            ),
             Some(character)
                 if !character.is_control() && character != char::REPLACEMENT_CHARACTER =>
             {
@@ -556,14 +668,15 @@ impl<'a> Parser<'_, 'a> {
         if self.at_quoted() {
             return self.quoted();
         }
-        match self.cursor.next() {
-            byte if starts_word(byte) => {
-                let word = self.cursor.peek_word().map(sardonyx_proto::shown);
-                let help = format!("texts stand in quotes: \"{}\"", word.unwrap_or_default());
-                self.expected_with(what, help)
-            }
-            _ => self.expected(what),
+        let byte = self.cursor.next();
+        if !continues_word(byte) && byte != b'-' {
+            return self.expected(what);
         }
+        let shown = match self.odd_name() {
+            Some(name) => name,
+            None => self.token().1.trim_matches('`').to_string(),
+        };
+        self.expected_with(what, format!("texts stand in quotes: \"{shown}\""))
     }
 
     /// A text in quotes, or `?` for none.
@@ -589,13 +702,10 @@ impl<'a> Parser<'_, 'a> {
 
     #[cold]
     fn expected_name<T>(&mut self, what: &str) -> Parse<T> {
-        if self.cursor.next().is_ascii_digit() {
-            let (span, found) = self.token();
-            let bare = found.trim_matches('`');
-            let help = format!("a name that begins with a digit stands in quotes: \"{bare}\"");
-            return self.fail_with(span, format!("expected {what}, found {found}"), help);
+        match self.advice_on_name() {
+            Some(help) => self.expected_with(what, help),
+            None => self.expected(what),
         }
-        self.expected(what)
     }
 
     /// A name, or `?` for none.
@@ -661,8 +771,22 @@ impl<'a> Parser<'_, 'a> {
         open: u8,
         close: u8,
         what: &str,
+        item: impl FnMut(&mut Self) -> Parse,
+    ) -> Parse {
+        self.list_of(open, close, what, |_| false, item)
+    }
+
+    /// The same, where one can tell that an item begins: with such a one the list goes on even if a comma or a bracket is
+    /// missing before it.
+    fn list_of(
+        &mut self,
+        open: u8,
+        close: u8,
+        what: &str,
+        begins: fn(&Self) -> bool,
         mut item: impl FnMut(&mut Self) -> Parse,
     ) -> Parse {
+        self.cursor.next();
         let start = self.cursor.pos;
         self.expect(open, what)?;
         if self.cursor.eat(close) {
@@ -670,10 +794,20 @@ impl<'a> Parser<'_, 'a> {
         }
         let mut failed = false;
         loop {
+            let begin = self.offset() as usize;
             if item(self).is_err() {
                 failed = true;
-                if self.hopeless() || !self.skip_to_next_item(close) {
+                // No item is at its beginning where one before it has a comma.
+                if self.cursor.text.get(begin) == Some(&close) && self.cursor.pos == begin {
+                    self.advise(NO_LAST_COMMA);
+                }
+                if self.hopeless() {
                     return Err(Failed);
+                }
+                match self.skip_to_next_item(begin, close, begins) {
+                    Next::Sign => {}
+                    Next::Item => continue,
+                    Next::Lost => return Err(Failed),
                 }
             }
             match self.cursor.next() {
@@ -682,30 +816,57 @@ impl<'a> Parser<'_, 'a> {
                     self.cursor.pos += 1;
                     return if failed { Err(Failed) } else { Ok(()) };
                 }
-                _ => {
-                    let (span, found) = self.token();
-                    let close = close as char;
-                    let message = format!("expected `,` or `{close}`, found {found}");
-                    if self.cursor.at_end() {
-                        let line = crate::diagnostic::Position::of(self.cursor.text, start).line;
-                        let open = open as char;
-                        let help = format!("the `{open}` of line {line} has no `{close}`");
-                        return self.fail_with(span, message, help);
-                    }
-                    self.report(span, message, None);
+                byte => {
+                    self.expected_separator(start, close, begins);
                     failed = true;
-                    if self.hopeless() || !self.skip_to_next_item(close as u8) {
+                    // What cannot be in the list is behind it.
+                    let behind = byte == b'{' || (close == b')' && self.at_arrow());
+                    if self.hopeless() || behind || self.at_graph_start() {
                         return Err(Failed);
                     }
-                    if self.cursor.byte() == b',' {
-                        self.cursor.pos += 1;
-                    } else {
-                        self.cursor.pos += 1;
-                        return Err(Failed);
+                    if begins(self) {
+                        continue;
+                    }
+                    let begin = self.cursor.pos;
+                    match self.skip_to_next_item(begin, close, begins) {
+                        Next::Sign | Next::Item if self.cursor.eat(b',') => {}
+                        Next::Item => {}
+                        Next::Sign => {
+                            self.cursor.pos += 1;
+                            return Err(Failed);
+                        }
+                        Next::Lost => return Err(Failed),
                     }
                 }
             }
         }
+    }
+
+    #[cold]
+    fn expected_separator(&mut self, start: usize, close: u8, begins: fn(&Self) -> bool) {
+        let byte = self.cursor.next();
+        let (span, found) = self.token();
+        let message = format!("expected `,` or `{}`, found {found}", close as char);
+        let end = self.cursor.token_end();
+        let new_line = self.cursor.text[end..self.cursor.pos].contains(&b'\n');
+        let foreign = match byte {
+            b')' | b']' | b'}' | b'>' | b'{' => true,
+            b'=' => self.at_arrow(),
+            b'(' => close == b'>',
+            _ => self.cursor.at_end() || (new_line && !begins(self) && self.at_graph_start()),
+        };
+        let help = if foreign {
+            Some(self.advice_on_opened(start, close))
+        } else if end == self.cursor.pos {
+            self.advice_on_name()
+        } else {
+            None
+        };
+        let help = match self.advice_on_character() {
+            Some(advice) => Some(advice.to_string()),
+            None => help,
+        };
+        self.report(span, message, help);
     }
 }
 
@@ -750,42 +911,123 @@ impl Parser<'_, '_> {
 
 // Going on after an error.
 impl Parser<'_, '_> {
-    /// Goes to the comma or closing sign of the list around, over whatever is nested. Stops where a node or the end of the
-    /// block seems to begin on a new line: then something was not closed. Whether such a comma or sign was found.
-    fn skip_to_next_item(&mut self, close: u8) -> bool {
-        let mut depth = 0u32;
+    /// Goes from a broken item, which begins at `begin`, to the comma or closing sign of the list around, over whatever is
+    /// nested; or to where the next item begins, if a bracket of the broken one was forgotten. Stops where something begins
+    /// that is behind the list.
+    fn skip_to_next_item(&mut self, begin: usize, close: u8, begins: fn(&Self) -> bool) -> Next {
+        let broken_at = self.cursor.pos.max(begin);
+        self.cursor.pos = begin;
+        // The signs that close what is open; and how many of these were open before the error.
+        let mut open: SmallVec<[u8; 16]> = SmallVec::new();
+        let mut before_error = usize::MAX;
+        let mut behind_comma = false;
         loop {
             let before = self.cursor.pos;
             let byte = self.cursor.next();
             if self.cursor.at_end() {
-                return false;
+                return Next::Lost;
             }
-            let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
-            if new_line && before > 0 && self.at_node_start() {
-                return false;
+            let arrow = self.at_arrow();
+            let broken = self.cursor.pos >= broken_at;
+            if broken {
+                before_error = before_error.min(open.len());
+                let at_error = self.cursor.pos == broken_at;
+                if open.len() == before_error {
+                    let item = (at_error || behind_comma) && !open.is_empty() && begins(self);
+                    if item {
+                        return Next::Item;
+                    }
+                    let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
+                    if new_line && (self.at_node_start() || self.at_graph_start()) {
+                        return Next::Lost;
+                    }
+                }
+                let behind = arrow && close == b')';
+                if behind {
+                    return Next::Lost;
+                }
+                if byte == b',' && open.is_empty() {
+                    return Next::Sign;
+                }
+            }
+            behind_comma = byte == b',';
+            if arrow {
+                self.cursor.pos += 2;
+                continue;
             }
             match byte {
-                b',' if depth == 0 => return true,
-                _ if depth == 0 && byte == close => return true,
-                b'(' | b'[' | b'{' => depth += 1,
-                b'<' => depth += 1,
+                b'(' => open.push(b')'),
+                b'[' => open.push(b']'),
+                b'{' => open.push(b'}'),
+                b'<' => open.push(b'>'),
                 b')' | b']' | b'}' | b'>' => {
-                    // The `>` of `=>` closes nothing.
-                    let arrow = byte == b'>'
-                        && before == self.cursor.pos
-                        && self.cursor.pos > 0
-                        && self.cursor.text[self.cursor.pos - 1] == b'=';
-                    if !arrow {
-                        if depth == 0 {
-                            return false;
-                        }
-                        depth -= 1;
+                    // What was opened within is closed along.
+                    match open.iter().rposition(|sign| *sign == byte) {
+                        Some(index) => open.truncate(index),
+                        None if !broken => {}
+                        None if byte == close => return Next::Sign,
+                        None => return Next::Lost,
                     }
                 }
                 _ => {}
             }
             self.skip_token(byte);
         }
+    }
+
+    /// Whether `=>` stands here.
+    fn at_arrow(&self) -> bool {
+        self.cursor.byte() == b'=' && self.cursor.byte_at(1) == b'>'
+    }
+
+    /// Whether what stands here, at the beginning of a line, looks like a graph or function: a name and a parenthesis.
+    fn at_graph_start(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        let at_line_start = probe.pos == 0 || probe.text.get(probe.pos - 1) == Some(&b'\n');
+        at_line_start && probe.word().is_some() && probe.next() == b'('
+    }
+
+    /// Whether what stands here looks like a value with its type: `float[N] x`.
+    fn at_value_start(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        let Some(word) = probe.word() else {
+            return false;
+        };
+        if !crate::words::is_type_word(word) {
+            return false;
+        }
+        if crate::words::element_type(word).is_none() {
+            return probe.next() == b'(';
+        }
+        if probe.next() == b'[' {
+            let inside = |byte: &u8| !matches!(byte, b']' | b'\n');
+            probe.pos += probe.text[probe.pos..]
+                .iter()
+                .take_while(|byte| inside(byte))
+                .count();
+            probe.eat(b']');
+        }
+        starts_word(probe.next()) || probe.byte() == b'"'
+    }
+
+    /// Whether what stands here looks like a key with its value.
+    fn at_key(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        probe.word().is_some() && probe.next() == b':'
+    }
+
+    /// Whether what stands here looks like an attribute with its value.
+    fn at_attribute_start(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        let named = match probe.byte() {
+            b'"' => probe.quoted().is_some(),
+            _ => probe.word().is_some(),
+        };
+        if named && probe.eat(b':') {
+            probe.next();
+            probe.word();
+        }
+        named && probe.eat(b'=') && !matches!(probe.byte(), b'>' | b'=')
     }
 
     /// Goes to where the next node of a block seems to begin, or to the end of the block. The broken one begins at `start`.
@@ -815,9 +1057,10 @@ impl Parser<'_, '_> {
             let arrow = byte == b'=' && self.cursor.byte_at(1) == b'>';
             match byte {
                 b'(' | b'[' | b'<' => depth += 1,
-                b')' | b']' | b'>' => depth -= 1,
+                // What nobody opened closes nothing.
+                b')' | b']' | b'>' => depth = (depth - 1).max(0),
                 b'{' => (depth, braces) = (depth + 1, braces + 1),
-                b'}' => (depth, braces) = (depth - 1, braces - 1),
+                b'}' => (depth, braces) = ((depth - 1).max(0), braces - 1),
                 _ => {}
             }
             goes_on = matches!(byte, b',' | b'=' | b':' | b'.' | b'@');
@@ -873,7 +1116,17 @@ impl Parser<'_, '_> {
                 break;
             }
         }
-        matches!(probe.next(), b'(' | b'<' | b':') && starts_word(byte)
+        if !starts_word(byte) || !matches!(probe.next(), b'(' | b'<' | b':') {
+            return false;
+        }
+        // Behind the inputs of a graph, which is the value of an attribute, an arrow follows.
+        if probe.byte() == b'(' {
+            let inside = |byte: &u8| !matches!(byte, b')' | b'{' | b'}');
+            let rest = &probe.text[probe.pos..];
+            probe.pos += rest.iter().take_while(|byte| inside(byte)).count();
+            return !(probe.eat(b')') && probe.next() == b'=' && probe.byte_at(1) == b'>');
+        }
+        true
     }
 
     /// Goes over the token that begins with `byte`.

@@ -371,7 +371,12 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         if notes.reach_out && !notes.begun {
             self.push(" @<>");
         }
-        self.push(if notes.begun { ", " } else { " @<" });
+        let first_in_line = self.out.last().is_none_or(|byte| *byte == b'\n');
+        self.push(match (notes.begun, first_in_line) {
+            (true, _) => ", ",
+            (false, true) => "@<",
+            (false, false) => " @<",
+        });
         notes.begun = true;
         self.push(key);
         self.push(": ");

@@ -62,7 +62,10 @@ fn samples_are_texts() {
     let mut wrong = String::new();
     for entry in std::fs::read_dir(editor().join("tests/samples")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "onnxtxt") {
+        if path
+            .extension()
+            .is_none_or(|extension| extension != "onnxtxt")
+        {
             continue;
         }
         count += 1;

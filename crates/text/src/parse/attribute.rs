@@ -1,16 +1,18 @@
 //! Attributes and their values.
 
-use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId};
+use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId, Symbol};
 use sardonyx_proto::AttributeType;
 use smallvec::SmallVec;
 
-use super::{Name, Parse, Parser};
+use super::tensor::is_truth;
+use super::types::{advice_on_type, advice_on_types};
+use super::{NO_LAST_COMMA, Name, Parse, Parser};
 use crate::cursor::starts_word;
-use crate::numbers::{self, Literal};
+use crate::numbers::{self, Literal, NumberError};
 use crate::tree::SyntaxKind;
 use crate::words::{
-    ATTRIBUTE_NOTES, ATTRIBUTE_TYPES, attribute_type, attribute_word, element_of, is_float_word,
-    list_of,
+    ATTRIBUTE_NOTES, ATTRIBUTE_TYPES, NODE_NOTES, attribute_type, attribute_word, element_of,
+    element_type, is_float_word, list_of,
 };
 
 /// The node that an attribute belongs to, and that node's graph, which its own graphs see.
@@ -21,7 +23,7 @@ impl<'a> Parser<'_, 'a> {
     pub(super) fn attributes(&mut self, graph: GraphId, node: NodeId) -> Parse {
         let start = self.cursor.pos;
         let mut count = 0;
-        self.list(b'<', b'>', "`<`", |parser| {
+        self.list_of(b'<', b'>', "`<`", Self::at_attribute_start, |parser| {
             count += 1;
             let at = parser.offset();
             let attribute = parser.attribute(Some((graph, node)))?;
@@ -44,6 +46,9 @@ impl<'a> Parser<'_, 'a> {
         let part = self.open(SyntaxKind::Attribute);
         let mut attribute = Attribute::default();
         let named = self.open(SyntaxKind::Definition);
+        if matches!(self.cursor.next(), b'0'..=b'9' | b'-') {
+            return self.expected_attribute();
+        }
         let name = self.maybe_name("the name of an attribute")?;
         self.close(named);
         attribute.name = match name {
@@ -56,13 +61,17 @@ impl<'a> Parser<'_, 'a> {
         let typed = self.cursor.next() == b':';
         if typed {
             self.cursor.pos += 1;
-            attribute.ty = self.attribute_type()?;
+            attribute.ty = self.attribute_type(attribute.name)?;
         }
         if self.cursor.next() == b'=' {
             self.cursor.pos += 1;
             self.attribute_value(&mut attribute, typed, place)?;
         } else if !typed {
-            return self.expected("`=` or `:` behind the name of an attribute");
+            let what = "`=` or `:` behind the name of an attribute";
+            return match self.cursor.token_end() == self.cursor.pos {
+                true => self.expected_name(what),
+                false => self.expected(what),
+            };
         }
         if self.at_notes() {
             self.attribute_notes(&mut attribute, place)?;
@@ -71,8 +80,22 @@ impl<'a> Parser<'_, 'a> {
         Ok(attribute)
     }
 
-    /// The word behind `:`; `?` for none, `?99` for a number without a word.
-    fn attribute_type(&mut self) -> Parse<Option<AttributeType>> {
+    /// An error about a number in place of an attribute.
+    #[cold]
+    fn expected_attribute<T>(&mut self) -> Parse<T> {
+        let (span, _) = self.token();
+        let what = "the name of an attribute";
+        match numbers::scan(&self.cursor.text[span]) {
+            Ok(_) => self.expected_with(
+                what,
+                "lists stand in brackets, [1, 5]; decimal numbers have a point, 1.5",
+            ),
+            Err(_) => self.expected_name(what),
+        }
+    }
+
+    /// The word behind `:` and the name; `?` for none, `?99` for a number without a word.
+    fn attribute_type(&mut self, name: Option<Symbol>) -> Parse<Option<AttributeType>> {
         self.cursor.next();
         if self.cursor.byte() == b'?' {
             self.cursor.pos += 1;
@@ -91,10 +114,27 @@ impl<'a> Parser<'_, 'a> {
             self.cursor.pos += word.len();
             return Ok(Some(ty));
         }
+        self.expected_type(word, name)
+    }
+
+    #[cold]
+    fn expected_type<T>(&mut self, word: &[u8], name: Option<Symbol>) -> Parse<T> {
         let words: Vec<&str> = ATTRIBUTE_TYPES.iter().map(|(word, ..)| *word).collect();
-        let help = match crate::words::nearest(word, &words) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("the types are {}", crate::words::listed(&words)),
+        let note = name.is_some_and(|name| {
+            let name = self.build.model.text(name);
+            NODE_NOTES.iter().any(|note| note.as_bytes() == name)
+        });
+        let help = match (word, crate::words::nearest(word, &words)) {
+            (b"", _) if note => "notes begin with `@<`".to_string(),
+            (b"", _) => "a value stands behind `=`: name = 1, or name: int = 1".to_string(),
+            (b"bool" | b"boolean", _) => "truth values are of type `int`, 0 and 1".to_string(),
+            (b"integer", _) => "did you mean `int`?".to_string(),
+            (_, Some(near)) => format!("did you mean `{near}`?"),
+            _ => match element_type(word) {
+                Some(ty) if ty.is_float() => "floats are of type `float`".to_string(),
+                Some(ty) if !ty.is_complex() => "integers are of type `int`".to_string(),
+                _ => format!("the types are {}", crate::words::listed(&words)),
+            },
         };
         self.expected_with("the type of an attribute", help)
     }
@@ -138,11 +178,15 @@ impl<'a> Parser<'_, 'a> {
             return self.list_value(wanted, place);
         }
         if let Some(ty) = wanted
-            && element_of(ty).is_some()
+            && let Some(element) = element_of(ty)
         {
             let word = attribute_word(ty).unwrap_or_default();
             let what = format!("a list, as the type is `{word}`");
-            return self.expected_with(&what, "lists stand in brackets: [1, 2]");
+            let help = match element {
+                AttributeType::INT | AttributeType::FLOAT => "lists stand in brackets: [1, 2]",
+                _ => "lists stand in brackets",
+            };
+            return self.expected_with(&what, help);
         }
         self.single(wanted, place).map(Value::Some)
     }
@@ -155,13 +199,16 @@ impl<'a> Parser<'_, 'a> {
             Some(kind) => kind,
             None => {
                 return match byte {
-                    b'.' | b'+' => self.number_error(numbers::NumberError::NoDigits, "a value"),
+                    b'.' | b'+' => self.number_error(NumberError::NoDigits, "a value"),
                     b'{' => self
                         .expected_with("a value", "a tensor begins with its type: float[2] {1, 2}"),
                     _ => self.expected("a value"),
                 };
             }
         };
+        if kind == AttributeType::GRAPH && starts_word(byte) && !self.graph_here() {
+            return self.expected_value(wanted);
+        }
         // An integer is a float where one is wanted.
         let kind = match (wanted, kind) {
             (Some(AttributeType::FLOAT), AttributeType::INT) => AttributeType::FLOAT,
@@ -249,9 +296,46 @@ impl<'a> Parser<'_, 'a> {
         Some(AttributeType::GRAPH)
     }
 
+    /// Whether the word that stands here is the name of a graph: its inputs or the arrow follow.
+    fn graph_here(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        if probe.byte() == b'x' && probe.byte_at(1) == b'"' {
+            return true;
+        }
+        probe.word();
+        matches!(probe.next(), b'(' | b'=')
+    }
+
+    /// An error about a word that is no value.
+    #[cold]
+    fn expected_value<T>(&mut self, wanted: Option<AttributeType>) -> Parse<T> {
+        let word = self.cursor.peek_word().unwrap_or_default();
+        let mut probe = self.cursor.clone();
+        probe.word();
+        let tensor = matches!(probe.next(), b'[' | b'{');
+        let shown = match self.odd_name() {
+            Some(name) => name,
+            None => sardonyx_proto::shown(word).to_string(),
+        };
+        let what = match wanted.and_then(attribute_word) {
+            Some(word) => format!("a value of type `{word}`"),
+            None => "a value".to_string(),
+        };
+        let help = match wanted {
+            _ if is_truth(word) => "truth values are 0 and 1".to_string(),
+            _ if tensor => advice_on_type(word).unwrap_or_else(advice_on_types),
+            None | Some(AttributeType::STRING) => format!("texts stand in quotes: \"{shown}\""),
+            Some(AttributeType::GRAPH) => {
+                format!("a graph has inputs and outputs: {shown} () => (y) {{ ... }}")
+            }
+            _ => return self.expected(&what),
+        };
+        self.expected_with(&what, help)
+    }
+
     fn number_kind(&self) -> AttributeType {
         match numbers::scan(&self.cursor.text[self.cursor.pos..]) {
-            Ok((Literal::Float, _)) => AttributeType::FLOAT,
+            Ok((Literal::Float, _)) | Err(NumberError::NanBits) => AttributeType::FLOAT,
             // What is wrong with it, whoever reads it will say.
             _ => AttributeType::INT,
         }
@@ -267,7 +351,7 @@ impl<'a> Parser<'_, 'a> {
             }
         } else {
             let word = probe.word().unwrap_or_default();
-            if crate::words::element_type(word).is_none() {
+            if element_type(word).is_none() {
                 return false;
             }
         }
@@ -297,14 +381,22 @@ impl<'a> Parser<'_, 'a> {
     fn wrong_kind<T>(&mut self, wanted: AttributeType, kind: AttributeType) -> Parse<T> {
         let (span, found) = self.token();
         let of = |ty| attribute_word(ty).unwrap_or_default();
-        let message = format!(
-            "expected a value of type `{}`, found {found}, which is of type `{}`",
-            of(wanted),
-            of(kind)
-        );
+        let kind = if self.at_sparse() { AttributeType::SPARSE_TENSOR } else { kind };
+        let message = match kind {
+            AttributeType::INT | AttributeType::FLOAT | AttributeType::STRING => format!(
+                "expected a value of type `{}`, found {found}, which is of type `{}`",
+                of(wanted),
+                of(kind)
+            ),
+            // The next token is only its beginning.
+            _ => format!("expected a value of type `{}`, found one of type `{}`", of(wanted), of(kind)),
+        };
         let help = match (wanted, kind) {
             (AttributeType::INT, AttributeType::FLOAT) => {
-                "write it without a point, or change the type to `float`"
+                "write it as an integer, or change the type to `float`"
+            }
+            (AttributeType::INT | AttributeType::FLOAT, AttributeType::STRING) => {
+                "numbers stand without quotes"
             }
             (AttributeType::STRING, _) => "texts stand in quotes",
             (AttributeType::TENSOR, AttributeType::INT | AttributeType::FLOAT) => {
@@ -345,12 +437,7 @@ impl<'a> Parser<'_, 'a> {
         let mut values: SmallVec<[AttributeValue; 4]> = SmallVec::new();
         self.list(b'[', b']', "`[`", |parser| {
             if parser.cursor.next() == b'@' {
-                let at = parser.cursor.pos;
-                return parser.fail_with(
-                    at..at + 1,
-                    "a reference cannot stand in a list",
-                    "a reference stands for a whole attribute: name: ints = @parameter",
-                );
+                return parser.reference_in_list();
             }
             let value = parser.single(element, place)?;
             element.get_or_insert(value.ty());
@@ -358,6 +445,16 @@ impl<'a> Parser<'_, 'a> {
             Ok(())
         })?;
         Ok(joined(values))
+    }
+
+    #[cold]
+    fn reference_in_list<T>(&mut self) -> Parse<T> {
+        let at = self.cursor.pos;
+        self.fail_with(
+            at..at + 1,
+            "a reference cannot stand in a list",
+            "a reference stands for a whole attribute: name: ints = @parameter",
+        )
     }
 
     /// A list of numbers, by far the most frequent and longest one. `None` if it is another one; then the cursor stays.
@@ -405,9 +502,15 @@ impl<'a> Parser<'_, 'a> {
                     rest.pos += 1;
                     break Ok(());
                 }
-                _ => {
+                byte => {
                     self.cursor = rest;
-                    return self.expected("`,` or `]` behind a value");
+                    let what = "`,` or `]` behind a value";
+                    // Behind it, no list of numbers goes on.
+                    if matches!(byte, b'>' | b')' | b'}') {
+                        let help = self.advice_on_opened(start, b']');
+                        return self.expected_with(what, help);
+                    }
+                    return self.expected(what);
                 }
             }
         };
@@ -415,15 +518,22 @@ impl<'a> Parser<'_, 'a> {
         self.cursor = rest;
         if let Err(error) = result {
             let (span, _) = self.token();
-            if error == numbers::NumberError::NotInteger && element.is_none() {
+            if error == NumberError::NotInteger && element.is_none() {
                 return self.fail_with(
                     span,
                     "expected an integer, as the list begins with one",
                     "write the first value with a point, or the type: name: floats = [1, 2.5]",
                 );
             }
-            if error == numbers::NumberError::NoDigits && self.cursor.next() == b']' {
-                return self.expected("a value");
+            let byte = self.cursor.next();
+            if error == NumberError::NoDigits && byte == b'@' {
+                return self.reference_in_list();
+            }
+            if error == NumberError::NoDigits && byte == b']' {
+                return self.expected_with("a value", NO_LAST_COMMA);
+            }
+            if error == NumberError::NoDigits && byte == b'"' && element.is_none() {
+                return self.expected("a number, as the list begins with one");
             }
             return self.number_error(error, "a value");
         }

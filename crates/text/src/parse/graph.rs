@@ -4,7 +4,7 @@ use sardonyx_model::{GraphId, NodeExtras, NodeId, Text, Unknowns, ValueInfo};
 use sardonyx_proto::{MessageType, NodeDeviceConfigurationProto};
 
 use super::{Failed, Name, Parse, Parser};
-use crate::cursor::starts_word;
+use crate::cursor::{continues_word, starts_word};
 use crate::tree::SyntaxKind;
 use crate::words::{NODE_NOTES, VALUE_NOTES, is_type_word};
 
@@ -38,32 +38,49 @@ impl<'a> Parser<'_, 'a> {
         self.close(part);
         self.build.model.graph_mut(graph).name = self.maybe_symbol(name)?;
         let mut failed = false;
-        if self.cursor.next() == b'=' {
+        self.cursor.next();
+        if self.at_arrow() {
             let at = self.cursor.pos;
             self.warn(
-                at..at + 1,
+                at..at + 2,
                 "the graph has no list of inputs",
                 Some("write `()` for a graph without inputs"),
             );
+        } else if self.cursor.byte() != b'(' {
+            return self.expected_graph();
         } else {
             failed |= self.graph_inputs(graph).is_err();
         }
-        self.arrow("the inputs of a graph")?;
+        failed = self.arrow("the inputs of a graph", failed)?;
         failed |= self.graph_outputs(graph).is_err();
         if self.cursor.next() == b'<' {
             failed |= self
-                .list(b'<', b'>', "`<`", |parser| parser.graph_info(graph))
+                .list_of(b'<', b'>', "`<`", Self::at_value_start, |parser| {
+                    parser.graph_info(graph)
+                })
                 .is_err();
         }
         if self.at_notes() {
             failed |= self.graph_notes(graph).is_err();
         }
-        failed |= self.nodes(graph).is_err();
+        failed |= self.nodes(graph, failed).is_err();
         if failed { Err(Failed) } else { Ok(()) }
     }
 
+    /// An error about something that is no graph.
+    #[cold]
+    fn expected_graph<T>(&mut self) -> Parse<T> {
+        let what = "`(` and the inputs of the graph";
+        if self.cursor.next() == b'=' {
+            let help = "nodes stand in a graph: g (float[N] x) => (float[N] y) { y = Relu(x) }";
+            return self.expected_with(what, help);
+        }
+        self.expected(what)
+    }
+
     fn graph_inputs(&mut self, graph: GraphId) -> Parse {
-        self.list(b'(', b')', "`(` and the inputs of the graph", |parser| {
+        let begins = Self::at_value_start;
+        self.list_of(b'(', b')', "`(` and the inputs of the graph", begins, |parser| {
             let part = parser.open(SyntaxKind::ValueInfo);
             let at = parser.offset();
             let info = parser.value_info_content()?;
@@ -79,7 +96,8 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn graph_outputs(&mut self, graph: GraphId) -> Parse {
-        self.list(b'(', b')', "`(` and the outputs of the graph", |parser| {
+        let begins = Self::at_value_start;
+        self.list_of(b'(', b')', "`(` and the outputs of the graph", begins, |parser| {
             let info = parser.value_info()?;
             if parser.cursor.next() == b'=' {
                 let at = parser.cursor.pos;
@@ -131,7 +149,12 @@ impl<'a> Parser<'_, 'a> {
         let part = self.open(SyntaxKind::Definition);
         let name =
             if self.at_quoted() || starts_word(self.cursor.byte()) || self.cursor.byte() == b'?' {
-                self.maybe_name("a name")?
+                let name = self.maybe_name("a name")?;
+                let byte = self.cursor.next();
+                if info.ty.is_none() && (matches!(byte, b'[' | b'(') || starts_word(byte)) {
+                    self.no_type(at as usize)?;
+                }
+                name
             } else if info.ty.is_some() {
                 let start = at as usize;
                 let end = self.cursor.token_end();
@@ -139,13 +162,19 @@ impl<'a> Parser<'_, 'a> {
                 let (span, found) = self.token();
                 let message =
                     format!("expected the name of a value behind its type, found {found}");
+                if self.cursor.next() == b'(' {
+                    let help = format!("dimensions stand in brackets: {text}[3, 4]");
+                    return self.fail_with(span, message, help);
+                }
                 if is_type_word(text.as_bytes()) {
                     let help = format!(
                         "`{text}` is a type here; a value of that name stands in quotes: \"{text}\""
                     );
                     return self.fail_with(span, message, help);
                 }
-                return self.fail(span, message);
+                let help = self.advice_on_name();
+                self.report(span, message, help);
+                return Err(Failed);
             } else {
                 return self.expected_name("the type or name of a value");
             };
@@ -164,15 +193,39 @@ impl<'a> Parser<'_, 'a> {
         Ok(info)
     }
 
-    /// `{ nodes }`
-    pub(super) fn nodes(&mut self, graph: GraphId) -> Parse {
-        let start = self.cursor.pos;
-        if self.cursor.next() != b'{' {
-            return self.expected("`{` and the nodes");
+    /// An error about a word that stands at `start` in the place of a type, if what is behind it says that it does.
+    #[cold]
+    fn no_type(&mut self, start: usize) -> Parse {
+        let end = self.cursor.token_end();
+        let text = &self.cursor.text[start..end];
+        let help = super::types::advice_on_type(text);
+        let shape = matches!(self.cursor.byte(), b'[' | b'(');
+        // Between two words a comma may be missing as well.
+        let blank = end < self.cursor.pos;
+        if !crate::cursor::is_word(text) || !(shape || (help.is_some() && blank)) {
+            return Ok(());
         }
-        let opened = self.cursor.pos;
-        self.cursor.pos += 1;
-        let mut failed = false;
+        let message = format!("`{}` is no type", sardonyx_proto::shown(text));
+        let help = help.unwrap_or_else(super::types::advice_on_types);
+        self.fail_with(start..end, message, help)
+    }
+
+    /// `{ nodes }`. If something before them `failed`, it may have taken the brace along.
+    pub(super) fn nodes(&mut self, graph: GraphId, failed: bool) -> Parse {
+        let start = self.cursor.pos;
+        let opened = self.offset() as usize;
+        let mut failed = failed;
+        if self.cursor.byte() == b'{' {
+            self.cursor.pos += 1;
+        } else {
+            if !failed {
+                let _ = self.expected::<()>("`{` and the nodes");
+            }
+            failed = true;
+            if !self.at_node_start() {
+                return Err(Failed);
+            }
+        }
         loop {
             let byte = self.cursor.next();
             if byte == b'}' {
@@ -182,8 +235,7 @@ impl<'a> Parser<'_, 'a> {
             if self.cursor.at_end() {
                 // If something before went wrong, it may have taken the brace along.
                 if !failed {
-                    let line = crate::diagnostic::Position::of(self.cursor.text, opened).line;
-                    let help = format!("the `{{` of line {line} has no `}}`");
+                    let help = self.advice_on_opened(opened, b'}');
                     return self.expected_with("a node or `}`", help);
                 }
                 return Err(Failed);
@@ -215,6 +267,12 @@ impl<'a> Parser<'_, 'a> {
         let node = self.built(node)?;
         if first == b'[' {
             self.label(node)?;
+        } else if first == b',' {
+            self.warn(
+                at..at + 1,
+                "this comma leaves out the first output of the next node",
+                Some("nothing stands between nodes; an output that is left out is written `\"\"`"),
+            );
         }
         self.outputs(node)?;
         self.cursor.next();
@@ -247,19 +305,51 @@ impl<'a> Parser<'_, 'a> {
 
     #[cold]
     fn expected_equals<T>(&mut self, start: usize) -> Parse<T> {
-        let text = &self.cursor.text[start..self.cursor.token_end()];
-        let (span, found) = self.token();
-        let message = format!("expected `=` behind the outputs of a node, found {found}");
+        let end = self.cursor.token_end().max(start);
+        let text = &self.cursor.text[start..end];
         let operator = sardonyx_proto::shown(text);
-        match found.as_str() {
-            "`(`" | "`<`" => self.fail_with(
-                span,
-                message,
-                format!("a node begins with its outputs, if only with `=`: y = {operator}(...)"),
-            ),
-            "`;`" => self.fail_with(span, message, "nothing stands between nodes"),
-            _ => self.fail(span, message),
+        let byte = self.cursor.next();
+        let (span, found) = self.token();
+        if self.cursor.pos == start {
+            let help = match byte {
+                b';' => Some("nothing stands between nodes".to_string()),
+                b'@' => Some("notes stand behind what they belong to: @<doc_string: \"...\">".into()),
+                _ => self.advice_on_name(),
+            };
+            return match help {
+                Some(help) => self.expected_with("a node or `}`", help),
+                None => self.expected("a node or `}`"),
+            };
         }
+        let message = format!("expected `=` behind the outputs of a node, found {found}");
+        let first = |operator: &str| {
+            format!("a node begins with its outputs, if only with `=`: y = {operator}(...)")
+        };
+        let help = match byte {
+            b'(' | b'<' => Some(first(&operator)),
+            b'[' if is_type_word(text) => {
+                Some("types of values stand in `<>` behind the outputs of the graph".into())
+            }
+            b']' => Some(format!("the name of a node stands in brackets: [{operator}]")),
+            // What is in the way ends with the parenthesis of an operator, or does not.
+            _ if end == span.start => match self.odd_name() {
+                Some(name) => {
+                    let rest = &self.cursor.text[(start + name.len()).min(self.cursor.text.len())..];
+                    match rest.first() {
+                        Some(b'(' | b'<') => Some(first(&name)),
+                        _ => self.advice_on_name(),
+                    }
+                }
+                None => None,
+            },
+            _ => None,
+        };
+        let help = match self.advice_on_character() {
+            Some(advice) => Some(advice.to_string()),
+            None => help,
+        };
+        self.report(span, message, help);
+        Err(Failed)
     }
 
     /// `[name]`
@@ -272,7 +362,13 @@ impl<'a> Parser<'_, 'a> {
                 parser.name("the name of a node")
             })?
         };
-        self.expect(b']', "`]` behind the name of a node")?;
+        if !self.cursor.eat(b']') {
+            let what = "`]` behind the name of a node";
+            return match self.odd_name() {
+                Some(_) => self.expected_name(what),
+                None => self.expected(what),
+            };
+        }
         if name.bytes().is_empty() {
             self.build.model.node_mut(node).name = Some(self.empty_symbol());
             return Ok(());
@@ -300,7 +396,7 @@ impl<'a> Parser<'_, 'a> {
     /// What a node reads, in parentheses.
     fn inputs(&mut self, node: NodeId) -> Parse {
         if self.cursor.next() != b'(' {
-            return self.expected("`(` and the inputs of the node");
+            return self.expected_inputs();
         }
         self.cursor.pos += 1;
         while let Some(name) = self.operand(SyntaxKind::Reference)? {
@@ -315,14 +411,56 @@ impl<'a> Parser<'_, 'a> {
             self.cursor.pos += 1;
             return Ok(());
         }
-        let help = match self.cursor.byte() {
-            byte if starts_word(byte) || byte == b'"' => "inputs are separated by commas",
-            byte if byte.is_ascii_digit() || byte == b'-' => {
-                "inputs are names; numbers are attributes or constants"
+        self.expected_input()
+    }
+
+    /// An error about what stands behind an operator and is no parenthesis.
+    #[cold]
+    fn expected_inputs<T>(&mut self) -> Parse<T> {
+        let what = "`(` and the inputs of the node";
+        let end = self.cursor.token_end();
+        let text = &self.cursor.text[..end];
+        let length = text.iter().rev().take_while(|byte| continues_word(**byte)).count();
+        let operator = sardonyx_proto::shown(&text[end - length..]);
+        let help = match self.cursor.next() {
+            b'[' => format!("attributes stand in `<>`: {operator}<axis = 0>(...)"),
+            b'+' | b'-' | b'*' | b'/' if end < self.cursor.pos => {
+                "what a node does has a name: z = Add(x, y)".to_string()
             }
-            _ => return self.expected("`,` or `)` behind an input"),
+            byte if starts_word(byte) || matches!(byte, b'"' | b'}' | b',' | b'@') => {
+                format!("`{operator}` is an operator here, and its inputs stand in parentheses: {operator}(x)")
+            }
+            _ => return self.expected_name(what),
         };
-        self.expected_with("`,` or `)` behind an input", help)
+        self.expected_with(what, help)
+    }
+
+    /// An error about what stands among the inputs of a node and is none.
+    #[cold]
+    fn expected_input<T>(&mut self) -> Parse<T> {
+        let what = "`,` or `)` behind an input";
+        let end = self.cursor.token_end();
+        let byte = self.cursor.next();
+        let new_line = self.cursor.text[end..self.cursor.pos].contains(&b'\n');
+        let closing = matches!(byte, b'}' | b']' | b'>') || self.cursor.at_end();
+        if closing || (new_line && self.at_node_start()) {
+            // A parenthesis within a name is rare, and gives the right line nearly always.
+            let opened = self.cursor.text[..end].iter().rposition(|byte| *byte == b'(');
+            let help = self.advice_on_opened(opened.unwrap_or(end), b')');
+            return self.expected_with(what, help);
+        }
+        let help = match (byte, self.advice_on_name()) {
+            (b'=', _) => "attributes stand in `<>` before the inputs: Concat<axis = 0>(x, y)".into(),
+            (b'(', _) => "inputs are names; give what a node computes a name first".into(),
+            (b'.' | b'/' | b'-' | b'0'..=b'9', Some(help)) => help,
+            (byte, _) if byte.is_ascii_digit() || byte == b'-' => {
+                "inputs are names; numbers are attributes or constants".into()
+            }
+            (byte, _) if starts_word(byte) || byte == b'"' => "inputs are separated by commas".into(),
+            (_, Some(help)) => help,
+            _ => return self.expected(what),
+        };
+        self.expected_with(what, help)
     }
 
     /// An input or output: a name, or one left out, for which there is nothing before a comma, or an empty quote. `None`
@@ -382,7 +520,7 @@ impl<'a> Parser<'_, 'a> {
 
     #[cold]
     fn long_callee(&mut self, node: NodeId) -> Parse {
-        let mut op_type = self.maybe_name("an operator")?;
+        let mut op_type = self.callee_part("an operator")?;
         let mut domain: Option<Vec<u8>> = None;
         while self.cursor.next() == b'.' {
             self.cursor.pos += 1;
@@ -394,7 +532,7 @@ impl<'a> Parser<'_, 'a> {
                     domain.extend_from_slice(part);
                 }
             }
-            op_type = self.maybe_name("an operator behind its domain")?;
+            op_type = self.callee_part("an operator behind its domain")?;
         }
         let overload = if self.cursor.next() == b':' {
             self.cursor.pos += 1;
@@ -421,6 +559,14 @@ impl<'a> Parser<'_, 'a> {
         node.domain = domain;
         node.overload = overload;
         Ok(())
+    }
+
+    /// A part of a callee, or `?` for none. No type can stand here, so what follows the `?` does not matter.
+    fn callee_part(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
+        if self.cursor.eat(b'?') {
+            return Ok(None);
+        }
+        self.name(what).map(Some)
     }
 
     fn node_notes(&mut self, node: NodeId) -> Parse {

@@ -16,7 +16,7 @@ impl Parser<'_, '_> {
     /// A list of messages, each as the bytes that it is in a file.
     pub(super) fn messages(&mut self, def: &'static MessageDef) -> Parse<Vec<Span>> {
         let mut spans = Vec::new();
-        self.list(b'[', b']', "`[`", |parser| {
+        self.list(b'[', b']', "messages, as [{...}]", |parser| {
             let at = parser.offset();
             let counted = parser.build.count::<Span>(at);
             parser.built(counted)?;

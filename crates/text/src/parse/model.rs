@@ -16,10 +16,13 @@ impl<'a> Parser<'_, 'a> {
         let part = self.open_at(SyntaxKind::Model, 0);
         // Its training steps see what the main graph defines, wherever they stand.
         let mut failed = false;
+        if self.no_text() {
+            return Err(Failed);
+        }
         if self.cursor.next() == b'<' {
             failed |= self.header(MODEL_KEYS, Self::model_entry).is_err();
         }
-        if self.cursor.next() != b'@' && !self.absent() {
+        if !self.at_notes() && !self.no_graph() {
             match self.graph(None, None) {
                 Ok(graph) => self.build.model.main = Some(graph),
                 Err(Failed) => {
@@ -39,6 +42,30 @@ impl<'a> Parser<'_, 'a> {
         }
         self.close(part);
         if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    /// Reports a text that begins like none; whether it does.
+    fn no_text(&mut self) -> bool {
+        let byte = self.cursor.next();
+        let start = self.cursor.pos;
+        let help = match self.cursor.text[start..] {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "this is UTF-16; texts are in UTF-8",
+            _ if byte < b' ' && !self.cursor.at_end() => "this seems to be a binary file",
+            _ => return false,
+        };
+        let _ = self.expected_with::<()>("a model in the notation", help);
+        self.cursor.pos = self.cursor.text.len();
+        true
+    }
+
+    /// Goes over a `?` in place of the graph. Before parentheses it would be that of a name.
+    fn no_graph(&mut self) -> bool {
+        let mut probe = self.cursor.clone();
+        let found = probe.eat(b'?') && !matches!(probe.next(), b'(' | b'=');
+        if found {
+            self.cursor.pos += 1;
+        }
+        found
     }
 
     fn at_end_or_notes(&mut self) -> bool {
@@ -85,7 +112,8 @@ impl<'a> Parser<'_, 'a> {
         let start = self.cursor.pos;
         self.cursor.next();
         let empty_is_wrong = open == b'<' && self.cursor.byte() == b'<';
-        self.list(open, close, "`<`", |parser| {
+        let what = format!("`{}`", open as char);
+        self.list_of(open, close, &what, Self::at_key, |parser| {
             let key = parser.word("a key")?;
             let span = key.offset as usize..parser.cursor.pos;
             if !keys.iter().any(|known| known.as_bytes() == key.bytes) {
@@ -263,6 +291,9 @@ impl<'a> Parser<'_, 'a> {
             unknown: Unknowns::default(),
         };
         let mut failed = false;
+        if self.no_function() {
+            return self.expected("a function or the end of the text");
+        }
         if self.cursor.next() == b'<' {
             let entry = |parser: &mut Self, key: &[u8]| parser.function_entry(&mut function, key);
             failed |= self.header(FUNCTION_KEYS, entry).is_err();
@@ -275,20 +306,33 @@ impl<'a> Parser<'_, 'a> {
             failed |= self.parameters(&mut function).is_err();
         }
         failed |= self.function_values(body, Which::Inputs).is_err();
-        self.arrow("the inputs of a function")?;
+        failed = self.arrow("the inputs of a function", failed)?;
         failed |= self.function_values(body, Which::Outputs).is_err();
         if self.cursor.next() == b'<' {
             failed |= self
-                .list(b'<', b'>', "`<`", |parser| {
+                .list_of(b'<', b'>', "`<`", Self::at_value_start, |parser| {
                     let info = parser.value_info()?;
+                    parser.no_value("functions have no constants", "use a Constant node")?;
                     parser.build.model.graph_mut(body).value_info.push(info);
                     Ok(())
                 })
                 .is_err();
         }
-        failed |= self.nodes(body).is_err();
+        failed |= self.nodes(body, failed).is_err();
         self.build.model.functions.push(function);
         if failed { Err(Failed) } else { Ok(()) }
+    }
+
+    /// Whether what stands here is no function: neither its header, nor a name with a list behind it.
+    fn no_function(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        let named = match probe.next() {
+            b'<' | b'?' | b'(' => return false,
+            b'"' => probe.quoted().is_some(),
+            b'x' if probe.byte_at(1) == b'"' => return false,
+            _ => probe.word().is_some(),
+        };
+        !named || !matches!(probe.next(), b'(' | b'<' | b'=')
     }
 
     fn function_entry(&mut self, function: &mut Function, key: &[u8]) -> Parse {
@@ -359,9 +403,19 @@ impl<'a> Parser<'_, 'a> {
 
     /// The inputs or outputs of a function: names, with types that become value infos.
     fn function_values(&mut self, body: GraphId, which: Which) -> Parse {
-        self.list(b'(', b')', "`(`", |parser| {
+        let what = match which {
+            Which::Inputs => "`(` and the inputs of the function",
+            Which::Outputs => "`(` and the outputs of the function",
+        };
+        self.list_of(b'(', b')', what, Self::at_value_start, |parser| {
             let at = parser.offset();
             let mut info = parser.value_info()?;
+            if !parser.at_arrow() {
+                parser.no_value(
+                    "inputs and outputs of functions have no values",
+                    "parameters have defaults: f <alpha: float = 1.0> (x) => (y)",
+                )?;
+            }
             let Some(name) = info.name else {
                 return parser.fail(
                     at as usize..at as usize + 1,
@@ -393,23 +447,45 @@ impl<'a> Parser<'_, 'a> {
         })
     }
 
-    /// `=>`
-    pub(super) fn arrow(&mut self, behind: &str) -> Parse {
-        if self.cursor.next() == b'=' && self.cursor.byte_at(1) == b'>' {
-            self.cursor.pos += 2;
+    /// An error about a value where there is none.
+    fn no_value(&mut self, message: &str, help: &str) -> Parse {
+        if self.cursor.next() != b'=' {
             return Ok(());
         }
-        let what = format!("`=>` behind {behind}");
-        if self.cursor.byte() == b'=' || self.cursor.byte() == b'-' {
-            return self.expected_with(&what, "the arrow is `=>`, without a blank in it");
+        let at = self.cursor.pos;
+        self.fail_with(at..at + 1, message, help)
+    }
+
+    /// `=>`. Gives whether something went wrong, before it or here, if one can go on behind it nevertheless.
+    pub(super) fn arrow(&mut self, behind: &str, failed: bool) -> Parse<bool> {
+        self.cursor.next();
+        if self.at_arrow() {
+            self.cursor.pos += 2;
+            return Ok(failed);
         }
-        self.expected(&what)
+        // What went wrong before may have taken the arrow along.
+        if !failed {
+            let what = format!("`=>` behind {behind}");
+            let start = self.cursor.pos;
+            let mut probe = self.cursor.clone();
+            if (probe.eat(b'=') || probe.eat(b'-')) && probe.eat(b'>') {
+                self.cursor = probe;
+                let found = &self.cursor.text[start..self.cursor.pos];
+                let message = format!("expected {what}, found `{}`", sardonyx_proto::shown(found));
+                let help = "the arrow is `=>`, without a blank in it".to_string();
+                self.report(start..self.cursor.pos, message, Some(help));
+            } else {
+                let _ = self.expected::<()>(&what);
+            }
+        }
+        if self.cursor.next() == b'(' { Ok(true) } else { Err(Failed) }
     }
 
     /// `["domain": version, …]`
     fn imports(&mut self) -> Parse<Vec<OperatorSetId>> {
         let mut imports = Vec::new();
-        self.list(b'[', b']', "`[`", |parser| {
+        let what = "operator sets, as [\"\": 21]";
+        self.list(b'[', b']', what, |parser| {
             parser.part(SyntaxKind::OperatorSet, |parser| {
                 let at = parser.offset();
                 let counted = parser.build.count::<OperatorSetId>(at);
@@ -444,7 +520,7 @@ impl<'a> Parser<'_, 'a> {
     /// `["key": "value", …]`
     pub(super) fn pairs(&mut self) -> Parse<Vec<Entry>> {
         let mut pairs = Vec::new();
-        self.list(b'[', b']', "`[`", |parser| {
+        self.list(b'[', b']', "pairs, as [\"key\": \"value\"]", |parser| {
             let pair = parser.part(SyntaxKind::Pair, Self::pair)?;
             pairs.push(pair);
             Ok(())
@@ -482,7 +558,7 @@ impl<'a> Parser<'_, 'a> {
     /// `[number: x"record", …]`: fields that this release does not know, behind the known field with a number.
     pub(super) fn unknown(&mut self) -> Parse<Unknowns> {
         let mut unknown = Unknowns::default();
-        self.list(b'[', b']', "`[`", |parser| {
+        self.list(b'[', b']', "records, as [6: x\"...\"]", |parser| {
             let at = parser.offset();
             let after = parser.integer("the number of the field before")?;
             let counted = parser.build.count::<(u32, Span)>(at);
@@ -530,7 +606,8 @@ impl<'a> Parser<'_, 'a> {
 
     /// `["tensor": ["SCALE_TENSOR": "s", …], …]`
     fn annotations(&mut self, graph: GraphId) -> Parse {
-        self.list(b'[', b']', "`[`", |parser| {
+        let what = "annotations, as [\"w\": [\"SCALE_TENSOR\": \"s\"]]";
+        self.list(b'[', b']', what, |parser| {
             let part = parser.open(SyntaxKind::Pair);
             let at = parser.offset();
             let counted = parser.build.count::<TensorAnnotation>(at);

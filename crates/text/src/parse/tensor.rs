@@ -10,7 +10,8 @@ use sardonyx_proto::{DataLocation, TypedField};
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::elems};
 use smallvec::SmallVec;
 
-use super::{Name, Parse, Parser};
+use super::types::{ADVICE_ON_RANK, NO_RANK, SYMBOLIC_DIMENSION};
+use super::{NO_LAST_COMMA, Name, Parse, Parser};
 use crate::numbers::{
     self, ListEnd, ListError, ListProblem, NumberError, read_floats, read_list, read_signed,
     read_signed_varints, read_unsigned, read_unsigned_varints,
@@ -85,16 +86,12 @@ impl<'a> Parser<'_, 'a> {
             })) => {
                 tensor.data_type = *elem_type;
                 let Some(shape) = shape else {
-                    return self.fail_with(
-                        span,
-                        "a tensor with values has a rank",
-                        "leave the brackets out for a scalar",
-                    );
+                    return self.fail_with(span, NO_RANK, ADVICE_ON_RANK);
                 };
                 for dim in &shape.dims {
                     let Some(DimValue::Value(number)) = dim.value else {
-                        return self
-                            .fail(span, "the dimensions of a tensor with values are numbers");
+                        let span = self.symbolic_dimension(span);
+                        return self.fail(span, SYMBOLIC_DIMENSION);
                     };
                     tensor.dims.push(number);
                 }
@@ -118,6 +115,12 @@ impl<'a> Parser<'_, 'a> {
         match self.cursor.next() {
             b'{' => self.braces(tensor)?,
             b'[' => {
+                if self.number_in_brackets() {
+                    return self.expected_with(
+                        "the values of a tensor in braces",
+                        "values stand in braces, {1, 2}; in brackets stands the file that they are in",
+                    );
+                }
                 let entries = self.pairs()?;
                 tensor.external_data = entries;
                 tensor.data_location = Some(DataLocation::EXTERNAL);
@@ -130,10 +133,11 @@ impl<'a> Parser<'_, 'a> {
                     self.cursor.pos += word.len();
                     self.stored(tensor, word)?;
                 } else if equals {
-                    return self.expected_with(
-                        "the values of a tensor",
-                        "values stand in braces, {1, 2}; those in a file are [\"location\": \"...\"]",
-                    );
+                    let help = match crate::words::nearest(word, STORAGE_WORDS) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => "values stand in braces, {1, 2}; those in a file are [\"location\": \"...\"]".into(),
+                    };
+                    return self.expected_with("the values of a tensor", help);
                 }
             }
         }
@@ -142,6 +146,12 @@ impl<'a> Parser<'_, 'a> {
             self.tensor_notes(tensor)?;
         }
         Ok(())
+    }
+
+    /// Whether the brackets that are opened here have a number in them.
+    fn number_in_brackets(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        probe.eat(b'[') && matches!(probe.next(), b'0'..=b'9' | b'-')
     }
 
     /// What stands behind `raw`, `fields` or `elided`.
@@ -299,7 +309,7 @@ impl<'a> Parser<'_, 'a> {
         };
         let elem_end = self.cursor.token_end();
         if self.cursor.eat(b',') {
-            if self.cursor.next() != b',' && self.cursor.byte() != b')' {
+            if !self.absent() {
                 let values = self.tensor()?;
                 if values.data_type != elem {
                     return self.fail(
@@ -332,11 +342,11 @@ impl<'a> Parser<'_, 'a> {
         self.numbers.clear();
         self.numbers.resize(HEAD, 0);
         let entries = match field {
-            TypedField::String => self.strings()?,
-            TypedField::Float => self.literals(|text, out| read_floats::<f32>(text, out))?,
-            TypedField::Double => self.literals(|text, out| read_floats::<f64>(text, out))?,
+            TypedField::String => Ok(self.strings()?),
+            TypedField::Float => self.literals(|text, out| read_floats::<f32>(text, out)),
+            TypedField::Double => self.literals(|text, out| read_floats::<f64>(text, out)),
             TypedField::Int64 => {
-                self.literals(|text, out| read_signed_varints(text, i64::MIN..=i64::MAX, out))?
+                self.literals(|text, out| read_signed_varints(text, i64::MIN..=i64::MAX, out))
             }
             TypedField::Uint64 => {
                 let max = if data_type == DataType::Uint32 {
@@ -344,14 +354,14 @@ impl<'a> Parser<'_, 'a> {
                 } else {
                     u64::MAX
                 };
-                self.literals(|text, out| read_unsigned_varints(text, max, out))?
+                self.literals(|text, out| read_unsigned_varints(text, max, out))
             }
             TypedField::Int32 => {
                 let range = entry_range(data_type);
-                let read = self.literals(|text, out| read_signed_varints(text, range.clone(), out));
-                read.inspect_err(|_| self.explain_entries(data_type))?
+                self.literals(|text, out| read_signed_varints(text, range.clone(), out))
             }
         };
+        let entries = entries.inspect_err(|_| self.explain_entries(data_type))?;
         self.check_count(tensor, data_type, entries, opened, Count::Entries)?;
         if entries == 0 {
             return Ok(());
@@ -381,6 +391,16 @@ impl<'a> Parser<'_, 'a> {
     fn raw_braces(&mut self, tensor: &mut TensorProto) -> Parse {
         let opened = self.cursor.pos;
         let data_type = self.literal_type(tensor, opened)?;
+        let count = self.raw_literals(data_type);
+        let count = count.inspect_err(|_| self.explain_range(data_type))?;
+        self.check_count(tensor, data_type, count, opened, Count::Elements)?;
+        tensor.raw_data = Some(self.take_numbers(0));
+        Ok(())
+    }
+
+    /// Reads the elements into `numbers`; gives how many there are.
+    fn raw_literals(&mut self, data_type: DataType) -> Parse<usize> {
+        let opened = self.cursor.pos;
         self.numbers.clear();
         let signed = |bits: u32| -(1i64 << (bits - 1))..=(1i64 << (bits - 1)) - 1;
         let count = match data_type {
@@ -450,9 +470,7 @@ impl<'a> Parser<'_, 'a> {
                 count
             }
         };
-        self.check_count(tensor, data_type, count, opened, Count::Elements)?;
-        tensor.raw_data = Some(self.take_numbers(0));
-        Ok(())
+        Ok(count)
     }
 
     /// The element type of literals.
@@ -489,6 +507,10 @@ impl<'a> Parser<'_, 'a> {
     fn list_error<T>(&mut self, problem: ListProblem) -> Parse<T> {
         match problem {
             ListProblem::Number(error) => self.number_error(error, "a value"),
+            // The comma before it is gone over.
+            ListProblem::MissingValue if self.cursor.next() == b'}' => {
+                self.expected_with("a value", NO_LAST_COMMA)
+            }
             ListProblem::MissingValue => self.expected("a value"),
             ListProblem::ExpectedCommaOrBrace => self.expected("`,` or `}` behind a value"),
         }
@@ -499,6 +521,10 @@ impl<'a> Parser<'_, 'a> {
     fn explain_entries(&mut self, data_type: DataType) {
         let advice = match data_type {
             DataType::Bool => "truth values are 0 and 1".to_string(),
+            DataType::String => return,
+            DataType::Float | DataType::Double | DataType::Complex64 | DataType::Complex128 => {
+                return self.explain_range(data_type);
+            }
             _ if data_type.is_packed() => {
                 "these are bytes, each with several elements; write elements behind `= raw`: int4[3] w = raw {1, -2, 3}"
                     .to_string()
@@ -507,17 +533,35 @@ impl<'a> Parser<'_, 'a> {
                 "these are bit patterns; write values behind `= raw`: {}[1] w = raw {{1.5}}",
                 data_type.name()
             ),
-            _ => {
-                let range = entry_range(data_type);
-                let (low, high) = (range.start(), range.end());
-                format!("values of type {} are {low} to {high}", data_type.name())
-            }
+            _ => return self.explain_range(data_type),
         };
-        if let Some(last) = self.diagnostics.last_mut()
-            && last.help.is_none()
-        {
-            last.help = Some(advice);
-        }
+        self.advise(advice);
+    }
+
+    /// Adds which values a type has to the error that was just reported.
+    #[cold]
+    fn explain_range(&mut self, data_type: DataType) {
+        let name = data_type.name();
+        let bits = data_type.bits().unwrap_or(8);
+        self.advise(match data_type {
+            DataType::Bool => "truth values are 0 and 1".to_string(),
+            DataType::String => return,
+            DataType::Float | DataType::Complex64 => {
+                format!("values of type {name} are numbers up to {:e}", f32::MAX)
+            }
+            DataType::Double | DataType::Complex128 => {
+                format!("values of type {name} are numbers up to {:e}", f64::MAX)
+            }
+            _ if data_type.is_float() => return,
+            _ if data_type.is_signed() => {
+                let high = (1i128 << (bits - 1)) - 1;
+                format!("values of type {name} are integers from {} to {high}", -high - 1)
+            }
+            _ => {
+                let high = (1i128 << bits) - 1;
+                format!("values of type {name} are integers from 0 to {high}")
+            }
+        });
     }
 
     /// Texts between the braces that are opened here, as records.
@@ -601,7 +645,13 @@ impl<'a> Parser<'_, 'a> {
                 self.cursor.pos += length;
                 Ok(value)
             }
-            Err(error) => self.number_error(error, what),
+            Err(error) => {
+                let result = self.number_error(error, what);
+                if error == NumberError::OutOfRange {
+                    self.advise("integers have 64 bits and a sign");
+                }
+                result
+            }
         }
     }
 
@@ -614,7 +664,13 @@ impl<'a> Parser<'_, 'a> {
                 self.cursor.pos += length;
                 Ok(value)
             }
-            Err(error) => self.number_error(error, what),
+            Err(error) => {
+                let result = self.number_error(error, what);
+                if error == NumberError::OutOfRange {
+                    self.explain_range(DataType::Float);
+                }
+                result
+            }
         }
     }
 
@@ -630,9 +686,8 @@ impl<'a> Parser<'_, 'a> {
                     what,
                     "a number follows its `-` directly, and begins with a digit",
                 ),
-                _ if bytes == b"true" || bytes == b"false" => {
-                    self.expected_with(what, "truth values are 0 and 1")
-                }
+                Some(b'"') => self.expected_with(what, "numbers stand without quotes"),
+                _ if is_truth(bytes) => self.expected_with(what, "truth values are 0 and 1"),
                 _ => self.expected(what),
             },
             NumberError::EmptyExponent => {
@@ -651,11 +706,20 @@ impl<'a> Parser<'_, 'a> {
                 self.fail(span, format!("expected an integer, found {found}"))
             }
             NumberError::NanBits => self.fail_with(
-                span,
+                self.with_parentheses(span),
                 "these are not the bits of a NaN of this type",
                 "all bits are written, in hexadecimal digits: nan(7fc00001)",
             ),
         }
+    }
+
+    /// A word, and what stands in parentheses directly behind it.
+    fn with_parentheses(&self, span: std::ops::Range<usize>) -> std::ops::Range<usize> {
+        let rest = &self.cursor.text[span.end..];
+        let inside = |byte: &&u8| **byte == b'(' || crate::cursor::continues_word(**byte);
+        let length = rest.iter().take_while(inside).count();
+        let closed = usize::from(rest.get(length) == Some(&b')'));
+        span.start..span.end + length + closed
     }
 
     /// Bytes or text of an attribute.
@@ -663,6 +727,11 @@ impl<'a> Parser<'_, 'a> {
         let text: Name<'a> = self.string("a text in quotes")?;
         Ok(self.kept(text))
     }
+}
+
+/// Whether a word is a truth value in other languages.
+pub(super) fn is_truth(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"true") || word.eq_ignore_ascii_case(b"false")
 }
 
 /// What the literals of a tensor stand for.

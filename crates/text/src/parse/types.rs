@@ -1,11 +1,57 @@
 //! Types and dimensions.
 
+use std::ops::Range;
+
 use sardonyx_model::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto, Unknowns};
 use smallvec::SmallVec;
 
 use super::{Name, Parse, Parser};
 use crate::tree::SyntaxKind;
-use crate::words::{DIMENSION_NOTES, TYPE_NOTES, element_type, is_type_word};
+use crate::words::{DIMENSION_NOTES, TYPE_CONSTRUCTORS, TYPE_NOTES, element_type, is_type_word};
+
+/// What is wrong with the type of a tensor that has values.
+pub(super) const SYMBOLIC_DIMENSION: &str = "the dimensions of a tensor with values are numbers";
+pub(super) const NO_RANK: &str = "a tensor with values has a rank";
+pub(super) const ADVICE_ON_RANK: &str =
+    "write the dimensions, float[2], or leave the brackets out for a scalar";
+
+/// Which type a word may stand for that is none.
+pub(super) fn advice_on_type(word: &[u8]) -> Option<String> {
+    // What others call them.
+    let called = match &word.to_ascii_lowercase()[..] {
+        b"float32" | b"f32" => "it is called `float`",
+        b"float64" | b"f64" => "it is called `double`",
+        b"half" | b"f16" => "it is called `float16`",
+        b"int" | b"integer" => "integers are `int32` or `int64`",
+        b"long" => "it is called `int64`",
+        b"byte" => "it is called `uint8`",
+        b"boolean" => "it is called `bool`",
+        b"str" | b"text" => "it is called `string`",
+        b"sequence" | b"list" => "it is called `seq`",
+        b"dict" => "it is called `map`",
+        b"tensor" => "the type of a tensor is that of its elements: float[2, 3]",
+        lower => {
+            let mut names: Vec<&str> = sardonyx_tensor::DataType::ALL
+                .iter()
+                .map(|ty| ty.name())
+                .collect();
+            names.extend(TYPE_CONSTRUCTORS);
+            let near = crate::words::nearest(lower, &names)?;
+            return Some(format!("did you mean `{near}`?"));
+        }
+    };
+    Some(called.to_string())
+}
+
+/// All types.
+pub(super) fn advice_on_types() -> String {
+    let mut names: Vec<&str> = sardonyx_tensor::DataType::ALL
+        .iter()
+        .map(|ty| ty.name())
+        .collect();
+    names.extend(TYPE_CONSTRUCTORS);
+    format!("the types are {}", crate::words::listed(&names))
+}
 
 /// What stands in brackets behind an element type.
 pub(super) enum Brackets {
@@ -101,6 +147,9 @@ impl<'a> Parser<'_, 'a> {
                 let value_type = if self.cursor.eat(b',') {
                     Some(Box::new(self.type_proto()?))
                 } else {
+                    if self.cursor.next() != b')' {
+                        return self.expected("`,` and the type of the values");
+                    }
                     None
                 };
                 TypeKind::Map {
@@ -133,7 +182,13 @@ impl<'a> Parser<'_, 'a> {
                 }));
             }
         };
-        self.expect(b')', "`)`")?;
+        if !self.cursor.eat(b')') {
+            let what = format!("`)` behind what is in `{}(`", String::from_utf8_lossy(word));
+            return match word {
+                b"opaque" => self.expected_with(&what, "it has a domain and a name, or a name"),
+                _ => self.expected(&what),
+            };
+        }
         Ok(Some(kind))
     }
 
@@ -165,18 +220,10 @@ impl<'a> Parser<'_, 'a> {
         }
         let word = self.cursor.peek_word().unwrap_or_default();
         let Some(elem) = element_type(word) else {
-            let names: Vec<&str> = sardonyx_tensor::DataType::ALL
-                .iter()
-                .map(|ty| ty.name())
-                .collect();
-            return match (word, crate::words::nearest(word, &names)) {
-                (b"", _) => self.expected(what),
-                // What other languages call them.
-                (b"float32" | b"f32", _) => self.expected_with(what, "it is called `float`"),
-                (b"float64" | b"f64", _) => self.expected_with(what, "it is called `double`"),
-                (b"str", _) => self.expected_with(what, "it is called `string`"),
-                (_, Some(near)) => self.expected_with(what, format!("did you mean `{near}`?")),
-                _ => self.expected(what),
+            return match advice_on_type(word) {
+                _ if word.is_empty() || is_type_word(word) => self.expected(what),
+                Some(help) => self.expected_with(what, help),
+                None => self.expected_with(what, advice_on_types()),
             };
         };
         self.cursor.pos += word.len();
@@ -186,18 +233,17 @@ impl<'a> Parser<'_, 'a> {
     /// The brackets behind an element type, if there are any: none means a scalar, empty ones any rank.
     fn shape(&mut self) -> Parse<Option<ShapeProto>> {
         let mut shape = ShapeProto::default();
-        let brackets = self.dimensions(|parser, dim| {
+        let brackets = self.dimensions(|_, _, dim| {
             shape.dims.push(dim);
-            let _ = parser;
             Ok(())
         })?;
         Ok((!matches!(brackets, Brackets::Empty)).then_some(shape))
     }
 
-    /// The dimensions in brackets, each given to `each`.
+    /// The dimensions in brackets, each given to `each` with its place.
     fn dimensions(
         &mut self,
-        mut each: impl FnMut(&mut Self, DimProto) -> Parse,
+        mut each: impl FnMut(&mut Self, usize, DimProto) -> Parse,
     ) -> Parse<Brackets> {
         if self.cursor.next() != b'[' {
             return Ok(Brackets::Missing);
@@ -209,7 +255,7 @@ impl<'a> Parser<'_, 'a> {
             let counted = parser.build.count::<(DimProto, sardonyx_model::Dim)>(at);
             parser.built(counted)?;
             let dim = parser.dimension()?;
-            each(parser, dim)
+            each(parser, at as usize, dim)
         })?;
         Ok(if count == 0 {
             Brackets::Empty
@@ -222,28 +268,50 @@ impl<'a> Parser<'_, 'a> {
     pub(super) fn tensor_dimensions(&mut self) -> Parse<SmallVec<[i64; 4]>> {
         let start = self.cursor.pos;
         let mut dims = SmallVec::new();
-        let brackets = self.dimensions(|parser, dim| match dim.value {
+        let brackets = self.dimensions(|parser, start, dim| match dim.value {
             Some(DimValue::Value(number)) => {
                 dims.push(number);
                 Ok(())
             }
             _ => {
                 let end = parser.cursor.token_end();
-                parser.fail(
-                    end - 1..end,
-                    "the dimensions of a tensor with values are numbers",
-                )
+                parser.fail(start..end, SYMBOLIC_DIMENSION)
             }
         })?;
         if matches!(brackets, Brackets::Empty) {
             let end = self.cursor.token_end();
             return self.fail_with(
                 start..end,
-                "a tensor with values has a rank",
-                "leave the brackets out for a scalar",
+                NO_RANK,
+                ADVICE_ON_RANK,
             );
         }
         Ok(dims)
+    }
+
+    /// Where in a type the first dimension is that is no number.
+    #[cold]
+    pub(super) fn symbolic_dimension(&self, span: Range<usize>) -> Range<usize> {
+        let mut probe = self.cursor.clone();
+        probe.pos = span.start;
+        probe.next();
+        probe.word();
+        probe.eat(b'[');
+        while probe.pos < span.end {
+            let byte = probe.next();
+            let start = probe.pos;
+            match byte {
+                b'"' if probe.quoted().is_some() => return start..probe.pos,
+                b'?' => return start..start + 1,
+                _ if probe.word().is_some() => return start..probe.pos,
+                _ => probe.pos += 1,
+            }
+            // Digits are of one word with each other, but not with a letter.
+            while probe.byte().is_ascii_digit() {
+                probe.pos += 1;
+            }
+        }
+        span
     }
 
     fn dimension(&mut self) -> Parse<DimProto> {
@@ -257,6 +325,12 @@ impl<'a> Parser<'_, 'a> {
             b'0'..=b'9' | b'-' => Some(DimValue::Value(self.integer("a dimension")?)),
             _ => {
                 let name = self.name("a dimension: a number, a name or `?`")?;
+                if matches!(self.cursor.next(), b'+' | b'-' | b'*' | b'/') {
+                    return self.expected_with(
+                        "`,` or `]`",
+                        "a dimension that is computed stands in quotes: \"N + 1\"",
+                    );
+                }
                 Some(DimValue::Param(self.symbol(&name)?))
             }
         };
@@ -280,11 +354,12 @@ impl<'a> Parser<'_, 'a> {
     /// `domain, name`, `name` or nothing.
     fn opaque(&mut self) -> Parse<TypeKind> {
         let mut names: SmallVec<[Option<sardonyx_model::Symbol>; 2]> = SmallVec::new();
-        while self.cursor.next() != b')' && names.len() < 2 {
+        if self.cursor.next() != b')' {
             let name = self.dotted()?;
             names.push(self.maybe_symbol(name)?);
-            if !self.cursor.eat(b',') {
-                break;
+            if self.cursor.eat(b',') {
+                let name = self.dotted()?;
+                names.push(self.maybe_symbol(name)?);
             }
         }
         let name = names.pop().flatten();

@@ -17,9 +17,16 @@ impl<'m> Printer<'m, '_, '_> {
         match model.main {
             Some(graph) => self.graph_statement(graph),
             None if self.full() => self.push("?\n"),
-            None => self
-                .left_out
-                .add("a model without a graph", || "model".into()),
+            None => {
+                self.left_out
+                    .add("the absence of a graph, which becomes an empty one", || {
+                        "model".into()
+                    });
+                self.push(
+                    "graph () => () {}
+",
+                );
+            }
         }
         for function in &model.functions {
             self.push("\n");
@@ -204,7 +211,13 @@ impl<'m> Printer<'m, '_, '_> {
         let graph = self.model.graph(id);
         let has_block = self.has_info(graph);
         let own_lines = !self.nested;
-        self.statement_before(2, |printer| {
+        let has_notes = self.full() && has_notes(graph);
+        let tail = match (has_block, has_notes) {
+            (true, _) => " <".len(),
+            (false, true) => " @<".len(),
+            (false, false) => block_tail(graph),
+        };
+        self.statement_before(tail, |printer| {
             printer.graph_name(graph);
             printer.push(" (");
             let mut first = true;
@@ -223,8 +236,11 @@ impl<'m> Printer<'m, '_, '_> {
         if has_block {
             self.push(" <");
             self.begin_block();
-            let total =
-                graph.initializers.len() + graph.sparse_initializers.len() + graph.value_info.len();
+            let sparse = match self.full() {
+                true => &graph.sparse_initializers[..],
+                false => &[],
+            };
+            let total = graph.initializers.len() + sparse.len() + graph.value_info.len();
             let mut done = 0;
             let mut entry = |printer: &mut Self, write: &mut dyn FnMut(&mut Self)| {
                 done += 1;
@@ -240,10 +256,8 @@ impl<'m> Printer<'m, '_, '_> {
                     printer.initializer(&initializer.tensor, own_lines)
                 });
             }
-            for SparseInitializer { tensor, .. } in &graph.sparse_initializers {
-                if self.full() {
-                    entry(self, &mut |printer| printer.sparse_tensor(tensor));
-                }
+            for SparseInitializer { tensor, .. } in sparse {
+                entry(self, &mut |printer| printer.sparse_tensor(tensor));
             }
             for info in &graph.value_info {
                 entry(self, &mut |printer| printer.value_info(info, "value_info"));
@@ -328,11 +342,7 @@ impl<'m> Printer<'m, '_, '_> {
     fn graph_notes(&mut self, graph: &Graph) {
         let model = self.model;
         let place = &|| format!("graph {}", model.display(graph.name));
-        let said = graph.doc_string.is_some()
-            || !graph.quantization_annotation.is_empty()
-            || !graph.metadata_props.is_empty()
-            || !graph.unknown.is_empty();
-        if !said {
+        if !has_notes(graph) {
             return;
         }
         let mut write = |printer: &mut Self| {
@@ -361,7 +371,7 @@ impl<'m> Printer<'m, '_, '_> {
             printer.unknown(&mut notes, "unknown", &graph.unknown, place);
             printer.end_notes(notes);
         };
-        self.continued(2, &mut write);
+        self.continued(block_tail(graph), &mut write);
     }
 
     /// More of a statement whose last line has been written already.
@@ -415,18 +425,26 @@ impl<'m> Printer<'m, '_, '_> {
         let place = &|| format!("function {}", model.display(function.name));
         self.function_header(function, place);
         let mut infos = body.value_info.iter().peekable();
-        self.statement_before(2, |printer| {
+        self.statement_before(block_tail(body), |printer| {
             printer.maybe_name(function.name);
             if !function.attributes.is_empty() || !function.attribute_protos.is_empty() {
                 printer.parameters(function, place);
             }
             printer.push(" (");
+            // Where nothing is said behind a name, there would be no entry.
+            let says_something = |info: &ValueInfo| {
+                info.name.is_some()
+                    && (info.ty.is_some()
+                        || info.doc_string.is_some()
+                        || !info.metadata_props.is_empty()
+                        || !info.unknown.is_empty())
+            };
             // A type that stands with its input or output comes first in the list of types, in this order.
             for (values, arrow) in [(&body.inputs, ") => ("), (&body.outputs, ")")] {
                 let mut first = true;
                 for value in values {
                     printer.separator(&mut first);
-                    match infos.next_if(|info| info.name == value.name && info.name.is_some()) {
+                    match infos.next_if(|info| info.name == value.name && says_something(info)) {
                         Some(info) => printer.value_info(info, "value_info"),
                         None => printer.maybe_name(value.name),
                     }
@@ -526,5 +544,20 @@ impl<'m> Printer<'m, '_, '_> {
         } else {
             self.push(">");
         }
+    }
+}
+
+fn has_notes(graph: &Graph) -> bool {
+    graph.doc_string.is_some()
+        || !graph.quantization_annotation.is_empty()
+        || !graph.metadata_props.is_empty()
+        || !graph.unknown.is_empty()
+}
+
+/// Bytes that follow the head of a graph in its line.
+fn block_tail(graph: &Graph) -> usize {
+    match graph.nodes.is_empty() {
+        true => " {}".len(),
+        false => " {".len(),
     }
 }

@@ -54,9 +54,12 @@ impl Printer<'_, '_, '_> {
     pub(super) fn initializer(&mut self, tensor: &TensorProto, own_lines: bool) {
         let model = self.model;
         let place = &|| format!("initializer {}", model.display(tensor.name));
-        self.element_type(tensor.data_type);
-        self.dims(&tensor.dims);
-        self.push(" ");
+        let known = tensor.data_type.and_then(DataType::from_number).is_some();
+        if known || self.full() {
+            self.element_type(tensor.data_type);
+            self.dims(&tensor.dims);
+            self.push(" ");
+        }
         match tensor.name {
             Some(name) => self.name(name),
             None if self.full() => self.push("?"),
@@ -136,8 +139,12 @@ impl Printer<'_, '_, '_> {
         if sparse.values.is_some() || sparse.indices.is_some() {
             self.push(", ");
         }
-        if let Some(values) = &sparse.values {
-            self.attribute_tensor(values, place);
+        match &sparse.values {
+            Some(values) => {
+                self.attribute_tensor(values, place);
+            }
+            None if sparse.indices.is_some() => self.push("?"),
+            None => {}
         }
         if let Some(indices) = &sparse.indices {
             self.push(", ");
@@ -651,7 +658,10 @@ impl Printer<'_, '_, '_> {
             self.left_out
                 .add("raw_data, which becomes a typed list", place);
         }
-        let literals = self.without_odd_nans(literals, place);
+        let literals = match tensor.data_type.and_then(DataType::from_number) {
+            Some(DataType::Bool) => self.as_truth_values(literals, place),
+            _ => self.without_odd_nans(literals, place),
+        };
         self.literals(&literals, own_lines);
         self.tensor_notes(tensor, false, raw, !raw, place);
         true
@@ -692,6 +702,23 @@ impl Printer<'_, '_, '_> {
             }
         };
         Some((Literals::Bytes(width, raw), true))
+    }
+
+    /// Bytes other than 0 and 1 mean what 1 means.
+    fn as_truth_values(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
+        let values: Vec<i64> = match literals {
+            Literals::Bytes(_, span) => {
+                let bytes = self.model.bytes(span);
+                bytes.iter().map(|byte| i64::from(*byte)).collect()
+            }
+            Literals::Ints(values) => values,
+            other => return other,
+        };
+        if values.iter().any(|value| !(0..=1).contains(value)) {
+            self.left_out
+                .add("bytes of truth values other than 0 and 1", place);
+        }
+        Literals::Ints(values.iter().map(|value| i64::from(*value != 0)).collect())
     }
 
     /// The `onnx` package knows one NaN of each sign.
