@@ -2,6 +2,7 @@
 
 mod io;
 mod models;
+mod text;
 
 use crate::Result;
 
@@ -11,11 +12,14 @@ pub(crate) enum Bench {
     Io(io::Io),
     /// Time whole models against ONNX Runtime and check that the outputs agree.
     Models(models::Models),
+    /// Time reading and printing the notation against the onnx package, and check that both find the same.
+    Text(text::Text),
 }
 
 pub(crate) fn run(task: Bench) -> Result {
     match task {
         Bench::Io(task) => io::run(&task),
         Bench::Models(task) => models::run(&task),
+        Bench::Text(task) => text::run(&task),
     }
 }

@@ -8,6 +8,7 @@ mod coverage;
 mod formats;
 mod fuzz;
 mod interop;
+mod notation;
 mod op;
 mod python;
 mod requirements;
@@ -50,6 +51,8 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Exchange files with the onnx package, ONNX Runtime, NumPy and safetensors.
     Interop(interop::Interop),
+    /// Compare our parser of the notation with that of the onnx package.
+    Notation(notation::Notation),
     /// Show an operator: its versions, inference, adapters, binding and cases.
     Op(op::Op),
     /// Print which requirements the tests quote.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Task::Formats(task) => formats::run(&task),
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),
+        Task::Notation(task) => notation::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::StaticBuild => static_build::run(),

@@ -434,9 +434,9 @@ impl<'a> Parser<'_, 'a> {
         let name = text[begin..end]
             .strip_suffix(b":")
             .unwrap_or(&text[begin..end]);
-        let begins = name.first().is_some_and(|first| {
-            starts_word(*first) || *first >= 0x80 || matches!(first, b'.' | b'/')
-        });
+        let begins = name
+            .first()
+            .is_some_and(|first| starts_word(*first) || *first >= 0x80 || *first == b'/');
         let any = name.iter().any(|byte| continues_word(*byte));
         let plain = name.iter().all(|byte| continues_word(*byte));
         let name = std::str::from_utf8(name).ok()?;
@@ -454,6 +454,10 @@ impl<'a> Parser<'_, 'a> {
             let bare = found.trim_matches('`');
             return (!number)
                 .then(|| format!("a name that begins with a digit stands in quotes: \"{bare}\""));
+        }
+        // Signs of the notation are no part of a name.
+        if b"()<>[]{},=\"".contains(&self.cursor.byte()) {
+            return None;
         }
         let name = self.odd_name()?;
         Some(format!(
@@ -529,6 +533,11 @@ impl<'a> Parser<'_, 'a> {
             }
             _ => (start..start + 1, format!("a byte of value 0x{byte:02x}")),
         }
+    }
+
+    fn has_errors(&self) -> bool {
+        let error = |found: &Diagnostic| found.severity == Severity::Error;
+        self.diagnostics.iter().any(error)
     }
 
     /// Whether so much is wrong that going on would help nobody.
@@ -793,6 +802,7 @@ impl<'a> Parser<'_, 'a> {
             return Ok(());
         }
         let mut failed = false;
+        let reported = self.diagnostics.len();
         loop {
             let begin = self.offset() as usize;
             if item(self).is_err() {
@@ -816,11 +826,15 @@ impl<'a> Parser<'_, 'a> {
                     self.cursor.pos += 1;
                     return if failed { Err(Failed) } else { Ok(()) };
                 }
-                byte => {
+                _ => {
+                    // What went wrong in an item may have taken the closing sign along.
+                    if self.cursor.at_end() && self.diagnostics.len() > reported {
+                        return Err(Failed);
+                    }
                     self.expected_separator(start, close, begins);
                     failed = true;
                     // What cannot be in the list is behind it.
-                    let behind = byte == b'{' || (close == b')' && self.at_arrow());
+                    let behind = self.at_block() || (close == b')' && self.at_arrow());
                     if self.hopeless() || behind || self.at_graph_start() {
                         return Err(Failed);
                     }
@@ -850,7 +864,8 @@ impl<'a> Parser<'_, 'a> {
         let end = self.cursor.token_end();
         let new_line = self.cursor.text[end..self.cursor.pos].contains(&b'\n');
         let foreign = match byte {
-            b')' | b']' | b'}' | b'>' | b'{' => true,
+            b')' | b']' | b'}' | b'>' => true,
+            b'{' => self.at_block(),
             b'=' => self.at_arrow(),
             b'(' => close == b'>',
             _ => self.cursor.at_end() || (new_line && !begins(self) && self.at_graph_start()),
@@ -915,6 +930,10 @@ impl Parser<'_, '_> {
     /// nested; or to where the next item begins, if a bracket of the broken one was forgotten. Stops where something begins
     /// that is behind the list.
     fn skip_to_next_item(&mut self, begin: usize, close: u8, begins: fn(&Self) -> bool) -> Next {
+        // Who has given up stands at the end.
+        if self.cursor.at_end() {
+            return Next::Lost;
+        }
         let broken_at = self.cursor.pos.max(begin);
         self.cursor.pos = begin;
         // The signs that close what is open; and how many of these were open before the error.
@@ -931,13 +950,15 @@ impl Parser<'_, '_> {
             let broken = self.cursor.pos >= broken_at;
             if broken {
                 before_error = before_error.min(open.len());
-                let at_error = self.cursor.pos == broken_at;
+                // In a list of values, a value that begins a line is none of something nested.
+                let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
+                if new_line && close == b')' && !open.is_empty() && begins(self) {
+                    return Next::Item;
+                }
                 if open.len() == before_error {
-                    let item = (at_error || behind_comma) && !open.is_empty() && begins(self);
-                    if item {
+                    if (behind_comma || new_line) && !open.is_empty() && begins(self) {
                         return Next::Item;
                     }
-                    let new_line = self.cursor.text[before..self.cursor.pos].contains(&b'\n');
                     if new_line && (self.at_node_start() || self.at_graph_start()) {
                         return Next::Lost;
                     }
@@ -980,6 +1001,17 @@ impl Parser<'_, '_> {
         self.cursor.byte() == b'=' && self.cursor.byte_at(1) == b'>'
     }
 
+    /// Whether a brace stands here that opens nodes, not values: the last thing in its line.
+    fn at_block(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        if !probe.eat(b'{') {
+            return false;
+        }
+        let opened = probe.pos;
+        probe.next();
+        probe.at_end() || probe.text[opened..probe.pos].contains(&b'\n')
+    }
+
     /// Whether what stands here, at the beginning of a line, looks like a graph or function: a name and a parenthesis.
     fn at_graph_start(&self) -> bool {
         let mut probe = self.cursor.clone();
@@ -993,19 +1025,31 @@ impl Parser<'_, '_> {
         let Some(word) = probe.word() else {
             return false;
         };
-        if !crate::words::is_type_word(word) {
-            return false;
-        }
-        if crate::words::element_type(word).is_none() {
-            return probe.next() == b'(';
-        }
-        if probe.next() == b'[' {
-            let inside = |byte: &u8| !matches!(byte, b']' | b'\n');
-            probe.pos += probe.text[probe.pos..]
-                .iter()
-                .take_while(|byte| inside(byte))
-                .count();
-            probe.eat(b']');
+        let constructor = crate::words::TYPE_CONSTRUCTORS
+            .iter()
+            .any(|constructor| constructor.as_bytes() == word);
+        let close = match probe.next() {
+            b'(' if constructor => b')',
+            // The word may be a misspelt type.
+            b'[' if !constructor => b']',
+            _ if crate::words::element_type(word).is_some() => 0,
+            _ => return false,
+        };
+        // Up to the last closing sign before the next name, in the same line.
+        if close != 0 {
+            let mut depth = 0u32;
+            loop {
+                match probe.byte() {
+                    b'(' | b'[' => depth += 1,
+                    b')' | b']' => depth = depth.saturating_sub(1),
+                    b'\n' | 0 => return false,
+                    _ => {}
+                }
+                probe.pos += 1;
+                if depth == 0 {
+                    break;
+                }
+            }
         }
         starts_word(probe.next()) || probe.byte() == b'"'
     }
@@ -1035,6 +1079,9 @@ impl Parser<'_, '_> {
     /// A line begins a node if all brackets of the one before are closed, or if it looks so much like a node that one of
     /// them was forgotten.
     fn skip_to_next_node(&mut self, start: usize) {
+        if self.cursor.at_end() {
+            return;
+        }
         let broken_at = self.cursor.pos.max(start + 1);
         self.cursor.pos = start;
         let (mut depth, mut braces) = (0i32, 0i32);

@@ -381,7 +381,11 @@ impl<'a> Parser<'_, 'a> {
     fn wrong_kind<T>(&mut self, wanted: AttributeType, kind: AttributeType) -> Parse<T> {
         let (span, found) = self.token();
         let of = |ty| attribute_word(ty).unwrap_or_default();
-        let kind = if self.at_sparse() { AttributeType::SPARSE_TENSOR } else { kind };
+        let kind = if self.at_sparse() {
+            AttributeType::SPARSE_TENSOR
+        } else {
+            kind
+        };
         let message = match kind {
             AttributeType::INT | AttributeType::FLOAT | AttributeType::STRING => format!(
                 "expected a value of type `{}`, found {found}, which is of type `{}`",
@@ -389,7 +393,11 @@ impl<'a> Parser<'_, 'a> {
                 of(kind)
             ),
             // The next token is only its beginning.
-            _ => format!("expected a value of type `{}`, found one of type `{}`", of(wanted), of(kind)),
+            _ => format!(
+                "expected a value of type `{}`, found one of type `{}`",
+                of(wanted),
+                of(kind)
+            ),
         };
         let help = match (wanted, kind) {
             (AttributeType::INT, AttributeType::FLOAT) => {

@@ -63,8 +63,8 @@ impl<'a> Parser<'_, 'a> {
         if self.at_notes() {
             failed |= self.graph_notes(graph).is_err();
         }
-        failed |= self.nodes(graph, failed).is_err();
-        if failed { Err(Failed) } else { Ok(()) }
+        // What went wrong is written down. Whoever reads on behind the graph must not look for it again, level by level.
+        self.nodes(graph, failed)
     }
 
     /// An error about something that is no graph.
@@ -80,36 +80,48 @@ impl<'a> Parser<'_, 'a> {
 
     fn graph_inputs(&mut self, graph: GraphId) -> Parse {
         let begins = Self::at_value_start;
-        self.list_of(b'(', b')', "`(` and the inputs of the graph", begins, |parser| {
-            let part = parser.open(SyntaxKind::ValueInfo);
-            let at = parser.offset();
-            let info = parser.value_info_content()?;
-            if parser.cursor.next() == b'=' && parser.cursor.byte_at(1) != b'>' {
-                let tensor = parser.initializer(&info, at)?;
-                let built = parser.build.add_initializer(graph, tensor, at);
-                parser.built(built)?;
-            }
-            parser.close(part);
-            let built = parser.build.add_graph_input(graph, info, at);
-            parser.built(built)
-        })
+        self.list_of(
+            b'(',
+            b')',
+            "`(` and the inputs of the graph",
+            begins,
+            |parser| {
+                let part = parser.open(SyntaxKind::ValueInfo);
+                let at = parser.offset();
+                let info = parser.value_info_content()?;
+                if parser.cursor.next() == b'=' && parser.cursor.byte_at(1) != b'>' {
+                    let tensor = parser.initializer(&info, at)?;
+                    let built = parser.build.add_initializer(graph, tensor, at);
+                    parser.built(built)?;
+                }
+                parser.close(part);
+                let built = parser.build.add_graph_input(graph, info, at);
+                parser.built(built)
+            },
+        )
     }
 
     fn graph_outputs(&mut self, graph: GraphId) -> Parse {
         let begins = Self::at_value_start;
-        self.list_of(b'(', b')', "`(` and the outputs of the graph", begins, |parser| {
-            let info = parser.value_info()?;
-            if parser.cursor.next() == b'=' {
-                let at = parser.cursor.pos;
-                return parser.fail_with(
-                    at..at + 1,
-                    "an output has no value of its own",
-                    "constants stand in `<>` behind the outputs",
-                );
-            }
-            parser.build.model.graph_mut(graph).outputs.push(info);
-            Ok(())
-        })
+        self.list_of(
+            b'(',
+            b')',
+            "`(` and the outputs of the graph",
+            begins,
+            |parser| {
+                let info = parser.value_info()?;
+                if parser.cursor.next() == b'=' {
+                    let at = parser.cursor.pos;
+                    return parser.fail_with(
+                        at..at + 1,
+                        "an output has no value of its own",
+                        "constants stand in `<>` behind the outputs",
+                    );
+                }
+                parser.build.model.graph_mut(graph).outputs.push(info);
+                Ok(())
+            },
+        )
     }
 
     /// What stands in `<>` behind the outputs of a graph: types of values, and constants.
@@ -122,7 +134,11 @@ impl<'a> Parser<'_, 'a> {
         }
         let part = self.open(SyntaxKind::ValueInfo);
         let info = self.value_info_content()?;
-        if self.cursor.next() == b'=' {
+        if self.cursor.next() == b'{' && !self.at_block() {
+            let what = "`,` or `>`, or `=` before values";
+            return self.expected(what);
+        }
+        if self.cursor.byte() == b'=' {
             let tensor = self.initializer(&info, at)?;
             self.close(part);
             let built = self.build.add_initializer(graph, tensor, at);
@@ -230,7 +246,7 @@ impl<'a> Parser<'_, 'a> {
             let byte = self.cursor.next();
             if byte == b'}' {
                 self.cursor.pos += 1;
-                return if failed { Err(Failed) } else { Ok(()) };
+                return Ok(());
             }
             if self.cursor.at_end() {
                 // If something before went wrong, it may have taken the brace along.
@@ -313,7 +329,7 @@ impl<'a> Parser<'_, 'a> {
         if self.cursor.pos == start {
             let help = match byte {
                 b';' => Some("nothing stands between nodes".to_string()),
-                b'@' => Some("notes stand behind what they belong to: @<doc_string: \"...\">".into()),
+                b'@' => Some("notes begin with `@<`: @<doc_string: \"...\">".into()),
                 _ => self.advice_on_name(),
             };
             return match help {
@@ -330,11 +346,14 @@ impl<'a> Parser<'_, 'a> {
             b'[' if is_type_word(text) => {
                 Some("types of values stand in `<>` behind the outputs of the graph".into())
             }
-            b']' => Some(format!("the name of a node stands in brackets: [{operator}]")),
+            b']' => Some(format!(
+                "the name of a node stands in brackets: [{operator}]"
+            )),
             // What is in the way ends with the parenthesis of an operator, or does not.
             _ if end == span.start => match self.odd_name() {
                 Some(name) => {
-                    let rest = &self.cursor.text[(start + name.len()).min(self.cursor.text.len())..];
+                    let rest =
+                        &self.cursor.text[(start + name.len()).min(self.cursor.text.len())..];
                     match rest.first() {
                         Some(b'(' | b'<') => Some(first(&name)),
                         _ => self.advice_on_name(),
@@ -420,7 +439,11 @@ impl<'a> Parser<'_, 'a> {
         let what = "`(` and the inputs of the node";
         let end = self.cursor.token_end();
         let text = &self.cursor.text[..end];
-        let length = text.iter().rev().take_while(|byte| continues_word(**byte)).count();
+        let length = text
+            .iter()
+            .rev()
+            .take_while(|byte| continues_word(**byte))
+            .count();
         let operator = sardonyx_proto::shown(&text[end - length..]);
         let help = match self.cursor.next() {
             b'[' => format!("attributes stand in `<>`: {operator}<axis = 0>(...)"),
@@ -428,7 +451,9 @@ impl<'a> Parser<'_, 'a> {
                 "what a node does has a name: z = Add(x, y)".to_string()
             }
             byte if starts_word(byte) || matches!(byte, b'"' | b'}' | b',' | b'@') => {
-                format!("`{operator}` is an operator here, and its inputs stand in parentheses: {operator}(x)")
+                format!(
+                    "`{operator}` is an operator here, and its inputs stand in parentheses: {operator}(x)"
+                )
             }
             _ => return self.expected_name(what),
         };
@@ -443,20 +468,26 @@ impl<'a> Parser<'_, 'a> {
         let byte = self.cursor.next();
         let new_line = self.cursor.text[end..self.cursor.pos].contains(&b'\n');
         let closing = matches!(byte, b'}' | b']' | b'>') || self.cursor.at_end();
-        if closing || (new_line && self.at_node_start()) {
+        if closing || (new_line && (self.at_attribute_start() || self.at_node_start())) {
             // A parenthesis within a name is rare, and gives the right line nearly always.
-            let opened = self.cursor.text[..end].iter().rposition(|byte| *byte == b'(');
+            let opened = self.cursor.text[..end]
+                .iter()
+                .rposition(|byte| *byte == b'(');
             let help = self.advice_on_opened(opened.unwrap_or(end), b')');
             return self.expected_with(what, help);
         }
         let help = match (byte, self.advice_on_name()) {
-            (b'=', _) => "attributes stand in `<>` before the inputs: Concat<axis = 0>(x, y)".into(),
+            (b'=', _) => {
+                "attributes stand in `<>` before the inputs: Concat<axis = 0>(x, y)".into()
+            }
             (b'(', _) => "inputs are names; give what a node computes a name first".into(),
             (b'.' | b'/' | b'-' | b'0'..=b'9', Some(help)) => help,
             (byte, _) if byte.is_ascii_digit() || byte == b'-' => {
                 "inputs are names; numbers are attributes or constants".into()
             }
-            (byte, _) if starts_word(byte) || byte == b'"' => "inputs are separated by commas".into(),
+            (byte, _) if starts_word(byte) || byte == b'"' => {
+                "inputs are separated by commas".into()
+            }
             (_, Some(help)) => help,
             _ => return self.expected(what),
         };

@@ -292,6 +292,10 @@ impl<'a> Parser<'_, 'a> {
         };
         let mut failed = false;
         if self.no_function() {
+            // What went wrong before may have ended too early.
+            if self.has_errors() {
+                return Err(Failed);
+            }
             return self.expected("a function or the end of the text");
         }
         if self.cursor.next() == b'<' {
@@ -305,8 +309,8 @@ impl<'a> Parser<'_, 'a> {
         if self.cursor.next() == b'<' {
             failed |= self.parameters(&mut function).is_err();
         }
-        failed |= self.function_values(body, Which::Inputs).is_err();
-        failed = self.arrow("the inputs of a function", failed)?;
+        let inputs = self.function_values(body, Which::Inputs).is_err();
+        failed |= self.arrow("the inputs of a function", inputs)?;
         failed |= self.function_values(body, Which::Outputs).is_err();
         if self.cursor.next() == b'<' {
             failed |= self
@@ -478,7 +482,11 @@ impl<'a> Parser<'_, 'a> {
                 let _ = self.expected::<()>(&what);
             }
         }
-        if self.cursor.next() == b'(' { Ok(true) } else { Err(Failed) }
+        if self.cursor.next() == b'(' {
+            Ok(true)
+        } else {
+            Err(Failed)
+        }
     }
 
     /// `["domain": version, …]`

@@ -341,27 +341,29 @@ impl<'a> Parser<'_, 'a> {
         let field = field.unwrap_or(TypedField::Int32);
         self.numbers.clear();
         self.numbers.resize(HEAD, 0);
+        let of = (data_type, Count::Entries);
         let entries = match field {
-            TypedField::String => Ok(self.strings()?),
-            TypedField::Float => self.literals(|text, out| read_floats::<f32>(text, out)),
-            TypedField::Double => self.literals(|text, out| read_floats::<f64>(text, out)),
-            TypedField::Int64 => {
-                self.literals(|text, out| read_signed_varints(text, i64::MIN..=i64::MAX, out))
-            }
+            TypedField::String => self.strings()?,
+            TypedField::Float => self.literals(of, |text, out| read_floats::<f32>(text, out))?,
+            TypedField::Double => self.literals(of, |text, out| read_floats::<f64>(text, out))?,
+            TypedField::Int64 => self.literals(of, |text, out| {
+                read_signed_varints(text, i64::MIN..=i64::MAX, out)
+            })?,
             TypedField::Uint64 => {
                 let max = if data_type == DataType::Uint32 {
                     u64::from(u32::MAX)
                 } else {
                     u64::MAX
                 };
-                self.literals(|text, out| read_unsigned_varints(text, max, out))
+                self.literals(of, |text, out| read_unsigned_varints(text, max, out))?
             }
             TypedField::Int32 => {
                 let range = entry_range(data_type);
-                self.literals(|text, out| read_signed_varints(text, range.clone(), out))
+                self.literals(of, |text, out| {
+                    read_signed_varints(text, range.clone(), out)
+                })?
             }
         };
-        let entries = entries.inspect_err(|_| self.explain_entries(data_type))?;
         self.check_count(tensor, data_type, entries, opened, Count::Entries)?;
         if entries == 0 {
             return Ok(());
@@ -391,8 +393,7 @@ impl<'a> Parser<'_, 'a> {
     fn raw_braces(&mut self, tensor: &mut TensorProto) -> Parse {
         let opened = self.cursor.pos;
         let data_type = self.literal_type(tensor, opened)?;
-        let count = self.raw_literals(data_type);
-        let count = count.inspect_err(|_| self.explain_range(data_type))?;
+        let count = self.raw_literals(data_type)?;
         self.check_count(tensor, data_type, count, opened, Count::Elements)?;
         tensor.raw_data = Some(self.take_numbers(0));
         Ok(())
@@ -401,6 +402,7 @@ impl<'a> Parser<'_, 'a> {
     /// Reads the elements into `numbers`; gives how many there are.
     fn raw_literals(&mut self, data_type: DataType) -> Parse<usize> {
         let opened = self.cursor.pos;
+        let of = (data_type, Count::Elements);
         self.numbers.clear();
         let signed = |bits: u32| -(1i64 << (bits - 1))..=(1i64 << (bits - 1)) - 1;
         let count = match data_type {
@@ -412,29 +414,35 @@ impl<'a> Parser<'_, 'a> {
                 );
             }
             DataType::Float | DataType::Complex64 => {
-                self.literals(|text, out| read_floats::<f32>(text, out))?
+                self.literals(of, |text, out| read_floats::<f32>(text, out))?
             }
             DataType::Double | DataType::Complex128 => {
-                self.literals(|text, out| read_floats::<f64>(text, out))?
+                self.literals(of, |text, out| read_floats::<f64>(text, out))?
             }
-            DataType::Int8 => self.literals(|text, out| read_signed::<1>(text, signed(8), out))?,
+            DataType::Int8 => {
+                self.literals(of, |text, out| read_signed::<1>(text, signed(8), out))?
+            }
             DataType::Int16 => {
-                self.literals(|text, out| read_signed::<2>(text, signed(16), out))?
+                self.literals(of, |text, out| read_signed::<2>(text, signed(16), out))?
             }
             DataType::Int32 => {
-                self.literals(|text, out| read_signed::<4>(text, signed(32), out))?
+                self.literals(of, |text, out| read_signed::<4>(text, signed(32), out))?
             }
-            DataType::Int64 => {
-                self.literals(|text, out| read_signed::<8>(text, i64::MIN..=i64::MAX, out))?
+            DataType::Int64 => self.literals(of, |text, out| {
+                read_signed::<8>(text, i64::MIN..=i64::MAX, out)
+            })?,
+            DataType::Bool => self.literals(of, |text, out| read_unsigned::<1>(text, 1, out))?,
+            DataType::Uint8 => {
+                self.literals(of, |text, out| read_unsigned::<1>(text, 0xff, out))?
             }
-            DataType::Bool => self.literals(|text, out| read_unsigned::<1>(text, 1, out))?,
-            DataType::Uint8 => self.literals(|text, out| read_unsigned::<1>(text, 0xff, out))?,
-            DataType::Uint16 => self.literals(|text, out| read_unsigned::<2>(text, 0xffff, out))?,
-            DataType::Uint32 => {
-                self.literals(|text, out| read_unsigned::<4>(text, u32::MAX.into(), out))?
+            DataType::Uint16 => {
+                self.literals(of, |text, out| read_unsigned::<2>(text, 0xffff, out))?
             }
+            DataType::Uint32 => self.literals(of, |text, out| {
+                read_unsigned::<4>(text, u32::MAX.into(), out)
+            })?,
             DataType::Uint64 => {
-                self.literals(|text, out| read_unsigned::<8>(text, u64::MAX, out))?
+                self.literals(of, |text, out| read_unsigned::<8>(text, u64::MAX, out))?
             }
             DataType::Int4 | DataType::Int2 | DataType::Uint4 | DataType::Uint2 => {
                 let bits = data_type.bits().unwrap_or(4);
@@ -443,7 +451,7 @@ impl<'a> Parser<'_, 'a> {
                     false => 0..=(1 << bits) - 1,
                 };
                 let count =
-                    self.literals(|text, out| read_signed::<1>(text, range.clone(), out))?;
+                    self.literals(of, |text, out| read_signed::<1>(text, range.clone(), out))?;
                 let mask = (1u8 << bits) - 1;
                 let codes: Vec<u8> = self.numbers.iter().map(|code| code & mask).collect();
                 let mut bytes = vec![0; data_type.storage_bytes(count).unwrap_or(0)];
@@ -456,14 +464,21 @@ impl<'a> Parser<'_, 'a> {
             // Floats of fewer than 32 bits.
             _ => {
                 let mut values: Vec<f32> = Vec::new();
-                let count = self.literals(|text, _| {
+                let count = self.literals(of, |text, _| {
                     read_list(text, |value: f32| {
                         values.push(value);
                         Ok(())
                     })
                 })?;
                 let Some(bytes) = narrow(&values, data_type) else {
-                    let message = format!("a value here is out of range for {}", data_type.name());
+                    let fits = |value: &f32| narrow(&[*value], data_type).is_some();
+                    let index = values.iter().position(|value| !fits(value)).unwrap_or(0);
+                    let message = format!(
+                        "value {} of {} is out of range for {}",
+                        index + 1,
+                        values.len(),
+                        data_type.name()
+                    );
                     return self.fail(opened..self.cursor.pos, message);
                 };
                 self.numbers = bytes;
@@ -485,9 +500,11 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Reads the literals between the braces that are opened here; gives how many there are.
+    /// Reads the literals between the braces that are opened here; gives how many there are. `of` says what they are, for
+    /// advice.
     fn literals(
         &mut self,
+        of: (DataType, Count),
         read: impl FnOnce(&[u8], &mut Vec<u8>) -> Result<ListEnd, ListError>,
     ) -> Parse<usize> {
         let start = self.cursor.pos + 1;
@@ -498,7 +515,18 @@ impl<'a> Parser<'_, 'a> {
             }
             Err(error) => {
                 self.cursor.pos = start + error.position;
-                self.list_error(error.problem)
+                let result = self.list_error(error.problem);
+                // The other errors are not about the type.
+                if let ListProblem::Number(
+                    NumberError::OutOfRange | NumberError::Negative | NumberError::NotInteger,
+                ) = error.problem
+                {
+                    match of {
+                        (data_type, Count::Entries) => self.explain_entries(data_type),
+                        (data_type, Count::Elements) => self.explain_range(data_type),
+                    }
+                }
+                result
             }
         }
     }
@@ -555,7 +583,10 @@ impl<'a> Parser<'_, 'a> {
             _ if data_type.is_float() => return,
             _ if data_type.is_signed() => {
                 let high = (1i128 << (bits - 1)) - 1;
-                format!("values of type {name} are integers from {} to {high}", -high - 1)
+                format!(
+                    "values of type {name} are integers from {} to {high}",
+                    -high - 1
+                )
             }
             _ => {
                 let high = (1i128 << bits) - 1;

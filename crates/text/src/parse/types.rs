@@ -5,7 +5,7 @@ use std::ops::Range;
 use sardonyx_model::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto, Unknowns};
 use smallvec::SmallVec;
 
-use super::{Name, Parse, Parser};
+use super::{Failed, NO_LAST_COMMA, Name, Parse, Parser};
 use crate::tree::SyntaxKind;
 use crate::words::{DIMENSION_NOTES, TYPE_CONSTRUCTORS, TYPE_NOTES, element_type, is_type_word};
 
@@ -143,7 +143,8 @@ impl<'a> Parser<'_, 'a> {
             }
             b"map" => {
                 constructor(self)?;
-                let key_type = self.element_type("the type of the keys")?;
+                let key_type =
+                    self.element_type("the type of the keys, an integer type or `string`")?;
                 let value_type = if self.cursor.eat(b',') {
                     Some(Box::new(self.type_proto()?))
                 } else {
@@ -248,20 +249,30 @@ impl<'a> Parser<'_, 'a> {
         if self.cursor.next() != b'[' {
             return Ok(Brackets::Missing);
         }
-        let mut count = 0;
-        self.list(b'[', b']', "`[`", |parser| {
-            count += 1;
-            let at = parser.offset();
-            let counted = parser.build.count::<(DimProto, sardonyx_model::Dim)>(at);
-            parser.built(counted)?;
-            let dim = parser.dimension()?;
-            each(parser, at as usize, dim)
-        })?;
-        Ok(if count == 0 {
-            Brackets::Empty
-        } else {
-            Brackets::Dimensions
-        })
+        let start = self.cursor.pos;
+        self.cursor.pos += 1;
+        if self.cursor.eat(b']') {
+            return Ok(Brackets::Empty);
+        }
+        // Not `list`: behind a broken dimension nobody knows whether a comma is one of these brackets.
+        loop {
+            let at = self.offset();
+            let counted = self.build.count::<(DimProto, sardonyx_model::Dim)>(at);
+            self.built(counted)?;
+            let dim = self.dimension()?;
+            each(self, at as usize, dim)?;
+            match self.cursor.next() {
+                b',' => self.cursor.pos += 1,
+                b']' => {
+                    self.cursor.pos += 1;
+                    return Ok(Brackets::Dimensions);
+                }
+                _ => {
+                    self.expected_separator(start, b']', |_| false);
+                    return Err(Failed);
+                }
+            }
+        }
     }
 
     /// The dimensions of a tensor with values, which are numbers.
@@ -280,11 +291,7 @@ impl<'a> Parser<'_, 'a> {
         })?;
         if matches!(brackets, Brackets::Empty) {
             let end = self.cursor.token_end();
-            return self.fail_with(
-                start..end,
-                NO_RANK,
-                ADVICE_ON_RANK,
-            );
+            return self.fail_with(start..end, NO_RANK, ADVICE_ON_RANK);
         }
         Ok(dims)
     }
@@ -323,6 +330,9 @@ impl<'a> Parser<'_, 'a> {
                 None
             }
             b'0'..=b'9' | b'-' => Some(DimValue::Value(self.integer("a dimension")?)),
+            b']' => {
+                return self.expected_with("a dimension: a number, a name or `?`", NO_LAST_COMMA);
+            }
             _ => {
                 let name = self.name("a dimension: a number, a name or `?`")?;
                 if matches!(self.cursor.next(), b'+' | b'-' | b'*' | b'/') {

@@ -1,0 +1,70 @@
+//! Our side of `cargo xtask notation`: makes messages of texts, for Python to compare with the reference parser's.
+//!
+//! Each line of standard input is a question, `{"kind": "node", "text_hex": "…"}`; each line of standard output an answer,
+//! in the same order: `{"ok": "<hex of the message>"}` or `{"error": "<what is wrong, for people>"}`.
+
+use sardonyx::text::{Part, parse_part};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("notation: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve() -> Result {
+    let mut output = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let (part, text) = question(&line?)?;
+        let answer = match parse_part(part, text) {
+            Ok(message) => json!({ "ok": to_hex(&message)? }),
+            Err(error) => json!({ "error": error.to_string() }),
+        };
+        // Flushed, so that the first answer that is missing is the one to a text that brings us down.
+        writeln!(output, "{answer}")?;
+        output.flush()?;
+    }
+    Ok(())
+}
+
+fn question(line: &str) -> Result<(Part, Vec<u8>)> {
+    let question: Value = serde_json::from_str(line)?;
+    let field = |name: &str| {
+        let value = question[name].as_str();
+        value.ok_or_else(|| format!("a question without `{name}`: {line}"))
+    };
+    let part = match field("kind")? {
+        "model" => Part::Model,
+        "graph" => Part::Graph,
+        "function" => Part::Function,
+        "node" => Part::Node,
+        other => return Err(format!("no kind of text: {other}").into()),
+    };
+    Ok((part, from_hex(field("text_hex")?)?))
+}
+
+fn from_hex(digits: &str) -> Result<Vec<u8>> {
+    let (pairs, []) = digits.as_bytes().as_chunks::<2>() else {
+        return Err("an odd number of hexadecimal digits".into());
+    };
+    let byte = |pair: &[u8; 2]| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?);
+    pairs.iter().map(byte).collect()
+}
+
+fn to_hex(bytes: &[u8]) -> Result<String> {
+    let mut digits = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        write!(digits, "{byte:02x}")?;
+    }
+    Ok(digits)
+}

@@ -1,0 +1,212 @@
+//! The models whose text is measured: made on the spot, the same on every machine.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use sardonyx_proto::{
+    AttributeType, DataType, Encode, Encoder, attribute, dimension, encode_to_write, graph, model,
+    node, operator_set_id, tensor, tensor_shape, tensor_type, type_, value_info,
+};
+
+/// How large the models are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
+    nodes: usize,
+    /// Length of each of the three lists.
+    numbers: usize,
+}
+
+impl Scale {
+    /// What the ratios are about.
+    pub(crate) const FULL: Scale = Scale {
+        nodes: 100_000,
+        numbers: 2_000_000,
+    };
+    /// Enough to see that everything runs and agrees.
+    pub(crate) const SMOKE: Scale = Scale {
+        nodes: 1_000,
+        numbers: 10_000,
+    };
+}
+
+/// Writes all models into a folder.
+pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let write = |name: &str, body: &dyn Fn(&mut Encoder<'_>)| -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(folder.join(name))?);
+        encode_to_write(&Wrapped(body), &mut file)?;
+        file.flush()
+    };
+    write("nodes.onnx", &|out| nodes(out, scale.nodes))?;
+    let numbers = Numbers::new(scale.numbers);
+    write("numbers.onnx", &|out| numbers.encode(out))
+}
+
+/// A model around whatever a function writes into its graph.
+struct Wrapped<'a>(&'a dyn Fn(&mut Encoder<'_>));
+
+impl Encode for Wrapped<'_> {
+    fn encode(&self, out: &mut Encoder<'_>) {
+        out.put(model::IrVersion, 10);
+        out.put(model::ProducerName, b"text_bench");
+        out.message(model::Graph, |out| (self.0)(out));
+        out.message(model::OpsetImport, |out| {
+            out.put(operator_set_id::Domain, b"");
+            out.put(operator_set_id::Version, 21);
+        });
+    }
+}
+
+/// The structure of the nodes that `io_bench` makes, with names as PyTorch's exporter gives them: each node reads its
+/// predecessor and an older value.
+fn nodes(out: &mut Encoder<'_>, count: usize) {
+    const OPERATORS: [&str; 6] = ["Gemm", "Concat", "Softmax", "Add", "LeakyRelu", "Split"];
+    let operator = |index: usize| OPERATORS[index % OPERATORS.len()];
+    let name = |index: usize| {
+        let (layer, part) = (index / 1000, index / 100 % 10);
+        format!(
+            "/model/layers.{layer}/mlp.{part}/{}_{index}",
+            operator(index)
+        )
+    };
+    let value = |index: usize| match index {
+        0 => "input_ids".to_string(),
+        _ => format!("{}_output_0", name(index)),
+    };
+    for index in 1..=count {
+        out.message(graph::Node, |out| {
+            out.put(node::Input, value(index - 1).as_bytes());
+            out.put(node::Input, value(index * 7 / 9).as_bytes());
+            out.put(node::Output, value(index).as_bytes());
+            out.put(node::Name, name(index).as_bytes());
+            out.put(node::OpType, operator(index).as_bytes());
+            if index % 2 == 0 {
+                out.message(node::Attribute, |out| {
+                    out.put(attribute::Name, b"alpha");
+                    out.put(attribute::F, index as f32 / 16.0);
+                    out.put(attribute::Type, AttributeType::FLOAT);
+                });
+            }
+            if index % 2 == 1 || index % 3 == 0 {
+                out.message(node::Attribute, |out| {
+                    out.put(attribute::Name, b"axis");
+                    out.put(attribute::I, (index % 200) as i64);
+                    out.put(attribute::Type, AttributeType::INT);
+                });
+            }
+        });
+    }
+    out.put(graph::Name, b"main_graph");
+    out.message(graph::Input, |out| matrix(out, &value(0)));
+    out.message(graph::Output, |out| matrix(out, &value(count)));
+}
+
+/// `float[batch,768] name`
+fn matrix(out: &mut Encoder<'_>, name: &str) {
+    out.put(value_info::Name, name.as_bytes());
+    out.message(value_info::Type, |out| {
+        out.message(type_::TensorType, |out| {
+            out.put(tensor_type::ElemType, DataType::FLOAT.0);
+            out.message(tensor_type::Shape, |out| {
+                out.message(tensor_shape::Dim, |out| {
+                    out.put(dimension::DimParam, b"batch");
+                });
+                out.message(tensor_shape::Dim, |out| out.put(dimension::DimValue, 768));
+            });
+        });
+    });
+}
+
+/// Numbers in typed lists, of which a text is made of: the packed blocks, ready for the wire.
+struct Numbers {
+    count: usize,
+    float: Vec<u8>,
+    int32: Vec<u8>,
+    int64: Vec<u8>,
+}
+
+impl Numbers {
+    fn new(count: usize) -> Numbers {
+        let mut random = Random::new();
+        let mut numbers = Numbers {
+            count,
+            float: Vec::new(),
+            int32: Vec::new(),
+            int64: Vec::new(),
+        };
+        for _ in 0..count {
+            numbers.float.extend(random.normal().to_le_bytes());
+            // As many digits as 16-bit numbers have.
+            push_varint(&mut numbers.int32, (random.next() as i64 >> 48) as u64);
+            // Of either sign, mostly seven digits.
+            push_varint(&mut numbers.int64, (random.next() as i64 >> 40) as u64);
+        }
+        numbers
+    }
+
+    fn encode(&self, out: &mut Encoder<'_>) {
+        out.put(graph::Name, b"numbers");
+        self.tensor(out, DataType::FLOAT, |out| {
+            out.packed_block(tensor::FloatData, &self.float)
+        });
+        self.tensor(out, DataType::INT32, |out| {
+            out.packed_block(tensor::Int32Data, &self.int32)
+        });
+        self.tensor(out, DataType::INT64, |out| {
+            out.packed_block(tensor::Int64Data, &self.int64)
+        });
+    }
+
+    fn tensor(
+        &self,
+        out: &mut Encoder<'_>,
+        data_type: DataType,
+        list: impl FnOnce(&mut Encoder<'_>),
+    ) {
+        out.message(graph::Initializer, |out| {
+            out.put(tensor::Dims, &[self.count as i64]);
+            out.put(tensor::DataType, data_type.0);
+            list(out);
+            let name = format!("weights_{}", data_type.name().unwrap_or(""));
+            out.put(tensor::Name, name.as_bytes());
+        });
+    }
+}
+
+fn push_varint(block: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        block.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    block.push(value as u8);
+}
+
+/// A linear congruential generator (Knuth's constants): nothing about these models needs better numbers.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        Random(1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        // The low bits of such a generator repeat soon.
+        self.0 ^ self.0 >> 32
+    }
+
+    /// From 0 to 1, without 0.
+    fn fraction(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A normally distributed number (Box and Muller).
+    fn normal(&mut self) -> f32 {
+        let radius = (-2.0 * self.fraction().ln()).sqrt();
+        (radius * (std::f64::consts::TAU * self.fraction()).cos()) as f32
+    }
+}
