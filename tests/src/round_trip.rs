@@ -1,4 +1,5 @@
-//! Bytes -> model -> bytes, and bytes -> message -> bytes, for every file of the onnx wheel: nothing may change.
+//! Bytes -> model -> bytes, bytes -> message -> bytes and model -> text -> model, for every file of the onnx wheel: nothing
+//! may change.
 
 use sardonyx_proto::{
     GraphField, GraphProto, Limits, MapProto, MessageType, ModelField, ModelProto, OptionalProto,
@@ -35,7 +36,14 @@ pub fn round_trips(files: &[PathBuf]) -> RoundTrips {
 fn model(file: &Path) -> Result<(), String> {
     let bytes = read(file)?;
     let model = sardonyx::Model::from_bytes(bytes.clone()).map_err(|error| error.to_string())?;
-    unchanged(&bytes, &model.to_bytes())
+    unchanged(&bytes, &model.to_bytes())?;
+    // And through the notation.
+    let text = model.to_text();
+    let again = sardonyx::Model::from_text(&text).map_err(|error| error.to_string())?;
+    unchanged(&bytes, &again.to_bytes()).map_err(|why| format!("as text: {why}"))?;
+    let formatted = sardonyx::text::format(text.clone().into_bytes());
+    let formatted = formatted.map_err(|error| error.to_string())?;
+    unchanged(text.as_bytes(), &formatted).map_err(|why| format!("formatted: {why}"))
 }
 
 fn value(file: &Path) -> Result<(), String> {

@@ -31,10 +31,12 @@ const STEPS: &[Step] = &[
     step("test", &["test", "--workspace"]),
     step("conformance", &["xtask", "conformance"]).release(),
     step("formats", &["xtask", "formats"]).release(),
+    step("notation", &["xtask", "notation"]).release(),
     step("interop", &["xtask", "interop"]).release(),
     step("static build", &["xtask", "static-build"]).release(),
     step("bench", &["xtask", "bench", "models", "--smoke"]).release(),
     step("bench of files", &["xtask", "bench", "io", "--smoke"]).release(),
+    step("bench of text", &["xtask", "bench", "text", "--smoke"]).release(),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {

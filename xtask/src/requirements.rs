@@ -207,8 +207,9 @@ fn sources() -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let mut test_files = BTreeSet::new();
     for path in paths {
-        let text =
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
+        let bytes = fs::read(&path).map_err(|error| format!("{}: {error}", shown(&path)))?;
+        // Some texts are tests of bytes that are no UTF-8.
+        let text = String::from_utf8_lossy(&bytes).into_owned();
         let mut tests = Vec::new();
         if path.extension().is_some_and(|extension| extension == "rs") {
             let (bodies, modules) = test_code(&code_only(&text));

@@ -70,7 +70,10 @@ fn case(file: &Path) -> Result<(), Failed> {
     if wanted == answers {
         return Ok(());
     }
-    let differs = wanted.lines().zip(answers.lines()).position(|(a, b)| a != b);
+    let differs = wanted
+        .lines()
+        .zip(answers.lines())
+        .position(|(a, b)| a != b);
     Err(format!(
         "the answers differ from {}, first in line {} (BLESS=1 rewrites them):\n{answers}",
         expected.display(),

@@ -157,6 +157,18 @@ impl<'a> Cursor<'a> {
         self.clone().word()
     }
 
+    /// Goes over what a quote that stands here encloses, if that is plain; otherwise the cursor stays.
+    #[inline]
+    pub(crate) fn plain_quoted(&mut self) -> Option<std::ops::Range<usize>> {
+        let start = self.pos + 1;
+        let end = plain_end(self.text, start);
+        if self.text.get(end) != Some(&b'"') {
+            return None;
+        }
+        self.pos = end + 1;
+        Some(start..end)
+    }
+
     /// Goes over what a quote that stands here encloses. `None` if nothing closes it; then the cursor stays.
     #[inline]
     pub(crate) fn quoted(&mut self) -> Option<Quoted<'a>> {
@@ -164,6 +176,7 @@ impl<'a> Cursor<'a> {
         let mut at = start;
         let mut escapes = false;
         loop {
+            at = plain_end(self.text, at);
             match self.text.get(at)? {
                 b'"' => break,
                 b'\\' => {
@@ -180,6 +193,40 @@ impl<'a> Cursor<'a> {
             escapes,
         })
     }
+}
+
+/// Where the first byte is, from a place on, that is a quote, a backslash, or behind the last eight that are none. Most
+/// bytes of a text are in names and texts, so these are looked at eight at a time.
+#[inline]
+pub(crate) fn plain_end(text: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(bytes) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*bytes);
+        let special = equal_bytes(word, b'"') | equal_bytes(word, b'\\');
+        if special != 0 {
+            return at + (special.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at
+}
+
+/// The high bits of the bytes of a word that are equal to one; above the first of them others may be set as well.
+/// Warren, "Hacker's Delight" (2nd edition, 2012), section 6-1.
+#[inline]
+fn equal_bytes(word: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::MAX / 0xff;
+    let zero_where_equal = word ^ (ONES * u64::from(byte));
+    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7)
+}
+
+/// Whether all bytes stand for themselves between quotes: printable ASCII without quotes and backslashes.
+pub(crate) fn is_plain_ascii(text: &[u8]) -> bool {
+    // One comparison of each byte with both ends, and no way out before the end: that is done for many bytes at once.
+    let odd = text.iter().fold(false, |odd, byte| {
+        odd | (byte.wrapping_sub(b' ') > b'~' - b' ') | (*byte == b'"') | (*byte == b'\\')
+    });
+    !odd
 }
 
 /// What stands between quotes.

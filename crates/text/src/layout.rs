@@ -722,7 +722,9 @@ impl Writer<'_, '_> {
                 Piece::Group(group) => {
                     let rest = self.up_to_next_group(&item.pieces, index + 1, statement, tail);
                     let fits = |flat| self.column() + flat + rest <= WIDTH;
-                    if group.flat.is_some_and(fits) {
+                    // To open the name of a node would help nobody.
+                    let label = index == 0 && group.open == b'[' && group.flat.is_some();
+                    if label || group.flat.is_some_and(fits) {
                         self.flat_group(group);
                     } else {
                         self.open_group(group, indent);

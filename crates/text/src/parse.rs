@@ -242,6 +242,13 @@ fn run<'m, 'a, T>(
         empty: None,
         numbers: Vec::new(),
     };
+    /// Below this size, growing step by step costs less than counting.
+    const SMALL: usize = 64 << 10;
+    if bytes.len() > SMALL {
+        // A node has a line, usually, and never fewer bytes than this if it does.
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        parser.build.reserve(lines.min(bytes.len() / 32));
+    }
     parser.cursor.skip_byte_order_mark();
     let mut result = production(&mut parser);
     if result.is_ok() {

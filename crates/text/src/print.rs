@@ -14,7 +14,7 @@ use std::io;
 
 use sardonyx_model::{Entry, Model, NodeId, Span, Symbol, Unknowns};
 
-use crate::cursor::is_word;
+use crate::cursor::{is_plain_ascii, is_word};
 use crate::diagnostic::is_bidi_control;
 use crate::layout;
 use crate::left_out::LeftOut;
@@ -156,6 +156,9 @@ pub(crate) struct Printer<'m, 'o, 's> {
     has_lines: bool,
     /// Whether the lines of the statement are laid out already.
     laid_out: bool,
+    /// Where the brackets of the node are that is being written, and room to wrap it.
+    marks: node::Marks,
+    wrapped: Vec<u8>,
 }
 
 /// So much is gathered before it goes to the sink.
@@ -180,6 +183,8 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             nested: false,
             has_lines: false,
             laid_out: false,
+            marks: node::Marks::default(),
+            wrapped: Vec::new(),
         }
     }
 
@@ -232,9 +237,18 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             return;
         }
         if self.has_lines || self.out.len() + tail - line > layout::WIDTH {
-            let flat = self.out.split_off(start);
-            layout::statement(&flat, self.indent, tail, &mut self.out);
+            self.lay_out(start, tail);
         }
+    }
+
+    /// Lays out the statement that was written on one line from `start` on.
+    fn lay_out(&mut self, start: usize, tail: usize) {
+        let mut flat = std::mem::take(&mut self.wrapped);
+        flat.clear();
+        flat.extend_from_slice(&self.out[start..]);
+        self.out.truncate(start);
+        layout::statement(&flat, self.indent, tail, &mut self.out);
+        self.wrapped = flat;
     }
 
     /// Ends the line of a statement.
@@ -272,6 +286,18 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
 
     /// A text in quotes.
     fn quoted(&mut self, text: &[u8]) {
+        if is_plain_ascii(text) {
+            self.out.reserve(text.len() + 2);
+            self.out.push(b'"');
+            self.out.extend_from_slice(text);
+            self.out.push(b'"');
+            return;
+        }
+        self.odd_quoted(text);
+    }
+
+    /// A text in quotes that has something in it that does not stand for itself.
+    fn odd_quoted(&mut self, text: &[u8]) {
         if self.full() && !is_plain(text) {
             return self.hexadecimal(text);
         }
@@ -282,12 +308,15 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             );
         }
         self.out.push(b'"');
-        for byte in text {
-            if matches!(byte, b'"' | b'\\') {
-                self.out.push(b'\\');
-            }
-            self.out.push(*byte);
+        let mut rest = text;
+        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+            let (plain, special) = rest.split_at(at);
+            self.out.extend_from_slice(plain);
+            self.out.push(b'\\');
+            self.out.push(special[0]);
+            rest = &special[1..];
         }
+        self.out.extend_from_slice(rest);
         self.out.push(b'"');
     }
 

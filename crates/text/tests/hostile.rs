@@ -161,7 +161,7 @@ fn a_hundred_megabytes_are_not_too_much() {
         (
             "dimensions",
             model(&format!("y = A<t = float[{}1]>(x)", long("1,", 2 << 20))),
-            true,
+            false,
         ),
     ];
     for (what, text, fine) in rows {

@@ -267,7 +267,11 @@ impl<'a> Parser<'_, 'a> {
             });
         }
         if byte.is_ascii_digit() || byte == b'-' {
-            return Some(self.number_kind());
+            return Some(match wanted {
+                // An integer is one as well.
+                Some(AttributeType::FLOAT) => AttributeType::FLOAT,
+                _ => self.number_kind(),
+            });
         }
         if self.at_type() {
             if self.at_sparse() {
@@ -334,7 +338,13 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn number_kind(&self) -> AttributeType {
-        match numbers::scan(&self.cursor.text[self.cursor.pos..]) {
+        // Most are integers of a few digits.
+        let text = &self.cursor.text[self.cursor.pos..];
+        let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if digits > 0 && matches!(text.get(digits), Some(b',' | b'>' | b' ')) {
+            return AttributeType::INT;
+        }
+        match numbers::scan(text) {
             Ok((Literal::Float, _)) | Err(NumberError::NanBits) => AttributeType::FLOAT,
             // What is wrong with it, whoever reads it will say.
             _ => AttributeType::INT,

@@ -509,9 +509,20 @@ impl<'a> Parser<'_, 'a> {
         match byte {
             b'"' | b'x' => {
                 let part = self.open(kind);
-                let name = self.quoted()?;
+                let plain = if byte == b'"' {
+                    self.cursor.plain_quoted()
+                } else {
+                    None
+                };
+                let text = match plain {
+                    Some(range) => Text::Here(self.slice(range)),
+                    None => {
+                        let name = self.quoted()?;
+                        self.text(name)
+                    }
+                };
                 self.close(part);
-                Ok(Some(self.text(name)))
+                Ok(Some(text))
             }
             b',' => Ok(Some(Text::Here(self.slice(0..0)))),
             _ => Ok(None),

@@ -5,6 +5,7 @@ use sardonyx_proto::{AttributeType, MessageType, NodeDeviceConfigurationProto};
 
 use super::{Notes, Printer};
 use crate::cursor::is_word;
+use crate::layout;
 use crate::numbers::{self, Form as NumberForm};
 use crate::words::{attribute_word, element_of};
 
@@ -12,11 +13,24 @@ impl<'m> Printer<'m, '_, '_> {
     /// A node with its line.
     #[inline]
     pub(super) fn node_line(&mut self, id: NodeId) {
-        let start = self.out.len();
-        self.statement(|printer| printer.node(id));
+        let line = self.out.len();
+        if self.nested {
+            self.node(id, false);
+        } else {
+            self.out.resize(line + self.indent, b' ');
+            let start = self.out.len();
+            self.has_lines = false;
+            self.nested = true;
+            self.node(id, true);
+            self.nested = false;
+            let too_long = self.out.len() - line > layout::WIDTH;
+            if (too_long || self.has_lines) && (self.has_lines || !self.wrap_node(id, line)) {
+                self.lay_out(start, 0);
+            }
+        }
         // A node that this form has no words for is left out as a whole.
-        if self.out[start..].trim_ascii().is_empty() {
-            self.out.truncate(start);
+        if self.out[line..].trim_ascii().is_empty() {
+            self.out.truncate(line);
             return;
         }
         self.end_line();
@@ -26,7 +40,8 @@ impl<'m> Printer<'m, '_, '_> {
         self.node_line(id);
     }
 
-    fn node(&mut self, id: NodeId) {
+    /// A node on one line. `mark` its brackets, and it can be wrapped.
+    fn node(&mut self, id: NodeId, mark: bool) {
         let model = self.model;
         let node = model.node(id);
         if !self.full() && !self.callee_is_portable(node) {
@@ -44,14 +59,18 @@ impl<'m> Printer<'m, '_, '_> {
             self.push("] ");
         }
         let outputs = model.outputs(id);
-        self.operands(outputs.iter().copied());
+        self.operands(outputs.iter().copied(), false);
         self.push(if outputs.is_empty() { "= " } else { " = " });
         self.callee(node);
+        if mark {
+            self.marks.attributes.clear();
+            self.marks.inputs.clear();
+        }
         if !node.attributes.is_empty() {
-            self.attributes(node);
+            self.attributes(node, mark);
         }
         self.push("(");
-        self.operands(model.inputs(id));
+        self.operands(model.inputs(id), mark);
         self.push(")");
         if node.extras.is_some() {
             self.extras(node);
@@ -59,10 +78,13 @@ impl<'m> Printer<'m, '_, '_> {
     }
 
     #[inline]
-    fn operands(&mut self, values: impl Iterator<Item = Option<ValueId>>) {
+    fn operands(&mut self, values: impl Iterator<Item = Option<ValueId>>, mark: bool) {
         let mut first = true;
         for value in values {
             self.separator(&mut first);
+            if mark {
+                self.marks.inputs.push(self.out.len());
+            }
             match value {
                 Some(value) => self.name(self.model.value(value).name),
                 None => self.push("\"\""),
@@ -158,7 +180,7 @@ impl<'m> Printer<'m, '_, '_> {
 
     // Attributes.
 
-    fn attributes(&mut self, node: &Node) {
+    fn attributes(&mut self, node: &Node, mark: bool) {
         let model = self.model;
         let place = &|| node_place(model, node);
         let start = self.out.len();
@@ -167,6 +189,10 @@ impl<'m> Printer<'m, '_, '_> {
             let before = self.out.len();
             self.push(if first { "<" } else { ", " });
             if self.attribute(model.attribute(*id), place) {
+                if mark {
+                    let open = if first { "<" } else { ", " };
+                    self.marks.attributes.push(before + open.len());
+                }
                 first = false;
             } else {
                 self.out.truncate(before);
@@ -175,6 +201,51 @@ impl<'m> Printer<'m, '_, '_> {
         if self.out.len() > start {
             self.push(">");
         }
+    }
+
+    /// Lays out the node that was just written on one line, which is too long: the brackets of its attributes, of its inputs
+    /// or of both are opened, as [`layout`] does it for any statement. Most long lines are such nodes, and reading them again
+    /// would take longer than writing them. Whether that was enough.
+    fn wrap_node(&mut self, id: NodeId, line: usize) -> bool {
+        if self.model.node(id).extras.is_some() {
+            return false;
+        }
+        let end = self.out.len();
+        let marks = std::mem::take(&mut self.marks);
+        let inputs_open = marks.inputs.first().map_or(end - 1, |first| *first) - 1;
+        let mut wrapped = std::mem::take(&mut self.wrapped);
+        wrapped.clear();
+        let mut writer = Wrapper {
+            flat: &self.out[line..],
+            base: line,
+            indent: self.indent,
+            out: &mut wrapped,
+            line_start: 0,
+        };
+        let fine = match marks.attributes.first() {
+            Some(first) => {
+                writer.copy(line..first - 1);
+                // Behind them stands the bracket of the inputs; empty ones cannot be opened.
+                let rest = if marks.inputs.is_empty() { 2 } else { 1 };
+                writer.group(&marks.attributes, inputs_open, rest, Items::MayBeOpened)
+            }
+            None => {
+                writer.copy(line..inputs_open);
+                true
+            }
+        };
+        if fine {
+            if marks.inputs.is_empty() {
+                writer.copy(inputs_open..end);
+            } else {
+                writer.group(&marks.inputs, end, 0, Items::AreNames);
+            }
+            self.out.truncate(line);
+            self.out.extend_from_slice(&wrapped);
+        }
+        self.marks = marks;
+        self.wrapped = wrapped;
+        fine
     }
 
     /// An attribute. Whether there is a way to write it in this form.
@@ -356,6 +427,80 @@ impl<'m> Printer<'m, '_, '_> {
             write(self, value);
         }
         self.push("]");
+    }
+}
+
+/// Where the items of a node's brackets begin in the line that was just written.
+#[derive(Default)]
+pub(super) struct Marks {
+    attributes: Vec<usize>,
+    inputs: Vec<usize>,
+}
+
+/// What stands in brackets that are opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Items {
+    /// Names, which stay as long as they are.
+    AreNames,
+    /// Attributes, which have brackets of their own.
+    MayBeOpened,
+}
+
+/// Copies a line with its brackets opened.
+struct Wrapper<'f, 'w> {
+    /// The line, which begins at `base` of the text.
+    flat: &'f [u8],
+    base: usize,
+    indent: usize,
+    out: &'w mut Vec<u8>,
+    line_start: usize,
+}
+
+impl Wrapper<'_, '_> {
+    fn copy(&mut self, range: std::ops::Range<usize>) {
+        self.out
+            .extend_from_slice(&self.flat[range.start - self.base..range.end - self.base]);
+    }
+
+    fn new_line(&mut self, indent: usize) {
+        self.out.push(b'\n');
+        self.line_start = self.out.len();
+        self.out.resize(self.line_start + indent, b' ');
+    }
+
+    /// Brackets around items that begin at `starts`; the closing one is the last byte before `end`. Whether no item is too
+    /// long for a line.
+    fn group(&mut self, starts: &[usize], end: usize, rest: usize, items: Items) -> bool {
+        let (Some(first), close) = (starts.first().copied(), end - 1) else {
+            return true;
+        };
+        let column = self.out.len() - self.line_start;
+        if column + (end - first + 1) + rest <= layout::WIDTH {
+            self.copy(first - 1..end);
+            return true;
+        }
+        let inner = self.indent + layout::INDENT;
+        self.copy(first - 1..first);
+        if inner + (close - first) <= layout::WIDTH {
+            self.new_line(inner);
+            self.copy(first..close);
+        } else {
+            for (index, start) in starts.iter().enumerate() {
+                // Between items stand a comma and a blank.
+                let (end, comma) = match starts.get(index + 1) {
+                    Some(next) => (next - 2, 1),
+                    None => (close, 0),
+                };
+                if items == Items::MayBeOpened && inner + (end - start) + comma > layout::WIDTH {
+                    return false;
+                }
+                self.new_line(inner);
+                self.copy(*start..end + comma);
+            }
+        }
+        self.new_line(self.indent);
+        self.copy(close..end);
+        true
     }
 }
 
