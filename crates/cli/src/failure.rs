@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     details: Vec<String>,
     help: Option<String>,
     /// What is wrong with a text, each with its line; comes before the rest.
-    diagnostics: Option<String>,
+    diagnostics: Option<Box<str>>,
     /// The reader of stdout has gone: nothing to say, and nothing wrong.
     pub(crate) broken_pipe: bool,
 }
@@ -101,7 +101,7 @@ fn painted(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
 pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
     let count = error.diagnostics().len();
     Failure {
-        diagnostics: Some(error.clone().in_file(name).to_string()),
+        diagnostics: Some(error.clone().in_file(name).to_string().into()),
         ..Failure::new(format!("{name}: {}", crate::human::count(count, "problem")))
     }
 }

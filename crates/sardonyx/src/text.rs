@@ -324,15 +324,15 @@ impl PrintOptions {
         if !referring {
             place.own.file = None;
         }
-        let mut options = self.options(&mut place.own);
-        if referring || (sidecar && self.values == Values::Inline) {
-            drop(options);
-            options = sardonyx_text::PrintOptions {
+        let elsewhere = referring || (sidecar && self.values == Values::Inline);
+        let options = match elsewhere {
+            true => sardonyx_text::PrintOptions {
                 form: self.form,
                 weights: sardonyx_text::Weights::Placed(&mut place),
                 inline_bytes: self.inline_bytes,
-            };
-        }
+            },
+            false => self.options(&mut place.own),
+        };
         let text_path = temporary(path);
         let printed = File::create_new(&text_path).and_then(|file| {
             let mut file = io::BufWriter::new(file);

@@ -24,7 +24,7 @@ impl<'m> Printer<'m, '_, '_> {
             self.node(id, true);
             self.nested = false;
             let too_long = self.out.len() - line > layout::WIDTH;
-            if (too_long || self.has_lines) && (self.has_lines || !self.wrap_node(id, line)) {
+            if self.has_lines || (too_long && !self.wrap_node(id, line)) {
                 self.lay_out(start, 0);
             }
         }

@@ -542,9 +542,9 @@ impl Printer<'_, '_, '_> {
             return None;
         }
         match field {
-            TypedField::Float => (bytes.len() % 4 == 0 && counts(bytes.len() / 4))
+            TypedField::Float => (bytes.len().is_multiple_of(4) && counts(bytes.len() / 4))
                 .then_some(Literals::Bytes(Width::F32, span)),
-            TypedField::Double => (bytes.len() % 8 == 0 && counts(bytes.len() / 8))
+            TypedField::Double => (bytes.len().is_multiple_of(8) && counts(bytes.len() / 8))
                 .then_some(Literals::Bytes(Width::F64, span)),
             // A long list is not looked at if it goes elsewhere.
             _ if !self.stays_inline(run.records) => None,
