@@ -13,7 +13,7 @@ use sardonyx_tensor::{
     Buffer, DataType, Map, MapKey, Sequence, Sparse, StringArray, Tensor, TensorError,
     Value as TensorValue, ValueType, npy,
 };
-use sardonyx_text::{PrintOptions, model_to_text};
+use sardonyx_text::{ParseOptions, PrintOptions, model_to_text, parse_model};
 
 use crate::Property;
 use crate::texts::MESSAGE;
@@ -47,9 +47,9 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
         "json" => [both_forms()?, json()].concat(),
         "notation_read" => selected(notation()?, |index| vec![index]),
         "notation_roundtrip" => {
-            let full = MESSAGES.iter().find(|def| def.name == "ModelProto");
-            let full = full.map(|def| ("everything".to_string(), write(&fields(def, 6))));
-            [models(), full.into_iter().collect()].concat()
+            let text = Buffer::from_vec(MODEL.into());
+            let everything = parse_model(text, ParseOptions::default())?.model;
+            [models(), vec![("everything".into(), everything.to_bytes())]].concat()
         }
         "text_format" => [both_forms()?, text_format()].concat(),
         _ => Vec::new(),
