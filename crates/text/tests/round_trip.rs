@@ -82,11 +82,7 @@ fn a_portable_text_says_what_it_leaves_out() {
 fn every_part_is_read_alone_and_to_its_end() {
     // TEXT-39
     let rows = [
-        (
-            Part::Model,
-            "<ir_version: 10> g (x) => (y) { y = A(x) }",
-            29,
-        ),
+        (Part::Model, "<ir_version: 10> g (x) => (y) { y = A(x) }"),
         (Part::Graph, "g (float[N] x) => (y) { y = A(x) }"),
         (Part::Function, "f <a> (x) => (y) { y = A<a = @a>(x) }"),
         (Part::Node, "[n] y = d.A:o <k = 1> (x)"),
