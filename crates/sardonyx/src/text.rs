@@ -14,7 +14,7 @@
 //! let again = Model::from_text(&model.to_text())?;
 //! assert_eq!(again.to_bytes(), model.to_bytes());
 //!
-//! let error = text::parse_part(text::Part::Node, "y = Add(x x)").unwrap_err();
+//! let error = text::parse_part(text::Part::Node, "y = Add(x x)".as_bytes().to_vec()).unwrap_err();
 //! assert!(error.to_string().contains("inputs are separated by commas"));
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
