@@ -619,6 +619,9 @@ impl<'a> Parser<'_, 'a> {
     fn quoted(&mut self) -> Parse<Name<'a>> {
         let start = self.cursor.pos;
         let hexadecimal = self.cursor.byte() == b'x';
+        if !hexadecimal && let Some(range) = self.cursor.plain_quoted() {
+            return Ok(Name::Here(self.slice(range)));
+        }
         if hexadecimal {
             self.cursor.pos += 1;
         }
