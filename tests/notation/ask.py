@@ -16,21 +16,27 @@ class Answer:
 
 
 def ask(command: Sequence[str], questions: Sequence[tuple[str, str]]) -> list[Answer]:
-    """The answers to (kind, text), in order. After a crash the command is started again for the texts behind."""
-    answers: list[Answer] = []
+    """The answers to (kind, text), in order."""
+    lines = [json.dumps({"kind": kind, "text_hex": text.encode().hex()}) for kind, text in questions]
+    return [read(answer) for answer in converse(command, lines)]
+
+
+def converse(command: Sequence[str], questions: Sequence[str]) -> list[dict]:
+    """The answers to lines, in order. After a crash the command is started again for the lines behind."""
+    answers: list[dict] = []
     while len(answers) < len(questions):
         left = questions[len(answers) :]
-        lines = (json.dumps({"kind": kind, "text_hex": text.encode().hex()}) for kind, text in left)
-        done = subprocess.run(command, input="\n".join(lines), stdout=subprocess.PIPE, text=True, timeout=1200)
+        done = subprocess.run(command, input="\n".join(left), stdout=subprocess.PIPE, text=True, timeout=1200)
         # Not `splitlines`: within JSON there are other characters that Python takes for the end of a line.
-        answers += map(read, done.stdout.split("\n")[:-1])
+        answers += map(json.loads, done.stdout.split("\n")[:-1])
         if len(answers) > len(questions) or (len(answers) < len(questions) and done.returncode == 0):
             raise RuntimeError(f"{command[0]} gave {len(answers)} answers to {len(questions)} questions")
         if len(answers) < len(questions):
-            answers.append(Answer(None, f"ended with {done.returncode}", crashed=True))
+            answers.append({"crashed": f"ended with {done.returncode}"})
     return answers
 
 
-def read(line: str) -> Answer:
-    answer = json.loads(line)
+def read(answer: dict) -> Answer:
+    if "crashed" in answer:
+        return Answer(None, answer["crashed"], crashed=True)
     return Answer(bytes.fromhex(answer["ok"])) if "ok" in answer else Answer(None, answer["error"])

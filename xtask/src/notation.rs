@@ -1,14 +1,15 @@
-//! `cargo xtask notation`: our parser of the notation against the one of the onnx package.
+//! `cargo xtask notation`: our parser of the notation against the one of the onnx package, and what we print against what it
+//! reads.
 //!
-//! Python makes the texts, asks both parsers and judges; `tests/src/bin/notation.rs` is the one that is ours.
+//! Python makes the texts, asks both parsers and judges; `tests/src/bin/notation.rs` is the one that is ours, and prints.
 
 use crate::workspace::{artifacts, build_release, root};
-use crate::{Result, python, shell};
+use crate::{Result, conformance, python, shell};
 use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Notation {
-    /// Compare only the cases whose names contain this text.
+    /// Compare only the texts and the models whose names contain this text.
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Show every difference, not only the first twenty.
@@ -20,14 +21,27 @@ pub(crate) fn run(task: &Notation) -> Result {
     let scripts = root().join("tests/notation");
     let python = python::environment(&artifacts("notation"), &scripts.join("requirements.txt"))?;
     let parser = build_release("sardonyx-tests", "notation", &[])?;
-    let mut compare = Command::new(python);
-    compare
+    let models =
+        ["examples", "../shared/models", "../shared/zoo"].map(|folder| root().join(folder));
+
+    let mut texts = Command::new(&python);
+    texts
         .arg(scripts.join("compare_notation.py"))
-        .arg(parser)
-        .arg(artifacts("notation/archive"))
-        .args(["--filter", &task.filter]);
-    if task.all {
-        compare.arg("--all");
-    }
-    shell::run(&mut compare)
+        .arg(&parser)
+        .arg(artifacts("notation/archive"));
+    let mut printed = Command::new(&python);
+    printed
+        .arg(scripts.join("compare_models.py"))
+        .arg(&parser)
+        .arg(conformance::cases()?)
+        .args(models);
+    // The second runs even if the first finds something.
+    let results = [texts, printed].map(|mut compare| {
+        compare.args(["--filter", &task.filter]);
+        if task.all {
+            compare.arg("--all");
+        }
+        shell::run(&mut compare)
+    });
+    results.into_iter().collect()
 }

@@ -2,8 +2,14 @@
 //!
 //! Each line of standard input is a question, `{"kind": "node", "text_hex": "…"}`; each line of standard output an answer,
 //! in the same order: `{"ok": "<hex of the message>"}` or `{"error": "<what is wrong, for people>"}`.
+//!
+//! With `--print-models`, each line of standard input is the path of a model, and its answer
+//! `{"text_hex": "…", "left_out": [{"what": "…", "first": "…", "count": 1}]}` in the portable form, or again an error.
 
 use sardonyx::text::{Part, parse_part};
+use sardonyx_model::Model;
+use sardonyx_tensor::Buffer;
+use sardonyx_text::{Form, PrintOptions, model_to_text};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::fmt::Write as _;
@@ -13,7 +19,15 @@ use std::process::ExitCode;
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> ExitCode {
-    match serve() {
+    let answer = match std::env::args().nth(1).as_deref() {
+        None => parsed,
+        Some("--print-models") => printed,
+        Some(other) => {
+            eprintln!("notation: no option {other}");
+            return ExitCode::from(2);
+        }
+    };
+    match serve(answer) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("notation: {error}");
@@ -22,19 +36,42 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve() -> Result {
+fn serve(answer: fn(&str) -> Result<Value>) -> Result {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
-        let (part, text) = question(&line?)?;
-        let answer = match parse_part(part, text) {
-            Ok(message) => json!({ "ok": to_hex(&message)? }),
-            Err(error) => json!({ "error": error.to_string() }),
-        };
+        let answer = answer(&line?)?;
         // Flushed, so that the first answer that is missing is the one to a text that brings us down.
         writeln!(output, "{answer}")?;
         output.flush()?;
     }
     Ok(())
+}
+
+fn parsed(line: &str) -> Result<Value> {
+    let (part, text) = question(line)?;
+    Ok(match parse_part(part, text) {
+        Ok(message) => json!({ "ok": to_hex(&message)? }),
+        Err(error) => json!({ "error": error.to_string() }),
+    })
+}
+
+fn printed(path: &str) -> Result<Value> {
+    let bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
+    let model = match Model::read(Buffer::from_vec(bytes)) {
+        Ok(model) => model,
+        Err(error) => return Ok(json!({ "error": error.to_string() })),
+    };
+    let options = PrintOptions {
+        form: Form::Portable,
+        ..PrintOptions::default()
+    };
+    let (text, left_out) = model_to_text(&model, options)?;
+    let kinds: Vec<Value> = left_out
+        .kinds()
+        .iter()
+        .map(|kind| json!({ "what": kind.what, "first": kind.first, "count": kind.count }))
+        .collect();
+    Ok(json!({ "text_hex": to_hex(&text)?, "left_out": kinds }))
 }
 
 fn question(line: &str) -> Result<(Part, Vec<u8>)> {
