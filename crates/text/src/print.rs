@@ -270,7 +270,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
     #[inline]
     fn name(&mut self, symbol: Symbol) {
         let text = self.model.text(symbol);
-        if is_word(text) && !is_type_word(text) && !is_float_word(text) {
+        if is_free_word(text) {
             self.out.extend_from_slice(text);
         } else {
             self.quoted(text);
@@ -307,8 +307,17 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
                 || sardonyx_proto::shown(text),
             );
         }
-        self.out.push(b'"');
+        let without_zeros: Vec<u8>;
         let mut rest = text;
+        if !self.full() && text.contains(&0) {
+            self.left_out.add(
+                "zero bytes in texts, where the parser of the onnx package stops",
+                || sardonyx_proto::shown(text),
+            );
+            without_zeros = text.iter().copied().filter(|byte| *byte != 0).collect();
+            rest = &without_zeros;
+        }
+        self.out.push(b'"');
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
             let (plain, special) = rest.split_at(at);
             self.out.extend_from_slice(plain);
@@ -464,6 +473,12 @@ pub(crate) struct Notes {
     begun: bool,
     /// Whether what stands before them could have notes, but has none.
     reach_out: bool,
+}
+
+/// Whether a text is an identifier that means nothing else.
+#[inline]
+pub(crate) fn is_free_word(text: &[u8]) -> bool {
+    is_word(text) && !is_type_word(text) && !is_float_word(text)
 }
 
 /// Whether a text can stand in quotes and looks like what it is: UTF-8 without control characters, except line breaks and

@@ -5,10 +5,9 @@ use sardonyx_model::{
 };
 use sardonyx_proto::{DeviceConfigurationProto, MessageType};
 
-use super::{Notes, Printer};
-use crate::cursor::is_word;
+use super::{Notes, Printer, is_free_word};
 use crate::layout;
-use crate::words::{is_float_word, is_type_word};
+use crate::words::is_float_word;
 
 impl<'m> Printer<'m, '_, '_> {
     pub(super) fn model(&mut self) {
@@ -336,7 +335,9 @@ impl<'m> Printer<'m, '_, '_> {
     /// Whether the name of a graph in an attribute would have to stand in quotes, which the `onnx` package does not read.
     fn nested_name_is_odd(&self, name: Symbol, graph: &Graph) -> bool {
         let text = self.model.text(name);
-        graph.owner.is_some() && (!is_word(text) || is_type_word(text) || is_float_word(text))
+        // It reads the first letters of some names as a number.
+        let like_number = text.get(..3).is_some_and(is_float_word);
+        graph.owner.is_some() && (!is_free_word(text) || like_number)
     }
 
     fn graph_notes(&mut self, graph: &Graph) {
@@ -426,25 +427,38 @@ impl<'m> Printer<'m, '_, '_> {
         self.function_header(function, place);
         let mut infos = body.value_info.iter().peekable();
         self.statement_before(block_tail(body), |printer| {
-            printer.maybe_name(function.name);
+            match function.name {
+                None if !printer.full() => {
+                    printer
+                        .left_out
+                        .add("functions without a name, which get one", place);
+                    printer.push("function");
+                }
+                name => printer.maybe_name(name),
+            }
             if !function.attributes.is_empty() || !function.attribute_protos.is_empty() {
                 printer.parameters(function, place);
             }
             printer.push(" (");
             // Where nothing is said behind a name, there would be no entry.
-            let says_something = |info: &ValueInfo| {
-                info.name.is_some()
-                    && (info.ty.is_some()
-                        || info.doc_string.is_some()
-                        || !info.metadata_props.is_empty()
-                        || !info.unknown.is_empty())
+            let says_something = |printer: &Self, info: &ValueInfo| {
+                let typed = info
+                    .ty
+                    .as_ref()
+                    .is_some_and(|ty| printer.full() || printer.type_is_portable(ty));
+                let noted = info.doc_string.is_some()
+                    || !info.metadata_props.is_empty()
+                    || !info.unknown.is_empty();
+                info.name.is_some() && (typed || (printer.full() && noted))
             };
             // A type that stands with its input or output comes first in the list of types, in this order.
             for (values, arrow) in [(&body.inputs, ") => ("), (&body.outputs, ")")] {
                 let mut first = true;
                 for value in values {
                     printer.separator(&mut first);
-                    match infos.next_if(|info| info.name == value.name && says_something(info)) {
+                    match infos
+                        .next_if(|info| info.name == value.name && says_something(printer, info))
+                    {
                         Some(info) => printer.value_info(info, "value_info"),
                         None => printer.maybe_name(value.name),
                     }

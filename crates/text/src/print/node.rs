@@ -272,6 +272,12 @@ impl<'m> Printer<'m, '_, '_> {
             }
             None => self.push("?"),
         }
+        if !self.full() && attribute.ty.is_none() && attribute.ref_attr_name.is_none() {
+            self.left_out.add(
+                "absent types of attributes, which become those of the values",
+                here,
+            );
+        }
         // A value that is not that of the type, or more than one, stands in the notes.
         let declared = attribute.ty;
         let word = declared.and_then(attribute_word);
@@ -377,7 +383,10 @@ impl<'m> Printer<'m, '_, '_> {
             NumberForm::Float
         };
         match value {
-            AttributeValue::Float(value) => numbers::push_f32(&mut self.out, *value, form),
+            AttributeValue::Float(value) => {
+                let value = self.attribute_float(*value, place);
+                numbers::push_f32(&mut self.out, value, form);
+            }
             AttributeValue::Int(value) => self.integer(*value),
             AttributeValue::String(text) => self.quoted(self.model.bytes(*text)),
             AttributeValue::Tensor(tensor) => return self.attribute_tensor(tensor, place),
@@ -394,7 +403,8 @@ impl<'m> Printer<'m, '_, '_> {
                 return tensor.unknown.is_empty();
             }
             AttributeValue::Floats(values) => self.list(values, |printer, value| {
-                numbers::push_f32(&mut printer.out, *value, form);
+                let value = printer.attribute_float(*value, place);
+                numbers::push_f32(&mut printer.out, value, form);
             }),
             AttributeValue::Ints(values) => self.list(values, |printer, value| {
                 printer.integer(*value);
@@ -417,6 +427,16 @@ impl<'m> Printer<'m, '_, '_> {
             }),
         }
         false
+    }
+
+    /// A float as this form can write it.
+    fn attribute_float(&mut self, value: f32, place: &dyn Fn() -> String) -> f32 {
+        let plain = super::tensor::plain_nan(value);
+        if self.full() || plain.to_bits() == value.to_bits() {
+            return value;
+        }
+        self.left_out.add("bits of NaNs", place);
+        plain
     }
 
     fn list<T>(&mut self, values: &[T], mut write: impl FnMut(&mut Self, &T)) {

@@ -7,8 +7,7 @@ use sardonyx_proto::{
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::elems};
 use smallvec::SmallVec;
 
-use super::{Notes, Printer, Weights};
-use crate::cursor::is_word;
+use super::{Notes, Printer, Weights, is_free_word};
 use crate::layout;
 use crate::numbers::{self, Print, Wrap};
 use crate::parse::entry_range;
@@ -95,7 +94,7 @@ impl Printer<'_, '_, '_> {
                 }
             }
             Some(b"") if !self.full() => {}
-            Some(name) if !self.full() && !is_word(name) => {
+            Some(name) if !self.full() && !is_free_word(name) => {
                 self.left_out.add(
                     "names of tensors in attributes that are no identifiers",
                     place,
@@ -635,8 +634,9 @@ impl Printer<'_, '_, '_> {
         own_lines: bool,
         place: &dyn Fn() -> String,
     ) -> bool {
+        let known = tensor.data_type.and_then(DataType::from_number).is_some();
         let external = tensor.data_location == Some(DataLocation::EXTERNAL);
-        if external && !tensor.external_data.is_empty() {
+        if known && external && !tensor.external_data.is_empty() {
             self.pairs(&tensor.external_data, place);
             self.tensor_notes(tensor, true, false, false, place);
             return true;
@@ -678,6 +678,9 @@ impl Printer<'_, '_, '_> {
             if let Some(literals) = self.typed_literals(tensor) {
                 return Some((literals, false));
             }
+            if !self.entries_are_in_range(tensor, data_type) {
+                return None;
+            }
             let tensor = self.model.tensor(tensor, &NoExternalData).ok()?;
             let bytes = tensor.buffer()?.as_slice();
             return entries(data_type, bytes, elements).map(|found| (found, false));
@@ -704,6 +707,23 @@ impl Printer<'_, '_, '_> {
         Some((Literals::Bytes(width, raw), true))
     }
 
+    /// Whether the integers of typed lists are those of the type. Others would be read as other values.
+    fn entries_are_in_range(&self, tensor: &TensorProto, data_type: DataType) -> bool {
+        let range = entry_range(data_type);
+        let runs = tensor.typed.iter();
+        runs.flat_map(|run| Reader::<proto::TensorProto>::new(self.model.bytes(run.records)))
+            .all(|field| match field {
+                Ok(TensorField::Int32Data(chunk)) => chunk
+                    .iter()
+                    .all(|value| value.is_ok_and(|value| range.contains(&value.into()))),
+                Ok(TensorField::Uint64Data(chunk)) if data_type == DataType::Uint32 => chunk
+                    .iter()
+                    .all(|value| value.is_ok_and(|value| value <= u32::MAX.into())),
+                Ok(_) => true,
+                Err(_) => false,
+            })
+    }
+
     /// Bytes other than 0 and 1 mean what 1 means.
     fn as_truth_values(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
         let values: Vec<i64> = match literals {
@@ -724,8 +744,29 @@ impl Printer<'_, '_, '_> {
     /// The `onnx` package knows one NaN of each sign.
     fn without_odd_nans(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
         const ODD: &str = "bits of NaNs";
-        let Literals::Bytes(width, span) = literals else {
-            return literals;
+        let (width, span) = match literals {
+            Literals::Bytes(width, span) => (width, span),
+            Literals::Floats(mut values) => {
+                for value in &mut values {
+                    let plain = plain_nan(*value);
+                    if plain.to_bits() != value.to_bits() {
+                        self.left_out.add(ODD, place);
+                        *value = plain;
+                    }
+                }
+                return Literals::Floats(values);
+            }
+            Literals::Doubles(mut values) => {
+                for value in &mut values {
+                    let plain = plain_double_nan(*value);
+                    if plain.to_bits() != value.to_bits() {
+                        self.left_out.add(ODD, place);
+                        *value = plain;
+                    }
+                }
+                return Literals::Doubles(values);
+            }
+            other => return other,
         };
         let bytes = self.model.bytes(span);
         match width {
@@ -746,14 +787,7 @@ impl Printer<'_, '_, '_> {
                     return literals;
                 }
                 self.left_out.add(ODD, place);
-                let plain = |value: f64| {
-                    if value.is_nan() {
-                        f64::from_bits(value.to_bits() & 1 << 63 | 0x7ff8 << 48)
-                    } else {
-                        value
-                    }
-                };
-                Literals::Doubles(values().map(plain).collect())
+                Literals::Doubles(values().map(plain_double_nan).collect())
             }
             _ => literals,
         }
@@ -774,6 +808,14 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
 pub(super) fn plain_nan(value: f32) -> f32 {
     if value.is_nan() {
         f32::from_bits(value.to_bits() & 1 << 31 | 0x7fc0_0000)
+    } else {
+        value
+    }
+}
+
+fn plain_double_nan(value: f64) -> f64 {
+    if value.is_nan() {
+        f64::from_bits(value.to_bits() & 1 << 63 | 0x7ff8 << 48)
     } else {
         value
     }
