@@ -4,7 +4,7 @@ use sardonyx_tensor::Buffer;
 
 use crate::diagnostic::{ParseError, Severity};
 use crate::layout;
-use crate::parse::syntax_tree;
+use crate::parse::diagnose;
 
 /// A text in the layout in which models are printed, with its comments. Its meaning stays the same, and formatting it again
 /// changes nothing.
@@ -13,7 +13,7 @@ use crate::parse::syntax_tree;
 ///
 /// Everything that is wrong with a text that cannot be read.
 pub fn format(text: Buffer) -> Result<Vec<u8>, ParseError> {
-    let (_, diagnostics) = syntax_tree(&text);
+    let diagnostics = diagnose(&text);
     if diagnostics
         .iter()
         .any(|found| found.severity == Severity::Error)

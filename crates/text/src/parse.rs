@@ -174,21 +174,23 @@ pub(crate) fn message_bytes(def: &'static MessageDef, text: &[u8]) -> Option<Vec
 
 /// The parts of a text, as far as it can be read, and what is wrong with it. For editors.
 pub fn syntax_tree(text: &Buffer) -> (SyntaxTree, Vec<Diagnostic>) {
+    let (tree, diagnostics) = look_at(text, true);
+    (tree.unwrap_or_default().tree, diagnostics)
+}
+
+/// What is wrong with a text.
+pub(crate) fn diagnose(text: &Buffer) -> Vec<Diagnostic> {
+    look_at(text, false).1
+}
+
+fn look_at(text: &Buffer, with_tree: bool) -> (Option<Recorder>, Vec<Diagnostic>) {
     let mut model = Model::default();
-    let (parser, _) = run(
-        &mut model,
-        text,
-        ParseOptions {
-            external: &Nothing,
-            ..ParseOptions::default()
-        },
-        true,
-        Parser::model,
-    );
-    (
-        parser.tree.unwrap_or_default().tree,
-        sorted(parser.diagnostics),
-    )
+    let options = ParseOptions {
+        external: &Nothing,
+        ..ParseOptions::default()
+    };
+    let (parser, _) = run(&mut model, text, options, with_tree, Parser::model);
+    (parser.tree, sorted(parser.diagnostics))
 }
 
 /// Stands in for files whose content does not matter.

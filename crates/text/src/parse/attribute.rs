@@ -194,7 +194,6 @@ impl<'a> Parser<'_, 'a> {
     /// One value. Its kind follows from how it is written, and has to be the wanted one.
     fn single(&mut self, wanted: Option<AttributeType>, place: Place) -> Parse<AttributeValue> {
         let byte = self.cursor.next();
-        let start = self.cursor.pos;
         let kind = match self.kind_here(byte, wanted) {
             Some(kind) => kind,
             None => {
@@ -242,10 +241,7 @@ impl<'a> Parser<'_, 'a> {
             _ if wanted == Some(AttributeType::TYPE_PROTO) => {
                 AttributeValue::Type(Box::new(self.type_proto()?))
             }
-            _ => {
-                debug_assert!(start <= self.cursor.pos, "values are read forwards");
-                AttributeValue::Type(Box::new(self.type_proto()?))
-            }
+            _ => AttributeValue::Type(Box::new(self.type_proto()?)),
         })
     }
 
@@ -532,7 +528,6 @@ impl<'a> Parser<'_, 'a> {
                 }
             }
         };
-        let at = rest.pos;
         self.cursor = rest;
         if let Err(error) = result {
             let (span, _) = self.token();
@@ -555,7 +550,6 @@ impl<'a> Parser<'_, 'a> {
             }
             return self.number_error(error, "a value");
         }
-        debug_assert!(at > start, "a list has brackets");
         self.close(part);
         let bytes = (float_list.len() * 4 + int_list.len() * 8) as u64;
         let counted = self.build.count_bytes(bytes, start as u64);

@@ -48,6 +48,25 @@ enum Width {
     U64,
 }
 
+impl Width {
+    /// How numbers that have literals of their own lie in raw bytes.
+    fn of_numbers(data_type: DataType) -> Option<Width> {
+        Some(match data_type {
+            DataType::Float | DataType::Complex64 => Width::F32,
+            DataType::Double | DataType::Complex128 => Width::F64,
+            DataType::Int8 => Width::I8,
+            DataType::Int16 => Width::I16,
+            DataType::Int32 => Width::I32,
+            DataType::Int64 => Width::I64,
+            DataType::Uint8 => Width::U8,
+            DataType::Uint16 => Width::U16,
+            DataType::Uint32 => Width::U32,
+            DataType::Uint64 => Width::U64,
+            _ => return None,
+        })
+    }
+}
+
 impl Printer<'_, '_, '_> {
     /// A constant of a graph; on lines of its own if `own_lines`, and then in many of them at once.
     pub(super) fn initializer(&mut self, tensor: &TensorProto, own_lines: bool) {
@@ -420,17 +439,10 @@ impl Printer<'_, '_, '_> {
             return None;
         }
         let bytes = self.model.bytes(raw);
+        if let Some(width) = Width::of_numbers(data_type) {
+            return Some(Literals::Bytes(width, raw));
+        }
         let width = match data_type {
-            DataType::Float | DataType::Complex64 => Width::F32,
-            DataType::Double | DataType::Complex128 => Width::F64,
-            DataType::Int8 => Width::I8,
-            DataType::Int16 => Width::I16,
-            DataType::Int32 => Width::I32,
-            DataType::Int64 => Width::I64,
-            DataType::Uint8 => Width::U8,
-            DataType::Uint16 => Width::U16,
-            DataType::Uint32 => Width::U32,
-            DataType::Uint64 => Width::U64,
             DataType::Bool => {
                 if bytes.iter().any(|byte| *byte > 1) {
                     return None;
@@ -688,17 +700,11 @@ impl Printer<'_, '_, '_> {
         if data_type.storage_bytes(elements)? as u64 != raw.len {
             return None;
         }
-        let width = match data_type {
-            DataType::Float | DataType::Complex64 => Width::F32,
-            DataType::Double | DataType::Complex128 => Width::F64,
-            DataType::Int8 => Width::I8,
-            DataType::Int16 => Width::I16,
-            DataType::Int32 => Width::I32,
-            DataType::Int64 => Width::I64,
-            DataType::Uint16 | DataType::Float16 | DataType::Bfloat16 => Width::U16,
-            DataType::Uint32 => Width::U32,
-            DataType::Uint64 => Width::U64,
-            _ if data_type.bits() == Some(8) => Width::U8,
+        let width = match (Width::of_numbers(data_type), data_type.bits()) {
+            (Some(width), _) => width,
+            // Bit patterns.
+            (None, Some(16)) => Width::U16,
+            (None, Some(8)) => Width::U8,
             _ => {
                 let found = entries(data_type, self.model.bytes(raw), elements)?;
                 return Some((found, true));
