@@ -399,7 +399,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         let [first, .., last] = *slice.bytes else {
             return self.name(slice);
         };
-        let place = slice.bytes.len() + usize::from(first) * 3 + usize::from(last) * 5;
+        let place = slice.bytes.len() * 29 + usize::from(first) * 7 + usize::from(last) * 37;
         let place = place % FREQUENT;
         match self.frequent[place] {
             Some((text, name)) if same(text, slice.bytes) => Ok(name),
@@ -435,7 +435,8 @@ impl<'m, 'a> Builder<'m, 'a> {
     }
 
     /// A name that gets its symbol with others, at the latest when [`settle`](Self::settle) is called.
-    #[inline]
+    // As a call, `place` would go through memory twice, which takes as long as hashing the name.
+    #[inline(always)]
     pub(crate) fn later(&mut self, text: Text<'a>, place: NamePlace) -> Built {
         let text = match text {
             Text::Here(text) => text,
@@ -669,7 +670,7 @@ impl Scopes {
 }
 
 /// Places for frequent names.
-const FREQUENT: usize = 64;
+const FREQUENT: usize = 256;
 
 /// Names that are looked up together. Nearly all the time a name takes is waiting for memory, first for its slot in the
 /// table, then for the entry, then for its text in the file; the waits of a batch overlap.

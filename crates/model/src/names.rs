@@ -45,7 +45,7 @@ impl Names {
     }
 
     /// The symbol of a text with its hash that lies in a source, whose bytes are `near` (or empty, which is only slower).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn intern(
         &mut self,
         text: &[u8],
@@ -111,19 +111,21 @@ impl Names {
             };
             count += 1;
         }
-        let mut offsets = [0u64; N];
-        for (index, offset) in entries[..count].iter().zip(&mut offsets) {
+        // A text may lie in two lines of memory.
+        let mut texts = [(0, 0); N];
+        for (index, text) in entries[..count].iter().zip(&mut texts) {
             let entry = self.entries.get((*index as usize).wrapping_sub(1));
-            *offset = entry.map_or(u64::MAX, |entry| entry.offset);
+            *text = entry.map_or((0, 0), |entry| (entry.offset as usize, entry.len as usize));
         }
         let mut bytes = 0;
-        for offset in &offsets[..count] {
-            bytes ^= near.get(*offset as usize).copied().unwrap_or(0);
+        for (offset, len) in &texts[..count] {
+            bytes ^= near.get(*offset).copied().unwrap_or(0);
+            bytes ^= near.get(offset + len).copied().unwrap_or(0);
         }
         std::hint::black_box(bytes);
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_or_add(
         &mut self,
         text: &[u8],
@@ -147,7 +149,8 @@ impl Names {
     }
 
     /// The symbol of a text, or the slot where it belongs. The table is not empty.
-    #[inline]
+    // A call with so many arguments costs as much as what it does.
+    #[inline(always)]
     fn probe(
         &self,
         hash: u32,

@@ -36,8 +36,8 @@ struct Facts {
     class: Class,
 }
 
-/// One row per type: variant, number in the file, name in ONNX text, width in bits, class. Expands to the enum, `ALL` and
-/// `facts`. A function cannot declare an enum.
+/// One row per type: variant, number in the file, name in ONNX text, width in bits, class. Expands to the enum, `ALL`,
+/// `facts` and `from_name`. A function cannot declare an enum.
 macro_rules! data_types {
     ($($variant:ident = $number:literal $name:literal $bits:literal $class:ident)*) => {
         /// Element type of a tensor. The numbers are those of `TensorProto.DataType`.
@@ -55,6 +55,15 @@ macro_rules! data_types {
                 match self {
                     $(DataType::$variant => Facts { name: $name, bits: $bits, class: Class::$class },)*
                 }
+            }
+
+            /// The type with this name in ONNX text.
+            pub fn from_name(name: impl AsRef<[u8]>) -> Option<DataType> {
+                let name = name.as_ref();
+                $(if name == const { $name.as_bytes() } {
+                    return Some(DataType::$variant);
+                })*
+                None
             }
         }
     };
@@ -106,11 +115,6 @@ impl DataType {
     /// The name in ONNX text, such as `float` or `float8e4m3fn`.
     pub const fn name(self) -> &'static str {
         self.facts().name
-    }
-
-    /// The type with this name in ONNX text.
-    pub fn from_name(name: &str) -> Option<DataType> {
-        Self::ALL.into_iter().find(|t| t.name() == name)
     }
 
     /// Width of one element in bits; `None` for strings.

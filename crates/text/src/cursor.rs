@@ -1,5 +1,7 @@
 //! A place in a text, and the smallest steps from there: blanks, comments, words.
 
+use memchr::{memchr, memchr2};
+
 /// Where the parser or the formatter is in a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor<'a> {
@@ -85,6 +87,18 @@ impl<'a> Cursor<'a> {
             return byte;
         }
         let start = self.pos;
+        // Mostly it is one blank.
+        let behind = self.byte_at(1);
+        if byte == b' ' && CLASSES[behind as usize] & (BLANK | COMMENT) == 0 {
+            self.pos += 1;
+            self.gap = (start, self.pos);
+            return behind;
+        }
+        self.skip_blanks()
+    }
+
+    fn skip_blanks(&mut self) -> u8 {
+        let start = self.pos;
         loop {
             let byte = self.byte();
             if is_blank(byte) {
@@ -92,11 +106,7 @@ impl<'a> Cursor<'a> {
             } else if byte == b'#' {
                 self.skip_comment();
             } else {
-                // Who looks ahead twice has gone over these blanks before.
-                if self.gap.1 != start {
-                    self.gap.0 = start;
-                }
-                self.gap.1 = self.pos;
+                self.gap = (start, self.pos);
                 return byte;
             }
         }
@@ -122,8 +132,7 @@ impl<'a> Cursor<'a> {
     #[cold]
     pub(crate) fn skip_comment(&mut self) {
         let rest = &self.text[self.pos..];
-        let length = rest.iter().position(|byte| *byte == b'\n');
-        self.pos += length.unwrap_or(rest.len());
+        self.pos += memchr(b'\n', rest).unwrap_or(rest.len());
     }
 
     /// Goes over a byte if it is the next one behind blanks.
@@ -161,8 +170,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn plain_quoted(&mut self) -> Option<std::ops::Range<usize>> {
         let start = self.pos + 1;
-        let end = plain_end(self.text, start);
-        if self.text.get(end) != Some(&b'"') {
+        let end = start + memchr2(b'"', b'\\', self.text.get(start..)?)?;
+        if self.text[end] != b'"' {
             return None;
         }
         self.pos = end + 1;
@@ -176,15 +185,12 @@ impl<'a> Cursor<'a> {
         let mut at = start;
         let mut escapes = false;
         loop {
-            at = plain_end(self.text, at);
-            match self.text.get(at)? {
-                b'"' => break,
-                b'\\' => {
-                    escapes = true;
-                    at += 2;
-                }
-                _ => at += 1,
+            at += memchr2(b'"', b'\\', self.text.get(at..)?)?;
+            if self.text[at] == b'"' {
+                break;
             }
+            escapes = true;
+            at += 2;
         }
         self.pos = at + 1;
         Some(Quoted {
@@ -193,31 +199,6 @@ impl<'a> Cursor<'a> {
             escapes,
         })
     }
-}
-
-/// Where the first byte is, from a place on, that is a quote, a backslash, or behind the last eight that are none. Most
-/// bytes of a text are in names and texts, so these are looked at eight at a time.
-#[inline]
-pub(crate) fn plain_end(text: &[u8], from: usize) -> usize {
-    let mut at = from;
-    while let Some(bytes) = text.get(at..).and_then(<[u8]>::first_chunk::<8>) {
-        let word = u64::from_le_bytes(*bytes);
-        let special = equal_bytes(word, b'"') | equal_bytes(word, b'\\');
-        if special != 0 {
-            return at + (special.trailing_zeros() / 8) as usize;
-        }
-        at += 8;
-    }
-    at
-}
-
-/// The high bits of the bytes of a word that are equal to one; above the first of them others may be set as well.
-/// Warren, "Hacker's Delight" (2nd edition, 2012), section 6-1.
-#[inline]
-fn equal_bytes(word: u64, byte: u8) -> u64 {
-    const ONES: u64 = u64::MAX / 0xff;
-    let zero_where_equal = word ^ (ONES * u64::from(byte));
-    zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & (ONES << 7)
 }
 
 /// Whether all bytes stand for themselves between quotes: printable ASCII without quotes and backslashes.

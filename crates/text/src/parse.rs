@@ -13,6 +13,7 @@ mod types;
 
 use std::ops::Range;
 
+use memchr::memchr_iter;
 use sardonyx_model::{
     Attribute, Builder, Built, ErrorKind, ExternalData, Failure, GraphId, Model, NoExternalData,
     NodeId, Part as ModelPart, ReadLimits, Span, Symbol, TensorProto, Text, TypeProto,
@@ -143,7 +144,11 @@ pub fn parse_part(
                 let graph = parser.built(built)?;
                 Found::Node(parser.node(graph)?)
             }
-            Part::Attribute => Found::Attribute(Box::new(parser.attribute(None)?)),
+            Part::Attribute => {
+                let mut attribute = Box::<Attribute>::default();
+                parser.attribute(&mut attribute, None)?;
+                Found::Attribute(attribute)
+            }
             Part::Tensor => Found::Tensor(Box::new(parser.tensor()?)),
             Part::Type => Found::Type(Box::new(parser.type_proto()?)),
         })
@@ -245,10 +250,10 @@ fn run<'m, 'a, T>(
         numbers: Vec::new(),
     };
     /// Below this size, growing step by step costs less than counting.
-    const SMALL: usize = 64 << 10;
+    const SMALL: usize = 4 << 10;
     if bytes.len() > SMALL {
         // A node has a line, usually, and never fewer bytes than this if it does.
-        let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
+        let lines = memchr_iter(b'\n', bytes).count();
         parser.build.reserve(lines.min(bytes.len() / 32));
     }
     parser.cursor.skip_byte_order_mark();
@@ -708,6 +713,17 @@ impl<'a> Parser<'_, 'a> {
         self.string(what).map(Some)
     }
 
+    /// An identifier, if one comes next.
+    #[inline]
+    fn maybe_word(&mut self) -> Option<Slice<'a>> {
+        if self.cursor.next() == b'x' && self.cursor.byte_at(1) == b'"' {
+            return None;
+        }
+        let start = self.cursor.pos;
+        self.cursor.word()?;
+        Some(self.slice(start..self.cursor.pos))
+    }
+
     /// A name: an identifier, or anything in quotes.
     #[inline]
     fn name(&mut self, what: &str) -> Parse<Name<'a>> {
@@ -751,6 +767,17 @@ impl<'a> Parser<'_, 'a> {
         match name {
             Name::Here(slice) => {
                 let built = self.build.name(*slice);
+                self.built(built)
+            }
+            Name::Own(bytes) => Ok(self.build.own_name(bytes)),
+        }
+    }
+
+    /// The symbol of a name of which there are few, each many times.
+    fn frequent_symbol(&mut self, name: &Name<'a>) -> Parse<Symbol> {
+        match name {
+            Name::Here(slice) => {
+                let built = self.build.frequent_name(*slice);
                 self.built(built)
             }
             Name::Own(bytes) => Ok(self.build.own_name(bytes)),

@@ -174,7 +174,7 @@ pub(crate) fn element_type(word: &[u8]) -> Option<DataType> {
     {
         return None;
     }
-    DataType::from_name(std::str::from_utf8(word).ok()?)
+    DataType::from_name(word)
 }
 
 /// Whether a type begins with a word.

@@ -119,7 +119,7 @@ fn pass_integers(cx: &mut Infer<'_>, to: DataType) {
 
 /// The element type that version 1 calls by the name of the number in the file format, such as `FLOAT16`.
 fn elem_of_word(word: &str) -> Option<DataType> {
-    DataType::from_name(&word.to_ascii_lowercase())
+    DataType::from_name(word.to_ascii_lowercase())
 }
 
 fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {

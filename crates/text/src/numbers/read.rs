@@ -284,7 +284,13 @@ fn read_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
             None => return read_long_size(text, start),
         }
     }
-    if count > 0 && text.get(end) == Some(&b',') {
+    // Nothing else can follow these signs.
+    if count > 0
+        && matches!(
+            text.get(end),
+            Some(b',' | b'>' | b']' | b'}' | b' ' | b'\n')
+        )
+    {
         return Ok((size, end));
     }
     check_int_end(text, start)?;

@@ -26,7 +26,8 @@ impl<'a> Parser<'_, 'a> {
         self.list_of(b'<', b'>', "`<`", Self::at_attribute_start, |parser| {
             count += 1;
             let at = parser.offset();
-            let attribute = parser.attribute(Some((graph, node)))?;
+            let mut attribute = Attribute::default();
+            parser.attribute(&mut attribute, Some((graph, node)))?;
             let added = parser.build.add_attribute(node, attribute, at);
             parser.built(added)
         })?;
@@ -42,21 +43,20 @@ impl<'a> Parser<'_, 'a> {
     }
 
     /// `name[: type][= value] [notes]`
-    pub(super) fn attribute(&mut self, place: Place) -> Parse<Attribute> {
+    pub(super) fn attribute(&mut self, attribute: &mut Attribute, place: Place) -> Parse {
         let part = self.open(SyntaxKind::Attribute);
-        let mut attribute = Attribute::default();
         let named = self.open(SyntaxKind::Definition);
-        if matches!(self.cursor.next(), b'0'..=b'9' | b'-') {
-            return self.expected_attribute();
-        }
-        let name = self.maybe_name("the name of an attribute")?;
+        let name = match self.maybe_word() {
+            Some(word) => Some(Name::Here(word)),
+            None if matches!(self.cursor.byte(), b'0'..=b'9' | b'-') => {
+                return self.expected_attribute();
+            }
+            None => self.maybe_name("the name of an attribute")?,
+        };
         self.close(named);
         attribute.name = match name {
-            Some(Name::Here(slice)) => {
-                let symbol = self.build.frequent_name(slice);
-                Some(self.built(symbol)?)
-            }
-            name => self.maybe_symbol(name)?,
+            Some(name) => Some(self.frequent_symbol(&name)?),
+            None => None,
         };
         let typed = self.cursor.next() == b':';
         if typed {
@@ -65,7 +65,7 @@ impl<'a> Parser<'_, 'a> {
         }
         if self.cursor.next() == b'=' {
             self.cursor.pos += 1;
-            self.attribute_value(&mut attribute, typed, place)?;
+            self.attribute_value(attribute, typed, place)?;
         } else if !typed {
             let what = "`=` or `:` behind the name of an attribute";
             return match self.cursor.token_end() == self.cursor.pos {
@@ -74,10 +74,10 @@ impl<'a> Parser<'_, 'a> {
             };
         }
         if self.at_notes() {
-            self.attribute_notes(&mut attribute, place)?;
+            self.attribute_notes(attribute, place)?;
         }
         self.close(part);
-        Ok(attribute)
+        Ok(())
     }
 
     /// An error about a number in place of an attribute.
@@ -149,6 +149,10 @@ impl<'a> Parser<'_, 'a> {
             return Ok(());
         }
         let wanted = attribute.ty;
+        if let Some(value) = self.usual_number(wanted) {
+            attribute.values.push(value);
+            return Ok(());
+        }
         let start = self.cursor.pos;
         let value = self.value(wanted, place)?;
         match (wanted, value) {
@@ -170,6 +174,30 @@ impl<'a> Parser<'_, 'a> {
             }
         }
         Ok(())
+    }
+
+    /// A number of the wanted type, which most values are. `None` if a closer look is needed.
+    #[inline]
+    fn usual_number(&mut self, wanted: Option<AttributeType>) -> Option<AttributeValue> {
+        if !matches!(self.cursor.byte(), b'0'..=b'9' | b'-') {
+            return None;
+        }
+        let text = &self.cursor.text[self.cursor.pos..];
+        let (value, length) = match wanted? {
+            AttributeType::INT => {
+                let (value, length) = numbers::read_i64(text).ok()?;
+                (AttributeValue::Int(value), length)
+            }
+            AttributeType::FLOAT => {
+                let (value, length) = numbers::read_f32(text).ok()?;
+                (AttributeValue::Float(value), length)
+            }
+            _ => return None,
+        };
+        let part = self.open(SyntaxKind::Literal);
+        self.cursor.pos += length;
+        self.close(part);
+        Some(value)
     }
 
     /// A value of a type, or of any.

@@ -1,6 +1,6 @@
 //! Graphs, values and nodes.
 
-use sardonyx_model::{GraphId, NodeExtras, NodeId, Text, Unknowns, ValueInfo};
+use sardonyx_model::{GraphId, NodeExtras, NodeId, Text, TypeProto, Unknowns, ValueInfo};
 use sardonyx_proto::{MessageType, NodeDeviceConfigurationProto};
 
 use super::{Failed, Name, Parse, Parser};
@@ -88,7 +88,8 @@ impl<'a> Parser<'_, 'a> {
             |parser| {
                 let part = parser.open(SyntaxKind::ValueInfo);
                 let at = parser.offset();
-                let info = parser.value_info_content()?;
+                let mut info = ValueInfo::default();
+                parser.value_info_content(&mut info)?;
                 if parser.cursor.next() == b'=' && parser.cursor.byte_at(1) != b'>' {
                     let tensor = parser.initializer(&info, at)?;
                     let built = parser.build.add_initializer(graph, tensor, at);
@@ -133,7 +134,8 @@ impl<'a> Parser<'_, 'a> {
             return self.built(built);
         }
         let part = self.open(SyntaxKind::ValueInfo);
-        let info = self.value_info_content()?;
+        let mut info = ValueInfo::default();
+        self.value_info_content(&mut info)?;
         if self.cursor.next() == b'{' && !self.at_block() {
             let what = "`,` or `>`, or `=` before values";
             return self.expected(what);
@@ -151,16 +153,19 @@ impl<'a> Parser<'_, 'a> {
 
     /// `[type] name [notes]`
     pub(super) fn value_info(&mut self) -> Parse<ValueInfo> {
-        self.part(SyntaxKind::ValueInfo, Self::value_info_content)
+        let mut info = ValueInfo::default();
+        self.part(SyntaxKind::ValueInfo, |parser| {
+            parser.value_info_content(&mut info)
+        })?;
+        Ok(info)
     }
 
-    fn value_info_content(&mut self) -> Parse<ValueInfo> {
+    fn value_info_content(&mut self, info: &mut ValueInfo) -> Parse {
         let at = self.offset();
         let counted = self.build.count::<ValueInfo>(at);
         self.built(counted)?;
-        let mut info = ValueInfo::default();
         if self.at_type() {
-            info.ty = Some(self.type_proto()?);
+            self.type_into(info.ty.insert(TypeProto::default()))?;
         }
         let part = self.open(SyntaxKind::Definition);
         let name =
@@ -206,7 +211,7 @@ impl<'a> Parser<'_, 'a> {
                 Ok(())
             })?;
         }
-        Ok(info)
+        Ok(())
     }
 
     /// An error about a word that stands at `start` in the place of a type, if what is behind it says that it does.
@@ -372,12 +377,10 @@ impl<'a> Parser<'_, 'a> {
     /// `[name]`
     fn label(&mut self, node: NodeId) -> Parse {
         self.cursor.pos += 1;
-        let name = if self.cursor.next() == b']' {
-            Name::Here(self.slice(0..0))
-        } else {
-            self.part(SyntaxKind::Definition, |parser| {
-                parser.name("the name of a node")
-            })?
+        let name = match self.operand(SyntaxKind::Definition)? {
+            Some(name) => name,
+            None if self.cursor.byte() == b']' => Text::Here(self.slice(0..0)),
+            None => return self.expected_name("the name of a node"),
         };
         if !self.cursor.eat(b']') {
             let what = "`]` behind the name of a node";
@@ -386,12 +389,11 @@ impl<'a> Parser<'_, 'a> {
                 None => self.expected(what),
             };
         }
-        if name.bytes().is_empty() {
+        if matches!(name, Text::Here(name) if name.bytes.is_empty()) {
             self.build.model.node_mut(node).name = Some(self.empty_symbol());
             return Ok(());
         }
-        let text = self.text(name);
-        let named = self.build.name_node(node, text);
+        let named = self.build.name_node(node, name);
         self.built(named)
     }
 
@@ -494,7 +496,7 @@ impl<'a> Parser<'_, 'a> {
 
     /// An input or output: a name, or one left out, for which there is nothing before a comma, or an empty quote. `None`
     /// if the list is at its end.
-    #[inline]
+    #[inline(always)]
     fn operand(&mut self, kind: SyntaxKind) -> Parse<Option<Text<'a>>> {
         let byte = self.cursor.next();
         if starts_word(byte) && !(byte == b'x' && self.cursor.byte_at(1) == b'"') {
@@ -538,10 +540,8 @@ impl<'a> Parser<'_, 'a> {
         {
             let next = self.cursor.next();
             if next != b'.' && next != b':' {
-                let op_type = self
-                    .build
-                    .frequent_name(self.slice(start..start + word.len()));
-                let op_type = self.built(op_type)?;
+                let op_type = Name::Here(self.slice(start..start + word.len()));
+                let op_type = self.frequent_symbol(&op_type)?;
                 let domain = (!self.full).then(|| self.empty_symbol());
                 let node = self.build.model.node_mut(node);
                 node.op_type = Some(op_type);
@@ -580,11 +580,7 @@ impl<'a> Parser<'_, 'a> {
             None
         };
         let op_type = match op_type {
-            Some(Name::Here(slice)) => {
-                let symbol = self.build.frequent_name(slice);
-                Some(self.built(symbol)?)
-            }
-            Some(Name::Own(bytes)) => Some(self.build.own_name(&bytes)),
+            Some(name) => Some(self.frequent_symbol(&name)?),
             None => None,
         };
         let domain = match domain {

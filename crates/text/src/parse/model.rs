@@ -1,8 +1,8 @@
 //! Models and functions: headers, imports, notes at the end of the text.
 
 use sardonyx_model::{
-    Entry, Function, Graph, GraphId, OperatorSetId, Span, TensorAnnotation, TrainingInfo, Unknowns,
-    ValueInfo,
+    Attribute, Entry, Function, Graph, GraphId, OperatorSetId, Span, TensorAnnotation,
+    TrainingInfo, Unknowns, ValueInfo,
 };
 use sardonyx_proto::{DeviceConfigurationProto, MessageType};
 
@@ -400,7 +400,9 @@ impl<'a> Parser<'_, 'a> {
             let symbol = self.symbol(&name)?;
             function.attributes.push(symbol);
         } else {
-            function.attribute_protos.push(self.attribute(None)?);
+            let mut attribute = Attribute::default();
+            self.attribute(&mut attribute, None)?;
+            function.attribute_protos.push(attribute);
         }
         Ok(())
     }

@@ -83,6 +83,13 @@ impl<'a> Parser<'_, 'a> {
     }
 
     pub(super) fn type_proto(&mut self) -> Parse<TypeProto> {
+        let mut ty = TypeProto::default();
+        self.type_into(&mut ty)?;
+        Ok(ty)
+    }
+
+    /// A type, put where it belongs: there are as many as values, and each is large.
+    pub(super) fn type_into(&mut self, ty: &mut TypeProto) -> Parse {
         let part = self.open(SyntaxKind::Type);
         let at = self.offset();
         let counted = self.build.count::<TypeProto>(at);
@@ -97,28 +104,42 @@ impl<'a> Parser<'_, 'a> {
             return self.fail(at..at + 1, message);
         };
         self.type_levels = levels;
-        let kind = self.type_kind();
+        let kind = self.type_kind(ty);
         self.type_levels += 1;
-        let mut ty = TypeProto {
-            kind: kind?,
-            ..TypeProto::default()
-        };
+        kind?;
         if self.at_notes() {
-            self.type_notes(&mut ty)?;
+            self.type_notes(ty)?;
         }
         self.close(part);
-        Ok(ty)
+        Ok(())
     }
 
-    fn type_kind(&mut self) -> Parse<Option<TypeKind>> {
+    fn type_kind(&mut self, ty: &mut TypeProto) -> Parse {
         self.cursor.next();
-        let start = self.cursor.pos;
         if self.cursor.byte() == b'?' && self.cursor.byte_at(1) == b'(' {
             self.cursor.pos += 2;
-            self.expect(b')', "`)`")?;
-            return Ok(None);
+            return self.expect(b')', "`)`");
         }
         let word = self.cursor.peek_word().unwrap_or_default();
+        if let b"seq" | b"map" | b"optional" | b"opaque" | b"sparse_tensor" = word {
+            ty.kind = Some(self.constructed_type(word)?);
+            return Ok(());
+        }
+        let elem_type = self.element_type("a type")?;
+        let tensor = ty.kind.insert(TypeKind::Tensor {
+            elem_type,
+            shape: None,
+            unknown: Unknowns::default(),
+        });
+        match tensor {
+            TypeKind::Tensor { shape, .. } => self.shape(shape),
+            _ => Ok(()),
+        }
+    }
+
+    /// The type that begins with a word, and goes on in parentheses.
+    fn constructed_type(&mut self, word: &[u8]) -> Parse<TypeKind> {
+        let start = self.cursor.pos;
         let constructor = |parser: &mut Self| {
             parser.cursor.pos = start + word.len();
             let what = format!("`(` behind `{}`", String::from_utf8_lossy(word));
@@ -162,25 +183,17 @@ impl<'a> Parser<'_, 'a> {
             b"sparse_tensor" => {
                 constructor(self)?;
                 let elem_type = self.element_type("an element type")?;
-                let shape = self.shape()?;
+                let mut shape = None;
+                self.shape(&mut shape)?;
                 TypeKind::SparseTensor {
                     elem_type,
                     shape,
                     unknown: Unknowns::default(),
                 }
             }
-            b"opaque" => {
+            _ => {
                 constructor(self)?;
                 self.opaque()?
-            }
-            _ => {
-                let elem_type = self.element_type("a type")?;
-                let shape = self.shape()?;
-                return Ok(Some(TypeKind::Tensor {
-                    elem_type,
-                    shape,
-                    unknown: Unknowns::default(),
-                }));
             }
         };
         if !self.cursor.eat(b')') {
@@ -190,7 +203,7 @@ impl<'a> Parser<'_, 'a> {
                 _ => self.expected(&what),
             };
         }
-        Ok(Some(kind))
+        Ok(kind)
     }
 
     /// A type in parentheses, or nothing.
@@ -232,13 +245,16 @@ impl<'a> Parser<'_, 'a> {
     }
 
     /// The brackets behind an element type, if there are any: none means a scalar, empty ones any rank.
-    fn shape(&mut self) -> Parse<Option<ShapeProto>> {
-        let mut shape = ShapeProto::default();
+    fn shape(&mut self, into: &mut Option<ShapeProto>) -> Parse {
+        let shape = into.insert(ShapeProto::default());
         let brackets = self.dimensions(|_, _, dim| {
             shape.dims.push(dim);
             Ok(())
         })?;
-        Ok((!matches!(brackets, Brackets::Empty)).then_some(shape))
+        if matches!(brackets, Brackets::Empty) {
+            *into = None;
+        }
+        Ok(())
     }
 
     /// The dimensions in brackets, each given to `each` with its place.
@@ -341,7 +357,7 @@ impl<'a> Parser<'_, 'a> {
                         "a dimension that is computed stands in quotes: \"N + 1\"",
                     );
                 }
-                Some(DimValue::Param(self.symbol(&name)?))
+                Some(DimValue::Param(self.frequent_symbol(&name)?))
             }
         };
         let mut dim = DimProto {
