@@ -9,6 +9,7 @@ mod model;
 mod node;
 mod tensor;
 mod types;
+mod wrap;
 
 use std::io;
 
@@ -156,8 +157,8 @@ pub(crate) struct Printer<'m, 'o, 's> {
     has_lines: bool,
     /// Whether the lines of the statement are laid out already.
     laid_out: bool,
-    /// Where the brackets of the node are that is being written, and room to wrap it.
-    marks: node::Marks,
+    /// Where the brackets of the statement are that is being written, and room to wrap it.
+    marks: wrap::Marks,
     wrapped: Vec<u8>,
 }
 
@@ -183,7 +184,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             nested: false,
             has_lines: false,
             laid_out: false,
-            marks: node::Marks::default(),
+            marks: wrap::Marks::default(),
             wrapped: Vec::new(),
         }
     }
@@ -230,13 +231,15 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         self.out.resize(line + self.indent, b' ');
         let start = self.out.len();
         (self.has_lines, self.laid_out) = (false, false);
+        self.marks.clear();
         self.nested = true;
         write(self);
         self.nested = false;
         if self.laid_out {
             return;
         }
-        if self.has_lines || self.out.len() + tail - line > layout::WIDTH {
+        let too_long = self.out.len() + tail - line > layout::WIDTH;
+        if self.has_lines || (too_long && !self.wrap_notes(line, tail)) {
             self.lay_out(start, tail);
         }
     }
@@ -318,7 +321,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             rest = &without_zeros;
         }
         self.out.push(b'"');
-        while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
+        while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
             let (plain, special) = rest.split_at(at);
             self.out.extend_from_slice(plain);
             self.out.push(b'\\');
@@ -376,6 +379,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         let mut first = true;
         for entry in entries {
             self.separator(&mut first);
+            self.marks.entry(self.out.len(), entry);
             self.maybe_quoted(entry.key, place);
             self.push(": ");
             self.maybe_quoted(entry.value, place);
@@ -415,6 +419,9 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             (false, true) => "@<",
             (false, false) => " @<",
         });
+        if notes.marked {
+            self.marks.note(self.out.len(), key, !notes.begun);
+        }
         notes.begun = true;
         self.push(key);
         self.push(": ");
@@ -424,6 +431,9 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
     fn end_notes(&mut self, notes: Notes) {
         if notes.begun {
             self.push(">");
+        }
+        if notes.marked {
+            self.marks.end_notes(self.out.len());
         }
     }
 
@@ -473,6 +483,17 @@ pub(crate) struct Notes {
     begun: bool,
     /// Whether what stands before them could have notes, but has none.
     reach_out: bool,
+    /// Whether they may be the last thing in a statement, so that their places are kept for wrapping it.
+    marked: bool,
+}
+
+impl Notes {
+    fn marked() -> Notes {
+        Notes {
+            marked: true,
+            ..Notes::default()
+        }
+    }
 }
 
 /// Whether a text is an identifier that means nothing else.
@@ -484,8 +505,12 @@ pub(crate) fn is_free_word(text: &[u8]) -> bool {
 /// Whether a text can stand in quotes and looks like what it is: UTF-8 without control characters, except line breaks and
 /// tabs, and without characters that change the direction of writing.
 fn is_plain(text: &[u8]) -> bool {
-    let plain_ascii = |byte: &u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t');
-    if text.iter().all(plain_ascii) {
+    // As in `is_plain_ascii`, no way out before the end.
+    let odd = text.iter().fold(false, |odd, byte| {
+        let printable = byte.wrapping_sub(b' ') <= b'~' - b' ';
+        odd | !(printable | (*byte == b'\n') | (*byte == b'\t'))
+    });
+    if !odd {
         return true;
     }
     std::str::from_utf8(text).is_ok_and(|text| {

@@ -411,7 +411,7 @@ impl<'m> Printer<'m, '_, '_> {
                 self.push("\"\"");
             }
         }
-        let mut notes = Notes::default();
+        let mut notes = Notes::marked();
         self.doc_note(&mut notes, info.doc_string, place);
         self.metadata_note(&mut notes, &info.metadata_props, place);
         self.unknown(&mut notes, "unknown", &info.unknown, place);

@@ -24,7 +24,7 @@ impl<'m> Printer<'m, '_, '_> {
             self.node(id, true);
             self.nested = false;
             let too_long = self.out.len() - line > layout::WIDTH;
-            if self.has_lines || (too_long && !self.wrap_node(id, line)) {
+            if self.has_lines || (too_long && !self.wrap_node(line)) {
                 self.lay_out(start, 0);
             }
         }
@@ -63,8 +63,7 @@ impl<'m> Printer<'m, '_, '_> {
         self.push(if outputs.is_empty() { "= " } else { " = " });
         self.callee(node);
         if mark {
-            self.marks.attributes.clear();
-            self.marks.inputs.clear();
+            self.marks.clear();
         }
         if !node.attributes.is_empty() {
             self.attributes(node, mark);
@@ -72,6 +71,9 @@ impl<'m> Printer<'m, '_, '_> {
         self.push("(");
         self.operands(model.inputs(id), mark);
         self.push(")");
+        if mark {
+            self.marks.inputs_end = self.out.len();
+        }
         if node.extras.is_some() {
             self.extras(node);
         }
@@ -158,7 +160,7 @@ impl<'m> Printer<'m, '_, '_> {
             return;
         };
         let place = &|| node_place(model, node);
-        let mut notes = Notes::default();
+        let mut notes = Notes::marked();
         self.doc_note(&mut notes, extras.doc_string, place);
         self.metadata_note(&mut notes, &extras.metadata_props, place);
         if !extras.device_configurations.is_empty()
@@ -201,51 +203,6 @@ impl<'m> Printer<'m, '_, '_> {
         if self.out.len() > start {
             self.push(">");
         }
-    }
-
-    /// Lays out the node that was just written on one line, which is too long: the brackets of its attributes, of its inputs
-    /// or of both are opened, as [`layout`] does it for any statement. Most long lines are such nodes, and reading them again
-    /// would take longer than writing them. Whether that was enough.
-    fn wrap_node(&mut self, id: NodeId, line: usize) -> bool {
-        if self.model.node(id).extras.is_some() {
-            return false;
-        }
-        let end = self.out.len();
-        let marks = std::mem::take(&mut self.marks);
-        let inputs_open = marks.inputs.first().map_or(end - 1, |first| *first) - 1;
-        let mut wrapped = std::mem::take(&mut self.wrapped);
-        wrapped.clear();
-        let mut writer = Wrapper {
-            flat: &self.out[line..],
-            base: line,
-            indent: self.indent,
-            out: &mut wrapped,
-            line_start: 0,
-        };
-        let fine = match marks.attributes.first() {
-            Some(first) => {
-                writer.copy(line..first - 1);
-                // Behind them stands the bracket of the inputs; empty ones cannot be opened.
-                let rest = if marks.inputs.is_empty() { 2 } else { 1 };
-                writer.group(&marks.attributes, inputs_open, rest, Items::MayBeOpened)
-            }
-            None => {
-                writer.copy(line..inputs_open);
-                true
-            }
-        };
-        if fine {
-            if marks.inputs.is_empty() {
-                writer.copy(inputs_open..end);
-            } else {
-                writer.group(&marks.inputs, end, 0, Items::AreNames);
-            }
-            self.out.truncate(line);
-            self.out.extend_from_slice(&wrapped);
-        }
-        self.marks = marks;
-        self.wrapped = wrapped;
-        fine
     }
 
     /// An attribute. Whether there is a way to write it in this form.
@@ -447,80 +404,6 @@ impl<'m> Printer<'m, '_, '_> {
             write(self, value);
         }
         self.push("]");
-    }
-}
-
-/// Where the items of a node's brackets begin in the line that was just written.
-#[derive(Default)]
-pub(super) struct Marks {
-    attributes: Vec<usize>,
-    inputs: Vec<usize>,
-}
-
-/// What stands in brackets that are opened.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Items {
-    /// Names, which stay as long as they are.
-    AreNames,
-    /// Attributes, which have brackets of their own.
-    MayBeOpened,
-}
-
-/// Copies a line with its brackets opened.
-struct Wrapper<'f, 'w> {
-    /// The line, which begins at `base` of the text.
-    flat: &'f [u8],
-    base: usize,
-    indent: usize,
-    out: &'w mut Vec<u8>,
-    line_start: usize,
-}
-
-impl Wrapper<'_, '_> {
-    fn copy(&mut self, range: std::ops::Range<usize>) {
-        self.out
-            .extend_from_slice(&self.flat[range.start - self.base..range.end - self.base]);
-    }
-
-    fn new_line(&mut self, indent: usize) {
-        self.out.push(b'\n');
-        self.line_start = self.out.len();
-        self.out.resize(self.line_start + indent, b' ');
-    }
-
-    /// Brackets around items that begin at `starts`; the closing one is the last byte before `end`. Whether no item is too
-    /// long for a line.
-    fn group(&mut self, starts: &[usize], end: usize, rest: usize, items: Items) -> bool {
-        let (Some(first), close) = (starts.first().copied(), end - 1) else {
-            return true;
-        };
-        let column = self.out.len() - self.line_start;
-        if column + (end - first + 1) + rest <= layout::WIDTH {
-            self.copy(first - 1..end);
-            return true;
-        }
-        let inner = self.indent + layout::INDENT;
-        self.copy(first - 1..first);
-        if inner + (close - first) <= layout::WIDTH {
-            self.new_line(inner);
-            self.copy(first..close);
-        } else {
-            for (index, start) in starts.iter().enumerate() {
-                // Between items stand a comma and a blank.
-                let (end, comma) = match starts.get(index + 1) {
-                    Some(next) => (next - 2, 1),
-                    None => (close, 0),
-                };
-                if items == Items::MayBeOpened && inner + (end - start) + comma > layout::WIDTH {
-                    return false;
-                }
-                self.new_line(inner);
-                self.copy(*start..end + comma);
-            }
-        }
-        self.new_line(self.indent);
-        self.copy(close..end);
-        true
     }
 }
 
