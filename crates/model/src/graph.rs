@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::attribute::Attribute;
 use crate::constant::{SparseTensorProto, TensorProto};
 use crate::ids::{Arena, AttributeId, GraphId, NodeId, SourceId, UseId, ValueId};
-use crate::names::{Names, Symbol};
+use crate::names::{Names, Near, Symbol};
 use crate::source::{Span, Unknowns};
 use crate::type_proto::TypeProto;
 
@@ -287,6 +287,22 @@ pub struct TrainingInfo {
     pub unknown: Unknowns,
 }
 
+/// Interned texts of a model.
+#[derive(Debug, Clone, Copy)]
+pub struct Texts<'m> {
+    model: &'m Model,
+    near: Near<'m>,
+}
+
+impl<'m> Texts<'m> {
+    /// Interned text.
+    #[inline]
+    pub fn text(self, symbol: Symbol) -> &'m [u8] {
+        let Model { names, sources, .. } = self.model;
+        names.text_near(symbol, self.near, sources)
+    }
+}
+
 impl Model {
     /// The main graph, if the model has one.
     pub fn main_graph(&self) -> Option<&Graph> {
@@ -383,6 +399,14 @@ impl Model {
     /// Interned text.
     pub fn text(&self, symbol: Symbol) -> &[u8] {
         self.names.text(symbol, &self.sources)
+    }
+
+    /// A way to [`text`](Self::text) for who asks for many of them.
+    pub fn texts(&self) -> Texts<'_> {
+        Texts {
+            model: self,
+            near: self.names.near(&self.sources),
+        }
     }
 
     /// Interned text that may be absent.

@@ -46,7 +46,7 @@ pub use edit::NewAttribute;
 pub use error::{Error, ErrorKind};
 pub use graph::{
     Entry, Function, Graph, Header, Initializer, Model, Node, NodeExtras, OperatorSetId, Producer,
-    SparseInitializer, TensorAnnotation, TrainingInfo, Use, Value, ValueInfo,
+    SparseInitializer, TensorAnnotation, Texts, TrainingInfo, Use, Value, ValueInfo,
 };
 pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId};
 pub use names::Symbol;

@@ -89,6 +89,26 @@ impl Names {
         resolve(entry, &self.own, NOTHING_NEAR, sources)
     }
 
+    /// The source in which most texts lie: that of the last one which lies in any.
+    pub(crate) fn near<'a>(&self, sources: &'a Arena<SourceId, Buffer>) -> Near<'a> {
+        let source = self.entries.iter().rev().find_map(|entry| entry.source);
+        (
+            source,
+            source.map_or(&[], |source| sources[source].as_slice()),
+        )
+    }
+
+    /// The text of a symbol, which probably lies in `near`.
+    #[inline]
+    pub(crate) fn text_near<'a>(
+        &'a self,
+        symbol: Symbol,
+        near: Near<'a>,
+        sources: &'a Arena<SourceId, Buffer>,
+    ) -> &'a [u8] {
+        resolve(self.entries[symbol.index()], &self.own, near, sources)
+    }
+
     /// The hash of a text.
     #[inline]
     pub(crate) fn hash(&self, text: &[u8]) -> u32 {
@@ -227,7 +247,7 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// A source and its bytes: most comparisons are with text of the file that is being read, and asking an arena for a
 /// buffer and the buffer for its bytes takes longer than comparing.
-type Near<'a> = (Option<SourceId>, &'a [u8]);
+pub(crate) type Near<'a> = (Option<SourceId>, &'a [u8]);
 
 const NOTHING_NEAR: Near<'static> = (None, &[]);
 

@@ -201,15 +201,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Whether all bytes stand for themselves between quotes: printable ASCII without quotes and backslashes.
-pub(crate) fn is_plain_ascii(text: &[u8]) -> bool {
-    // One comparison of each byte with both ends, and no way out before the end: that is done for many bytes at once.
-    let odd = text.iter().fold(false, |odd, byte| {
-        odd | (byte.wrapping_sub(b' ') > b'~' - b' ') | (*byte == b'"') | (*byte == b'\\')
-    });
-    !odd
-}
-
 /// What stands between quotes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quoted<'a> {

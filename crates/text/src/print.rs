@@ -13,9 +13,9 @@ mod wrap;
 
 use std::io;
 
-use sardonyx_model::{Entry, Model, NodeId, Span, Symbol, Unknowns};
+use sardonyx_model::{Entry, Id, Model, NodeId, Span, Symbol, Texts, Unknowns};
 
-use crate::cursor::{is_plain_ascii, is_word};
+use crate::cursor::is_word;
 use crate::diagnostic::is_bidi_control;
 use crate::layout;
 use crate::left_out::LeftOut;
@@ -142,6 +142,9 @@ pub fn part_to_text(
 /// Names are looked up, numbers are turned into digits, and everything goes to the end of one buffer.
 pub(crate) struct Printer<'m, 'o, 's> {
     model: &'m Model,
+    texts: Texts<'m>,
+    /// By symbol, what is in its text.
+    looks: Vec<Looks>,
     form: Form,
     weights: Weights<'o>,
     inline_bytes: u64,
@@ -173,6 +176,8 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
     ) -> Self {
         Printer {
             model,
+            texts: model.texts(),
+            looks: Vec::new(),
             form: options.form,
             weights: options.weights,
             inline_bytes: options.inline_bytes,
@@ -272,11 +277,11 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
     /// A name: as it is if it is an identifier that means nothing else, in quotes otherwise.
     #[inline]
     fn name(&mut self, symbol: Symbol) {
-        let text = self.model.text(symbol);
-        if is_free_word(text) {
+        let (text, looks) = self.look(symbol);
+        if looks.has(Looks::FREE_WORD) {
             self.out.extend_from_slice(text);
         } else {
-            self.quoted(text);
+            self.quoted_as(text, looks);
         }
     }
 
@@ -287,19 +292,43 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         }
     }
 
+    /// A text, and what is in it: most texts are written several times, and looked at once.
+    #[inline]
+    fn look(&mut self, symbol: Symbol) -> (&'m [u8], Looks) {
+        let text = self.texts.text(symbol);
+        if let Some(looks) = self.looks.get(symbol.index())
+            && *looks != Looks::UNKNOWN
+        {
+            return (text, *looks);
+        }
+        let looks = Looks::of(text);
+        if self.looks.len() <= symbol.index() {
+            self.looks.resize(symbol.index() + 1, Looks::UNKNOWN);
+        }
+        self.looks[symbol.index()] = looks;
+        (text, looks)
+    }
+
     /// A text in quotes.
     fn quoted(&mut self, text: &[u8]) {
-        if is_plain_ascii(text) {
-            self.out.reserve(text.len() + 2);
+        self.quoted_as(text, Looks::of(text));
+    }
+
+    fn quoted_as(&mut self, text: &[u8], looks: Looks) {
+        self.out.reserve(text.len() + 2);
+        if looks.has(Looks::ODD) {
+            self.odd_quoted(text);
+        } else if looks.has(Looks::SPECIAL) {
+            self.escaped(text);
+        } else {
             self.out.push(b'"');
             self.out.extend_from_slice(text);
             self.out.push(b'"');
-            return;
         }
-        self.odd_quoted(text);
     }
 
-    /// A text in quotes that has something in it that does not stand for itself.
+    /// A text in quotes that has other characters than those of ASCII.
+    #[cold]
     fn odd_quoted(&mut self, text: &[u8]) {
         if self.full() && !is_plain(text) {
             return self.hexadecimal(text);
@@ -310,23 +339,25 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
                 || sardonyx_proto::shown(text),
             );
         }
-        let without_zeros: Vec<u8>;
-        let mut rest = text;
         if !self.full() && text.contains(&0) {
             self.left_out.add(
                 "zero bytes in texts, where the parser of the onnx package stops",
                 || sardonyx_proto::shown(text),
             );
-            without_zeros = text.iter().copied().filter(|byte| *byte != 0).collect();
-            rest = &without_zeros;
+            let rest: Vec<u8> = text.iter().copied().filter(|byte| *byte != 0).collect();
+            return self.escaped(&rest);
         }
+        self.escaped(text);
+    }
+
+    /// A text in quotes, with a backslash before quotes and backslashes.
+    fn escaped(&mut self, text: &[u8]) {
+        let mut rest = text;
         self.out.push(b'"');
         while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
-            let (plain, special) = rest.split_at(at);
-            self.out.extend_from_slice(plain);
-            self.out.push(b'\\');
-            self.out.push(special[0]);
-            rest = &special[1..];
+            self.out.extend_from_slice(&rest[..at]);
+            self.out.extend_from_slice(&[b'\\', rest[at]]);
+            rest = &rest[at + 1..];
         }
         self.out.extend_from_slice(rest);
         self.out.push(b'"');
@@ -344,7 +375,8 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
     }
 
     fn quoted_symbol(&mut self, symbol: Symbol) {
-        self.quoted(self.model.text(symbol));
+        let (text, looks) = self.look(symbol);
+        self.quoted_as(text, looks);
     }
 
     /// A text in quotes, or `?` for none.
@@ -502,17 +534,43 @@ pub(crate) fn is_free_word(text: &[u8]) -> bool {
     is_word(text) && !is_type_word(text) && !is_float_word(text)
 }
 
+/// What is in a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Looks(u8);
+
+impl Looks {
+    /// Nobody has looked.
+    const UNKNOWN: Looks = Looks(0);
+    const KNOWN: u8 = 1;
+    /// An identifier that means nothing else.
+    const FREE_WORD: u8 = 2;
+    /// Other bytes than those of printable ASCII characters, line breaks and tabs.
+    const ODD: u8 = 4;
+    /// Quotes or backslashes.
+    const SPECIAL: u8 = 8;
+
+    fn of(text: &[u8]) -> Looks {
+        if is_free_word(text) {
+            return Looks(Self::KNOWN | Self::FREE_WORD);
+        }
+        // No way out before the end, and bytes for truth values: so many bytes are looked at at once.
+        let (mut odd, mut special) = (0, 0);
+        for byte in text {
+            let printable = byte.wrapping_sub(b' ') <= b'~' - b' ';
+            odd |= u8::from(!(printable | (*byte == b'\n') | (*byte == b'\t')));
+            special |= u8::from((*byte == b'"') | (*byte == b'\\'));
+        }
+        Looks(Self::KNOWN | odd * Self::ODD | special * Self::SPECIAL)
+    }
+
+    fn has(self, what: u8) -> bool {
+        self.0 & what != 0
+    }
+}
+
 /// Whether a text can stand in quotes and looks like what it is: UTF-8 without control characters, except line breaks and
 /// tabs, and without characters that change the direction of writing.
 fn is_plain(text: &[u8]) -> bool {
-    // As in `is_plain_ascii`, no way out before the end.
-    let odd = text.iter().fold(false, |odd, byte| {
-        let printable = byte.wrapping_sub(b' ') <= b'~' - b' ';
-        odd | !(printable | (*byte == b'\n') | (*byte == b'\t'))
-    });
-    if !odd {
-        return true;
-    }
     std::str::from_utf8(text).is_ok_and(|text| {
         text.chars().all(|character| match character {
             '\n' | '\t' => true,

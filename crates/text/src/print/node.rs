@@ -53,7 +53,7 @@ impl<'m> Printer<'m, '_, '_> {
         }
         if let Some(name) = node.name {
             self.push("[");
-            if !model.text(name).is_empty() {
+            if !self.texts.text(name).is_empty() {
                 self.name(name);
             }
             self.push("] ");
@@ -117,7 +117,7 @@ impl<'m> Printer<'m, '_, '_> {
                 }
             }
             Some(domain) => {
-                let text = model.text(domain);
+                let text = self.texts.text(domain);
                 if text.is_empty() {
                     if self.full() {
                         self.push("\"\".");
@@ -144,7 +144,7 @@ impl<'m> Printer<'m, '_, '_> {
         match symbol {
             None => self.push("?"),
             Some(symbol) => {
-                let text = self.model.text(symbol);
+                let text = self.texts.text(symbol);
                 if is_word(text) {
                     self.out.extend_from_slice(text);
                 } else {
@@ -220,7 +220,7 @@ impl<'m> Printer<'m, '_, '_> {
         }
         match attribute.name {
             Some(name) => {
-                let text = model.text(name);
+                let text = self.texts.text(name);
                 if is_word(text) {
                     self.out.extend_from_slice(text);
                 } else {

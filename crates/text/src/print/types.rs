@@ -179,7 +179,7 @@ impl Printer<'_, '_, '_> {
             None => self.push("?"),
             Some(DimValue::Value(number)) => self.integer(number),
             Some(DimValue::Param(name)) => {
-                let text = self.model.text(name);
+                let text = self.texts.text(name);
                 if is_word(text) {
                     self.out.extend_from_slice(text);
                 } else {
@@ -216,7 +216,7 @@ impl Printer<'_, '_, '_> {
         match part {
             None => self.push("?"),
             Some(part) => {
-                let text = self.model.text(part);
+                let text = self.texts.text(part);
                 if text.split(|byte| *byte == b'.').all(is_word) {
                     self.out.extend_from_slice(text);
                 } else {
