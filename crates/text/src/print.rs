@@ -560,7 +560,7 @@ impl Looks {
             odd |= u8::from(!(printable | (*byte == b'\n') | (*byte == b'\t')));
             special |= u8::from((*byte == b'"') | (*byte == b'\\'));
         }
-        Looks(Self::KNOWN | odd * Self::ODD | special * Self::SPECIAL)
+        Looks(Self::KNOWN | (odd * Self::ODD) | (special * Self::SPECIAL))
     }
 
     fn has(self, what: u8) -> bool {
