@@ -261,6 +261,9 @@ fn run<'m, 'a, T>(
     if result.is_ok() {
         result = parser.expect_end().and(result);
     }
+    if parser.hopeless() {
+        parser.say_where_it_stopped();
+    }
     (parser, result)
 }
 
@@ -557,6 +560,17 @@ impl<'a> Parser<'_, 'a> {
     /// Whether so much is wrong that going on would help nobody.
     fn hopeless(&self) -> bool {
         self.diagnostics.len() >= MOST_ERRORS
+    }
+
+    #[cold]
+    fn say_where_it_stopped(&mut self) {
+        let last = self.diagnostics.iter().map(|found| found.span.end).max();
+        let last = last.unwrap_or_default().min(self.cursor.text.len());
+        let rest = !self.cursor.text[last..].trim_ascii().is_empty();
+        if rest {
+            let message = "so much is wrong that nothing behind this was looked at";
+            self.report(last..last, message, None);
+        }
     }
 
     /// Turns a failure of the builder into an error.
@@ -1136,7 +1150,7 @@ impl Parser<'_, '_> {
                 if new_line && ((depth == 0 && !goes_on) || self.at_node_start()) {
                     return;
                 }
-                if byte == b'}' && braces == 0 {
+                if byte == b'}' && braces == 0 && self.ends_block() {
                     return;
                 }
             }
@@ -1146,7 +1160,7 @@ impl Parser<'_, '_> {
                 // What nobody opened closes nothing.
                 b')' | b']' | b'>' => depth = (depth - 1).max(0),
                 b'{' => (depth, braces) = (depth + 1, braces + 1),
-                b'}' => (depth, braces) = ((depth - 1).max(0), braces - 1),
+                b'}' if braces > 0 => (depth, braces) = ((depth - 1).max(0), braces - 1),
                 _ => {}
             }
             goes_on = matches!(byte, b',' | b'=' | b':' | b'.' | b'@');
@@ -1156,6 +1170,17 @@ impl Parser<'_, '_> {
                 self.skip_token(byte);
             }
         }
+    }
+
+    /// Whether the brace that stands here closes nodes: nothing follows in its line but what may follow a graph. Any other one
+    /// is a wrong sign in something broken.
+    fn ends_block(&self) -> bool {
+        let mut probe = self.cursor.clone();
+        probe.pos += 1;
+        let start = probe.pos;
+        let byte = probe.next();
+        let new_line = probe.text[start..probe.pos].contains(&b'\n');
+        new_line || probe.at_end() || matches!(byte, b'}' | b'>' | b',' | b')' | b']' | b'@')
     }
 
     /// Whether what stands here looks like a node: a label, or names, then `=` and what could be an operator; or like the

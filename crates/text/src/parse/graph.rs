@@ -261,6 +261,10 @@ impl<'a> Parser<'_, 'a> {
                 return Err(Failed);
             }
             let begin = self.cursor.pos;
+            if byte == b',' && self.attribute_is_behind() {
+                let help = self.advice_on_opened(opened, b'}');
+                return self.expected_with("a node or `}`", help);
+            }
             if self.node(graph).is_err() {
                 failed = true;
                 if self.hopeless() {
@@ -269,6 +273,17 @@ impl<'a> Parser<'_, 'a> {
                 self.skip_to_next_node(begin);
             }
         }
+    }
+
+    /// Whether behind the comma that stands here the node around goes on, as if the graph had been closed.
+    #[cold]
+    fn attribute_is_behind(&mut self) -> bool {
+        let comma = self.cursor.pos;
+        self.cursor.pos += 1;
+        self.cursor.next();
+        let found = self.at_attribute_start() && !self.at_node_start();
+        self.cursor.pos = comma;
+        found
     }
 
     /// A node, which is added to its graph.
