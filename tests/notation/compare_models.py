@@ -21,7 +21,7 @@ import onnx
 from ask import Answer, ask, converse
 from compare_notation import HERE, LONGEST, SHOWN, indented, read_expectations, shortened
 from google.protobuf.message import DecodeError, Message
-from left_out import NOT_UTF8, UNKNOWN, take_out
+from left_out import NOT_UTF8, take_out
 
 PRINTED = "print/"
 # Each is one process of ours and one of the reference's.
@@ -117,7 +117,7 @@ def compare(path: pathlib.Path, printed: dict, text: str, reading: Answer) -> Re
     complaints = [
         f"{what}: reported {left_out.get(what, 0)}, but the model has {had[what]}"
         for what in sorted(left_out | had)
-        if what not in (UNKNOWN, NOT_UTF8) and left_out.get(what, 0) != had[what]
+        if left_out.get(what, 0) != had[what]
     ]
     if content(expected) != content(found):
         complaints += itertools.islice(unlike(expected, found, "model"), 5)

@@ -8,10 +8,12 @@ so makes a difference to what the reference reads.
 import collections
 import math
 import re
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy
 from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 # The kinds that more than one part of the walk meets.
@@ -19,6 +21,8 @@ DOCUMENTATION = "documentation"
 METADATA = "metadata"
 TYPES = "types that the portable form cannot name"
 NOT_UTF8 = "texts that are not UTF-8, which Python cannot pass on"
+ZERO_BYTES = "zero bytes in texts, where the parser of the onnx package stops"
+ODD_NANS = "bits of NaNs"
 UNKNOWN = "unknown fields"
 
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -60,6 +64,16 @@ BITS = {
     **dict.fromkeys(("uint4", "int4", "float4e2m1"), 4),
     **dict.fromkeys(("uint2", "int2"), 2),
     "complex128": 128,
+}
+# What an entry of a typed list may be where the list could hold more. Packed entries are bytes, with a sign or without.
+RANGES = {
+    "bool": (0, 1),
+    "int8": (-(2**7), 2**7 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    **dict.fromkeys(("uint16", "float16", "bfloat16"), (0, 2**16 - 1)),
+    "uint32": (0, 2**32 - 1),
+    **dict.fromkeys(("int2", "int4"), (-(2**7), 2**8 - 1)),
 }
 SIGNED = {"int8": "i1", "int16": "<i2", "int32": "<i4"}
 LISTS_OF_TYPES = {
@@ -115,10 +129,30 @@ class Walk:
             del model.training_info[:]
         if model.configuration and self.left("device configurations"):
             del model.configuration[:]
+        # What was left out as a whole is gone by now, and so is what it had of these.
+        for _ in filter(has_unknown, messages_in(model)):
+            self.left(UNKNOWN)
         if UNKNOWN in self.reported:
             model.DiscardUnknownFields()
-        if NOT_UTF8 in self.reported:
-            replace_bytes(model)
+        for message in messages_in(model):
+            self.texts(message)
+
+    def texts(self, message: Message) -> None:
+        """The texts of a message: what of them the text cannot have, or Python cannot pass on."""
+        for field, value in message.ListFields():
+            if field.type in (field.TYPE_STRING, field.TYPE_BYTES) and field.name != "raw_data":
+                if field.is_repeated:
+                    value[:] = [self.text(text) for text in value]
+                else:
+                    setattr(message, field.name, self.text(value))
+
+    def text(self, text: str | bytes) -> str | bytes:
+        zero = "\0" if isinstance(text, str) else b"\0"
+        if zero in text and self.left(ZERO_BYTES):
+            text = text.replace(zero, zero[:0])
+        if isinstance(text, bytes) and readable(text) != text and self.left(NOT_UTF8):
+            text = readable(text)
+        return text
 
     def imports(self, imports: Sequence[Message]) -> None:
         for entry in imports:
@@ -131,6 +165,7 @@ class Walk:
             self.said(entry, "value", "absent texts, which become empty ones", "")
 
     def function(self, function: FunctionProto) -> None:
+        self.said(function, "name", "functions without a name, which get one", "function")
         self.clear(function, "metadata_props", METADATA)
         self.imports(function.opset_import)
         keep(function.attribute_proto, self.attribute)
@@ -142,7 +177,7 @@ class Walk:
         if not graph.HasField("name"):
             if self.left("graphs without a name, which get one"):
                 graph.name = "graph"
-        elif nested and not is_name(graph.name) and self.left("names of subgraphs that are no identifiers"):
+        elif nested and not is_subgraph_name(graph.name) and self.left("names of subgraphs that are no identifiers"):
             graph.name = "graph"
         for info in (*graph.input, *graph.output):
             self.value_info(info)
@@ -214,22 +249,32 @@ class Walk:
             self.graph(attribute.g, nested=True)
         elif fields == ["tp"]:
             self.type(attribute.tp)
+        elif fields == ["f"] and is_odd_nan(attribute.f) and self.left(ODD_NANS):
+            attribute.f = plain(attribute.f)
+        elif fields == ["floats"] and any(map(is_odd_nan, attribute.floats)) and self.left(ODD_NANS):
+            attribute.floats[:] = map(plain, attribute.floats)
+        if not attribute.HasField("ref_attr_name") and fields:
+            self.said(attribute, "type", "absent types of attributes, which become those of the values", VALUES[fields[0]])
         self.clear(attribute, "doc_string", DOCUMENTATION)
         return True
 
     # Tensors.
 
     def attribute_tensor(self, tensor: TensorProto) -> bool:
+        if not self.values(tensor):
+            # Nothing else is left out of what is left out as a whole.
+            return False
         self.said(tensor, "name", "tensors without a name, which becomes empty", "")
-        if tensor.name and not WORD.fullmatch(tensor.name):
+        if tensor.name and not is_name(tensor.name):
             if self.left("names of tensors in attributes that are no identifiers"):
                 tensor.name = ""
-        return self.values(tensor)
+        return True
 
     def values(self, tensor: TensorProto) -> bool:
         """The values of a tensor and what is noted about it. Whether there are words for them."""
         second = "second values of a tensor"
-        external = tensor.data_location == TensorProto.EXTERNAL and len(tensor.external_data) > 0
+        known = tensor.data_type in ELEMENT_TYPES
+        external = known and tensor.data_location == TensorProto.EXTERNAL and len(tensor.external_data) > 0
         if external:
             self.entries(tensor.external_data)
             self.clear(tensor, "raw_data", second)
@@ -237,7 +282,8 @@ class Walk:
             if not has_literals(tensor):
                 return not self.left("tensors whose values have no literals")
             self.clear(tensor, "external_data", "unused external data")
-            self.clear(tensor, "data_location", "data locations")
+            if number_of(tensor, "data_location") is not None and self.left("data locations"):
+                drop(tensor, "data_location")
         typed = [field for field in TYPED_LISTS if len(getattr(tensor, field))]
         if typed and (external or tensor.HasField("raw_data")) and self.left(second):
             for field in typed:
@@ -250,7 +296,7 @@ class Walk:
                     tensor.int32_data[:] = [int(value != 0) for value in tensor.int32_data]
             for field in ("float_data", "double_data"):
                 plain = with_plain_nans(tensor, field)
-                if plain is not None and self.left("bits of NaNs"):
+                if plain is not None and self.left(ODD_NANS):
                     set_list(tensor, field, plain)
         self.clear(tensor, "segment", "segments of tensors")
         self.clear(tensor, "doc_string", DOCUMENTATION)
@@ -275,6 +321,11 @@ def replace_list(messages, wanted: Sequence[Message]) -> None:
 def is_name(text: str) -> bool:
     """Whether a name needs no quotes."""
     return bool(WORD.fullmatch(text)) and text not in TYPE_WORDS and text.lower() not in FLOAT_WORDS
+
+
+def is_subgraph_name(text: str) -> bool:
+    """Whether the reference takes a name for that of a graph in an attribute; it looks at three letters for a number."""
+    return is_name(text) and text[:3].lower() not in FLOAT_WORDS
 
 
 def has_words(kind: TypeProto) -> bool:
@@ -302,10 +353,11 @@ def why_without_words(attribute: AttributeProto, fields: Sequence[str]) -> str |
         return "attributes whose names are no identifiers"
     if attribute.HasField("ref_attr_name"):
         return None
-    if not fields and attribute.HasField("type"):
-        is_list = any(VALUES[field] == attribute.type for field in LISTS)
+    declared = number_of(attribute, "type")
+    if not fields:
+        is_list = any(VALUES[field] == declared for field in LISTS)
         return None if is_list else "attributes without a value"
-    if len(fields) != 1 or (attribute.HasField("type") and VALUES[fields[0]] != attribute.type):
+    if len(fields) > 1 or declared not in (None, VALUES[fields[0]]):
         return "attributes whose value is not of their type"
     if fields == ["tp"] and not has_words(attribute.tp):
         return TYPES
@@ -325,7 +377,7 @@ def as_value_info(tensor: TensorProto) -> ValueInfoProto:
 def has_literals(tensor: TensorProto) -> bool:
     """Whether the values are in one place and as many as the dimensions say; packed ones may be any number."""
     name = ELEMENT_TYPES.get(tensor.data_type)
-    if name is None or any(size < 0 for size in tensor.dims):
+    if name is None or any(size < 0 for size in tensor.dims) or math.prod(filter(None, tensor.dims)) >= 2**63:
         return False
     count = math.prod(tensor.dims)
     bits = BITS.get(name, 8)
@@ -334,8 +386,13 @@ def has_literals(tensor: TensorProto) -> bool:
     lists = sum(len(getattr(tensor, field)) > 0 for field in TYPED_LISTS)
     if lists != 1:
         return lists == 0 and count == 0
-    entries = len(getattr(tensor, LISTS_OF_TYPES.get(name, "int32_data")))
-    return (entries > 0 and bits < 8) or entries == count * (2 if name.startswith("complex") else 1)
+    field = LISTS_OF_TYPES.get(name, "int32_data")
+    entries = getattr(tensor, field)
+    if name in RANGES or field == "int32_data":
+        low, high = RANGES.get(name, (0, 2**8 - 1))
+        if any(not low <= value <= high for value in entries):
+            return False
+    return len(entries) > 0 and (bits < 8 or len(entries) == count * (2 if name.startswith("complex") else 1))
 
 
 def raw_to_list(tensor: TensorProto) -> None:
@@ -393,18 +450,46 @@ def varint(number: int) -> bytes:
     return head + bytes([number])
 
 
-def replace_bytes(message: Message) -> None:
-    """Puts into texts of any bytes what Python puts for those that are not UTF-8."""
+def is_odd_nan(value: float) -> bool:
+    return struct.pack("d", value) != struct.pack("d", plain(value))
+
+
+def plain(value: float) -> float:
+    """The usual NaN with the sign of another one."""
+    return math.copysign(math.nan, value) if math.isnan(value) else value
+
+
+def messages_in(message: Message) -> Iterator[Message]:
+    yield message
     for field, value in message.ListFields():
         if field.type == field.TYPE_MESSAGE:
             for inner in value if field.is_repeated else [value]:
-                replace_bytes(inner)
-        elif field.type == field.TYPE_BYTES and field.name != "raw_data":
-            if field.is_repeated:
-                value[:] = map(readable, value)
-            else:
-                setattr(message, field.name, readable(value))
+                yield from messages_in(inner)
+
+
+def has_unknown(message: Message) -> bool:
+    return len(UnknownFieldSet(message)) > 0
+
+
+def number_of(message: Message, field: str) -> int | None:
+    """The number in a field of an enumeration. One that the enumeration does not have is an unknown field for Python."""
+    if message.HasField(field):
+        return getattr(message, field)
+    number = message.DESCRIPTOR.fields_by_name[field].number
+    numbers = [unknown.data for unknown in UnknownFieldSet(message) if (unknown.field_number, unknown.wire_type) == (number, 0)]
+    return numbers[-1] if numbers else None
+
+
+def drop(message: Message, field: str) -> None:
+    """Clears a field of an enumeration, also where it is an unknown field."""
+    number = message.DESCRIPTOR.fields_by_name[field].number
+    others = [unknown for unknown in UnknownFieldSet(message) if (unknown.field_number, unknown.wire_type) != (number, 0)]
+    assert all(unknown.wire_type == 0 for unknown in others), "unknown fields of another kind beside it"
+    message.ClearField(field)
+    message.DiscardUnknownFields()
+    message.MergeFromString(b"".join(varint(unknown.field_number << 3) + varint(unknown.data) for unknown in others))
 
 
 def readable(content: bytes) -> bytes:
+    """What Python puts for bytes that are not UTF-8."""
     return content.decode(errors="replace").encode()

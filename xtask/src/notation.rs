@@ -21,6 +21,12 @@ pub(crate) fn run(task: &Notation) -> Result {
     let scripts = root().join("tests/notation");
     let python = python::environment(&artifacts("notation"), &scripts.join("requirements.txt"))?;
     let parser = build_release("sardonyx-tests", "notation", &[])?;
+    let odd = artifacts("notation/odd");
+    shell::run(
+        Command::new(&python)
+            .arg(scripts.join("odd_models.py"))
+            .arg(&odd),
+    )?;
     let models =
         ["examples", "../shared/models", "../shared/zoo"].map(|folder| root().join(folder));
 
@@ -34,6 +40,7 @@ pub(crate) fn run(task: &Notation) -> Result {
         .arg(scripts.join("compare_models.py"))
         .arg(&parser)
         .arg(conformance::cases()?)
+        .arg(odd)
         .args(models);
     // The second runs even if the first finds something.
     let results = [texts, printed].map(|mut compare| {

@@ -1,10 +1,10 @@
 //! Reading input files and writing output files.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sardonyx::Buffer;
+use sardonyx::{Buffer, WholeFile};
 
 use crate::failure::Failure;
 
@@ -70,31 +70,21 @@ impl Protected {
     }
 }
 
-/// Writes a file whole or not at all: into a temporary file beside it, which then takes the name.
+/// Writes a file whole or not at all.
 pub(crate) fn write(
     path: &Path,
-    write: impl FnOnce(&mut File) -> Result<(), Failure>,
+    write: impl FnOnce(&mut WholeFile) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Some(name) = path.file_name() else {
+    if path.file_name().is_none() {
         return Err(Failure::new(format!(
             "'{}' is no file name",
             path.display()
         )));
-    };
-    let mut temporary = std::ffi::OsString::from(".");
-    temporary.push(name);
-    temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(temporary);
-    let cannot = |error: io::Error| failed("cannot write", path, &error);
-    let mut file = File::create_new(&temporary).map_err(cannot)?;
-    let result = write(&mut file)
-        .and_then(|()| file.flush().map_err(cannot))
-        .and_then(|()| fs::rename(&temporary, path).map_err(cannot));
-    if result.is_err() {
-        // Nothing more can be done if even this fails.
-        let _ = fs::remove_file(&temporary);
     }
-    result
+    let cannot = |error: io::Error| failed("cannot write", path, &error);
+    let mut file = WholeFile::create(path).map_err(cannot)?;
+    write(&mut file)?;
+    file.finish().map_err(cannot)
 }
 
 /// What a file is, by its first bytes, and where these say nothing, by its suffix.

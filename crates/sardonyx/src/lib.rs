@@ -50,6 +50,7 @@ pub mod suggest;
 mod tensors;
 pub mod text;
 mod values;
+mod whole;
 
 pub use edit::{NEWEST_IR_VERSION, parse_version};
 pub use error::{Error, ErrorKind, UnsupportedOperator};
@@ -68,6 +69,7 @@ pub use scan::{
 pub use session::{Session, SessionBuilder};
 pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};
+pub use whole::WholeFile;
 
 pub use sardonyx_formats::{npz, safetensors};
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};

@@ -20,7 +20,6 @@
 //! ```
 
 use std::collections::HashMap;
-use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -33,6 +32,7 @@ use sardonyx_text::{ParseOptions, Parsed, Payloads, PrintPart};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::open::{OpenOptions, io_error};
+use crate::whole::WholeFile;
 
 pub use sardonyx_text::{
     Diagnostic, Form as TextForm, LeftOut, LeftOutKind, ParseError, Part, Position, Severity,
@@ -316,7 +316,7 @@ impl PrintOptions {
         let mut place = Beside {
             own: self.place(model),
             name: data_name.to_string_lossy().into_owned(),
-            path: temporary(&path.with_file_name(&data_name)),
+            path: path.with_file_name(&data_name),
             file: None,
             length: 0,
             known: HashMap::new(),
@@ -333,36 +333,16 @@ impl PrintOptions {
             },
             false => self.options(&mut place.own),
         };
-        let text_path = temporary(path);
-        let printed = File::create_new(&text_path).and_then(|file| {
-            let mut file = io::BufWriter::new(file);
-            let left_out = sardonyx_text::print_model(&model.graph, options, &mut file)?;
-            file.flush()?;
-            Ok(left_out)
-        });
-        // The text is renamed last: it refers to the other.
-        let finished = printed.and_then(|left_out| {
-            if let Some(mut file) = place.file.take() {
-                file.flush()?;
-                fs::rename(&place.path, path.with_file_name(&data_name))?;
-            }
-            fs::rename(&text_path, path)?;
-            Ok(left_out)
-        });
-        if finished.is_err() {
-            // Nothing more can be done if even this fails.
-            let _ = fs::remove_file(&text_path);
-            let _ = fs::remove_file(&place.path);
+        let mut file = WholeFile::create(path).map_err(cannot)?;
+        let left_out = sardonyx_text::print_model(&model.graph, options, &mut file);
+        let left_out = left_out.map_err(cannot)?;
+        if let Some(data) = place.file.take() {
+            data.finish().map_err(cannot)?;
         }
-        finished.map_err(cannot)
+        // Last, as it refers to the other.
+        file.finish().map_err(cannot)?;
+        Ok(left_out)
     }
-}
-
-fn temporary(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.tmp", std::process::id()));
-    path.with_file_name(name)
 }
 
 fn digest(bytes: &[u8]) -> String {
@@ -390,7 +370,7 @@ struct Beside {
     own: InModelFile,
     name: String,
     path: PathBuf,
-    file: Option<io::BufWriter<File>>,
+    file: Option<WholeFile>,
     length: u64,
     known: HashMap<(SourceId, u64, u64), u64>,
 }
@@ -409,7 +389,7 @@ impl Payloads for Beside {
         }
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(io::BufWriter::new(File::create_new(&self.path)?)),
+            none => none.insert(WholeFile::create(&self.path)?),
         };
         let offset = self.length.next_multiple_of(ALIGNMENT);
         let padding = [0; ALIGNMENT as usize];
