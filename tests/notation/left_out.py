@@ -242,6 +242,9 @@ class Walk:
         if attribute.HasField("ref_attr_name"):
             for field in fields:
                 self.clear(attribute, field, "values of another type")
+            number = number_of(attribute, "type")
+            if number is not None and number not in VALUES.values() and self.left("types of references that have no word"):
+                drop(attribute, "type")
         elif fields == ["t"]:
             if not self.attribute_tensor(attribute.t):
                 return False

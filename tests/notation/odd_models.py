@@ -96,7 +96,7 @@ def nodes_model(*nodes: NodeProto) -> ModelProto:
 
 
 def attributes_model(*attributes: AttributeProto) -> ModelProto:
-    """One node for each, the odd ones not beside each other, and one with all of them."""
+    """One node for each attribute, and one that has all of them."""
     return nodes_model(*(node_of(attribute=[attribute]) for attribute in attributes), node_of(attribute=attributes))
 
 
@@ -210,8 +210,11 @@ def nans() -> Models:
         yield f"nan-{kind}-tensor", tensors_model(raw, merged(tensor(kind, dims, "typed"), record(number, words(letter, bits))))
     halves = [tensor(kind, [4], f"raw_{kind}", raw_data=words("H", bits)) for kind, bits in HALF_NANS.items()]
     halves += [tensor(kind, [4], f"typed_{kind}", int32_data=bits) for kind, bits in HALF_NANS.items()]
-    quarters = [tensor("float8e4m3fn", [2], "raw_f8", raw_data=b"\x7f\xff"), tensor("float8e5m2", [2], "f8", int32_data=[0x7D, 0xFE])]
-    yield "nan-small-floats", tensors_model(*halves, *quarters)
+    bytewise = [
+        tensor("float8e4m3fn", [2], "raw_byte", raw_data=b"\x7f\xff"),
+        tensor("float8e5m2", [2], "typed_byte", int32_data=[0x7D, 0xFE]),
+    ]
+    yield "nan-small-floats", tensors_model(*halves, *bytewise)
 
 
 def texts() -> Models:
@@ -381,6 +384,8 @@ def attributes() -> Models:
             attribute(type="INT", ref_attr_name="outer", f=1.0, i=2, ints=[3]),
         ),
     )
+    untyped = [attribute(ref_attr_name="outer", **content) for _, content in every]
+    yield "attribute-reference-and-value-untyped", attributes_model(*untyped)
     documented = [attribute(type=name, doc_string="what it is for", **content) for name, content in every]
     yield "attribute-documented", attributes_model(*documented, attribute(type="INT", ref_attr_name="outer", doc_string=""))
     # Left out as a whole, it has no type and no name that would become something.
@@ -601,6 +606,9 @@ def functions() -> Models:
     ]
     both = [function(attribute=names, attribute_proto=defaults) for names in (["plain"], [])]
     yield "function-defaults", with_functions(*both)
+    inner = [GraphProto(name=name, node=[node_of()]) for name in ("inner", "inf", "nan1", "float", "3d", "with space", "")]
+    graphs = [attribute(f"graph_{index}", type="GRAPH", g=graph) for index, graph in enumerate([*inner, GraphProto()])]
+    yield "function-default-graphs", with_functions(function(attribute_proto=graphs))
     odd = [attribute(type="INT"), attribute("not a word", i=1), attribute("b", tensors=[tensor("float", [0])])]
     both = [function(attribute=names, attribute_proto=odd) for names in (["plain"], [])]
     yield "function-defaults-without-words", with_functions(*both)

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sardonyx_proto::{
-    self as proto, DataLocation, Reader, TensorField, Typed, TypedField, decode_typed,
+    self as proto, DataLocation, Field, Reader, TensorField, Typed, TypedField, decode_typed,
 };
 use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, TensorError, shape::elems};
 use smallvec::SmallVec;
@@ -202,9 +202,8 @@ impl Model {
             ));
         }
         let typed_field = proto::DataType(number).typed_field();
-        let fields: SmallVec<[&str; 2]> = proto
-            .typed
-            .iter()
+        let fields: SmallVec<[&str; 2]> = self
+            .runs_with_values(proto)
             .filter_map(|run| field_name(run.number))
             .collect();
         if let Some(raw) = proto.raw_data {
@@ -227,6 +226,19 @@ impl Model {
         self.decode_typed(proto, data_type, &dims, count)
     }
 
+    /// The typed lists of a tensor without packed records that hold nothing, which are as good as none.
+    fn runs_with_values<'t>(
+        &'t self,
+        proto: &'t TensorProto,
+    ) -> impl Iterator<Item = &'t TypedRun> {
+        proto.typed.iter().filter(|run| {
+            let empty = [(run.number << 3 | 2) as u8, 0];
+            let (records, rest) = self.bytes(run.records).as_chunks();
+            !(rest.is_empty() && records.iter().all(|record| *record == empty))
+                || run.number == proto::tensor::StringData::NUMBER
+        })
+    }
+
     fn decode_typed(
         &self,
         proto: &TensorProto,
@@ -238,7 +250,7 @@ impl Model {
         let mut strings = StringArray::new();
         let mut entries = 0;
         // Elements of packed types share entries, so what fits is decided by bytes, as for raw data.
-        for run in &proto.typed {
+        for run in self.runs_with_values(proto) {
             for field in Reader::<proto::TensorProto>::new(self.bytes(run.records)) {
                 let chunk = match field.map_err(|error| error.kind().to_string())? {
                     TensorField::StringData(text) => {

@@ -12,6 +12,9 @@ use crate::words::{element_type, is_float_word};
 /// Bytes of a line.
 pub(crate) const WIDTH: usize = 100;
 
+/// Bytes of brackets with nothing in them. These are never opened.
+const EMPTY: usize = 2;
+
 /// Blanks per level.
 pub(crate) const INDENT: usize = 2;
 
@@ -724,7 +727,8 @@ impl Writer<'_, '_> {
                     let fits = |flat| self.column() + flat + rest <= WIDTH;
                     // To open the name of a node would help nobody.
                     let label = index == 0 && group.open == b'[' && group.flat.is_some();
-                    if label || group.flat.is_some_and(fits) {
+                    let empty = group.flat == Some(EMPTY);
+                    if label || empty || group.flat.is_some_and(fits) {
                         self.flat_group(group);
                     } else {
                         self.open_group(group, indent);
@@ -748,9 +752,8 @@ impl Writer<'_, '_> {
             match &pieces[index] {
                 Piece::Token(token) => sum += token.text(self.text).len(),
                 Piece::Group(group) => {
-                    // Empty brackets cannot be opened.
-                    let empty = group.flat == Some(2);
-                    return sum + if empty { 2 } else { 1 };
+                    let empty = group.flat == Some(EMPTY);
+                    return sum + if empty { EMPTY } else { 1 };
                 }
             }
         }

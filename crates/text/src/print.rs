@@ -333,21 +333,23 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         if self.full() && !is_plain(text) {
             return self.hexadecimal(text);
         }
-        if !self.full() && std::str::from_utf8(text).is_err() {
+        if self.full() {
+            return self.escaped(text);
+        }
+        let without_zeros: Vec<u8> = text.iter().copied().filter(|byte| *byte != 0).collect();
+        if without_zeros.len() < text.len() {
+            self.left_out.add(
+                "zero bytes in texts, where the parser of the onnx package stops",
+                || sardonyx_proto::shown(text),
+            );
+        }
+        if std::str::from_utf8(&without_zeros).is_err() {
             self.left_out.add(
                 "texts that are not UTF-8, which Python cannot pass on",
                 || sardonyx_proto::shown(text),
             );
         }
-        if !self.full() && text.contains(&0) {
-            self.left_out.add(
-                "zero bytes in texts, where the parser of the onnx package stops",
-                || sardonyx_proto::shown(text),
-            );
-            let rest: Vec<u8> = text.iter().copied().filter(|byte| *byte != 0).collect();
-            return self.escaped(&rest);
-        }
-        self.escaped(text);
+        self.escaped(&without_zeros);
     }
 
     /// A text in quotes, with a backslash before quotes and backslashes.

@@ -175,7 +175,7 @@ impl<'m> Printer<'m, '_, '_> {
         ] {
             if let Some(graph) = graph {
                 self.key(&mut first, key);
-                self.graph_here(graph);
+                self.graph_here(graph, false);
             }
         }
         for (key, entries) in [
@@ -198,15 +198,15 @@ impl<'m> Printer<'m, '_, '_> {
 
     /// A graph on lines of its own.
     pub(super) fn graph_statement(&mut self, id: GraphId) {
-        self.graph_here(id);
+        self.graph_here(id, false);
         self.out.push(b'\n');
         if self.out.len() > super::CHUNK && self.sink.is_some() {
             self.flush();
         }
     }
 
-    /// A graph where it stands: within a statement, or as one.
-    pub(super) fn graph_here(&mut self, id: GraphId) {
+    /// A graph where it stands: within a statement, as the value of an attribute or not, or as one.
+    pub(super) fn graph_here(&mut self, id: GraphId, is_value: bool) {
         let graph = self.model.graph(id);
         let has_block = self.has_info(graph);
         let own_lines = !self.nested;
@@ -217,7 +217,7 @@ impl<'m> Printer<'m, '_, '_> {
             (false, false) => block_tail(graph),
         };
         self.statement_before(tail, |printer| {
-            printer.graph_name(graph);
+            printer.graph_name(graph, is_value);
             printer.push(" (");
             let mut first = true;
             for info in &graph.inputs {
@@ -312,9 +312,9 @@ impl<'m> Printer<'m, '_, '_> {
         }
     }
 
-    fn graph_name(&mut self, graph: &Graph) {
+    fn graph_name(&mut self, graph: &Graph, is_value: bool) {
         match graph.name {
-            Some(name) if !self.full() && self.nested_name_is_odd(name, graph) => {
+            Some(name) if !self.full() && is_value && self.value_name_is_odd(name) => {
                 let model = self.model;
                 self.left_out
                     .add("names of subgraphs that are no identifiers", || {
@@ -333,11 +333,11 @@ impl<'m> Printer<'m, '_, '_> {
     }
 
     /// Whether the name of a graph in an attribute would have to stand in quotes, which the `onnx` package does not read.
-    fn nested_name_is_odd(&self, name: Symbol, graph: &Graph) -> bool {
+    fn value_name_is_odd(&self, name: Symbol) -> bool {
         let text = self.model.text(name);
         // It reads the first letters of some names as a number.
         let like_number = text.get(..3).is_some_and(is_float_word);
-        graph.owner.is_some() && (!is_free_word(text) || like_number)
+        !is_free_word(text) || like_number
     }
 
     fn graph_notes(&mut self, graph: &Graph) {

@@ -3,6 +3,7 @@
 use sardonyx_model::{Attribute, AttributeValue, Node, NodeId, ValueId};
 use sardonyx_proto::{AttributeType, MessageType, NodeDeviceConfigurationProto};
 
+use super::tensor::{has_odd_nan, plain_nan};
 use super::{Notes, Printer};
 use crate::cursor::is_word;
 use crate::layout;
@@ -229,12 +230,6 @@ impl<'m> Printer<'m, '_, '_> {
             }
             None => self.push("?"),
         }
-        if !self.full() && attribute.ty.is_none() && attribute.ref_attr_name.is_none() {
-            self.left_out.add(
-                "absent types of attributes, which become those of the values",
-                here,
-            );
-        }
         // A value that is not that of the type, or more than one, stands in the notes.
         let declared = attribute.ty;
         let word = declared.and_then(attribute_word);
@@ -242,7 +237,7 @@ impl<'m> Printer<'m, '_, '_> {
             ([value], Some(ty)) => {
                 (value.ty() == ty && attribute.ref_attr_name.is_none()).then_some(value)
             }
-            ([value], None) if !self.full() => Some(value),
+            ([value], None) if !self.full() && attribute.ref_attr_name.is_none() => Some(value),
             _ => None,
         };
         match (word, declared) {
@@ -253,6 +248,10 @@ impl<'m> Printer<'m, '_, '_> {
             (None, Some(ty)) if self.full() => {
                 self.push(": ?");
                 self.integer(ty.0.into());
+            }
+            (None, Some(_)) => {
+                self.left_out
+                    .add("types of references that have no word", here);
             }
             // A reference without a type is read as one.
             (None, None) if self.full() && attribute.ref_attr_name.is_none() => self.push(": ?"),
@@ -269,6 +268,12 @@ impl<'m> Printer<'m, '_, '_> {
             reach_out = self.value(value, typed, here);
             if self.out.len() == start {
                 return false;
+            }
+            if !self.full() && !typed {
+                self.left_out.add(
+                    "absent types of attributes, which become those of the values",
+                    here,
+                );
             }
         } else if attribute.values.is_empty()
             && let Some(ty) = declared
@@ -305,13 +310,8 @@ impl<'m> Printer<'m, '_, '_> {
         let matches = match (&attribute.values[..], attribute.ty) {
             ([value], Some(ty)) => value.ty() == ty,
             ([_], None) => true,
-            ([], Some(ty)) => {
-                return if element_of(ty).is_some() {
-                    None
-                } else {
-                    Some("attributes without a value")
-                };
-            }
+            ([], Some(ty)) if element_of(ty).is_some() => return None,
+            ([], _) => return Some("attributes without a value"),
             _ => false,
         };
         if !matches {
@@ -341,15 +341,15 @@ impl<'m> Printer<'m, '_, '_> {
         };
         match value {
             AttributeValue::Float(value) => {
-                let value = self.attribute_float(*value, place);
-                numbers::push_f32(&mut self.out, value, form);
+                let write = self.attribute_floats(&[*value], place);
+                numbers::push_f32(&mut self.out, write(*value), form);
             }
             AttributeValue::Int(value) => self.integer(*value),
             AttributeValue::String(text) => self.quoted(self.model.bytes(*text)),
             AttributeValue::Tensor(tensor) => return self.attribute_tensor(tensor, place),
             AttributeValue::Graph(graph) => {
                 self.has_lines = true;
-                self.graph_here(*graph);
+                self.graph_here(*graph, true);
             }
             AttributeValue::Type(ty) => {
                 self.type_proto(ty, place);
@@ -359,10 +359,12 @@ impl<'m> Printer<'m, '_, '_> {
                 self.sparse_tensor(tensor);
                 return tensor.unknown.is_empty();
             }
-            AttributeValue::Floats(values) => self.list(values, |printer, value| {
-                let value = printer.attribute_float(*value, place);
-                numbers::push_f32(&mut printer.out, value, form);
-            }),
+            AttributeValue::Floats(values) => {
+                let write = self.attribute_floats(values, place);
+                self.list(values, |printer, value| {
+                    numbers::push_f32(&mut printer.out, write(*value), form);
+                });
+            }
             AttributeValue::Ints(values) => self.list(values, |printer, value| {
                 printer.integer(*value);
             }),
@@ -374,7 +376,7 @@ impl<'m> Printer<'m, '_, '_> {
             }),
             AttributeValue::Graphs(values) => self.list(values, |printer, graph| {
                 printer.has_lines = true;
-                printer.graph_here(*graph);
+                printer.graph_here(*graph, true);
             }),
             AttributeValue::Types(values) => self.list(values, |printer, ty| {
                 printer.type_proto(ty, place);
@@ -386,14 +388,13 @@ impl<'m> Printer<'m, '_, '_> {
         false
     }
 
-    /// A float as this form can write it.
-    fn attribute_float(&mut self, value: f32, place: &dyn Fn() -> String) -> f32 {
-        let plain = super::tensor::plain_nan(value);
-        if self.full() || plain.to_bits() == value.to_bits() {
-            return value;
+    /// What this form writes for each of some floats.
+    fn attribute_floats(&mut self, values: &[f32], place: &dyn Fn() -> String) -> fn(f32) -> f32 {
+        if self.full() || !values.iter().any(|value| has_odd_nan(*value)) {
+            return |value| value;
         }
         self.left_out.add("bits of NaNs", place);
-        plain
+        plain_nan
     }
 
     fn list<T>(&mut self, values: &[T], mut write: impl FnMut(&mut Self, &T)) {

@@ -105,30 +105,26 @@ impl Printer<'_, '_, '_> {
         self.element_type(tensor.data_type);
         self.dims(&tensor.dims);
         let name = self.model.maybe_text(tensor.name);
-        match name {
-            None => {
-                if !self.full() {
-                    self.left_out
-                        .add("tensors without a name, which becomes empty", place);
-                }
-            }
-            Some(b"") if !self.full() => {}
+        let left_out = match name {
+            None => (!self.full()).then_some("tensors without a name, which becomes empty"),
+            Some(b"") if !self.full() => None,
             Some(name) if !self.full() && !is_free_word(name) => {
-                self.left_out.add(
-                    "names of tensors in attributes that are no identifiers",
-                    place,
-                );
+                Some("names of tensors in attributes that are no identifiers")
             }
             Some(_) => {
                 self.push(" ");
                 self.maybe_name(tensor.name);
+                None
             }
-        }
+        };
         self.push(" = ");
         let mark = self.out.len();
         if !self.constant(tensor, false, place) {
             self.out.truncate(start);
             return false;
+        }
+        if let Some(what) = left_out {
+            self.left_out.add(what, place);
         }
         // Braces stand alone.
         let named = name.is_some_and(|name| !name.is_empty() || self.full());
@@ -638,6 +634,25 @@ impl Printer<'_, '_, '_> {
             .then_some(Literals::Texts(texts))
     }
 
+    /// Texts that have other fields between them, which their order does not depend on.
+    fn scattered_texts(&self, tensor: &TensorProto, elements: usize) -> Option<Literals> {
+        let mut all = Vec::new();
+        for run in &tensor.typed {
+            let records = self.model.bytes(run.records);
+            for field in Reader::<proto::TensorProto>::new(records) {
+                let TensorField::StringData(text) = field.ok()? else {
+                    return None;
+                };
+                all.push(Span {
+                    source: run.records.source,
+                    offset: run.records.offset + text.offset,
+                    len: text.bytes.len() as u64,
+                });
+            }
+        }
+        (all.len() == elements).then_some(Literals::Texts(all))
+    }
+
     // The portable form.
 
     fn portable_constant(
@@ -689,6 +704,11 @@ impl Printer<'_, '_, '_> {
             }
             if let Some(literals) = self.typed_literals(tensor) {
                 return Some((literals, false));
+            }
+            if data_type == DataType::String {
+                return self
+                    .scattered_texts(tensor, elements)
+                    .map(|found| (found, false));
             }
             if !self.entries_are_in_range(tensor, data_type) {
                 return None;
@@ -749,55 +769,43 @@ impl Printer<'_, '_, '_> {
 
     /// The `onnx` package knows one NaN of each sign.
     fn without_odd_nans(&mut self, literals: Literals, place: &dyn Fn() -> String) -> Literals {
-        const ODD: &str = "bits of NaNs";
-        let (width, span) = match literals {
-            Literals::Bytes(width, span) => (width, span),
-            Literals::Floats(mut values) => {
-                for value in &mut values {
-                    let plain = plain_nan(*value);
-                    if plain.to_bits() != value.to_bits() {
-                        self.left_out.add(ODD, place);
-                        *value = plain;
-                    }
-                }
-                return Literals::Floats(values);
+        let plain = match &literals {
+            Literals::Bytes(Width::F32, span) => {
+                plain_floats(|| floats(self.model.bytes(*span))).map(Literals::Floats)
             }
-            Literals::Doubles(mut values) => {
-                for value in &mut values {
-                    let plain = plain_double_nan(*value);
-                    if plain.to_bits() != value.to_bits() {
-                        self.left_out.add(ODD, place);
-                        *value = plain;
-                    }
-                }
-                return Literals::Doubles(values);
+            Literals::Bytes(Width::F64, span) => {
+                plain_doubles(|| doubles(self.model.bytes(*span))).map(Literals::Doubles)
             }
-            other => return other,
+            Literals::Floats(values) => {
+                plain_floats(|| values.iter().copied()).map(Literals::Floats)
+            }
+            Literals::Doubles(values) => {
+                plain_doubles(|| values.iter().copied()).map(Literals::Doubles)
+            }
+            _ => None,
         };
-        let bytes = self.model.bytes(span);
-        match width {
-            Width::F32 => {
-                let values = || floats(bytes);
-                let odd = |value: &f32| value.is_nan() && value.to_bits() << 1 != 0xff80_0000;
-                if !values().any(|value| odd(&value)) {
-                    return literals;
-                }
-                self.left_out.add(ODD, place);
-                Literals::Floats(values().map(plain_nan).collect())
+        match plain {
+            Some(plain) => {
+                self.left_out.add("bits of NaNs", place);
+                plain
             }
-            Width::F64 => {
-                let values = || doubles(bytes);
-                let odd =
-                    |value: &f64| value.is_nan() && value.to_bits() << 1 != 0xfff0_0000_0000_0000;
-                if !values().any(|value| odd(&value)) {
-                    return literals;
-                }
-                self.left_out.add(ODD, place);
-                Literals::Doubles(values().map(plain_double_nan).collect())
-            }
-            _ => literals,
+            None => literals,
         }
     }
+}
+
+/// Values with plain NaNs, if there are others among them.
+fn plain_floats<I: Iterator<Item = f32>>(values: impl Fn() -> I) -> Option<Vec<f32>> {
+    values()
+        .any(has_odd_nan)
+        .then(|| values().map(plain_nan).collect())
+}
+
+fn plain_doubles<I: Iterator<Item = f64>>(values: impl Fn() -> I) -> Option<Vec<f64>> {
+    let odd = |value: f64| plain_double_nan(value).to_bits() != value.to_bits();
+    values()
+        .any(odd)
+        .then(|| values().map(plain_double_nan).collect())
 }
 
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
@@ -808,6 +816,11 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
 fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
     let (numbers, _) = bytes.as_chunks::<8>();
     numbers.iter().map(|bytes| f64::from_le_bytes(*bytes))
+}
+
+/// Whether a value is a NaN with other bits than the usual one of its sign.
+pub(super) fn has_odd_nan(value: f32) -> bool {
+    plain_nan(value).to_bits() != value.to_bits()
 }
 
 /// The usual NaN with the sign of another one.
