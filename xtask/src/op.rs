@@ -5,7 +5,7 @@
 
 use crate::Result;
 use crate::workspace::root;
-use sardonyx_ops::{Arity, AttrDefault, OpDef, Param, Registry, Schema};
+use sardonyx_ops::{OpDef, Registry};
 use std::fs;
 
 /// Show an operator: its versions, inference, adapters, binding and cases.
@@ -44,67 +44,10 @@ pub(crate) fn run(task: &Op) -> Result {
             continue;
         }
         if let Some(schema) = operator.schema_at(version.since) {
-            print_schema(&schema);
+            println!("{schema}");
         }
     }
     print_state(operator, &bindings)
-}
-
-fn print_schema(schema: &Schema) {
-    let deprecated = if schema.deprecated {
-        ", deprecated"
-    } else {
-        ""
-    };
-    println!(
-        "{} since opset version {}{deprecated}",
-        schema.name, schema.since
-    );
-    for (what, params) in [("input", &schema.inputs), ("output", &schema.outputs)] {
-        for param in params {
-            println!("  {what:9} {}", describe(param));
-        }
-    }
-    for attribute in &schema.attributes {
-        let rest = match (attribute.required, attribute.default) {
-            (true, _) => " required".to_string(),
-            (false, Some(default)) => format!(" = {}", show(default)),
-            (false, None) => String::new(),
-        };
-        println!("  attribute {}: {:?}{rest}", attribute.name, attribute.ty);
-    }
-    for var in &schema.types {
-        println!(
-            "  type      {}: {}",
-            var.name,
-            var.allowed.names().join(" ")
-        );
-    }
-    println!();
-}
-
-fn describe(param: &Param) -> String {
-    let arity = match param.arity {
-        Arity::Single => String::new(),
-        Arity::Optional => " (optional)".to_string(),
-        Arity::Variadic {
-            min,
-            homogeneous: true,
-        } => format!(" ({min} or more)"),
-        Arity::Variadic { min, .. } => format!(" ({min} or more, of any types)"),
-    };
-    format!("{}: {}{arity}", param.name, param.ty)
-}
-
-fn show(default: AttrDefault) -> String {
-    match default {
-        AttrDefault::Float(value) => value.to_string(),
-        AttrDefault::Int(value) => value.to_string(),
-        AttrDefault::String(value) => format!("{value:?}"),
-        AttrDefault::Floats(values) => format!("{values:?}"),
-        AttrDefault::Ints(values) => format!("{values:?}"),
-        AttrDefault::Strings(values) => format!("{values:?}"),
-    }
 }
 
 fn print_state(operator: &OpDef, bindings: &str) -> Result {

@@ -23,6 +23,7 @@ mod info;
 mod inputs;
 mod last_resort;
 mod ls;
+mod ops;
 mod outputs;
 mod pack;
 mod parse;
@@ -76,6 +77,7 @@ enum Command {
     Strip(strip::Args),
     Scan(scan::Args),
     Hash(hash::Args),
+    Ops(ops::Args),
 }
 
 /// What a command found that could do its work.
@@ -129,6 +131,7 @@ fn main() -> ExitCode {
         let result = match cli.command {
             Command::Info(args) => fine(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
+            Command::Ops(args) => ops::ops(&args, &terminal),
             Command::Cat(args) => fine(cat::cat(&args, &terminal)),
             Command::Print(args) => print::print(&args, &terminal),
             Command::Parse(args) => parse::parse(&args, &terminal),

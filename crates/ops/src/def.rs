@@ -18,6 +18,8 @@ pub struct OpDef {
     pub name: &'static str,
     /// Domain; empty for `ai.onnx`.
     pub domain: &'static str,
+    /// What it does, in a sentence or a few.
+    pub about: &'static str,
     versions: List<Version, 16>,
     inference: List<(u32, InferFn), 4>,
     adapters: List<Adapter, 12>,
@@ -51,6 +53,7 @@ impl OpDef {
         OpDef {
             name,
             domain: "",
+            about: "",
             versions: List::EMPTY,
             inference: List::EMPTY,
             adapters: List::EMPTY,
@@ -60,6 +63,11 @@ impl OpDef {
     /// The same in another domain.
     pub const fn domain(self, domain: &'static str) -> OpDef {
         OpDef { domain, ..self }
+    }
+
+    /// What it does, in a sentence or a few.
+    pub const fn about(self, about: &'static str) -> OpDef {
+        OpDef { about, ..self }
     }
 
     /// The next version, as the difference to the one before (the first one in full).
@@ -168,6 +176,7 @@ impl OpDef {
             types: Vec::new(),
         };
         for version in self.versions().take_while(|version| version.since <= since) {
+            schema.deprecated = false;
             if version.whole {
                 schema.inputs.clear();
                 schema.outputs.clear();

@@ -27,7 +27,7 @@ pub enum Fact {
     WithoutAttribute(&'static str),
     /// The type variable is gone.
     WithoutTypes(&'static str),
-    /// From this version on, models should not use the operator.
+    /// Models should not use this version; a later one may be fine again.
     Deprecated,
 }
 
@@ -131,7 +131,7 @@ pub const fn without_types(name: &'static str) -> Fact {
     Fact::WithoutTypes(name)
 }
 
-/// From this version on, models should not use the operator.
+/// Models should not use this version; a later one may be fine again.
 pub const fn deprecated() -> Fact {
     Fact::Deprecated
 }

@@ -26,10 +26,20 @@ pub mod rules;
 mod schema;
 mod typeset;
 
-pub mod math;
-pub mod nn;
-pub mod reduction;
-pub mod tensor;
+mod control;
+mod image;
+mod math;
+mod ml;
+mod nn;
+mod optional;
+mod quantization;
+mod random;
+mod reduction;
+mod sequence;
+mod signal;
+mod tensor;
+mod text;
+mod training;
 
 pub use adapt::{Adapt, AttrArg, Refusal};
 pub use attributes::{AttrValue, AttributeView, Attributes};

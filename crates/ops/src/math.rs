@@ -1,17 +1,21 @@
 //! Arithmetic, comparison, logic and activations element by element; matrix products; what works along one axis.
 
-pub mod binary;
-pub mod clip;
+pub(crate) mod binary;
+pub(crate) mod classify;
+pub(crate) mod clip;
 pub(crate) mod consumed_inputs;
+pub(crate) mod cumulative;
 pub(crate) mod floats_only;
-pub mod gemm;
+pub(crate) mod gated;
+pub(crate) mod gemm;
 pub(crate) mod legacy_broadcast;
-pub mod matmul;
-pub mod prelu;
+pub(crate) mod linear;
+pub(crate) mod matmul;
+pub(crate) mod prelu;
 pub(crate) mod shape_values;
-pub mod softmax;
-pub mod unary;
-pub mod variadic;
+pub(crate) mod softmax;
+pub(crate) mod unary;
+pub(crate) mod variadic;
 
 /// Types and values as text, so that the tests of inference are tables.
 #[cfg(test)]

@@ -1,12 +1,19 @@
 //! Operators of networks: convolution, pooling, normalization, dropout.
 
-pub mod average_pool;
-pub mod batch_normalization;
-pub mod conv;
-pub mod dropout;
-pub mod global_pool;
-pub mod instance_normalization;
-pub mod lrn;
-pub mod max_pool;
+pub(crate) mod attention;
+pub(crate) mod average_pool;
+pub(crate) mod batch_normalization;
+pub(crate) mod conv;
+pub(crate) mod conv_variants;
+pub(crate) mod dropout;
+pub(crate) mod global_pool;
+pub(crate) mod instance_normalization;
+pub(crate) mod layer_normalization;
+pub(crate) mod loss;
+pub(crate) mod lp_pool;
+pub(crate) mod lrn;
+pub(crate) mod max_pool;
+pub(crate) mod max_unpool;
+pub(crate) mod recurrent;
 
 mod window;

@@ -24,42 +24,38 @@ use crate::math::floats_only;
 use crate::math::shape_values;
 use crate::typeset::TypeSet;
 
-/// Index of the largest element.
-pub static ARG_MAX: OpDef = position("ArgMax");
+pub(crate) static ARG_MAX: OpDef = position("ArgMax").about("Index of the largest element.");
 
-/// Index of the smallest element.
-pub static ARG_MIN: OpDef = position("ArgMin");
+pub(crate) static ARG_MIN: OpDef = position("ArgMin").about("Index of the smallest element.");
 
-/// Sum of absolute values.
-pub static REDUCE_L1: OpDef = reduction("ReduceL1", infer);
+pub(crate) static REDUCE_L1: OpDef = reduction("ReduceL1", infer).about("Sum of absolute values.");
 
-/// Square root of the sum of squares.
-pub static REDUCE_L2: OpDef = reduction("ReduceL2", infer);
+pub(crate) static REDUCE_L2: OpDef =
+    reduction("ReduceL2", infer).about("Square root of the sum of squares.");
 
-/// Logarithm of the sum.
-pub static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
+pub(crate) static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
+    .about("Logarithm of the sum.")
     .since(28, &[types("T", FLOATS_IR4)])
     .adapter(27, 28, floats_only::check);
 
-/// Logarithm of the sum of exponentials.
-pub static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
+pub(crate) static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
+    .about("Logarithm of the sum of exponentials.")
     .since(28, &[types("T", FLOATS_IR4)])
     .adapter(27, 28, floats_only::check);
 
-/// The largest element.
-pub static REDUCE_MAX: OpDef = extreme("ReduceMax", |cx| folded(cx, Dim::larger, None));
+pub(crate) static REDUCE_MAX: OpDef =
+    extreme("ReduceMax", |cx| folded(cx, Dim::larger, None)).about("The largest element.");
 
-/// The mean.
-pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", infer);
+pub(crate) static REDUCE_MEAN: OpDef = reduction("ReduceMean", infer).about("The mean.");
 
-/// The smallest element.
-pub static REDUCE_MIN: OpDef = extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None));
+pub(crate) static REDUCE_MIN: OpDef =
+    extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None)).about("The smallest element.");
 
-/// The product.
-pub static REDUCE_PROD: OpDef = reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1)));
+pub(crate) static REDUCE_PROD: OpDef =
+    reduction("ReduceProd", |cx| folded(cx, Dim::mul, Some(1))).about("The product.");
 
-/// The sum.
-pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
+pub(crate) static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
+    .about("The sum.")
     .since(1, FIRST)
     .since(11, &[])
     .since(
@@ -76,8 +72,8 @@ pub static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .infer(|cx| folded(cx, Dim::add, Some(0)))
     .adapter(12, 13, axes_as_input);
 
-/// Sum of squares.
-pub static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer);
+pub(crate) static REDUCE_SUM_SQUARE: OpDef =
+    reduction("ReduceSumSquare", infer).about("Sum of squares.");
 
 const SMOOTH_DATA: Fact = input("data", "T").differentiable();
 const SMOOTH_REDUCED: Fact = output("reduced", "T").differentiable();

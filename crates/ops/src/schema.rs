@@ -1,5 +1,7 @@
 //! A schema: what one version of an operator says, with all differences added up.
 
+use std::fmt;
+
 use crate::typeset::TypeSet;
 
 /// One version of an operator, expanded.
@@ -186,13 +188,104 @@ fn count(params: &[Param]) -> (usize, Option<usize>) {
             Arity::Single => fewest = index + 1,
             Arity::Optional => {}
             Arity::Variadic { min, .. } => {
-                // A variadic parameter that needs nobody leaves the ones before it as they are.
-                if min > 0 {
-                    fewest = index + min as usize;
-                }
+                // Those before it are counted, even if each of them may be an empty name: `Loop` has at least two inputs.
+                fewest = index + min as usize;
                 most = None;
             }
         }
     }
     (fewest, most)
+}
+
+/// A page for people: a line for each parameter, attribute and type variable.
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.domain.is_empty() {
+            write!(f, "{}.", self.domain)?;
+        }
+        write!(f, "{} since opset version {}", self.name, self.since)?;
+        writeln!(f, "{}", if self.deprecated { ", deprecated" } else { "" })?;
+        for (what, params) in [("input", &self.inputs), ("output", &self.outputs)] {
+            for param in params {
+                writeln!(f, "  {what:9} {param}")?;
+            }
+        }
+        for attribute in &self.attributes {
+            writeln!(f, "  attribute {attribute}")?;
+        }
+        for var in &self.types {
+            writeln!(
+                f,
+                "  type      {}: {}",
+                var.name,
+                var.allowed.names().join(" ")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Param {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.ty)?;
+        match self.arity {
+            Arity::Single => {}
+            Arity::Optional => f.write_str(", optional")?,
+            Arity::Variadic { min, homogeneous } => {
+                write!(f, ", {min} or more")?;
+                f.write_str(if homogeneous { "" } else { " of any types" })?;
+            }
+        }
+        f.write_str(match self.differentiability {
+            Differentiability::Unknown => "",
+            Differentiability::Differentiable => ", differentiable",
+            Differentiability::NonDifferentiable => ", not differentiable",
+        })
+    }
+}
+
+impl fmt::Display for Attribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.ty)?;
+        match (self.required, self.default) {
+            (true, _) => f.write_str(", required"),
+            (false, Some(default)) => write!(f, " = {default}"),
+            (false, None) => Ok(()),
+        }
+    }
+}
+
+/// The word of ONNX text, such as `ints`.
+impl fmt::Display for AttrType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AttrType::Float => "float",
+            AttrType::Int => "int",
+            AttrType::String => "string",
+            AttrType::Tensor => "tensor",
+            AttrType::Graph => "graph",
+            AttrType::SparseTensor => "sparse_tensor",
+            AttrType::TypeProto => "type_proto",
+            AttrType::Floats => "floats",
+            AttrType::Ints => "ints",
+            AttrType::Strings => "strings",
+            AttrType::Tensors => "tensors",
+            AttrType::Graphs => "graphs",
+            AttrType::SparseTensors => "sparse_tensors",
+            AttrType::TypeProtos => "type_protos",
+        })
+    }
+}
+
+impl fmt::Display for AttrDefault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttrDefault::Float(value) => write!(f, "{value:?}"),
+            AttrDefault::Int(value) => write!(f, "{value}"),
+            AttrDefault::String(value) => write!(f, "{value:?}"),
+            AttrDefault::Floats(values) => write!(f, "{values:?}"),
+            AttrDefault::Ints(values) => write!(f, "{values:?}"),
+            AttrDefault::Strings(values) => write!(f, "{values:?}"),
+        }
+    }
 }

@@ -3,24 +3,30 @@
 //! Most of them also pass on known integers, so that shapes stay known through chains such as
 //! `Shape -> Slice -> Concat -> Reshape`.
 
-pub mod cast;
-pub mod concat;
-pub mod constant;
-pub mod constant_of_shape;
-pub mod expand;
-pub mod flatten;
-pub mod gather;
-pub mod identity;
-pub mod pad;
-pub mod reshape;
-pub mod shape;
-pub mod size;
-pub mod slice;
-pub mod split;
-pub mod squeeze;
-pub mod transpose;
-pub mod unsqueeze;
-pub mod where_;
+pub(crate) mod cast;
+pub(crate) mod cast_like;
+pub(crate) mod concat;
+pub(crate) mod constant;
+pub(crate) mod constant_of_shape;
+pub(crate) mod expand;
+pub(crate) mod flatten;
+pub(crate) mod gather;
+pub(crate) mod gather_elements;
+pub(crate) mod generate;
+pub(crate) mod identity;
+pub(crate) mod pad;
+pub(crate) mod rearrange;
+pub(crate) mod reshape;
+pub(crate) mod scatter;
+pub(crate) mod select;
+pub(crate) mod shape;
+pub(crate) mod size;
+pub(crate) mod slice;
+pub(crate) mod split;
+pub(crate) mod squeeze;
+pub(crate) mod transpose;
+pub(crate) mod unsqueeze;
+pub(crate) mod where_;
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;

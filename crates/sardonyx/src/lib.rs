@@ -71,6 +71,9 @@ pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};
 pub use whole::WholeFile;
 
+/// The operators of the standard, in all of their versions.
+pub use sardonyx_ops as ops;
+
 pub use sardonyx_formats::{npz, safetensors};
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
 pub use sardonyx_passes::{StripOptions, StripReport};

@@ -29,14 +29,12 @@ use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 use crate::typeset::TypeSet;
 
-/// Sums.
-pub static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add));
+pub(crate) static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add)).about("Sums.");
 
-/// Truth values: both.
-pub static AND: OpDef = logic("And");
+pub(crate) static AND: OpDef = logic("And").about("Truth values: both.");
 
-/// Shifted bits.
-pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
+pub(crate) static BIT_SHIFT: OpDef = OpDef::new("BitShift")
+    .about("Shifted bits.")
     .since(
         11,
         &[
@@ -50,20 +48,17 @@ pub static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     .since(28, &[types("T", INTEGERS)])
     .infer(rules::broadcast);
 
-/// Bits: both.
-pub static BITWISE_AND: OpDef = bitwise("BitwiseAnd");
+pub(crate) static BITWISE_AND: OpDef = bitwise("BitwiseAnd").about("Bits: both.");
 
-/// Bits: either.
-pub static BITWISE_OR: OpDef = bitwise("BitwiseOr");
+pub(crate) static BITWISE_OR: OpDef = bitwise("BitwiseOr").about("Bits: either.");
 
-/// Bits: exactly one.
-pub static BITWISE_XOR: OpDef = bitwise("BitwiseXor");
+pub(crate) static BITWISE_XOR: OpDef = bitwise("BitwiseXor").about("Bits: exactly one.");
 
-/// Quotients.
-pub static DIV: OpDef = arithmetic("Div", |cx| elementwise(cx, shape_values::divide));
+pub(crate) static DIV: OpDef =
+    arithmetic("Div", |cx| elementwise(cx, shape_values::divide)).about("Quotients.");
 
-/// Whether elements are equal.
-pub static EQUAL: OpDef = OpDef::new("Equal")
+pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
+    .about("Whether elements are equal.")
     .since(
         1,
         &[
@@ -86,20 +81,18 @@ pub static EQUAL: OpDef = OpDef::new("Equal")
     .infer(compared)
     .adapter(6, 7, legacy_broadcast::align);
 
-/// Whether the first is larger.
-pub static GREATER: OpDef = order("Greater");
+pub(crate) static GREATER: OpDef = order("Greater").about("Whether the first is larger.");
 
-/// Whether the first is not smaller.
-pub static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual");
+pub(crate) static GREATER_OR_EQUAL: OpDef =
+    inclusive_order("GreaterOrEqual").about("Whether the first is not smaller.");
 
-/// Whether the first is smaller.
-pub static LESS: OpDef = order("Less");
+pub(crate) static LESS: OpDef = order("Less").about("Whether the first is smaller.");
 
-/// Whether the first is not larger.
-pub static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual");
+pub(crate) static LESS_OR_EQUAL: OpDef =
+    inclusive_order("LessOrEqual").about("Whether the first is not larger.");
 
-/// Remainders.
-pub static MOD: OpDef = OpDef::new("Mod")
+pub(crate) static MOD: OpDef = OpDef::new("Mod")
+    .about("Remainders.")
     .since(
         10,
         &[
@@ -122,14 +115,12 @@ pub static MOD: OpDef = OpDef::new("Mod")
     .since(28, &[])
     .infer(remainder);
 
-/// Products.
-pub static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul));
+pub(crate) static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul)).about("Products.");
 
-/// Truth values: either.
-pub static OR: OpDef = logic("Or");
+pub(crate) static OR: OpDef = logic("Or").about("Truth values: either.");
 
-/// Powers.
-pub static POW: OpDef = OpDef::new("Pow")
+pub(crate) static POW: OpDef = OpDef::new("Pow")
+    .about("Powers.")
     .since(
         1,
         &[
@@ -163,11 +154,10 @@ pub static POW: OpDef = OpDef::new("Pow")
     .infer(broadcast)
     .adapter(6, 7, legacy_broadcast::align);
 
-/// Differences.
-pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub));
+pub(crate) static SUB: OpDef =
+    arithmetic("Sub", |cx| elementwise(cx, Dim::sub)).about("Differences.");
 
-/// Truth values: exactly one.
-pub static XOR: OpDef = logic("Xor");
+pub(crate) static XOR: OpDef = logic("Xor").about("Truth values: exactly one.");
 
 const BFLOAT16: TypeSet = TypeSet::tensors(&[DataType::Bfloat16]);
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);

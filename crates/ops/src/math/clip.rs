@@ -13,8 +13,8 @@ use crate::facts::{
 use crate::math::consumed_inputs;
 use crate::rules;
 
-/// See the module.
-pub static CLIP: OpDef = OpDef::new("Clip")
+pub(crate) static CLIP: OpDef = OpDef::new("Clip")
+    .about("What is below `min` becomes `min`, what is above `max` becomes `max`.")
     .since(
         1,
         &[

@@ -14,8 +14,8 @@ use crate::facts::{
 };
 use crate::infer::{Infer, InferError};
 
-/// See the module.
-pub static GEMM: OpDef = OpDef::new("Gemm")
+pub(crate) static GEMM: OpDef = OpDef::new("Gemm")
+    .about("A matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.")
     .since(
         1,
         &[

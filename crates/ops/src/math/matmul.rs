@@ -12,8 +12,8 @@ use crate::facts::{FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, output, ty
 use crate::infer::{Infer, InferError};
 use crate::rules;
 
-/// See the module.
-pub static MATMUL: OpDef = OpDef::new("MatMul")
+pub(crate) static MATMUL: OpDef = OpDef::new("MatMul")
+    .about("The matrix product, of stacks of matrices too.")
     .since(
         1,
         &[

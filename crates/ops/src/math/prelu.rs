@@ -12,8 +12,8 @@ use crate::infer::{Infer, InferError};
 use crate::math::consumed_inputs;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
-/// See the module.
-pub static PRELU: OpDef = OpDef::new("PRelu")
+pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
+    .about("What is negative is multiplied by a learned slope.")
     .since(
         1,
         &[

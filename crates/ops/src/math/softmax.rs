@@ -15,14 +15,12 @@ use crate::tensor::flatten::FLATTEN;
 use crate::tensor::reshape::RESHAPE;
 use crate::tensor::shape::SHAPE;
 
-/// 1 for the first largest element.
-pub static HARDMAX: OpDef = along_axis("Hardmax");
+pub(crate) static HARDMAX: OpDef = along_axis("Hardmax").about("1 for the first largest element.");
 
-/// Logarithm of the softmax.
-pub static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax");
+pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax").about("Logarithm of the softmax.");
 
-/// Exponentials, scaled so that they sum up to 1.
-pub static SOFTMAX: OpDef = along_axis("Softmax");
+pub(crate) static SOFTMAX: OpDef =
+    along_axis("Softmax").about("Exponentials, scaled so that they sum up to 1.");
 
 const fn along_axis(name: &'static str) -> OpDef {
     const FIRST: &[Fact] = &[

@@ -27,42 +27,35 @@ use crate::math::{consumed_inputs, floats_only, shape_values};
 use crate::rules;
 use crate::typeset::TypeSet;
 
-/// Absolute value.
-pub static ABS: OpDef = OpDef::new("Abs")
+pub(crate) static ABS: OpDef = OpDef::new("Abs")
+    .about("Absolute value.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", NUMERIC)])
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", NUMERIC_IR4)])
     .infer(absolute)
     .adapter(5, 6, consumed_inputs::remove);
 
-/// Inverse cosine.
-pub static ACOS: OpDef = smooth_named("Acos", 7);
+pub(crate) static ACOS: OpDef = smooth_named("Acos", 7).about("Inverse cosine.");
 
-/// Inverse hyperbolic cosine.
-pub static ACOSH: OpDef = smooth_named("Acosh", 9);
+pub(crate) static ACOSH: OpDef = smooth_named("Acosh", 9).about("Inverse hyperbolic cosine.");
 
-/// Inverse sine.
-pub static ASIN: OpDef = smooth_named("Asin", 7);
+pub(crate) static ASIN: OpDef = smooth_named("Asin", 7).about("Inverse sine.");
 
-/// Inverse hyperbolic sine.
-pub static ASINH: OpDef = smooth_named("Asinh", 9);
+pub(crate) static ASINH: OpDef = smooth_named("Asinh", 9).about("Inverse hyperbolic sine.");
 
-/// Inverse tangent.
-pub static ATAN: OpDef = smooth_named("Atan", 7);
+pub(crate) static ATAN: OpDef = smooth_named("Atan", 7).about("Inverse tangent.");
 
-/// Inverse hyperbolic tangent.
-pub static ATANH: OpDef = smooth_named("Atanh", 9);
+pub(crate) static ATANH: OpDef = smooth_named("Atanh", 9).about("Inverse hyperbolic tangent.");
 
-/// Bits turned.
-pub static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
+pub(crate) static BITWISE_NOT: OpDef = OpDef::new("BitwiseNot")
+    .about("Bits turned.")
     .since(18, &[FIXED_X, FIXED_Y, types("T", INTEGERS)])
     .infer(rules::same_as_first);
 
-/// The next integer upwards.
-pub static CEIL: OpDef = rounding("Ceil");
+pub(crate) static CEIL: OpDef = rounding("Ceil").about("The next integer upwards.");
 
-/// `Elu` with a slope that does not jump at 0.
-pub static CELU: OpDef = OpDef::new("Celu")
+pub(crate) static CELU: OpDef = OpDef::new("Celu")
+    .about("`Elu` with a slope that does not jump at 0.")
     .since(
         12,
         &[
@@ -75,14 +68,11 @@ pub static CELU: OpDef = OpDef::new("Celu")
     .since(28, &[types("T", FLOATS_IR4)])
     .infer(rules::same_as_first);
 
-/// Cosine.
-pub static COS: OpDef = smooth_named("Cos", 7);
+pub(crate) static COS: OpDef = smooth_named("Cos", 7).about("Cosine.");
 
-/// Hyperbolic cosine.
-pub static COSH: OpDef = smooth_named("Cosh", 9);
+pub(crate) static COSH: OpDef = smooth_named("Cosh", 9).about("Hyperbolic cosine.");
 
-/// Exponential below 0, identity above.
-pub static ELU: OpDef = activation(
+pub(crate) static ELU: OpDef = activation(
     "Elu",
     &[
         X,
@@ -92,10 +82,11 @@ pub static ELU: OpDef = activation(
         types("T", FLOATS),
     ],
     22,
-);
+)
+.about("Exponential below 0, identity above.");
 
-/// Error function.
-pub static ERF: OpDef = OpDef::new("Erf")
+pub(crate) static ERF: OpDef = OpDef::new("Erf")
+    .about("Error function.")
     .since(
         9,
         &[
@@ -108,14 +99,12 @@ pub static ERF: OpDef = OpDef::new("Erf")
     .infer(rules::same_as_first)
     .adapter(12, 13, floats_only::check);
 
-/// Exponential function.
-pub static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED);
+pub(crate) static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED).about("Exponential function.");
 
-/// The next integer downwards.
-pub static FLOOR: OpDef = rounding("Floor");
+pub(crate) static FLOOR: OpDef = rounding("Floor").about("The next integer downwards.");
 
-/// The input times the share of a normal distribution below it, exact or by `tanh`.
-pub static GELU: OpDef = OpDef::new("Gelu")
+pub(crate) static GELU: OpDef = OpDef::new("Gelu")
+    .about("The input times the share of a normal distribution below it, exact or by `tanh`.")
     .since(
         20,
         &[
@@ -127,8 +116,7 @@ pub static GELU: OpDef = OpDef::new("Gelu")
     )
     .infer(rules::same_as_first);
 
-/// A line cut off at 0 and 1.
-pub static HARD_SIGMOID: OpDef = activation(
+pub(crate) static HARD_SIGMOID: OpDef = activation(
     "HardSigmoid",
     &[
         X,
@@ -139,13 +127,13 @@ pub static HARD_SIGMOID: OpDef = activation(
         types("T", FLOATS),
     ],
     22,
-);
+)
+.about("A line cut off at 0 and 1.");
 
-/// The input times a hard sigmoid of it.
-pub static HARD_SWISH: OpDef = smooth_xy("HardSwish", 14);
+pub(crate) static HARD_SWISH: OpDef =
+    smooth_xy("HardSwish", 14).about("The input times a hard sigmoid of it.");
 
-/// A small slope below 0.
-pub static LEAKY_RELU: OpDef = activation(
+pub(crate) static LEAKY_RELU: OpDef = activation(
     "LeakyRelu",
     &[
         X,
@@ -155,16 +143,16 @@ pub static LEAKY_RELU: OpDef = activation(
         types("T", FLOATS),
     ],
     16,
-);
+)
+.about("A small slope below 0.");
 
-/// Natural logarithm.
-pub static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED);
+pub(crate) static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED).about("Natural logarithm.");
 
-/// The input times `tanh` of its softplus.
-pub static MISH: OpDef = smooth_xy("Mish", 18);
+pub(crate) static MISH: OpDef =
+    smooth_xy("Mish", 18).about("The input times `tanh` of its softplus.");
 
-/// The other sign.
-pub static NEG: OpDef = OpDef::new("Neg")
+pub(crate) static NEG: OpDef = OpDef::new("Neg")
+    .about("The other sign.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
     .since(
@@ -174,8 +162,8 @@ pub static NEG: OpDef = OpDef::new("Neg")
     .infer(negated)
     .adapter(5, 6, consumed_inputs::remove);
 
-/// Truth values turned.
-pub static NOT: OpDef = OpDef::new("Not")
+pub(crate) static NOT: OpDef = OpDef::new("Not")
+    .about("Truth values turned.")
     .since(
         1,
         &[
@@ -186,21 +174,21 @@ pub static NOT: OpDef = OpDef::new("Not")
     )
     .infer(rules::same_as_first);
 
-/// One divided by the input.
-pub static RECIPROCAL: OpDef = function("Reciprocal", XY, SMOOTH_XY);
+pub(crate) static RECIPROCAL: OpDef =
+    function("Reciprocal", XY, SMOOTH_XY).about("One divided by the input.");
 
-/// Zero below 0.
-pub static RELU: OpDef =
-    function("Relu", XY, SMOOTH_XY).since(14, &[types("T", FLOATS_IR4.and(SIGNED))]);
+pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
+    .about("Zero below 0.")
+    .since(14, &[types("T", FLOATS_IR4.and(SIGNED))]);
 
-/// The nearest integer, the even one of two.
-pub static ROUND: OpDef = OpDef::new("Round")
+pub(crate) static ROUND: OpDef = OpDef::new("Round")
+    .about("The nearest integer, the even one of two.")
     .since(11, &[FIXED_X, FIXED_Y, types("T", FLOATS)])
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(rules::same_as_first);
 
-/// `Elu` scaled so that means and variances stay.
-pub static SELU: OpDef = OpDef::new("Selu")
+pub(crate) static SELU: OpDef = OpDef::new("Selu")
+    .about("`Elu` scaled so that means and variances stay.")
     .since(
         1,
         &[
@@ -226,11 +214,10 @@ pub static SELU: OpDef = OpDef::new("Selu")
     .infer(rules::same_as_first)
     .adapter(5, 6, old_selu);
 
-/// Logistic function.
-pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY);
+pub(crate) static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.");
 
-/// -1, 0 or 1.
-pub static SIGN: OpDef = OpDef::new("Sign")
+pub(crate) static SIGN: OpDef = OpDef::new("Sign")
+    .about("-1, 0 or 1.")
     .since(
         9,
         &[
@@ -249,29 +236,24 @@ pub static SIGN: OpDef = OpDef::new("Sign")
     )
     .infer(rules::same_as_first);
 
-/// Sine.
-pub static SIN: OpDef = smooth_named("Sin", 7);
+pub(crate) static SIN: OpDef = smooth_named("Sin", 7).about("Sine.");
 
-/// Hyperbolic sine.
-pub static SINH: OpDef = smooth_named("Sinh", 9);
+pub(crate) static SINH: OpDef = smooth_named("Sinh", 9).about("Hyperbolic sine.");
 
-/// Logarithm of one plus the exponential.
-pub static SOFTPLUS: OpDef = smooth_xy("Softplus", 1);
+pub(crate) static SOFTPLUS: OpDef =
+    smooth_xy("Softplus", 1).about("Logarithm of one plus the exponential.");
 
-/// The input divided by one plus its size.
-pub static SOFTSIGN: OpDef = smooth_named("Softsign", 1);
+pub(crate) static SOFTSIGN: OpDef =
+    smooth_named("Softsign", 1).about("The input divided by one plus its size.");
 
-/// Square root.
-pub static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY);
+pub(crate) static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY).about("Square root.");
 
-/// Tangent.
-pub static TAN: OpDef = smooth_named("Tan", 7);
+pub(crate) static TAN: OpDef = smooth_named("Tan", 7).about("Tangent.");
 
-/// Hyperbolic tangent.
-pub static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED);
+pub(crate) static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED).about("Hyperbolic tangent.");
 
-/// Zero up to `alpha`.
-pub static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
+pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
+    .about("Zero up to `alpha`.")
     .since(
         10,
         &[

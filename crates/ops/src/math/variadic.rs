@@ -14,8 +14,8 @@ use crate::infer::{Infer, InferError};
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 
-/// The largest of each place.
-pub static MAX: OpDef = OpDef::new("Max")
+pub(crate) static MAX: OpDef = OpDef::new("Max")
+    .about("The largest of each place.")
     .since(1, &[DATA, output("max", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
@@ -31,8 +31,8 @@ pub static MAX: OpDef = OpDef::new("Max")
     .infer(|cx| extreme(cx, Dim::larger))
     .adapter(5, 6, consumed_inputs::remove);
 
-/// The mean of each place.
-pub static MEAN: OpDef = OpDef::new("Mean")
+pub(crate) static MEAN: OpDef = OpDef::new("Mean")
+    .about("The mean of each place.")
     .since(
         1,
         &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)],
@@ -50,8 +50,8 @@ pub static MEAN: OpDef = OpDef::new("Mean")
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove);
 
-/// The smallest of each place.
-pub static MIN: OpDef = OpDef::new("Min")
+pub(crate) static MIN: OpDef = OpDef::new("Min")
+    .about("The smallest of each place.")
     .since(1, &[DATA, output("min", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
@@ -67,8 +67,8 @@ pub static MIN: OpDef = OpDef::new("Min")
     .infer(|cx| extreme(cx, Dim::smaller))
     .adapter(5, 6, consumed_inputs::remove);
 
-/// The sum of each place.
-pub static SUM: OpDef = OpDef::new("Sum")
+pub(crate) static SUM: OpDef = OpDef::new("Sum")
+    .about("The sum of each place.")
     .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .since(8, &[])

@@ -13,7 +13,8 @@ use super::window::pooled_shape;
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
-pub static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
+pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
+    .about("The mean of each window.")
     .since(
         1,
         &[

@@ -13,7 +13,8 @@ use crate::math::consumed_inputs;
 use crate::rules::same_as_first;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
+pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
+    .about("Each channel to mean 0 and variance 1, then scaled and shifted.")
     .since(
         1,
         &[

@@ -10,7 +10,8 @@ use super::window::Window;
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
-pub static CONV: OpDef = OpDef::new("Conv")
+pub(crate) static CONV: OpDef = OpDef::new("Conv")
+    .about("Cross-correlation of `[N, C, D1, …]` with `M` kernels `[M, C / group, K1, …]`.")
     .since(
         1,
         &[

@@ -11,7 +11,8 @@ use crate::math::consumed_inputs;
 use crate::tensor::cast::CAST;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
-pub static DROPOUT: OpDef = OpDef::new("Dropout")
+pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
+    .about("In training sets random elements to zero, otherwise hands its input on.")
     .since(
         1,
         &[

@@ -7,8 +7,10 @@ use sardonyx_model::Dim;
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
-pub static GLOBAL_AVERAGE_POOL: OpDef = global_pool("GlobalAveragePool");
-pub static GLOBAL_MAX_POOL: OpDef = global_pool("GlobalMaxPool");
+pub(crate) static GLOBAL_AVERAGE_POOL: OpDef =
+    global_pool("GlobalAveragePool").about("The mean over all places of each channel.");
+pub(crate) static GLOBAL_MAX_POOL: OpDef =
+    global_pool("GlobalMaxPool").about("The largest element of each channel.");
 
 const fn global_pool(name: &'static str) -> OpDef {
     OpDef::new(name)

@@ -8,7 +8,8 @@ use crate::math::consumed_inputs;
 use crate::rules::same_as_first;
 use crate::{Infer, InferError, OpDef};
 
-pub static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalization")
+pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalization")
+    .about("Each channel of each sample to mean 0 and variance 1, then scaled and shifted.")
     .since(
         1,
         &[

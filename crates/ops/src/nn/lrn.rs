@@ -6,7 +6,8 @@ use crate::OpDef;
 use crate::facts::*;
 use crate::rules::same_as_first;
 
-pub static LRN: OpDef = OpDef::new("LRN")
+pub(crate) static LRN: OpDef = OpDef::new("LRN")
+    .about("Divides each element by a power of the squares around it along the channels.")
     .since(
         1,
         &[

@@ -11,7 +11,8 @@ use super::window::pooled_shape;
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
-pub static MAX_POOL: OpDef = OpDef::new("MaxPool")
+pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
+    .about("The largest element of each window, and where it was found.")
     .since(
         1,
         &[

@@ -11,7 +11,8 @@ use crate::infer::{Known, MAX_KNOWN};
 use crate::math::shape_values::{self, Ints};
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
-pub static CAST: OpDef = OpDef::new("Cast")
+pub(crate) static CAST: OpDef = OpDef::new("Cast")
+    .about("Converts elements to another type.")
     .since(
         1,
         &[

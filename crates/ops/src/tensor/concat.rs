@@ -11,7 +11,8 @@ use crate::infer::MAX_KNOWN;
 use crate::math::shape_values::{self, Ints};
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub static CONCAT: OpDef = OpDef::new("Concat")
+pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
+    .about("Join tensors along one axis.")
     .since(
         1,
         &[

@@ -12,7 +12,8 @@ use crate::facts::*;
 use crate::infer::Known;
 use crate::{Infer, InferError, OpDef};
 
-pub static CONSTANT: OpDef = OpDef::new("Constant")
+pub(crate) static CONSTANT: OpDef = OpDef::new("Constant")
+    .about("A value written into the graph.")
     .since(
         1,
         &[

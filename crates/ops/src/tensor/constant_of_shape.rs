@@ -13,7 +13,8 @@ use crate::infer::MAX_KNOWN;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
-pub static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
+pub(crate) static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
+    .about("A tensor of one value throughout, whose shape is an input.")
     .since(
         9,
         &[

@@ -11,7 +11,10 @@ use crate::math::shape_values::{self, Ints};
 use crate::rules::broadcast_shapes;
 use crate::{Infer, InferError, OpDef};
 
-pub static EXPAND: OpDef = OpDef::new("Expand")
+pub(crate) static EXPAND: OpDef = OpDef::new("Expand")
+    .about(
+        "Broadcasts to a shape, in both directions: where the shape has 1, the input's size stays.",
+    )
     .since(
         8,
         &[

@@ -9,7 +9,8 @@ use super::{product, widened};
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
-pub static FLATTEN: OpDef = OpDef::new("Flatten")
+pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
+    .about("A matrix with the axes before `axis` in its rows and the others in its columns.")
     .since(
         1,
         &[

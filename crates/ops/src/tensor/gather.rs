@@ -9,7 +9,8 @@ use crate::facts::*;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
-pub static GATHER: OpDef = OpDef::new("Gather")
+pub(crate) static GATHER: OpDef = OpDef::new("Gather")
+    .about("Picks slices along one axis by number; the shape of the numbers takes the place of the axis.")
     .since(
         1,
         &[

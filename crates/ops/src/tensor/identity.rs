@@ -8,7 +8,8 @@ use crate::facts::*;
 use crate::rules::same_as_first;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
-pub static IDENTITY: OpDef = OpDef::new("Identity")
+pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
+    .about("Hands its input on.")
     .since(
         1,
         &[input("input", "T"), output("output", "T"), types("T", ALL)],

@@ -11,7 +11,8 @@ use super::{INDICES, ints_to_input, unknown_dims, widened};
 use crate::facts::*;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub static PAD: OpDef = OpDef::new("Pad")
+pub(crate) static PAD: OpDef = OpDef::new("Pad")
+    .about("Adds elements before and after, or takes some away where the number is negative.")
     .since(
         1,
         &[

@@ -9,7 +9,9 @@ use super::{pass_ints, product, unknown_dims, vector_len, widened};
 use crate::facts::*;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub static RESHAPE: OpDef = OpDef::new("Reshape")
+pub(crate) static RESHAPE: OpDef = OpDef::new("Reshape")
+    .about("The same elements in another shape. In the target, -1 stands for what is left over, and 0 for the input's \
+         size.")
     .since(
         1,
         &[

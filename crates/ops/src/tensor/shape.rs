@@ -11,7 +11,8 @@ use crate::facts::*;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
-pub static SHAPE: OpDef = OpDef::new("Shape")
+pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
+    .about("The sizes of the axes, as a vector.")
     .since(
         1,
         &[

@@ -11,7 +11,8 @@ use crate::facts::*;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
-pub static SIZE: OpDef = OpDef::new("Size")
+pub(crate) static SIZE: OpDef = OpDef::new("Size")
+    .about("The number of elements, as a scalar.")
     .since(
         1,
         &[

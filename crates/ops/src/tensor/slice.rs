@@ -9,7 +9,8 @@ use crate::facts::*;
 use crate::math::shape_values::{self, Ints};
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub static SLICE: OpDef = OpDef::new("Slice")
+pub(crate) static SLICE: OpDef = OpDef::new("Slice")
+    .about("Every `step`-th element from a start to an end, along some of the axes.")
     .since(
         1,
         &[

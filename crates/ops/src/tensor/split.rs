@@ -11,7 +11,8 @@ use crate::infer::Known;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub static SPLIT: OpDef = OpDef::new("Split")
+pub(crate) static SPLIT: OpDef = OpDef::new("Split")
+    .about("Cuts a tensor into pieces along one axis, of given sizes or equal ones.")
     .since(
         1,
         &[

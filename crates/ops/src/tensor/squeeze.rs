@@ -9,7 +9,8 @@ use super::{Axes, axes, ints_to_input, pass_ints, unknown_dims, widened};
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
-pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
+pub(crate) static SQUEEZE: OpDef = OpDef::new("Squeeze")
+    .about("Takes away axes of size 1, given ones or all.")
     .since(
         1,
         &[

@@ -9,7 +9,8 @@ use super::{pass_ints, unknown_dims, widened};
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
-pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
+pub(crate) static TRANSPOSE: OpDef = OpDef::new("Transpose")
+    .about("Another order of the axes, reversed if none is given.")
     .since(
         1,
         &[

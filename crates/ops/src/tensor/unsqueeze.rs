@@ -9,7 +9,8 @@ use super::{Axes, axes, ints_to_input, pass_ints, unknown_dims, widened};
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
-pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
+pub(crate) static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
+    .about("Inserts axes of size 1, at places counted in the result.")
     .since(
         1,
         &[

@@ -11,7 +11,8 @@ use crate::math::shape_values::{self, Ints};
 use crate::rules::broadcast_inputs;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
-pub static WHERE: OpDef = OpDef::new("Where")
+pub(crate) static WHERE: OpDef = OpDef::new("Where")
+    .about("Elements of one tensor or of another, as a condition says.")
     .since(
         9,
         &[

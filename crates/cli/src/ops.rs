@@ -1,0 +1,363 @@
+//! `sardonyx ops`: the operators of the standard: a list, one of them, or what changed between two of its versions.
+
+use sardonyx::ops::{
+    Arity, AttrDefault, Attribute, Differentiability, OpDef, Param, Registry, Schema, TypeVar,
+};
+use sardonyx::suggest;
+use serde_json::{Value, json};
+
+use crate::Verdict;
+use crate::failure::Failure;
+use crate::glob::Glob;
+use crate::human::{Align, columns, count};
+use crate::terminal::Terminal;
+
+/// Show operators: what they do, their versions, inputs, outputs, attributes and types
+///
+/// With the name of an operator, that operator at its newest version, or at the one of --opset. With anything else, a list of
+/// the operators whose name or description contains it; * and ? make it a pattern for names. Names are like Conv or
+/// ai.onnx.ml.Scaler.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// An operator, or what to look for
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// Only this domain, such as ai.onnx or ai.onnx.ml
+    #[arg(long)]
+    domain: Option<String>,
+    /// The version that this opset version of the operator's domain has
+    #[arg(long, value_name = "VERSION", requires = "name")]
+    opset: Option<u32>,
+    /// All versions
+    #[arg(long, requires = "name", conflicts_with = "opset")]
+    all: bool,
+    /// What changed from one opset version to another
+    #[arg(
+        long,
+        num_args = 2,
+        value_names = ["FROM", "TO"],
+        requires = "name",
+        conflicts_with_all = ["opset", "all"]
+    )]
+    diff: Option<Vec<u32>>,
+    /// Answer in JSON: every operator found, with all of its versions
+    #[arg(long, conflicts_with_all = ["opset", "all", "diff"])]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.ops/1";
+
+pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let operators: Vec<&OpDef> = Registry::standard()
+        .operators()
+        .filter(|op| {
+            args.domain
+                .as_deref()
+                .is_none_or(|domain| domain_of(op) == domain)
+        })
+        .collect();
+    if operators.is_empty() {
+        return Err(unknown_domain(args.domain.as_deref().unwrap_or_default()));
+    }
+    let wanted = args.name.as_deref().unwrap_or_default();
+    if let Some(op) = operators.iter().find(|op| is_called(op, wanted)) {
+        if args.json {
+            terminal.json(&as_json(&[op]), true)?;
+        } else {
+            terminal.print(&page(op, args)?)?;
+        }
+        return Ok(Verdict::Fine);
+    }
+    let asks_for_one = args.opset.is_some() || args.all || args.diff.is_some();
+    let found: Vec<&OpDef> = match asks_for_one {
+        true => Vec::new(),
+        false => operators
+            .iter()
+            .copied()
+            .filter(|op| fits(op, wanted))
+            .collect(),
+    };
+    if found.is_empty() {
+        return Err(unknown_operator(wanted, &operators));
+    }
+    match args.json {
+        true => terminal.json(&as_json(&found), true)?,
+        false => terminal.print(&list(&found))?,
+    }
+    Ok(Verdict::Fine)
+}
+
+fn domain_of(op: &OpDef) -> &'static str {
+    match op.domain {
+        "" => "ai.onnx",
+        domain => domain,
+    }
+}
+
+fn full_name(op: &OpDef) -> String {
+    match op.domain {
+        "" => op.name.to_string(),
+        domain => format!("{domain}.{}", op.name),
+    }
+}
+
+fn is_called(op: &OpDef, wanted: &str) -> bool {
+    let (domain, name) = wanted.rsplit_once('.').unwrap_or((domain_of(op), wanted));
+    name == op.name && domain == domain_of(op)
+}
+
+fn fits(op: &OpDef, wanted: &str) -> bool {
+    if Glob::is_pattern(wanted) {
+        return Glob::parse(wanted).is_ok_and(|glob| glob.matches(op.name));
+    }
+    let wanted = wanted.to_lowercase();
+    full_name(op).to_lowercase().contains(&wanted) || op.about.to_lowercase().contains(&wanted)
+}
+
+fn unknown_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
+    let failure = Failure::new(format!("no operator is called '{wanted}'"));
+    let names: Vec<String> = operators.iter().map(|op| full_name(op)).collect();
+    match suggest::closest(wanted, names.iter().map(String::as_str)) {
+        Some(near) => failure.help(format!("did you mean {near}?")),
+        None => failure.help("`sardonyx ops` lists them all"),
+    }
+}
+
+fn unknown_domain(wanted: &str) -> Failure {
+    let mut domains: Vec<&str> = Registry::standard().operators().map(domain_of).collect();
+    domains.dedup();
+    Failure::new(format!("the standard has no domain '{wanted}'"))
+        .help(format!("its domains are {}", domains.join(", ")))
+}
+
+// For people.
+
+fn list(operators: &[&OpDef]) -> String {
+    let rows: Vec<Vec<String>> = operators
+        .iter()
+        .map(|op| {
+            vec![
+                full_name(op),
+                versions(op),
+                first_sentence(op.about).to_string(),
+            ]
+        })
+        .collect();
+    let headings = [
+        ("operator", Align::Left),
+        ("versions", Align::Left),
+        ("what it does", Align::Left),
+    ];
+    let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
+    let total = count(operators.len(), "operator");
+    format!(
+        "{}\n{total} in {}\n",
+        columns(&headings, &rows),
+        count(sum, "version")
+    )
+}
+
+fn versions(op: &OpDef) -> String {
+    let versions: Vec<String> = op
+        .versions()
+        .map(|version| version.since.to_string())
+        .collect();
+    versions.join(" ")
+}
+
+fn first_sentence(text: &str) -> &str {
+    let end = text.find(". ").map_or(text.len(), |at| at + 1);
+    &text[..end]
+}
+
+fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
+    let missing = |opset: u32| {
+        let first = op.versions().next().map_or(0, |version| version.since);
+        let name = full_name(op);
+        Failure::new(format!("opset version {opset} has no {name}"))
+            .help(format!("it was added by opset version {first}"))
+    };
+    let at = |opset: u32| op.schema_at(opset).ok_or_else(|| missing(opset));
+    if let Some([from, to]) = args.diff.as_deref() {
+        return Ok(difference(&at(*from)?, &at(*to)?));
+    }
+    let mut text = format!("{}\n\n", op.about);
+    if args.all {
+        for version in op.versions() {
+            text += &format!("{}\n", at(version.since)?);
+        }
+    } else {
+        text += &at(args.opset.unwrap_or(u32::MAX))?.to_string();
+        text += &format!("\nversions: {}\n", versions(op));
+    }
+    Ok(text)
+}
+
+/// What a later version says otherwise than an earlier one, or the other way round.
+fn difference(from: &Schema, to: &Schema) -> String {
+    let mut lines = Vec::new();
+    if from.deprecated != to.deprecated {
+        lines.push(match to.deprecated {
+            true => "  deprecated".to_string(),
+            false => "  not deprecated any more".to_string(),
+        });
+    }
+    let param = |param: &Param| (param.name, param.to_string());
+    let attribute = |attribute: &Attribute| (attribute.name, attribute.to_string());
+    changes("input", &from.inputs, &to.inputs, param, &mut lines);
+    changes("output", &from.outputs, &to.outputs, param, &mut lines);
+    changes(
+        "attribute",
+        &from.attributes,
+        &to.attributes,
+        attribute,
+        &mut lines,
+    );
+    for var in &to.types {
+        match from.type_var(var.name) {
+            Some(old) => lines.extend(type_changes(old, var)),
+            None => lines.push(format!(
+                "+ type      {}: {}",
+                var.name,
+                var.allowed.names().join(" ")
+            )),
+        }
+    }
+    let gone = from
+        .types
+        .iter()
+        .filter(|var| to.type_var(var.name).is_none());
+    lines.extend(gone.map(|var| format!("- type      {}", var.name)));
+    let head = format!(
+        "{} from version {} to version {}",
+        from.name, from.since, to.since
+    );
+    match lines.is_empty() {
+        true => format!("{head}: nothing is declared otherwise\n"),
+        false => format!("{head}\n{}\n", lines.join("\n")),
+    }
+}
+
+/// Parts of one kind that are only in one list, or that say something else.
+fn changes<'s, T>(
+    what: &str,
+    from: &'s [T],
+    to: &'s [T],
+    show: impl Fn(&'s T) -> (&'static str, String),
+    lines: &mut Vec<String>,
+) {
+    let old: Vec<_> = from.iter().map(&show).collect();
+    let new: Vec<_> = to.iter().map(&show).collect();
+    lines.extend(
+        old.iter()
+            .filter(|entry| !new.contains(entry))
+            .map(|(_, text)| format!("- {what:9} {text}")),
+    );
+    lines.extend(
+        new.iter()
+            .filter(|entry| !old.contains(entry))
+            .map(|(_, text)| format!("+ {what:9} {text}")),
+    );
+}
+
+fn type_changes(from: &TypeVar, to: &TypeVar) -> impl Iterator<Item = String> {
+    let (old, new) = (from.allowed.names(), to.allowed.names());
+    let only = |these: &[String], those: &[String]| {
+        let these = these.iter().filter(|name| !those.contains(name));
+        these.cloned().collect::<Vec<_>>().join(" ")
+    };
+    [("-", only(&old, &new)), ("+", only(&new, &old))]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(sign, names)| format!("{sign} type      {}: {names}", to.name))
+}
+
+// For programs.
+
+fn as_json(operators: &[&OpDef]) -> Value {
+    let operators: Vec<Value> = operators.iter().map(|op| operator_json(op)).collect();
+    json!({ "schema": SCHEMA, "operators": operators })
+}
+
+fn operator_json(op: &OpDef) -> Value {
+    let versions: Vec<Value> = op
+        .versions()
+        .filter_map(|version| op.schema_at(version.since))
+        .map(|schema| schema_json(&schema))
+        .collect();
+    json!({
+        "domain": domain_of(op),
+        "name": op.name,
+        "about": op.about,
+        "versions": versions,
+    })
+}
+
+fn schema_json(schema: &Schema) -> Value {
+    let params = |params: &[Param]| params.iter().map(param_json).collect::<Vec<_>>();
+    let attributes: Vec<Value> = schema.attributes.iter().map(attribute_json).collect();
+    let types: Vec<Value> = schema
+        .types
+        .iter()
+        .map(|var| json!({ "name": var.name, "allowed": var.allowed.names() }))
+        .collect();
+    let ((fewest_inputs, most_inputs), (fewest_outputs, most_outputs)) =
+        (schema.input_count(), schema.output_count());
+    json!({
+        "since": schema.since,
+        "deprecated": schema.deprecated,
+        "inputs": params(&schema.inputs),
+        "fewest_inputs": fewest_inputs,
+        "most_inputs": most_inputs,
+        "outputs": params(&schema.outputs),
+        "fewest_outputs": fewest_outputs,
+        "most_outputs": most_outputs,
+        "attributes": attributes,
+        "types": types,
+    })
+}
+
+fn param_json(param: &Param) -> Value {
+    let (arity, fewest, homogeneous) = match param.arity {
+        Arity::Single => ("single", 1, true),
+        Arity::Optional => ("optional", 0, true),
+        Arity::Variadic { min, homogeneous } => ("variadic", min, homogeneous),
+    };
+    let differentiable = match param.differentiability {
+        Differentiability::Unknown => None,
+        Differentiability::Differentiable => Some(true),
+        Differentiability::NonDifferentiable => Some(false),
+    };
+    json!({
+        "name": param.name,
+        "type": param.ty,
+        "arity": arity,
+        "fewest": fewest,
+        "homogeneous": homogeneous,
+        "differentiable": differentiable,
+    })
+}
+
+fn attribute_json(attribute: &Attribute) -> Value {
+    let default = attribute.default.map(|default| match default {
+        // As written in the standard: 0.01, not 0.009999999776482582.
+        AttrDefault::Float(value) => float_json(value),
+        AttrDefault::Int(value) => json!(value),
+        AttrDefault::String(value) => json!(value),
+        AttrDefault::Floats(values) => values.iter().copied().map(float_json).collect(),
+        AttrDefault::Ints(values) => json!(values),
+        AttrDefault::Strings(values) => json!(values),
+    });
+    json!({
+        "name": attribute.name,
+        "type": attribute.ty.to_string(),
+        "required": attribute.required,
+        "default": default,
+    })
+}
+
+fn float_json(value: f32) -> Value {
+    json!(value.to_string().parse::<f64>().unwrap_or(f64::from(value)))
+}

@@ -1,0 +1,76 @@
+//! Questions about single elements.
+
+use sardonyx_tensor::DataType::{
+    Bfloat16, Bool, Double, Float, Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz,
+    Float16,
+};
+
+use crate::def::OpDef;
+use crate::facts::{FLOATS, FLOATS_IR4, input, int, output, types};
+use crate::typeset::TypeSet;
+
+pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
+    .about("Whether an element is infinite; which of the two signs count can be said.")
+    .since(
+        10,
+        &[
+            input("X", "T1").non_differentiable(),
+            output("Y", "T2").non_differentiable(),
+            int("detect_negative").or(1),
+            int("detect_positive").or(1),
+            types("T1", TypeSet::tensors(&[Float, Double])),
+            types("T2", TypeSet::tensors(&[Bool])),
+        ],
+    )
+    .since(
+        20,
+        &[types(
+            "T1",
+            TypeSet::tensors(&[
+                Float16,
+                Float,
+                Double,
+                Bfloat16,
+                Float8e4m3fn,
+                Float8e4m3fnuz,
+                Float8e5m2,
+                Float8e5m2fnuz,
+            ]),
+        )],
+    );
+
+pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
+    .about("Whether an element is not a number.")
+    .since(
+        9,
+        &[
+            input("X", "T1"),
+            output("Y", "T2"),
+            types("T1", FLOATS),
+            types("T2", TypeSet::tensors(&[Bool])),
+        ],
+    )
+    .since(
+        13,
+        &[
+            input("X", "T1").non_differentiable(),
+            output("Y", "T2").non_differentiable(),
+            types("T1", FLOATS_IR4),
+        ],
+    )
+    .since(
+        20,
+        &[types(
+            "T1",
+            TypeSet::tensors(&[
+                Float16,
+                Float,
+                Double,
+                Bfloat16,
+                Float8e4m3fn,
+                Float8e4m3fnuz,
+                Float8e5m2,
+                Float8e5m2fnuz,
+            ]),
+        )],
+    );

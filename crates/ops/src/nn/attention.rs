@@ -1,0 +1,119 @@
+//! Attention, and what goes with it.
+
+use sardonyx_tensor::DataType::{Bfloat16, Bool, Float, Float16, Int64};
+
+use crate::def::OpDef;
+use crate::facts::{FLOATS_IR4, NUMERIC_IR4, float, graph, input, int, output, string, types};
+use crate::typeset::TypeSet;
+
+pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
+    .about("Scaled dot products of queries and keys, turned into weights that sum to 1, times values: attention with any \
+         number of heads, also where groups of query heads share keys and values, with a mask, a causal limit, a soft \
+         cap and the keys and values of earlier calls.")
+    .since(
+        23,
+        &[
+            input("Q", "T1"),
+            input("K", "T1"),
+            input("V", "T2"),
+            input("attn_mask", "U").optional(),
+            input("past_key", "T1").optional(),
+            input("past_value", "T2").optional(),
+            output("Y", "T1"),
+            output("present_key", "T1").optional(),
+            output("present_value", "T2").optional(),
+            output("qk_matmul_output", "T1").optional(),
+            int("is_causal").or(0),
+            int("kv_num_heads"),
+            int("q_num_heads"),
+            int("qk_matmul_output_mode").or(0),
+            float("scale"),
+            float("softcap").or_float(0.0),
+            int("softmax_precision"),
+            types("T1", FLOATS_IR4),
+            types("T2", FLOATS_IR4),
+            types("U", NUMERIC_IR4.and(TypeSet::tensors(&[Bool]))),
+        ],
+    )
+    .since(24, &[input("nonpad_kv_seqlen", "tensor(int64)").optional()])
+    .since(
+        25,
+        &[
+            int("left_window_size").or(-1),
+            int("right_window_size").or(-1),
+        ],
+    );
+
+pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")
+    .about("A convolution along time, channel by channel, in which no output sees what comes later. The end of the \
+         sequence is given back as a state, with which the next call goes on.").since(
+    27,
+    &[
+        input("input", "T").differentiable(),
+        input("weight", "T").differentiable(),
+        input("bias", "T").optional().differentiable(),
+        input("past_state", "T").optional().non_differentiable(),
+        output("output", "T").differentiable(),
+        output("present_state", "T").non_differentiable(),
+        string("activation").or_string("none"),
+        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+    ],
+);
+
+pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
+    .about("Attention in which a graph may change each score before the weights are computed, and another one each \
+         weight.").domain("ai.onnx.preview").since(
+    1,
+    &[
+        input("Q", "T1"),
+        input("K", "T1"),
+        input("V", "T1"),
+        output("Y", "T1"),
+        graph("prob_mod"),
+        float("scale"),
+        graph("score_mod"),
+        int("softmax_precision"),
+        types("T1", FLOATS_IR4),
+    ],
+);
+
+pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
+    .about("Attention without the weights that sum to 1: keys and values are summed up into a state that queries are \
+         multiplied with, so that the work grows with the length and not with its square.").since(
+    27,
+    &[
+        input("query", "T").differentiable(),
+        input("key", "T").differentiable(),
+        input("value", "T").differentiable(),
+        input("past_state", "S").optional().non_differentiable(),
+        input("decay", "T").optional().differentiable(),
+        input("beta", "T").optional().differentiable(),
+        output("output", "T").differentiable(),
+        output("present_state", "S").non_differentiable(),
+        int("chunk_size").or(64),
+        int("kv_num_heads").required(),
+        int("q_num_heads").required(),
+        float("scale").or_float(0.0),
+        string("update_rule").or_string("gated_delta"),
+        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+        types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+    ],
+);
+
+pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
+    .about("Turns pairs of features by angles that grow with the position, so that products of queries and keys see \
+         distances.").since(
+    23,
+    &[
+        input("X", "T"),
+        input("cos_cache", "T"),
+        input("sin_cache", "T"),
+        input("position_ids", "M").optional(),
+        output("Y", "T"),
+        int("interleaved").or(0),
+        int("num_heads"),
+        int("rotary_embedding_dim").or(0),
+        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+        types("M", TypeSet::tensors(&[Int64])),
+    ],
+);

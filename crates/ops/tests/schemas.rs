@@ -1,0 +1,59 @@
+//! Every version of every operator, expanded, in a file for each operator, so that a change of a shared fact shows where it
+//! arrives. `BLESS=1` writes the files anew. That they are right is for `tests/conformance/compare_schemas.py`.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sardonyx_ops::{OpDef, Registry};
+
+#[test]
+fn every_operator_says_what_its_file_says() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemas");
+    let expected: BTreeMap<PathBuf, String> = Registry::standard()
+        .operators()
+        .map(|op| (folder.join(file_of(op)), expanded(op)))
+        .collect();
+    if std::env::var_os("BLESS").is_some() {
+        for (path, text) in &expected {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+    let mut found = BTreeMap::new();
+    for domain in fs::read_dir(&folder).unwrap() {
+        for file in fs::read_dir(domain.unwrap().path()).unwrap() {
+            let path = file.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            found.insert(path, text);
+        }
+    }
+    let differs = |path: &&PathBuf| expected.get(*path) != found.get(*path);
+    let mut paths: Vec<&PathBuf> = expected
+        .keys()
+        .chain(found.keys())
+        .filter(differs)
+        .collect();
+    paths.dedup();
+    assert!(
+        paths.is_empty(),
+        "BLESS=1 and a look at the difference would tell what changed in {paths:#?}"
+    );
+}
+
+fn file_of(op: &OpDef) -> PathBuf {
+    let domain = if op.domain.is_empty() {
+        "ai.onnx"
+    } else {
+        op.domain
+    };
+    Path::new(domain).join(op.name).with_extension("txt")
+}
+
+fn expanded(op: &OpDef) -> String {
+    let schemas = op
+        .versions()
+        .map(|version| op.schema_at(version.since).unwrap().to_string());
+    schemas.collect::<Vec<_>>().join("\n")
+}
