@@ -69,10 +69,13 @@ fn table() -> Result<String> {
         } else {
             "no"
         };
+        let name = match operator.domain {
+            "" => operator.name.to_string(),
+            domain => format!("{domain}.{}", operator.name),
+        };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {runs} |",
-            operator.name,
+            "| {name} | {} | {} | {runs} |",
             versions.join(" "),
             adapters.join(" ")
         );
