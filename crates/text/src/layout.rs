@@ -339,10 +339,10 @@ impl<'a> Reader<'a> {
         let mut item = Item::empty();
         loop {
             self.callee_is_next = ends != Ends::List
-                && item
-                    .pieces
-                    .last()
-                    .is_some_and(|last| is(last, Kind::Equals) || is(last, Kind::Dot));
+                && item.pieces.last().is_some_and(|last| {
+                    let before = [Kind::Equals, Kind::Dot, Kind::Colon];
+                    before.iter().any(|kind| is(last, *kind))
+                });
             let token = self.token();
             let mut comments = std::mem::take(&mut self.comments);
             let blank_line = std::mem::take(&mut self.blank_line);

@@ -274,16 +274,26 @@ impl<'m> Printer<'m, '_, '_> {
         }
         self.graph_notes(graph);
         self.push(" {");
+        self.nodes(graph);
+        self.push("}");
+    }
+
+    /// The nodes of a graph, each on its line, if there are any that this form has words for.
+    fn nodes(&mut self, graph: &Graph) {
         if graph.nodes.is_empty() {
-            self.push("}");
             return;
         }
+        let opened = self.out.len();
         self.begin_block();
+        let mut any = false;
         for node in &graph.nodes {
-            self.node_line(*node);
+            any |= self.node_line(*node);
         }
         self.end_block();
-        self.push("}");
+        // Without a line there was nothing to flush either.
+        if !any {
+            self.out.truncate(opened);
+        }
     }
 
     fn has_info(&self, graph: &Graph) -> bool {
@@ -485,13 +495,7 @@ impl<'m> Printer<'m, '_, '_> {
             self.push(">");
         }
         self.push(" {");
-        if !body.nodes.is_empty() {
-            self.begin_block();
-            for node in &body.nodes {
-                self.node_line(*node);
-            }
-            self.end_block();
-        }
+        self.nodes(body);
         self.push("}\n");
     }
 

@@ -11,9 +11,9 @@ use crate::numbers::{self, Form as NumberForm};
 use crate::words::{attribute_word, element_of};
 
 impl<'m> Printer<'m, '_, '_> {
-    /// A node with its line.
+    /// A node with its line, if this form has words for it.
     #[inline]
-    pub(super) fn node_line(&mut self, id: NodeId) {
+    pub(super) fn node_line(&mut self, id: NodeId) -> bool {
         let line = self.out.len();
         if self.nested {
             self.node(id, false);
@@ -32,9 +32,10 @@ impl<'m> Printer<'m, '_, '_> {
         // A node that this form has no words for is left out as a whole.
         if self.out[line..].trim_ascii().is_empty() {
             self.out.truncate(line);
-            return;
+            return false;
         }
         self.end_line();
+        true
     }
 
     pub(super) fn node_statement(&mut self, id: NodeId) {
