@@ -9,6 +9,15 @@ use crate::facts::{
 };
 use crate::typeset::TypeSet;
 
+/// What graphs take and give: tensors, sequences and optionals of these tensors. Sequences in optionals never gained the
+/// newer element types.
+const fn carried(tensors: TypeSet) -> TypeSet {
+    tensors
+        .and(tensors.as_sequences())
+        .and(tensors.as_optionals())
+        .and(ALL_IR4.as_sequences().as_optionals())
+}
+
 pub(crate) static IF: OpDef = OpDef::new("If")
     .about("Runs one of two graphs and gives back what it gives back.")
     .since(
@@ -24,65 +33,12 @@ pub(crate) static IF: OpDef = OpDef::new("If")
     )
     .since(11, &[])
     .since(13, &[types("V", ALL.and(ALL.as_sequences()))])
-    .since(
-        16,
-        &[types(
-            "V",
-            ALL_IR4
-                .and(ALL_IR4.as_sequences())
-                .and(ALL_IR4.and(ALL_IR4.as_sequences()).as_optionals()),
-        )],
-    )
-    .since(
-        19,
-        &[types(
-            "V",
-            ALL_IR9
-                .and(ALL_IR9.as_sequences())
-                .and(ALL_IR9.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
-    )
-    .since(
-        21,
-        &[types(
-            "V",
-            ALL_IR10
-                .and(ALL_IR10.as_sequences())
-                .and(ALL_IR10.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
-    )
-    .since(
-        23,
-        &[types(
-            "V",
-            ALL_IR11
-                .and(ALL_IR11.as_sequences())
-                .and(ALL_IR11.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
-    )
-    .since(
-        24,
-        &[types(
-            "V",
-            ALL_IR12
-                .and(ALL_IR12.as_sequences())
-                .and(ALL_IR12.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
-    )
-    .since(
-        25,
-        &[types(
-            "V",
-            ALL_IR13
-                .and(ALL_IR13.as_sequences())
-                .and(ALL_IR13.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
-    );
+    .since(16, &[types("V", carried(ALL_IR4))])
+    .since(19, &[types("V", carried(ALL_IR9))])
+    .since(21, &[types("V", carried(ALL_IR10))])
+    .since(23, &[types("V", carried(ALL_IR11))])
+    .since(24, &[types("V", carried(ALL_IR12))])
+    .since(25, &[types("V", carried(ALL_IR13))]);
 
 pub(crate) static LOOP: OpDef = OpDef::new("Loop")
     .about("Runs a graph again and again, at most so many times, while a condition holds. Values are carried from one \
@@ -104,62 +60,27 @@ pub(crate) static LOOP: OpDef = OpDef::new("Loop")
     .since(13, &[types("V", ALL.and(ALL.as_sequences()))])
     .since(
         16,
-        &[types(
-            "V",
-            ALL_IR4
-                .and(ALL_IR4.as_sequences())
-                .and(ALL_IR4.and(ALL_IR4.as_sequences()).as_optionals()),
-        )],
+        &[types("V", carried(ALL_IR4))],
     )
     .since(
         19,
-        &[types(
-            "V",
-            ALL_IR9
-                .and(ALL_IR9.as_sequences())
-                .and(ALL_IR9.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
+        &[types("V", carried(ALL_IR9))],
     )
     .since(
         21,
-        &[types(
-            "V",
-            ALL_IR10
-                .and(ALL_IR10.as_sequences())
-                .and(ALL_IR10.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
+        &[types("V", carried(ALL_IR10))],
     )
     .since(
         23,
-        &[types(
-            "V",
-            ALL_IR11
-                .and(ALL_IR11.as_sequences())
-                .and(ALL_IR11.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
+        &[types("V", carried(ALL_IR11))],
     )
     .since(
         24,
-        &[types(
-            "V",
-            ALL_IR12
-                .and(ALL_IR12.as_sequences())
-                .and(ALL_IR12.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
+        &[types("V", carried(ALL_IR12))],
     )
     .since(
         25,
-        &[types(
-            "V",
-            ALL_IR13
-                .and(ALL_IR13.as_sequences())
-                .and(ALL_IR13.as_optionals())
-                .and(ALL_IR4.as_sequences().as_optionals()),
-        )],
+        &[types("V", carried(ALL_IR13))],
     );
 
 pub(crate) static SCAN: OpDef = OpDef::new("Scan")

@@ -10,6 +10,23 @@ use crate::def::OpDef;
 use crate::facts::{input, int, ints, output, string, types, without_types};
 use crate::typeset::TypeSet;
 
+/// What is quantized to, by the IR version that brought the last of its types.
+const BYTES: TypeSet = TypeSet::tensors(&[Int8, Uint8]);
+const CODES_IR9: TypeSet = BYTES.and(TypeSet::tensors(&[
+    Float8e4m3fn,
+    Float8e4m3fnuz,
+    Float8e5m2,
+    Float8e5m2fnuz,
+]));
+const CODES_IR10: TypeSet = CODES_IR9.and(TypeSet::tensors(&[Int16, Uint16, Int4, Uint4]));
+const CODES_IR11: TypeSet = CODES_IR10.and(TypeSet::tensors(&[Float4e2m1]));
+const CODES_IR13: TypeSet = CODES_IR11.and(TypeSet::tensors(&[Int2, Uint2]));
+const CODES_IR14: TypeSet = CODES_IR13.and(TypeSet::tensors(&[Float6e2m3, Float6e3m2]));
+/// What sums of products of bytes are kept in.
+const INT32: TypeSet = TypeSet::tensors(&[Int32]);
+const SCALES: TypeSet = TypeSet::tensors(&[Float16, Float, Bfloat16]);
+const SCALES_IR12: TypeSet = SCALES.and(TypeSet::tensors(&[Float8e8m0]));
+
 pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
     .about("A convolution of 8-bit integers with zero points, summed up in 32 bits.")
     .since(
@@ -26,9 +43,9 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
             ints("kernel_shape"),
             ints("pads"),
             ints("strides"),
-            types("T1", TypeSet::tensors(&[Int8, Uint8])),
-            types("T2", TypeSet::tensors(&[Int8, Uint8])),
-            types("T3", TypeSet::tensors(&[Int32])),
+            types("T1", BYTES),
+            types("T2", BYTES),
+            types("T3", INT32),
         ],
     );
 
@@ -42,7 +59,7 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             input("x_scale", "tensor(float)"),
             input("x_zero_point", "T").optional(),
             output("y", "tensor(float)"),
-            types("T", TypeSet::tensors(&[Int8, Int32, Uint8])),
+            types("T", BYTES.and(INT32)),
         ],
     )
     .since(13, &[int("axis").or(1)])
@@ -56,17 +73,9 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             without_types("T"),
             types(
                 "T1",
-                TypeSet::tensors(&[
-                    Int8,
-                    Int32,
-                    Uint8,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                ]),
+                CODES_IR9.and(INT32),
             ),
-            types("T2", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+            types("T2", SCALES),
         ],
     )
     .since(
@@ -75,19 +84,7 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             int("block_size").or(0),
             types(
                 "T1",
-                TypeSet::tensors(&[
-                    Int8,
-                    Int16,
-                    Int32,
-                    Uint8,
-                    Uint16,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                    Uint4,
-                    Int4,
-                ]),
+                CODES_IR10.and(INT32),
             ),
         ],
     )
@@ -98,75 +95,30 @@ pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
             int("output_dtype").or(0),
             types(
                 "T1",
-                TypeSet::tensors(&[
-                    Int8,
-                    Int16,
-                    Int32,
-                    Uint8,
-                    Uint16,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                    Uint4,
-                    Int4,
-                    Float4e2m1,
-                ]),
+                CODES_IR11.and(INT32),
             ),
-            types("T3", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+            types("T3", SCALES),
         ],
     )
     .since(
         24,
         &[types(
             "T2",
-            TypeSet::tensors(&[Float16, Float, Bfloat16, Float8e8m0]),
+            SCALES_IR12,
         )],
     )
     .since(
         25,
         &[types(
             "T1",
-            TypeSet::tensors(&[
-                Int8,
-                Int16,
-                Int32,
-                Uint8,
-                Uint16,
-                Float8e4m3fn,
-                Float8e4m3fnuz,
-                Float8e5m2,
-                Float8e5m2fnuz,
-                Uint4,
-                Int4,
-                Float4e2m1,
-                Uint2,
-                Int2,
-            ]),
+            CODES_IR13.and(INT32),
         )],
     )
     .since(
         28,
         &[types(
             "T1",
-            TypeSet::tensors(&[
-                Int8,
-                Int16,
-                Int32,
-                Uint8,
-                Uint16,
-                Float8e4m3fn,
-                Float8e4m3fnuz,
-                Float8e5m2,
-                Float8e5m2fnuz,
-                Uint4,
-                Int4,
-                Float4e2m1,
-                Uint2,
-                Int2,
-                Float6e2m3,
-                Float6e3m2,
-            ]),
+            CODES_IR14.and(INT32),
         )],
     );
 
@@ -194,9 +146,9 @@ pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
             input("a_zero_point", "T1").optional().non_differentiable(),
             input("b_zero_point", "T2").optional().non_differentiable(),
             output("Y", "T3").non_differentiable(),
-            types("T1", TypeSet::tensors(&[Int8, Uint8])),
-            types("T2", TypeSet::tensors(&[Int8, Uint8])),
-            types("T3", TypeSet::tensors(&[Int32])),
+            types("T1", BYTES),
+            types("T2", BYTES),
+            types("T3", INT32),
         ],
     );
 
@@ -220,10 +172,10 @@ pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
         ints("kernel_shape"),
         ints("pads"),
         ints("strides"),
-        types("T1", TypeSet::tensors(&[Int8, Uint8])),
-        types("T2", TypeSet::tensors(&[Int8, Uint8])),
-        types("T3", TypeSet::tensors(&[Int8, Uint8])),
-        types("T4", TypeSet::tensors(&[Int32])),
+        types("T1", BYTES),
+        types("T2", BYTES),
+        types("T3", BYTES),
+        types("T4", INT32),
     ],
 );
 
@@ -241,9 +193,9 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
             input("y_scale", "tensor(float)").non_differentiable(),
             input("y_zero_point", "T3").non_differentiable(),
             output("y", "T3").non_differentiable(),
-            types("T1", TypeSet::tensors(&[Int8, Uint8])),
-            types("T2", TypeSet::tensors(&[Int8, Uint8])),
-            types("T3", TypeSet::tensors(&[Int8, Uint8])),
+            types("T1", BYTES),
+            types("T2", BYTES),
+            types("T3", BYTES),
         ],
     )
     .since_anew(
@@ -258,39 +210,18 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
             input("y_scale", "TS").non_differentiable(),
             input("y_zero_point", "T3").non_differentiable(),
             output("y", "T3").non_differentiable(),
-            types("TS", TypeSet::tensors(&[Float16, Float, Bfloat16])),
+            types("TS", SCALES),
             types(
                 "T1",
-                TypeSet::tensors(&[
-                    Int8,
-                    Uint8,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                ]),
+                CODES_IR9,
             ),
             types(
                 "T2",
-                TypeSet::tensors(&[
-                    Int8,
-                    Uint8,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                ]),
+                CODES_IR9,
             ),
             types(
                 "T3",
-                TypeSet::tensors(&[
-                    Int8,
-                    Uint8,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                ]),
+                CODES_IR9,
             ),
         ],
     );
@@ -306,7 +237,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             input("y_zero_point", "T2").optional(),
             output("y", "T2"),
             types("T1", TypeSet::tensors(&[Float, Int32])),
-            types("T2", TypeSet::tensors(&[Int8, Uint8])),
+            types("T2", BYTES),
         ],
     )
     .since(13, &[int("axis").or(1)])
@@ -315,17 +246,10 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
         &[
             input("y_scale", "T1"),
             int("saturate").or(1),
-            types("T1", TypeSet::tensors(&[Float16, Float, Bfloat16, Int32])),
+            types("T1", SCALES.and(INT32)),
             types(
                 "T2",
-                TypeSet::tensors(&[
-                    Int8,
-                    Uint8,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                ]),
+                CODES_IR9,
             ),
         ],
     )
@@ -336,18 +260,7 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             int("output_dtype").or(0),
             types(
                 "T2",
-                TypeSet::tensors(&[
-                    Int8,
-                    Int16,
-                    Uint8,
-                    Uint16,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                    Uint4,
-                    Int4,
-                ]),
+                CODES_IR10,
             ),
         ],
     )
@@ -358,22 +271,10 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
             input("y_zero_point", "T3").optional(),
             output("y", "T3"),
             int("precision").or(0),
-            types("T2", TypeSet::tensors(&[Float16, Float, Bfloat16, Int32])),
+            types("T2", SCALES.and(INT32)),
             types(
                 "T3",
-                TypeSet::tensors(&[
-                    Int8,
-                    Int16,
-                    Uint8,
-                    Uint16,
-                    Float8e4m3fn,
-                    Float8e4m3fnuz,
-                    Float8e5m2,
-                    Float8e5m2fnuz,
-                    Uint4,
-                    Int4,
-                    Float4e2m1,
-                ]),
+                CODES_IR11,
             ),
         ],
     )
@@ -381,50 +282,20 @@ pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
         24,
         &[types(
             "T2",
-            TypeSet::tensors(&[Float16, Float, Bfloat16, Int32, Float8e8m0]),
+            SCALES_IR12.and(INT32),
         )],
     )
     .since(
         25,
         &[types(
             "T3",
-            TypeSet::tensors(&[
-                Int8,
-                Int16,
-                Uint8,
-                Uint16,
-                Float8e4m3fn,
-                Float8e4m3fnuz,
-                Float8e5m2,
-                Float8e5m2fnuz,
-                Uint4,
-                Int4,
-                Float4e2m1,
-                Uint2,
-                Int2,
-            ]),
+            CODES_IR13,
         )],
     )
     .since(
         28,
         &[types(
             "T3",
-            TypeSet::tensors(&[
-                Int8,
-                Int16,
-                Uint8,
-                Uint16,
-                Float8e4m3fn,
-                Float8e4m3fnuz,
-                Float8e5m2,
-                Float8e5m2fnuz,
-                Uint4,
-                Int4,
-                Float4e2m1,
-                Uint2,
-                Int2,
-                Float6e2m3,
-                Float6e3m2,
-            ]),
+            CODES_IR14,
         )],
     );
