@@ -69,13 +69,10 @@ fn table() -> Result<String> {
         } else {
             "no"
         };
-        let name = match operator.domain {
-            "" => operator.name.to_string(),
-            domain => format!("{domain}.{}", operator.name),
-        };
         let _ = writeln!(
             text,
-            "| {name} | {} | {} | {runs} |",
+            "| {} | {} | {} | {runs} |",
+            operator.full_name(),
             versions.join(" "),
             adapters.join(" ")
         );

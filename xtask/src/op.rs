@@ -119,10 +119,7 @@ fn definition(operator: &OpDef) -> Result<String> {
 }
 
 fn count_cases(table: &str, operator: &OpDef) -> usize {
-    let full = match operator.domain {
-        "" => operator.name.to_string(),
-        domain => format!("{domain}.{}", operator.name),
-    };
+    let full = operator.full_name();
     let mut lines = table.lines();
     let column = lines
         .next()

@@ -96,13 +96,6 @@ fn domain_of(op: &OpDef) -> &'static str {
     }
 }
 
-fn full_name(op: &OpDef) -> String {
-    match op.domain {
-        "" => op.name.to_string(),
-        domain => format!("{domain}.{}", op.name),
-    }
-}
-
 fn is_called(op: &OpDef, wanted: &str) -> bool {
     let (domain, name) = wanted.rsplit_once('.').unwrap_or((domain_of(op), wanted));
     name == op.name && domain == domain_of(op)
@@ -113,12 +106,12 @@ fn fits(op: &OpDef, wanted: &str) -> bool {
         return Glob::parse(wanted).is_ok_and(|glob| glob.matches(op.name));
     }
     let wanted = wanted.to_lowercase();
-    full_name(op).to_lowercase().contains(&wanted) || op.about.to_lowercase().contains(&wanted)
+    op.full_name().to_lowercase().contains(&wanted) || op.about.to_lowercase().contains(&wanted)
 }
 
 fn unknown_operator(wanted: &str, operators: &[&OpDef]) -> Failure {
     let failure = Failure::new(format!("no operator is called '{wanted}'"));
-    let names: Vec<String> = operators.iter().map(|op| full_name(op)).collect();
+    let names: Vec<String> = operators.iter().map(|op| op.full_name()).collect();
     match suggest::closest(wanted, names.iter().map(String::as_str)) {
         Some(near) => failure.help(format!("did you mean {near}?")),
         None => failure.help("`sardonyx ops` lists them all"),
@@ -139,7 +132,7 @@ fn list(operators: &[&OpDef]) -> String {
         .iter()
         .map(|op| {
             vec![
-                full_name(op),
+                op.full_name(),
                 versions(op),
                 first_sentence(op.about).to_string(),
             ]
@@ -175,7 +168,7 @@ fn first_sentence(text: &str) -> &str {
 fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     let missing = |opset: u32| {
         let first = op.versions().next().map_or(0, |version| version.since);
-        let name = full_name(op);
+        let name = op.full_name();
         Failure::new(format!("opset version {opset} has no {name}"))
             .help(format!("it was added by opset version {first}"))
     };

@@ -121,6 +121,14 @@ impl OpDef {
         }
     }
 
+    /// The name with its domain, unless that is `ai.onnx`: `Conv`, `ai.onnx.ml.Scaler`.
+    pub fn full_name(&self) -> String {
+        match self.domain {
+            "" => self.name.to_string(),
+            domain => format!("{domain}.{}", self.name),
+        }
+    }
+
     /// The versions, oldest first.
     pub fn versions(&self) -> impl DoubleEndedIterator<Item = &Version> {
         self.versions.iter()
