@@ -34,17 +34,17 @@ impl Failure {
         }
     }
 
+    /// What went wrong, without place and advice.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// With its place, in front of a finer one if there is one already.
     pub(crate) fn at(mut self, place: impl Display) -> Failure {
         self.place = Some(match self.place {
             Some(finer) => format!("{place}, {finer}"),
             None => place.to_string(),
         });
-        self
-    }
-
-    pub(crate) fn detail(mut self, detail: impl Into<String>) -> Failure {
-        self.details.push(detail.into());
         self
     }
 

@@ -9,6 +9,7 @@
 mod arrays;
 mod bench;
 mod cat;
+mod check;
 mod classes;
 mod convert_format;
 mod data_files;
@@ -75,6 +76,8 @@ enum Command {
     ConvertFormat(convert_format::Args),
     Set(set::Args),
     Strip(strip::Args),
+    Check(check::Args),
+    Explain(check::ExplainArgs),
     Scan(scan::Args),
     Hash(hash::Args),
     Ops(ops::Args),
@@ -142,6 +145,8 @@ fn main() -> ExitCode {
             Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
             Command::ConvertFormat(args) => convert_format::convert_format(&args, &terminal),
             Command::Set(args) => fine(set::set(&args, &terminal)),
+            Command::Check(args) => check::check(&args, &terminal),
+            Command::Explain(args) => fine(check::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
             Command::Strip(args) => fine(strip::strip(&args, &terminal)),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use sardonyx::check::{self, Severity};
 use sardonyx::text::{self, Diagnostic};
 use sardonyx::{Model, OpenOptions, SaveOptions, Weights};
 use serde_json::json;
@@ -35,18 +36,20 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         terminal.remark(&text::render(&text, &args.model.name(), &warnings));
     }
     if !args.no_check {
-        let problems = model.problems();
-        if !problems.is_empty() {
-            let mut failure = Failure::new(format!(
-                "{}: the model has {}",
-                args.model.name(),
-                crate::human::count(problems.len(), "problem")
-            ));
-            for problem in &problems {
-                failure = failure.detail(problem);
+        let report = model.check(&check::Options::new().types(true).without_files(true));
+        if report.errors > 0 {
+            let errors = report.findings.iter();
+            let errors = errors.filter(|found| found.severity == Severity::Error);
+            let name = args.model.name();
+            for found in errors {
+                terminal.remark(&(check::render(&model, found, &name) + "\n"));
             }
-            let failure = failure.help("--no-check writes it as it is");
-            terminal.report(&failure);
+            let count = usize::try_from(report.errors).unwrap_or(usize::MAX);
+            let failure = Failure::new(format!(
+                "{name}: the model has {}",
+                crate::human::count(count, "error")
+            ));
+            terminal.report(&failure.help("--no-check writes it as it is"));
             return Ok(Verdict::Findings);
         }
     }

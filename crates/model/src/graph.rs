@@ -329,6 +329,28 @@ impl Model {
         &self.values[id]
     }
 
+    /// How many nodes the model has, in all graphs: the bound of [`NodeId`]'s index.
+    pub fn node_count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many different texts the model has: the bound of [`Symbol`]'s index.
+    pub fn symbol_count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// All texts of the model that are names, documentation, keys or values, each once.
+    pub fn all_texts(&self) -> impl Iterator<Item = &[u8]> {
+        let near = self.names.near(&self.sources);
+        let symbols = (0..self.names.len()).map(crate::ids::Id::new);
+        symbols.map(move |symbol| self.names.text_near(symbol, near, &self.sources))
+    }
+
+    /// All values with their ids, in all graphs.
+    pub fn values(&self) -> impl Iterator<Item = (ValueId, &Value)> {
+        self.values.iter()
+    }
+
     /// How many values the model has, in all graphs: the bound of [`ValueId`]'s index.
     pub fn value_count(&self) -> usize {
         self.values.len()

@@ -39,6 +39,11 @@ struct Entry {
 }
 
 impl Names {
+    /// How many names there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Makes room for more names.
     pub(crate) fn reserve(&mut self, count: usize) {
         self.entries.reserve(count);

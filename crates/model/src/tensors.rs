@@ -211,8 +211,8 @@ impl Model {
         self.tensors().into_iter().map(place).collect()
     }
 
-    /// Where each graph stands in the file.
-    fn graph_places(&self) -> HashMap<GraphId, String> {
+    /// Where each graph stands in the file, as a path through its messages.
+    pub fn graph_places(&self) -> HashMap<GraphId, String> {
         let mut places = HashMap::new();
         let mut left: Vec<(GraphId, String)> = Vec::new();
         left.extend(self.main.map(|main| (main, "graph".to_string())));

@@ -24,6 +24,7 @@ mod infer;
 mod registry;
 pub mod rules;
 mod schema;
+pub mod suggest;
 mod typeset;
 
 mod control;
@@ -49,4 +50,5 @@ pub use registry::{DOMAIN_VERSIONS, Registry};
 pub use schema::{
     Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar,
 };
+pub use suggest::closest;
 pub use typeset::TypeSet;

@@ -273,6 +273,13 @@ impl Registry {
             .map(|index| OPERATORS[index])
     }
 
+    /// The newest version of an operator set; `None` for a domain that is not known.
+    pub fn newest(&self, domain: &str) -> Option<u32> {
+        let domain = if domain == "ai.onnx" { "" } else { domain };
+        let found = DOMAIN_VERSIONS.iter().find(|(name, _)| *name == domain);
+        found.map(|(_, version)| *version)
+    }
+
     /// What an operator says at an opset version. Expanded once and kept.
     pub fn schema(self, domain: &str, name: &str, opset: u32) -> Option<&'static Schema> {
         static EXPANDED: OnceLock<HashMap<(&'static str, &'static str, u32), Schema>> =

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use sardonyx_model::{AttributeValue, Model, NoExternalData, NodeId};
-use sardonyx_ops::{AttrValue, Attributes};
+use sardonyx_ops::{AttrType, AttrValue, Attributes};
 use sardonyx_proto::AttributeType;
 
 /// Looks attributes up in the model.
@@ -63,5 +63,25 @@ impl Attributes for NodeAttributes<'_> {
                 _ => AttrValue::Other,
             },
         })
+    }
+}
+
+/// The number that stands for a type of attributes in a file.
+pub(crate) fn attribute_type(ty: AttrType) -> AttributeType {
+    match ty {
+        AttrType::Float => AttributeType::FLOAT,
+        AttrType::Int => AttributeType::INT,
+        AttrType::String => AttributeType::STRING,
+        AttrType::Tensor => AttributeType::TENSOR,
+        AttrType::Graph => AttributeType::GRAPH,
+        AttrType::SparseTensor => AttributeType::SPARSE_TENSOR,
+        AttrType::TypeProto => AttributeType::TYPE_PROTO,
+        AttrType::Floats => AttributeType::FLOATS,
+        AttrType::Ints => AttributeType::INTS,
+        AttrType::Strings => AttributeType::STRINGS,
+        AttrType::Tensors => AttributeType::TENSORS,
+        AttrType::Graphs => AttributeType::GRAPHS,
+        AttrType::SparseTensors => AttributeType::SPARSE_TENSORS,
+        AttrType::TypeProtos => AttributeType::TYPE_PROTOS,
     }
 }

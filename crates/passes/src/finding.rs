@@ -1,22 +1,172 @@
-//! What a job has to say about a model.
+//! What a job has to say about a model: kinds of findings, places, and findings while they are gathered.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fmt;
 
-use sardonyx_model::{Model, NodeId};
+use sardonyx_model::{GraphId, Model, NodeId};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong.
+    Note,
+    /// The standard advises against it, or tools disagree about it.
+    Warning,
+    /// The standard forbids it.
+    Error,
+}
+
+impl Severity {
+    /// `note`, `warning` or `error`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A kind of finding. Names are promised to stay; messages are not.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Code {
+    /// Its name, such as `unknown-operator`.
+    pub name: &'static str,
+    /// How bad it is unless somebody wishes otherwise; `None` for what is only said under `strict`.
+    pub severity: Option<Severity>,
+    /// The requirement that it enforces, such as `OPSET-14`; empty if none is behind it.
+    pub requirement: &'static str,
+    /// What to do about it, in a clause.
+    pub help: &'static str,
+    /// What it means and why it matters, in a few sentences.
+    pub about: &'static str,
+    /// Whether the checker of the `onnx` package refuses a model for it, too.
+    pub shared: bool,
+}
+
+/// Where in a model. Cheap to make; [`Place`] is the same in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spot {
+    /// The part of the model.
+    pub part: SpotPart,
+    /// The field of the part, such as `input`; empty for the part as a whole.
+    pub field: &'static str,
+    /// Which element of the field, if that is a list.
+    pub index: Option<u32>,
+}
+
+/// A part of a model that findings are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SpotPart {
+    /// The model itself.
+    Model,
+    /// A graph.
+    Graph(GraphId),
+    /// A node.
+    Node(NodeId),
+    /// A function, by position.
+    Function(usize),
+    /// A training step, by position.
+    Training(usize),
+}
+
+impl Spot {
+    /// The model as a whole.
+    pub const MODEL: Spot = Spot {
+        part: SpotPart::Model,
+        field: "",
+        index: None,
+    };
+
+    /// A graph as a whole.
+    pub fn graph(graph: GraphId) -> Spot {
+        Spot {
+            part: SpotPart::Graph(graph),
+            ..Spot::MODEL
+        }
+    }
+
+    /// A node as a whole.
+    pub fn node(node: NodeId) -> Spot {
+        Spot {
+            part: SpotPart::Node(node),
+            ..Spot::MODEL
+        }
+    }
+
+    /// A function as a whole.
+    pub fn function(index: usize) -> Spot {
+        Spot {
+            part: SpotPart::Function(index),
+            ..Spot::MODEL
+        }
+    }
+
+    /// A training step as a whole.
+    pub fn training(index: usize) -> Spot {
+        Spot {
+            part: SpotPart::Training(index),
+            ..Spot::MODEL
+        }
+    }
+
+    /// A field of the part.
+    pub fn field(self, field: &'static str) -> Spot {
+        Spot {
+            field,
+            index: None,
+            ..self
+        }
+    }
+
+    /// An element of a list of the part.
+    pub fn item(self, field: &'static str, index: usize) -> Spot {
+        Spot {
+            field,
+            index: Some(index as u32),
+            ..self
+        }
+    }
+}
+
+/// Where in a model, for programs and for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The spot.
+    pub spot: Spot,
+    /// The way through the messages of the file, such as `graph.node[3].input[0]`.
+    pub path: String,
+    /// In words, such as `node 'conv1' (Conv)`.
+    pub words: String,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
 
 /// One thing that is wrong with a model, or with a wish about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// Stable name of the kind of finding, such as `unknown-operator`.
-    pub code: &'static str,
-    /// The requirement that it enforces, such as `MODEL-04`.
-    pub requirement: &'static str,
-    /// Where: a path through the model, such as `node 'conv1' (Conv)`.
-    pub place: String,
+    /// What kind.
+    pub code: &'static Code,
+    /// How bad.
+    pub severity: Severity,
+    /// Where.
+    pub place: Place,
     /// The fact.
     pub fact: String,
     /// What to do about it; may be empty.
-    pub advice: String,
+    pub advice: Cow<'static, str>,
 }
 
 impl fmt::Display for Finding {
@@ -29,6 +179,28 @@ impl fmt::Display for Finding {
     }
 }
 
+impl Finding {
+    /// A finding of a job that has found few, with the advice of its code.
+    pub fn new(model: &Model, code: &'static Code, spot: Spot, fact: impl Into<String>) -> Finding {
+        Finding {
+            code,
+            severity: code.severity.unwrap_or(Severity::Note),
+            place: Places::default().of(model, spot),
+            fact: fact.into(),
+            advice: code.help.into(),
+        }
+    }
+
+    /// The same with other advice.
+    #[must_use]
+    pub fn with_advice(self, advice: impl Into<Cow<'static, str>>) -> Finding {
+        Finding {
+            advice: advice.into(),
+            ..self
+        }
+    }
+}
+
 /// Names a node for people: by its name, else by what it produces.
 pub fn place_of_node(model: &Model, node: NodeId) -> String {
     let op = model.display(model.node(node).op_type);
@@ -36,14 +208,259 @@ pub fn place_of_node(model: &Model, node: NodeId) -> String {
         .maybe_text(model.node(node).name)
         .filter(|name| !name.is_empty())
     {
-        return format!("node '{}' ({op})", String::from_utf8_lossy(name));
+        return format!("node '{}' ({op})", sardonyx_proto::shown(name));
     }
     let produced = model.outputs(node).iter().flatten().next();
     match produced {
         Some(value) => format!(
             "{op} node that makes '{}'",
-            model.display(Some(model.value(*value).name))
+            sardonyx_proto::shown(model.text(model.value(*value).name))
         ),
         None => format!("{op} node"),
+    }
+}
+
+/// Turns spots into places. What takes a walk through the model is found once, and only if anybody asks.
+#[derive(Debug, Default)]
+pub struct Places {
+    graphs: Option<HashMap<GraphId, String>>,
+}
+
+impl Places {
+    /// The place of a spot.
+    pub fn of(&mut self, model: &Model, spot: Spot) -> Place {
+        let item = match (spot.field, spot.index) {
+            ("", _) => String::new(),
+            (field, None) => format!(".{field}"),
+            (field, Some(index)) => format!(".{field}[{index}]"),
+        };
+        let whole = self.path(model, spot.part);
+        let path = match (whole.is_empty(), item.strip_prefix('.')) {
+            (true, Some(item)) => item.to_string(),
+            _ => whole + &item,
+        };
+        Place {
+            spot,
+            path,
+            words: words(model, spot),
+        }
+    }
+
+    fn path(&mut self, model: &Model, part: SpotPart) -> String {
+        match part {
+            SpotPart::Model => String::new(),
+            SpotPart::Graph(graph) => self.graph(model, graph),
+            SpotPart::Node(node) => {
+                let graph = model.node(node).graph;
+                let nodes = &model.graph(graph).nodes;
+                let position = nodes.iter().position(|id| *id == node).unwrap_or(0);
+                format!("{}.node[{position}]", self.graph(model, graph))
+            }
+            SpotPart::Function(index) => format!("functions[{index}]"),
+            SpotPart::Training(index) => format!("training_info[{index}]"),
+        }
+    }
+
+    fn graph(&mut self, model: &Model, graph: GraphId) -> String {
+        let places = self.graphs.get_or_insert_with(|| model.graph_places());
+        places.get(&graph).cloned().unwrap_or_default()
+    }
+}
+
+fn words(model: &Model, spot: Spot) -> String {
+    let item = item_words(model, spot);
+    let whole = match spot.part {
+        SpotPart::Model => "the model".to_string(),
+        SpotPart::Graph(graph) => graph_words(model, graph),
+        SpotPart::Node(node) => {
+            let here = place_of_node(model, node);
+            match around(model, model.node(node).graph) {
+                Some(around) => format!("{here} {around}"),
+                None => here,
+            }
+        }
+        SpotPart::Function(index) => function_words(model, index),
+        SpotPart::Training(index) => format!("training step {index}"),
+    };
+    match item {
+        Some(item) if spot.part == SpotPart::Model => item,
+        Some(item) => format!("{item} of {whole}"),
+        None => whole,
+    }
+}
+
+/// The element of a list, by name where it has one.
+fn item_words(model: &Model, spot: Spot) -> Option<String> {
+    let index = spot.index? as usize;
+    let named = |name: Option<sardonyx_model::Symbol>| {
+        let name = model.maybe_text(name).filter(|name| !name.is_empty());
+        let what = match spot.field {
+            "sparse_initializer" => "sparse initializer",
+            "value_info" => "the type of",
+            "quantization_annotation" => "the quantization annotation of",
+            field => field,
+        };
+        match name {
+            Some(name) => format!("{what} '{}'", sardonyx_proto::shown(name)),
+            None => format!("{what} {index}"),
+        }
+    };
+    Some(match (spot.part, spot.field) {
+        (SpotPart::Graph(graph), field) => {
+            let graph = model.graph(graph);
+            match field {
+                "input" => named(graph.inputs.get(index)?.name),
+                "output" => named(graph.outputs.get(index)?.name),
+                "value_info" => named(graph.value_info.get(index)?.name),
+                "initializer" => named(graph.initializers.get(index)?.tensor.name),
+                "sparse_initializer" => {
+                    let values = graph.sparse_initializers.get(index)?.tensor.values.as_ref();
+                    named(values.and_then(|values| values.name))
+                }
+                "quantization_annotation" => {
+                    named(graph.quantization_annotation.get(index)?.tensor_name)
+                }
+                field => format!("{field} {index}"),
+            }
+        }
+        (SpotPart::Node(node), "attribute") => {
+            let attribute = model.node(node).attributes.get(index)?;
+            named(model.attribute(*attribute).name)
+        }
+        (SpotPart::Model, field) => format!("{field}[{index}]"),
+        (_, field) => format!("{field} {index}"),
+    })
+}
+
+fn graph_words(model: &Model, graph: GraphId) -> String {
+    if let Some(index) = model.functions.iter().position(|found| found.body == graph) {
+        return function_words(model, index);
+    }
+    let name = sardonyx_proto::shown(
+        model
+            .maybe_text(model.graph(graph).name)
+            .unwrap_or_default(),
+    );
+    match model.graph(graph).owner {
+        Some(owner) => format!("graph '{name}' in {}", place_of_node(model, owner)),
+        None if model.main == Some(graph) => "the graph".to_string(),
+        None => format!("graph '{name}'"),
+    }
+}
+
+/// Where a node stands that is not in the main graph.
+fn around(model: &Model, graph: GraphId) -> Option<String> {
+    (model.main != Some(graph)).then(|| format!("in {}", graph_words(model, graph)))
+}
+
+fn function_words(model: &Model, index: usize) -> String {
+    let Some(function) = model.functions.get(index) else {
+        return format!("function {index}");
+    };
+    let text = |symbol| sardonyx_proto::shown(model.maybe_text(symbol).unwrap_or_default());
+    let mut words = String::from("function '");
+    if let domain @ 1.. = text(function.domain).len() {
+        words += &text(function.domain)[..domain];
+        words.push('.');
+    }
+    words += &text(function.name);
+    if model
+        .maybe_text(function.overload)
+        .is_some_and(|overload| !overload.is_empty())
+    {
+        words.push(':');
+        words += &text(function.overload);
+    }
+    words + "'"
+}
+
+/// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file cannot make a report
+/// large.
+#[derive(Debug)]
+pub struct Findings {
+    per_code: usize,
+    kept: Vec<Finding>,
+    totals: HashMap<&'static str, (Severity, u64)>,
+    places: Places,
+}
+
+/// What a job found.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The findings, the worst first, otherwise in the order of the file. Of each code only the first few are listed.
+    pub findings: Vec<Finding>,
+    /// How many errors there are, those included that are not listed.
+    pub errors: u64,
+    /// How many warnings there are, likewise.
+    pub warnings: u64,
+    /// How many notes there are, likewise.
+    pub notes: u64,
+    /// Codes of which not all findings are listed, with the number of those left out.
+    pub more: Vec<(&'static str, u64)>,
+}
+
+impl Findings {
+    /// Keeps so many findings of each code.
+    pub fn new(per_code: usize) -> Findings {
+        Findings {
+            per_code: per_code.max(1),
+            kept: Vec::new(),
+            totals: HashMap::new(),
+            places: Places::default(),
+        }
+    }
+
+    /// Adds a finding. The words are only put together if it is kept. Advice that is empty becomes that of the code.
+    pub fn add(
+        &mut self,
+        model: &Model,
+        code: &'static Code,
+        severity: Severity,
+        spot: Spot,
+        words: impl FnOnce() -> (String, Cow<'static, str>),
+    ) {
+        let total = self.totals.entry(code.name).or_insert((severity, 0));
+        total.1 += 1;
+        if total.1 > self.per_code as u64 {
+            return;
+        }
+        let (fact, advice) = words();
+        self.kept.push(Finding {
+            code,
+            severity,
+            place: self.places.of(model, spot),
+            fact,
+            advice: match advice.is_empty() {
+                true => code.help.into(),
+                false => advice,
+            },
+        });
+    }
+
+    /// Whether anything of a severity or worse was found.
+    pub fn any(&self, severity: Severity) -> bool {
+        self.totals.values().any(|(found, _)| *found >= severity)
+    }
+
+    /// Into a report.
+    pub fn report(mut self) -> Report {
+        self.kept.sort_by_key(|found| Reverse(found.severity));
+        let mut report = Report {
+            findings: self.kept,
+            ..Report::default()
+        };
+        for (code, (severity, count)) in self.totals {
+            *match severity {
+                Severity::Error => &mut report.errors,
+                Severity::Warning => &mut report.warnings,
+                Severity::Note => &mut report.notes,
+            } += count;
+            let more = count.saturating_sub(self.per_code as u64);
+            if more > 0 {
+                report.more.push((code, more));
+            }
+        }
+        report.more.sort_unstable();
+        report
     }
 }

@@ -5,7 +5,8 @@ use sardonyx_ops::{Infer, Known};
 use smallvec::SmallVec;
 
 use crate::attributes::NodeAttributes;
-use crate::finding::{Finding, place_of_node};
+use crate::check::codes;
+use crate::finding::{Finding, Spot};
 use crate::resolve::Resolved;
 
 /// What is known beyond the model.
@@ -62,13 +63,9 @@ pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference
     begin(resolved, options, &mut found);
     for node in resolved.order() {
         if let Err(error) = infer_node(resolved, *node, &mut found) {
-            findings.push(Finding {
-                code: "types-contradict",
-                requirement: "SHAPE-17",
-                place: place_of_node(model, *node),
-                fact: error.to_string(),
-                advice: describe_inputs(model, *node, &found),
-            });
+            let spot = Spot::node(*node);
+            let finding = Finding::new(model, &codes::TYPES_CONTRADICT, spot, error.to_string());
+            findings.push(finding.with_advice(describe_inputs(model, *node, &found)));
         }
         if let Some(known) = options.known {
             for value in model.outputs(*node).iter().flatten() {

@@ -6,6 +6,42 @@ use sardonyx_model::{
     AttributeValue, Entry, Model, Node, Producer, TypeKind, TypeProto, ValueInfo,
 };
 
+/// The newest version of the format that this release knows.
+pub const NEWEST_IR_VERSION: i64 = 14;
+
+/// By domain, from which version of the operator set on which version of the format belongs to it. Source: the table of
+/// releases in the standard's document on versioning.
+const IR_VERSIONS_OF_OPSETS: &[(&[u8], &[(i64, i64)])] = &[
+    (
+        b"",
+        &[
+            (1, 3),
+            (9, 4),
+            (10, 5),
+            (11, 6),
+            (12, 7),
+            (15, 8),
+            (19, 9),
+            (21, 10),
+            (23, 11),
+            (24, 12),
+            (25, 13),
+            (28, 14),
+        ],
+    ),
+    (b"ai.onnx.ml", &[(1, 3), (2, 6), (3, 8), (4, 9), (5, 10)]),
+    (b"ai.onnx.preview.training", &[(1, 7)]),
+];
+
+/// The version of the format that was released with a version of an operator set of the standard.
+pub fn ir_version_of_opset(domain: &[u8], version: i64) -> Option<i64> {
+    let (_, steps) = IR_VERSIONS_OF_OPSETS
+        .iter()
+        .find(|(found, _)| *found == domain)?;
+    let step = steps.iter().rev().find(|(from, _)| *from <= version)?;
+    Some(step.1)
+}
+
 /// A feature that a model uses, and the version of the format that brought it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormatNeed {

@@ -4,17 +4,22 @@
 //! finds, as [`Finding`]s, not the first thing.
 
 mod attributes;
+pub mod check;
 mod finding;
 mod infer;
 mod ir_version;
+pub mod payload;
 mod resolve;
 mod strip;
 mod upgrade;
 
 pub use attributes::NodeAttributes;
-pub use finding::{Finding, place_of_node};
+pub use check::{CheckOptions, CheckPart, check, check_part};
+pub use finding::{
+    Code, Finding, Findings, Place, Places, Report, Severity, Spot, SpotPart, place_of_node,
+};
 pub use infer::{InferOptions, Inference, infer};
-pub use ir_version::{FormatNeed, format_needs};
+pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use resolve::{Resolved, resolve};
 pub use strip::{StripOptions, StripReport, strip};
 pub use upgrade::upgrade;

@@ -7,10 +7,10 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer};
-use sardonyx_ops::{Arity, AttrType, OpDef, Registry, Schema};
-use sardonyx_proto::AttributeType;
+use sardonyx_ops::{OpDef, Registry, Schema};
 
-use crate::finding::{Finding, place_of_node};
+use crate::check::{self, codes};
+use crate::finding::{Finding, Spot};
 
 /// Findings after which no more are looked for: nobody reads them, and a file may have one for every few of its bytes.
 const MOST_FINDINGS: usize = 1000;
@@ -34,13 +34,8 @@ pub struct Resolved {
 /// node is a finding or left for the caller to report.
 pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding>> {
     let Some(main) = model.main else {
-        return Err(vec![Finding {
-            code: "no-graph",
-            requirement: "MODEL-11",
-            place: "model".to_string(),
-            fact: "it has no graph".to_string(),
-            advice: "the file is empty, or is not a model".to_string(),
-        }]);
+        let finding = Finding::new(&model, &codes::NO_GRAPH, Spot::MODEL, "it has no graph");
+        return Err(vec![finding]);
     };
     let mut resolved = Resolved {
         model,
@@ -54,14 +49,11 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
     resolved.bind_names(&mut findings);
     match resolved.sort() {
         Ok(order) => resolved.order = order,
-        Err(finding) => findings.push(finding),
+        Err(finding) => findings.push(*finding),
     }
-    for node in &resolved.model.graph(main).nodes {
-        if findings.len() >= MOST_FINDINGS {
-            break;
-        }
-        resolved.check_node(*node, &mut findings);
-    }
+    // An operator that is not known is for whoever wants to run it.
+    let signatures = check::signatures(&resolved.model, main, &resolved.registry);
+    findings.extend(signatures.findings);
     if findings.is_empty() {
         Ok(resolved)
     } else {
@@ -118,7 +110,7 @@ impl Resolved {
     }
 
     /// Finds the order anew after nodes were added.
-    pub(crate) fn sort_again(&mut self) -> Result<(), Finding> {
+    pub(crate) fn sort_again(&mut self) -> Result<(), Box<Finding>> {
         self.order = self.sort()?;
         Ok(())
     }
@@ -140,12 +132,11 @@ impl Resolved {
             }
             self.opsets[node.index()] = opset;
         }
-        findings.extend(missing.into_iter().map(|domain| Finding {
-            code: "opset-not-imported",
-            requirement: "OPSET-01",
-            place: "opset_import".to_string(),
-            fact: format!("nodes use the operator set '{domain}', which the model does not import"),
-            advice: "add it to opset_import with its version".to_string(),
+        findings.extend(missing.into_iter().map(|domain| {
+            let fact =
+                format!("nodes use the operator set '{domain}', which the model does not import");
+            let spot = Spot::MODEL.field("opset_import");
+            Finding::new(&self.model, &codes::OPSET_NOT_IMPORTED, spot, fact)
         }));
     }
 
@@ -158,20 +149,17 @@ impl Resolved {
             for (index, value) in self.model.inputs(*node).enumerate() {
                 let Some(value) = value else { continue };
                 if self.model.value(value).producer == Producer::Nothing {
-                    findings.push(Finding {
-                        code: "undefined-value",
-                        requirement: "NODE-01",
-                        place: place_of_node(&self.model, *node),
-                        fact: format!(
-                            "input {index} is '{}', which nothing defines",
-                            self.model.display(Some(self.model.value(value).name))
-                        ),
-                        advice: "no node, input or initializer has that name".to_string(),
-                    });
+                    let name = self.model.display(Some(self.model.value(value).name));
+                    findings.push(Finding::new(
+                        &self.model,
+                        &codes::UNDEFINED_VALUE,
+                        Spot::node(*node).item("input", index),
+                        format!("input {index} is '{name}', which nothing defines"),
+                    ));
                 }
             }
         }
-        for output in &graph.outputs {
+        for (index, output) in graph.outputs.iter().enumerate() {
             if findings.len() >= MOST_FINDINGS {
                 return;
             }
@@ -179,19 +167,18 @@ impl Resolved {
                 .value
                 .is_none_or(|value| self.model.value(value).producer == Producer::Nothing)
             {
-                findings.push(Finding {
-                    code: "undefined-output",
-                    requirement: "GRAPH-30",
-                    place: format!("output '{}'", self.model.display(output.name)),
-                    fact: "nothing in the graph produces it".to_string(),
-                    advice: String::new(),
-                });
+                findings.push(Finding::new(
+                    &self.model,
+                    &codes::UNDEFINED_OUTPUT,
+                    Spot::graph(self.main).item("output", index),
+                    "nothing in the graph makes it",
+                ));
             }
         }
     }
 
     /// Kahn's algorithm (1962), with the order of the file among nodes that are ready.
-    fn sort(&self) -> Result<Vec<NodeId>, Finding> {
+    fn sort(&self) -> Result<Vec<NodeId>, Box<Finding>> {
         let nodes = &self.model.graph(self.main).nodes;
         let mut position = vec![usize::MAX; self.model_nodes(nodes)];
         for (index, node) in nodes.iter().enumerate() {
@@ -237,126 +224,18 @@ impl Resolved {
         let stuck = (0..nodes.len())
             .find(|index| waits_for[*index] > 0)
             .unwrap_or(0);
-        Err(Finding {
-            code: "cycle",
-            requirement: "GRAPH-03",
-            place: place_of_node(&self.model, nodes[stuck]),
-            fact: format!(
+        Err(Box::new(Finding::new(
+            &self.model,
+            &codes::CYCLE,
+            Spot::node(nodes[stuck]),
+            format!(
                 "it is part of, or behind, a cycle of {} nodes",
                 nodes.len() - order.len()
             ),
-            advice: "a graph must be acyclic".to_string(),
-        })
+        )))
     }
 
     fn model_nodes(&self, nodes: &[NodeId]) -> usize {
         nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0)
-    }
-
-    /// Numbers of inputs and outputs, and attributes, as far as running depends on them.
-    fn check_node(&self, node: NodeId, findings: &mut Vec<Finding>) {
-        // An operator that is not known is for whoever wants to run it.
-        let Some(schema) = self.schema(node) else {
-            return;
-        };
-        let mut wrong = |requirement: &'static str, fact: String| {
-            findings.push(Finding {
-                code: "malformed-node",
-                requirement,
-                place: place_of_node(&self.model, node),
-                fact,
-                advice: format!(
-                    "as {} is defined since opset version {}",
-                    schema.name, schema.since
-                ),
-            });
-        };
-        let (inputs, outputs) = (
-            self.model.inputs(node).len(),
-            self.model.outputs(node).len(),
-        );
-        for (what, count, (fewest, most)) in [
-            ("inputs", inputs, schema.input_count()),
-            ("outputs", outputs, schema.output_count()),
-        ] {
-            if count < fewest || most.is_some_and(|most| count > most) {
-                let allowed = match most {
-                    Some(most) if most == fewest => format!("{fewest}"),
-                    Some(most) => format!("{fewest} to {most}"),
-                    None => format!("at least {fewest}"),
-                };
-                wrong(
-                    "NODE-06",
-                    format!("it has {count} {what}, but must have {allowed}"),
-                );
-            }
-        }
-        for (index, input) in self.model.inputs(node).enumerate() {
-            let single = schema
-                .input(index)
-                .is_some_and(|param| param.arity == Arity::Single);
-            if input.is_none() && single {
-                wrong(
-                    "NODE-06",
-                    format!(
-                        "input {index} ({}) is left out, but is not optional",
-                        schema.inputs[index].name
-                    ),
-                );
-            }
-        }
-        for attribute in &schema.attributes {
-            let found = self.model.attribute_of(node, attribute.name);
-            match found {
-                None if attribute.required => wrong(
-                    "NODE-21",
-                    format!("attribute '{}' is missing", attribute.name),
-                ),
-                Some(found) if found.ref_attr_name.is_some() => {
-                    wrong(
-                        "ATTR-11",
-                        format!(
-                            "attribute '{}' refers to a function's attribute outside a function",
-                            attribute.name
-                        ),
-                    );
-                }
-                Some(found) => {
-                    // Files of IR version 1 have no type; then the value field decides.
-                    let ty = found.ty.filter(|ty| *ty != AttributeType::UNDEFINED);
-                    let ty = ty.or_else(|| found.value().map(|value| value.ty()));
-                    if ty != Some(number(attribute.ty)) {
-                        let found = ty.and_then(AttributeType::name).unwrap_or("no value");
-                        wrong(
-                            "ATTR-03",
-                            format!(
-                                "attribute '{}' holds {found}, but must hold {:?}",
-                                attribute.name, attribute.ty
-                            ),
-                        );
-                    }
-                }
-                None => {}
-            }
-        }
-    }
-}
-
-fn number(ty: AttrType) -> AttributeType {
-    match ty {
-        AttrType::Float => AttributeType::FLOAT,
-        AttrType::Int => AttributeType::INT,
-        AttrType::String => AttributeType::STRING,
-        AttrType::Tensor => AttributeType::TENSOR,
-        AttrType::Graph => AttributeType::GRAPH,
-        AttrType::SparseTensor => AttributeType::SPARSE_TENSOR,
-        AttrType::TypeProto => AttributeType::TYPE_PROTO,
-        AttrType::Floats => AttributeType::FLOATS,
-        AttrType::Ints => AttributeType::INTS,
-        AttrType::Strings => AttributeType::STRINGS,
-        AttrType::Tensors => AttributeType::TENSORS,
-        AttrType::Graphs => AttributeType::GRAPHS,
-        AttrType::SparseTensors => AttributeType::SPARSE_TENSORS,
-        AttrType::TypeProtos => AttributeType::TYPE_PROTOS,
     }
 }

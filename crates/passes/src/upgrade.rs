@@ -6,7 +6,8 @@
 use sardonyx_model::{NodeId, Type, ValueId};
 use sardonyx_ops::Adapt;
 
-use crate::finding::{Finding, place_of_node};
+use crate::check::codes;
+use crate::finding::{Finding, Spot};
 use crate::infer::Inference;
 use crate::resolve::Resolved;
 
@@ -42,22 +43,22 @@ pub fn upgrade(resolved: &mut Resolved, inference: &Inference) -> Result<(), Vec
                 waiting.push(made);
             }
             if let Err(refusal) = result {
-                findings.push(Finding {
-                    code: "no-exact-upgrade",
-                    requirement: "MODEL-04",
-                    place: place_of_node(resolved.model(), node),
-                    fact: format!(
-                        "it cannot be brought from opset version {from} to {version}: {refusal}"
-                    ),
-                    advice: String::new(),
-                });
+                let fact = format!(
+                    "it cannot be brought from opset version {from} to {version}: {refusal}"
+                );
+                findings.push(Finding::new(
+                    resolved.model(),
+                    &codes::NO_EXACT_UPGRADE,
+                    Spot::node(node),
+                    fact,
+                ));
                 break;
             }
         }
         resolved.set_opset(node, operator.newest().max(from));
     }
     if grew && let Err(finding) = resolved.sort_again() {
-        findings.push(finding);
+        findings.push(*finding);
     }
     if findings.is_empty() {
         Ok(())

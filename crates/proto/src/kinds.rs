@@ -276,8 +276,12 @@ impl<S: Scalar> Chunk<'_, S> {
         }
     }
 
-    /// The bits of the numbers, some at a time. For varints only.
-    pub(crate) fn words(self, mut take: impl FnMut(&[u64])) -> Result<(), Error> {
+    /// The bits of the numbers, some at a time: however many there are, it takes no memory. For varints only.
+    ///
+    /// # Errors
+    ///
+    /// A varint in a packed block that is broken; those before it have been given.
+    pub fn words(self, mut take: impl FnMut(&[u64])) -> Result<(), Error> {
         match self {
             Chunk::One(item) => {
                 take(&[S::to_word(item)]);

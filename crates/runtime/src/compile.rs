@@ -6,7 +6,8 @@ use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Type, ValueId};
 use sardonyx_ops::{AttributeView, Registry};
 use sardonyx_passes::{
-    InferOptions, Inference, NodeAttributes, Resolved, infer, place_of_node, resolve, upgrade,
+    Finding, InferOptions, Inference, NodeAttributes, Resolved, infer, place_of_node, resolve,
+    upgrade,
 };
 use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
@@ -259,13 +260,11 @@ fn build(
                 continue;
             }
             Err(BindError::Invalid(fact)) => {
-                return Err(CompileError::Invalid(vec![sardonyx_passes::Finding {
-                    code: "malformed-node",
-                    requirement: "MODEL-04",
-                    place: place_of_node(model, *node),
-                    fact,
-                    advice: String::new(),
-                }]));
+                let spot = sardonyx_passes::Spot::node(*node);
+                let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
+                return Err(CompileError::Invalid(vec![Finding::new(
+                    model, code, spot, fact,
+                )]));
             }
         };
         let taken = kernel.taken_in();

@@ -1,242 +1,331 @@
-//! Do the inputs of a run fit the model? Answers in the caller's terms, before anything runs.
+//! Does a model follow the rules of the standard? All findings at once, each with its place, the rule and advice.
+//!
+//! ```
+//! use sardonyx::{Model, check};
+//!
+//! let model = Model::from_text(
+//!     "<ir_version: 10, opset_import: [\"\": 21]>
+//!      g (float[N] x) => (float[N] y) { y = Relu <alpha = 1> (z) }",
+//! )?;
+//! let report = model.check(&check::Options::new());
+//! let codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
+//! assert_eq!(codes[..2], ["undefined-value", "unknown-attribute"]);
+//! assert_eq!(report.errors, 2);
+//! println!("{}", check::render(&model, &report.findings[0], "model.onnx"));
+//! # Ok::<(), sardonyx::Error>(())
+//! ```
 
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use sardonyx_model::{Dim, TensorType, Type};
-use sardonyx_tensor::{Value, ValueType};
+use sardonyx_model::{AttributeId, NodeId, TensorId};
+use sardonyx_passes as passes;
+use sardonyx_passes::check::codes;
+use sardonyx_passes::{CheckOptions, Findings, Spot, SpotPart};
+use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
 
-use crate::error::{Error, ErrorKind};
-use crate::port::Port;
-use crate::suggest::closest;
+pub use sardonyx_passes::check::{CODES, UnknownCode, code};
+pub use sardonyx_passes::{Code, Finding, Place, Report, Severity};
 
-/// Checks names, types and shapes; wraps what goes into an input of optional type.
-pub(crate) fn check_inputs(ports: &[Port], inputs: &mut [(String, Value)]) -> Result<(), Error> {
-    let by_name: HashMap<&str, &Port> = ports.iter().map(|port| (port.name(), port)).collect();
-    let mut given: HashMap<String, ()> = HashMap::new();
-    let mut symbols = Symbols::default();
-    for (name, value) in inputs.iter_mut() {
-        let Some(port) = by_name.get(name.as_str()) else {
-            let error = Error::new(ErrorKind::Input, format!("the model has no input '{name}'"));
-            return Err(match closest(name, by_name.keys().copied()) {
-                Some(near) => error.with_help(format!("did you mean '{near}'?\n{}", wanted(ports))),
-                None => error.with_help(wanted(ports)),
-            });
-        };
-        if given.insert(name.clone(), ()).is_some() {
-            return Err(Error::new(
-                ErrorKind::Input,
-                format!("the input '{name}' is given twice"),
-            ));
-        }
-        let Some(ty) = port.ty() else { continue };
-        if let (Type::Optional(_), false) = (ty, matches!(value, Value::Optional(..))) {
-            let inner = std::mem::replace(
-                value,
-                Value::none(ValueType::Tensor(sardonyx_tensor::DataType::Float)),
-            );
-            *value = Value::some(inner);
-        }
-        fits(name, value, ty, &mut symbols).map_err(|what| {
-            Error::new(ErrorKind::Input, format!("the input '{name}' {what}"))
-                .with_help(wanted(ports))
-        })?;
-    }
-    let missing: Vec<&str> = ports
-        .iter()
-        .filter(|port| port.is_required() && !given.contains_key(port.name()))
-        .map(Port::name)
-        .collect();
-    match missing.len() {
-        0 => Ok(()),
-        1 => Err(format!("the input '{}' is missing", missing[0])),
-        n if n <= 5 => Err(format!("the inputs '{}' are missing", missing.join("', '"))),
-        n => Err(format!(
-            "the inputs '{}' and {} more are missing",
-            missing[..5].join("', '"),
-            n - 5
-        )),
-    }
-    .map_err(|what| Error::new(ErrorKind::Input, what).with_help(wanted(ports)))
+use crate::external::Missed;
+use crate::model::Model;
+
+/// What is checked, and how strictly.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    passes: CheckOptions,
+    without_files: bool,
+    types: bool,
 }
 
-/// What the model wants, one input per line.
-fn wanted(ports: &[Port]) -> String {
-    const SHOWN: usize = 12;
-    let required: Vec<&Port> = ports.iter().filter(|port| port.is_required()).collect();
-    if required.is_empty() {
-        return "the model needs no inputs".to_string();
+impl Options {
+    /// The defaults: everything, at the levels that the table of codes gives.
+    pub fn new() -> Options {
+        Options::default()
     }
-    let mut text = String::from("the model wants");
-    for port in required.iter().take(SHOWN) {
-        let _ = write!(text, "\n  {port}");
+
+    /// Counts everything one level worse, and says what is passed over in silence otherwise.
+    #[must_use]
+    pub fn strict(mut self, strict: bool) -> Options {
+        self.passes.levels.strict = strict;
+        self
     }
-    if required.len() > SHOWN {
-        let _ = write!(text, "\n  … and {} more", required.len() - SHOWN);
+
+    /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for all of that level.
+    ///
+    /// # Errors
+    ///
+    /// There is no such code.
+    pub fn allow(mut self, name: &str) -> Result<Options, UnknownCode> {
+        self.passes.levels.allow(name)?;
+        Ok(self)
     }
-    text
+
+    /// Counts a code as an error; names as for [`allow`](Options::allow).
+    ///
+    /// # Errors
+    ///
+    /// There is no such code.
+    pub fn deny(mut self, name: &str) -> Result<Options, UnknownCode> {
+        self.passes.levels.deny(name)?;
+        Ok(self)
+    }
+
+    /// Whether only that is said for which the checker of the `onnx` package refuses a model as well.
+    #[must_use]
+    pub fn like_onnx(mut self, like_onnx: bool) -> Options {
+        self.passes.levels.shared_only = like_onnx;
+        self
+    }
+
+    /// Whether operators outside of the standard's domains are errors.
+    #[must_use]
+    pub fn custom_domains(mut self, custom_domains: bool) -> Options {
+        self.passes.custom_domains = custom_domains;
+        self
+    }
+
+    /// Whether functions may import other versions of operator sets than the model, whatever that changes.
+    #[must_use]
+    pub fn skip_opset_compatibility(mut self, skip: bool) -> Options {
+        self.passes.skip_opset_compatibility = skip;
+        self
+    }
+
+    /// Whether the files beside the model are left alone. Otherwise they are looked up, but not read.
+    #[must_use]
+    pub fn without_files(mut self, without: bool) -> Options {
+        self.without_files = without;
+        self
+    }
+
+    /// Whether types and shapes are inferred as well, where the operators have rules for that, and contradictions said. Of a
+    /// model with other errors nothing is inferred.
+    #[must_use]
+    pub fn types(mut self, types: bool) -> Options {
+        self.types = types;
+        self
+    }
+
+    /// How many findings of each code are listed; the rest is counted.
+    #[must_use]
+    pub fn per_code(mut self, count: usize) -> Options {
+        self.passes.per_code = count;
+        self
+    }
+
+    /// The operators that exist: the standard's, and those that were registered.
+    #[must_use]
+    pub fn registry(mut self, registry: sardonyx_ops::Registry) -> Options {
+        self.passes.registry = registry;
+        self
+    }
 }
 
-/// Sizes that named dims have taken, with the input that said so first.
-type Symbols = HashMap<String, (usize, String)>;
+impl Model {
+    /// Checks the model; see [`check`](mod@crate::check).
+    ///
+    /// Weights are not read, except those of the few types whose rules are about values. Of a model that was opened from a
+    /// file, the data files beside it are looked up as well.
+    pub fn check(&self, options: &Options) -> Report {
+        let mut report = passes::check(&self.graph, &options.passes);
+        if options.types && report.errors == 0 {
+            report = join(report, self.check_types(options));
+        }
+        if options.without_files || !self.data.has_place() {
+            return report;
+        }
+        let mut files = Findings::new(options.passes.per_code);
+        self.check_files(options, &mut files);
+        join(report, files.report())
+    }
 
-fn fits(name: &str, value: &Value, ty: &Type, symbols: &mut Symbols) -> Result<(), String> {
-    let other_kind = || {
-        format!(
-            "is of type {}, but the model wants {ty}",
-            value.value_type()
-        )
-    };
-    match (value, ty) {
-        (Value::Tensor(tensor), Type::Tensor(wanted)) => {
-            if wanted.elem.is_some_and(|elem| elem != tensor.data_type()) {
-                return Err(format!(
-                    "has elements of type {}, but the model wants {ty}",
-                    tensor.data_type()
-                ));
+    /// What inference finds.
+    fn check_types(&self, options: &Options) -> Report {
+        let resolved = passes::resolve(self.graph.clone(), options.passes.registry.clone());
+        let inferred = resolved.and_then(|resolved| {
+            passes::infer(&resolved, passes::InferOptions::default()).map(drop)
+        });
+        let mut found = Findings::new(options.passes.per_code);
+        for finding in inferred.err().unwrap_or_default() {
+            if let Some(severity) = options.passes.levels.of(finding.code) {
+                let Finding {
+                    code,
+                    place,
+                    fact,
+                    advice,
+                    ..
+                } = finding;
+                found.add(&self.graph, code, severity, place.spot, || (fact, advice));
             }
-            dims_fit(name, tensor.dims(), wanted, symbols)
         }
-        (Value::Sparse(sparse), Type::SparseTensor(wanted)) => {
-            if wanted
-                .elem
-                .is_some_and(|elem| elem != sparse.values().data_type())
+        found.report()
+    }
+
+    /// Whether the data files that tensors name are there and long enough.
+    fn check_files(&self, options: &Options, found: &mut Findings) {
+        let model = &self.graph;
+        // What is wrong with each file, in words, or its size.
+        let mut files: HashMap<String, Result<u64, String>> = HashMap::new();
+        let mut owners = None;
+        for id in model.tensors() {
+            let tensor = model.stored(id);
+            if !tensor.is_external() {
+                continue;
+            }
+            let Ok(reference) = model.external_reference(tensor) else {
+                continue;
+            };
+            // What is wrong with the location by itself has been said.
+            if passes::payload::bad_location(reference.location.as_bytes()).is_some()
+                || reference.location.is_empty()
+                || reference.location.starts_with('#')
             {
-                return Err(other_kind());
+                continue;
             }
-            dims_fit(name, sparse.dims(), wanted, symbols)
+            let size = files.entry(reference.location.clone()).or_insert_with(|| {
+                match self.data.look(&reference.location) {
+                    Ok(file) => Ok(file.len),
+                    // A resolver has no files to look at.
+                    Err(Missed::Missing(looked)) if looked.is_empty() => {
+                        self.data.size(&reference.location)
+                    }
+                    Err(missed) => Err(missed.words(&reference.location)),
+                }
+            });
+            let mut add = |code: &'static Code, fact: String| {
+                if let Some(severity) = options.passes.levels.of(code) {
+                    let owners = owners.get_or_insert_with(|| self.owners());
+                    let spot = spot_of(id, owners);
+                    found.add(model, code, severity, spot, || (fact, "".into()));
+                }
+            };
+            match size {
+                Err(why) => add(&codes::DATA_FILE_MISSING, why.clone()),
+                Ok(size) => {
+                    let length = reference.length.or_else(|| model.implied_bytes(tensor));
+                    let end = reference.offset.checked_add(length.unwrap_or(0));
+                    if end.is_none_or(|end| end > *size) {
+                        let fact = format!(
+                            "its {} bytes at {} lie beyond the end of '{}', which has {size} bytes",
+                            length.unwrap_or(0),
+                            reference.offset,
+                            sardonyx_proto::shown(reference.location.as_bytes())
+                        );
+                        add(&codes::DATA_FILE_TOO_SHORT, fact);
+                    }
+                }
+            }
         }
-        (Value::Optional(element, _), Type::Optional(inner)) if same_kind(element, inner) => Ok(()),
-        (Value::Sequence(items), Type::Sequence(inner)) if same_kind(items.element(), inner) => {
-            Ok(())
-        }
-        (Value::Map(entries), Type::Map(key, inner))
-            if entries.key_type() == *key && same_kind(entries.element(), inner) =>
-        {
-            Ok(())
-        }
-        _ => Err(other_kind()),
+    }
+
+    /// Which node an attribute belongs to, and at which position.
+    fn owners(&self) -> HashMap<AttributeId, (NodeId, usize)> {
+        let model = &self.graph;
+        let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
+        nodes
+            .flat_map(|node| {
+                let attributes = model.node(*node).attributes.iter().enumerate();
+                attributes.map(|(index, id)| (*id, (*node, index)))
+            })
+            .collect()
     }
 }
 
-fn same_kind(found: &ValueType, wanted: &Type) -> bool {
-    match (found, wanted) {
-        (ValueType::Tensor(elem), Type::Tensor(t))
-        | (ValueType::Sparse(elem), Type::SparseTensor(t)) => t.elem.is_none_or(|e| e == *elem),
-        (ValueType::Sequence(found), Type::Sequence(wanted))
-        | (ValueType::Optional(found), Type::Optional(wanted)) => same_kind(found, wanted),
-        (ValueType::Map(k, found), Type::Map(l, wanted)) => k == l && same_kind(found, wanted),
-        _ => false,
+fn spot_of(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot {
+    match id {
+        TensorId::Initializer(graph, index) => {
+            Spot::graph(graph).item("initializer", index as usize)
+        }
+        TensorId::Sparse(graph, index, _) => {
+            Spot::graph(graph).item("sparse_initializer", index as usize)
+        }
+        TensorId::Attribute(attribute, _) => match owners.get(&attribute) {
+            Some((node, index)) => Spot::node(*node).item("attribute", *index),
+            None => Spot::MODEL,
+        },
+        TensorId::Default(function, attribute, _) => {
+            Spot::function(function as usize).item("attribute_proto", attribute as usize)
+        }
     }
 }
 
-fn dims_fit(
-    name: &str,
-    dims: &[usize],
-    wanted: &TensorType,
-    symbols: &mut Symbols,
-) -> Result<(), String> {
-    let Some(shape) = &wanted.shape else {
-        return Ok(());
+fn join(mut report: Report, more: Report) -> Report {
+    report.findings.extend(more.findings);
+    report
+        .findings
+        .sort_by_key(|found| std::cmp::Reverse(found.severity));
+    report.errors += more.errors;
+    report.warnings += more.warnings;
+    report.notes += more.notes;
+    report.more.extend(more.more);
+    report
+}
+
+/// The part of the model that a finding is about, on one line, with what is meant marked. `None` for findings about the
+/// model as a whole.
+pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, std::ops::Range<usize>)> {
+    let graph = &model.graph;
+    let spot = finding.place.spot;
+    let index = spot.index.map(|index| index as usize);
+    let Excerpt { line, mark } = match spot.part {
+        SpotPart::Node(node) => {
+            let mark = match (spot.field, index) {
+                ("input", Some(index)) if index < graph.inputs(node).len() => {
+                    NodeMark::Input(index)
+                }
+                ("output", Some(index)) if index < graph.outputs(node).len() => {
+                    NodeMark::Output(index)
+                }
+                ("attribute", Some(index)) => NodeMark::Attribute(index),
+                ("name", _) => NodeMark::Name,
+                ("op_type" | "domain" | "overload", _) => NodeMark::Callee,
+                _ => NodeMark::Whole,
+            };
+            node_excerpt(graph, node, mark)
+        }
+        SpotPart::Graph(id) => {
+            let found = graph.graph(id);
+            let index = index?;
+            match spot.field {
+                "input" => value_excerpt(graph, found.inputs.get(index)?),
+                "output" => value_excerpt(graph, found.outputs.get(index)?),
+                "value_info" => value_excerpt(graph, found.value_info.get(index)?),
+                "initializer" => tensor_excerpt(graph, &found.initializers.get(index)?.tensor),
+                _ => return None,
+            }
+        }
+        SpotPart::Function(_) | SpotPart::Model | SpotPart::Training(_) => return None,
     };
-    if shape.len() != dims.len() {
-        return Err(format!(
-            "has {} dimensions, {dims:?}, but the model wants {}: {wanted}",
-            dims.len(),
-            shape.len()
-        ));
-    }
-    for (axis, (dim, wanted_dim)) in dims.iter().zip(shape).enumerate() {
-        match wanted_dim {
-            Dim::Known(size) if usize::try_from(*size) != Ok(*dim) => {
-                return Err(format!(
-                    "has the shape {dims:?}, but the model wants {wanted}: dimension {axis} is {dim}, not {size}"
-                ));
-            }
-            _ => {}
-        }
-        let Some(symbol) = wanted_dim.as_symbol() else {
-            continue;
-        };
-        match symbols.get(symbol) {
-            Some((size, first)) if size != dim => {
-                return Err(format!(
-                    "has the shape {dims:?}, so {symbol} would be {dim}, but {symbol} is {size} for the input '{first}'"
-                ));
-            }
-            Some(_) => {}
-            None => {
-                symbols.insert(symbol.to_string(), (*dim, name.to_string()));
-            }
-        }
-    }
-    Ok(())
+    Some((line, mark))
 }
 
-#[cfg(test)]
-mod tests {
-    use sardonyx_tensor::{DataType, Tensor};
-
-    use super::*;
-
-    fn port(name: &str, ty: Type) -> Port {
-        Port {
-            name: name.to_string(),
-            ty: Some(ty),
-            required: true,
-            doc: String::new(),
-        }
+/// A finding for people: what, where, the part of the model with a mark under it, advice, and where to read more.
+pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
+    let mut out = String::new();
+    // Writing into a string does not fail.
+    let _ = write!(
+        out,
+        "{}[{}]: {}\n  --> {file}: {}",
+        finding.severity, finding.code.name, finding.fact, finding.place.words
+    );
+    if !finding.place.path.is_empty() && finding.place.path != finding.place.words {
+        let _ = write!(out, ", {}", finding.place.path);
     }
-
-    #[test]
-    fn what_does_not_fit_is_said_in_the_caller_s_terms() {
-        let n = Dim::symbol("N");
-        let ports = [
-            port(
-                "image",
-                Type::tensor(DataType::Float, [n.clone(), 3i64.into()]),
-            ),
-            port("mask", Type::tensor(DataType::Bool, [n])),
-        ];
-        let floats = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Float, dims).unwrap());
-        let bools = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Bool, dims).unwrap());
-        let check = |inputs: &[(&str, Value)]| {
-            let mut inputs: Vec<_> = inputs
-                .iter()
-                .map(|(name, value)| (name.to_string(), value.clone()))
-                .collect();
-            check_inputs(&ports, &mut inputs).map_err(|error| error.to_string())
-        };
-        assert_eq!(
-            check(&[("image", floats(&[2, 3])), ("mask", bools(&[2]))]),
-            Ok(())
+    if let Some((line, mark)) = excerpt(model, finding) {
+        let (line, mark_at, mark_len) = sardonyx_text::marked_line(&line, mark);
+        let _ = write!(
+            out,
+            "\n   |\n   | {line}\n   | {:mark_at$}{}",
+            "",
+            "^".repeat(mark_len)
         );
-        let rows: [(&[(&str, Value)], &str); 7] = [
-            (&[("imgae", floats(&[2, 3]))], "did you mean 'image'?"),
-            (&[("mask", bools(&[2]))], "'image' is missing"),
-            (&[], "'image', 'mask' are missing"),
-            (
-                &[("image", bools(&[2, 3]))],
-                "elements of type bool, but the model wants float[N, 3]",
-            ),
-            (&[("image", floats(&[2]))], "has 1 dimensions, [2]"),
-            (&[("image", floats(&[2, 4]))], "dimension 1 is 4, not 3"),
-            (
-                &[("image", floats(&[2, 3])), ("mask", bools(&[1]))],
-                "N is 2 for the input 'image'",
-            ),
-        ];
-        for (inputs, expected) in rows {
-            let error = check(inputs).unwrap_err();
-            assert!(error.contains(expected), "{error}\nlacks {expected}");
-        }
     }
-
-    #[test]
-    fn optional_inputs_are_wrapped() {
-        let ty = Type::Optional(Box::new(Type::unranked(DataType::Int64)));
-        let mut inputs = [("o".to_string(), Value::from(Tensor::scalar(1i64)))];
-        check_inputs(&[port("o", ty)], &mut inputs).unwrap();
-        assert_eq!(inputs[0].1, Value::some(Tensor::scalar(1i64).into()));
+    if !finding.advice.is_empty() {
+        let _ = write!(out, "\n   = help: {}", finding.advice);
     }
+    if !finding.code.requirement.is_empty() {
+        let _ = write!(out, "\n   = rule: {}", finding.code.requirement);
+    }
+    out
 }

@@ -1,13 +1,11 @@
 //! Changing what a model says about itself.
 
 use sardonyx_model::{Entry, OperatorSetId};
+use sardonyx_passes::NEWEST_IR_VERSION;
 use sardonyx_passes::{StripOptions, StripReport, format_needs};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
-
-/// The newest version of the file format that this release knows.
-pub const NEWEST_IR_VERSION: i64 = 14;
 
 /// The inverse of [`format_version`](crate::format_version): a plain number, or three numbers packed into one.
 ///

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sardonyx_model::ExternalData;
+use sardonyx_passes::payload::bad_location;
 use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
 
@@ -300,7 +301,7 @@ pub(crate) enum Missed {
 
 impl Missed {
     /// In words for people.
-    fn words(&self, location: &str) -> String {
+    pub(crate) fn words(&self, location: &str) -> String {
         match self {
             Missed::Location(why) => why.clone(),
             Missed::Missing(looked) => {
@@ -395,18 +396,10 @@ pub(crate) fn check_location(location: &str) -> Result<(), String> {
     if bytes[0] == b'#' {
         return refused("stands for memory of the program that wrote the model");
     }
-    if location.contains('\0') {
-        return refused("holds a NUL character");
+    match bad_location(bytes) {
+        Some(why) => refused(why),
+        None => Ok(()),
     }
-    if matches!(bytes[0], b'/' | b'\\')
-        || (bytes[0].is_ascii_alphabetic() && bytes.get(1) == Some(&b':'))
-    {
-        return refused("is an absolute path; it must be relative to the model's folder");
-    }
-    if location.split(['/', '\\']).any(|part| part == "..") {
-        return refused("has a '..' part; it must stay in the model's folder");
-    }
-    Ok(())
 }
 
 impl DataFile {

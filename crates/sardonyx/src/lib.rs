@@ -30,12 +30,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod beneath;
-mod check;
+pub mod check;
 mod digest;
 mod edit;
 mod error;
 mod external;
 mod form;
+mod inputs;
 mod inspect;
 mod mapping;
 mod model;
@@ -46,13 +47,12 @@ mod save;
 mod scan;
 mod session;
 mod sniff;
-pub mod suggest;
 mod tensors;
 pub mod text;
 mod values;
 mod whole;
 
-pub use edit::{NEWEST_IR_VERSION, parse_version};
+pub use edit::parse_version;
 pub use error::{Error, ErrorKind, UnsupportedOperator};
 pub use external::{DataResolver, Links};
 pub use form::Form;
@@ -73,10 +73,11 @@ pub use whole::WholeFile;
 
 /// The operators of the standard, in all of their versions.
 pub use sardonyx_ops as ops;
+pub use sardonyx_ops::suggest;
 
 pub use sardonyx_formats::{npz, safetensors};
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};
-pub use sardonyx_passes::{StripOptions, StripReport};
+pub use sardonyx_passes::{NEWEST_IR_VERSION, StripOptions, StripReport};
 pub use sardonyx_tensor::{
     Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
     Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Sequence,

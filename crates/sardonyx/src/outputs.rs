@@ -5,7 +5,7 @@ use std::ops::Index;
 use sardonyx_tensor::{Tensor, Value};
 
 use crate::error::{Error, ErrorKind};
-use crate::suggest::closest;
+use sardonyx_ops::closest;
 
 /// The outputs of a run, in the model's order, by name or position.
 ///

@@ -6,9 +6,9 @@ use sardonyx_runtime as runtime;
 use sardonyx_runtime::{CompileError, RunError};
 use sardonyx_tensor::Value;
 
-use crate::check::check_inputs;
 use crate::error::{Error, ErrorKind, UnsupportedOperator};
 use crate::external::Watched;
+use crate::inputs::check_inputs;
 use crate::model::Model;
 use crate::outputs::Outputs;
 use crate::port::Port;

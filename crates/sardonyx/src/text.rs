@@ -24,8 +24,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use sardonyx_model::{self as graph, ExternalData, ReadLimits, SourceId, Span};
-use sardonyx_ops::Registry;
-use sardonyx_passes::{InferOptions, infer, resolve};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, Parsed, Payloads, PrintPart};
 
@@ -80,20 +78,6 @@ impl Model {
         // A vector takes every byte.
         let _ = PrintOptions::new().print(self, &mut text);
         String::from_utf8_lossy(&text).into_owned()
-    }
-}
-
-impl Model {
-    /// What stands against running the model, as far as its structure tells: names that nothing defines, cycles, operator
-    /// sets that are missing, operators used in a way that they do not have, types that contradict each other. Operators
-    /// that this release does not know are no problem. One line each.
-    pub fn problems(&self) -> Vec<String> {
-        let findings = resolve(self.graph.clone(), Registry::standard())
-            .and_then(|resolved| infer(&resolved, InferOptions::default()).map(drop));
-        match findings {
-            Ok(()) => Vec::new(),
-            Err(findings) => findings.iter().map(ToString::to_string).collect(),
-        }
     }
 }
 

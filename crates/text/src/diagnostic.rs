@@ -216,6 +216,11 @@ fn excerpt(text: &[u8], line_start: usize, span: &Range<usize>) -> (String, usiz
     (shown, mark_at, mark_len)
 }
 
+/// A line for a terminal, or the part of it around a place; where in it the mark begins, and how long it is, in columns.
+pub fn marked_line(line: &str, mark: Range<usize>) -> (String, usize, usize) {
+    excerpt(line.as_bytes(), 0, &mark)
+}
+
 /// Characters as a terminal can show them, one column each: blanks for tabs, a sign for what cannot be seen.
 fn visible(text: &str) -> Vec<char> {
     text.chars()

@@ -11,14 +11,15 @@ mod print;
 mod tree;
 pub mod words;
 
-pub use diagnostic::{Diagnostic, ParseError, Position, Severity, render};
+pub use diagnostic::{Diagnostic, ParseError, Position, Severity, marked_line, render};
 pub use format::format;
 pub use left_out::{LeftOut, LeftOutKind};
 pub use parse::{
     ParseOptions, Parsed, Part, looks_like_text, parse_model, parse_part, syntax_tree,
 };
 pub use print::{
-    Form, Payloads, PrintOptions, PrintPart, Weights, model_to_text, part_to_text, print_model,
+    Excerpt, Form, NodeMark, Payloads, PrintOptions, PrintPart, Weights, model_to_text,
+    node_excerpt, part_to_text, print_model, tensor_excerpt, value_excerpt,
 };
 pub use tree::{SyntaxKind, SyntaxPart, SyntaxTree};
 

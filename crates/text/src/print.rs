@@ -4,6 +4,7 @@
 //! own in it, the line is laid out by [`layout`](crate::layout), which also lays out what people write: what is printed and
 //! what is formatted look the same.
 
+mod excerpt;
 mod message;
 mod model;
 mod node;
@@ -20,6 +21,8 @@ use crate::diagnostic::is_bidi_control;
 use crate::layout;
 use crate::left_out::LeftOut;
 use crate::words::{is_float_word, is_type_word};
+
+pub use excerpt::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
 
 /// Which of the two forms of the notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

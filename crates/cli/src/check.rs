@@ -1,0 +1,446 @@
+//! `sardonyx check` and `sardonyx explain`: do models follow the rules of the standard, and what do the findings mean?
+
+mod sarif;
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sardonyx::check::{self, Code, Finding, Options, Report, Severity};
+use sardonyx::{Model, OpenOptions};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::human::count;
+use crate::terminal::Terminal;
+use crate::{Limits, Verdict};
+
+/// Say whether models follow the rules of the standard, and what is wrong where
+///
+/// Every finding has a code, the rule behind it, its place and advice; `sardonyx explain CODE` says more. Weights are not
+/// read. Exit code 0: no errors, 1: errors, 2: a file cannot be read.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// ONNX files, binary or text, or - for stdin
+    #[arg(value_name = "MODEL", required = true)]
+    models: Vec<PathBuf>,
+    /// Count everything one level worse, and say what is passed over otherwise
+    #[arg(long)]
+    strict: bool,
+    /// Say nothing about a code, a requirement, or all `warnings` or `notes`
+    #[arg(long, value_name = "CODE", value_delimiter = ',')]
+    allow: Vec<String>,
+    /// Count a code, a requirement, or all `warnings` or `notes` as errors
+    #[arg(long, value_name = "CODE", value_delimiter = ',')]
+    deny: Vec<String>,
+    /// Say only what the checker of the `onnx` package refuses a model for
+    #[arg(long, conflicts_with = "strict")]
+    like_onnx: bool,
+    /// Operators outside of the standard's domains are errors
+    #[arg(long)]
+    custom_domains: bool,
+    /// Also infer types and shapes, and say where they contradict each other
+    #[arg(long)]
+    full: bool,
+    /// Leave the data files beside the models alone
+    #[arg(long)]
+    no_files: bool,
+    /// List notes as well; otherwise they are only counted
+    #[arg(long)]
+    notes: bool,
+    /// Findings of each code that are listed
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    max_findings: usize,
+    /// Models that are checked at the same time; by default as many as there are processors
+    #[arg(short, long, value_name = "N")]
+    jobs: Option<std::num::NonZeroUsize>,
+    /// How to answer
+    #[arg(long, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    format: Format,
+    /// Answer in JSON: the same as --format json
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+    /// For code hosts and editors: SARIF 2.1.0
+    Sarif,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.check/1";
+
+/// What became of a file.
+struct Checked {
+    name: String,
+    /// The findings and their form for people, or why the file could not be read.
+    result: Result<(Report, Vec<String>), Failure>,
+}
+
+pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
+    let is_stdin = |path: &&PathBuf| path.as_os_str() == "-";
+    if args.models.iter().filter(is_stdin).count() > 1 {
+        return Err(Failure::new("stdin can be read only once"));
+    }
+    let options = options(args)?;
+    let format = if args.json { Format::Json } else { args.format };
+    let all = check_all(args, &options, terminal);
+    let mut total = Counts::default();
+    for (report, _) in all
+        .iter()
+        .filter_map(|checked| checked.result.as_ref().ok())
+    {
+        total.add(report);
+    }
+    match format {
+        Format::Text => terminal.print(&as_text(&all, args, &total))?,
+        Format::Json => terminal.json(&as_json(&all, args), true)?,
+        Format::Sarif => terminal.json(&sarif::log(&all), true)?,
+    }
+    let mut failures: Vec<Failure> = all
+        .into_iter()
+        .filter_map(|checked| checked.result.err())
+        .collect();
+    // The last failure is the command's; those before it are told on the way.
+    let last = failures.pop();
+    for earlier in &failures {
+        terminal.report(earlier);
+    }
+    match (last, total.errors) {
+        (Some(failure), _) => Err(failure),
+        (None, 0) => Ok(Verdict::Fine),
+        (None, _) => Ok(Verdict::Findings),
+    }
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    let unknown = |error: check::UnknownCode| {
+        let names = check::CODES.iter().map(|code| code.name);
+        let failure = Failure::new(error.to_string());
+        match sardonyx::suggest::closest(&error.0, names) {
+            Some(near) => failure.help(format!("did you mean '{near}'?")),
+            None => failure.help("`sardonyx explain` lists all codes"),
+        }
+    };
+    let mut options = Options::new()
+        .strict(args.strict)
+        .like_onnx(args.like_onnx)
+        .custom_domains(args.custom_domains)
+        .types(args.full)
+        .without_files(args.no_files)
+        .per_code(args.max_findings);
+    for name in &args.allow {
+        options = options.allow(name).map_err(unknown)?;
+    }
+    for name in &args.deny {
+        options = options.deny(name).map_err(unknown)?;
+    }
+    Ok(options)
+}
+
+/// Checks all files, several at a time; the answers are in the order of the arguments.
+fn check_all(args: &Args, options: &Options, terminal: &Terminal) -> Vec<Checked> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.map_or(processors, usize::from);
+    let bar = terminal.progress("checking", Some(args.models.len() as u64));
+    let next = AtomicUsize::new(0);
+    let slots: Vec<Mutex<Option<Checked>>> = args.models.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let (Some(path), Some(slot)) = (args.models.get(index), slots.get(index)) else {
+                return;
+            };
+            let checked = Checked {
+                name: path.display().to_string(),
+                result: check_one(path, args, options),
+            };
+            *slot
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(checked);
+            bar.inc(1);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs.min(args.models.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    bar.finish_and_clear();
+    slots
+        .into_iter()
+        .filter_map(|slot| {
+            slot.into_inner()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+        })
+        .collect()
+}
+
+fn check_one(
+    path: &Path,
+    args: &Args,
+    options: &Options,
+) -> Result<(Report, Vec<String>), Failure> {
+    let open = args.limits.apply(OpenOptions::new());
+    let model: Model = match path.as_os_str() == "-" {
+        true => open
+            .from_reader(std::io::stdin().lock())
+            .map_err(|error| Failure::from(error).at("standard input"))?,
+        false => open.open(path)?,
+    };
+    let report = model.check(options);
+    let name = path.display().to_string();
+    let pictures = report
+        .findings
+        .iter()
+        .map(|found| check::render(&model, found, &name))
+        .collect();
+    Ok((report, pictures))
+}
+
+#[derive(Default)]
+struct Counts {
+    errors: u64,
+    warnings: u64,
+    notes: u64,
+}
+
+impl Counts {
+    fn add(&mut self, report: &Report) {
+        self.errors += report.errors;
+        self.warnings += report.warnings;
+        self.notes += report.notes;
+    }
+
+    /// In words; empty if there is nothing.
+    fn words(&self) -> String {
+        let counts = [
+            (self.errors, "error"),
+            (self.warnings, "warning"),
+            (self.notes, "note"),
+        ];
+        let words: Vec<String> = counts
+            .into_iter()
+            .filter(|(number, _)| *number > 0)
+            .map(|(number, what)| count(usize::try_from(number).unwrap_or(usize::MAX), what))
+            .collect();
+        words.join(", ")
+    }
+}
+
+fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
+    let mut text = String::new();
+    for checked in all {
+        let Ok((report, pictures)) = &checked.result else {
+            continue;
+        };
+        let findings = report.findings.iter().zip(pictures);
+        let listed = findings.filter(|(found, _)| args.notes || found.severity > Severity::Note);
+        for (_, picture) in listed {
+            text += picture;
+            text += "\n\n";
+        }
+        for (code, more) in &report.more {
+            let number = usize::try_from(*more).unwrap_or(usize::MAX);
+            text += &format!(
+                "{}: and {} of {code}\n\n",
+                checked.name,
+                count(number, "more finding")
+            );
+        }
+        let mut counts = Counts::default();
+        counts.add(report);
+        let words = match (report.errors, counts.words()) {
+            (_, words) if words.is_empty() => "no findings".to_string(),
+            (0, words) => format!("no errors; {words}"),
+            (_, words) => words,
+        };
+        text += &format!("{}: {words}\n", checked.name);
+    }
+    if all.len() > 1 {
+        let wrong = all.iter().filter(|checked| {
+            checked
+                .result
+                .as_ref()
+                .is_ok_and(|(report, _)| report.errors > 0)
+        });
+        let unread = all.iter().filter(|checked| checked.result.is_err()).count();
+        let mut summary = format!(
+            "{} checked: {} with errors",
+            count(all.len(), "model"),
+            wrong.count()
+        );
+        if unread > 0 {
+            summary += &format!(", {unread} not readable");
+        }
+        let words = total.words();
+        if !words.is_empty() {
+            summary += &format!(" ({words})");
+        }
+        text += &(summary + "\n");
+    }
+    text
+}
+
+fn as_json(all: &[Checked], args: &Args) -> Value {
+    let files = all.iter().map(|checked| match &checked.result {
+        Ok((report, _)) => json!({
+            "model": checked.name,
+            "verdict": verdict(report),
+            "errors": report.errors,
+            "warnings": report.warnings,
+            "notes": report.notes,
+            "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
+            "not_listed": report.more.iter().map(|(code, more)| json!({"code": code, "findings": more})).collect::<Vec<_>>(),
+        }),
+        Err(failure) => json!({
+            "model": checked.name,
+            "verdict": "unreadable",
+            "error": failure.message(),
+        }),
+    });
+    json!({
+        "schema": SCHEMA,
+        "strict": args.strict,
+        "files": files.collect::<Vec<_>>(),
+    })
+}
+
+fn verdict(report: &Report) -> &'static str {
+    match (report.errors, report.warnings) {
+        (0, 0) => "fine",
+        (0, _) => "warnings",
+        _ => "errors",
+    }
+}
+
+fn finding(found: &Finding) -> Value {
+    json!({
+        "code": found.code.name,
+        "severity": found.severity.name(),
+        "requirement": requirement(found.code),
+        "place": found.place.words,
+        "path": found.place.path,
+        "message": found.fact,
+        "help": found.advice,
+    })
+}
+
+fn requirement(code: &Code) -> Option<&'static str> {
+    Some(code.requirement).filter(|id| !id.is_empty())
+}
+
+/// Say what a finding of `check` means, why it matters and what to do about it
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct ExplainArgs {
+    /// The code of a finding, such as unknown-operator, or the id of a rule, such as GRAPH-02; without, all codes are listed
+    #[arg(value_name = "CODE")]
+    code: Option<String>,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const EXPLAIN_SCHEMA: &str = "sardonyx.explain/1";
+
+pub(crate) fn explain(args: &ExplainArgs, terminal: &Terminal) -> Result<(), Failure> {
+    let chosen: Vec<&Code> = match &args.code {
+        None => check::CODES.to_vec(),
+        Some(name) => match check::code(name) {
+            Some(code) => vec![code],
+            None => {
+                let codes = check::CODES.iter().copied();
+                codes.filter(|code| code.requirement == *name).collect()
+            }
+        },
+    };
+    if let (true, Some(name)) = (chosen.is_empty(), &args.code) {
+        let failure = Failure::new(format!("there is no finding called '{name}'"));
+        let names = check::CODES.iter().map(|code| code.name);
+        return Err(match sardonyx::suggest::closest(name, names) {
+            Some(near) => failure.help(format!("did you mean '{near}'?")),
+            None => failure.help("`sardonyx explain` lists all codes"),
+        });
+    }
+    if args.json {
+        let codes = chosen.iter().map(|code| {
+            json!({
+                "code": code.name,
+                "severity": level(code),
+                "requirement": requirement(code),
+                "refused_by_onnx": code.shared,
+                "about": code.about,
+                "help": code.help,
+            })
+        });
+        let answer = json!({"schema": EXPLAIN_SCHEMA, "codes": codes.collect::<Vec<_>>()});
+        return terminal.json(&answer, true);
+    }
+    let text: String = match &args.code {
+        None => chosen.iter().map(|code| line(code)).collect(),
+        Some(_) => {
+            let pages: Vec<String> = chosen.iter().map(|code| page(code)).collect();
+            pages.join("\n")
+        }
+    };
+    terminal.print(&text)
+}
+
+/// A level as a word.
+fn level(code: &Code) -> &'static str {
+    code.severity.map_or("only with --strict", Severity::name)
+}
+
+fn line(code: &Code) -> String {
+    format!(
+        "{:34} {:9} {:10} {}\n",
+        code.name,
+        code.severity.map_or("strict", Severity::name),
+        code.requirement,
+        code.help
+    )
+}
+
+fn page(code: &Code) -> String {
+    let mut text = format!("{}: {}\n\n", code.name, level(code));
+    text += &textwrap(code.about);
+    text += &format!("\nWhat to do: {}.\n", code.help.trim_end_matches('.'));
+    if let Some(requirement) = requirement(code) {
+        text += &format!("Rule: {requirement}.\n");
+    }
+    text += match code.shared {
+        true => "The checker of the onnx package refuses a model for it, too.\n",
+        false => "The checker of the onnx package does not see it.\n",
+    };
+    text
+}
+
+/// Lines of at most 100 characters.
+fn textwrap(text: &str) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in text.split_whitespace() {
+        if length > 0 && length + 1 + word.chars().count() > 100 {
+            lines.push('\n');
+            length = 0;
+        }
+        if length > 0 {
+            lines.push(' ');
+            length += 1;
+        }
+        lines += word;
+        length += word.chars().count();
+    }
+    lines + "\n"
+}

@@ -1,0 +1,114 @@
+//! Findings as SARIF 2.1.0, the form that code hosts and editors take findings of tools in (OASIS standard, 2020).
+
+use sardonyx::check::{CODES, Code, Finding, Severity};
+use serde_json::{Value, json};
+
+use super::Checked;
+
+/// Where the codes are described.
+const HELP: &str = "https://github.com/sardonyx/sardonyx/blob/main/docs/findings.md";
+
+/// A log with one run.
+pub(super) fn log(all: &[Checked]) -> Value {
+    let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
+    let mut results = Vec::new();
+    let mut failures = Vec::new();
+    for checked in all {
+        match &checked.result {
+            Ok((report, _)) => {
+                let findings = report.findings.iter();
+                results.extend(findings.map(|found| result(found, &checked.name)));
+            }
+            Err(failure) => failures.push(json!({
+                "level": "error",
+                "message": {"text": failure.message()},
+                "locations": [location(&checked.name, None)],
+            })),
+        }
+    }
+    json!({
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "sardonyx",
+                "version": env!("CARGO_PKG_VERSION"),
+                "informationUri": "https://github.com/sardonyx/sardonyx",
+                "rules": rules,
+            }},
+            "invocations": [{
+                "executionSuccessful": failures.is_empty(),
+                "toolExecutionNotifications": failures,
+            }],
+            "results": results,
+        }],
+    })
+}
+
+fn rule(code: &Code) -> Value {
+    json!({
+        "id": code.name,
+        "shortDescription": {"text": code.help},
+        "fullDescription": {"text": code.about},
+        "helpUri": format!("{HELP}#{}", code.name),
+        "defaultConfiguration": {
+            "level": code.severity.map_or("none", level),
+            "enabled": code.severity.is_some(),
+        },
+        "properties": {"requirement": code.requirement},
+    })
+}
+
+fn result(found: &Finding, file: &str) -> Value {
+    let index = CODES.iter().position(|code| code.name == found.code.name);
+    json!({
+        "ruleId": found.code.name,
+        "ruleIndex": index,
+        "level": level(found.severity),
+        "message": {"text": format!("{}. {}.", found.fact, found.advice.trim_end_matches('.'))},
+        "locations": [location(file, Some(found))],
+    })
+}
+
+fn level(severity: Severity) -> &'static str {
+    severity.name()
+}
+
+fn location(file: &str, found: Option<&Finding>) -> Value {
+    let mut location = json!({
+        "physicalLocation": {"artifactLocation": {"uri": uri(file)}},
+    });
+    if let Some(found) = found {
+        location["logicalLocations"] = json!([{
+            "name": found.place.words,
+            "fullyQualifiedName": found.place.path,
+            "kind": "element",
+        }]);
+    }
+    location
+}
+
+/// A path as a relative reference: what has a meaning in addresses is escaped.
+fn uri(path: &str) -> String {
+    let mut uri = String::new();
+    for byte in path.replace('\\', "/").bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                uri.push(byte.into());
+            }
+            _ => uri += &format!("%{byte:02X}"),
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use super::uri;
+
+    #[test]
+    fn paths_become_references() {
+        assert_eq!(uri("models/a b.onnx"), "models/a%20b.onnx");
+        assert_eq!(uri("é"), "%C3%A9");
+    }
+}

@@ -1,0 +1,321 @@
+//! Checking: does a model follow the rules of the standard, and if not, where and why?
+//!
+//! All findings at once, each with a [`Code`], the requirement behind it, its place and advice. One walk over the graphs,
+//! without recursion; weights are only read by the few rules that are about values, piece by piece. Work and memory grow
+//! with the model and not faster: a hostile one costs no more than an honest one of its size.
+
+mod attribute;
+pub mod codes;
+mod devices;
+mod function;
+mod graph;
+mod header;
+mod levels;
+mod node;
+mod operator;
+mod signature;
+mod sparse;
+mod tensor;
+mod training;
+mod unused;
+mod value_info;
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Texts};
+use sardonyx_ops::Registry;
+use sardonyx_proto::shown;
+
+use crate::finding::{Code, Findings, Report, Severity, Spot};
+
+pub use codes::{CODES, code};
+pub use levels::{Levels, UnknownCode};
+
+/// What is checked, and how strictly.
+#[derive(Debug, Clone)]
+pub struct CheckOptions {
+    /// The operators that exist.
+    pub registry: Registry,
+    /// What counts how much.
+    pub levels: Levels,
+    /// Whether functions may import other versions of operator sets than the model.
+    pub skip_opset_compatibility: bool,
+    /// Whether operators outside of the standard's domains must be known.
+    pub custom_domains: bool,
+    /// How many findings of each code are listed; the rest is counted.
+    pub per_code: usize,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        CheckOptions {
+            registry: Registry::standard(),
+            levels: Levels::default(),
+            skip_opset_compatibility: false,
+            custom_domains: false,
+            per_code: 20,
+        }
+    }
+}
+
+/// A part of a model that can be checked by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckPart {
+    /// The types of the main graph's inputs.
+    Inputs,
+    /// The constants of the main graph.
+    Initializers,
+    /// The sparse constants of the main graph.
+    SparseInitializers,
+    /// The nodes of the main graph by themselves: what they read may be defined elsewhere.
+    Nodes,
+    /// The attributes of the main graph's nodes by themselves.
+    Attributes,
+    /// The main graph, with all that is in it.
+    Graph,
+    /// The functions, without regard to the model around them.
+    Functions,
+}
+
+/// Checks a model.
+pub fn check(model: &Model, options: &CheckOptions) -> Report {
+    let mut checker = Checker::new(model, options);
+    checker.header();
+    checker.configurations();
+    checker.functions();
+    match model.main {
+        Some(main) => checker.tree(main, Root::Main),
+        None => checker.add(&codes::NO_GRAPH, Spot::MODEL, |_| "it has no graph".into()),
+    }
+    checker.training();
+    checker.texts();
+    checker.found.report()
+}
+
+/// Checks a part of a model by itself.
+pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Report {
+    let mut checker = Checker::new(model, options);
+    let Some(main) = model.main else {
+        return checker.found.report();
+    };
+    match part {
+        CheckPart::Inputs => checker.inputs_alone(main),
+        CheckPart::Initializers => checker.initializers_alone(main),
+        CheckPart::SparseInitializers => checker.sparse_initializers_alone(main),
+        CheckPart::Nodes => checker.nodes_alone(main),
+        CheckPart::Attributes => checker.attributes_alone(main),
+        CheckPart::Graph => checker.tree(main, Root::Main),
+        CheckPart::Functions => checker.functions(),
+    }
+    checker.found.report()
+}
+
+/// Whether the nodes of a graph call operators as these are defined, as far as running depends on it. Operators that are
+/// not known are passed over.
+pub(crate) fn signatures(model: &Model, graph: GraphId, registry: &Registry) -> Report {
+    let options = CheckOptions {
+        registry: registry.clone(),
+        levels: Levels::shared(),
+        // All are listed: they are the reasons why a model does not run.
+        per_code: 1000,
+        ..CheckOptions::default()
+    };
+    let mut checker = Checker::new(model, &options);
+    for node in &model.graph(graph).nodes {
+        checker.signature(*node, Root::Main);
+    }
+    checker.found.report()
+}
+
+/// What a tree of graphs hangs from: decides which operator sets count and whether attributes may be references.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Root {
+    /// The main graph.
+    Main,
+    /// The body of a function, by position.
+    Function(usize),
+    /// A graph of a training step, by position.
+    Training(usize),
+}
+
+/// A check in progress.
+struct Checker<'a> {
+    model: &'a Model,
+    texts: Texts<'a>,
+    options: &'a CheckOptions,
+    found: Findings,
+    /// Version of the format.
+    ir_version: i64,
+    /// The symbol of the empty text, and that of the long name of the default domain.
+    empty: Option<Symbol>,
+    long_domain: Option<Symbol>,
+    /// By node: its position in its graph.
+    position: Vec<u32>,
+    /// By symbol: which graph defined a value of that name last, and how. Graphs count from 1.
+    defined: Vec<(u32, graph::Definition)>,
+    /// By symbol: which graph had a node of that name last.
+    node_names: Vec<u32>,
+    /// Values of names that several graphs define.
+    scopes: graph::Scopes,
+    /// Versions of operator sets, and operators looked up, by the tree that they are used in.
+    imports: HashMap<Root, operator::Imports>,
+    callees: operator::Callees<'a>,
+    /// Functions by domain and name.
+    by_name: HashMap<(Option<Symbol>, Option<Symbol>), Vec<usize>>,
+    /// Whether names are judged by how they look.
+    lints_names: bool,
+    /// How often a wrong order may still be looked into for a cycle.
+    order_searches: u32,
+    /// The configurations that nodes may refer to.
+    configurations: Option<Vec<devices::Configuration<'a>>>,
+}
+
+impl<'a> Checker<'a> {
+    fn new(model: &'a Model, options: &'a CheckOptions) -> Self {
+        let mut checker = Checker {
+            model,
+            texts: model.texts(),
+            options,
+            found: Findings::new(options.per_code),
+            ir_version: model.header.ir_version.unwrap_or(0),
+            empty: model.symbol(b""),
+            long_domain: model.symbol(b"ai.onnx"),
+            position: vec![0; model.node_count()],
+            defined: vec![(0, graph::Definition::Input); model.symbol_count()],
+            node_names: vec![0; model.symbol_count()],
+            scopes: graph::Scopes::new(model),
+            imports: HashMap::new(),
+            callees: operator::Callees::default(),
+            by_name: HashMap::new(),
+            lints_names: options.levels.of(&codes::NAME_NO_IDENTIFIER).is_some(),
+            order_searches: 20,
+            configurations: None,
+        };
+        // Before version 8 of the format there are no functions, and readers ignore what stands in their place.
+        if checker.ir_version >= 8 {
+            for (index, function) in model.functions.iter().enumerate() {
+                let key = (checker.domain(function.domain), function.name);
+                checker.by_name.entry(key).or_default().push(index);
+            }
+        }
+        checker
+    }
+
+    /// Adds a finding with the advice of its code.
+    fn add(&mut self, code: &'static Code, spot: Spot, fact: impl FnOnce(&'a Model) -> String) {
+        self.add_with(code, spot, |model| (fact(model), "".into()));
+    }
+
+    /// Adds a finding with advice of its own.
+    fn add_with(
+        &mut self,
+        code: &'static Code,
+        spot: Spot,
+        words: impl FnOnce(&'a Model) -> (String, Cow<'static, str>),
+    ) {
+        if let Some(severity) = self.options.levels.of(code) {
+            let model = self.model;
+            self.found.add(model, code, severity, spot, || words(model));
+        }
+    }
+
+    /// Whether findings of a code are wanted at all.
+    fn wants(&self, code: &'static Code) -> bool {
+        self.options.levels.of(code).is_some()
+    }
+
+    /// A domain as it is compared: the default one is `None` in all of its spellings.
+    fn domain(&self, domain: Option<Symbol>) -> Option<Symbol> {
+        domain.filter(|_| domain != self.empty && domain != self.long_domain)
+    }
+
+    /// Whether a text is absent or empty.
+    fn is_empty(&self, text: Option<Symbol>) -> bool {
+        text.is_none() || text == self.empty
+    }
+
+    /// Keys that occur twice in a list of keys and values. The model's own list is stricter than all others.
+    fn keys(&mut self, entries: &[sardonyx_model::Entry], spot: Spot, field: &'static str) {
+        let code = match (spot == Spot::MODEL, field) {
+            (true, "metadata_props") => &codes::DUPLICATE_METADATA,
+            _ => &codes::DUPLICATE_METADATA_BELOW,
+        };
+        if entries.len() > 1 {
+            let mut seen = hashbrown::HashSet::with_capacity(entries.len());
+            for (index, entry) in entries.iter().enumerate() {
+                if !seen.insert(entry.key) {
+                    self.add(code, spot.item(field, index), |model| {
+                        let key = model.maybe_text(entry.key).unwrap_or_default();
+                        format!("the key '{}' occurs twice", shown(key))
+                    });
+                }
+            }
+        }
+        if self.ir_version >= 10
+            && field == "metadata_props"
+            && self.wants(&codes::UNQUALIFIED_METADATA)
+        {
+            for (index, entry) in entries.iter().enumerate() {
+                let key = self.model.maybe_text(entry.key).unwrap_or_default();
+                if !key.contains(&b'.') && !header::is_known_key(key) {
+                    self.add(
+                        &codes::UNQUALIFIED_METADATA,
+                        spot.item(field, index),
+                        |_| format!("the key '{}' has no prefix", shown(key)),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Walks through a graph and all graphs in it, from the outside in.
+    fn tree(&mut self, root_graph: GraphId, root: Root) {
+        let mut left = vec![root_graph];
+        while let Some(graph) = left.pop() {
+            self.graph(graph, root);
+            let first = left.len();
+            for node in &self.model.graph(graph).nodes {
+                for attribute in &self.model.node(*node).attributes {
+                    left.extend(self.model.attribute(*attribute).graphs());
+                }
+            }
+            left[first..].reverse();
+        }
+    }
+
+    fn position(&self, node: NodeId) -> u32 {
+        self.position[node.index()]
+    }
+
+    /// Texts that are not UTF-8, wherever they stand.
+    fn texts(&mut self) {
+        if !self.wants(&codes::INVALID_UTF8) {
+            return;
+        }
+        for text in self.model.all_texts() {
+            if !text.is_ascii() && std::str::from_utf8(text).is_err() {
+                self.add(&codes::INVALID_UTF8, Spot::MODEL, |_| {
+                    format!("the text '{}' is not UTF-8", shown(text))
+                });
+            }
+        }
+    }
+}
+
+/// Whether a text is an identifier of C.
+fn is_identifier(text: &[u8]) -> bool {
+    let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
+    text.first().is_some_and(|first| letter(*first))
+        && text
+            .iter()
+            .all(|byte| letter(*byte) || byte.is_ascii_digit())
+}
+
+/// Whether anything as bad as an error was found.
+impl Report {
+    /// The worst that was found; `None` if there is nothing to say.
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|found| found.severity).max()
+    }
+}

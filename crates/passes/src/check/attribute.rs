@@ -1,0 +1,303 @@
+//! Rules about attributes: against the operator, against themselves, against the function around them.
+
+use hashbrown::HashSet;
+use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId, Symbol};
+use sardonyx_proto::{AttributeType, shown};
+
+use super::{Checker, Root, codes};
+use crate::finding::Spot;
+
+impl Checker<'_> {
+    /// The attributes of a node; `known` says whether it calls something that exists.
+    pub(super) fn attributes(&mut self, id: NodeId, callee: u32, root: Root, known: bool) {
+        let model = self.model;
+        let list = &model.node(id).attributes;
+        let mut seen = 0u64;
+        // Names that the operator does not have, which may occur twice all the same.
+        let mut strangers: Option<HashSet<Symbol>> = None;
+        for (index, attribute) in list.iter().enumerate() {
+            let attribute = model.attribute(*attribute);
+            let spot = Spot::node(id).item("attribute", index);
+            self.attribute(attribute, spot, root);
+            let Some(name) = attribute.name else { continue };
+            let formal = {
+                let formals = &self.callees.get(callee).attributes;
+                let mut formals = formals.iter();
+                formals.position(|(formal, _)| *formal == Some(name))
+            };
+            let twice = match formal {
+                Some(formal) if formal < 64 => {
+                    let bit = 1 << formal;
+                    let twice = seen & bit != 0;
+                    seen |= bit;
+                    twice
+                }
+                _ if list.len() > 1 => !strangers.get_or_insert_default().insert(name),
+                _ => false,
+            };
+            if twice {
+                self.add(&codes::DUPLICATE_ATTRIBUTE, spot, |model| {
+                    format!("the attribute '{}' occurs twice", shown(model.text(name)))
+                });
+            }
+            match formal {
+                Some(formal) => self.value_fits(attribute, spot, callee, formal),
+                None if known => self.stranger(name, spot, callee),
+                None => {}
+            }
+        }
+        if known {
+            self.missing(id, callee, seen);
+        }
+    }
+
+    /// An attribute that the operator does not have.
+    fn stranger(&mut self, name: Symbol, spot: Spot, callee: u32) {
+        let Some(schema) = self.callees.get(callee).schema else {
+            return;
+        };
+        let text = self.texts.text(name);
+        if text.starts_with(b"__") {
+            return;
+        }
+        self.add_with(&codes::UNKNOWN_ATTRIBUTE, spot, |_| {
+            let fact = format!(
+                "{} has no attribute '{}' (as defined since opset version {})",
+                schema.name,
+                shown(text),
+                schema.since
+            );
+            let names: Vec<&str> = schema.attributes.iter().map(|found| found.name).collect();
+            let near = sardonyx_ops::closest(&shown(text), names.iter().copied());
+            let advice = match (near, names.is_empty()) {
+                (Some(near), _) => format!("did you mean '{near}'?"),
+                (None, true) => format!("{} has no attributes; remove it", schema.name),
+                (None, false) => format!("its attributes are {}", names.join(", ")),
+            };
+            (fact, advice.into())
+        });
+    }
+
+    fn value_fits(&mut self, attribute: &Attribute, spot: Spot, callee: u32, formal: usize) {
+        let callee = self.callees.get(callee);
+        let (_, wanted) = callee.attributes[formal];
+        let Some(schema) = callee.schema else { return };
+        // Files of version 1 of the format have no type; then the value field decides.
+        let ty = match attribute.ty {
+            Some(ty) if ty != AttributeType::UNDEFINED => Some(ty),
+            _ => attribute.values.first().map(AttributeValue::ty),
+        };
+        // A missing type is said elsewhere, and a broken one too.
+        let Some(ty) = ty.filter(|ty| ty.name().is_some()) else {
+            return;
+        };
+        if ty != wanted {
+            self.add(&codes::ATTRIBUTE_TYPE, spot, |_| {
+                format!(
+                    "{} wants '{}' to be {}, but it is {}",
+                    schema.name,
+                    schema.attributes[formal].name,
+                    type_words(wanted),
+                    type_words(ty)
+                )
+            });
+            return;
+        }
+        let must_be_there = matches!(
+            ty,
+            AttributeType::TENSOR
+                | AttributeType::SPARSE_TENSOR
+                | AttributeType::GRAPH
+                | AttributeType::TYPE_PROTO
+        );
+        if must_be_there && attribute.values.is_empty() && attribute.ref_attr_name.is_none() {
+            self.add(&codes::ATTRIBUTE_WITHOUT_VALUE, spot, |_| {
+                format!("it is {} and has no value", type_words(ty))
+            });
+        }
+    }
+
+    fn missing(&mut self, id: NodeId, callee: u32, seen: u64) {
+        let callee = self.callees.get(callee);
+        let missing = callee.required & !seen;
+        let Some(schema) = callee.schema.filter(|_| missing != 0) else {
+            return;
+        };
+        for (index, attribute) in schema.attributes.iter().enumerate() {
+            if missing >> index & 1 != 0 {
+                self.add_with(&codes::MISSING_ATTRIBUTE, Spot::node(id), |_| {
+                    let fact = format!("{} needs the attribute '{}'", schema.name, attribute.name);
+                    (fact, format!("add {attribute}").into())
+                });
+            }
+        }
+    }
+
+    /// The attributes of the nodes of a graph, each by itself.
+    pub(super) fn attributes_alone(&mut self, graph: GraphId) {
+        for node in &self.model.graph(graph).nodes {
+            for (index, attribute) in self.model.node(*node).attributes.iter().enumerate() {
+                let attribute = self.model.attribute(*attribute);
+                let spot = Spot::node(*node).item("attribute", index);
+                self.attribute(attribute, spot, Root::Main);
+                for graph in attribute.graphs() {
+                    self.tree(graph, Root::Main);
+                }
+            }
+        }
+    }
+
+    /// An attribute by itself, of a node or as the default of a function.
+    pub(super) fn attribute(&mut self, attribute: &Attribute, spot: Spot, root: Root) {
+        if self.is_empty(attribute.name) {
+            self.add(&codes::NAMELESS_ATTRIBUTE, spot, |_| {
+                "it has no name".into()
+            });
+        }
+        let ty = attribute.ty.filter(|ty| *ty != AttributeType::UNDEFINED);
+        match ty {
+            None if self.ir_version >= 2 => {
+                self.add(&codes::UNTYPED_ATTRIBUTE, spot, |_| {
+                    "it does not say of which type it is".into()
+                });
+            }
+            Some(ty) if ty.name().is_none() => {
+                self.add(&codes::UNKNOWN_ATTRIBUTE_TYPE, spot, |_| {
+                    format!("its type is {}, which is none of the standard's", ty.0)
+                });
+            }
+            _ => {}
+        }
+        if attribute.values.len() > 1 {
+            self.add(&codes::SEVERAL_VALUES, spot, |_| {
+                let types: Vec<&str> = attribute
+                    .values
+                    .iter()
+                    .map(|value| type_words(value.ty()))
+                    .collect();
+                format!("it holds {}", types.join(" and "))
+            });
+        } else if let (Some(ty), [value]) = (ty, &attribute.values[..])
+            && ty != value.ty()
+            && ty.name().is_some()
+        {
+            self.add(&codes::VALUE_OF_OTHER_TYPE, spot, |_| {
+                format!(
+                    "it says that it is {}, but holds {}",
+                    type_words(ty),
+                    type_words(value.ty())
+                )
+            });
+        }
+        if let Some(name) = attribute
+            .ref_attr_name
+            .filter(|name| Some(*name) != self.empty)
+        {
+            self.reference(attribute, name, spot, root);
+        }
+        for value in &attribute.values {
+            self.attribute_value(value, spot);
+        }
+    }
+
+    fn attribute_value(&mut self, value: &AttributeValue, spot: Spot) {
+        let model = self.model;
+        let is_text = |bytes: &[u8]| bytes.is_ascii() || std::str::from_utf8(bytes).is_ok();
+        match value {
+            AttributeValue::Tensor(tensor) => self.tensor(tensor, spot),
+            AttributeValue::Tensors(tensors) => {
+                tensors.iter().for_each(|tensor| self.tensor(tensor, spot));
+            }
+            AttributeValue::SparseTensor(tensor) => self.sparse_tensor(tensor, spot),
+            AttributeValue::SparseTensors(tensors) => {
+                let tensors = tensors.iter();
+                tensors.for_each(|tensor| self.sparse_tensor(tensor, spot));
+            }
+            AttributeValue::Type(ty) => self.ty(ty, spot),
+            AttributeValue::Types(types) => types.iter().for_each(|ty| self.ty(ty, spot)),
+            AttributeValue::String(text) if !is_text(model.bytes(*text)) => {
+                self.add(&codes::ATTRIBUTE_TEXT_NOT_UTF8, spot, |_| {
+                    format!("its text '{}' is not UTF-8", shown(model.bytes(*text)))
+                });
+            }
+            AttributeValue::Strings(texts) => {
+                if let Some(odd) = texts.iter().find(|text| !is_text(model.bytes(**text))) {
+                    self.add(&codes::ATTRIBUTE_TEXT_NOT_UTF8, spot, |_| {
+                        format!("its text '{}' is not UTF-8", shown(model.bytes(*odd)))
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// An attribute that stands for one of the function around it.
+    fn reference(&mut self, attribute: &Attribute, name: Symbol, spot: Spot, root: Root) {
+        let model = self.model;
+        let Root::Function(index) = root else {
+            self.add(&codes::REFERENCE_OUTSIDE_FUNCTION, spot, |_| {
+                format!("it stands for '{}' of a function", shown(model.text(name)))
+            });
+            return;
+        };
+        if !attribute.values.is_empty() {
+            self.add(&codes::REFERENCE_WITH_VALUE, spot, |_| {
+                format!(
+                    "it stands for '{}' of the function, but has a value of its own",
+                    shown(model.text(name))
+                )
+            });
+        }
+        let function = &model.functions[index];
+        let default = function
+            .attribute_protos
+            .iter()
+            .find(|found| found.name == Some(name));
+        match default {
+            Some(default) => {
+                if let (Some(ty), Some(declared)) = (attribute.ty, default.ty)
+                    && ty != declared
+                {
+                    self.add(&codes::REFERENCE_TYPE, spot, |_| {
+                        format!(
+                            "it says that it is {}, but '{}' of the function is {}",
+                            type_words(ty),
+                            shown(model.text(name)),
+                            type_words(declared)
+                        )
+                    });
+                }
+            }
+            None if !function.attributes.contains(&name) => {
+                self.add(&codes::UNKNOWN_REFERENCE, spot, |_| {
+                    format!(
+                        "the function has no attribute '{}'",
+                        shown(model.text(name))
+                    )
+                });
+            }
+            None => {}
+        }
+    }
+}
+
+/// The type of an attribute with its article.
+fn type_words(ty: AttributeType) -> &'static str {
+    match ty {
+        AttributeType::FLOAT => "a float",
+        AttributeType::INT => "an int",
+        AttributeType::STRING => "a string",
+        AttributeType::TENSOR => "a tensor",
+        AttributeType::GRAPH => "a graph",
+        AttributeType::FLOATS => "a list of floats",
+        AttributeType::INTS => "a list of ints",
+        AttributeType::STRINGS => "a list of strings",
+        AttributeType::TENSORS => "a list of tensors",
+        AttributeType::GRAPHS => "a list of graphs",
+        AttributeType::SPARSE_TENSOR => "a sparse tensor",
+        AttributeType::SPARSE_TENSORS => "a list of sparse tensors",
+        AttributeType::TYPE_PROTO => "a type",
+        AttributeType::TYPE_PROTOS => "a list of types",
+        _ => "of no known type",
+    }
+}

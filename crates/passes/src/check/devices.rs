@@ -1,0 +1,273 @@
+//! Rules about multi-device sections: configurations of the model, and what nodes say about devices.
+//!
+//! These messages stay in the model as bytes, as hardly anything needs them; here they are read.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{NodeId, Span, Symbol};
+use sardonyx_proto::{
+    DeviceConfigurationField, DeviceConfigurationProto, IntIntListEntryField,
+    NodeDeviceConfigurationField, NodeDeviceConfigurationProto, Reader, ShardedDimField,
+    ShardedDimProto, ShardingSpecField, ShardingSpecProto, SimpleShardedDimField, shown,
+};
+
+use super::{Checker, codes};
+use crate::finding::Spot;
+
+/// A device configuration of the model.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Configuration<'a> {
+    name: &'a [u8],
+    devices: Option<i64>,
+}
+
+impl<'a> Checker<'a> {
+    /// The configurations of the model, judged when they are read first.
+    pub(super) fn configurations(&mut self) -> Vec<Configuration<'a>> {
+        if let Some(found) = &self.configurations {
+            return found.clone();
+        }
+        let model = self.model;
+        let mut list = Vec::new();
+        let mut names = HashSet::new();
+        for (index, span) in model.header.configuration.iter().enumerate() {
+            let spot = Spot::MODEL.item("configuration", index);
+            let (mut name, mut count, mut devices) = (&b""[..], None, 0u64);
+            let reader = Reader::<DeviceConfigurationProto>::new(model.bytes(*span));
+            for field in reader.map_while(Result::ok) {
+                match field {
+                    DeviceConfigurationField::Name(text) => name = text.bytes,
+                    DeviceConfigurationField::NumDevices(number) => count = Some(i64::from(number)),
+                    DeviceConfigurationField::Device(_) => devices += 1,
+                    DeviceConfigurationField::Unknown(_) => {}
+                }
+            }
+            if name.is_empty() {
+                self.add(&codes::NAMELESS_CONFIGURATION, spot, |_| {
+                    "it has no name".into()
+                });
+            } else if !names.insert(name) {
+                self.add(&codes::DUPLICATE_CONFIGURATION, spot, |_| {
+                    format!("another configuration is called '{}'", shown(name))
+                });
+            }
+            match count {
+                None => self.add(&codes::DEVICE_COUNT, spot, |_| {
+                    "it does not say how many devices there are".into()
+                }),
+                Some(..1) => self.add(&codes::DEVICE_COUNT, spot, |_| {
+                    format!("it has {} devices", count.unwrap_or(0))
+                }),
+                Some(count) if devices > 0 && devices != count as u64 => {
+                    self.add(&codes::DEVICE_NAMES, spot, |_| {
+                        format!("it names {devices} devices, but has {count}")
+                    });
+                }
+                Some(_) => {}
+            }
+            list.push(Configuration {
+                name,
+                devices: count,
+            });
+        }
+        self.configurations = Some(list.clone());
+        list
+    }
+
+    /// What a node says about devices.
+    pub(super) fn devices(&mut self, id: NodeId, spans: &[Span]) {
+        if spans.is_empty() {
+            return;
+        }
+        let model = self.model;
+        let known = self.configurations();
+        let mut seen = HashSet::new();
+        for (index, span) in spans.iter().enumerate() {
+            let spot = Spot::node(id).item("device_configurations", index);
+            let mut name = None;
+            let mut specs = Vec::new();
+            let reader = Reader::<NodeDeviceConfigurationProto>::new(model.bytes(*span));
+            for field in reader.map_while(Result::ok) {
+                match field {
+                    NodeDeviceConfigurationField::ConfigurationId(text) => name = Some(text.bytes),
+                    NodeDeviceConfigurationField::ShardingSpec(spec) => specs.push(spec),
+                    _ => {}
+                }
+            }
+            let name = name.unwrap_or_default();
+            let configuration = known.iter().find(|found| found.name == name).copied();
+            if name.is_empty() {
+                self.add(&codes::UNKNOWN_CONFIGURATION, spot, |_| {
+                    "it does not say which configuration it belongs to".into()
+                });
+            } else if configuration.is_none() {
+                self.add(&codes::UNKNOWN_CONFIGURATION, spot, |_| {
+                    format!("the model has no configuration '{}'", shown(name))
+                });
+            }
+            if !seen.insert(name) {
+                self.add(&codes::DUPLICATE_CONFIGURATION, spot, |_| {
+                    format!(
+                        "the node refers to the configuration '{}' twice",
+                        shown(name)
+                    )
+                });
+            }
+            let devices = configuration.and_then(|found| found.devices);
+            for spec in specs {
+                self.sharding(id, spec, devices, spot);
+            }
+        }
+    }
+
+    fn sharding(
+        &mut self,
+        id: NodeId,
+        spec: Reader<'_, ShardingSpecProto>,
+        devices: Option<i64>,
+        spot: Spot,
+    ) {
+        let mut tensor = None;
+        let mut placed = Vec::new();
+        let mut groups: HashMap<i64, Vec<i64>> = HashMap::new();
+        let mut dims = Vec::new();
+        for field in spec.map_while(Result::ok) {
+            match field {
+                ShardingSpecField::TensorName(text) => tensor = Some(text.bytes),
+                ShardingSpecField::Device(chunk) => {
+                    // What is broken was found when the model was read.
+                    let _ = chunk.decode_into(&mut placed);
+                }
+                ShardingSpecField::IndexToDeviceGroupMap(entry) => {
+                    let (mut key, mut group) = (0, Vec::new());
+                    for field in entry.map_while(Result::ok) {
+                        match field {
+                            IntIntListEntryField::Key(number) => key = number,
+                            IntIntListEntryField::Value(chunk) => {
+                                let _ = chunk.decode_into(&mut group);
+                            }
+                            IntIntListEntryField::Unknown(_) => {}
+                        }
+                    }
+                    groups.insert(key, group);
+                }
+                ShardingSpecField::ShardedDim(dim) => dims.push(dim),
+                ShardingSpecField::Unknown(_) => {}
+            }
+        }
+        let model = self.model;
+        let operands = model.inputs(id).chain(model.outputs(id).iter().copied());
+        let name = operands
+            .flatten()
+            .map(|value| model.value(value).name)
+            .find(|name| Some(model.text(*name)) == tensor);
+        if name.is_none() {
+            self.add(&codes::SHARDED_TENSOR, spot, |_| match tensor {
+                None | Some(b"") => "a sharding does not say of which tensor".to_string(),
+                Some(tensor) => format!(
+                    "'{}' is neither an input nor an output of the node",
+                    shown(tensor)
+                ),
+            });
+        }
+        let exists = |device: i64| devices.is_none_or(|count| (0..count).contains(&device));
+        let mut all: Vec<i64> = placed
+            .iter()
+            .copied()
+            .filter(|device| !groups.contains_key(device))
+            .collect();
+        let mut keys: Vec<&i64> = groups.keys().collect();
+        keys.sort_unstable();
+        for key in keys {
+            all.extend(&groups[key]);
+        }
+        if let Some(odd) = all.into_iter().find(|device| !exists(*device)) {
+            self.add(&codes::UNKNOWN_DEVICE, spot, |_| {
+                let count = devices.unwrap_or(0);
+                format!("device {odd} does not exist: the configuration has {count}")
+            });
+        }
+        let rank = name.and_then(|name| self.declared_rank(id, name));
+        self.sharded_dims(dims, rank, spot);
+    }
+
+    fn sharded_dims(
+        &mut self,
+        dims: Vec<Reader<'_, ShardedDimProto>>,
+        rank: Option<i64>,
+        spot: Spot,
+    ) {
+        let mut axes = HashSet::new();
+        for dim in dims {
+            let mut axis = None;
+            let mut shards = Vec::new();
+            for field in dim.map_while(Result::ok) {
+                match field {
+                    ShardedDimField::Axis(number) => axis = Some(number),
+                    ShardedDimField::SimpleSharding(simple) => {
+                        let mut count = None;
+                        for field in simple.map_while(Result::ok) {
+                            if let SimpleShardedDimField::NumShards(number) = field {
+                                count = Some(number);
+                            }
+                        }
+                        shards.push(count);
+                    }
+                    ShardedDimField::Unknown(_) => {}
+                }
+            }
+            match (axis, rank) {
+                (None, _) => self.add(&codes::SHARDED_AXIS, spot, |_| {
+                    "a sharding does not say which axis it splits".into()
+                }),
+                (Some(axis), Some(rank)) if !(-rank..rank).contains(&axis) => {
+                    self.add(&codes::SHARDED_AXIS, spot, |_| {
+                        format!("there is no axis {axis}: the tensor has {rank} dimensions")
+                    });
+                }
+                (Some(axis), rank) => {
+                    let from_front = match rank {
+                        Some(rank) if axis < 0 => axis + rank,
+                        _ => axis,
+                    };
+                    if !axes.insert(from_front) {
+                        self.add(&codes::SHARDED_AXIS, spot, |_| {
+                            format!("the axis {axis} is split twice")
+                        });
+                    }
+                }
+            }
+            for count in shards {
+                if count.is_none_or(|count| count < 1) {
+                    self.add(&codes::SHARD_COUNT, spot, |_| match count {
+                        None => "a sharding does not say into how many pieces".to_string(),
+                        Some(count) => format!("a sharding has {count} pieces"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// The number of dimensions of a value of a graph, if the file says it.
+    fn declared_rank(&mut self, id: NodeId, name: Symbol) -> Option<i64> {
+        use sardonyx_model::TypeKind;
+        let model = self.model;
+        let graph = model.graph(model.node(id).graph);
+        let initializer = graph
+            .initializers
+            .iter()
+            .find(|found| found.tensor.name == Some(name));
+        if let Some(found) = initializer {
+            return Some(found.tensor.dims.len() as i64);
+        }
+        let infos = graph.inputs.iter().chain(&graph.outputs);
+        let info = infos
+            .chain(&graph.value_info)
+            .find(|info| info.name == Some(name))?;
+        match info.ty.as_ref()?.kind.as_ref()? {
+            TypeKind::Tensor {
+                shape: Some(shape), ..
+            } => Some(shape.dims.len() as i64),
+            _ => None,
+        }
+    }
+}

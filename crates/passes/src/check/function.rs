@@ -1,0 +1,327 @@
+//! Rules about functions of the model: their names, their signature, their body, and who calls whom.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{GraphId, NodeId, Symbol};
+use sardonyx_proto::shown;
+
+use super::{Checker, Root, codes};
+use crate::finding::Spot;
+
+/// Functions of one model, and calls within calls, as the reference implementation bounds them.
+const MOST_FUNCTIONS: usize = 10_000;
+const DEEPEST_CALLS: u32 = 100;
+
+impl Checker<'_> {
+    pub(super) fn functions(&mut self) {
+        let model = self.model;
+        let count = model.functions.len();
+        // What older readers ignore is not judged; that it is there has been said.
+        if count == 0 || self.ir_version < 8 {
+            return;
+        }
+        if count > MOST_FUNCTIONS {
+            self.add(
+                &codes::TOO_MANY_FUNCTIONS,
+                Spot::MODEL.field("functions"),
+                |_| format!("it has {count} functions; at most {MOST_FUNCTIONS} are allowed"),
+            );
+            return;
+        }
+        let mut ids = HashSet::new();
+        for (index, function) in model.functions.iter().enumerate() {
+            let spot = Spot::function(index);
+            if self.is_empty(function.name) {
+                self.add(&codes::NAMELESS_FUNCTION, spot, |_| "it has no name".into());
+            }
+            if function.domain.is_none() {
+                self.add(&codes::FUNCTION_WITHOUT_DOMAIN, spot, |_| {
+                    "it names no domain, not even the empty one".into()
+                });
+            }
+            // Before version 10 of the format there are no overloads.
+            let overload = function.overload.filter(|_| self.ir_version >= 10);
+            let overload = overload.filter(|overload| Some(*overload) != self.empty);
+            if !ids.insert((self.domain(function.domain), function.name, overload)) {
+                self.add(&codes::DUPLICATE_FUNCTION, spot, |_| {
+                    "there is another function of that domain, name and overload".into()
+                });
+            }
+            self.function_attributes(index);
+            self.imports_of(&function.opset_import, spot);
+            self.keys(&function.metadata_props, spot, "metadata_props");
+            self.markup(function.doc_string, spot);
+            self.tree(function.body, Root::Function(index));
+        }
+        self.opset_compatibility();
+        self.recursion();
+    }
+
+    fn function_attributes(&mut self, index: usize) {
+        let model = self.model;
+        let function = &model.functions[index];
+        let spot = Spot::function(index);
+        let mut names = HashSet::new();
+        for (position, name) in function.attributes.iter().enumerate() {
+            if !names.insert(*name) {
+                self.add(
+                    &codes::DUPLICATE_FUNCTION_ATTRIBUTE,
+                    spot.item("attribute", position),
+                    |_| format!("'{}' is listed twice", shown(model.text(*name))),
+                );
+            }
+        }
+        for (position, attribute) in function.attribute_protos.iter().enumerate() {
+            let spot = spot.item("attribute_proto", position);
+            if let Some(name) = attribute.name
+                && !names.insert(name)
+            {
+                self.add(&codes::ATTRIBUTE_WITH_AND_WITHOUT_DEFAULT, spot, |_| {
+                    format!("'{}' is listed twice", shown(model.text(name)))
+                });
+            }
+            self.attribute(attribute, spot, Root::Function(index));
+        }
+    }
+
+    /// A node that calls a function of the model.
+    pub(super) fn call(&mut self, id: NodeId, root: Root) {
+        let model = self.model;
+        let node = model.node(id);
+        let key = (self.domain(node.domain), node.op_type);
+        let callee = self.callee(id, root);
+        // An operator of the standard comes first.
+        if self.callees.get(callee).schema.is_some() {
+            return;
+        }
+        let Some(candidates) = self.by_name.get(&key) else {
+            return;
+        };
+        let overload = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);
+        let wanted = overload(node.overload);
+        let found = candidates
+            .iter()
+            .copied()
+            .find(|index| overload(model.functions[*index].overload) == wanted);
+        let Some(found) = found else {
+            let candidates = candidates.clone();
+            let spot = Spot::node(id).field("overload");
+            self.add_with(&codes::UNKNOWN_OVERLOAD, spot, |_| {
+                let name = |symbol| shown(model.maybe_text(symbol).unwrap_or_default());
+                let fact = format!(
+                    "there is no overload '{}' of the function '{}'",
+                    name(node.overload),
+                    name(node.op_type)
+                );
+                let names: Vec<String> = candidates
+                    .iter()
+                    .take(10)
+                    .map(|index| format!("'{}'", name(model.functions[*index].overload)))
+                    .collect();
+                (fact, format!("the model has {}", names.join(", ")).into())
+            });
+            return;
+        };
+        let function = &model.functions[found];
+        let body = model.graph(function.body);
+        for (what, actual, formal) in [
+            ("input", model.inputs(id).len(), body.inputs.len()),
+            ("output", model.outputs(id).len(), body.outputs.len()),
+        ] {
+            if actual > formal {
+                let spot = Spot::node(id).item(what, formal);
+                self.add(&codes::CALL_ARGUMENTS, spot, |_| {
+                    format!("the function has {formal} {what}s, but the node {actual}")
+                });
+            }
+        }
+        for (index, attribute) in node.attributes.iter().enumerate() {
+            let attribute = model.attribute(*attribute);
+            let Some(name) = attribute.name else { continue };
+            let declared = function.attributes.contains(&name)
+                || function
+                    .attribute_protos
+                    .iter()
+                    .any(|found| found.name == Some(name));
+            if !declared && !model.text(name).starts_with(b"__") {
+                let spot = Spot::node(id).item("attribute", index);
+                self.add(&codes::CALL_ATTRIBUTE, spot, |_| {
+                    format!(
+                        "the function has no attribute '{}'",
+                        shown(model.text(name))
+                    )
+                });
+            }
+        }
+    }
+
+    /// Operators in bodies mean the same at the version that the function imports and at that of the model.
+    fn opset_compatibility(&mut self) {
+        let model = self.model;
+        if self.options.skip_opset_compatibility {
+            return;
+        }
+        for index in 0..model.functions.len() {
+            let root = Root::Function(index);
+            // Operators that were compared already.
+            let mut seen = HashSet::new();
+            self.each_node(model.functions[index].body, |checker, node| {
+                let found = model.node(node);
+                let domain = checker.domain(found.domain);
+                if !seen.insert((domain, found.op_type)) {
+                    return;
+                }
+                let (Some(own), Some(outer)) = (
+                    checker.version(root, domain),
+                    checker.version(Root::Main, domain),
+                ) else {
+                    return;
+                };
+                if own == outer {
+                    return;
+                }
+                let domain_text = model.domain_of(node);
+                let name = model.display(found.op_type);
+                let since = |version: i64| {
+                    let version = u32::try_from(version).unwrap_or(0);
+                    let registry = &checker.options.registry;
+                    let schema = registry.schema(&domain_text, &name, version);
+                    schema.map(|schema| schema.since)
+                };
+                if since(own) == since(outer) {
+                    return;
+                }
+                let spot = Spot::node(node).field("op_type");
+                checker.add(&codes::FUNCTION_OPSET_MISMATCH, spot, |_| {
+                    let set = if domain_text.is_empty() { "ai.onnx" } else { &domain_text };
+                    format!(
+                        "the function imports version {own} of '{set}', the model version {outer}, and {name} is not the same in both"
+                    )
+                });
+            });
+        }
+    }
+
+    /// Gives `take` every node of a graph and of all graphs in it.
+    fn each_node(&mut self, graph: GraphId, mut take: impl FnMut(&mut Self, NodeId)) {
+        let model = self.model;
+        let mut left = vec![graph];
+        while let Some(graph) = left.pop() {
+            for node in &model.graph(graph).nodes {
+                take(self, *node);
+                for attribute in &model.node(*node).attributes {
+                    left.extend(model.attribute(*attribute).graphs());
+                }
+            }
+        }
+    }
+
+    /// Functions that call each other in a circle, or too deep. A depth-first search that marks who is being looked at,
+    /// with a list in place of recursion; each function is left once.
+    fn recursion(&mut self) {
+        let calls = self.calls();
+        #[derive(Clone, Copy, PartialEq)]
+        enum State {
+            New,
+            Open,
+            /// How many calls lie below.
+            Done(u32),
+        }
+        let mut states = vec![State::New; calls.len()];
+        let mut deepest: Option<(u32, usize)> = None;
+        for start in 0..calls.len() {
+            if states[start] != State::New {
+                continue;
+            }
+            states[start] = State::Open;
+            let mut path = vec![(start, 0usize)];
+            while let Some((function, next)) = path.last_mut() {
+                let (function, position) = (*function, *next);
+                *next += 1;
+                if let Some(callee) = calls[function].get(position).copied() {
+                    match states[callee] {
+                        State::New => {
+                            states[callee] = State::Open;
+                            path.push((callee, 0));
+                        }
+                        State::Open => self.circle(&path, callee),
+                        State::Done(_) => {}
+                    }
+                    continue;
+                }
+                let below = calls[function].iter().map(|callee| match states[*callee] {
+                    State::Done(depth) => depth + 1,
+                    _ => 1,
+                });
+                let depth = below.max().unwrap_or(0);
+                states[function] = State::Done(depth);
+                deepest = deepest.max(Some((depth, function)));
+                path.pop();
+            }
+        }
+        if let Some((depth, function)) = deepest.filter(|(depth, _)| *depth >= DEEPEST_CALLS) {
+            self.add(&codes::CALLS_TOO_DEEP, Spot::function(function), |_| {
+                format!("its calls go {depth} levels deep; at most {DEEPEST_CALLS} are allowed")
+            });
+        }
+    }
+
+    fn circle(&mut self, path: &[(usize, usize)], callee: usize) {
+        let model = self.model;
+        self.add(&codes::RECURSIVE_FUNCTION, Spot::function(callee), |_| {
+            /// Functions of a circle that are named.
+            const NAMED: usize = 6;
+            let start = path.iter().position(|(function, _)| *function == callee);
+            let circle = &path[start.unwrap_or(0)..];
+            let name = |index: usize| {
+                let name = model.maybe_text(model.functions[index].name);
+                format!("'{}'", shown(name.unwrap_or_default()))
+            };
+            let mut names: Vec<String> = circle
+                .iter()
+                .take(NAMED)
+                .map(|(function, _)| name(*function))
+                .collect();
+            if circle.len() > NAMED {
+                names.push("…".to_string());
+            }
+            names.push(name(callee));
+            format!("it calls itself: {}", names.join(" calls "))
+        });
+    }
+
+    /// By function, the functions that it calls, each once.
+    fn calls(&mut self) -> Vec<Vec<usize>> {
+        let model = self.model;
+        let empty = self.empty;
+        let overload = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != empty);
+        let mut ids = HashMap::new();
+        for (index, function) in model.functions.iter().enumerate() {
+            let key = (
+                self.domain(function.domain),
+                function.name,
+                overload(function.overload),
+            );
+            ids.entry(key).or_insert(index);
+        }
+        let mut calls = Vec::with_capacity(model.functions.len());
+        for function in &model.functions {
+            let mut called = Vec::new();
+            let mut seen = HashSet::new();
+            self.each_node(function.body, |checker, node| {
+                let found = model.node(node);
+                let key = (
+                    checker.domain(found.domain),
+                    found.op_type,
+                    overload(found.overload),
+                );
+                if let Some(callee) = ids.get(&key)
+                    && seen.insert(*callee)
+                {
+                    called.push(*callee);
+                }
+            });
+            calls.push(called);
+        }
+        calls
+    }
+}

@@ -1,0 +1,568 @@
+//! Rules about graphs: names, definitions, order, scopes.
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{GraphId, Id, Model, NodeId, Producer, Symbol, ValueId};
+
+use super::{Checker, Root, codes, is_identifier};
+use crate::finding::{Spot, place_of_node};
+
+/// How a name got its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Definition {
+    Input,
+    Initializer,
+    /// A constant that is the default value of an input.
+    Both,
+    Node,
+}
+
+/// Which graphs define a name. Only built for names of inner graphs, which few models have many of.
+#[derive(Debug, Default)]
+pub(super) struct Scopes {
+    /// Graphs that see the values of another one, by name: what they could hide.
+    by_name: HashMap<Symbol, Vec<ValueId>>,
+}
+
+impl Scopes {
+    /// Gathers definitions of names that are defined in more than one graph.
+    pub(super) fn new(model: &Model) -> Scopes {
+        let mut scopes = Scopes::default();
+        if !model.graphs().any(|(_, graph)| graph.parent.is_some()) {
+            return scopes;
+        }
+        let mut first: Vec<Option<ValueId>> = vec![None; model.symbol_count()];
+        for (id, value) in model.values() {
+            if value.producer == Producer::Nothing {
+                continue;
+            }
+            match first[value.name.index()] {
+                None => first[value.name.index()] = Some(id),
+                Some(earlier) => scopes
+                    .by_name
+                    .entry(value.name)
+                    .or_insert_with(|| vec![earlier])
+                    .push(id),
+            }
+        }
+        scopes
+    }
+
+    fn of(&self, name: Symbol) -> &[ValueId] {
+        self.by_name.get(&name).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// A graph by itself; what is inside of its nodes comes later.
+    pub(super) fn graph(&mut self, id: GraphId, root: Root) {
+        let model = self.model;
+        let graph = model.graph(id);
+        let is_body = matches!(root, Root::Function(index) if model.functions[index].body == id);
+        for (position, node) in graph.nodes.iter().enumerate() {
+            self.position[node.index()] = position as u32;
+        }
+        if !is_body && self.is_empty(graph.name) {
+            self.add(
+                &codes::GRAPH_WITHOUT_NAME,
+                Spot::graph(id).field("name"),
+                |_| "it has no name".into(),
+            );
+        }
+        self.graph_inputs(id, is_body);
+        self.initializers(id);
+        self.outputs(id, root, is_body);
+        for node in &graph.nodes {
+            self.node(*node, root, false);
+        }
+        self.value_infos(id, is_body);
+        self.annotations(id);
+        if !is_body {
+            self.markup(graph.doc_string, Spot::graph(id));
+            self.keys(&graph.metadata_props, Spot::graph(id), "metadata_props");
+        }
+        self.unused(id, root);
+    }
+
+    fn graph_inputs(&mut self, id: GraphId, is_body: bool) {
+        let model = self.model;
+        let is_main = model.main == Some(id);
+        for (index, info) in model.graph(id).inputs.iter().enumerate() {
+            let spot = Spot::graph(id).item("input", index);
+            if self.is_empty(info.name) {
+                self.add(&codes::NAMELESS_VALUE, spot, |_| {
+                    "it has no name".to_string()
+                });
+            }
+            self.declared(info, spot, is_main);
+            let Some(name) = info.name else { continue };
+            let code = match is_body {
+                true => &codes::DUPLICATE_FUNCTION_INPUT,
+                false => &codes::DUPLICATE_INPUT,
+            };
+            if self.defined_here(id, name).is_some() {
+                self.add(code, spot, |_| {
+                    format!("two inputs are called '{}'", text(model, name))
+                });
+            }
+            self.define(id, name, Definition::Input);
+            self.shadowing(id, name, spot, false);
+        }
+    }
+
+    fn initializers(&mut self, id: GraphId) {
+        let model = self.model;
+        let graph = model.graph(id);
+        let dense = graph.initializers.iter().enumerate();
+        let dense = dense.map(|(index, found)| ("initializer", index, found.tensor.name));
+        let sparse = graph.sparse_initializers.iter().enumerate();
+        let sparse = sparse.map(|(index, found)| {
+            let name = found.tensor.values.as_ref().and_then(|values| values.name);
+            ("sparse_initializer", index, name)
+        });
+        for (field, index, name) in dense.chain(sparse) {
+            let spot = Spot::graph(id).item(field, index);
+            let Some(name) = name.filter(|name| Some(*name) != self.empty) else {
+                self.add(&codes::NAMELESS_INITIALIZER, spot, |_| {
+                    "it has no name".into()
+                });
+                continue;
+            };
+            let definition = match self.defined_here(id, name) {
+                None => {
+                    if self.ir_version < 4 {
+                        self.add(&codes::INITIALIZER_NOT_INPUT, spot, |model| {
+                            let version = model.header.ir_version.unwrap_or(0);
+                            format!("it is no input of the graph, as version {version} of the format demands")
+                        });
+                    }
+                    self.shadowing(id, name, spot, false);
+                    Definition::Initializer
+                }
+                Some(Definition::Input) => {
+                    if graph.owner.is_some() && self.ir_version >= 4 {
+                        self.add(&codes::INITIALIZED_SUBGRAPH_INPUT, spot, |_| {
+                            "it is an input of the graph as well".into()
+                        });
+                    }
+                    Definition::Both
+                }
+                Some(other) => {
+                    self.add(&codes::DUPLICATE_INITIALIZER, spot, |_| {
+                        format!("two constants are called '{}'", text(model, name))
+                    });
+                    other
+                }
+            };
+            self.define(id, name, definition);
+        }
+        self.constants_behind_inputs(id);
+        for (index, initializer) in graph.initializers.iter().enumerate() {
+            self.tensor(
+                &initializer.tensor,
+                Spot::graph(id).item("initializer", index),
+            );
+        }
+        for (index, initializer) in graph.sparse_initializers.iter().enumerate() {
+            let spot = Spot::graph(id).item("sparse_initializer", index);
+            self.sparse_tensor(&initializer.tensor, spot);
+        }
+    }
+
+    /// Up to version 3 of the format, inputs of inner graphs that are constants stand behind those that are passed in.
+    fn constants_behind_inputs(&mut self, id: GraphId) {
+        let graph = self.model.graph(id);
+        if self.ir_version >= 4 || graph.owner.is_none() || graph.initializers.is_empty() {
+            return;
+        }
+        let is_constant = |checker: &Self, name: Option<Symbol>| {
+            name.is_some_and(|name| checker.defined_here(id, name) == Some(Definition::Both))
+        };
+        let mut seen = None;
+        for (index, info) in graph.inputs.iter().enumerate() {
+            if is_constant(self, info.name) {
+                seen.get_or_insert(index);
+            } else if let Some(constant) = seen {
+                let spot = Spot::graph(id).item("input", constant);
+                self.add(&codes::PASSED_CONSTANT_INPUT, spot, |_| {
+                    "it is a constant, but stands before an input that is passed in".into()
+                });
+                return;
+            }
+        }
+    }
+
+    fn outputs(&mut self, id: GraphId, root: Root, is_body: bool) {
+        let model = self.model;
+        let is_main = model.main == Some(id);
+        let mut names = HashSet::new();
+        for (index, info) in model.graph(id).outputs.iter().enumerate() {
+            let spot = Spot::graph(id).item("output", index);
+            if self.is_empty(info.name) {
+                self.add(&codes::NAMELESS_VALUE, spot, |_| {
+                    "it has no name".to_string()
+                });
+            }
+            self.declared(info, spot, is_main);
+            let Some(name) = info.name else { continue };
+            if is_body && !names.insert(name) {
+                self.add(&codes::DUPLICATE_FUNCTION_OUTPUT, spot, |_| {
+                    format!("two outputs are called '{}'", text(model, name))
+                });
+            }
+            let made = info
+                .value
+                .is_some_and(|value| model.value(value).producer != Producer::Nothing);
+            if made || Some(name) == self.empty {
+                continue;
+            }
+            if matches!(root, Root::Function(_)) && is_body {
+                self.add(&codes::UNDEFINED_FUNCTION_OUTPUT, spot, |_| {
+                    format!("nothing in the function makes '{}'", text(model, name))
+                });
+                continue;
+            }
+            self.add_with(&codes::UNDEFINED_OUTPUT, spot, |model| {
+                let fact = format!("nothing in the graph makes '{}'", text(model, name));
+                let outer = outer_value(model, id, name);
+                let advice = match outer {
+                    true => {
+                        "it is a value of the graph around it: pass it through an Identity node"
+                    }
+                    false => "",
+                };
+                (fact, advice.into())
+            });
+        }
+    }
+
+    /// What a node reads at an input position.
+    pub(super) fn read(&mut self, node: NodeId, index: usize, value: ValueId) {
+        let model = self.model;
+        let graph = model.node(node).graph;
+        let found = model.value(value);
+        let spot = Spot::node(node).item("input", index);
+        let made_by = match found.producer {
+            Producer::Node(made_by, _) => made_by,
+            Producer::Nothing => {
+                self.add_with(&codes::UNDEFINED_VALUE, spot, |model| {
+                    undefined(model, graph, found.name, index)
+                });
+                return;
+            }
+            _ => return,
+        };
+        if found.graph == graph {
+            if self.position(made_by) >= self.position(node) {
+                self.too_early(node, made_by, spot, found.name);
+            }
+            return;
+        }
+        // The node of the outer graph that this one is in. A training step sees all of the main graph.
+        let Some(owner) = owner_within(model, graph, found.graph) else {
+            return;
+        };
+        if self.position(made_by) >= self.position(owner) {
+            self.add(&codes::OUTER_TOO_EARLY, spot, |model| {
+                format!(
+                    "'{}' is made by {}, which comes after {}",
+                    text(model, found.name),
+                    place_of_node(model, made_by),
+                    place_of_node(model, owner),
+                )
+            });
+        }
+    }
+
+    fn too_early(&mut self, node: NodeId, made_by: NodeId, spot: Spot, name: Symbol) {
+        if made_by == node {
+            self.add(&codes::CYCLE, spot, |model| {
+                format!("it reads '{}', which it makes itself", text(model, name))
+            });
+            return;
+        }
+        if self.depends_on(made_by, node) {
+            self.add(&codes::CYCLE, spot, |model| {
+                format!(
+                    "it reads '{}' of {}, which depends on its own result",
+                    text(model, name),
+                    place_of_node(model, made_by)
+                )
+            });
+            return;
+        }
+        self.add(&codes::USED_TOO_EARLY, spot, |model| {
+            format!(
+                "it reads '{}', which {} makes only later",
+                text(model, name),
+                place_of_node(model, made_by)
+            )
+        });
+    }
+
+    /// Whether what a node makes depends, within its graph, on what another one makes. Looked for among a bounded number
+    /// of nodes, and only for the first findings; otherwise a wrong order would cost the square of the model.
+    fn depends_on(&mut self, node: NodeId, other: NodeId) -> bool {
+        const MOST_NODES: usize = 100_000;
+        if self.order_searches == 0 {
+            return false;
+        }
+        self.order_searches -= 1;
+        let model = self.model;
+        let graph = model.node(node).graph;
+        let mut seen = HashSet::new();
+        let mut left = vec![node];
+        while let Some(next) = left.pop() {
+            if next == other {
+                return true;
+            }
+            if seen.len() > MOST_NODES {
+                return false;
+            }
+            if !seen.insert(next) {
+                continue;
+            }
+            for value in model.inputs(next).flatten() {
+                let value = model.value(value);
+                if let (Producer::Node(producer, _), true) = (value.producer, value.graph == graph)
+                {
+                    left.push(producer);
+                }
+            }
+        }
+        false
+    }
+
+    /// What a node makes at an output position.
+    pub(super) fn made(&mut self, node: NodeId, index: usize, value: ValueId) {
+        let model = self.model;
+        let found = model.value(value);
+        let graph = model.node(node).graph;
+        let spot = Spot::node(node).item("output", index);
+        if let Some(before) = self.defined_here(graph, found.name) {
+            self.add(&codes::DUPLICATE_DEFINITION, spot, |model| {
+                let name = text(model, found.name);
+                match before {
+                    Definition::Node => match first_maker(model, graph, found.name, node) {
+                        Some(maker) => {
+                            format!("it makes '{name}', as does {}", place_of_node(model, maker))
+                        }
+                        None => format!("it makes '{name}' twice"),
+                    },
+                    Definition::Input | Definition::Both => {
+                        format!("it makes '{name}', which is an input of the graph")
+                    }
+                    Definition::Initializer => {
+                        format!("it makes '{name}', which is a constant of the graph")
+                    }
+                }
+            });
+            return;
+        }
+        self.define(graph, found.name, Definition::Node);
+        self.shadowing(graph, found.name, spot, true);
+    }
+
+    /// Whether a definition hides one of a graph around it.
+    fn shadowing(&mut self, graph: GraphId, name: Symbol, spot: Spot, by_node: bool) {
+        let model = self.model;
+        if self.scopes.of(name).is_empty() {
+            return;
+        }
+        let mut inner = graph;
+        // Models nest a few levels; the reader bounds them.
+        while let Some(outer) = model.graph(inner).parent {
+            let owner = model.graph(inner).owner;
+            let hidden = self.scopes.of(name).iter().copied().find(|value| {
+                let value = model.value(*value);
+                value.graph == outer
+                    && match (value.producer, owner) {
+                        (Producer::Node(made_by, _), Some(owner)) => {
+                            self.position(made_by) < self.position(owner)
+                        }
+                        _ => true,
+                    }
+            });
+            if hidden.is_some() {
+                // The names of a training step and of the main graph are one set: said in `training`.
+                let Some(owner) = owner else { return };
+                let code = match by_node {
+                    true => &codes::SHADOWED_VALUE,
+                    false => &codes::SHADOWED_NAME,
+                };
+                self.add(code, spot, |model| {
+                    format!(
+                        "'{}' is the name of a value around {} as well",
+                        text(model, name),
+                        place_of_node(model, owner)
+                    )
+                });
+                return;
+            }
+            inner = outer;
+        }
+    }
+
+    fn value_infos(&mut self, id: GraphId, is_body: bool) {
+        let model = self.model;
+        let graph = model.graph(id);
+        let mut names = HashSet::with_capacity(graph.value_info.len());
+        for (index, info) in graph.value_info.iter().enumerate() {
+            let spot = match is_body {
+                false => Spot::graph(id).item("value_info", index),
+                true => Spot::graph(id).item("value_info", index),
+            };
+            self.declared(info, spot, false);
+            let Some(name) = info.name.filter(|name| Some(*name) != self.empty) else {
+                self.add(&codes::TYPE_OF_NOTHING, spot, |_| "it has no name".into());
+                continue;
+            };
+            if !names.insert(name) {
+                self.add(&codes::DUPLICATE_TYPE, spot, |_| {
+                    format!("the type of '{}' is declared twice", text(model, name))
+                });
+            }
+            let defined = info
+                .value
+                .is_some_and(|value| model.value(value).producer != Producer::Nothing);
+            if !defined {
+                self.add(&codes::TYPE_OF_NOTHING, spot, |_| {
+                    format!("there is no value '{}'", text(model, name))
+                });
+            }
+        }
+    }
+
+    fn annotations(&mut self, id: GraphId) {
+        let model = self.model;
+        for (index, annotation) in model.graph(id).quantization_annotation.iter().enumerate() {
+            let spot = Spot::graph(id).item("quantization_annotation", index);
+            let exists = |checker: &Self, name: Option<Symbol>| {
+                name.is_some_and(|name| checker.defined_here(id, name).is_some())
+            };
+            if !exists(self, annotation.tensor_name) {
+                self.add(&codes::ANNOTATION_OF_NOTHING, spot, |_| {
+                    let name = model.maybe_text(annotation.tensor_name).unwrap_or_default();
+                    format!("there is no tensor '{}'", sardonyx_proto::shown(name))
+                });
+            }
+            for entry in &annotation.quant_parameter_tensor_names {
+                let key = model.maybe_text(entry.key).unwrap_or_default();
+                if !matches!(key, b"SCALE_TENSOR" | b"ZERO_POINT_TENSOR") {
+                    self.add(&codes::UNKNOWN_ANNOTATION, spot, |_| {
+                        format!("its key is '{}'", sardonyx_proto::shown(key))
+                    });
+                } else if !exists(self, entry.value) {
+                    self.add(&codes::ANNOTATION_OF_NOTHING, spot, |_| {
+                        let name = model.maybe_text(entry.value).unwrap_or_default();
+                        format!(
+                            "{} is '{}', which does not exist",
+                            sardonyx_proto::shown(key),
+                            sardonyx_proto::shown(name)
+                        )
+                    });
+                }
+            }
+            self.keys(
+                &annotation.quant_parameter_tensor_names,
+                Spot::graph(id),
+                "quantization_annotation",
+            );
+        }
+    }
+
+    /// How the graph that is being checked has defined a name so far.
+    pub(super) fn defined_here(&self, graph: GraphId, name: Symbol) -> Option<Definition> {
+        let (last, definition) = self.defined[name.index()];
+        (last == graph_number(graph)).then_some(definition)
+    }
+
+    pub(super) fn define(&mut self, graph: GraphId, name: Symbol, definition: Definition) {
+        self.defined[name.index()] = (graph_number(graph), definition);
+        if self.lints_names {
+            let name_text = self.texts.text(name);
+            if !is_identifier(name_text) {
+                self.add(&codes::NAME_NO_IDENTIFIER, Spot::graph(graph), |model| {
+                    format!("a value is called '{}'", text(model, name))
+                });
+            }
+        }
+    }
+}
+
+/// Graphs count from 1, so that 0 stands for none.
+pub(super) fn graph_number(graph: GraphId) -> u32 {
+    graph.index() as u32 + 1
+}
+
+fn text(model: &Model, name: Symbol) -> String {
+    sardonyx_proto::shown(model.text(name))
+}
+
+/// The node of graph `outer` in which graph `inner` is, however deep.
+fn owner_within(model: &Model, inner: GraphId, outer: GraphId) -> Option<NodeId> {
+    let mut graph = inner;
+    loop {
+        let parent = model.graph(graph).parent?;
+        if parent == outer {
+            return model.graph(graph).owner;
+        }
+        graph = parent;
+    }
+}
+
+/// Whether a graph around this one defines a name.
+fn outer_value(model: &Model, graph: GraphId, name: Symbol) -> bool {
+    let mut outer = Vec::new();
+    let mut inner = graph;
+    while let Some(parent) = model.graph(inner).parent {
+        outer.push(parent);
+        inner = parent;
+    }
+    model.values().any(|(_, value)| {
+        value.name == name && value.producer != Producer::Nothing && outer.contains(&value.graph)
+    })
+}
+
+/// The first other node of a graph that makes a value of a name.
+fn first_maker(model: &Model, graph: GraphId, name: Symbol, not: NodeId) -> Option<NodeId> {
+    let nodes = model.graph(graph).nodes.iter().copied();
+    nodes.take_while(|node| *node != not).find(|node| {
+        let mut outputs = model.outputs(*node).iter().flatten();
+        outputs.any(|value| model.value(*value).name == name)
+    })
+}
+
+/// What is said of a name that nothing defines: whether another graph has it, or a similar one is there.
+fn undefined(
+    model: &Model,
+    graph: GraphId,
+    name: Symbol,
+    index: usize,
+) -> (String, std::borrow::Cow<'static, str>) {
+    /// Names beyond so many are not compared.
+    const MOST_NAMES: usize = 10_000;
+    let shown = text(model, name);
+    let fact = format!("input {index} is '{shown}', which nothing defines");
+    let elsewhere = model.values().find(|(_, value)| {
+        value.name == name && value.producer != Producer::Nothing && value.graph != graph
+    });
+    if let Some((_, value)) = elsewhere {
+        let graph = model.graph(value.graph);
+        let place = match graph.owner {
+            Some(owner) => format!("inside of {}", place_of_node(model, owner)),
+            None => "in another graph".to_string(),
+        };
+        let advice = format!(
+            "a value of that name exists {place}, but cannot be seen from here: give it back as an output"
+        );
+        return (fact, advice.into());
+    }
+    let names = model.values().take(MOST_NAMES).filter_map(|(_, value)| {
+        let visible = value.producer != Producer::Nothing && value.graph == graph;
+        visible.then(|| std::str::from_utf8(model.text(value.name)).ok())?
+    });
+    match sardonyx_ops::closest(&shown, names) {
+        Some(near) => (fact, format!("did you mean '{near}'?").into()),
+        None => (fact, "".into()),
+    }
+}

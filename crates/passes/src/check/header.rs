@@ -1,0 +1,256 @@
+//! Rules about the fields of a model outside of its graph.
+
+use sardonyx_model::Entry;
+use sardonyx_proto::shown;
+
+use super::{Checker, codes};
+use crate::finding::Spot;
+use crate::ir_version::{NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
+
+/// Keys of metadata that the standard itself has, all in lower case.
+const KNOWN_KEYS: &[&str] = &["model_author", "model_license"];
+
+/// Keys that describe the pixels of images, and what the standard lets them be. Compared without regard to case.
+const IMAGE_KEYS: &[(&str, &[&str])] = &[
+    (
+        "Image.BitmapPixelFormat",
+        &["Gray8", "Rgb8", "Bgr8", "Rgba8", "Bgra8"],
+    ),
+    ("Image.ColorSpaceGamma", &["Linear", "SRGB"]),
+    (
+        "Image.NominalPixelRange",
+        &[
+            "NominalRange_0_255",
+            "Normalized_0_1",
+            "Normalized_1_1",
+            "NominalRange_16_235",
+        ],
+    ),
+];
+
+pub(super) fn is_known_key(key: &[u8]) -> bool {
+    KNOWN_KEYS
+        .iter()
+        .any(|known| key.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Whether a name looks like one of a package: words with dots between.
+fn is_domain(name: &[u8]) -> bool {
+    name.split(|byte| *byte == b'.').all(|word| {
+        let fine = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+        !word.is_empty() && word.iter().all(fine)
+    })
+}
+
+impl Checker<'_> {
+    pub(super) fn header(&mut self) {
+        self.versions();
+        self.opset_imports();
+        let header = &self.model.header;
+        if self.is_empty(header.domain) {
+            self.add(&codes::NO_DOMAIN, Spot::MODEL.field("domain"), |_| {
+                "it names no domain".into()
+            });
+        } else if let Some(domain) = header.domain.map(|domain| self.texts.text(domain))
+            && !is_domain(domain)
+        {
+            self.add(&codes::BAD_DOMAIN, Spot::MODEL.field("domain"), |_| {
+                format!("its domain is '{}'", shown(domain))
+            });
+        }
+        if self.is_empty(header.producer_name) && self.is_empty(header.producer_version) {
+            let spot = Spot::MODEL.field("producer_name");
+            self.add(&codes::NO_PRODUCER, spot, |_| {
+                "it does not say which tool made it".into()
+            });
+        }
+        self.markup(header.doc_string, Spot::MODEL);
+        self.keys(&header.metadata_props, Spot::MODEL, "metadata_props");
+        for (index, entry) in header.metadata_props.iter().enumerate() {
+            self.image_metadata(index, entry);
+        }
+    }
+
+    fn versions(&mut self) {
+        let spot = Spot::MODEL.field("ir_version");
+        let version = self.ir_version;
+        match self.model.header.ir_version {
+            None | Some(0) => {
+                self.add(&codes::NO_IR_VERSION, spot, |_| {
+                    "it does not say which version of the format it follows".into()
+                });
+                return;
+            }
+            Some(..0) => self.add(&codes::NO_IR_VERSION, spot, |_| {
+                format!("{version} is no version of the format")
+            }),
+            Some(_) if version > NEWEST_IR_VERSION => {
+                self.add(&codes::NEWER_IR_VERSION, spot, |_| {
+                    format!(
+                        "it is of version {version} of the format; the newest known one is {NEWEST_IR_VERSION}"
+                    )
+                });
+            }
+            Some(_) => {}
+        }
+        if version < NEWEST_IR_VERSION && self.wants(&codes::IR_VERSION_TOO_OLD) {
+            for need in format_needs(self.model) {
+                if need.ir_version > version {
+                    self.add_with(&codes::IR_VERSION_TOO_OLD, spot, |_| {
+                        let fact = format!(
+                            "version {version} of the format does not have {}",
+                            need.feature
+                        );
+                        let advice = format!("raise ir_version to {} or more", need.ir_version);
+                        (fact, advice.into())
+                    });
+                }
+            }
+        }
+    }
+
+    fn opset_imports(&mut self) {
+        let imports = &self.model.header.opset_import;
+        let spot = Spot::MODEL.field("opset_import");
+        // Who gives no version of the format is told so already.
+        if self.ir_version >= 3 && imports.is_empty() {
+            self.add(&codes::NO_OPSET_IMPORT, spot, |_| {
+                "it does not say which operator sets it uses".into()
+            });
+        } else if self.ir_version < 3 && self.ir_version != 0 && !imports.is_empty() {
+            self.add(&codes::OPSET_IMPORT_TOO_EARLY, spot, |_| {
+                "it imports operator sets, which its version of the format does not have".into()
+            });
+        }
+        self.imports_of(imports, Spot::MODEL);
+    }
+
+    /// Rules about a list of imports, of the model or of a function.
+    pub(super) fn imports_of(&mut self, imports: &[sardonyx_model::OperatorSetId], part: Spot) {
+        let mut seen = hashbrown::HashSet::new();
+        for (index, import) in imports.iter().enumerate() {
+            let spot = part.item("opset_import", index);
+            let domain = self.domain(import.domain);
+            let text = domain.map_or(&b""[..], |domain| self.texts.text(domain));
+            let name = || match text.is_empty() {
+                true => "ai.onnx".to_string(),
+                false => shown(text),
+            };
+            if !seen.insert(domain) {
+                self.add(&codes::DUPLICATE_OPSET_IMPORT, spot, |_| {
+                    format!("the operator set '{}' is imported twice", name())
+                });
+            }
+            if !text.is_empty() && !is_domain(text) {
+                self.add(&codes::BAD_OPSET_DOMAIN, spot, |_| {
+                    format!("an operator set is called '{}'", name())
+                });
+            }
+            let version = import.version.unwrap_or(0);
+            let newest = self.options.registry.newest(&String::from_utf8_lossy(text));
+            if i32::try_from(version).is_err() || version < 0 {
+                self.add(&codes::OPSET_OUT_OF_RANGE, spot, |_| {
+                    format!("'{}' has version {version}", name())
+                });
+            } else if version == 0 {
+                self.add(&codes::OPSET_WITHOUT_VERSION, spot, |_| {
+                    format!("'{}' is imported without a version", name())
+                });
+            } else if let Some(newest) = newest.filter(|newest| version > i64::from(*newest)) {
+                self.add(&codes::NEWER_OPSET, spot, |_| {
+                    format!(
+                        "it uses version {version} of '{}'; the newest known one is {newest}",
+                        name()
+                    )
+                });
+            } else if let Some(needed) = ir_version_of_opset(text, version)
+                && needed > self.ir_version
+                && self.ir_version > 0
+            {
+                self.add_with(&codes::OPSET_NEEDS_NEWER_IR, spot, |model| {
+                    let ir_version = model.header.ir_version.unwrap_or(0);
+                    let fact = format!(
+                        "version {version} of '{}' came with version {needed} of the format; the model is of version {ir_version}",
+                        name()
+                    );
+                    (fact, format!("raise ir_version to {needed}").into())
+                });
+            }
+        }
+    }
+
+    fn image_metadata(&mut self, index: usize, entry: &Entry) {
+        let text = |symbol| self.model.maybe_text(symbol).unwrap_or_default();
+        let (key, value) = (text(entry.key), text(entry.value));
+        let same = |name: &&str, text: &[u8]| text.eq_ignore_ascii_case(name.as_bytes());
+        let Some((name, values)) = IMAGE_KEYS.iter().find(|(name, _)| same(name, key)) else {
+            return;
+        };
+        if !values.iter().any(|allowed| same(allowed, value)) {
+            let spot = Spot::MODEL.item("metadata_props", index);
+            self.add_with(&codes::IMAGE_METADATA, spot, |_| {
+                let fact = format!("{name} is '{}'", shown(value));
+                (
+                    fact,
+                    format!("the standard has {}", values.join(", ")).into(),
+                )
+            });
+        }
+    }
+
+    /// Documentation with tags of HTML.
+    pub(super) fn markup(&mut self, doc: Option<sardonyx_model::Symbol>, spot: Spot) {
+        let Some(text) = doc.map(|doc| self.texts.text(doc)) else {
+            return;
+        };
+        if let Some(tag) = closing_tag(text) {
+            self.add(
+                &codes::MARKUP_IN_DOCUMENTATION,
+                spot.field("doc_string"),
+                |_| format!("its documentation has markup: '{}'", shown(tag)),
+            );
+        }
+    }
+}
+
+/// The first closing tag of a text. Opening ones occur in honest text as well, such as `List<Tensor>`.
+fn closing_tag(text: &[u8]) -> Option<&[u8]> {
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
+        rest = &rest[at..];
+        let letters = rest
+            .get(2..)
+            .unwrap_or_default()
+            .iter()
+            .take_while(|byte| byte.is_ascii_alphanumeric())
+            .count();
+        if rest.get(1) == Some(&b'/') && letters > 0 && rest.get(2 + letters) == Some(&b'>') {
+            return Some(&rest[..letters + 3]);
+        }
+        rest = &rest[1..];
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_told_from_text() {
+        assert_eq!(closing_tag(b"a <b>x</b> c"), Some(&b"</b>"[..]));
+        for fine in [&b"a < b / c > d"[..], b"List<Tensor>", b"</", b"<", b""] {
+            assert_eq!(closing_tag(fine), None);
+        }
+    }
+
+    #[test]
+    fn domains_look_like_packages() {
+        for fine in ["com.example", "org.onnx", "pkg.torch-2_0", "x"] {
+            assert!(is_domain(fine.as_bytes()), "{fine}");
+        }
+        for odd in ["my domain!", "", ".a", "a..b", "a/b"] {
+            assert!(!is_domain(odd.as_bytes()), "{odd}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Rules about a node: what it calls, what it reads and makes, its name.
+
+use sardonyx_model::{GraphId, NodeId};
+use sardonyx_ops::{Arity, Param};
+
+use super::{Checker, Root, codes, graph::graph_number};
+use crate::finding::Spot;
+
+impl Checker<'_> {
+    /// A node. Taken `alone`, what it reads may be defined elsewhere.
+    pub(super) fn node(&mut self, id: NodeId, root: Root, alone: bool) {
+        let model = self.model;
+        let node = model.node(id);
+        let (inputs, outputs) = (model.inputs(id).len(), model.outputs(id).len());
+        if outputs == 0 {
+            match inputs {
+                0 => self.add(&codes::EMPTY_NODE, Spot::node(id), |_| {
+                    "it has neither inputs nor outputs".into()
+                }),
+                _ => self.add(&codes::NODE_WITHOUT_OUTPUT, Spot::node(id), |_| {
+                    "it has no outputs".into()
+                }),
+            }
+        }
+        let callee = self.callee(id, root);
+        let known = self.callable(id, callee);
+        let (formal_inputs, formal_outputs) = {
+            let callee = self.callees.get(callee);
+            (callee.inputs, callee.outputs)
+        };
+        if known {
+            self.counts(id, callee, inputs, outputs);
+        }
+        for (index, value) in model.inputs(id).enumerate() {
+            match value {
+                Some(value) if !alone => self.read(id, index, value),
+                Some(_) => {}
+                None if formal_inputs.is_single(index) => {
+                    self.left_out(id, callee, index, "input");
+                }
+                None => {}
+            }
+        }
+        for (index, value) in model.outputs(id).iter().enumerate() {
+            match value {
+                Some(value) if !alone => self.made(id, index, *value),
+                Some(_) => {}
+                None if formal_outputs.is_single(index) => {
+                    self.left_out(id, callee, index, "output");
+                }
+                None => {}
+            }
+        }
+        self.attributes(id, callee, root, known);
+        if known && self.callees.get(callee).is_function {
+            self.call(id, root);
+        }
+        if known
+            && node
+                .attributes
+                .iter()
+                .any(|id| model.attribute(*id).graphs().next().is_some())
+        {
+            self.subgraphs(id, callee);
+        }
+        if let Some(name) = node.name.filter(|name| Some(*name) != self.empty) {
+            let number = graph_number(node.graph);
+            let last = &mut self.node_names[sardonyx_model::Id::index(name)];
+            if *last == number {
+                self.add(
+                    &codes::DUPLICATE_NODE_NAME,
+                    Spot::node(id).field("name"),
+                    |_| "another node of the graph has the same name".into(),
+                );
+            } else {
+                *last = number;
+            }
+        }
+        if let Some(extras) = &node.extras {
+            self.markup(extras.doc_string, Spot::node(id));
+            self.keys(&extras.metadata_props, Spot::node(id), "metadata_props");
+            self.devices(id, &extras.device_configurations);
+        }
+    }
+
+    /// A node against the operator that it calls, and nothing else.
+    pub(super) fn signature(&mut self, id: NodeId, root: Root) {
+        let model = self.model;
+        let callee = self.callee(id, root);
+        if self.callees.get(callee).schema.is_none() {
+            return;
+        }
+        let (inputs, outputs) = (model.inputs(id).len(), model.outputs(id).len());
+        self.counts(id, callee, inputs, outputs);
+        let formals = self.callees.get(callee).inputs;
+        for (index, value) in model.inputs(id).enumerate() {
+            if value.is_none() && formals.is_single(index) {
+                self.left_out(id, callee, index, "input");
+            }
+        }
+        self.attributes(id, callee, root, true);
+    }
+
+    /// The nodes of a graph, each by itself.
+    pub(super) fn nodes_alone(&mut self, graph: GraphId) {
+        for node in &self.model.graph(graph).nodes {
+            self.node(*node, Root::Main, true);
+            for attribute in &self.model.node(*node).attributes {
+                for graph in self.model.attribute(*attribute).graphs() {
+                    self.tree(graph, Root::Main);
+                }
+            }
+        }
+    }
+
+    /// How many inputs and outputs there are.
+    fn counts(&mut self, id: NodeId, callee: u32, inputs: usize, outputs: usize) {
+        let Some(schema) = self.callees.get(callee).schema else {
+            return;
+        };
+        let formals = self.callees.get(callee);
+        for (code, what, count, formals) in [
+            (&codes::INPUT_COUNT, "input", inputs, formals.inputs),
+            (&codes::OUTPUT_COUNT, "output", outputs, formals.outputs),
+        ] {
+            if (formals.fewest..=formals.most).contains(&count) {
+                continue;
+            }
+            let spot = match count > formals.most {
+                true => Spot::node(id).item(what, formals.most),
+                false => Spot::node(id),
+            };
+            self.add_with(code, spot, |_| {
+                let plural = |n: usize| if n == 1 { "" } else { "s" };
+                let (fewest, most) = (formals.fewest, formals.most);
+                let allowed = match most {
+                    _ if most == fewest => format!("{fewest} {what}{}", plural(fewest)),
+                    usize::MAX => format!("at least {fewest} {what}{}", plural(fewest)),
+                    _ => format!("{fewest} to {most} {what}s"),
+                };
+                let fact = format!("{} has {allowed}, but the node has {count}", schema.name);
+                let params = if what == "input" {
+                    &schema.inputs
+                } else {
+                    &schema.outputs
+                };
+                let names: Vec<String> = params.iter().map(param_words).collect();
+                let advice = match names.is_empty() {
+                    true => format!("{} has no {what}s", schema.name),
+                    false => format!("its {what}s are {}", names.join(", ")),
+                };
+                (fact, advice.into())
+            });
+        }
+    }
+
+    fn left_out(&mut self, id: NodeId, callee: u32, index: usize, what: &'static str) {
+        let Some(schema) = self.callees.get(callee).schema else {
+            return;
+        };
+        let (code, params) = match what {
+            "input" => (&codes::MISSING_INPUT, &schema.inputs),
+            _ => (&codes::MISSING_OUTPUT, &schema.outputs),
+        };
+        let name = params.get(index).map_or("", |param| param.name);
+        self.add(code, Spot::node(id).item(what, index), |_| {
+            format!(
+                "{what} {index} ({name}) is left out, but {} needs it",
+                schema.name
+            )
+        });
+    }
+}
+
+/// A formal input or output by name, with how often it occurs if that is not once.
+fn param_words(param: &Param) -> String {
+    match param.arity {
+        Arity::Single => param.name.to_string(),
+        Arity::Optional => format!("{} (optional)", param.name),
+        Arity::Variadic { min, .. } => format!("{} ({min} or more)", param.name),
+    }
+}

@@ -1,0 +1,329 @@
+//! What a node calls: an operator of the standard, a function of the model, something else. Looked up once for all nodes
+//! that call the same in the same tree of graphs.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+use sardonyx_model::{NodeId, OperatorSetId, Symbol};
+use sardonyx_ops::{Arity, Schema};
+use sardonyx_proto::{AttributeType, shown};
+use smallvec::SmallVec;
+
+use super::{Checker, Root, codes};
+use crate::attributes::attribute_type;
+use crate::finding::{Code, Spot};
+
+/// Versions of operator sets by domain.
+pub(super) type Imports = HashMap<Option<Symbol>, i64>;
+
+/// Operators that never became part of the standard, but were known to the first checkers.
+const EXPERIMENTS: &[&str] = &[
+    "ATen",
+    "Affine",
+    "ConstantFill",
+    "Crop",
+    "DynamicSlice",
+    "GRUUnit",
+    "GivenTensorFill",
+    "ImageScaler",
+    "ParametricSoftplus",
+    "Scale",
+    "ScaledTanh",
+];
+
+/// Domains of the standard whose operators are all known, and whether the checker of the `onnx` package thinks so.
+const CLOSED_DOMAINS: &[(&str, bool)] = &[
+    ("", true),
+    ("ai.onnx.ml", true),
+    ("ai.onnx.training", true),
+    ("ai.onnx.preview", false),
+    ("ai.onnx.preview.training", false),
+];
+
+type Key = (Root, Option<Symbol>, Option<Symbol>);
+
+/// What was looked up so far.
+#[derive(Default)]
+pub(super) struct Callees<'a> {
+    by_key: HashMap<Key, u32>,
+    list: Vec<Callee<'a>>,
+    /// Neighbouring nodes are often alike.
+    last: Option<(Key, u32)>,
+}
+
+impl<'a> Callees<'a> {
+    pub(super) fn get(&self, index: u32) -> &Callee<'a> {
+        &self.list[index as usize]
+    }
+}
+
+/// What a node calls.
+pub(super) struct Callee<'a> {
+    pub(super) schema: Option<&'a Schema>,
+    /// Why it cannot be called.
+    pub(super) problem: Option<(&'static Code, String, Cow<'static, str>)>,
+    /// Whether the model has functions of that name.
+    pub(super) is_function: bool,
+    pub(super) inputs: Formals,
+    pub(super) outputs: Formals,
+    /// Attributes in the order of the schema; `None` for a name that the model does not have.
+    pub(super) attributes: SmallVec<[(Option<Symbol>, AttributeType); 8]>,
+    /// Which of them every node must have, by bit.
+    pub(super) required: u64,
+}
+
+/// How many operands there may be, and which of them must be named.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Formals {
+    pub(super) fewest: usize,
+    pub(super) most: usize,
+    /// By position, those that cannot be left out.
+    single: u64,
+}
+
+impl Formals {
+    const ANY: Formals = Formals {
+        fewest: 0,
+        most: usize::MAX,
+        single: 0,
+    };
+
+    fn new(params: &[sardonyx_ops::Param], (fewest, most): (usize, Option<usize>)) -> Formals {
+        let singles = params.iter().take(64).enumerate();
+        Formals {
+            fewest,
+            most: most.unwrap_or(usize::MAX),
+            single: singles.fold(0, |bits, (index, param)| {
+                bits | u64::from(param.arity == Arity::Single) << index
+            }),
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_single(self, index: usize) -> bool {
+        index < 64 && self.single >> index & 1 != 0
+    }
+}
+
+impl<'a> Checker<'a> {
+    /// What a node calls, by its number.
+    #[inline]
+    pub(super) fn callee(&mut self, node: NodeId, root: Root) -> u32 {
+        let found = self.model.node(node);
+        let key = (root, found.domain, found.op_type);
+        if let Some((last, index)) = self.callees.last
+            && last == key
+        {
+            return index;
+        }
+        let index = match self.callees.by_key.get(&key) {
+            Some(index) => *index,
+            None => {
+                let callee = self.look_up(root, self.domain(found.domain), found.op_type);
+                let index = self.callees.list.len() as u32;
+                self.callees.list.push(callee);
+                self.callees.by_key.insert(key, index);
+                index
+            }
+        };
+        self.callees.last = Some((key, index));
+        index
+    }
+
+    /// The version of a domain in a tree of graphs.
+    pub(super) fn version(&mut self, root: Root, domain: Option<Symbol>) -> Option<i64> {
+        if !self.imports.contains_key(&root) {
+            let list = match root {
+                Root::Function(index) => &self.model.functions[index].opset_import,
+                Root::Main | Root::Training(_) => &self.model.header.opset_import,
+            };
+            let imports = self.effective(list, root);
+            self.imports.insert(root, imports);
+        }
+        self.imports
+            .get(&root)
+            .and_then(|imports| imports.get(&domain))
+            .copied()
+    }
+
+    /// The last entry of each domain counts. A model of old without any uses version 1.
+    fn effective(&self, list: &[OperatorSetId], root: Root) -> Imports {
+        let entries = list.iter();
+        let mut imports: Imports = entries
+            .map(|import| (self.domain(import.domain), import.version.unwrap_or(0)))
+            .collect();
+        if list.is_empty() && self.ir_version < 3 && !matches!(root, Root::Function(_)) {
+            imports.insert(None, 1);
+        }
+        imports
+    }
+
+    fn look_up(
+        &mut self,
+        root: Root,
+        domain: Option<Symbol>,
+        op_type: Option<Symbol>,
+    ) -> Callee<'a> {
+        let mut callee = Callee {
+            schema: None,
+            problem: None,
+            is_function: false,
+            inputs: Formals::ANY,
+            outputs: Formals::ANY,
+            attributes: SmallVec::new(),
+            required: 0,
+        };
+        let Some(op_type) = op_type.filter(|op_type| Some(*op_type) != self.empty) else {
+            let fact = "it does not say which operator it is".to_string();
+            callee.problem = Some((&codes::NODE_WITHOUT_OPERATOR, fact, "".into()));
+            return callee;
+        };
+        let domain_text =
+            domain.map_or(Cow::Borrowed(""), |domain| self.model.display(Some(domain)));
+        let name = self.model.display(Some(op_type));
+        let version = self.version(root, domain);
+        callee.is_function = self.by_name.contains_key(&(domain, Some(op_type)));
+        let Some(version) = version else {
+            callee.problem = Some(self.not_imported(root, &domain_text));
+            return callee;
+        };
+        let opset = u32::try_from(version).unwrap_or(0);
+        let registry = &self.options.registry;
+        let Some(schema) = registry.schema(&domain_text, &name, opset) else {
+            if !callee.is_function {
+                callee.problem = self.unknown(domain, &domain_text, &name, version);
+            } else if self.options.custom_domains {
+                let fact =
+                    format!("'{domain_text}.{name}' is a function of the model, not an operator");
+                callee.problem = Some((&codes::UNKNOWN_CUSTOM_OPERATOR, fact, "".into()));
+            }
+            return callee;
+        };
+        if schema.deprecated {
+            let fact = format!(
+                "{name} is deprecated since version {} of the operator set",
+                schema.since
+            );
+            let advice = replacement(&domain_text, &name).unwrap_or_default();
+            callee.problem = Some((&codes::DEPRECATED_OPERATOR, fact, advice.into()));
+            return callee;
+        }
+        callee.inputs = Formals::new(&schema.inputs, schema.input_count());
+        callee.outputs = Formals::new(&schema.outputs, schema.output_count());
+        for (index, attribute) in schema.attributes.iter().enumerate() {
+            let symbol = self.model.symbol(attribute.name.as_bytes());
+            callee
+                .attributes
+                .push((symbol, attribute_type(attribute.ty)));
+            callee.required |= u64::from(attribute.required && index < 64) << (index % 64);
+        }
+        callee.schema = Some(schema);
+        callee
+    }
+
+    fn not_imported(&self, root: Root, domain: &str) -> (&'static Code, String, Cow<'static, str>) {
+        let who = match root {
+            Root::Function(_) => "the function",
+            Root::Main | Root::Training(_) => "the model",
+        };
+        let (domain, newest) = match domain {
+            "" => ("ai.onnx".to_string(), self.options.registry.newest("")),
+            _ => (
+                shown(domain.as_bytes()),
+                self.options.registry.newest(domain),
+            ),
+        };
+        let fact = format!("{who} does not import the operator set '{domain}'");
+        let advice = match newest {
+            Some(newest) => format!(
+                "add '{domain}' to opset_import with the version that the operator is meant in, at most {newest}"
+            ),
+            None => format!("add '{domain}' to opset_import with its version"),
+        };
+        (&codes::OPSET_NOT_IMPORTED, fact, advice.into())
+    }
+
+    /// What is wrong with a name for which there is no operator and no function.
+    fn unknown(
+        &self,
+        domain: Option<Symbol>,
+        domain_text: &str,
+        name: &str,
+        version: i64,
+    ) -> Option<(&'static Code, String, Cow<'static, str>)> {
+        let registry = &self.options.registry;
+        let full = match domain_text {
+            "" => shown(name.as_bytes()),
+            _ => format!(
+                "{}.{}",
+                shown(domain_text.as_bytes()),
+                shown(name.as_bytes())
+            ),
+        };
+        let in_domain = || {
+            let operators = registry.operators();
+            operators.filter(|op| op.domain == domain_text)
+        };
+        if let Some(op) = in_domain().find(|op| op.name == name) {
+            let first = op.versions().map(|version| version.since).min()?;
+            let fact = format!(
+                "{full} came with version {first} of the operator set; version {version} is imported"
+            );
+            return Some((&codes::OPERATOR_NOT_YET, fact, "".into()));
+        }
+        if domain_text.is_empty() && EXPERIMENTS.contains(&name) {
+            let fact = format!("{full} was an experiment and never became part of the standard");
+            return Some((&codes::EXPERIMENTAL_OPERATOR, fact, "".into()));
+        }
+        let closed = CLOSED_DOMAINS
+            .iter()
+            .find(|(closed, _)| *closed == domain_text);
+        let near = || {
+            let near = sardonyx_ops::closest(name, in_domain().map(|op| op.name))?;
+            Some(Cow::from(format!("did you mean {near}?")))
+        };
+        let fact = format!("there is no operator {full}");
+        match closed {
+            Some((_, true)) => Some((&codes::UNKNOWN_OPERATOR, fact, near().unwrap_or_default())),
+            _ if self.options.custom_domains => {
+                Some((&codes::UNKNOWN_CUSTOM_OPERATOR, fact, "".into()))
+            }
+            Some((_, false)) => Some((
+                &codes::UNKNOWN_PREVIEW_OPERATOR,
+                fact,
+                near().unwrap_or_default(),
+            )),
+            None => {
+                let has_functions = self.by_name.keys().any(|(found, _)| *found == domain);
+                let fact = format!("the model has functions in '{domain_text}', but no '{name}'");
+                has_functions.then(|| (&codes::UNKNOWN_FUNCTION, fact, "".into()))
+            }
+        }
+    }
+
+    /// Says what is wrong with what a node calls. Whether it can be called at all.
+    pub(super) fn callable(&mut self, node: NodeId, callee: u32) -> bool {
+        let Some((code, fact, advice)) = self.callees.get(callee).problem.clone() else {
+            return true;
+        };
+        let field = match code.name {
+            "opset-not-imported" => "domain",
+            _ => "op_type",
+        };
+        self.add_with(code, Spot::node(node).field(field), |_| (fact, advice));
+        false
+    }
+}
+
+/// What to use instead of an operator that was taken out of the standard.
+fn replacement(domain: &str, name: &str) -> Option<&'static str> {
+    Some(match (domain, name) {
+        ("", "Upsample") => "use Resize",
+        ("", "Scatter") => "use ScatterElements",
+        ("ai.onnx.ml", "TreeEnsembleClassifier" | "TreeEnsembleRegressor") => "use TreeEnsemble",
+        ("", "GroupNormalization") => {
+            "use GroupNormalization of version 21, which has scale and bias per channel"
+        }
+        _ => return None,
+    })
+}

@@ -1,0 +1,92 @@
+//! Graphs inside of nodes against what their node passes in and takes out.
+
+use sardonyx_model::{Attribute, AttributeValue, Id, NodeId};
+
+use super::{Checker, codes};
+use crate::finding::Spot;
+
+/// How many inputs the graph of a node has, and how many outputs at least: the last ones may be left unused.
+struct Wanted {
+    inputs: usize,
+    outputs: usize,
+}
+
+impl Checker<'_> {
+    /// Compares the inputs and outputs of inner graphs with those of their node, for the operators of the standard.
+    pub(super) fn subgraphs(&mut self, id: NodeId, callee: u32) {
+        let Some(schema) = self.callees.get(callee).schema else {
+            return;
+        };
+        if !schema.domain.is_empty() {
+            return;
+        }
+        let model = self.model;
+        let (inputs, outputs) = (model.inputs(id).len(), model.outputs(id).len());
+        let wanted = match schema.name {
+            "If" => Wanted { inputs: 0, outputs },
+            // The number of the iteration, the condition, and the values carried along; trip count and condition of the
+            // node are no values of the body. The condition comes back first. Outputs of the node may be left out at the end.
+            "Loop" => Wanted {
+                inputs: inputs.max(2),
+                outputs: inputs.saturating_sub(1).max(1 + outputs),
+            },
+            "Scan" => {
+                // The first version also takes lengths of sequences, which the body does not see.
+                let lengths = usize::from(schema.since < 9);
+                Wanted {
+                    inputs: inputs.saturating_sub(lengths),
+                    outputs,
+                }
+            }
+            "SequenceMap" => Wanted { inputs, outputs },
+            _ => return,
+        };
+        for (index, attribute) in model.node(id).attributes.iter().enumerate() {
+            let attribute = model.attribute(*attribute);
+            if let [AttributeValue::Graph(_)] = &attribute.values[..] {
+                self.subgraph(id, index, attribute, &wanted);
+            }
+        }
+    }
+
+    fn subgraph(&mut self, id: NodeId, index: usize, attribute: &Attribute, wanted: &Wanted) {
+        let model = self.model;
+        let Some(graph) = attribute.graphs().next() else {
+            return;
+        };
+        let spot = Spot::node(id).item("attribute", index);
+        let graph = model.graph(graph);
+        let formals = graph.inputs.len();
+        // Up to version 3 of the format constants stand among the inputs as well, behind those that are passed in.
+        let constants = match self.ir_version < 4 {
+            true => {
+                let constants: hashbrown::HashSet<usize> = graph
+                    .initializers
+                    .iter()
+                    .filter_map(|found| found.value.map(Id::index))
+                    .collect();
+                let inputs = graph.inputs.iter();
+                let values = inputs.filter_map(|info| info.value.map(Id::index));
+                values.filter(|value| constants.contains(value)).count()
+            }
+            false => 0,
+        };
+        if formals != wanted.inputs && formals.saturating_sub(constants) != wanted.inputs {
+            self.add(&codes::SUBGRAPH_INPUTS, spot, |_| {
+                format!(
+                    "the graph has {formals} inputs, but the node passes {} in",
+                    wanted.inputs
+                )
+            });
+        }
+        let results = graph.outputs.len();
+        if results < wanted.outputs {
+            self.add(&codes::SUBGRAPH_OUTPUTS, spot, |_| {
+                format!(
+                    "the graph has {results} outputs, but the node takes {} from it",
+                    wanted.outputs
+                )
+            });
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Rules about stored tensors. Their values are read only where a rule is about them: codes of 6-bit floats, texts.
+
+use sardonyx_model::{Entry, GraphId, TensorProto};
+use sardonyx_proto::{DataLocation, DataType, TensorField, TypedField, shown};
+
+use super::{Checker, codes};
+use crate::finding::Spot;
+use crate::payload::{
+    bad_location, compare, element_count, entries_needed, field_name, for_each_chunk, lists,
+    storage_bytes,
+};
+
+impl Checker<'_> {
+    /// The constants of a graph, each by itself.
+    pub(super) fn initializers_alone(&mut self, graph: GraphId) {
+        for (index, found) in self.model.graph(graph).initializers.iter().enumerate() {
+            self.tensor(&found.tensor, Spot::graph(graph).item("initializer", index));
+        }
+    }
+
+    /// A stored tensor, wherever it stands.
+    pub(super) fn tensor(&mut self, tensor: &TensorProto, spot: Spot) {
+        let elements = self.dims(&tensor.dims, spot);
+        let number = tensor.data_type.unwrap_or(0);
+        let data_type = DataType(number);
+        let known = number != 0 && data_type.name().is_some();
+        if !known {
+            self.add(&codes::NO_ELEMENT_TYPE, spot, |_| match number {
+                0 => "it has no element type".to_string(),
+                _ => format!("its element type is {number}, which is none of the standard's"),
+            });
+        }
+        if tensor.segment.is_some() {
+            self.add(&codes::SEGMENT, spot, |_| {
+                "it is one segment of a larger tensor".into()
+            });
+        }
+        match tensor.data_location {
+            Some(DataLocation::EXTERNAL) => self.external(tensor, data_type, elements, spot),
+            location => {
+                if let Some(odd) = location.filter(|location| *location != DataLocation::DEFAULT) {
+                    self.add(&codes::UNKNOWN_DATA_LOCATION, spot, |_| {
+                        format!("its data location is {}", odd.0)
+                    });
+                }
+                if known {
+                    self.inline(tensor, data_type, elements, spot);
+                }
+            }
+        }
+        if !tensor.metadata_props.is_empty() {
+            self.keys(&tensor.metadata_props, spot, "metadata_props");
+        }
+        if tensor.doc_string.is_some() {
+            self.markup(tensor.doc_string, spot);
+        }
+    }
+
+    /// The number of elements, if the dimensions make sense.
+    pub(super) fn dims(&mut self, dims: &[i64], spot: Spot) -> Option<u64> {
+        if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
+            self.add(&codes::NEGATIVE_DIM, spot, |_| {
+                format!("its dimension {dim} is negative")
+            });
+            return None;
+        }
+        let elements = element_count(dims);
+        if elements.is_none() {
+            self.add(&codes::SIZE_OVERFLOW, spot, |_| {
+                "its dimensions ask for more elements than can be counted".into()
+            });
+        }
+        elements
+    }
+
+    fn inline(
+        &mut self,
+        tensor: &TensorProto,
+        data_type: DataType,
+        elements: Option<u64>,
+        spot: Spot,
+    ) {
+        let lists = lists(self.model, tensor);
+        // No bytes are as good as no field.
+        let raw = tensor.raw_data.filter(|raw| raw.len > 0);
+        if tensor.skipped.is_some() {
+            return;
+        }
+        if lists.len() + usize::from(raw.is_some()) > 1 {
+            self.add(&codes::TWO_PAYLOADS, spot, |_| {
+                let raw = raw.map(|_| "raw_data").into_iter();
+                let names: Vec<&str> = raw.chain(lists.iter().map(|n| field_name(*n))).collect();
+                format!("its values are in {}", names.join(" and in "))
+            });
+            return;
+        }
+        let expected = data_type.typed_field().map_or("", TypedField::name);
+        if raw.is_some() && data_type == DataType::STRING {
+            self.add(&codes::STRINGS_IN_RAW, spot, |_| {
+                "it is of type string and has raw_data".into()
+            });
+            return;
+        }
+        if let Some(list) = lists.first().filter(|list| field_name(**list) != expected) {
+            self.add(&codes::WRONG_LIST, spot, |_| {
+                format!(
+                    "its values are in {}, but those of type {} belong in {expected}",
+                    field_name(*list),
+                    DataType::name(data_type).unwrap_or_default().to_lowercase(),
+                )
+            });
+            return;
+        }
+        let Some(elements) = elements else { return };
+        if elements == 0 {
+            if raw.is_some() || !lists.is_empty() {
+                self.add(&codes::DATA_OF_NOTHING, spot, |_| {
+                    "it has no elements, but values".into()
+                });
+            }
+            return;
+        }
+        let (present, needed, unit) = match (raw, lists.first()) {
+            (Some(raw), _) => {
+                let Some(needed) = storage_bytes(data_type, elements) else {
+                    return;
+                };
+                (raw.len..=raw.len, needed, "bytes")
+            }
+            (None, Some(_)) => {
+                let Some(needed) = entries_needed(data_type, elements) else {
+                    return;
+                };
+                let present = crate::payload::entries(self.model, &tensor.typed);
+                (present, needed, "entries")
+            }
+            (None, None) => {
+                self.add(&codes::NO_DATA, spot, |_| {
+                    format!("it has {elements} elements and no values")
+                });
+                return;
+            }
+        };
+        match compare(&present, needed) {
+            std::cmp::Ordering::Less => {
+                self.add(&codes::DATA_TOO_SHORT, spot, |_| {
+                    format!(
+                        "its {elements} elements take {needed} {unit}, but there are {}",
+                        present.end()
+                    )
+                });
+            }
+            std::cmp::Ordering::Greater => {
+                self.add(&codes::SURPLUS, spot, |_| {
+                    format!(
+                        "its {elements} elements take {needed} {unit}, but there are {}",
+                        present.start()
+                    )
+                });
+            }
+            std::cmp::Ordering::Equal => {}
+        }
+        self.values(tensor, data_type, elements, spot);
+    }
+
+    /// Rules about the values themselves.
+    fn values(&mut self, tensor: &TensorProto, data_type: DataType, elements: u64, spot: Spot) {
+        let model = self.model;
+        if data_type.bits() == Some(6) {
+            if let Some(raw) = tensor.raw_data {
+                let used = (elements % 4 * 6) % 8;
+                let last = model.bytes(raw).get((elements * 6 / 8) as usize);
+                if used > 0 && last.is_some_and(|last| last >> used != 0) {
+                    self.add(&codes::PADDING_BITS, spot, |_| {
+                        "its last byte has non-zero padding bits".into()
+                    });
+                }
+            }
+            let mut odd = None;
+            for_each_chunk(model, &tensor.typed, |field| {
+                if let TensorField::Int32Data(chunk) = field {
+                    // A packed list that is broken was found when the model was read.
+                    let _ = chunk.words(|words| {
+                        odd = odd.or(words.iter().copied().find(|word| *word > 63));
+                    });
+                }
+            });
+            if let Some(odd) = odd {
+                self.add(&codes::SIX_BIT_RANGE, spot, |_| {
+                    format!("an entry of int32_data is {}", odd as i64)
+                });
+            }
+        }
+        if data_type == DataType::STRING && self.wants(&codes::STRING_NOT_UTF8) {
+            let mut odd = None;
+            let mut index = 0u64;
+            for_each_chunk(model, &tensor.typed, |field| {
+                if let TensorField::StringData(text) = field {
+                    if odd.is_none() && std::str::from_utf8(text.bytes).is_err() {
+                        odd = Some((index, shown(text.bytes)));
+                    }
+                    index += 1;
+                }
+            });
+            if let Some((index, text)) = odd {
+                self.add(&codes::STRING_NOT_UTF8, spot, |_| {
+                    format!("its element {index}, '{text}', is not UTF-8")
+                });
+            }
+        }
+    }
+
+    /// What is said about values outside of the model. The files themselves are for whoever opens files.
+    fn external(
+        &mut self,
+        tensor: &TensorProto,
+        data_type: DataType,
+        elements: Option<u64>,
+        spot: Spot,
+    ) {
+        let model = self.model;
+        if tensor.raw_data.is_some() || !tensor.typed.is_empty() {
+            self.add(&codes::EXTERNAL_AND_INLINE, spot, |_| {
+                "its values are outside of the model, and in it as well".into()
+            });
+        }
+        if data_type == DataType::STRING {
+            self.add(&codes::EXTERNAL_STRINGS, spot, |_| {
+                "it is of type string and its values are outside of the model".into()
+            });
+        }
+        let text = |entry: &Entry| model.maybe_text(entry.value).unwrap_or_default();
+        for entry in &tensor.external_data {
+            let key = model.maybe_text(entry.key).unwrap_or_default();
+            if !matches!(
+                key,
+                b"location" | b"offset" | b"length" | b"checksum" | b"basepath"
+            ) {
+                self.add(&codes::UNKNOWN_EXTERNAL_KEY, spot, |_| {
+                    format!("external_data has the key '{}'", shown(key))
+                });
+            }
+            if matches!(key, b"offset" | b"length") {
+                self.number(entry, spot);
+            }
+        }
+        self.keys(&tensor.external_data, spot, "external_data");
+        let location = tensor
+            .external_data
+            .iter()
+            .rev()
+            .find(|entry| model.maybe_text(entry.key) == Some(b"location"))
+            .map(text)
+            .filter(|location| !location.is_empty());
+        match location {
+            None => self.add(&codes::EXTERNAL_WITHOUT_LOCATION, spot, |_| {
+                "its values are outside of the model, but no location is given".into()
+            }),
+            Some(location) => {
+                if let Some(why) = bad_location(location) {
+                    self.add(&codes::BAD_LOCATION, spot, |_| {
+                        format!(
+                            "its values are in the file '{}', which {why}",
+                            shown(location)
+                        )
+                    });
+                }
+            }
+        }
+        let reference = model.external_reference(tensor).ok();
+        let length = reference.and_then(|reference| reference.length);
+        let needed = elements.and_then(|elements| storage_bytes(data_type, elements));
+        if let (Some(length), Some(needed)) = (length, needed)
+            && length != needed
+        {
+            self.add(&codes::LENGTH_MISMATCH, spot, |_| {
+                format!("{length} bytes are announced, but its type and shape need {needed}")
+            });
+        }
+    }
+
+    fn number(&mut self, entry: &Entry, spot: Spot) {
+        let text = |symbol| self.model.maybe_text(symbol).unwrap_or_default();
+        let (key, value) = (text(entry.key), text(entry.value));
+        let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+        let number = std::str::from_utf8(value)
+            .ok()
+            .and_then(|v| v.parse::<u64>().ok());
+        if !digits || number.is_none() {
+            self.add(&codes::BAD_RANGE, spot, |_| {
+                format!("its {} is '{}'", shown(key), shown(value))
+            });
+        }
+    }
+}

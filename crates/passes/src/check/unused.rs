@@ -1,0 +1,90 @@
+//! What nothing depends on: nodes, constants, inputs.
+
+use hashbrown::HashMap;
+use sardonyx_model::{GraphId, NodeId, Producer, ValueId};
+
+use super::{Checker, Root, codes};
+use crate::finding::Spot;
+
+impl Checker<'_> {
+    /// Nodes, constants and inputs of a graph that nothing reads and no output gives back.
+    pub(super) fn unused(&mut self, id: GraphId, root: Root) {
+        let wanted = [
+            &codes::UNUSED_NODE,
+            &codes::UNUSED_INITIALIZER,
+            &codes::UNUSED_INPUT,
+        ];
+        // What a training step makes is read by its bindings.
+        if matches!(root, Root::Training(_)) || !wanted.iter().any(|code| self.wants(code)) {
+            return;
+        }
+        let model = self.model;
+        let graph = model.graph(id);
+        let trained = !model.training_info.is_empty();
+        let unread =
+            |value: ValueId| !model.value(value).is_output && model.uses(value).next().is_none();
+        let named = |node: NodeId| model.outputs(node).iter().flatten().count();
+        let mut dead: Vec<NodeId> = Vec::new();
+        // Of nodes some of whose outputs nobody needs: how many.
+        let mut idle: HashMap<NodeId, usize> = HashMap::new();
+        for node in &graph.nodes {
+            let outputs = model.outputs(*node).iter().flatten();
+            match outputs.filter(|value| unread(**value)).count() {
+                0 => {}
+                count if count == named(*node) => dead.push(*node),
+                count => {
+                    idle.insert(*node, count);
+                }
+            }
+        }
+        // Of values that dead nodes read: how many readers are alive.
+        let mut readers: HashMap<ValueId, usize> = HashMap::new();
+        let mut next = 0;
+        while let Some(node) = dead.get(next).copied() {
+            next += 1;
+            self.add(&codes::UNUSED_NODE, Spot::node(node), |_| {
+                "nothing depends on what it makes".into()
+            });
+            for value in model.inputs(node).flatten() {
+                let found = model.value(value);
+                let Producer::Node(maker, _) = found.producer else {
+                    continue;
+                };
+                if found.graph != id || found.is_output {
+                    continue;
+                }
+                let readers = readers
+                    .entry(value)
+                    .or_insert_with(|| model.uses(value).count());
+                *readers -= 1;
+                if *readers == 0 {
+                    let idle = idle.entry(maker).or_default();
+                    *idle += 1;
+                    if *idle == named(maker) {
+                        dead.push(maker);
+                    }
+                }
+            }
+        }
+        for (index, found) in graph.initializers.iter().enumerate() {
+            let lonely = found.value.is_some_and(|value| {
+                matches!(model.value(value).producer, Producer::Initializer(_)) && unread(value)
+            });
+            if lonely && !trained {
+                let spot = Spot::graph(id).item("initializer", index);
+                self.add(&codes::UNUSED_INITIALIZER, spot, |_| {
+                    "nothing reads it".into()
+                });
+            }
+        }
+        // Inputs of inner graphs and functions are given by whoever calls them.
+        if model.main == Some(id) {
+            for (index, info) in graph.inputs.iter().enumerate() {
+                if info.value.is_some_and(unread) && !trained {
+                    let spot = Spot::graph(id).item("input", index);
+                    self.add(&codes::UNUSED_INPUT, spot, |_| "nothing reads it".into());
+                }
+            }
+        }
+    }
+}

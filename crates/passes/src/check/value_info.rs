@@ -1,0 +1,210 @@
+//! Rules about declared types.
+
+use sardonyx_model::{DimValue, GraphId, ShapeProto, TypeKind, TypeProto, ValueInfo};
+use sardonyx_proto::{DataType, shown};
+
+use super::{Checker, codes, is_identifier};
+use crate::finding::Spot;
+
+impl Checker<'_> {
+    /// The inputs of a graph, each by itself.
+    pub(super) fn inputs_alone(&mut self, graph: GraphId) {
+        for (index, info) in self.model.graph(graph).inputs.iter().enumerate() {
+            let spot = Spot::graph(graph).item("input", index);
+            if self.is_empty(info.name) {
+                self.add(&codes::NAMELESS_VALUE, spot, |_| {
+                    "it has no name".to_string()
+                });
+            }
+            self.declared(info, spot, true);
+        }
+    }
+
+    /// The type and the rest of what is declared of a value. Those that come into the model and go out of it need one.
+    pub(super) fn declared(&mut self, info: &ValueInfo, spot: Spot, is_port: bool) {
+        if is_port && !self.is_empty(info.name) {
+            self.complete(info.ty.as_ref(), spot);
+        }
+        if let Some(ty) = &info.ty {
+            self.ty(ty, spot);
+        }
+        if info.doc_string.is_some() {
+            self.markup(info.doc_string, spot);
+        }
+        if !info.metadata_props.is_empty() {
+            self.keys(&info.metadata_props, spot, "metadata_props");
+        }
+    }
+
+    /// The outermost level of the type of a port.
+    fn complete(&mut self, ty: Option<&TypeProto>, spot: Spot) {
+        let untyped = |checker: &mut Self, what: &str| {
+            checker.add(&codes::UNTYPED_VALUE, spot, |_| what.to_string());
+        };
+        let Some(kind) = ty.and_then(|ty| ty.kind.as_ref()) else {
+            return untyped(self, "it has no type");
+        };
+        match kind {
+            TypeKind::Tensor {
+                elem_type, shape, ..
+            }
+            | TypeKind::SparseTensor {
+                elem_type, shape, ..
+            } => {
+                if elem_type.is_none() {
+                    untyped(self, "it is a tensor without an element type");
+                }
+                if shape.is_none() {
+                    self.add(&codes::SHAPELESS_VALUE, spot, |_| {
+                        "it is a tensor without a shape".into()
+                    });
+                }
+            }
+            TypeKind::Sequence {
+                elem_type: None, ..
+            } => {
+                untyped(self, "it is a sequence without an element type");
+            }
+            TypeKind::Optional {
+                elem_type: None, ..
+            } => {
+                untyped(self, "it is an optional without an element type");
+            }
+            TypeKind::Map {
+                key_type,
+                value_type,
+                ..
+            } if key_type.is_none() || value_type.is_none() => {
+                untyped(self, "it is a map without types of keys and values");
+            }
+            TypeKind::Opaque { name, .. } if self.is_empty(*name) => {
+                untyped(self, "it is an opaque type without a name");
+            }
+            _ => {}
+        }
+    }
+
+    /// A type with all types in it. The reader bounds how deep they go.
+    pub(super) fn ty(&mut self, ty: &TypeProto, spot: Spot) {
+        let mut next = Some(ty);
+        let mut is_inner = false;
+        while let Some(ty) = next.take() {
+            let incomplete = |checker: &mut Self, what: &str| {
+                checker.add(&codes::INCOMPLETE_TYPE, spot, |_| what.to_string());
+            };
+            match &ty.kind {
+                None if is_inner => incomplete(self, "a type within its type is not given"),
+                None => {}
+                Some(
+                    TypeKind::Tensor {
+                        elem_type, shape, ..
+                    }
+                    | TypeKind::SparseTensor {
+                        elem_type, shape, ..
+                    },
+                ) => {
+                    match elem_type {
+                        None if is_inner => {
+                            incomplete(self, "the tensors in it have no element type");
+                        }
+                        None => {}
+                        Some(number) => self.element_type(*number, spot),
+                    }
+                    if let Some(shape) = shape {
+                        self.shape(shape, spot);
+                    }
+                }
+                Some(TypeKind::Sequence { elem_type, .. }) => {
+                    if elem_type.is_none() && is_inner {
+                        incomplete(self, "the sequences in it have no element type");
+                    }
+                    next = elem_type.as_deref();
+                }
+                Some(TypeKind::Optional { elem_type, .. }) => {
+                    if elem_type.is_none() && is_inner {
+                        incomplete(self, "the optionals in it have no element type");
+                    }
+                    next = elem_type.as_deref();
+                }
+                Some(TypeKind::Map {
+                    key_type,
+                    value_type,
+                    ..
+                }) => {
+                    if let Some(key) = key_type
+                        && !is_key_type(DataType(*key))
+                    {
+                        self.add(&codes::BAD_KEY_TYPE, spot, |_| {
+                            format!("its keys are of type {}", element_name(*key))
+                        });
+                    }
+                    if is_inner && (key_type.is_none() || value_type.is_none()) {
+                        incomplete(self, "the maps in it have no types of keys and values");
+                    }
+                    next = value_type.as_deref();
+                }
+                Some(TypeKind::Opaque { name, .. }) if is_inner && self.is_empty(*name) => {
+                    incomplete(self, "the opaque type in it has no name");
+                }
+                Some(TypeKind::Opaque { .. }) => {}
+            }
+            is_inner = true;
+        }
+    }
+
+    fn element_type(&mut self, number: i32, spot: Spot) {
+        if number == 0 || DataType(number).name().is_none() {
+            self.add(&codes::UNKNOWN_ELEMENT_TYPE, spot, |_| {
+                format!("its element type is {}", element_name(number))
+            });
+        }
+    }
+
+    fn shape(&mut self, shape: &ShapeProto, spot: Spot) {
+        for (axis, dim) in shape.dims.iter().enumerate() {
+            match dim.value {
+                Some(DimValue::Value(size)) if size < 0 => {
+                    self.add(&codes::NEGATIVE_DIMENSION, spot, |_| {
+                        format!("dimension {axis} of its shape is {size}")
+                    });
+                }
+                Some(DimValue::Param(name)) => {
+                    let text = self.texts.text(name);
+                    if text.is_empty() || text == b"*" {
+                        self.add(&codes::WILDCARD_DIMENSION, spot, |_| {
+                            format!("dimension {axis} of its shape is called '{}'", shown(text))
+                        });
+                    } else if self.lints_names && !is_identifier(text) {
+                        self.add(&codes::BAD_DIMENSION_NAME, spot, |_| {
+                            format!("dimension {axis} of its shape is called '{}'", shown(text))
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// An element type by the name of the format.
+pub(super) fn element_name(number: i32) -> String {
+    match DataType(number).name() {
+        Some(name) => name.to_string(),
+        None => format!("{number}, which stands for none"),
+    }
+}
+
+fn is_key_type(ty: DataType) -> bool {
+    matches!(
+        ty,
+        DataType::INT8
+            | DataType::INT16
+            | DataType::INT32
+            | DataType::INT64
+            | DataType::UINT8
+            | DataType::UINT16
+            | DataType::UINT32
+            | DataType::UINT64
+            | DataType::STRING
+    )
+}
