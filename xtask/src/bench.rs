@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: measure against other runtimes and libraries, always side by side in one run.
 
+mod check;
+mod contest;
 mod io;
 mod models;
 mod text;
@@ -8,6 +10,8 @@ use crate::Result;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
+    /// Time checking models against the onnx package, and check that both accept them.
+    Check(check::Check),
     /// Time opening, reading and saving files against other protobuf readers, and check that they find the same.
     Io(io::Io),
     /// Time whole models against ONNX Runtime and check that the outputs agree.
@@ -18,6 +22,7 @@ pub(crate) enum Bench {
 
 pub(crate) fn run(task: Bench) -> Result {
     match task {
+        Bench::Check(task) => check::run(&task),
         Bench::Io(task) => io::run(&task),
         Bench::Models(task) => models::run(&task),
         Bench::Text(task) => text::run(&task),

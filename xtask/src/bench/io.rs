@@ -5,7 +5,8 @@
 //! the most memory it ever had is that of the whole process. Before anything is timed the onnx package says what is in
 //! the files, and every side must find that.
 
-use super::models::{allowed_processors, median};
+use super::contest::{Rounds, Sample, answer, bound};
+use super::models::allowed_processors;
 use crate::workspace::{artifacts, build_release, cargo, root};
 use crate::{Result, python, shell};
 use serde_json::{Value, json};
@@ -171,7 +172,7 @@ impl Contest {
                 self.agree(row.rival.name(), &theirs, truth)?;
                 let ours = sides.ours(self)?;
                 self.agree("sardonyx", &ours, &our_truth)?;
-                row.rounds.push((theirs, ours));
+                row.rounds.0.push((theirs, ours));
             }
         }
         Ok(rows)
@@ -253,16 +254,8 @@ impl Sides {
         Ok(())
     }
 
-    /// A command bound to one processor.
-    fn bound(&self, program: &Path) -> Command {
-        let mut command = Command::new("taskset");
-        command.args(["--cpu-list", &self.processor.to_string()]);
-        command.arg(program);
-        command
-    }
-
     fn onnx(&self) -> Command {
-        let mut command = self.bound(&self.python);
+        let mut command = bound(self.processor, &self.python);
         command.arg(root().join("tests/perf/io_onnx.py"));
         command
     }
@@ -280,7 +273,7 @@ impl Sides {
     }
 
     fn ours(&self, contest: &Contest) -> Result<Sample> {
-        let mut command = self.bound(&self.ours);
+        let mut command = bound(self.processor, &self.ours);
         command.args(["--repeat", &contest.repeat.to_string(), contest.ours]);
         self.files(&mut command, contest);
         self.sample(&mut command, contest)
@@ -296,7 +289,7 @@ impl Sides {
                 self.sample(&mut command, contest)
             }
             Prost(job) => {
-                let mut command = self.bound(&self.prost);
+                let mut command = bound(self.processor, &self.prost);
                 command
                     .arg(job)
                     .arg(self.folder.join(contest.file))
@@ -335,21 +328,13 @@ impl Sides {
             "externalize" => self.compare_moved(contest)?,
             _ => {}
         }
-        let times = answer["ms"].as_array().into_iter().flatten();
-        let times: Vec<f64> = times.filter_map(Value::as_f64).collect();
-        Ok(Sample {
-            first_ms: *times.first().ok_or("no times")?,
-            median_ms: median(times.iter().copied()),
-            min_ms: times.iter().copied().fold(f64::INFINITY, f64::min),
-            rss_peak_mb: answer["rss_peak_mb"].as_f64(),
-            found: answer["found"].as_str().unwrap_or_default().to_string(),
-        })
+        Sample::new(&answer)
     }
 
     fn copy(&self, contest: &Contest) -> Result<Sample> {
         let mut times = Vec::new();
         for _ in 0..contest.repeat {
-            let mut command = self.bound(Path::new("cp"));
+            let mut command = bound(self.processor, Path::new("cp"));
             command.arg("--reflink=never");
             command
                 .arg(self.folder.join(contest.file))
@@ -359,13 +344,7 @@ impl Sides {
             times.push(start.elapsed().as_secs_f64() * 1e3);
             self.compare_saved(contest)?;
         }
-        Ok(Sample {
-            first_ms: times[0],
-            median_ms: median(times.iter().copied()),
-            min_ms: times.iter().copied().fold(f64::INFINITY, f64::min),
-            rss_peak_mb: None,
-            found: String::new(),
-        })
+        Sample::timed(&times)
     }
 
     /// Compares the copy with the file byte for byte and removes it, so that everybody writes a new file.
@@ -400,12 +379,6 @@ impl Sides {
     }
 }
 
-fn answer(command: &mut Command) -> Result<Value> {
-    let line = shell::output(command)?;
-    Ok(serde_json::from_str(line.trim())
-        .map_err(|error| format!("{line:?} is no JSON: {error}"))?)
-}
-
 /// Builds the prost decoder, in a target folder of its own: it is no part of the workspace.
 fn build_prost() -> Result<PathBuf> {
     let target = artifacts("bench/prost");
@@ -427,20 +400,11 @@ fn build_prost() -> Result<PathBuf> {
     Ok(target.join("release/rival-prost"))
 }
 
-/// What one process said.
-struct Sample {
-    first_ms: f64,
-    median_ms: f64,
-    min_ms: f64,
-    rss_peak_mb: Option<f64>,
-    found: String,
-}
-
 /// One line of the table: a rival and we, a pair of samples per round.
 struct Row {
     name: &'static str,
     rival: Rival,
-    rounds: Vec<(Sample, Sample)>,
+    rounds: Rounds,
 }
 
 impl Row {
@@ -448,25 +412,8 @@ impl Row {
         Row {
             name: contest.name,
             rival,
-            rounds: Vec::new(),
+            rounds: Rounds::default(),
         }
-    }
-
-    /// The medians over the rounds of a figure of both sides.
-    fn median(&self, figure: impl Fn(&Sample) -> f64) -> (f64, f64) {
-        (
-            median(self.rounds.iter().map(|(theirs, _)| figure(theirs))),
-            median(self.rounds.iter().map(|(_, ours)| figure(ours))),
-        )
-    }
-
-    /// The median over the rounds of their figure divided by ours: how many times faster we are.
-    fn ratio(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
-        median(
-            self.rounds
-                .iter()
-                .map(|(theirs, ours)| figure(theirs) / figure(ours)),
-        )
     }
 
     fn to_json(&self) -> Value {
@@ -474,19 +421,13 @@ impl Row {
             ("first_ms", |sample| sample.first_ms),
             ("median_ms", |sample| sample.median_ms),
             ("min_ms", |sample| sample.min_ms),
-            ("rss_peak_mb", |sample| {
-                sample.rss_peak_mb.unwrap_or(f64::NAN)
-            }),
+            ("rss_peak_mb", |sample| sample.rss_peak_mb),
         ];
         let mut row = json!({
             "contest": self.name,
             "rival": self.rival.name(),
-            "rounds": self.rounds.len(),
         });
-        for (name, figure) in figures {
-            let (theirs, ours) = self.median(figure);
-            row[name] = json!({ "rival": theirs, "sardonyx": ours, "ratio": self.ratio(figure) });
-        }
+        self.rounds.report(&mut row, &figures);
         row
     }
 }
@@ -498,19 +439,19 @@ fn print_table(rows: &[Row]) {
         "contest", "rival", "median", "ours", "ratio", "best", "ours", "ratio", "memory", "ours"
     );
     for row in rows {
-        let medians = row.median(|sample| sample.median_ms);
-        let best = row.median(|sample| sample.min_ms);
-        let memory = row.median(|sample| sample.rss_peak_mb.unwrap_or(f64::NAN));
+        let medians = row.rounds.median(|sample| sample.median_ms);
+        let best = row.rounds.median(|sample| sample.min_ms);
+        let memory = row.rounds.median(|sample| sample.rss_peak_mb);
         println!(
             "{:31} {:22} {:>9.2} {:>9.2} {:>7.2} {:>9.2} {:>9.2} {:>7.2} {:>8.0} {:>7.0}",
             row.name,
             row.rival.name(),
             medians.0,
             medians.1,
-            row.ratio(|sample| sample.median_ms),
+            row.rounds.ratio(|sample| sample.median_ms),
             best.0,
             best.1,
-            row.ratio(|sample| sample.min_ms),
+            row.rounds.ratio(|sample| sample.min_ms),
             memory.0,
             memory.1,
         );

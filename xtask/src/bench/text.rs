@@ -5,6 +5,7 @@
 //! timed must then give the same counts or the same bytes. The rival's public functions have a bar that we must reach. Its
 //! C++ functions alone, without the copy into or out of a Python model, are shown for comparison.
 
+use super::contest::{Rounds, Sample, answer, bound};
 use super::models::{allowed_processors, median};
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, python, shell};
@@ -231,7 +232,7 @@ impl Contest {
                     variant: variant.name,
                     rival,
                     bar: (bars && index == 0 && variant.barred).then_some(self.subject.bar),
-                    rounds: Vec::new(),
+                    rounds: Rounds::default(),
                 });
             }
         }
@@ -261,7 +262,7 @@ impl Contest {
                 .iter()
                 .flat_map(|ours| theirs.iter().map(move |t| (t, ours)));
             for (row, (theirs, ours)) in rows.iter_mut().zip(pairs) {
-                row.rounds.push((theirs.clone(), ours.clone()));
+                row.rounds.0.push((theirs.clone(), ours.clone()));
             }
         }
         Ok(rows)
@@ -341,35 +342,27 @@ impl Sides {
 
     /// Writes the model that we read in a text.
     fn parse(&self, text: &Path, result: &Path) -> Result {
-        let mut command = self.bound(&self.ours);
+        let mut command = bound(self.processor, &self.ours);
         command.arg("parse").arg(text).arg("--result").arg(result);
         answer(&mut command).map(|_| ())
     }
 
     /// Writes the text that we print of a model.
     fn print(&self, model: &Path, arguments: &[&str], result: &Path) -> Result {
-        let mut command = self.bound(&self.ours);
+        let mut command = bound(self.processor, &self.ours);
         command.arg("print").arg(model).args(arguments);
         answer(command.arg("--result").arg(result)).map(|_| ())
     }
 
-    /// A command bound to one processor.
-    fn bound(&self, program: &Path) -> Command {
-        let mut command = Command::new("taskset");
-        command.args(["--cpu-list", &self.processor.to_string()]);
-        command.arg(program);
-        command
-    }
-
     fn onnx(&self, job: &str) -> Command {
-        let mut command = self.bound(&self.python);
+        let mut command = bound(self.processor, &self.python);
         command.arg(root().join("tests/perf/text_onnx.py"));
         command.arg(job);
         command
     }
 
     fn ours(&self, contest: &Contest, arguments: &[&str]) -> Result<Sample> {
-        let mut command = self.bound(&self.ours);
+        let mut command = bound(self.processor, &self.ours);
         command.arg(contest.job.name()).args(arguments);
         self.sample(&mut command, contest)
     }
@@ -398,7 +391,7 @@ impl Sides {
         let text = self.file(nodes, "txt");
         let mut times = Vec::new();
         for _ in 0..rounds {
-            let mut command = self.bound(&self.ours);
+            let mut command = bound(self.processor, &self.ours);
             command.arg("format").arg(&text);
             let repeat = nodes.repeat.to_string();
             times.push(Sample::new(&answer(command.args(["--repeat", &repeat]))?)?.median_ms);
@@ -407,40 +400,6 @@ impl Sides {
         Ok(Formatted {
             median_ms,
             mb_per_s: text.metadata()?.len() as f64 / 1e3 / median_ms,
-        })
-    }
-}
-
-fn answer(command: &mut Command) -> Result<Value> {
-    let line = shell::output(command)?;
-    Ok(serde_json::from_str(line.trim())
-        .map_err(|error| format!("{line:?} is no JSON: {error}"))?)
-}
-
-/// What one process said.
-#[derive(Clone)]
-struct Sample {
-    median_ms: f64,
-    min_ms: f64,
-    rss_before_mb: f64,
-    rss_peak_mb: f64,
-    found: String,
-}
-
-impl Sample {
-    fn new(answer: &Value) -> Result<Sample> {
-        let times = answer["ms"].as_array().into_iter().flatten();
-        let times: Vec<f64> = times.filter_map(Value::as_f64).collect();
-        if times.is_empty() {
-            return Err("no times".into());
-        }
-        let figure = |name: &str| answer[name].as_f64().ok_or(format!("no {name}"));
-        Ok(Sample {
-            median_ms: median(times.iter().copied()),
-            min_ms: times.iter().copied().fold(f64::INFINITY, f64::min),
-            rss_before_mb: figure("rss_before_mb")?,
-            rss_peak_mb: figure("rss_peak_mb")?,
-            found: answer["found"].as_str().unwrap_or_default().to_string(),
         })
     }
 }
@@ -463,30 +422,13 @@ struct Row {
     variant: &'static str,
     rival: &'static str,
     bar: Option<f64>,
-    rounds: Vec<(Sample, Sample)>,
+    rounds: Rounds,
 }
 
 impl Row {
-    /// The medians over the rounds of a figure of both sides.
-    fn median(&self, figure: impl Fn(&Sample) -> f64) -> (f64, f64) {
-        (
-            median(self.rounds.iter().map(|(theirs, _)| figure(theirs))),
-            median(self.rounds.iter().map(|(_, ours)| figure(ours))),
-        )
-    }
-
-    /// The median over the rounds of their figure divided by ours: how many times faster we are.
-    fn ratio(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
-        median(
-            self.rounds
-                .iter()
-                .map(|(theirs, ours)| figure(theirs) / figure(ours)),
-        )
-    }
-
     /// What is wrong if the bar is not reached.
     fn missed(&self) -> Option<String> {
-        let (bar, ratio) = (self.bar?, self.ratio(|sample| sample.median_ms));
+        let (bar, ratio) = (self.bar?, self.rounds.ratio(|sample| sample.median_ms));
         let (contest, variant) = (&self.contest, self.variant);
         (ratio < bar).then(|| format!("{contest} {variant}: {ratio:.2} times, the bar is {bar}"))
     }
@@ -503,12 +445,8 @@ impl Row {
             "variant": self.variant,
             "rival": self.rival,
             "bar": self.bar,
-            "rounds": self.rounds.len(),
         });
-        for (name, figure) in figures {
-            let (theirs, ours) = self.median(figure);
-            row[name] = json!({ "rival": theirs, "sardonyx": ours, "ratio": self.ratio(figure) });
-        }
+        self.rounds.report(&mut row, &figures);
         row
     }
 }
@@ -533,10 +471,10 @@ fn print_table(rows: &[Row]) {
         "ours"
     );
     for row in rows {
-        let medians = row.median(|sample| sample.median_ms);
-        let best = row.median(|sample| sample.min_ms);
-        let memory = row.median(|sample| sample.rss_peak_mb);
-        let added = row.median(|sample| sample.rss_peak_mb - sample.rss_before_mb);
+        let medians = row.rounds.median(|sample| sample.median_ms);
+        let best = row.rounds.median(|sample| sample.min_ms);
+        let memory = row.rounds.median(|sample| sample.rss_peak_mb);
+        let added = row.rounds.median(Sample::rss_added_mb);
         println!(
             "{:16} {:22} {:18} {:>9.2} {:>9.2} {:>6.2} {:>5} {:>9.2} {:>9.2} {:>6.2} {:>5.0} (+{:>5.0}) {:>5.0} (+{:>5.0}){}",
             row.contest,
@@ -544,11 +482,11 @@ fn print_table(rows: &[Row]) {
             row.rival,
             medians.0,
             medians.1,
-            row.ratio(|sample| sample.median_ms),
+            row.rounds.ratio(|sample| sample.median_ms),
             row.bar.map(|bar| bar.to_string()).unwrap_or_default(),
             best.0,
             best.1,
-            row.ratio(|sample| sample.min_ms),
+            row.rounds.ratio(|sample| sample.min_ms),
             memory.0,
             added.0,
             memory.1,
