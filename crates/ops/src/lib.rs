@@ -8,7 +8,8 @@
 //! ```
 //! use sardonyx_ops::Registry;
 //!
-//! let concat = Registry::standard().schema("", "Concat", 12).expect("Concat exists since opset 1");
+//! let registry = Registry::standard();
+//! let concat = registry.schema("", "Concat", 12).expect("Concat exists since opset 1");
 //! assert_eq!(concat.since, 11);
 //! assert!(concat.attribute("axis").is_some_and(|axis| axis.required));
 //! ```
@@ -21,11 +22,13 @@ mod attributes;
 mod def;
 pub mod facts;
 mod infer;
+pub mod intern;
 mod registry;
 pub mod rules;
 mod schema;
 pub mod suggest;
 mod typeset;
+mod user;
 
 mod control;
 mod image;
@@ -51,4 +54,5 @@ pub use schema::{
     Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar,
 };
 pub use suggest::closest;
-pub use typeset::TypeSet;
+pub use typeset::{TypeSet, UnknownType};
+pub use user::RegistryError;

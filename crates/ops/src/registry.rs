@@ -1,13 +1,14 @@
 //! The list of all definitions, and looking operators up.
 
-use std::collections::HashMap;
-use std::sync::OnceLock;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
 
 use crate::def::OpDef;
 use crate::schema::Schema;
+use crate::user::{self, RegistryError};
 use crate::{
-    control, image, math, ml, nn, optional, quantization, random, reduction, sequence, signal,
-    tensor, text, training,
+    control, image, intern, math, ml, nn, optional, quantization, random, reduction, sequence,
+    signal, tensor, text, training,
 };
 
 /// Newest version of each operator set that this release knows.
@@ -249,53 +250,258 @@ static OPERATORS: &[&OpDef] = &[
     &training::MOMENTUM,
 ];
 
-/// Where operators are looked up. A value to pass around: user-defined operators will be a layer over the standard's.
-#[derive(Debug, Clone, Copy)]
-pub struct Registry(());
+/// Where operators are looked up: those of the standard, and over them what a program adds or takes away.
+///
+/// A value. Cloning it is cheap, and changing a clone leaves the original as it is.
+///
+/// ```
+/// use sardonyx_ops::{Registry, Schema};
+///
+/// let standard = Registry::standard();
+/// let mut mine = standard.clone();
+/// mine.set_versions("com.example", 1, 3)?;
+/// mine.register(Schema::new("com.example", "Blur", 2))?;
+/// assert!(mine.schema("com.example", "Blur", 3).is_some());
+/// assert!(standard.schema("com.example", "Blur", 3).is_none());
+/// # Ok::<(), sardonyx_ops::RegistryError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    /// Absent until something is changed.
+    changes: Option<Arc<Changes>>,
+}
+
+/// What was changed in the list of the standard.
+#[derive(Debug, Clone, Default)]
+struct Changes {
+    added: BTreeMap<&'static str, BTreeMap<&'static str, BTreeMap<u32, Schema>>>,
+    removed: BTreeMap<(&'static str, &'static str), BTreeSet<u32>>,
+    versions: BTreeMap<&'static str, (u32, u32)>,
+}
 
 impl Registry {
     /// The operators of the standard.
     pub fn standard() -> Registry {
-        Registry(())
+        Registry::default()
     }
 
-    /// All operators, by domain and name.
-    pub fn operators(self) -> impl Iterator<Item = &'static OpDef> {
+    /// All operators of the standard, by domain and name. What was changed does not show.
+    pub fn operators(&self) -> impl Iterator<Item = &'static OpDef> + use<> {
         OPERATORS.iter().copied()
     }
 
-    /// An operator in all of its versions.
-    pub fn operator(self, domain: &str, name: &str) -> Option<&'static OpDef> {
-        let domain = if domain == "ai.onnx" { "" } else { domain };
+    /// An operator of the standard in all of its versions. What was changed does not show.
+    pub fn operator(&self, domain: &str, name: &str) -> Option<&'static OpDef> {
+        let domain = canonical(domain);
         OPERATORS
             .binary_search_by(|op| (op.domain, op.name).cmp(&(domain, name)))
             .ok()
             .map(|index| OPERATORS[index])
     }
 
-    /// The newest version of an operator set; `None` for a domain that is not known.
-    pub fn newest(&self, domain: &str) -> Option<u32> {
-        let domain = if domain == "ai.onnx" { "" } else { domain };
-        let found = DOMAIN_VERSIONS.iter().find(|(name, _)| *name == domain);
-        found.map(|(_, version)| *version)
+    /// What an operator says at an opset version.
+    pub fn schema(&self, domain: &str, name: &str, opset: u32) -> Option<&Schema> {
+        let domain = canonical(domain);
+        let operator = self.operator(domain, name);
+        let Some(changes) = &self.changes else {
+            return expanded(operator?, operator?.version_at(opset)?);
+        };
+        let added = changes.added_to(domain, name);
+        let added = added.and_then(|versions| versions.range(..=opset).next_back());
+        let listed = operator.and_then(|operator| {
+            let mut versions = operator.versions().rev().map(|version| version.since);
+            versions.find(|since| *since <= opset && !changes.removes(domain, name, *since))
+        });
+        match (added, listed) {
+            (Some((since, schema)), listed) if listed.is_none_or(|listed| listed < *since) => {
+                Some(schema)
+            }
+            (_, listed) => expanded(operator?, listed?),
+        }
     }
 
-    /// What an operator says at an opset version. Expanded once and kept.
-    pub fn schema(self, domain: &str, name: &str, opset: u32) -> Option<&'static Schema> {
-        static EXPANDED: OnceLock<HashMap<(&'static str, &'static str, u32), Schema>> =
-            OnceLock::new();
-        let op = self.operator(domain, name)?;
-        let since = op.version_at(opset)?;
-        let expanded = EXPANDED.get_or_init(|| {
-            let versions = OPERATORS
-                .iter()
-                .flat_map(|op| op.versions().map(|version| (*op, version.since)));
-            versions
-                .filter_map(|(op, since)| Some(((op.domain, op.name, since), op.schema_at(since)?)))
-                .collect()
+    /// Every version of every operator, by domain, name and version.
+    pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
+        let listed = OPERATORS.iter().flat_map(|operator| {
+            let versions = operator.versions().map(|version| version.since);
+            versions.filter_map(|since| expanded(operator, since))
         });
-        expanded.get(&(op.domain, op.name, since))
+        let changes = self.changes.as_deref();
+        let mut all: Vec<&Schema> = listed
+            .filter(|schema| {
+                changes.is_none_or(|changes| {
+                    !changes.removes(schema.domain, schema.name, schema.since)
+                })
+            })
+            .collect();
+        if let Some(changes) = changes {
+            let added = changes.added.values().flat_map(BTreeMap::values);
+            all.extend(added.flat_map(BTreeMap::values));
+            all.sort_by_key(|schema| (schema.domain, schema.name, schema.since));
+        }
+        all.into_iter()
     }
+
+    /// Oldest and newest version of an operator set; `None` if there is no such set.
+    pub fn versions(&self, domain: &str) -> Option<(u32, u32)> {
+        let domain = canonical(domain);
+        let changed = self
+            .changes
+            .as_ref()
+            .and_then(|changes| changes.versions.get(domain));
+        changed.copied().or_else(|| {
+            let found = DOMAIN_VERSIONS.iter().find(|(known, _)| *known == domain);
+            found.map(|(_, newest)| (1, *newest))
+        })
+    }
+
+    /// The operator sets with their oldest and newest versions, by domain.
+    pub fn domains(&self) -> BTreeMap<&'static str, (u32, u32)> {
+        let listed = DOMAIN_VERSIONS.iter();
+        let mut domains: BTreeMap<_, _> = listed
+            .map(|(domain, newest)| (*domain, (1, *newest)))
+            .collect();
+        if let Some(changes) = &self.changes {
+            domains.extend(&changes.versions);
+        }
+        domains
+    }
+
+    /// Says which versions an operator set has, known or new.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::NoVersions`] if the range is empty or begins before version 1.
+    pub fn set_versions(
+        &mut self,
+        domain: &str,
+        oldest: u32,
+        newest: u32,
+    ) -> Result<(), RegistryError> {
+        let domain = intern::text(canonical(domain));
+        if oldest == 0 || newest < oldest {
+            return Err(RegistryError::NoVersions {
+                domain,
+                oldest,
+                newest,
+            });
+        }
+        self.change().versions.insert(domain, (oldest, newest));
+        Ok(())
+    }
+
+    /// Adds a version of an operator.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the schema; [`RegistryError::Duplicate`] if there is such a version;
+    /// [`RegistryError::OutsideOfSet`] if the operator set does not have its version number.
+    pub fn register(&mut self, schema: Schema) -> Result<(), RegistryError> {
+        user::check(&schema)?;
+        let mut schema = schema;
+        schema.domain = canonical(schema.domain);
+        let Schema {
+            domain,
+            name,
+            since,
+            ..
+        } = schema;
+        if self.has_version(domain, name, since) {
+            return Err(RegistryError::Duplicate {
+                domain,
+                name,
+                since,
+            });
+        }
+        let versions = self.versions(domain);
+        if versions.is_none_or(|(oldest, newest)| since < oldest || since > newest) {
+            return Err(RegistryError::OutsideOfSet {
+                domain,
+                name,
+                since,
+                versions,
+            });
+        }
+        let added = &mut self.change().added;
+        added
+            .entry(domain)
+            .or_default()
+            .entry(name)
+            .or_default()
+            .insert(since, schema);
+        Ok(())
+    }
+
+    /// Takes a version of an operator away, also one of the standard.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Unknown`] if there is no such version.
+    pub fn remove(&mut self, domain: &str, name: &str, since: u32) -> Result<(), RegistryError> {
+        let domain = canonical(domain);
+        if !self.has_version(domain, name, since) {
+            return Err(RegistryError::Unknown {
+                domain: domain.to_string(),
+                name: name.to_string(),
+                since,
+            });
+        }
+        let operator = self.operator(domain, name);
+        let changes = self.change();
+        if let Some(operators) = changes.added.get_mut(domain)
+            && let Some(versions) = operators.get_mut(name)
+            && versions.remove(&since).is_some()
+        {
+            if versions.is_empty() {
+                operators.remove(name);
+            }
+            return Ok(());
+        }
+        if let Some(operator) = operator {
+            let hidden = changes.removed.entry((operator.domain, operator.name));
+            hidden.or_default().insert(since);
+        }
+        Ok(())
+    }
+
+    fn has_version(&self, domain: &str, name: &str, since: u32) -> bool {
+        let found = self.schema(domain, name, since);
+        found.is_some_and(|schema| schema.since == since)
+    }
+
+    fn change(&mut self) -> &mut Changes {
+        Arc::make_mut(self.changes.get_or_insert_default())
+    }
+}
+
+impl Changes {
+    fn added_to(&self, domain: &str, name: &str) -> Option<&BTreeMap<u32, Schema>> {
+        self.added.get(domain)?.get(name)
+    }
+
+    fn removes(&self, domain: &str, name: &str, since: u32) -> bool {
+        let removed = self.removed.get(&(domain, name));
+        removed.is_some_and(|removed| removed.contains(&since))
+    }
+}
+
+/// The default domain has two spellings.
+fn canonical(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+/// A version of an operator of the standard. All are expanded once and kept.
+fn expanded(operator: &OpDef, since: u32) -> Option<&'static Schema> {
+    static EXPANDED: OnceLock<HashMap<(&'static str, &'static str, u32), Schema>> = OnceLock::new();
+    let expanded = EXPANDED.get_or_init(|| {
+        let versions = OPERATORS
+            .iter()
+            .flat_map(|op| op.versions().map(|version| (*op, version.since)));
+        versions
+            .filter_map(|(op, since)| Some(((op.domain, op.name, since), op.schema_at(since)?)))
+            .collect()
+    });
+    expanded.get(&(operator.domain, operator.name, since))
 }
 
 #[cfg(test)]
@@ -333,6 +539,71 @@ mod tests {
                     op.name
                 );
             }
+        }
+    }
+    #[test]
+    fn a_clone_changes_alone_and_lookups_see_both_layers() {
+        // OPSET-16, NAME-07
+        let standard = Registry::standard();
+        let mut mine = standard.clone();
+        let relu = |registry: &Registry, opset| registry.schema("", "Relu", opset).map(|s| s.since);
+        assert_eq!(relu(&mine, 28), Some(14));
+        mine.register(Schema::new("", "Relu", 20)).unwrap();
+        mine.register(Schema::new("ai.onnx.ml", "Relu", 1)).unwrap();
+        assert_eq!([relu(&mine, 28), relu(&mine, 19)], [Some(20), Some(14)]);
+        assert!(mine.schema("ai.onnx.ml", "Relu", 1).is_some());
+        mine.remove("ai.onnx", "Relu", 14).unwrap();
+        assert_eq!([relu(&mine, 28), relu(&mine, 19)], [Some(20), Some(13)]);
+        mine.remove("", "Relu", 20).unwrap();
+        assert_eq!([relu(&mine, 28), relu(&standard, 28)], [Some(13), Some(14)]);
+        assert!(mine.schema("", "relu", 28).is_none());
+        assert_eq!(mine.schemas().count(), standard.schemas().count());
+        mine.register(Schema::new("", "Relu", 14)).unwrap();
+        assert!(
+            mine.schemas()
+                .is_sorted_by_key(|s| (s.domain, s.name, s.since))
+        );
+        assert_eq!(mine.schemas().count(), standard.schemas().count() + 1);
+        assert!(matches!(
+            mine.remove("", "Relu", 15),
+            Err(RegistryError::Unknown { .. })
+        ));
+    }
+
+    #[test]
+    fn a_version_exists_once_and_within_its_set() {
+        // OPSET-12, OPSET-15
+        let mut registry = Registry::standard();
+        let duplicate = registry.register(Schema::new("ai.onnx", "Relu", 14));
+        assert!(matches!(
+            duplicate,
+            Err(RegistryError::Duplicate { since: 14, .. })
+        ));
+        // OPSET-17
+        let mut register = |domain, since| registry.register(Schema::new(domain, "Mine", since));
+        for (domain, since) in [("", 29), ("com.example", 1)] {
+            let error = register(domain, since).unwrap_err();
+            assert!(
+                matches!(error, RegistryError::OutsideOfSet { .. }),
+                "{error}"
+            );
+        }
+        register("", 28).unwrap();
+        registry.set_versions("com.example", 2, 3).unwrap();
+        assert_eq!(registry.versions("com.example"), Some((2, 3)));
+        assert_eq!(registry.domains()[""], (1, 28));
+        assert!(
+            registry
+                .register(Schema::new("com.example", "Mine", 1))
+                .is_err()
+        );
+        registry
+            .register(Schema::new("com.example", "Mine", 2))
+            .unwrap();
+        let again = registry.register(Schema::new("com.example", "Mine", 2));
+        assert!(matches!(again, Err(RegistryError::Duplicate { .. })));
+        for (oldest, newest) in [(0, 1), (3, 2)] {
+            assert!(registry.set_versions("x", oldest, newest).is_err());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::intern;
 use crate::typeset::TypeSet;
 
 /// One version of an operator, expanded.
@@ -138,6 +139,20 @@ pub struct TypeVar {
 }
 
 impl Schema {
+    /// A version of an operator of which nothing else is said yet. The names are kept for good; see [`intern`](crate::intern).
+    pub fn new(domain: &str, name: &str, since: u32) -> Schema {
+        Schema {
+            name: intern::text(name),
+            domain: intern::text(domain),
+            since,
+            deprecated: false,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            attributes: Vec::new(),
+            types: Vec::new(),
+        }
+    }
+
     /// The formal attribute with that name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
         self.attributes

@@ -155,6 +155,126 @@ impl TypeSet {
     }
 }
 
+/// A text that is not the name of a type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownType(
+    /// The text.
+    pub String,
+);
+
+impl std::fmt::Display for UnknownType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = sardonyx_proto::shown(self.0.as_bytes());
+        write!(f, "'{shown}' is not a type, such as tensor(float)")
+    }
+}
+
+impl std::error::Error for UnknownType {}
+
+impl TypeSet {
+    /// The set of the types with these names, such as `tensor(float)`, `seq(tensor(int64))`, `map(string, float)`. A bare
+    /// element type, such as `int32`, is a type as well: a tensor without dimensions.
+    ///
+    /// Names that do not fit into the bits of the set are kept for good; see [`intern`](crate::intern).
+    ///
+    /// # Errors
+    ///
+    /// The first name that is not one of a type.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<TypeSet, UnknownType> {
+        let mut set = TypeSet::NONE;
+        let mut other: Vec<&str> = Vec::new();
+        for name in names {
+            let unknown = || UnknownType(name.to_string());
+            match Named::read(name).ok_or_else(unknown)? {
+                Named::Bit(form, elem) => {
+                    let bits = match form {
+                        Form::Tensor => &mut set.tensor,
+                        Form::Sparse => &mut set.sparse,
+                        Form::Sequence => &mut set.sequence,
+                        Form::Optional => &mut set.optional,
+                        Form::OptionalSequence => &mut set.optional_sequence,
+                    };
+                    *bits |= 1 << elem.number();
+                }
+                Named::Spelled => other.push(name),
+            }
+        }
+        other.sort_unstable();
+        other.dedup();
+        set.other = crate::intern::texts(&other);
+        Ok(set)
+    }
+}
+
+/// What the name of a type means to a set.
+enum Named {
+    Bit(Form, DataType),
+    Spelled,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Tensor,
+    Sparse,
+    Sequence,
+    Optional,
+    OptionalSequence,
+}
+
+impl Named {
+    /// `None` if the text is not the name of a type.
+    fn read(text: &str) -> Option<Named> {
+        if let Some(elem) = within(text, "tensor") {
+            return Some(Named::Bit(Form::Tensor, DataType::from_name(elem)?));
+        }
+        if let Some(elem) = within(text, "sparse_tensor") {
+            return Some(Named::Bit(Form::Sparse, DataType::from_name(elem)?));
+        }
+        let (inner, is_sequence) = match (within(text, "seq"), within(text, "optional")) {
+            (Some(inner), _) => (inner, true),
+            (None, Some(inner)) => (inner, false),
+            (None, None) => return is_other_type(text).then_some(Named::Spelled),
+        };
+        Some(match (Named::read_inner(inner)?, is_sequence) {
+            (Named::Bit(Form::Tensor, elem), true) => Named::Bit(Form::Sequence, elem),
+            (Named::Bit(Form::Tensor, elem), false) => Named::Bit(Form::Optional, elem),
+            (Named::Bit(Form::Sequence, elem), false) => Named::Bit(Form::OptionalSequence, elem),
+            _ => Named::Spelled,
+        })
+    }
+
+    /// Types in types, to a bounded depth: each level has brackets.
+    fn read_inner(text: &str) -> Option<Named> {
+        const LONGEST: usize = 256;
+        if text.len() > LONGEST {
+            None
+        } else {
+            Named::read(text)
+        }
+    }
+}
+
+/// A type that is no tensor and holds none by itself: a map, an opaque type, an element.
+fn is_other_type(text: &str) -> bool {
+    if let Some(inner) = within(text, "map") {
+        let Some((key, value)) = inner.split_once(',') else {
+            return false;
+        };
+        return DataType::from_name(key.trim()).is_some()
+            && Named::read_inner(value.trim()).is_some();
+    }
+    if let Some(inner) = within(text, "opaque") {
+        return !inner.is_empty() && !inner.contains(['(', ')']);
+    }
+    DataType::from_name(text).is_some()
+}
+
+/// What stands in the brackets of `word(...)`.
+fn within<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+    let rest = text.trim().strip_prefix(word)?.trim_start();
+    Some(rest.strip_prefix('(')?.strip_suffix(')')?.trim())
+}
+
 /// A type without its shape, as schemas spell it.
 pub(crate) fn spell(ty: &Type) -> String {
     let elem = |elem: Option<DataType>| elem.map_or("?", DataType::name);
@@ -213,4 +333,48 @@ pub(crate) mod sets {
     pub const ALL_IR13: TypeSet = ALL_IR12.and(TypeSet::tensors(&[Uint2, Int2]));
     /// With 6-bit floats.
     pub const ALL_IR14: TypeSet = ALL_IR13.and(TypeSet::tensors(&[Float6e2m3, Float6e3m2]));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TypeSet;
+
+    #[test]
+    fn sets_are_read_by_the_names_that_they_print() {
+        let registry = crate::Registry::standard();
+        for var in registry.schemas().flat_map(|schema| &schema.types) {
+            let names = var.allowed.names();
+            assert_eq!(
+                TypeSet::parse(names.iter().map(String::as_str)),
+                Ok(var.allowed)
+            );
+        }
+        let odd = [
+            "int32",
+            "opaque(domain,name)",
+            "seq(map(string, tensor(float)))",
+            "optional(sparse_tensor(double))",
+            "map(int64,seq(tensor(float)))",
+        ];
+        let set = TypeSet::parse(odd).unwrap();
+        assert_eq!(set.names().len(), odd.len());
+        for no_type in [
+            "",
+            "T",
+            "float)",
+            "tensor(T)",
+            "tensor(float",
+            "tensor()",
+            "map(float)",
+            "map(T, float)",
+            "seq(T)",
+            "opaque()",
+            "seq(seq(real))",
+            "tensors(float)",
+        ] {
+            assert!(TypeSet::parse([no_type]).is_err(), "{no_type}");
+        }
+        let deep = "seq(".repeat(100_000) + "float" + &")".repeat(100_000);
+        assert!(TypeSet::parse([deep.as_str()]).is_err());
+    }
 }

@@ -86,7 +86,7 @@ impl Resolved {
     }
 
     /// The schema that a node follows.
-    pub fn schema(&self, node: NodeId) -> Option<&'static Schema> {
+    pub fn schema(&self, node: NodeId) -> Option<&Schema> {
         let name = self.model.display(self.model.node(node).op_type);
         self.registry
             .schema(&self.model.domain_of(node), &name, self.opset(node))

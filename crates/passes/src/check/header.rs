@@ -147,7 +147,11 @@ impl Checker<'_> {
                 });
             }
             let version = import.version.unwrap_or(0);
-            let newest = self.options.registry.newest(&String::from_utf8_lossy(text));
+            let known = self
+                .options
+                .registry
+                .versions(&String::from_utf8_lossy(text));
+            let newest = known.map(|(_, newest)| newest);
             if i32::try_from(version).is_err() || version < 0 {
                 self.add(&codes::OPSET_OUT_OF_RANGE, spot, |_| {
                     format!("'{}' has version {version}", name())

@@ -226,16 +226,14 @@ impl<'a> Checker<'a> {
             Root::Function(_) => "the function",
             Root::Main | Root::Training(_) => "the model",
         };
-        let (domain, newest) = match domain {
-            "" => ("ai.onnx".to_string(), self.options.registry.newest("")),
-            _ => (
-                shown(domain.as_bytes()),
-                self.options.registry.newest(domain),
-            ),
+        let known = self.options.registry.versions(domain);
+        let domain = match domain {
+            "" => "ai.onnx".to_string(),
+            _ => shown(domain.as_bytes()),
         };
         let fact = format!("{who} does not import the operator set '{domain}'");
-        let advice = match newest {
-            Some(newest) => format!(
+        let advice = match known {
+            Some((_, newest)) => format!(
                 "add '{domain}' to opset_import with the version that the operator is meant in, at most {newest}"
             ),
             None => format!("add '{domain}' to opset_import with its version"),
