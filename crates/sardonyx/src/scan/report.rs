@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
+pub use sardonyx_passes::Severity as ScanSeverity;
+
 use super::codes::Code;
 use crate::inspect::OperatorSet;
 
@@ -102,35 +104,6 @@ pub struct ScanFinding {
     pub help: &'static str,
     /// The requirement of the standard that is violated, if one is.
     pub requirement: Option<&'static str>,
-}
-
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum ScanSeverity {
-    /// Worth knowing; nothing is wrong.
-    Note,
-    /// Readers may disagree or suffer; honest files can have it.
-    Warning,
-    /// Loading the model may harm, or cannot succeed.
-    Error,
-}
-
-impl ScanSeverity {
-    /// `note`, `warning` or `error`.
-    pub fn name(self) -> &'static str {
-        match self {
-            ScanSeverity::Note => "note",
-            ScanSeverity::Warning => "warning",
-            ScanSeverity::Error => "error",
-        }
-    }
-}
-
-impl fmt::Display for ScanSeverity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 impl fmt::Display for ScanFinding {

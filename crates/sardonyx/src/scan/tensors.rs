@@ -1,7 +1,10 @@
 //! Stored tensors: what they claim against what is there. Values are not looked at.
 
-use sardonyx_model::{Model, TensorProto, TypedRun};
-use sardonyx_proto::{self as proto, Limits, MessageType, Records, Slice, TypedField, WireType};
+use sardonyx_model::Model;
+use sardonyx_passes::payload::{
+    element_count, entries, entries_needed, field_name, lists, storage_bytes,
+};
+use sardonyx_proto::{self as proto, TypedField};
 
 use super::ScanOptions;
 use super::codes;
@@ -10,8 +13,6 @@ use super::report::Findings;
 
 /// Dimensions that readers with a fixed number of them have room for.
 const RANK: usize = 64;
-/// Bytes of a packed list whose entries are counted; those of a longer one are estimated.
-const COUNTED_BYTES: u64 = 1 << 20;
 
 /// What type and shape of a tensor ask for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -63,19 +64,14 @@ fn check_dims(dims: &[i64], place: &impl Fn() -> String, found: &mut Findings) -
         found.add(&codes::NEGATIVE_DIM, || (place(), message()));
         return None;
     }
-    // A zero does not excuse the others: a reader that multiplies from the left overflows before it gets there.
-    let nonzero = dims.iter().filter(|dim| **dim != 0);
-    let product = nonzero
-        .into_iter()
-        .try_fold(1i64, |product, dim| product.checked_mul(*dim));
-    let Some(product) = product else {
+    let elements = element_count(dims);
+    if elements.is_none() {
         found.add(&codes::SIZE_OVERFLOW, || {
             let message = format!("{} ask for more elements than can be counted", shape(dims));
             (place(), message)
         });
-        return None;
-    };
-    Some(if dims.contains(&0) { 0 } else { product as u64 })
+    }
+    elements
 }
 
 /// Dimensions for people, at most a few.
@@ -84,12 +80,6 @@ fn shape(dims: &[i64]) -> String {
     let shown: Vec<String> = dims.iter().take(SHOWN).map(i64::to_string).collect();
     let more = if dims.len() > SHOWN { ", …" } else { "" };
     format!("dimensions [{}{more}]", shown.join(", "))
-}
-
-fn storage_bytes(data_type: proto::DataType, elements: u64) -> Option<u64> {
-    let bits = u64::from(data_type.bits()?);
-    let whole = (elements / 8).checked_mul(bits)?;
-    whole.checked_add((elements % 8 * bits).div_ceil(8))
 }
 
 fn check_inline(
@@ -105,13 +95,13 @@ fn check_inline(
         let message = || "it names a data file, but its values are not outside".to_string();
         found.add(&codes::EXTERNAL_IGNORED, || (place(), message()));
     }
-    let lists = lists(tensor);
+    let lists = lists(model, tensor);
     if lists.len() + usize::from(tensor.raw_data.is_some()) > 1 {
         found.add(&codes::TWO_PAYLOADS, || {
             let raw = tensor.raw_data.map(|_| "raw_data");
             let names: Vec<&str> = raw
                 .into_iter()
-                .chain(lists.iter().map(|n| name(*n)))
+                .chain(lists.iter().map(|n| field_name(*n)))
                 .collect();
             (place(), format!("it has both {}", names.join(" and ")))
         });
@@ -136,10 +126,10 @@ fn check_inline(
         return;
     };
     let expected = data_type.typed_field();
-    if expected.is_some_and(|expected| expected.name() != name(*list)) {
+    if expected.is_some_and(|expected| expected.name() != field_name(*list)) {
         found.add(&codes::WRONG_LIST, || {
             let expected = expected.map_or("", TypedField::name);
-            let message = format!("its values lie in {}, not in {expected}", name(*list));
+            let message = format!("its values lie in {}, not in {expected}", field_name(*list));
             (place(), message)
         });
     } else if let Some(needed) = entries_needed(data_type, elements) {
@@ -179,72 +169,6 @@ fn compare(
             (place(), format!("it needs {needed} {unit} and has {least}"))
         });
     }
-}
-
-/// Entries that a number of elements take in their typed list.
-fn entries_needed(data_type: proto::DataType, elements: u64) -> Option<u64> {
-    match data_type {
-        proto::DataType::COMPLEX64 | proto::DataType::COMPLEX128 => elements.checked_mul(2),
-        // One packed byte per entry.
-        _ => Some(match data_type.bits() {
-            Some(4) => elements.div_ceil(2),
-            Some(2) => elements.div_ceil(4),
-            _ => elements,
-        }),
-    }
-}
-
-/// The different typed lists of a tensor.
-fn lists(tensor: &TensorProto) -> Vec<u32> {
-    let mut lists: Vec<u32> = Vec::new();
-    for run in &tensor.typed {
-        // Runs alternate as often as the file likes, but there are few lists.
-        if !lists.contains(&run.number) {
-            lists.push(run.number);
-        }
-    }
-    lists
-}
-
-fn name(number: u32) -> &'static str {
-    proto::TensorProto::DEF
-        .field(number)
-        .map_or("", |field| field.name)
-}
-
-/// How many entries typed lists have: exactly, unless a packed block is so long that counting would read the weights.
-fn entries(model: &Model, runs: &[TypedRun]) -> std::ops::RangeInclusive<u64> {
-    let (mut least, mut most) = (0u64, 0u64);
-    for run in runs {
-        let content = Slice {
-            bytes: model.bytes(run.records),
-            offset: run.records.offset,
-        };
-        let fixed = match run.number {
-            4 => Some(4),
-            10 => Some(8),
-            _ => None,
-        };
-        let mut records = Records::new(content, Limits::default());
-        while let Ok(Some(raw)) = records.next_record() {
-            let len = raw.content.bytes.len() as u64;
-            let (low, high) = match fixed {
-                // Strings, one tag each.
-                _ if run.number == 6 || raw.wire_type != WireType::Len => (1, 1),
-                Some(width) => (len / width, len / width),
-                None if len <= COUNTED_BYTES => {
-                    let ends = raw.content.bytes.iter().filter(|byte| **byte < 0x80);
-                    let count = ends.count() as u64;
-                    (count, count)
-                }
-                // A variable-length number has one to ten bytes.
-                None => (len.div_ceil(10), len),
-            };
-            least += low;
-            most += high;
-        }
-    }
-    least..=most
 }
 
 /// Checks what a sparse tensor becomes when somebody fills it in.
