@@ -3,7 +3,7 @@
 use crate::adapt::{Adapt, Refusal};
 use crate::facts::Fact;
 use crate::infer::{Infer, InferError};
-use crate::schema::{Schema, TypeVar};
+use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
@@ -178,14 +178,17 @@ impl OpDef {
             domain: self.domain,
             since,
             deprecated: false,
+            determinism: Determinism::Deterministic,
             inputs: Vec::new(),
             outputs: Vec::new(),
             attributes: Vec::new(),
             types: Vec::new(),
         };
+        let mut determinism = None;
         for version in self.versions().take_while(|version| version.since <= since) {
             schema.deprecated = false;
             if version.whole {
+                determinism = None;
                 schema.inputs.clear();
                 schema.outputs.clear();
                 schema.attributes.clear();
@@ -210,12 +213,22 @@ impl OpDef {
                     Fact::WithoutAttribute(name) => schema.attributes.retain(|a| a.name != name),
                     Fact::WithoutTypes(name) => schema.types.retain(|t| t.name != name),
                     Fact::Deprecated => schema.deprecated = true,
+                    Fact::Determinism(said) => determinism = Some(said),
                 }
             }
         }
         schema.attributes.sort_by_key(|attribute| attribute.name);
+        schema.determinism = determinism.unwrap_or(match schema.attributes.iter().any(is_graph) {
+            // Whatever the graph calls, the node calls.
+            true => Determinism::NonDeterministic,
+            false => Determinism::Deterministic,
+        });
         Some(schema)
     }
+}
+
+fn is_graph(attribute: &Attribute) -> bool {
+    matches!(attribute.ty, AttrType::Graph | AttrType::Graphs)
 }
 
 fn put<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T) -> bool) {

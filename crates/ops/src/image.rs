@@ -4,8 +4,8 @@ use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64, Uint
 
 use crate::def::OpDef;
 use crate::facts::{
-    ALL, ALL_IR4, FLOATS, FLOATS_IR4, deprecated, float, floats, input, int, ints, output, string,
-    types, without_attribute,
+    ALL, ALL_IR4, FLOATS, FLOATS_IR4, deprecated, float, floats, input, int, ints,
+    non_deterministic, output, string, types, without_attribute,
 };
 use crate::typeset::TypeSet;
 
@@ -20,8 +20,7 @@ pub(crate) static AFFINE_GRID: OpDef = OpDef::new("AffineGrid")
         output("grid", "T1").differentiable(),
         int("align_corners").or(0),
         types("T1", FLOATS_IR4),
-        types("T2", TypeSet::tensors(&[Int64])),
-    ],
+        types("T2", TypeSet::tensors(&[Int64])), non_deterministic()],
 );
 
 pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")

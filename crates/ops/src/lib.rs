@@ -47,6 +47,6 @@ pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
 pub use infer::{Infer, InferError, Known, MAX_KNOWN};
 pub use registry::{DOMAIN_VERSIONS, Registry};
 pub use schema::{
-    Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar,
+    Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param, Schema, TypeVar,
 };
 pub use typeset::TypeSet;

@@ -4,7 +4,8 @@ use sardonyx_tensor::DataType::{Bool, Int32, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{
-    ALL, ALL_IR4, FLOATS, FLOATS_IR4, NUMERIC_IR4, float, input, int, ints, output, types,
+    ALL, ALL_IR4, FLOATS, FLOATS_IR4, NUMERIC_IR4, float, input, int, ints, non_deterministic,
+    output, types,
 };
 use crate::typeset::TypeSet;
 
@@ -19,6 +20,7 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
             float("seed"),
             types("T1", FLOATS),
             types("T2", NUMERIC_IR4.and(TypeSet::tensors(&[Bool]))),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T1", FLOATS_IR4)]);
@@ -35,6 +37,7 @@ pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
             float("seed"),
             types("T1", FLOATS),
             types("T2", TypeSet::tensors(&[Int32, Int64])),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T1", FLOATS_IR4)]);
@@ -51,6 +54,7 @@ pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
             float("seed"),
             ints("shape").required(),
             types("T", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)]);
@@ -68,6 +72,7 @@ pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
             float("seed"),
             types("T1", ALL),
             types("T2", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)]);
@@ -84,6 +89,7 @@ pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
             float("seed"),
             ints("shape").required(),
             types("T", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)]);
@@ -101,6 +107,7 @@ pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
             float("seed"),
             types("T1", ALL),
             types("T2", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)]);

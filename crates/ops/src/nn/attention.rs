@@ -3,7 +3,10 @@
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Float, Float16, Int64};
 
 use crate::def::OpDef;
-use crate::facts::{FLOATS_IR4, NUMERIC_IR4, float, graph, input, int, output, string, types};
+use crate::facts::{
+    FLOATS_IR4, NUMERIC_IR4, deterministic, float, graph, input, int, output, string, types,
+    unknown_determinism,
+};
 use crate::typeset::TypeSet;
 
 pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
@@ -56,8 +59,7 @@ pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithStat
         output("output", "T").differentiable(),
         output("present_state", "T").non_differentiable(),
         string("activation").or_string("none"),
-        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
-    ],
+        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
 );
 
 pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
@@ -73,8 +75,7 @@ pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
         float("scale"),
         graph("score_mod"),
         int("softmax_precision"),
-        types("T1", FLOATS_IR4),
-    ],
+        types("T1", FLOATS_IR4), deterministic()],
 );
 
 pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
@@ -96,8 +97,7 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
         float("scale").or_float(0.0),
         string("update_rule").or_string("gated_delta"),
         types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
-        types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])),
-    ],
+        types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
 );
 
 pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")

@@ -3,7 +3,10 @@
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::def::OpDef;
-use crate::facts::{ALL, ALL_IR4, FLOATS, input, int, ints, output, string, types, without_input};
+use crate::facts::{
+    ALL, ALL_IR4, FLOATS, input, int, ints, output, string, types, unknown_determinism,
+    without_input,
+};
 use crate::typeset::TypeSet;
 
 pub(crate) static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
@@ -43,7 +46,7 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
             types("T", ALL_IR4),
         ],
     )
-    .since(28, &[]);
+    .since(28, &[ unknown_determinism()]);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
     .about(
@@ -81,7 +84,10 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
             types("T", ALL_IR4),
         ],
     )
-    .since(28, &[string("mode").or_string("DCR")]);
+    .since(
+        28,
+        &[string("mode").or_string("DCR"), unknown_determinism()],
+    );
 
 pub(crate) static TILE: OpDef = OpDef::new("Tile")
     .about("Repeats a tensor along each axis.")
