@@ -2,6 +2,7 @@
 
 use crate::adapt::{Adapt, Refusal};
 use crate::facts::Fact;
+use crate::function::{Body, BodyFn};
 use crate::infer::{Infer, InferError};
 use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 
@@ -23,6 +24,7 @@ pub struct OpDef {
     versions: List<Version, 16>,
     inference: List<(u32, InferFn), 4>,
     adapters: List<Adapter, 12>,
+    bodies: List<(u32, Body), 4>,
 }
 
 /// One version, as the difference to the one before.
@@ -57,6 +59,7 @@ impl OpDef {
             versions: List::EMPTY,
             inference: List::EMPTY,
             adapters: List::EMPTY,
+            bodies: List::EMPTY,
         }
     }
 
@@ -121,6 +124,25 @@ impl OpDef {
         }
     }
 
+    /// The nodes of the operator's function, in ONNX text, for each of these opset versions and those that follow until there
+    /// is another one or an operator in it changes.
+    pub const fn body(mut self, since: &[u32], nodes: &'static str) -> OpDef {
+        let mut index = 0;
+        while index < since.len() {
+            self.bodies = self.bodies.push((since[index], Body::Text(nodes)));
+            index += 1;
+        }
+        self
+    }
+
+    /// What gives the nodes of the operator's function for a call, from an opset version on.
+    pub const fn body_from(self, since: u32, build: BodyFn) -> OpDef {
+        OpDef {
+            bodies: self.bodies.push((since, Body::Built(build))),
+            ..self
+        }
+    }
+
     /// The name with its domain, unless that is `ai.onnx`: `Conv`, `ai.onnx.ml.Scaler`.
     pub fn full_name(&self) -> String {
         match self.domain {
@@ -168,6 +190,11 @@ impl OpDef {
     /// All adapters.
     pub fn adapters(&self) -> impl Iterator<Item = &Adapter> {
         self.adapters.iter()
+    }
+
+    /// Functions, oldest first.
+    pub(crate) fn bodies(&self) -> impl DoubleEndedIterator<Item = (u32, Body)> {
+        self.bodies.iter().copied()
     }
 
     /// Adds the differences up to an opset version together.

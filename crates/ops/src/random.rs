@@ -23,7 +23,16 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
             non_deterministic(),
         ],
     )
-    .since(22, &[types("T1", FLOATS_IR4)]);
+    .since(22, &[types("T1", FLOATS_IR4)])
+    .body_from(15, |cx| {
+        let elem = cx.elem(0)?;
+        let dtype = cx.int("dtype").unwrap_or(elem);
+        Some(format!(
+            "drawn = RandomUniformLike <low = 0.0, high = 1.0, seed: float = @seed, dtype = {elem}> (input)
+            above = Greater (drawn, input)
+            output = Cast <to = {dtype}> (above)"
+        ))
+    });
 
 pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
     .about("Draws classes with the probabilities whose logarithms are given, up to a constant.")
