@@ -8,8 +8,8 @@ names of the values between them and their order: same operators, attributes and
 graph count as `Constant` nodes, tensors are compared by type, size and bits.
 
 Functions that do not depend on the call are compared as they are written and as they are given at every opset version,
-the others for the calls that the backend
-cases of the reference make and for the odd ones below. Prints the differences and a count; exits with 1 if there is any.
+the others for the calls that the backend cases of the reference make and for the odd ones below. Prints the differences
+and a count; exits with 1 if there is any.
 """
 
 import argparse

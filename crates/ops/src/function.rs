@@ -166,3 +166,68 @@ fn parameters(params: &[Param], count: Option<usize>) -> String {
     }
     names.join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operator(name: &str) -> &'static OpDef {
+        Registry::standard().operator("", name).unwrap()
+    }
+
+    #[test]
+    fn calls_are_found_in_text_and_not_in_graphs_of_attributes() {
+        let nodes = "a, b = Split <axis = -1, num_outputs = 2> (x)
+            c = If (b) <
+                then_branch = g () => (d) { d = Neg (a) },
+                else_branch = h () => (e) { e = Abs (a) }
+            >
+            f=Relu(c)";
+        let found: Vec<_> = callees(nodes).collect();
+        assert_eq!(found, ["Split", "If", "Relu"]);
+    }
+
+    #[test]
+    fn versions_without_functions_of_their_own_have_the_older_ones() {
+        let rows: [(&str, u32, &[(u32, bool)]); 9] = [
+            ("Elu", 1, &[]),
+            ("Elu", 6, &[(18, false)]),
+            ("Elu", 22, &[(18, false)]),
+            ("MeanVarianceNormalization", 9, &[(9, false)]),
+            ("MeanVarianceNormalization", 13, &[(13, false), (18, false)]),
+            ("Softmax", 11, &[]),
+            ("Softmax", 13, &[(13, true), (18, true)]),
+            ("Celu", 28, &[(28, false)]),
+            ("CastLike", 25, &[(25, true)]),
+        ];
+        for (name, version, expected) in rows {
+            let found = operator(name).functions_of(version);
+            let found: Vec<_> = found
+                .iter()
+                .map(|function| (function.since, function.needs_call))
+                .collect();
+            assert_eq!(found, expected, "{name}-{version}");
+        }
+    }
+
+    #[test]
+    fn a_function_holds_until_an_operator_in_it_changes() {
+        // `CastLike` and `Constant` changed in 19; `Or` and `Equal` in 13, `Greater` too.
+        let rows = [
+            ("Elu", 17, false),
+            ("Elu", 18, true),
+            ("Elu", 19, false),
+            ("Elu", 22, false),
+            ("GreaterOrEqual", 12, true),
+            ("GreaterOrEqual", 13, false),
+            ("GreaterOrEqual", 16, true),
+            ("SwiGLU", 28, true),
+            ("HardSwish", 14, true),
+            ("HardSwish", 21, true),
+        ];
+        for (name, opset, expected) in rows {
+            let text = operator(name).function_text(opset, None);
+            assert_eq!(text.is_some(), expected, "{name} at opset {opset}");
+        }
+    }
+}

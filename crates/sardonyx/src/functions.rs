@@ -20,7 +20,7 @@
 //! let node = parse_part(Part::Node, b"y = Clip (x, low)".to_vec())?;
 //! let clip = OperatorFunction::of_call(node, &[], 13)?.expect("a function for this call");
 //! assert!(clip.text().contains("output = Where (below, min, input)"));
-//! assert!(!clip.text().contains("max)"));
+//! assert!(!clip.text().contains("above"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
