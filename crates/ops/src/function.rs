@@ -139,17 +139,35 @@ fn complete(schema: &Schema, opset: u32, call: Option<&Call<'_>>, nodes: &str) -
     let inputs = parameters(&schema.inputs, call.map(|call| call.inputs.len()));
     let outputs = parameters(&schema.outputs, call.map(|call| call.outputs.len()));
     let _ = writeln!(text, " ({inputs}) => ({outputs})\n{{");
-    let mut level = 1;
-    for line in nodes.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        if line.starts_with('}') {
-            level -= 1;
+    let mut level = 1_usize;
+    for line in lines(nodes) {
+        if line.starts_with(['}', '>']) {
+            level = level.saturating_sub(1);
         }
         let _ = writeln!(text, "{:1$}{line}", "", 2 * level);
-        if line.ends_with('{') {
+        if line.ends_with(['{', '<']) {
             level += 1;
         }
     }
     text + "}\n"
+}
+
+/// The lines of a text that have anything in them, without blanks around. Line breaks in strings, which graphs of a call
+/// may have, end no line.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let ends_line = move |c: char| {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if in_string => is_escaped = true,
+            '"' => in_string = !in_string,
+            _ => {}
+        }
+        c == '\n' && !in_string
+    };
+    text.split(ends_line)
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
 }
 
 /// The names of parameters. A variadic one has as many as the call: its name and the position.

@@ -24,7 +24,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use sardonyx_model::{self as graph, GraphId, NewAttribute, NoExternalData, NodeId, Type};
+use std::collections::{HashMap, HashSet};
+
+use sardonyx_model::{
+    self as graph, GraphId, NewAttribute, NoExternalData, NodeId, Producer, Type, ValueId,
+};
 use sardonyx_ops::{AttrValue, Attributes, Call, GraphText, Registry};
 use sardonyx_passes::NodeAttributes;
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph as graph_fields, model};
@@ -50,7 +54,8 @@ impl OperatorFunction {
     }
 
     /// The function of an operator for a call: a serialized `NodeProto`, with the types of its inputs as far as known (the
-    /// list may be shorter). `None` if there is no function for that call.
+    /// list may be shorter). `None` if there is no function for that call, or if it needs a graph of the node that reads values
+    /// from outside.
     ///
     /// # Errors
     ///
@@ -119,7 +124,7 @@ fn function_of(
     operator.function_text(opset, Some(&call))
 }
 
-/// The graph of an attribute in pieces, with new names.
+/// The graph of an attribute in pieces, with new names; nothing if it reads values of the graph around the node.
 fn graph_text(
     model: &graph::Model,
     node: NodeId,
@@ -130,8 +135,12 @@ fn graph_text(
     let Some(AttrValue::Graph(graph)) = attributes.attribute(attribute) else {
         return None;
     };
+    let graphs = with_graphs_inside(model, graph);
+    if read_from_outside(model, &graphs) {
+        return None;
+    }
     let mut model = model.clone_to_run();
-    for inner in with_graphs_inside(&model, graph) {
+    for inner in graphs {
         rename_all(&mut model, inner, prefix);
     }
     constants_as_nodes(&mut model, graph)?;
@@ -163,64 +172,71 @@ fn graph_text(
 
 /// A graph and all graphs in its nodes.
 fn with_graphs_inside(model: &graph::Model, graph: GraphId) -> Vec<GraphId> {
+    let mut inside: HashMap<GraphId, Vec<GraphId>> = HashMap::new();
+    for (id, graph) in model.graphs() {
+        if let Some(parent) = graph.parent {
+            inside.entry(parent).or_default().push(id);
+        }
+    }
     let mut found = vec![graph];
-    // Graphs come after those around them, or before; either way each is reached through its parent.
     let mut next = 0;
-    while let Some(&outer) = found.get(next) {
-        let inner = model
-            .graphs()
-            .filter(|(_, graph)| graph.parent == Some(outer));
-        found.extend(inner.map(|(id, _)| id));
+    while let Some(outer) = found.get(next) {
+        // Nothing is inside of two graphs.
+        found.extend(inside.remove(outer).unwrap_or_default());
         next += 1;
     }
     found
 }
 
+/// Whether nodes of some graphs read values that none of these graphs defines. In a function such names could mean something
+/// else.
+fn read_from_outside(model: &graph::Model, graphs: &[GraphId]) -> bool {
+    let known: HashSet<&GraphId> = graphs.iter().collect();
+    let nodes = graphs.iter().flat_map(|graph| &model.graph(*graph).nodes);
+    let mut read = nodes.flat_map(|node| model.inputs(*node)).flatten();
+    read.any(|value| {
+        let value = model.value(value);
+        value.producer == Producer::Nothing || !known.contains(&value.graph)
+    })
+}
+
 /// Gives every value that a graph defines a name that nothing else has.
 fn rename_all(model: &mut graph::Model, graph: GraphId, prefix: &str) {
-    let mut renamed = Vec::new();
-    let found = model.graph(graph).clone();
-    for (index, input) in found.inputs.iter().enumerate() {
+    let mut renamed: HashMap<ValueId, ValueId> = HashMap::new();
+    let mut rename = |model: &mut graph::Model, old: ValueId| {
+        let new = renamed.entry(old);
+        *new.or_insert_with(|| model.add_value(graph, prefix))
+    };
+    let mut found = model.graph(graph).clone();
+    for input in &mut found.inputs {
         if let Some(old) = input.value {
-            let new = model.add_value(graph, prefix);
-            let name = Some(model.value(new).name);
-            let input = &mut model.graph_mut(graph).inputs[index];
-            (input.name, input.value) = (name, Some(new));
-            renamed.push((old, new));
+            let new = rename(model, old);
+            (input.name, input.value) = (Some(model.value(new).name), Some(new));
         }
     }
-    for (index, initializer) in found.initializers.iter().enumerate() {
+    for initializer in &mut found.initializers {
         if let Some(old) = initializer.value {
-            let known = renamed.iter().find(|(renamed, _)| *renamed == old);
-            let new = match known {
-                Some((_, new)) => *new,
-                None => model.add_value(graph, prefix),
-            };
-            let name = Some(model.value(new).name);
-            let initializer = &mut model.graph_mut(graph).initializers[index];
-            (initializer.tensor.name, initializer.value) = (name, Some(new));
-            renamed.push((old, new));
+            let new = rename(model, old);
+            (initializer.tensor.name, initializer.value) = (Some(model.value(new).name), Some(new));
         }
     }
     for node in &found.nodes {
         for index in 0..model.outputs(*node).len() {
             if let Some(old) = model.outputs(*node)[index] {
-                let new = model.add_value(graph, prefix);
+                let new = rename(model, old);
                 model.redefine_output(*node, index, new);
-                renamed.push((old, new));
             }
         }
     }
-    for (old, new) in renamed {
-        model.replace_uses(old, new, None);
-        let name = Some(model.value(new).name);
-        let found = model.graph_mut(graph);
-        for info in found.outputs.iter_mut().chain(&mut found.value_info) {
-            if info.value == Some(old) {
-                (info.name, info.value) = (name, Some(new));
-            }
+    for (old, new) in &renamed {
+        model.replace_uses(*old, *new, None);
+    }
+    for info in found.outputs.iter_mut().chain(&mut found.value_info) {
+        if let Some(new) = info.value.and_then(|old| renamed.get(&old)) {
+            (info.name, info.value) = (Some(model.value(*new).name), Some(*new));
         }
     }
+    *model.graph_mut(graph) = found;
 }
 
 /// Puts a `Constant` in the place of each initializer of a graph.
@@ -229,11 +245,15 @@ fn constants_as_nodes(model: &mut graph::Model, graph: GraphId) -> Option<()> {
         return None;
     }
     let initializers = std::mem::take(&mut model.graph_mut(graph).initializers);
-    for (position, initializer) in initializers.iter().enumerate() {
+    let nodes = model.graph(graph).nodes.len();
+    for initializer in &initializers {
         let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok()?;
-        let node = model.add_node(graph, position, "Constant", "", &[], 1);
+        let end = model.graph(graph).nodes.len();
+        let node = model.add_node(graph, end, "Constant", "", &[], 1);
         model.set_attribute(node, "value", NewAttribute::Tensor(tensor));
         model.redefine_output(node, 0, initializer.value?);
     }
+    // Constants come first.
+    model.graph_mut(graph).nodes.rotate_left(nodes);
     Some(())
 }

@@ -367,6 +367,17 @@ fn calls_without_a_function() {
             "seq(float)",
             17,
         ),
+        // A graph that reads values from outside, one of them called like a value of the function.
+        (
+            "s = SequenceMap <body = g (float x) => (float z) { z = Add (x, length) }> (a)",
+            "seq(float)",
+            17,
+        ),
+        (
+            "s = SequenceMap <body = g (float x) => (float z) { z = Add (x, a) }> (a)",
+            "seq(float)",
+            17,
+        ),
         // An output of a graph that comes from outside.
         (
             "s = SequenceMap <body = g (x) => (float z) {}> (a)",
@@ -377,6 +388,22 @@ fn calls_without_a_function() {
     for (node, inputs, opset) in rows {
         assert_eq!(of_call(node, inputs, opset), None, "{node}");
     }
+}
+
+#[test]
+fn graphs_of_the_call_come_in_as_they_are() {
+    // A string with line breaks and blanks, and names that the function has too.
+    let node =
+        "s = SequenceMap <body = g (string length) => (string grown_0) <float[2] go_on = {1, 2}> {
+        text = Constant <value_string = \"a  \n   {b}\n  > \\\"c\"> ()
+        grown_0 = outer.Join <by = \"<\"> (text, length, go_on)
+    }> (s)";
+    let function = of_call(node, "seq(string)", 17).unwrap();
+    let faults = judge(function.text(), &[]);
+    assert_eq!(faults, ["there is no operator Join"]);
+    let text = function.text();
+    assert!(text.contains("= \"a  \n   {b}\n  > \\\"c\">"), "{text}");
+    assert_eq!(text.matches("float[2]").count(), 1, "{text}");
 }
 
 #[test]
