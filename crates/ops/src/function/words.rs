@@ -1,7 +1,6 @@
 //! Pieces of text that many bodies share: constants, and numbers of the type of another value.
 
 use sardonyx_model::{Dim, TensorType};
-
 use sardonyx_tensor::DataType;
 
 /// A number of the element type of a value: `number_like!("zero", "0", "X")`.

@@ -168,3 +168,14 @@ fn causal_conv(cx: &Expand<'_>) -> Option<String> {
         present_state = Slice (extended, state_start, length, time)"
     ))
 }
+
+/// Heads of keys or values, each as often as query heads share it. The names of sizes are those of the functions here.
+fn copied_heads(name: &str, heads: &str, features: &str) -> String {
+    format!(
+        "{name}_apart = Unsqueeze ({heads}, third)
+        {name}_copies_sizes = Concat <axis = 0> (batch, key_heads, repeats, key_count, {features})
+        {name}_copies = Expand ({name}_apart, {name}_copies_sizes)
+        {name}_all_sizes = Concat <axis = 0> (batch, heads, key_count, {features})
+        {name} = Reshape ({name}_copies, {name}_all_sizes)"
+    )
+}

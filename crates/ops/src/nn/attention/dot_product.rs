@@ -1,9 +1,11 @@
 //! The function of Attention.
 
+use sardonyx_tensor::DataType::Bool;
+
+use super::copied_heads;
 use crate::function::{
     BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, float_vector, scalar, vector,
 };
-use sardonyx_tensor::DataType::Bool;
 
 /// Inputs and outputs by their positions.
 const MASK: usize = 3;
@@ -311,20 +313,9 @@ fn padding(cx: &Expand<'_>) -> String {
 
 /// Each head of keys and values as often as query heads share it.
 fn shared_heads() -> String {
-    let copied = |name: &str, all: &str, features: &str| {
-        format!(
-            "{name}_apart = Unsqueeze ({all}, two)
-            {name}_copies_sizes = Concat <axis = 0> (batch, key_heads, repeats, key_count, {features})
-            {name}_copies = Expand ({name}_apart, {name}_copies_sizes)
-            {name}_all_sizes = Concat <axis = 0> (batch, heads, key_count, {features})
-            {name}_each = Reshape ({name}_copies, {name}_all_sizes)"
-        )
-    };
-    let two = vector("two", &[2]);
-    let (keys, values) = (
-        copied("key", "all_keys", "features"),
-        copied("value", "all_values", "value_features"),
-    );
+    let third = vector("third", &[2]);
+    let keys = copied_heads("each_key", "all_keys", "features");
+    let values = copied_heads("each_value", "all_values", "value_features");
     format!(
         "is_equal = Equal (heads, key_heads)
         is_different = Not (is_equal)
@@ -334,7 +325,7 @@ fn shared_heads() -> String {
         divides = Equal (remainder, zero)
         is_shared = And (is_different, divides)
         repeats = Where (is_shared, quotient_int, one)
-        {two}
+        {third}
         {keys}
         {values}"
     )
@@ -377,7 +368,7 @@ fn scores(cx: &Expand<'_>, elem: i64, precision: i64) -> String {
     // Where everything is hidden, softmax gives NaN, and the shares have to be 0.
     format!(
         "typed_bias = Cast <to = {elem}> ({bias})
-        turned_keys = Transpose <perm = [0, 1, 3, 2]> (key_each)
+        turned_keys = Transpose <perm = [0, 1, 3, 2]> (each_key)
         scaled_query = Mul (query, factor)
         scaled_keys = Mul (turned_keys, factor)
         scores = MatMul (scaled_query, scaled_keys)
@@ -406,5 +397,5 @@ fn output(packed: bool) -> String {
             Y = Reshape (heads_third, joined_sizes)"
         }
     };
-    format!("sums = MatMul (shares, value_each)\n{joined}")
+    format!("sums = MatMul (shares, each_value)\n{joined}")
 }

@@ -1,5 +1,6 @@
 //! The function of FlexAttention.
 
+use super::copied_heads;
 use crate::function::{BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, scalar, vector};
 
 pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
@@ -21,8 +22,8 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
             scalar("last", 3)
                 + &float_scalar("one", 1.0)
                 + "query_sizes = Shape (Q)
-                features = Gather <axis = 0> (query_sizes, last)
-                float_features = Cast <to = 1> (features)
+                query_features = Gather <axis = 0> (query_sizes, last)
+                float_features = Cast <to = 1> (query_features)
                 root = Sqrt (float_features)
                 quotient = Div (one, root)
                 scale = Identity (quotient)"
@@ -44,18 +45,18 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
             Y = Cast <to = {elem}> (wide)"
         ),
     };
-    let (groups, keys, values) = (
-        vector("third", &[2]),
-        repeated("K", "keys"),
-        repeated("V", "values"),
-    );
+    let third = vector("third", &[2]);
+    let keys = copied_heads("keys", "K", "features");
+    let values = copied_heads("values", "V", "value_features");
     Some(format!(
         "batch = Shape <start = 0, end = 1> (Q)
-        length = Shape <start = -2, end = -1> (K)
+        key_count = Shape <start = -2, end = -1> (K)
         heads = Shape <start = 1, end = 2> (Q)
         key_heads = Shape <start = 1, end = 2> (K)
         repeats = Div (heads, key_heads)
-        {groups}
+        features = Shape <start = 3, end = 4> (K)
+        value_features = Shape <start = 3, end = 4> (V)
+        {third}
         {keys}
         {values}
         {scale}
@@ -69,18 +70,6 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         {prob_mod}
         {product}"
     ))
-}
-
-/// Each head as often as query heads share it.
-fn repeated(input: &str, name: &str) -> String {
-    format!(
-        "{name}_apart = Unsqueeze ({input}, third)
-        {name}_features = Shape <start = 3, end = 4> ({input})
-        {name}_repeated_sizes = Concat <axis = 0> (batch, key_heads, repeats, length, {name}_features)
-        {name}_repeated = Expand ({name}_apart, {name}_repeated_sizes)
-        {name}_sizes = Concat <axis = 0> (batch, heads, length, {name}_features)
-        {name} = Reshape ({name}_repeated, {name}_sizes)"
-    )
 }
 
 /// A value and what the graph of an attribute makes of it: the name of the result, and the nodes.
