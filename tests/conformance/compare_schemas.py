@@ -46,7 +46,10 @@ def theirs():
 
 def record(schema):
     """The facts of a schema of the reference, as the Rust side writes them."""
-    lines = [f"deprecated\t{word(schema.deprecated)}"]
+    lines = [
+        f"deprecated\t{word(schema.deprecated)}",
+        f"determinism\t{schema.node_determinism.name.lower()}",
+    ]
     for what, fewest, most in [
         ("inputs", schema.min_input, schema.max_input),
         ("outputs", schema.min_output, schema.max_output),

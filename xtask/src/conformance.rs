@@ -3,7 +3,7 @@
 //! Python only writes the cases to disk; running and judging them is Rust.
 
 use crate::python;
-use crate::workspace::{artifacts, build_release, cargo, root};
+use crate::workspace::{artifacts, build_release, build_release_example, cargo, root};
 use crate::{Result, shell};
 use std::fs;
 use std::io::Write;
@@ -30,6 +30,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
     let cases = cases()?;
     if task.filter.is_none() {
         compare_schemas()?;
+        compare_bodies()?;
     }
     let runner = build_release("sardonyx-tests", "conformance", &[])?;
     let mut command = Command::new(runner);
@@ -76,6 +77,13 @@ fn compare_schemas() -> Result {
         true => Ok(()),
         false => Err("the operators differ from the reference release".into()),
     }
+}
+
+/// What operators do as functions of others, against the wheel's functions.
+fn compare_bodies() -> Result {
+    let dump = build_release_example("sardonyx", "dump_functions")?;
+    let script = root().join("tests/conformance/compare_bodies.py");
+    shell::run(Command::new(python_with_onnx()?).arg(script).arg(dump))
 }
 
 /// Python with the onnx package, for tasks that need to read or fill a model.

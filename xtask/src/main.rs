@@ -10,6 +10,7 @@ mod fuzz;
 mod interop;
 mod notation;
 mod op;
+mod operators;
 mod python;
 mod requirements;
 mod rust_source;
@@ -55,6 +56,8 @@ enum Task {
     Notation(notation::Notation),
     /// Show an operator: its versions, inference, adapters, binding and cases.
     Op(op::Op),
+    /// Write docs/operators, or check that it is up to date.
+    Operators(operators::Operators),
     /// Print which requirements the tests quote.
     Requirements(requirements::Requirements),
     /// Build the command without any shared library and run it in an empty chroot.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Task::Interop(task) => interop::run(&task),
         Task::Notation(task) => notation::run(&task),
         Task::Op(task) => op::run(&task),
+        Task::Operators(task) => operators::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::StaticBuild => static_build::run(),
         Task::Tidy => tidy::run(),

@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use sardonyx_ops::{
-    Arity, AttrDefault, AttrType, Differentiability, OpDef, Param, Registry, Schema,
+    Arity, AttrDefault, AttrType, Determinism, Differentiability, OpDef, Param, Registry, Schema,
 };
 
 fn main() -> io::Result<()> {
@@ -37,10 +37,17 @@ fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
         domain,
         since,
         deprecated,
+        determinism,
         ..
     } = schema;
     writeln!(text, "op\t{domain}\t{name}\t{since}")?;
     writeln!(text, "deprecated\t{deprecated}")?;
+    let determinism = match determinism {
+        Determinism::Deterministic => "deterministic",
+        Determinism::NonDeterministic => "nondeterministic",
+        Determinism::Unknown => "unknown",
+    };
+    writeln!(text, "determinism\t{determinism}")?;
     for (what, (fewest, most)) in [
         ("inputs", schema.input_count()),
         ("outputs", schema.output_count()),

@@ -2,8 +2,9 @@
 
 use crate::adapt::{Adapt, Refusal};
 use crate::facts::Fact;
+use crate::function::{Body, BodyFn};
 use crate::infer::{Infer, InferError};
-use crate::schema::{Schema, TypeVar};
+use crate::schema::{AttrType, Attribute, Determinism, Schema, TypeVar};
 
 /// Computes the types of a node's outputs, and their values where they describe shapes.
 pub type InferFn = fn(&mut Infer<'_>) -> Result<(), InferError>;
@@ -23,6 +24,7 @@ pub struct OpDef {
     versions: List<Version, 16>,
     inference: List<(u32, InferFn), 4>,
     adapters: List<Adapter, 12>,
+    bodies: List<(u32, Body), 4>,
 }
 
 /// One version, as the difference to the one before.
@@ -57,6 +59,7 @@ impl OpDef {
             versions: List::EMPTY,
             inference: List::EMPTY,
             adapters: List::EMPTY,
+            bodies: List::EMPTY,
         }
     }
 
@@ -121,6 +124,25 @@ impl OpDef {
         }
     }
 
+    /// The nodes of the operator's function, in ONNX text, for each of these opset versions and those that follow until there
+    /// is another one or an operator in it changes.
+    pub const fn body(mut self, since: &[u32], nodes: &'static str) -> OpDef {
+        let mut index = 0;
+        while index < since.len() {
+            self.bodies = self.bodies.push((since[index], Body::Text(nodes)));
+            index += 1;
+        }
+        self
+    }
+
+    /// What gives the nodes of the operator's function for a call, from an opset version on.
+    pub const fn body_from(self, since: u32, build: BodyFn) -> OpDef {
+        OpDef {
+            bodies: self.bodies.push((since, Body::Built(build))),
+            ..self
+        }
+    }
+
     /// The name with its domain, unless that is `ai.onnx`: `Conv`, `ai.onnx.ml.Scaler`.
     pub fn full_name(&self) -> String {
         match self.domain {
@@ -170,6 +192,11 @@ impl OpDef {
         self.adapters.iter()
     }
 
+    /// Functions, oldest first.
+    pub(crate) fn bodies(&self) -> impl DoubleEndedIterator<Item = (u32, Body)> {
+        self.bodies.iter().copied()
+    }
+
     /// Adds the differences up to an opset version together.
     pub fn schema_at(&self, opset: u32) -> Option<Schema> {
         let since = self.version_at(opset)?;
@@ -178,14 +205,17 @@ impl OpDef {
             domain: self.domain,
             since,
             deprecated: false,
+            determinism: Determinism::Deterministic,
             inputs: Vec::new(),
             outputs: Vec::new(),
             attributes: Vec::new(),
             types: Vec::new(),
         };
+        let mut determinism = None;
         for version in self.versions().take_while(|version| version.since <= since) {
             schema.deprecated = false;
             if version.whole {
+                determinism = None;
                 schema.inputs.clear();
                 schema.outputs.clear();
                 schema.attributes.clear();
@@ -210,12 +240,22 @@ impl OpDef {
                     Fact::WithoutAttribute(name) => schema.attributes.retain(|a| a.name != name),
                     Fact::WithoutTypes(name) => schema.types.retain(|t| t.name != name),
                     Fact::Deprecated => schema.deprecated = true,
+                    Fact::Determinism(said) => determinism = Some(said),
                 }
             }
         }
         schema.attributes.sort_by_key(|attribute| attribute.name);
+        schema.determinism = determinism.unwrap_or(match schema.attributes.iter().any(is_graph) {
+            // Whatever the graph calls, the node calls.
+            true => Determinism::NonDeterministic,
+            false => Determinism::Deterministic,
+        });
         Some(schema)
     }
+}
+
+fn is_graph(attribute: &Attribute) -> bool {
+    matches!(attribute.ty, AttrType::Graph | AttrType::Graphs)
 }
 
 fn put<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T) -> bool) {

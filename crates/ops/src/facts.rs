@@ -3,7 +3,9 @@
 //! The first version of an operator lists all of its facts. A later one lists what is different: a fact with a known
 //! name replaces the old one in its place, a new name is added at the end, `without_…` takes one away.
 
-use crate::schema::{Arity, AttrDefault, AttrType, Attribute, Differentiability, Param};
+use crate::schema::{
+    Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param,
+};
 use crate::typeset::TypeSet;
 
 pub use crate::typeset::sets::*;
@@ -29,6 +31,8 @@ pub enum Fact {
     WithoutTypes(&'static str),
     /// Models should not use this version; a later one may be fine again.
     Deprecated,
+    /// Whether equal inputs give equal outputs. Without it they do, unless an attribute is a graph.
+    Determinism(Determinism),
 }
 
 const fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
@@ -134,6 +138,21 @@ pub const fn without_types(name: &'static str) -> Fact {
 /// Models should not use this version; a later one may be fine again.
 pub const fn deprecated() -> Fact {
     Fact::Deprecated
+}
+
+/// Equal inputs give equal outputs although an attribute is a graph.
+pub const fn deterministic() -> Fact {
+    Fact::Determinism(Determinism::Deterministic)
+}
+
+/// Equal inputs need not give equal outputs.
+pub const fn non_deterministic() -> Fact {
+    Fact::Determinism(Determinism::NonDeterministic)
+}
+
+/// The standard does not say whether equal inputs give equal outputs.
+pub const fn unknown_determinism() -> Fact {
+    Fact::Determinism(Determinism::Unknown)
 }
 
 // A wrong combination ("an optional attribute type") fails to compile: all of this runs in constants.

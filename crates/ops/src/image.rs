@@ -1,5 +1,7 @@
 //! Pictures: reading them, their sizes, places in them.
 
+pub(crate) mod affine_grid;
+
 use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64, Uint8};
 
 use crate::def::OpDef;
@@ -8,21 +10,6 @@ use crate::facts::{
     types, without_attribute,
 };
 use crate::typeset::TypeSet;
-
-pub(crate) static AFFINE_GRID: OpDef = OpDef::new("AffineGrid")
-    .about("Where a linear map with a shift sends the points of a regular grid, in coordinates from -1 to 1: what \
-         `GridSample` then reads. `theta` holds one map for each element of the batch, `size` says how large the grid \
-         is.").since(
-    20,
-    &[
-        input("theta", "T1").non_differentiable(),
-        input("size", "T2").non_differentiable(),
-        output("grid", "T1").differentiable(),
-        int("align_corners").or(0),
-        types("T1", FLOATS_IR4),
-        types("T2", TypeSet::tensors(&[Int64])),
-    ],
-);
 
 pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
     .about("Reads an image at the places that a grid names, in coordinates from -1 to 1, and interpolates between \

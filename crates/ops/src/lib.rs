@@ -1,8 +1,9 @@
 //! What every operator is, in every version.
 //!
 //! An operator has one place: a `static` [`OpDef`] in the file of its family, with its first version in full and the
-//! later ones as differences ([`facts`]), its type and shape inference beside it ([`Infer`]), and the adapters that turn
-//! a node of an older version into the newer form ([`Adapt`]). The list of all definitions is [`registry::OPERATORS`];
+//! later ones as differences ([`facts`]), its type and shape inference beside it ([`Infer`]), the adapters that turn
+//! a node of an older version into the newer form ([`Adapt`]), and what it does as a function of other operators
+//! ([`Expand`]). The list of all definitions is [`registry::OPERATORS`];
 //! everything that wants to know operators reads it through [`Registry`].
 //!
 //! ```
@@ -21,6 +22,7 @@ mod adapt;
 mod attributes;
 mod def;
 pub mod facts;
+mod function;
 mod infer;
 pub mod intern;
 mod registry;
@@ -48,10 +50,11 @@ mod training;
 pub use adapt::{Adapt, AttrArg, Refusal};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
+pub use function::{BodyFn, Call, Expand, FunctionVersion, GraphText};
 pub use infer::{Infer, InferError, Known, MAX_KNOWN};
 pub use registry::{DOMAIN_VERSIONS, Registry};
 pub use schema::{
-    Arity, AttrDefault, AttrType, Attribute, Differentiability, Param, Schema, TypeVar,
+    Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param, Schema, TypeVar,
 };
 pub use suggest::closest;
 pub use typeset::{TypeSet, UnknownType};

@@ -134,6 +134,25 @@ pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLi
         types("T1", TypeSet::tensors(&[Float])),
         types("T2", TypeSet::tensors(&[Uint8])),
     ],
+)
+.body(
+    &[11],
+    "first = Constant <value = float {0}> ()
+    last = Constant <value = float {255}> ()
+    smallest = ReduceMin <keepdims = 0> (x)
+    low = Min (smallest, first)
+    largest = ReduceMax <keepdims = 0> (x)
+    high = Max (largest, first)
+    distance = Sub (high, low)
+    scale = Div (distance, last)
+    steps = Div (low, scale)
+    place = Sub (first, steps)
+    within = Clip (place, first, last)
+    rounded = Round (within)
+    zero_point = Cast <to = 2> (rounded)
+    y_scale = Identity (scale)
+    y_zero_point = Identity (zero_point)
+    y = QuantizeLinear (x, scale, zero_point)",
 );
 
 pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")

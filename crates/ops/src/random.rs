@@ -4,7 +4,8 @@ use sardonyx_tensor::DataType::{Bool, Int32, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{
-    ALL, ALL_IR4, FLOATS, FLOATS_IR4, NUMERIC_IR4, float, input, int, ints, output, types,
+    ALL, ALL_IR4, FLOATS, FLOATS_IR4, NUMERIC_IR4, float, input, int, ints, non_deterministic,
+    output, types,
 };
 use crate::typeset::TypeSet;
 
@@ -19,9 +20,19 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
             float("seed"),
             types("T1", FLOATS),
             types("T2", NUMERIC_IR4.and(TypeSet::tensors(&[Bool]))),
+            non_deterministic(),
         ],
     )
-    .since(22, &[types("T1", FLOATS_IR4)]);
+    .since(22, &[types("T1", FLOATS_IR4)])
+    .body_from(15, |cx| {
+        let elem = cx.elem(0)?;
+        let dtype = cx.int("dtype").unwrap_or(elem);
+        Some(format!(
+            "drawn = RandomUniformLike <low = 0.0, high = 1.0, seed: float = @seed, dtype = {elem}> (input)
+            above = Greater (drawn, input)
+            output = Cast <to = {dtype}> (above)"
+        ))
+    });
 
 pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
     .about("Draws classes with the probabilities whose logarithms are given, up to a constant.")
@@ -35,6 +46,7 @@ pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
             float("seed"),
             types("T1", FLOATS),
             types("T2", TypeSet::tensors(&[Int32, Int64])),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T1", FLOATS_IR4)]);
@@ -51,6 +63,7 @@ pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
             float("seed"),
             ints("shape").required(),
             types("T", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)]);
@@ -68,6 +81,7 @@ pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
             float("seed"),
             types("T1", ALL),
             types("T2", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)]);
@@ -84,6 +98,7 @@ pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
             float("seed"),
             ints("shape").required(),
             types("T", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)]);
@@ -101,6 +116,7 @@ pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
             float("seed"),
             types("T1", ALL),
             types("T2", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)]);

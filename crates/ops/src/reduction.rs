@@ -28,20 +28,49 @@ pub(crate) static ARG_MAX: OpDef = position("ArgMax").about("Index of the larges
 
 pub(crate) static ARG_MIN: OpDef = position("ArgMin").about("Index of the smallest element.");
 
-pub(crate) static REDUCE_L1: OpDef = reduction("ReduceL1", infer).about("Sum of absolute values.");
+pub(crate) static REDUCE_L1: OpDef = reduction("ReduceL1", infer)
+    .about("Sum of absolute values.")
+    .body(
+        &[18],
+        concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")),
+    );
 
-pub(crate) static REDUCE_L2: OpDef =
-    reduction("ReduceL2", infer).about("Square root of the sum of squares.");
+pub(crate) static REDUCE_L2: OpDef = reduction("ReduceL2", infer)
+    .about("Square root of the sum of squares.")
+    .body(
+        &[18],
+        concat!(
+            "squares = Mul (data, data)\n",
+            sum!("sum", "squares"),
+            "sum_float = Cast <to = 1> (sum)
+            root = Sqrt (sum_float)
+            reduced = CastLike (root, data)",
+        ),
+    );
 
 pub(crate) static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
     .about("Logarithm of the sum.")
     .since(28, &[types("T", FLOATS_IR4)])
-    .adapter(27, 28, floats_only::check);
+    .adapter(27, 28, floats_only::check)
+    .body(
+        &[18, 28],
+        concat!(sum!("sum", "data"), "reduced = Log (sum)"),
+    );
 
 pub(crate) static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
     .about("Logarithm of the sum of exponentials.")
     .since(28, &[types("T", FLOATS_IR4)])
-    .adapter(27, 28, floats_only::check);
+    .adapter(27, 28, floats_only::check)
+    .body(
+        &[18, 28],
+        concat!(
+            "data_double = Cast <to = 11> (data)
+            powers = Exp (data_double)\n",
+            sum!("sum", "powers"),
+            "reduced_double = Log (sum)
+            reduced = CastLike (reduced_double, data)",
+        ),
+    );
 
 pub(crate) static REDUCE_MAX: OpDef =
     extreme("ReduceMax", |cx| folded(cx, Dim::larger, None)).about("The largest element.");
@@ -72,8 +101,23 @@ pub(crate) static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
     .infer(|cx| folded(cx, Dim::add, Some(0)))
     .adapter(12, 13, axes_as_input);
 
-pub(crate) static REDUCE_SUM_SQUARE: OpDef =
-    reduction("ReduceSumSquare", infer).about("Sum of squares.");
+pub(crate) static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer)
+    .about("Sum of squares.")
+    .body(
+        &[18],
+        concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")),
+    );
+
+/// The sum of a value, along the axes and in the form that the node asks for.
+macro_rules! sum {
+    ($sum:literal, $of:literal) => {
+        concat!(
+            $sum, " = ReduceSum <keepdims: int = @keepdims, noop_with_empty_axes: int = @noop_with_empty_axes> (",
+            $of, ", axes)\n",
+        )
+    };
+}
+use sum;
 
 const SMOOTH_DATA: Fact = input("data", "T").differentiable();
 const SMOOTH_REDUCED: Fact = output("reduced", "T").differentiable();

@@ -25,7 +25,7 @@ static OPERATORS: &[&OpDef] = &[
     &math::unary::ACOS,
     &math::unary::ACOSH,
     &math::binary::ADD,
-    &image::AFFINE_GRID,
+    &image::affine_grid::AFFINE_GRID,
     &math::binary::AND,
     &reduction::ARG_MAX,
     &reduction::ARG_MIN,

@@ -16,6 +16,8 @@ pub struct Schema {
     pub since: u32,
     /// Whether models should not use it any more.
     pub deprecated: bool,
+    /// Whether equal inputs give equal outputs.
+    pub determinism: Determinism,
     /// Inputs, in order.
     pub inputs: Vec<Param>,
     /// Outputs, in order.
@@ -64,6 +66,17 @@ pub enum Differentiability {
     Differentiable,
     /// It does not.
     NonDifferentiable,
+}
+
+/// Whether equal inputs give equal outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Determinism {
+    /// They do.
+    Deterministic,
+    /// They need not: the operator draws numbers, or runs a graph that might.
+    NonDeterministic,
+    /// The standard does not say.
+    Unknown,
 }
 
 /// A formal attribute.
@@ -146,6 +159,7 @@ impl Schema {
             domain: intern::text(domain),
             since,
             deprecated: false,
+            determinism: Determinism::Unknown,
             inputs: Vec::new(),
             outputs: Vec::new(),
             attributes: Vec::new(),
@@ -219,7 +233,8 @@ impl fmt::Display for Schema {
             write!(f, "{}.", self.domain)?;
         }
         write!(f, "{} since opset version {}", self.name, self.since)?;
-        writeln!(f, "{}", if self.deprecated { ", deprecated" } else { "" })?;
+        f.write_str(if self.deprecated { ", deprecated" } else { "" })?;
+        writeln!(f, "{}", self.determinism)?;
         for (what, params) in [("input", &self.inputs), ("output", &self.outputs)] {
             for param in params {
                 writeln!(f, "  {what:9} {param}")?;
@@ -237,6 +252,17 @@ impl fmt::Display for Schema {
             )?;
         }
         Ok(())
+    }
+}
+
+/// What stands behind the name; nothing for the usual case.
+impl fmt::Display for Determinism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Determinism::Deterministic => "",
+            Determinism::NonDeterministic => ", not deterministic",
+            Determinism::Unknown => ", determinism unknown",
+        })
     }
 }
 

@@ -1,9 +1,11 @@
 //! Sequences of tensors.
 
+use sardonyx_model::Type;
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{ALL, ALL_IR4, graph, input, inputs, int, output, outputs, types};
+use crate::function::{Expand, type_text};
 use crate::typeset::TypeSet;
 
 pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
@@ -109,7 +111,8 @@ pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
             types("S", ALL.as_sequences()),
             types("V", ALL.and(ALL.as_sequences())),
         ],
-    );
+    )
+    .body_from(17, map);
 
 pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
     .about(
@@ -132,3 +135,54 @@ pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
         24,
         &[types("T", ALL_IR4), types("S", ALL_IR4.as_sequences())],
     );
+
+/// A loop over the positions of the sequence, which grows one sequence for each output.
+fn map(cx: &Expand<'_>) -> Option<String> {
+    let body = cx.graph("body", "body_")?;
+    let called = |count: usize, has: &dyn Fn(usize) -> bool| count > 0 && (0..count).all(has);
+    if !called(body.inputs.len(), &|index| cx.has_input(index))
+        || !called(body.outputs.len(), &|index| cx.has_output(index))
+        || !matches!(cx.input_type(0), Some(Type::Sequence(_)))
+    {
+        return None;
+    }
+    let mut text = "length = SequenceLength (input_sequence)
+        go_on = Constant <value = bool {1}> ()\n"
+        .to_string();
+    let (mut empties, mut results) = (String::new(), String::new());
+    let (mut states, mut grown) = (String::new(), String::new());
+    let mut inserts = String::new();
+    for (index, (output, ty)) in body.outputs.iter().zip(&body.output_types).enumerate() {
+        let ty = ty.as_ref()?.as_tensor()?;
+        let (elem, seq) = (ty.elem?.number(), type_text(ty)?);
+        text += &format!("empty_{index} = SequenceEmpty <dtype = {elem}> ()\n");
+        empties += &format!(", empty_{index}");
+        results += &format!("{}out_sequence_{index}", if index > 0 { ", " } else { "" });
+        states += &format!(", seq({seq}) so_far_{index}");
+        grown += &format!(", seq({seq}) grown_{index}");
+        inserts += &format!("grown_{index} = SequenceInsert (so_far_{index}, {output})\n");
+    }
+    let mut elements = String::new();
+    for (index, input) in body.inputs.iter().enumerate() {
+        let name = match index {
+            0 => "input_sequence".to_string(),
+            _ => format!("additional_inputs_{index}"),
+        };
+        elements += &match cx.input_type(index) {
+            Some(Type::Sequence(_)) => format!("{input} = SequenceAt ({name}, position)\n"),
+            _ => format!("{input} = Identity ({name})\n"),
+        };
+    }
+    let nodes = &body.nodes;
+    Some(format!(
+        "{text}
+        {results} = Loop (length, go_on{empties}) <
+            body = each (int64 position, bool go_on_in{states}) => (bool go_on_out{grown}) {{
+                go_on_out = Identity (go_on_in)
+                {elements}
+                {nodes}
+                {inserts}
+            }}
+        >"
+    ))
+}

@@ -36,6 +36,7 @@ mod edit;
 mod error;
 mod external;
 mod form;
+pub mod functions;
 mod inputs;
 mod inspect;
 mod mapping;

@@ -83,13 +83,15 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
 
 pub(crate) static GREATER: OpDef = order("Greater").about("Whether the first is larger.");
 
-pub(crate) static GREATER_OR_EQUAL: OpDef =
-    inclusive_order("GreaterOrEqual").about("Whether the first is not smaller.");
+pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual")
+    .about("Whether the first is not smaller.")
+    .body(&[12, 16], or_equal!("Greater"));
 
 pub(crate) static LESS: OpDef = order("Less").about("Whether the first is smaller.");
 
-pub(crate) static LESS_OR_EQUAL: OpDef =
-    inclusive_order("LessOrEqual").about("Whether the first is not larger.");
+pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual")
+    .about("Whether the first is not larger.")
+    .body(&[12, 16], or_equal!("Less"));
 
 pub(crate) static MOD: OpDef = OpDef::new("Mod")
     .about("Remainders.")
@@ -231,6 +233,17 @@ const fn order(name: &'static str) -> OpDef {
         .infer(compared)
         .adapter(6, 7, legacy_broadcast::align)
 }
+
+macro_rules! or_equal {
+    ($order:literal) => {
+        concat!(
+            "strictly = ",
+            $order,
+            " (A, B)\nequal = Equal (A, B)\nC = Or (strictly, equal)"
+        )
+    };
+}
+use or_equal;
 
 const fn inclusive_order(name: &'static str) -> OpDef {
     OpDef::new(name)

@@ -10,6 +10,7 @@ use crate::def::OpDef;
 use crate::facts::{
     FLOATS, NUMERIC, NUMERIC_IR4, float, input, ints, output, types, without_attribute,
 };
+use crate::function::Expand;
 use crate::math::consumed_inputs;
 use crate::rules;
 
@@ -56,7 +57,29 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
     )
     .infer(rules::same_as_first)
     .adapter(5, 6, same_limits)
-    .adapter(10, 11, limits_as_inputs);
+    .adapter(10, 11, limits_as_inputs)
+    .body_from(13, body);
+
+fn body(cx: &Expand<'_>) -> Option<String> {
+    let nodes = match (cx.has_input(1), cx.has_input(2)) {
+        (false, false) => "output = Identity (input)",
+        (true, false) => {
+            "below = Less (input, min)
+            output = Where (below, min, input)"
+        }
+        (false, true) => {
+            "above = Less (max, input)
+            output = Where (above, max, input)"
+        }
+        (true, true) => {
+            "below = Less (input, min)
+            not_below = Where (below, min, input)
+            above = Less (max, not_below)
+            output = Where (above, max, not_below)"
+        }
+    };
+    Some(nodes.to_string())
+}
 
 /// The limits that version 6 states as defaults are those of float32, and do nothing to narrower types.
 fn same_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {

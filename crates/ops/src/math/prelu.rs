@@ -8,8 +8,10 @@ use crate::def::OpDef;
 use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, output, types, without_attribute,
 };
+use crate::function::number_like;
 use crate::infer::{Infer, InferError};
 use crate::math::consumed_inputs;
+use crate::math::unary::slope_below_zero;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
 pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
@@ -38,7 +40,8 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
     .since(16, &[types("T", HIGH_PRECISION_IR4)])
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
-    .adapter(6, 7, align_channels);
+    .adapter(6, 7, align_channels)
+    .body(&[16], slope_below_zero!("slope"));
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(ty) = cx.tensor(0) else {

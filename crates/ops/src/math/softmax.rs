@@ -9,6 +9,7 @@ use sardonyx_model::Shape;
 use crate::adapt::{Adapt, AttrArg, Refusal};
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, output, types};
+use crate::function::{Expand, vector};
 use crate::infer::{Infer, InferError};
 use crate::rules;
 use crate::tensor::flatten::FLATTEN;
@@ -17,10 +18,15 @@ use crate::tensor::shape::SHAPE;
 
 pub(crate) static HARDMAX: OpDef = along_axis("Hardmax").about("1 for the first largest element.");
 
-pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax").about("Logarithm of the softmax.");
+pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
+    .about("Logarithm of the softmax.")
+    .body_from(13, log_softmax)
+    .body_from(18, log_softmax);
 
-pub(crate) static SOFTMAX: OpDef =
-    along_axis("Softmax").about("Exponentials, scaled so that they sum up to 1.");
+pub(crate) static SOFTMAX: OpDef = along_axis("Softmax")
+    .about("Exponentials, scaled so that they sum up to 1.")
+    .body_from(13, softmax)
+    .body_from(18, softmax);
 
 const fn along_axis(name: &'static str) -> OpDef {
     const FIRST: &[Fact] = &[
@@ -41,6 +47,31 @@ const fn along_axis(name: &'static str) -> OpDef {
         .since(13, ONE_AXIS)
         .infer(infer)
         .adapter(12, 13, one_axis)
+}
+
+fn softmax(cx: &Expand<'_>) -> Option<String> {
+    Some(powers(cx)? + "output = Div (powers, sum)")
+}
+
+fn log_softmax(cx: &Expand<'_>) -> Option<String> {
+    Some(powers(cx)? + "log_sum = Log (sum)\noutput = Sub (shifted, log_sum)")
+}
+
+/// Exponentials of the distances to the largest element, and their sum.
+fn powers(cx: &Expand<'_>) -> Option<String> {
+    let axis = cx.int("axis")?;
+    let axes = vector("axes", &[axis]);
+    let largest = match cx.opset() {
+        ..18 => format!("ReduceMax <axes = [{axis}], keepdims = 1> (input)"),
+        _ => "ReduceMax <keepdims = 1> (input, axes)".to_string(),
+    };
+    Some(format!(
+        "{axes}
+        largest = {largest}
+        shifted = Sub (input, largest)
+        powers = Exp (shifted)
+        sum = ReduceSum <keepdims = 1> (powers, axes)\n"
+    ))
 }
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {

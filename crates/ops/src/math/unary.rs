@@ -22,6 +22,7 @@ use crate::facts::{
     FLOATS, FLOATS_IR4, Fact, INTEGERS, NUMERIC, NUMERIC_IR4, SIGNED, float, input, ints, output,
     string, types, without_attribute,
 };
+use crate::function::{Expand, attribute_like, float_vector, number_like};
 use crate::infer::{Infer, InferError};
 use crate::math::{consumed_inputs, floats_only, shape_values};
 use crate::rules;
@@ -66,7 +67,12 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
         ],
     )
     .since(28, &[types("T", FLOATS_IR4)])
-    .infer(rules::same_as_first);
+    .infer(rules::same_as_first)
+    .body_from(12, |cx| {
+        let alpha = float_vector("alpha", cx.float("alpha")?);
+        Some(alpha + celu!())
+    })
+    .body(&[28], concat!(attribute_like!("alpha", "X"), celu!()));
 
 pub(crate) static COS: OpDef = smooth_named("Cos", 7).about("Cosine.");
 
@@ -83,7 +89,20 @@ pub(crate) static ELU: OpDef = activation(
     ],
     22,
 )
-.about("Exponential below 0, identity above.");
+.about("Exponential below 0, identity above.")
+.body(
+    &[18],
+    concat!(
+        attribute_like!("alpha", "X"),
+        number_like!("zero", "0", "X"),
+        number_like!("one", "1", "X"),
+        "below = Less (X, zero)
+        power = Exp (X)
+        shifted = Sub (power, one)
+        bent = Mul (alpha, shifted)
+        Y = Where (below, bent, X)",
+    ),
+);
 
 pub(crate) static ERF: OpDef = OpDef::new("Erf")
     .about("Error function.")
@@ -114,7 +133,8 @@ pub(crate) static GELU: OpDef = OpDef::new("Gelu")
             types("T", FLOATS_IR4),
         ],
     )
-    .infer(rules::same_as_first);
+    .infer(rules::same_as_first)
+    .body_from(20, gelu);
 
 pub(crate) static HARD_SIGMOID: OpDef = activation(
     "HardSigmoid",
@@ -128,10 +148,28 @@ pub(crate) static HARD_SIGMOID: OpDef = activation(
     ],
     22,
 )
-.about("A line cut off at 0 and 1.");
+.about("A line cut off at 0 and 1.")
+.body(
+    &[18],
+    concat!(
+        attribute_like!("alpha", "X"),
+        attribute_like!("beta", "X"),
+        number_like!("zero", "0", "X"),
+        number_like!("one", "1", "X"),
+        "scaled = Mul (X, alpha)
+        line = Add (scaled, beta)
+        not_above = Min (line, one)
+        Y = Max (not_above, zero)",
+    ),
+);
 
-pub(crate) static HARD_SWISH: OpDef =
-    smooth_xy("HardSwish", 14).about("The input times a hard sigmoid of it.");
+pub(crate) static HARD_SWISH: OpDef = smooth_xy("HardSwish", 14)
+    .about("The input times a hard sigmoid of it.")
+    .body(
+        &[14, 22],
+        "gate = HardSigmoid <alpha = 0.16666667, beta = 0.5> (X)
+        Y = Mul (X, gate)",
+    );
 
 pub(crate) static LEAKY_RELU: OpDef = activation(
     "LeakyRelu",
@@ -144,12 +182,22 @@ pub(crate) static LEAKY_RELU: OpDef = activation(
     ],
     16,
 )
-.about("A small slope below 0.");
+.about("A small slope below 0.")
+.body(
+    &[16],
+    concat!(attribute_like!("alpha", "X"), slope_below_zero!("alpha")),
+);
 
 pub(crate) static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED).about("Natural logarithm.");
 
-pub(crate) static MISH: OpDef =
-    smooth_xy("Mish", 18).about("The input times `tanh` of its softplus.");
+pub(crate) static MISH: OpDef = smooth_xy("Mish", 18)
+    .about("The input times `tanh` of its softplus.")
+    .body(
+        &[18, 22],
+        "positive = Softplus (X)
+        gate = Tanh (positive)
+        Y = Mul (X, gate)",
+    );
 
 pub(crate) static NEG: OpDef = OpDef::new("Neg")
     .about("The other sign.")
@@ -179,7 +227,11 @@ pub(crate) static RECIPROCAL: OpDef =
 
 pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
     .about("Zero below 0.")
-    .since(14, &[types("T", FLOATS_IR4.and(SIGNED))]);
+    .since(14, &[types("T", FLOATS_IR4.and(SIGNED))])
+    .body(
+        &[18],
+        concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"),
+    );
 
 pub(crate) static ROUND: OpDef = OpDef::new("Round")
     .about("The nearest integer, the even one of two.")
@@ -212,7 +264,22 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(rules::same_as_first)
-    .adapter(5, 6, old_selu);
+    .adapter(5, 6, old_selu)
+    .body(
+        &[18],
+        concat!(
+            attribute_like!("alpha", "X"),
+            attribute_like!("gamma", "X"),
+            number_like!("zero", "0", "X"),
+            "power = Exp (X)
+            scaled = Mul (alpha, power)
+            shifted = Sub (scaled, alpha)
+            negative = Mul (gamma, shifted)
+            positive = Mul (gamma, X)
+            below = Less (X, zero)
+            Y = Where (below, negative, positive)",
+        ),
+    );
 
 pub(crate) static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.");
 
@@ -240,11 +307,29 @@ pub(crate) static SIN: OpDef = smooth_named("Sin", 7).about("Sine.");
 
 pub(crate) static SINH: OpDef = smooth_named("Sinh", 9).about("Hyperbolic sine.");
 
-pub(crate) static SOFTPLUS: OpDef =
-    smooth_xy("Softplus", 1).about("Logarithm of one plus the exponential.");
+pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
+    .about("Logarithm of one plus the exponential.")
+    .body(
+        &[18],
+        concat!(
+            number_like!("one", "1", "X"),
+            "power = Exp (X)
+            sum = Add (power, one)
+            Y = Log (sum)",
+        ),
+    );
 
-pub(crate) static SOFTSIGN: OpDef =
-    smooth_named("Softsign", 1).about("The input divided by one plus its size.");
+pub(crate) static SOFTSIGN: OpDef = smooth_named("Softsign", 1)
+    .about("The input divided by one plus its size.")
+    .body(
+        &[18],
+        concat!(
+            number_like!("one", "1", "input"),
+            "size = Abs (input)
+            sum = Add (one, size)
+            output = Div (input, sum)",
+        ),
+    );
 
 pub(crate) static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY).about("Square root.");
 
@@ -264,7 +349,16 @@ pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(rules::same_as_first);
+    .infer(rules::same_as_first)
+    .body(
+        &[18],
+        concat!(
+            attribute_like!("alpha", "X"),
+            number_like!("zero", "0", "X"),
+            "above = Less (alpha, X)
+            Y = Where (above, X, zero)",
+        ),
+    );
 
 const X: Fact = input("X", "T");
 const Y: Fact = output("Y", "T");
@@ -289,6 +383,61 @@ const SMOOTH_NAMED: &[Fact] = &[
     output("output", "T").differentiable(),
     types("T", FLOATS_IR4),
 ];
+
+/// What is below 0 times a value.
+macro_rules! slope_below_zero {
+    ($slope:literal) => {
+        concat!(
+            number_like!("zero", "0", "X"),
+            "below = Less (X, zero)\n",
+            "scaled = Mul (",
+            $slope,
+            ", X)\n",
+            "Y = Where (below, scaled, X)",
+        )
+    };
+}
+pub(crate) use slope_below_zero;
+
+macro_rules! celu {
+    () => {
+        "scaled = Div (X, alpha)
+        bent = Elu <alpha = 1.0> (scaled)
+        Y = Mul (alpha, bent)"
+    };
+}
+use celu;
+
+fn gelu(cx: &Expand<'_>) -> Option<String> {
+    let numbers = concat!(
+        number_like!("half", "0.5", "X"),
+        number_like!("one", "1", "X")
+    );
+    let share = if cx.string("approximate").as_deref() == Some("tanh") {
+        concat!(
+            number_like!("two_over_pi", "0.63661977236", "X"),
+            number_like!("factor", "0.044715", "X"),
+            number_like!("three", "3", "X"),
+            "slope = Sqrt (two_over_pi)
+            cube = Pow (X, three)
+            bend = Mul (factor, cube)
+            bent = Sum (X, bend)
+            scaled = Mul (slope, bent)
+            error = Tanh (scaled)\n",
+        )
+    } else {
+        concat!(
+            number_like!("two", "2", "X"),
+            "root = Sqrt (two)
+            scaled = Div (X, root)
+            error = Erf (scaled)\n",
+        )
+    };
+    let product = "twice = Sum (one, error)
+        halved = Mul (half, X)
+        Y = Mul (halved, twice)";
+    Some([numbers, share, product].concat())
+}
 
 const fn function(
     name: &'static str,

@@ -1,9 +1,18 @@
-//! Attention, and what goes with it.
+//! Attention, and what goes with it. The longer functions have files of their own.
+
+mod dot_product;
+mod flex;
+mod linear;
+mod rotary;
 
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Float, Float16, Int64};
 
 use crate::def::OpDef;
-use crate::facts::{FLOATS_IR4, NUMERIC_IR4, float, graph, input, int, output, string, types};
+use crate::facts::{
+    FLOATS_IR4, NUMERIC_IR4, deterministic, float, graph, input, int, output, string, types,
+    unknown_determinism,
+};
+use crate::function::{Expand, vector};
 use crate::typeset::TypeSet;
 
 pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
@@ -42,7 +51,8 @@ pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
             int("left_window_size").or(-1),
             int("right_window_size").or(-1),
         ],
-    );
+    )
+    .body_from(23, dot_product::body);
 
 pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")
     .about("A convolution along time, channel by channel, in which no output sees what comes later. The end of the \
@@ -56,9 +66,9 @@ pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithStat
         output("output", "T").differentiable(),
         output("present_state", "T").non_differentiable(),
         string("activation").or_string("none"),
-        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
-    ],
-);
+        types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
+)
+    .body_from(27, causal_conv);
 
 pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
     .about("Attention in which a graph may change each score before the weights are computed, and another one each \
@@ -73,9 +83,9 @@ pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
         float("scale"),
         graph("score_mod"),
         int("softmax_precision"),
-        types("T1", FLOATS_IR4),
-    ],
-);
+        types("T1", FLOATS_IR4), deterministic()],
+)
+    .body_from(1, flex::body);
 
 pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
     .about("Attention without the weights that sum to 1: keys and values are summed up into a state that queries are \
@@ -96,9 +106,9 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
         float("scale").or_float(0.0),
         string("update_rule").or_string("gated_delta"),
         types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
-        types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])),
-    ],
-);
+        types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
+)
+    .body_from(27, linear::body);
 
 pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .about("Turns pairs of features by angles that grow with the position, so that products of queries and keys see \
@@ -116,4 +126,56 @@ pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
         types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
         types("M", TypeSet::tensors(&[Int64])),
     ],
-);
+)
+    .body_from(23, rotary::body);
+
+/// A convolution of the input with the state in front of it, channel by channel.
+fn causal_conv(cx: &Expand<'_>) -> Option<String> {
+    let rank = cx.rank(0).filter(|rank| *rank >= 2);
+    let channels = rank.and_then(|_| cx.dim(0, 1).or_else(|| cx.dim(1, 0)))?;
+    let extended = match cx.has_input(3) {
+        true => "extended = Concat <axis = 2> (past_state, input)",
+        false => {
+            "batch = Shape <start = 0, end = 1> (input)
+            channels = Shape <start = 1, end = 2> (input)
+            state_size = Concat <axis = 0> (batch, channels, before)
+            float_zeros = ConstantOfShape (state_size)
+            zeros = CastLike (float_zeros, input)
+            extended = Concat <axis = 2> (zeros, input)"
+        }
+    };
+    let bias = if cx.has_input(2) { ", bias" } else { "" };
+    let activated = match cx.string("activation")?.as_str() {
+        "none" => "output = Identity (convolved)",
+        "silu" | "swish" => {
+            "wide = Cast <to = 1> (convolved)
+            gate = Sigmoid (wide)
+            gated = Mul (wide, gate)
+            output = CastLike (gated, convolved)"
+        }
+        _ => return None,
+    };
+    let (one, time) = (vector("one", &[1]), vector("time", &[2]));
+    Some(format!(
+        "{one}{time}
+        width = Shape <start = 2, end = 3> (weight)
+        before = Sub (width, one)
+        {extended}
+        convolved = Conv <group = {channels}> (extended, weight{bias})
+        {activated}
+        length = Shape <start = 2, end = 3> (extended)
+        state_start = Sub (length, before)
+        present_state = Slice (extended, state_start, length, time)"
+    ))
+}
+
+/// Heads of keys or values, each as often as query heads share it. The names of sizes are those of the functions here.
+fn copied_heads(name: &str, heads: &str, features: &str) -> String {
+    format!(
+        "{name}_apart = Unsqueeze ({heads}, third)
+        {name}_copies_sizes = Concat <axis = 0> (batch, key_heads, repeats, key_count, {features})
+        {name}_copies = Expand ({name}_apart, {name}_copies_sizes)
+        {name}_all_sizes = Concat <axis = 0> (batch, heads, key_count, {features})
+        {name} = Reshape ({name}_copies, {name}_all_sizes)"
+    )
+}

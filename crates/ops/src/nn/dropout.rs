@@ -23,6 +23,7 @@ pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
             int("is_test").or(0),
             float("ratio").or_float(0.5),
             types("T", FLOATS),
+            non_deterministic(),
         ],
     )
     .since(6, &[without_attribute("consumed_inputs")])

@@ -69,4 +69,13 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
             types("T1", ALL_IR13.except(&[Complex64, Complex128])),
             types("T2", ALL_IR13.except(&[Complex64, Complex128])),
         ],
-    );
+    )
+    .body_from(15, |cx| {
+        let to = cx.elem(1)?;
+        let saturate = if cx.since() < 19 {
+            ""
+        } else {
+            ", saturate: int = @saturate"
+        };
+        Some(format!("output = Cast <to = {to}{saturate}> (input)"))
+    });

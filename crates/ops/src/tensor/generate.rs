@@ -4,6 +4,7 @@ use sardonyx_tensor::DataType::{Bfloat16, Bool, Double, Float, Float16, Int16, I
 
 use crate::def::OpDef;
 use crate::facts::{ALL, ALL_IR4, NUMERIC, NUMERIC_IR4, input, int, output, types};
+use crate::function::{BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16};
 use crate::typeset::TypeSet;
 
 pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
@@ -74,7 +75,71 @@ pub(crate) static RANGE: OpDef = OpDef::new("Range")
                 TypeSet::tensors(&[Float16, Float, Double, Bfloat16, Int16, Int32, Int64]),
             ),
         ],
-    );
+    )
+    .body(
+        &[11],
+        concat!("distance = Sub (limit, start)\n", steps_and_loop!()),
+    )
+    .body_from(27, range);
+
+macro_rules! steps_and_loop {
+    () => {
+        concat!(
+            "distance_float = Cast <to = 1> (distance)
+            delta_float = Cast <to = 1> (delta)
+            steps = Div (distance_float, delta_float)\n",
+            add_up!("start", "delta", "output"),
+        )
+    };
+}
+use steps_and_loop;
+
+/// A loop over the steps, rounded up, from a start by a step.
+macro_rules! add_up {
+    ($start:literal, $step:literal, $output:literal) => {
+        concat!(
+            "rounded = Ceil (steps)
+            not_negative = Relu (rounded)
+            count = Cast <to = 7> (not_negative)
+            any = Cast <to = 9> (not_negative)
+            end, ",
+            $output,
+            " = Loop (count, any, ",
+            $start,
+            ") <
+                body = add_up (int64 index, bool go_on, current) => (still, next, value) {
+                    still = Identity (go_on)
+                    next = Add (current, ",
+            $step,
+            ")
+                    value = Identity (current)
+                }
+            >\n",
+        )
+    };
+}
+use add_up;
+
+fn range(cx: &Expand<'_>) -> Option<String> {
+    let elem = cx.elem(0)?;
+    if ![FLOAT16, BFLOAT16].contains(&elem) {
+        return Some(concat!("distance = Sub (limit, start)\n", steps_and_loop!()).to_string());
+    }
+    let stash = cx.int("stash_type")?;
+    if ![FLOAT, DOUBLE].contains(&stash) {
+        return None;
+    }
+    Some(format!(
+        "wide_start = Cast <to = {stash}> (start)
+        wide_limit = Cast <to = {stash}> (limit)
+        wide_delta = Cast <to = {stash}> (delta)
+        distance = Sub (wide_limit, wide_start)
+        steps = Div (distance, wide_delta)
+        {}
+        output = Cast <to = {elem}> (wide_output)",
+        add_up!("wide_start", "wide_delta", "wide_output"),
+    ))
+}
 
 pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
     .about("The upper or lower triangle of matrices, zeros elsewhere; which diagonal is the border can be said.").since(

@@ -1,0 +1,137 @@
+//! What a function that depends on the call sees of it.
+
+use std::fmt;
+
+use sardonyx_model::{TensorType, Type};
+
+use crate::attributes::{AttributeView, Attributes};
+use crate::schema::Schema;
+
+/// A call of an operator, as far as its function may depend on it.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// Attributes of the node.
+    pub attributes: &'a dyn Attributes,
+    /// For each input of the node, whether it is there.
+    pub inputs: &'a [bool],
+    /// For each output of the node, whether it is there.
+    pub outputs: &'a [bool],
+    /// Types of the inputs, as far as known.
+    pub types: &'a [Option<Type>],
+    /// Gives the graph of an attribute as text. All names that the graph defines begin with the prefix, so that they do not
+    /// collide with others.
+    pub graphs: &'a dyn Fn(&str, &str) -> Option<GraphText>,
+}
+
+impl fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("inputs", &self.inputs)
+            .field("outputs", &self.outputs)
+            .field("types", &self.types)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A graph in pieces that a function can take in. Names are written as ONNX text wants them.
+#[derive(Debug, Clone)]
+pub struct GraphText {
+    /// Names of the inputs.
+    pub inputs: Vec<String>,
+    /// Names of the outputs.
+    pub outputs: Vec<String>,
+    /// Types of the outputs.
+    pub output_types: Vec<Option<Type>>,
+    /// Nodes, with a `Constant` for each initializer.
+    pub nodes: String,
+}
+
+/// A call as the functions of this crate see it.
+#[derive(Debug)]
+pub struct Expand<'a> {
+    opset: u32,
+    schema: &'a Schema,
+    attributes: AttributeView<'a>,
+    call: &'a Call<'a>,
+}
+
+impl<'a> Expand<'a> {
+    pub(super) fn new(schema: &'a Schema, opset: u32, call: &'a Call<'a>) -> Self {
+        Expand {
+            opset,
+            schema,
+            attributes: AttributeView::new(schema, call.attributes),
+            call,
+        }
+    }
+
+    /// The opset version that the function is to be written for.
+    pub fn opset(&self) -> u32 {
+        self.opset
+    }
+
+    /// The version of the operator.
+    pub fn since(&self) -> u32 {
+        self.schema.since
+    }
+
+    /// Whether the node has an attribute itself.
+    pub fn has(&self, attribute: &str) -> bool {
+        self.attributes.get(attribute).is_some()
+    }
+
+    /// An integer attribute, or its default.
+    pub fn int(&self, attribute: &str) -> Option<i64> {
+        self.attributes.int(attribute)
+    }
+
+    /// A float attribute, or its default.
+    pub fn float(&self, attribute: &str) -> Option<f32> {
+        self.attributes.float(attribute)
+    }
+
+    /// A string attribute, or its default.
+    pub fn string(&self, attribute: &str) -> Option<String> {
+        self.attributes.string(attribute)
+    }
+
+    /// The graph of an attribute, in which every name begins with `prefix`.
+    pub fn graph(&self, attribute: &str, prefix: &str) -> Option<GraphText> {
+        (self.call.graphs)(attribute, prefix)
+    }
+
+    /// Whether an input is there.
+    pub fn has_input(&self, index: usize) -> bool {
+        self.call.inputs.get(index) == Some(&true)
+    }
+
+    /// Whether an output is there.
+    pub fn has_output(&self, index: usize) -> bool {
+        self.call.outputs.get(index) == Some(&true)
+    }
+
+    /// The type of an input, if known.
+    pub fn input_type(&self, index: usize) -> Option<&'a Type> {
+        self.call.types.get(index)?.as_ref()
+    }
+
+    /// The type of an input that is known to be a tensor.
+    pub fn tensor(&self, index: usize) -> Option<&'a TensorType> {
+        self.input_type(index)?.as_tensor()
+    }
+
+    /// The number of the element type of an input, as attributes name it.
+    pub fn elem(&self, index: usize) -> Option<i64> {
+        Some(self.tensor(index)?.elem?.number().into())
+    }
+
+    /// Number of axes of an input.
+    pub fn rank(&self, index: usize) -> Option<usize> {
+        Some(self.tensor(index)?.shape.as_ref()?.len())
+    }
+
+    /// The size of an axis of an input.
+    pub fn dim(&self, index: usize, axis: usize) -> Option<i64> {
+        self.tensor(index)?.shape.as_ref()?.get(axis)?.known()
+    }
+}

@@ -1,0 +1,82 @@
+//! The function of RotaryEmbedding.
+
+use crate::function::{Expand, vector};
+
+pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
+    // Heads come before positions in a tensor of rank 4, and after them inside of the function.
+    const SWAPPED: &str = "Transpose <perm = [0, 2, 1, 3]>";
+    let (input, swapped_back) = match cx.rank(0)? {
+        3 => (
+            "split = Concat <axis = 0> (zero, zero, heads, rest)
+            heads_third = Reshape (X, split)"
+                .to_string(),
+            "Identity",
+        ),
+        4 => (format!("heads_third = {SWAPPED} (X)"), SWAPPED),
+        _ => return None,
+    };
+    let constants = [
+        vector("zero", &[0]),
+        vector("heads", &[cx.int("num_heads").unwrap_or(0)]),
+        vector("rest", &[-1]),
+        vector("two", &[2]),
+    ]
+    .concat();
+    let turned = match cx.int("rotary_embedding_dim")? {
+        turned @ 1.. => vector("turned", &[turned]),
+        _ => "turned = Identity (head_size)".to_string(),
+    };
+    let at_positions = |cache: &str| match cx.has_input(3) {
+        true => format!("Gather ({cache}, position_ids)"),
+        false => format!("Identity ({cache})"),
+    };
+    let (cos, sin) = (at_positions("cos_cache"), at_positions("sin_cache"));
+    let pairs_alternate = cx.int("interleaved")? != 0;
+    let (pairs, joined) = match pairs_alternate {
+        false => (
+            "x, y = Split <axis = -1, num_outputs = 2> (to_turn)".to_string(),
+            "after = Concat <axis = -1> (real, imaginary)",
+        ),
+        true => (
+            vector("one", &[1])
+                + &vector("last", &[3])
+                + "turned_end = Add (turned, one)
+                x = Slice (to_turn, zero, turned, last, two)
+                y = Slice (to_turn, one, turned_end, last, two)",
+            "real_column = Unsqueeze (real, rest)
+            imaginary_column = Unsqueeze (imaginary, rest)
+            columns = Concat <axis = -1> (real_column, imaginary_column)
+            columns_size = Shape (to_turn)
+            after = Reshape (columns, columns_size)",
+        ),
+    };
+    Some(format!(
+        "{constants}
+        {input}
+        head_size = Shape <start = 3, end = 4> (heads_third)
+        {turned}
+        kept = Sub (head_size, turned)
+        lengths = Concat <axis = 0> (turned, kept)
+        to_turn, to_keep = Split <axis = -1> (heads_third, lengths)
+        all_cos = {cos}
+        all_sin = {sin}
+        half = Div (turned, two)
+        half_int = Cast <to = 7> (half)
+        some_cos = Slice (all_cos, zero, half_int, two)
+        some_sin = Slice (all_sin, zero, half_int, two)
+        cos = Unsqueeze (some_cos, two)
+        sin = Unsqueeze (some_sin, two)
+        {pairs}
+        cos_x = Mul (cos, x)
+        sin_y = Mul (sin, y)
+        real = Sub (cos_x, sin_y)
+        sin_x = Mul (sin, x)
+        cos_y = Mul (cos, y)
+        imaginary = Add (sin_x, cos_y)
+        {joined}
+        whole = Concat <axis = -1> (after, to_keep)
+        heads_back = {swapped_back} (whole)
+        sizes = Shape (X)
+        Y = Reshape (heads_back, sizes)"
+    ))
+}
