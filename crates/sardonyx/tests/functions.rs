@@ -65,8 +65,8 @@ impl Judge<'_> {
         let node = model.node(id);
         let name = model.display(node.op_type);
         let opset = self.opsets.get(model.domain_of(id).as_ref());
-        let schema = opset
-            .and_then(|opset| Registry::standard().schema(&model.domain_of(id), &name, *opset));
+        let registry = Registry::standard();
+        let schema = opset.and_then(|opset| registry.schema(&model.domain_of(id), &name, *opset));
         let Some(schema) = schema.filter(|schema| !schema.deprecated) else {
             return self.faults.push(format!("there is no operator {name}"));
         };
