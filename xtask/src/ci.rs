@@ -28,6 +28,7 @@ const STEPS: &[Step] = &[
     step("tidy", &["xtask", "tidy"]),
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
+    step("findings", &["xtask", "findings", "--check"]),
     step("requirements", &["xtask", "requirements"]),
     step("test", &["test", "--workspace"]),
     step("conformance", &["xtask", "conformance"]).release(),

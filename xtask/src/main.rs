@@ -5,6 +5,7 @@ mod bench;
 mod ci;
 mod conformance;
 mod coverage;
+mod findings;
 mod formats;
 mod fuzz;
 mod interop;
@@ -46,6 +47,8 @@ enum Task {
     Conformance(conformance::Conformance),
     /// Write docs/coverage.md, or check that it is up to date.
     Coverage(coverage::Coverage),
+    /// Write docs/findings.md, or check that it is up to date.
+    Findings(findings::Findings),
     /// Compare protobuf JSON and text format with those of the protobuf package.
     Formats(formats::Formats),
     /// Look for bytes that break a property of our readers.
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Conformance(task) => conformance::run(&task),
         Task::Coverage(task) => coverage::run(&task),
+        Task::Findings(task) => findings::run(&task),
         Task::Formats(task) => formats::run(&task),
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),

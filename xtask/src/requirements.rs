@@ -202,8 +202,14 @@ impl Source {
 
 /// The sources of the crates and of `tests/`. This crate is none of them: its tests are about made-up ids.
 fn sources() -> Result<Vec<Source>> {
-    let mut paths = files(&root().join("crates"), &[".rs", ".py", ".onnxtxt"])?;
-    paths.extend(files(&root().join("tests"), &[".rs", ".py", ".onnxtxt"])?);
+    let mut paths = files(
+        &root().join("crates"),
+        &[".rs", ".py", ".onnxtxt", ".txtpb"],
+    )?;
+    paths.extend(files(
+        &root().join("tests"),
+        &[".rs", ".py", ".onnxtxt", ".txtpb"],
+    )?);
     let mut sources = Vec::new();
     let mut test_files = BTreeSet::new();
     for path in paths {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardonyx::check::{self, Code, Finding, Options, Report, Severity};
+use sardonyx::check::{self, Code, Document, Finding, Options, Report, Severity};
 use sardonyx::{Model, OpenOptions};
 use serde_json::{Value, json};
 
@@ -25,6 +25,12 @@ pub(crate) struct Args {
     /// ONNX files, binary or text, or - for stdin
     #[arg(value_name = "MODEL", required = true)]
     models: Vec<PathBuf>,
+    /// What the files are, if they are no models
+    #[arg(long = "as", value_enum, value_name = "KIND")]
+    kind: Option<Kind>,
+    /// Document of an operator set whose operators are known
+    #[arg(long, value_name = "FILE")]
+    opset_file: Vec<PathBuf>,
     /// Count everything one level worse, and say what is passed over otherwise
     #[arg(long)]
     strict: bool,
@@ -63,6 +69,33 @@ pub(crate) struct Args {
     json: bool,
     #[command(flatten)]
     limits: Limits,
+}
+
+/// A file of the standard, as it is called on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// A model
+    Model,
+    /// A document of an operator set; recognised in its binary form
+    OperatorSet,
+    /// A stored sequence, as in test data
+    Sequence,
+    /// A stored map
+    Map,
+    /// A stored optional
+    Optional,
+}
+
+impl Kind {
+    fn document(self) -> Option<Document> {
+        match self {
+            Kind::Model => None,
+            Kind::OperatorSet => Some(Document::OperatorSet),
+            Kind::Sequence => Some(Document::Sequence),
+            Kind::Map => Some(Document::Map),
+            Kind::Optional => Some(Document::Optional),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -143,6 +176,9 @@ fn options(args: &Args) -> Result<Options, Failure> {
     for name in &args.deny {
         options = options.deny(name).map_err(unknown)?;
     }
+    for file in &args.opset_file {
+        options = options.operator_set(file)?;
+    }
     Ok(options)
 }
 
@@ -190,15 +226,29 @@ fn check_one(
     args: &Args,
     options: &Options,
 ) -> Result<(Report, Vec<String>), Failure> {
+    let is_stdin = path.as_os_str() == "-";
+    let name = path.display().to_string();
+    let document = match args.kind {
+        Some(kind) => kind.document(),
+        None if is_stdin => None,
+        None => check::recognise(path),
+    };
+    if let Some(document) = document {
+        let report = check::check_document(path, document, options)?;
+        let findings = report.findings.iter();
+        let pictures = findings
+            .map(|found| check::render_document(found, &name))
+            .collect();
+        return Ok((report, pictures));
+    }
     let open = args.limits.apply(OpenOptions::new());
-    let model: Model = match path.as_os_str() == "-" {
+    let model: Model = match is_stdin {
         true => open
             .from_reader(std::io::stdin().lock())
             .map_err(|error| Failure::from(error).at("standard input"))?,
         false => open.open(path)?,
     };
     let report = model.check(options);
-    let name = path.display().to_string();
     let pictures = report
         .findings
         .iter()

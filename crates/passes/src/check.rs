@@ -7,15 +7,19 @@
 mod attribute;
 pub mod codes;
 mod devices;
+mod documents;
 mod function;
 mod graph;
 mod header;
 mod levels;
 mod node;
+mod operand_types;
 mod operator;
 mod signature;
 mod sparse;
 mod tensor;
+#[cfg(test)]
+mod tests;
 mod training;
 mod unused;
 mod value_info;
@@ -30,6 +34,7 @@ use sardonyx_proto::shown;
 use crate::finding::{Code, Findings, Report, Severity, Spot};
 
 pub use codes::{CODES, code};
+pub use documents::{DeclaredOperator, Document, OPERATOR_SET_MAGIC, OperatorSet, check_document};
 pub use levels::{Levels, UnknownCode};
 
 /// What is checked, and how strictly.
@@ -43,6 +48,8 @@ pub struct CheckOptions {
     pub skip_opset_compatibility: bool,
     /// Whether operators outside of the standard's domains must be known.
     pub custom_domains: bool,
+    /// Operators of other domains that exist, by name only. What is in such a domain must be known.
+    pub operator_sets: Vec<OperatorSet>,
     /// How many findings of each code are listed; the rest is counted.
     pub per_code: usize,
 }
@@ -54,6 +61,7 @@ impl Default for CheckOptions {
             levels: Levels::default(),
             skip_opset_compatibility: false,
             custom_domains: false,
+            operator_sets: Vec::new(),
             per_code: 20,
         }
     }
@@ -81,15 +89,7 @@ pub enum CheckPart {
 /// Checks a model.
 pub fn check(model: &Model, options: &CheckOptions) -> Report {
     let mut checker = Checker::new(model, options);
-    checker.header();
-    checker.configurations();
-    checker.functions();
-    match model.main {
-        Some(main) => checker.tree(main, Root::Main),
-        None => checker.add(&codes::NO_GRAPH, Spot::MODEL, |_| "it has no graph".into()),
-    }
-    checker.training();
-    checker.texts();
+    checker.whole();
     checker.found.report()
 }
 
@@ -99,6 +99,9 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
     let Some(main) = model.main else {
         return checker.found.report();
     };
+    if matches!(part, CheckPart::Nodes | CheckPart::Graph) {
+        checker.configurations();
+    }
     match part {
         CheckPart::Inputs => checker.inputs_alone(main),
         CheckPart::Initializers => checker.initializers_alone(main),
@@ -161,14 +164,21 @@ struct Checker<'a> {
     /// Versions of operator sets, and operators looked up, by the tree that they are used in.
     imports: HashMap<Root, operator::Imports>,
     callees: operator::Callees<'a>,
-    /// Functions by domain and name.
-    by_name: HashMap<(Option<Symbol>, Option<Symbol>), Vec<usize>>,
+    /// How many names of operators were found that do not exist.
+    unknown_operators: usize,
+    /// By value: its type, as far as it is known. Empty if nobody wants to know.
+    types: Vec<operand_types::Brief>,
+    functions: function::Index,
     /// Whether names are judged by how they look.
     lints_names: bool,
     /// How often a wrong order may still be looked into for a cycle.
     order_searches: u32,
+    /// Turns of the loops that could be many: tests see by it that work grows with the model and not faster.
+    steps: u64,
     /// The configurations that nodes may refer to.
-    configurations: Option<Vec<devices::Configuration<'a>>>,
+    configurations: devices::Configurations<'a>,
+    /// By graph and name: numbers of dimensions as far as the file says them. Made when somebody asks.
+    ranks: HashMap<GraphId, HashMap<Symbol, i64>>,
 }
 
 impl<'a> Checker<'a> {
@@ -187,19 +197,33 @@ impl<'a> Checker<'a> {
             scopes: graph::Scopes::new(model),
             imports: HashMap::new(),
             callees: operator::Callees::default(),
-            by_name: HashMap::new(),
+            unknown_operators: 0,
+            types: match options.levels.of(&codes::INPUT_TYPE) {
+                Some(_) => vec![operand_types::Brief::default(); model.value_count()],
+                None => Vec::new(),
+            },
+            functions: function::Index::default(),
             lints_names: options.levels.of(&codes::NAME_NO_IDENTIFIER).is_some(),
             order_searches: 20,
-            configurations: None,
+            steps: 0,
+            configurations: devices::Configurations::new(),
+            ranks: HashMap::new(),
         };
-        // Before version 8 of the format there are no functions, and readers ignore what stands in their place.
-        if checker.ir_version >= 8 {
-            for (index, function) in model.functions.iter().enumerate() {
-                let key = (checker.domain(function.domain), function.name);
-                checker.by_name.entry(key).or_default().push(index);
-            }
-        }
+        checker.functions = function::Index::new(&checker);
         checker
+    }
+
+    /// Everything.
+    fn whole(&mut self) {
+        self.header();
+        self.configurations();
+        self.functions();
+        match self.model.main {
+            Some(main) => self.tree(main, Root::Main),
+            None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| "it has no graph".into()),
+        }
+        self.training();
+        self.texts();
     }
 
     /// Adds a finding with the advice of its code.

@@ -68,6 +68,8 @@ pub struct Spot {
 pub enum SpotPart {
     /// The model itself.
     Model,
+    /// A file that is no model: an operator set, a stored value.
+    Document,
     /// A graph.
     Graph(GraphId),
     /// A node.
@@ -248,7 +250,7 @@ impl Places {
 
     fn path(&mut self, model: &Model, part: SpotPart) -> String {
         match part {
-            SpotPart::Model => String::new(),
+            SpotPart::Model | SpotPart::Document => String::new(),
             SpotPart::Graph(graph) => self.graph(model, graph),
             SpotPart::Node(node) => {
                 let graph = model.node(node).graph;
@@ -271,6 +273,7 @@ fn words(model: &Model, spot: Spot) -> String {
     let item = item_words(model, spot);
     let whole = match spot.part {
         SpotPart::Model => "the model".to_string(),
+        SpotPart::Document => "the file".to_string(),
         SpotPart::Graph(graph) => graph_words(model, graph),
         SpotPart::Node(node) => {
             let here = place_of_node(model, node);
@@ -283,7 +286,7 @@ fn words(model: &Model, spot: Spot) -> String {
         SpotPart::Training(index) => format!("training step {index}"),
     };
     match item {
-        Some(item) if spot.part == SpotPart::Model => item,
+        Some(item) if matches!(spot.part, SpotPart::Model | SpotPart::Document) => item,
         Some(item) => format!("{item} of {whole}"),
         None => whole,
     }
@@ -327,7 +330,7 @@ fn item_words(model: &Model, spot: Spot) -> Option<String> {
             let attribute = model.node(node).attributes.get(index)?;
             named(model.attribute(*attribute).name)
         }
-        (SpotPart::Model, field) => format!("{field}[{index}]"),
+        (SpotPart::Model | SpotPart::Document, field) => format!("{field}[{index}]"),
         (_, field) => format!("{field} {index}"),
     })
 }

@@ -17,18 +17,24 @@
 
 use std::collections::HashMap;
 use std::fmt::Write;
+use std::ops::Range;
+use std::path::Path;
 
-use sardonyx_model::{AttributeId, NodeId, TensorId};
+use sardonyx_model::{AttributeId, NodeId, ReadLimits, TensorId};
 use sardonyx_passes as passes;
-use sardonyx_passes::check::codes;
+use sardonyx_passes::check::{OPERATOR_SET_MAGIC, OperatorSet, codes};
 use sardonyx_passes::{CheckOptions, Findings, Spot, SpotPart};
+use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
 use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
 
-pub use sardonyx_passes::check::{CODES, UnknownCode, code};
+pub use sardonyx_passes::check::{CODES, Document, UnknownCode, code};
 pub use sardonyx_passes::{Code, Finding, Place, Report, Severity};
 
+use crate::error::{Error, ErrorKind};
 use crate::external::Missed;
+use crate::form::Form;
 use crate::model::Model;
+use crate::open::{Access, read_file};
 
 /// What is checked, and how strictly.
 #[derive(Debug, Clone, Default)]
@@ -112,6 +118,27 @@ impl Options {
     pub fn per_code(mut self, count: usize) -> Options {
         self.passes.per_code = count;
         self
+    }
+
+    /// Makes the operators known that a document of an operator set lists, by name: what else is in its domain does not
+    /// exist then. The document may be in any form that models may be in, but for the notation.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such document, or if a check of it
+    /// finds errors.
+    pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<Options, Error> {
+        let path = path.as_ref();
+        let bytes = document_bytes(path, Document::OperatorSet)?;
+        let broken = |error: sardonyx_proto::Error| not_a(Document::OperatorSet, path, &error);
+        let report = passes::check::check_document(&bytes, Document::OperatorSet, &self.passes);
+        let report = report.map_err(broken)?;
+        if let Some(found) = report.findings.first().filter(|_| report.errors > 0) {
+            return Err(not_a(Document::OperatorSet, path, found));
+        }
+        let set = OperatorSet::read(&bytes).map_err(broken)?;
+        self.passes.operator_sets.push(set);
+        Ok(self)
     }
 
     /// The operators that exist: the standard's, and those that were registered.
@@ -262,9 +289,77 @@ fn join(mut report: Report, more: Report) -> Report {
     report
 }
 
+/// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read only once; so is what cannot
+/// be read.
+pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
+    use std::io::Read;
+    let path = path.as_ref();
+    if !path.is_file() {
+        return None;
+    }
+    // The first field is the magic: its tag, its length, its text.
+    let length = OPERATOR_SET_MAGIC.len() as u64 + 2;
+    let mut start = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(length).read_to_end(&mut start).ok()?;
+    (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
+}
+
+/// Checks a file that is no model: an operator set, or a stored value. It may be in any form that models may be in, but for the
+/// notation.
+///
+/// # Errors
+///
+/// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such document.
+pub fn check_document(
+    path: impl AsRef<Path>,
+    document: Document,
+    options: &Options,
+) -> Result<Report, Error> {
+    let path = path.as_ref();
+    let bytes = document_bytes(path, document)?;
+    passes::check::check_document(&bytes, document, &options.passes)
+        .map_err(|error| not_a(document, path, &error))
+}
+
+fn not_a(document: Document, path: &Path, why: &dyn std::fmt::Display) -> Error {
+    let message = format!("this is no {}: {why}", document_name(document));
+    Error::new(ErrorKind::Format, message).with_place(path.display().to_string())
+}
+
+fn document_name(document: Document) -> &'static str {
+    match document {
+        Document::OperatorSet => "operator set",
+        Document::Sequence => "ONNX sequence",
+        Document::Map => "ONNX map",
+        Document::Optional => "ONNX optional",
+    }
+}
+
+/// The binary form of a document.
+fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
+    let file = read_file(path, Access::Read, None)?;
+    let form = Form::of_path(path).unwrap_or_default();
+    let (text, limits) = (file.as_slice(), ReadLimits::default());
+    let what = document_name(document);
+    match document {
+        Document::OperatorSet => form.read_message::<OperatorSetProto>(text, limits, what),
+        Document::Sequence => form.read_message::<SequenceProto>(text, limits, what),
+        Document::Map => form.read_message::<MapProto>(text, limits, what),
+        Document::Optional => form.read_message::<OptionalProto>(text, limits, what),
+    }
+    .map_err(|error| match error.place() {
+        Some(place) => {
+            let place = format!("{}, {place}", path.display());
+            error.with_place(place)
+        }
+        None => error.with_place(path.display().to_string()),
+    })
+}
+
 /// The part of the model that a finding is about, on one line, with what is meant marked. `None` for findings about the
 /// model as a whole.
-pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, std::ops::Range<usize>)> {
+pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
     let graph = &model.graph;
     let spot = finding.place.spot;
     let index = spot.index.map(|index| index as usize);
@@ -295,13 +390,24 @@ pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, std::ops::Ra
                 _ => return None,
             }
         }
-        SpotPart::Function(_) | SpotPart::Model | SpotPart::Training(_) => return None,
+        SpotPart::Function(_) | SpotPart::Model | SpotPart::Document | SpotPart::Training(_) => {
+            return None;
+        }
     };
     Some((line, mark))
 }
 
 /// A finding for people: what, where, the part of the model with a mark under it, advice, and where to read more.
 pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
+    picture(finding, file, excerpt(model, finding))
+}
+
+/// The same for a finding about a file that is no model.
+pub fn render_document(finding: &Finding, file: &str) -> String {
+    picture(finding, file, None)
+}
+
+fn picture(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)>) -> String {
     let mut out = String::new();
     // Writing into a string does not fail.
     let _ = write!(
@@ -312,7 +418,7 @@ pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
     if !finding.place.path.is_empty() && finding.place.path != finding.place.words {
         let _ = write!(out, ", {}", finding.place.path);
     }
-    if let Some((line, mark)) = excerpt(model, finding) {
+    if let Some((line, mark)) = excerpt {
         let (line, mark_at, mark_len) = sardonyx_text::marked_line(&line, mark);
         let _ = write!(
             out,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sardonyx_formats::{LeftOut, Limits, json, text_format};
 use sardonyx_model::{self as graph, ExternalData, ReadLimits};
-use sardonyx_proto::ModelProto;
+use sardonyx_proto::{MessageType, ModelProto};
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
@@ -97,26 +97,40 @@ impl Form {
         limits: ReadLimits,
         external: &dyn ExternalData,
     ) -> Result<Vec<u8>, Error> {
-        let read_limits = limits;
+        match self {
+            Form::Notation => Ok(crate::text::parse(text.clone(), limits, external)?
+                .model
+                .to_bytes()),
+            form => form.read_message::<ModelProto>(text.as_slice(), limits, "ONNX model"),
+        }
+    }
+
+    /// From this form to the binary one, for any message of the format; `what` it is, for error messages. The notation has
+    /// no other messages than models.
+    pub(crate) fn read_message<M: MessageType>(
+        self,
+        text: &[u8],
+        limits: ReadLimits,
+        what: &str,
+    ) -> Result<Vec<u8>, Error> {
         let limits = Limits {
             depth: limits.depth,
         };
-        let text_bytes = text.as_slice();
         let read = match self {
-            Form::Binary => Ok(text_bytes.to_vec()),
+            Form::Binary => Ok(text.to_vec()),
             Form::Notation => {
-                let parsed = crate::text::parse(text.clone(), read_limits, external)?;
-                return Ok(parsed.model.to_bytes());
+                let message = format!("the notation is for models; this should be an {what}");
+                return Err(Error::new(ErrorKind::Format, message));
             }
-            Form::Json => json::read::<ModelProto>(text_bytes, limits),
-            Form::TextFormat => text_format::read::<ModelProto>(text_bytes, limits),
+            Form::Json => json::read::<M>(text, limits),
+            Form::TextFormat => text_format::read::<M>(text, limits),
         };
         read.map_err(|error| {
             let place = match error.place() {
                 "" => error.position().to_string(),
                 place => format!("{}, field {place}", error.position()),
             };
-            let message = format!("this is no ONNX model in {self}: {}", error.kind());
+            let message = format!("this is no {what} in {self}: {}", error.kind());
             Error::new(ErrorKind::Format, message)
                 .with_place(place)
                 .with_source(error)

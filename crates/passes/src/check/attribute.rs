@@ -248,13 +248,9 @@ impl Checker<'_> {
                 )
             });
         }
-        let function = &model.functions[index];
-        let default = function
-            .attribute_protos
-            .iter()
-            .find(|found| found.name == Some(name));
-        match default {
-            Some(default) => {
+        match self.formal_attribute(index, name) {
+            Some(Some(default)) => {
+                let default = &model.functions[index].attribute_protos[default];
                 if let (Some(ty), Some(declared)) = (attribute.ty, default.ty)
                     && ty != declared
                 {
@@ -268,7 +264,7 @@ impl Checker<'_> {
                     });
                 }
             }
-            None if !function.attributes.contains(&name) => {
+            None => {
                 self.add(&codes::UNKNOWN_REFERENCE, spot, |_| {
                     format!(
                         "the function has no attribute '{}'",
@@ -276,7 +272,7 @@ impl Checker<'_> {
                     )
                 });
             }
-            None => {}
+            Some(None) => {}
         }
     }
 }

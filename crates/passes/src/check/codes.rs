@@ -240,8 +240,8 @@ codes! {
         "name one of the overloads of the function"
         "The node calls a function of the model by name and overload. The model has the function, but not in that overload.";
     EXPERIMENTAL_OPERATOR Warning own "experimental-operator" "OPSET-20"
-        "replace it by operators of the standard"
-        "The operator was an experiment of the first releases that never became part of the standard. No checker knows its inputs, and few runtimes have it.";
+        "replace it by other operators"
+        "The operator was an experiment of the first releases that never became part of the standard, or the document of its operator set calls it experimental. Nobody promises what it does, and few runtimes have it.";
     DEPRECATED_OPERATOR Error shared "deprecated-operator" "OPSET-29"
         "use the operator that replaces it"
         "The operator was taken out of the standard with this version of the operator set.";
@@ -509,6 +509,40 @@ codes! {
     SHARD_COUNT Error own "shard-count" "DIST-15"
         "set num_shards to 1 or more"
         "A sharding says into how many pieces an axis is split.";
+
+    // Documents of operator sets.
+    BAD_MAGIC Error own "bad-magic" "OPSET-10"
+        "set magic to ONNXOPSET, unless the file is something else"
+        "The document of an operator set begins with the text ONNXOPSET, by which programs recognise it.";
+    SET_WITHOUT_DOMAIN Error own "set-without-domain" "OPSET-05"
+        "set its domain to a name in reverse DNS, such as com.example.ops"
+        "An operator set that is not the standard's says in which domain its operators are. The empty domain is that of the standard.";
+    SET_WITHOUT_VERSION Error own "set-without-version" "OPSET-04"
+        "set opset_version; versions count from 1"
+        "Models import an operator set in a version. This document does not say which version it is.";
+    DECLARED_WITHOUT_NAME Error own "declared-without-name" "OPSET-15"
+        "give it a name"
+        "An operator of a set has no name, so no node can call it.";
+    DECLARED_TWICE Error own "declared-twice" "OPSET-21"
+        "keep one of them"
+        "An operator set declares the same operator twice for the same version. Functions count as operators of it.";
+    DECLARED_TOO_LATE Error own "declared-too-late" "OPSET-21"
+        "set since_version to the version of the set that brought it, or raise opset_version"
+        "An operator says since which version of its set it exists. That cannot be later than the version of the set.";
+    UNKNOWN_STATUS Warning own "unknown-status" "OPSET-19"
+        "use EXPERIMENTAL or STABLE"
+        "The status of an operator is a number; this one stands for none.";
+
+    // Stored values.
+    VALUE_OF_OTHER_KIND Error own "value-of-other-kind" "TYPE-26"
+        "set elem_type to what is stored, and store nothing else"
+        "A stored sequence or optional says whether it holds tensors, sequences, maps or something else, and fills the field for that. Here another one is filled.";
+    MIXED_VALUES Error own "mixed-values" "TYPE-29"
+        "convert them to one type"
+        "The elements of a sequence, and the values of a map, are of one type.";
+    STORED_KEYS Error own "stored-keys" "TYPE-27"
+        "store one key for each value, in keys if they are integers, in string_keys if they are texts"
+        "A stored map has as many keys as values. Its keys are integers or texts, as its key type says, and stand in the list for these.";
 
     // Said by other jobs.
     TYPES_CONTRADICT Error own "types-contradict" "SHAPE-17"

@@ -3,7 +3,7 @@
 //! These messages stay in the model as bytes, as hardly anything needs them; here they are read.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{NodeId, Span, Symbol};
+use sardonyx_model::{NodeId, Span, Symbol, TypeKind};
 use sardonyx_proto::{
     DeviceConfigurationField, DeviceConfigurationProto, IntIntListEntryField,
     NodeDeviceConfigurationField, NodeDeviceConfigurationProto, Reader, ShardedDimField,
@@ -13,22 +13,14 @@ use sardonyx_proto::{
 use super::{Checker, codes};
 use crate::finding::Spot;
 
-/// A device configuration of the model.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Configuration<'a> {
-    name: &'a [u8],
-    devices: Option<i64>,
-}
+/// Configurations of the model by name, with the number of devices if they say it.
+pub(super) type Configurations<'a> = HashMap<&'a [u8], Option<i64>>;
 
 impl<'a> Checker<'a> {
-    /// The configurations of the model, judged when they are read first.
-    pub(super) fn configurations(&mut self) -> Vec<Configuration<'a>> {
-        if let Some(found) = &self.configurations {
-            return found.clone();
-        }
+    /// Reads and judges the configurations of the model.
+    pub(super) fn configurations(&mut self) {
         let model = self.model;
-        let mut list = Vec::new();
-        let mut names = HashSet::new();
+        let mut known = Configurations::new();
         for (index, span) in model.header.configuration.iter().enumerate() {
             let spot = Spot::MODEL.item("configuration", index);
             let (mut name, mut count, mut devices) = (&b""[..], None, 0u64);
@@ -45,7 +37,7 @@ impl<'a> Checker<'a> {
                 self.add(&codes::NAMELESS_CONFIGURATION, spot, |_| {
                     "it has no name".into()
                 });
-            } else if !names.insert(name) {
+            } else if known.contains_key(name) {
                 self.add(&codes::DUPLICATE_CONFIGURATION, spot, |_| {
                     format!("another configuration is called '{}'", shown(name))
                 });
@@ -64,13 +56,9 @@ impl<'a> Checker<'a> {
                 }
                 Some(_) => {}
             }
-            list.push(Configuration {
-                name,
-                devices: count,
-            });
+            known.entry(name).or_insert(count);
         }
-        self.configurations = Some(list.clone());
-        list
+        self.configurations = known;
     }
 
     /// What a node says about devices.
@@ -79,7 +67,6 @@ impl<'a> Checker<'a> {
             return;
         }
         let model = self.model;
-        let known = self.configurations();
         let mut seen = HashSet::new();
         for (index, span) in spans.iter().enumerate() {
             let spot = Spot::node(id).item("device_configurations", index);
@@ -94,7 +81,7 @@ impl<'a> Checker<'a> {
                 }
             }
             let name = name.unwrap_or_default();
-            let configuration = known.iter().find(|found| found.name == name).copied();
+            let configuration = self.configurations.get(name).copied();
             if name.is_empty() {
                 self.add(&codes::UNKNOWN_CONFIGURATION, spot, |_| {
                     "it does not say which configuration it belongs to".into()
@@ -112,7 +99,7 @@ impl<'a> Checker<'a> {
                     )
                 });
             }
-            let devices = configuration.and_then(|found| found.devices);
+            let devices = configuration.flatten();
             for spec in specs {
                 self.sharding(id, spec, devices, spot);
             }
@@ -249,25 +236,30 @@ impl<'a> Checker<'a> {
 
     /// The number of dimensions of a value of a graph, if the file says it.
     fn declared_rank(&mut self, id: NodeId, name: Symbol) -> Option<i64> {
-        use sardonyx_model::TypeKind;
-        let model = self.model;
-        let graph = model.graph(model.node(id).graph);
-        let initializer = graph
-            .initializers
-            .iter()
-            .find(|found| found.tensor.name == Some(name));
-        if let Some(found) = initializer {
-            return Some(found.tensor.dims.len() as i64);
-        }
-        let infos = graph.inputs.iter().chain(&graph.outputs);
-        let info = infos
-            .chain(&graph.value_info)
-            .find(|info| info.name == Some(name))?;
-        match info.ty.as_ref()?.kind.as_ref()? {
-            TypeKind::Tensor {
-                shape: Some(shape), ..
-            } => Some(shape.dims.len() as i64),
-            _ => None,
-        }
+        let graph = self.model.node(id).graph;
+        let ranks = self.ranks.entry(graph).or_insert_with(|| {
+            let graph = self.model.graph(graph);
+            let mut ranks = HashMap::new();
+            for found in &graph.initializers {
+                if let Some(name) = found.tensor.name {
+                    ranks.entry(name).or_insert(found.tensor.dims.len() as i64);
+                }
+            }
+            let infos = graph.inputs.iter().chain(&graph.outputs);
+            for info in infos.chain(&graph.value_info) {
+                let kind = info.ty.as_ref().and_then(|ty| ty.kind.as_ref());
+                if let (
+                    Some(name),
+                    Some(TypeKind::Tensor {
+                        shape: Some(shape), ..
+                    }),
+                ) = (info.name, kind)
+                {
+                    ranks.entry(name).or_insert(shape.dims.len() as i64);
+                }
+            }
+            ranks
+        });
+        ranks.get(&name).copied()
     }
 }

@@ -11,7 +11,83 @@ use crate::finding::Spot;
 const MOST_FUNCTIONS: usize = 10_000;
 const DEEPEST_CALLS: u32 = 100;
 
+/// Functions of the model by what they are asked for. Each question takes the same time, however many there are.
+#[derive(Default)]
+pub(super) struct Index {
+    /// By domain and name: the function without an overload or, if there is none, the first one.
+    by_name: HashMap<(Option<Symbol>, Option<Symbol>), usize>,
+    /// By domain, name and overload.
+    by_id: HashMap<Id, usize>,
+    domains: HashSet<Option<Symbol>>,
+    /// By function: its attributes, with their default if they have one. Made when somebody asks.
+    attributes: HashMap<usize, HashMap<Symbol, Option<usize>>>,
+}
+
+/// Domain, name and overload; empty ones are `None`.
+type Id = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
+
+impl Index {
+    pub(super) fn new(checker: &Checker<'_>) -> Index {
+        let mut index = Index::default();
+        // Before version 8 of the format there are no functions, and readers ignore what stands in their place.
+        if checker.ir_version < 8 {
+            return index;
+        }
+        for (position, function) in checker.model.functions.iter().enumerate() {
+            let id = checker.function_id(function.domain, function.name, function.overload);
+            index.by_id.entry(id).or_insert(position);
+            index.by_name.entry((id.0, id.1)).or_insert(position);
+            index.domains.insert(id.0);
+        }
+        index
+    }
+
+    pub(super) fn has_name(&self, domain: Option<Symbol>, name: Option<Symbol>) -> bool {
+        self.by_name.contains_key(&(domain, name))
+    }
+
+    pub(super) fn has_domain(&self, domain: Option<Symbol>) -> bool {
+        self.domains.contains(&domain)
+    }
+}
+
 impl Checker<'_> {
+    fn function_id(
+        &self,
+        domain: Option<Symbol>,
+        name: Option<Symbol>,
+        overload: Option<Symbol>,
+    ) -> Id {
+        let overload = overload.filter(|overload| Some(*overload) != self.empty);
+        (self.domain(domain), name, overload)
+    }
+
+    /// Whether a function has an attribute of a name, and which default of the function's list is its own.
+    pub(super) fn formal_attribute(
+        &mut self,
+        function: usize,
+        name: Symbol,
+    ) -> Option<Option<usize>> {
+        let formals = self
+            .functions
+            .attributes
+            .entry(function)
+            .or_insert_with(|| {
+                let function = &self.model.functions[function];
+                let defaults = function.attribute_protos.iter().enumerate();
+                let defaults =
+                    defaults.filter_map(|(index, found)| Some((found.name?, Some(index))));
+                let mut formals: HashMap<Symbol, Option<usize>> = HashMap::new();
+                for (name, default) in
+                    defaults.chain(function.attributes.iter().map(|name| (*name, None)))
+                {
+                    formals.entry(name).or_insert(default);
+                }
+                formals
+            });
+        formals.get(&name).copied()
+    }
+
     pub(super) fn functions(&mut self) {
         let model = self.model;
         let count = model.functions.len();
@@ -87,37 +163,37 @@ impl Checker<'_> {
     pub(super) fn call(&mut self, id: NodeId, root: Root) {
         let model = self.model;
         let node = model.node(id);
-        let key = (self.domain(node.domain), node.op_type);
         let callee = self.callee(id, root);
         // An operator of the standard comes first.
         if self.callees.get(callee).schema.is_some() {
             return;
         }
-        let Some(candidates) = self.by_name.get(&key) else {
-            return;
-        };
-        let overload = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);
-        let wanted = overload(node.overload);
-        let found = candidates
-            .iter()
-            .copied()
-            .find(|index| overload(model.functions[*index].overload) == wanted);
-        let Some(found) = found else {
-            let candidates = candidates.clone();
+        let key = self.function_id(node.domain, node.op_type, node.overload);
+        let Some(found) = self.functions.by_id.get(&key).copied() else {
             let spot = Spot::node(id).field("overload");
+            let same_name = self.functions.by_name.get(&(key.0, key.1)).copied();
             self.add_with(&codes::UNKNOWN_OVERLOAD, spot, |_| {
                 let name = |symbol| shown(model.maybe_text(symbol).unwrap_or_default());
-                let fact = format!(
-                    "there is no overload '{}' of the function '{}'",
-                    name(node.overload),
-                    name(node.op_type)
-                );
-                let names: Vec<String> = candidates
-                    .iter()
-                    .take(10)
-                    .map(|index| format!("'{}'", name(model.functions[*index].overload)))
-                    .collect();
-                (fact, format!("the model has {}", names.join(", ")).into())
+                let fact = match key.2 {
+                    Some(_) => format!(
+                        "there is no overload '{}' of the function '{}'",
+                        name(node.overload),
+                        name(node.op_type)
+                    ),
+                    None => format!(
+                        "the function '{}' has overloads, and none without a name",
+                        name(node.op_type)
+                    ),
+                };
+                let known = same_name.map(|index| name(model.functions[index].overload));
+                let advice = match known {
+                    Some(known) if known.is_empty() => {
+                        "the model has it without an overload".into()
+                    }
+                    Some(known) => format!("the model has the overload '{known}'"),
+                    None => String::new(),
+                };
+                (fact, advice.into())
             });
             return;
         };
@@ -137,11 +213,7 @@ impl Checker<'_> {
         for (index, attribute) in node.attributes.iter().enumerate() {
             let attribute = model.attribute(*attribute);
             let Some(name) = attribute.name else { continue };
-            let declared = function.attributes.contains(&name)
-                || function
-                    .attribute_protos
-                    .iter()
-                    .any(|found| found.name == Some(name));
+            let declared = self.formal_attribute(found, name).is_some();
             if !declared && !model.text(name).starts_with(b"__") {
                 let spot = Spot::node(id).item("attribute", index);
                 self.add(&codes::CALL_ATTRIBUTE, spot, |_| {
@@ -207,6 +279,7 @@ impl Checker<'_> {
         let mut left = vec![graph];
         while let Some(graph) = left.pop() {
             for node in &model.graph(graph).nodes {
+                self.steps += 1;
                 take(self, *node);
                 for attribute in &model.node(*node).attributes {
                     left.extend(model.attribute(*attribute).graphs());
@@ -237,6 +310,7 @@ impl Checker<'_> {
             while let Some((function, next)) = path.last_mut() {
                 let (function, position) = (*function, *next);
                 *next += 1;
+                self.steps += 1;
                 if let Some(callee) = calls[function].get(position).copied() {
                     match states[callee] {
                         State::New => {
@@ -292,29 +366,14 @@ impl Checker<'_> {
     /// By function, the functions that it calls, each once.
     fn calls(&mut self) -> Vec<Vec<usize>> {
         let model = self.model;
-        let empty = self.empty;
-        let overload = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != empty);
-        let mut ids = HashMap::new();
-        for (index, function) in model.functions.iter().enumerate() {
-            let key = (
-                self.domain(function.domain),
-                function.name,
-                overload(function.overload),
-            );
-            ids.entry(key).or_insert(index);
-        }
         let mut calls = Vec::with_capacity(model.functions.len());
         for function in &model.functions {
             let mut called = Vec::new();
             let mut seen = HashSet::new();
             self.each_node(function.body, |checker, node| {
                 let found = model.node(node);
-                let key = (
-                    checker.domain(found.domain),
-                    found.op_type,
-                    overload(found.overload),
-                );
-                if let Some(callee) = ids.get(&key)
+                let key = checker.function_id(found.domain, found.op_type, found.overload);
+                if let Some(callee) = checker.functions.by_id.get(&key)
                     && seen.insert(*callee)
                 {
                     called.push(*callee);

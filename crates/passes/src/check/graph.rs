@@ -16,11 +16,10 @@ pub(super) enum Definition {
     Node,
 }
 
-/// Which graphs define a name. Only built for names of inner graphs, which few models have many of.
+/// What graphs define names that several graphs define: few models have many of them.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
-    /// Graphs that see the values of another one, by name: what they could hide.
-    by_name: HashMap<Symbol, Vec<ValueId>>,
+    by_place: HashMap<(Symbol, GraphId), ValueId>,
 }
 
 impl Scopes {
@@ -37,18 +36,19 @@ impl Scopes {
             }
             match first[value.name.index()] {
                 None => first[value.name.index()] = Some(id),
-                Some(earlier) => scopes
-                    .by_name
-                    .entry(value.name)
-                    .or_insert_with(|| vec![earlier])
-                    .push(id),
+                Some(earlier) => {
+                    for id in [earlier, id] {
+                        let place = (value.name, model.value(id).graph);
+                        scopes.by_place.entry(place).or_insert(id);
+                    }
+                }
             }
         }
         scopes
     }
 
-    fn of(&self, name: Symbol) -> &[ValueId] {
-        self.by_name.get(&name).map_or(&[], Vec::as_slice)
+    fn get(&self, name: Symbol, graph: GraphId) -> Option<ValueId> {
+        self.by_place.get(&(name, graph)).copied()
     }
 }
 
@@ -71,10 +71,11 @@ impl<'a> Checker<'a> {
         self.graph_inputs(id, is_body);
         self.initializers(id);
         self.outputs(id, root, is_body);
+        self.declared_types(id);
         for node in &graph.nodes {
             self.node(*node, root, false);
         }
-        self.value_infos(id, is_body);
+        self.value_infos(id);
         self.annotations(id);
         if !is_body {
             self.markup(graph.doc_string, Spot::graph(id));
@@ -312,6 +313,7 @@ impl<'a> Checker<'a> {
         let mut seen = HashSet::new();
         let mut left = vec![node];
         while let Some(next) = left.pop() {
+            self.steps += 1;
             if next == other {
                 return true;
             }
@@ -365,24 +367,23 @@ impl<'a> Checker<'a> {
     /// Whether a definition hides one of a graph around it.
     fn shadowing(&mut self, graph: GraphId, name: Symbol, spot: Spot, by_node: bool) {
         let model = self.model;
-        if self.scopes.of(name).is_empty() {
+        if self.scopes.get(name, graph).is_none() {
             return;
         }
         let mut inner = graph;
         // Models nest a few levels; the reader bounds them.
         while let Some(outer) = model.graph(inner).parent {
+            self.steps += 1;
             let owner = model.graph(inner).owner;
-            let hidden = self.scopes.of(name).iter().copied().find(|value| {
-                let value = model.value(*value);
-                value.graph == outer
-                    && match (value.producer, owner) {
-                        (Producer::Node(made_by, _), Some(owner)) => {
-                            self.position(made_by) < self.position(owner)
-                        }
-                        _ => true,
+            let hidden = self.scopes.get(name, outer);
+            let is_visible =
+                hidden.is_some_and(|value| match (model.value(value).producer, owner) {
+                    (Producer::Node(made_by, _), Some(owner)) => {
+                        self.position(made_by) < self.position(owner)
                     }
-            });
-            if hidden.is_some() {
+                    _ => true,
+                });
+            if is_visible {
                 // The names of a training step and of the main graph are one set: said in `training`.
                 let Some(owner) = owner else { return };
                 let code = match by_node {
@@ -402,15 +403,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn value_infos(&mut self, id: GraphId, is_body: bool) {
+    fn value_infos(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
         let mut names = HashSet::with_capacity(graph.value_info.len());
         for (index, info) in graph.value_info.iter().enumerate() {
-            let spot = match is_body {
-                false => Spot::graph(id).item("value_info", index),
-                true => Spot::graph(id).item("value_info", index),
-            };
+            let spot = Spot::graph(id).item("value_info", index);
             self.declared(info, spot, false);
             let Some(name) = info.name.filter(|name| Some(*name) != self.empty) else {
                 self.add(&codes::TYPE_OF_NOTHING, spot, |_| "it has no name".into());

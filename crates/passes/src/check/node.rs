@@ -22,6 +22,7 @@ impl Checker<'_> {
                 }),
             }
         }
+        self.steps += (1 + inputs + outputs) as u64;
         let callee = self.callee(id, root);
         let known = self.callable(id, callee);
         let (formal_inputs, formal_outputs) = {
@@ -30,6 +31,9 @@ impl Checker<'_> {
         };
         if known {
             self.counts(id, callee, inputs, outputs);
+            if !alone {
+                self.operand_types(id, callee);
+            }
         }
         for (index, value) in model.inputs(id).enumerate() {
             match value {

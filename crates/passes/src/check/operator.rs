@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 use sardonyx_model::{NodeId, OperatorSetId, Symbol};
 use sardonyx_ops::{Arity, Schema};
-use sardonyx_proto::{AttributeType, shown};
+use sardonyx_proto::{AttributeType, OperatorStatus, shown};
 use smallvec::SmallVec;
 
-use super::{Checker, Root, codes};
+use super::operand_types::Operands;
+use super::{Checker, OperatorSet, Root, codes};
 use crate::attributes::attribute_type;
 use crate::finding::{Code, Spot};
 
@@ -55,6 +56,10 @@ impl<'a> Callees<'a> {
     pub(super) fn get(&self, index: u32) -> &Callee<'a> {
         &self.list[index as usize]
     }
+
+    pub(super) fn get_mut(&mut self, index: u32) -> &mut Callee<'a> {
+        &mut self.list[index as usize]
+    }
 }
 
 /// What a node calls.
@@ -66,6 +71,7 @@ pub(super) struct Callee<'a> {
     pub(super) is_function: bool,
     pub(super) inputs: Formals,
     pub(super) outputs: Formals,
+    pub(super) operands: Operands<'a>,
     /// Attributes in the order of the schema; `None` for a name that the model does not have.
     pub(super) attributes: SmallVec<[(Option<Symbol>, AttributeType); 8]>,
     /// Which of them every node must have, by bit.
@@ -170,6 +176,7 @@ impl<'a> Checker<'a> {
             is_function: false,
             inputs: Formals::ANY,
             outputs: Formals::ANY,
+            operands: Operands::default(),
             attributes: SmallVec::new(),
             required: 0,
         };
@@ -182,7 +189,7 @@ impl<'a> Checker<'a> {
             domain.map_or(Cow::Borrowed(""), |domain| self.model.display(Some(domain)));
         let name = self.model.display(Some(op_type));
         let version = self.version(root, domain);
-        callee.is_function = self.by_name.contains_key(&(domain, Some(op_type)));
+        callee.is_function = self.functions.has_name(domain, Some(op_type));
         let Some(version) = version else {
             callee.problem = Some(self.not_imported(root, &domain_text));
             return callee;
@@ -192,6 +199,16 @@ impl<'a> Checker<'a> {
         let Some(schema) = registry.schema(&domain_text, &name, opset) else {
             if !callee.is_function {
                 callee.problem = self.unknown(domain, &domain_text, &name, version);
+                // Only findings that are listed need a suggestion, and to look for one takes time.
+                let is_listed = self.unknown_operators < self.options.per_code;
+                self.unknown_operators += 1;
+                if let Some((code, _, advice)) = &mut callee.problem
+                    && is_listed
+                    && code.name.starts_with("unknown-")
+                    && let Some(near) = self.similar(domain, &domain_text, &name)
+                {
+                    *advice = near.into();
+                }
             } else if self.options.custom_domains {
                 let fact =
                     format!("'{domain_text}.{name}' is a function of the model, not an operator");
@@ -210,6 +227,9 @@ impl<'a> Checker<'a> {
         }
         callee.inputs = Formals::new(&schema.inputs, schema.input_count());
         callee.outputs = Formals::new(&schema.outputs, schema.output_count());
+        if !self.types.is_empty() {
+            callee.operands = Operands::new(schema);
+        }
         for (index, attribute) in schema.attributes.iter().enumerate() {
             let symbol = self.model.symbol(attribute.name.as_bytes());
             callee
@@ -273,30 +293,46 @@ impl<'a> Checker<'a> {
             let fact = format!("{full} was an experiment and never became part of the standard");
             return Some((&codes::EXPERIMENTAL_OPERATOR, fact, "".into()));
         }
+        let set = self.options.operator_sets.iter();
+        if let Some(set) = set
+            .rev()
+            .find(|set| set.domain == domain_text && !domain_text.is_empty())
+        {
+            return declared(set, &full, name, version);
+        }
         let closed = CLOSED_DOMAINS
             .iter()
             .find(|(closed, _)| *closed == domain_text);
-        let near = || {
-            let near = sardonyx_ops::closest(name, in_domain().map(|op| op.name))?;
-            Some(Cow::from(format!("did you mean {near}?")))
-        };
         let fact = format!("there is no operator {full}");
         match closed {
-            Some((_, true)) => Some((&codes::UNKNOWN_OPERATOR, fact, near().unwrap_or_default())),
+            Some((_, true)) => Some((&codes::UNKNOWN_OPERATOR, fact, "".into())),
             _ if self.options.custom_domains => {
                 Some((&codes::UNKNOWN_CUSTOM_OPERATOR, fact, "".into()))
             }
-            Some((_, false)) => Some((
-                &codes::UNKNOWN_PREVIEW_OPERATOR,
-                fact,
-                near().unwrap_or_default(),
-            )),
+            Some((_, false)) => Some((&codes::UNKNOWN_PREVIEW_OPERATOR, fact, "".into())),
             None => {
-                let has_functions = self.by_name.keys().any(|(found, _)| *found == domain);
+                let has_functions = self.functions.has_domain(domain);
                 let fact = format!("the model has functions in '{domain_text}', but no '{name}'");
                 has_functions.then(|| (&codes::UNKNOWN_FUNCTION, fact, "".into()))
             }
         }
+    }
+
+    /// Advice about a name that no operator of its domain has: one like it.
+    fn similar(&self, domain: Option<Symbol>, domain_text: &str, name: &str) -> Option<String> {
+        let operators = self.options.registry.operators();
+        let operators = operators.filter(|op| op.domain == domain_text);
+        let sets = self.options.operator_sets.iter();
+        let sets = sets.filter(|set| set.domain == domain_text);
+        let declared = sets.flat_map(|set| &set.operators);
+        let functions = self.model.functions.iter();
+        let functions = functions
+            .filter(|function| self.domain(function.domain) == domain)
+            .filter_map(|function| std::str::from_utf8(self.model.maybe_text(function.name)?).ok());
+        let names = operators.map(|op| op.name);
+        let names = names.chain(declared.map(|op| op.name.as_str()));
+        let near = sardonyx_ops::closest(name, names.chain(functions))?;
+        Some(format!("did you mean {near}?"))
     }
 
     /// Says what is wrong with what a node calls. Whether it can be called at all.
@@ -310,6 +346,34 @@ impl<'a> Checker<'a> {
         };
         self.add_with(code, Spot::node(node).field(field), |_| (fact, advice));
         false
+    }
+}
+
+/// What is wrong with the name of an operator in a domain of which a document says what is in it.
+fn declared(
+    set: &OperatorSet,
+    full: &str,
+    name: &str,
+    version: i64,
+) -> Option<(&'static Code, String, Cow<'static, str>)> {
+    match set.operator(name, version) {
+        Ok(operator) if operator.status == OperatorStatus::EXPERIMENTAL.0 => {
+            let fact =
+                format!("{full} is experimental: it may change with every version of its set");
+            let advice = "ask who made the operator set whether it is stable by now";
+            Some((&codes::EXPERIMENTAL_OPERATOR, fact, advice.into()))
+        }
+        Ok(_) => None,
+        Err(Some(first)) => {
+            let fact = format!(
+                "{full} came with version {first} of the operator set; version {version} is imported"
+            );
+            Some((&codes::OPERATOR_NOT_YET, fact, "".into()))
+        }
+        Err(None) => {
+            let fact = format!("there is no operator {full}");
+            Some((&codes::UNKNOWN_CUSTOM_OPERATOR, fact, "".into()))
+        }
     }
 }
 

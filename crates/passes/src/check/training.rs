@@ -1,7 +1,9 @@
 //! Rules about training steps: which names they may bind to which.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{DimValue, Entry, Graph, GraphId, Producer, ShapeProto, Symbol, TypeKind};
+use sardonyx_model::{
+    DimValue, Entry, Graph, GraphId, Model, Producer, ShapeProto, Symbol, TypeKind,
+};
 use sardonyx_proto::shown;
 
 use super::{Checker, Root, codes};
@@ -10,9 +12,54 @@ use crate::finding::Spot;
 /// Element type and dimensions, as far as a file says them; a dimension that may be anything is `None`.
 type Declared = (Option<i32>, Option<Vec<Option<i64>>>);
 
+/// What bindings may name in one graph.
+struct Names {
+    variables: HashMap<Symbol, Variable>,
+    /// Outputs by position.
+    outputs: HashMap<Symbol, usize>,
+}
+
+#[derive(Clone, Copy)]
+enum Variable {
+    Dense(usize),
+    Sparse(usize),
+}
+
+/// Names by graph, gathered once for each.
+#[derive(Default)]
+struct Known(HashMap<GraphId, Names>);
+
+impl Known {
+    fn names(&mut self, model: &Model, graph: GraphId) -> &Names {
+        self.0.entry(graph).or_insert_with(|| {
+            let graph = model.graph(graph);
+            let mut variables = HashMap::new();
+            for (index, found) in graph.initializers.iter().enumerate() {
+                if let Some(name) = found.tensor.name {
+                    variables.entry(name).or_insert(Variable::Dense(index));
+                }
+            }
+            for (index, found) in graph.sparse_initializers.iter().enumerate() {
+                let values = found.tensor.values.as_ref();
+                if let Some(name) = values.and_then(|values| values.name) {
+                    variables.entry(name).or_insert(Variable::Sparse(index));
+                }
+            }
+            let mut outputs = HashMap::new();
+            for (index, info) in graph.outputs.iter().enumerate() {
+                if let Some(name) = info.name {
+                    outputs.entry(name).or_insert(index);
+                }
+            }
+            Names { variables, outputs }
+        })
+    }
+}
+
 impl Checker<'_> {
     pub(super) fn training(&mut self) {
         let model = self.model;
+        let mut known = Known::default();
         let mut bound: HashMap<Symbol, usize> = HashMap::new();
         for (index, step) in model.training_info.iter().enumerate() {
             let root = Root::Training(index);
@@ -33,7 +80,6 @@ impl Checker<'_> {
             }
             if let Some(graph) = step.algorithm {
                 self.tree(graph, root);
-                self.clashes(graph);
             }
             for (field, list, graph) in [
                 (
@@ -46,7 +92,7 @@ impl Checker<'_> {
                 let mut keys = HashSet::new();
                 for (position, entry) in list.iter().enumerate() {
                     let spot = spot.item(field, position);
-                    self.binding(entry, spot, field, graph, step.algorithm);
+                    self.binding(&mut known, entry, spot, field, [graph, step.algorithm]);
                     let Some(key) = entry.key else { continue };
                     if !keys.insert(key) {
                         self.add(&codes::DUPLICATE_BINDING, spot, |_| {
@@ -65,24 +111,29 @@ impl Checker<'_> {
                 }
             }
         }
+        self.clashes();
     }
 
     /// A key is an initializer of the main graph or of the step, a value an output of the graph that is evaluated; what a
     /// step assigns may also be an output of the main graph.
     fn binding(
         &mut self,
+        known: &mut Known,
         entry: &Entry,
         spot: Spot,
         field: &str,
-        evaluated: Option<GraphId>,
-        algorithm: Option<GraphId>,
+        [evaluated, algorithm]: [Option<GraphId>; 2],
     ) {
         let model = self.model;
         let text = |symbol| shown(model.maybe_text(symbol).unwrap_or_default());
         let graphs = [model.main, algorithm];
         let variable = graphs.into_iter().flatten().find_map(|graph| {
-            let graph = model.graph(graph);
-            entry.key.and_then(|key| variable(graph, key))
+            let found = known
+                .names(model, graph)
+                .variables
+                .get(&entry.key?)
+                .copied()?;
+            Some(declared(model.graph(graph), found))
         });
         if variable.is_none() {
             self.add(&codes::BINDING_TARGET, spot, |_| {
@@ -91,8 +142,12 @@ impl Checker<'_> {
         }
         let main = model.main.filter(|_| field == "update_binding");
         let output = [evaluated, main].into_iter().flatten().find_map(|graph| {
-            let mut outputs = model.graph(graph).outputs.iter();
-            outputs.find(|info| info.name.is_some() && info.name == entry.value)
+            let index = known
+                .names(model, graph)
+                .outputs
+                .get(&entry.value?)
+                .copied()?;
+            model.graph(graph).outputs.get(index)
         });
         let Some(output) = output else {
             // Without the graph, that it is missing has been said.
@@ -106,14 +161,14 @@ impl Checker<'_> {
             }
             return;
         };
-        let declared = match output.ty.as_ref().and_then(|ty| ty.kind.as_ref()) {
+        let given = match output.ty.as_ref().and_then(|ty| ty.kind.as_ref()) {
             Some(TypeKind::Tensor {
                 elem_type, shape, ..
             }) => (*elem_type, shape.as_ref().map(dims)),
             _ => return,
         };
         if let Some(variable) = variable
-            && !fits(&variable, &declared)
+            && !fits(&variable, &given)
         {
             self.add(&codes::BINDING_TYPE, spot, |_| {
                 format!(
@@ -126,47 +181,56 @@ impl Checker<'_> {
     }
 
     /// Names that both the main graph and a training step define.
-    fn clashes(&mut self, algorithm: GraphId) {
+    fn clashes(&mut self) {
         let model = self.model;
         let Some(main) = model.main else { return };
-        let names: HashSet<Symbol> = model
-            .values()
-            .filter(|(_, value)| value.graph == main && value.producer != Producer::Nothing)
-            .map(|(_, value)| value.name)
+        let steps = model.training_info.iter();
+        let steps: HashSet<GraphId> = steps.filter_map(|step| step.algorithm).collect();
+        if steps.is_empty() {
+            return;
+        }
+        let defined = || {
+            let values = model.values().map(|(_, value)| value);
+            values.filter(|value| value.producer != Producer::Nothing)
+        };
+        let names: HashSet<Symbol> = defined()
+            .filter(|value| value.graph == main)
+            .map(|value| value.name)
             .collect();
-        let clashing = model.values().filter(|(_, value)| {
-            value.graph == algorithm
-                && value.producer != Producer::Nothing
-                && names.contains(&value.name)
-        });
-        for (_, value) in clashing {
-            self.add(&codes::TRAINING_NAME_CLASH, Spot::graph(algorithm), |_| {
-                format!(
-                    "'{}' is a name of the main graph as well",
-                    shown(model.text(value.name))
-                )
-            });
+        for value in defined() {
+            if steps.contains(&value.graph) && names.contains(&value.name) {
+                self.add(
+                    &codes::TRAINING_NAME_CLASH,
+                    Spot::graph(value.graph),
+                    |_| {
+                        format!(
+                            "'{}' is a name of the main graph as well",
+                            shown(model.text(value.name))
+                        )
+                    },
+                );
+            }
         }
     }
 }
 
-/// The type of an initializer by name.
-fn variable(graph: &Graph, name: Symbol) -> Option<Declared> {
-    let dense = graph
-        .initializers
-        .iter()
-        .find(|found| found.tensor.name == Some(name));
-    if let Some(found) = dense {
-        let dims = found.tensor.dims.iter().map(|dim| Some(*dim)).collect();
-        return Some((found.tensor.data_type, Some(dims)));
+/// The type of an initializer.
+fn declared(graph: &Graph, variable: Variable) -> Declared {
+    let known = |dims: &[i64]| Some(dims.iter().map(|dim| Some(*dim)).collect());
+    match variable {
+        Variable::Dense(index) => {
+            let tensor = &graph.initializers[index].tensor;
+            (tensor.data_type, known(&tensor.dims))
+        }
+        Variable::Sparse(index) => {
+            let tensor = &graph.sparse_initializers[index].tensor;
+            let values = tensor.values.as_ref();
+            (
+                values.and_then(|values| values.data_type),
+                known(&tensor.dims),
+            )
+        }
     }
-    let sparse = graph.sparse_initializers.iter().find(|found| {
-        let values = found.tensor.values.as_ref();
-        values.is_some_and(|values| values.name == Some(name))
-    })?;
-    let values = sparse.tensor.values.as_ref()?;
-    let dims = sparse.tensor.dims.iter().map(|dim| Some(*dim)).collect();
-    Some((values.data_type, Some(dims)))
 }
 
 fn dims(shape: &ShapeProto) -> Vec<Option<i64>> {

@@ -46,6 +46,7 @@ impl Checker<'_> {
                 "nothing depends on what it makes".into()
             });
             for value in model.inputs(node).flatten() {
+                self.steps += 1;
                 let found = model.value(value);
                 let Producer::Node(maker, _) = found.producer else {
                     continue;
@@ -53,9 +54,12 @@ impl Checker<'_> {
                 if found.graph != id || found.is_output {
                     continue;
                 }
-                let readers = readers
-                    .entry(value)
-                    .or_insert_with(|| model.uses(value).count());
+                let steps = &mut self.steps;
+                let readers = readers.entry(value).or_insert_with(|| {
+                    let count = model.uses(value).count();
+                    *steps += count as u64;
+                    count
+                });
                 *readers -= 1;
                 if *readers == 0 {
                     let idle = idle.entry(maker).or_default();

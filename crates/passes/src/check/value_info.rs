@@ -194,7 +194,8 @@ pub(super) fn element_name(number: i32) -> String {
     }
 }
 
-fn is_key_type(ty: DataType) -> bool {
+/// Whether keys of maps may be of an element type.
+pub(super) fn is_key_type(ty: DataType) -> bool {
     matches!(
         ty,
         DataType::INT8

@@ -1,0 +1,133 @@
+//! Runs files that say at their top, in comments, which commands to run on them; what these answer stands beside each, in
+//! `.out`. With `BLESS=1` in the environment the answers are rewritten.
+//!
+//! ```text
+//! # run: parse % -o out.onnx
+//! # run: print out.onnx
+//! # run: fmt - < %
+//! ```
+//!
+//! `%` is the file. Each runs in a folder that has nothing else in it but files beside it of the same name and another
+//! suffix.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use libtest_mimic::{Failed, Trial};
+
+/// A trial for each file under a folder of the repository that has one of the suffixes, in the order of their names.
+pub fn trials(folder: &str, suffixes: &[&str]) -> Vec<Trial> {
+    let folder = root().join(folder);
+    let files = cases(&folder, suffixes);
+    assert!(!files.is_empty(), "no cases in {}", folder.display());
+    let trials = files.into_iter().map(|file| {
+        let name = file.strip_prefix(&folder).unwrap().display().to_string();
+        Trial::test(name, move || case(&file))
+    });
+    trials.collect()
+}
+
+/// The top of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All files under a folder that have one of the suffixes, sorted.
+pub fn cases(folder: &Path, suffixes: &[&str]) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    gather(folder, suffixes, &mut files);
+    files.sort();
+    files
+}
+
+fn gather(folder: &Path, suffixes: &[&str], files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let suffix = path.extension().and_then(|suffix| suffix.to_str());
+        if path.is_dir() {
+            gather(&path, suffixes, files);
+        } else if suffix.is_some_and(|suffix| suffixes.contains(&suffix)) {
+            files.push(path);
+        }
+    }
+}
+
+fn case(file: &Path) -> Result<(), Failed> {
+    let text = fs::read(file).unwrap();
+    let lines = text.split(|byte| *byte == b'\n');
+    let runs: Vec<String> = lines
+        .map_while(|line| line.strip_prefix(b"# "))
+        .filter_map(|line| line.strip_prefix(b"run: "))
+        .map(|line| String::from_utf8_lossy(line).into_owned())
+        .collect();
+    if runs.is_empty() {
+        return Err("its first lines have no `# run: `".into());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = file.file_name().unwrap().to_str().unwrap();
+    let expected = file.with_extension("out");
+    for entry in fs::read_dir(file.parent().unwrap()).unwrap() {
+        let beside = entry.unwrap().path();
+        if beside.file_stem() == file.file_stem() && beside != expected {
+            fs::copy(&beside, folder.path().join(beside.file_name().unwrap())).unwrap();
+        }
+    }
+    let mut answers = String::new();
+    for run in runs {
+        answer(&run, name, folder.path(), &mut answers);
+    }
+    if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
+        fs::write(&expected, answers).unwrap();
+        return Ok(());
+    }
+    let wanted = fs::read_to_string(&expected)
+        .map_err(|error| format!("{}: {error}", expected.display()))?;
+    if wanted == answers {
+        return Ok(());
+    }
+    let differs = wanted
+        .lines()
+        .zip(answers.lines())
+        .position(|(a, b)| a != b);
+    Err(format!(
+        "the answers differ from {}, first in line {} (BLESS=1 rewrites them):\n{answers}",
+        expected.display(),
+        differs.unwrap_or(wanted.lines().count().min(answers.lines().count())) + 1,
+    )
+    .into())
+}
+
+/// Runs a command and writes down what it says.
+fn answer(run: &str, name: &str, folder: &Path, answers: &mut String) {
+    let (arguments, stdin) = match run.split_once(" < ") {
+        Some((arguments, file)) => (arguments, Some(file.replace('%', name))),
+        None => (run, None),
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sardonyx"));
+    command.current_dir(folder).stdin(Stdio::null());
+    // An argument with blanks stands in single quotes.
+    for (index, part) in arguments.split('\'').enumerate() {
+        if index % 2 == 1 {
+            command.arg(part);
+        } else {
+            let words = part.split_whitespace();
+            command.args(words.map(|word| word.replace('%', name)));
+        }
+    }
+    if let Some(file) = stdin {
+        command.stdin(File::open(folder.join(file)).unwrap());
+    }
+    let output = command.output().unwrap();
+    writeln!(answers, "$ sardonyx {run}").unwrap();
+    for stream in [&output.stdout, &output.stderr] {
+        answers.push_str(&String::from_utf8_lossy(stream));
+        if !stream.is_empty() && !stream.ends_with(b"\n") {
+            answers.push('\n');
+        }
+    }
+    if output.status.code() != Some(0) {
+        writeln!(answers, "exit code {}", output.status.code().unwrap_or(-1)).unwrap();
+    }
+}

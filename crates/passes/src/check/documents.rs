@@ -1,0 +1,501 @@
+//! Rules about files of the standard that are no models: documents of operator sets, and stored values.
+
+use hashbrown::HashSet;
+use sardonyx_model::Model;
+use sardonyx_proto::{
+    DataType, Error, FunctionField, MapField, MapProto, OperatorField, OperatorSetField,
+    OperatorSetProto, OperatorStatus, OptionalElemType, OptionalField, OptionalProto, Reader,
+    SequenceElemType, SequenceField, SequenceProto, SparseTensorField, TensorField, shown,
+};
+
+use super::value_info::{element_name, is_key_type};
+use super::{CheckOptions, codes};
+use crate::finding::{Code, Findings, Report, Spot, SpotPart};
+
+/// A file of the standard that is no model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Document {
+    /// A list of operators: `OperatorSetProto`.
+    OperatorSet,
+    /// A stored sequence: `SequenceProto`.
+    Sequence,
+    /// A stored map: `MapProto`.
+    Map,
+    /// A stored value that may be absent: `OptionalProto`.
+    Optional,
+}
+
+/// The text that documents of operator sets begin with.
+pub const OPERATOR_SET_MAGIC: &[u8] = b"ONNXOPSET";
+
+/// Checks a file that is no model, in its binary form.
+///
+/// # Errors
+///
+/// The bytes are no such message.
+pub fn check_document(
+    bytes: &[u8],
+    document: Document,
+    options: &CheckOptions,
+) -> Result<Report, Error> {
+    let mut judge = Judge {
+        options,
+        found: Findings::new(options.per_code),
+        nothing: Model::default(),
+        top: WHOLE,
+    };
+    match document {
+        Document::OperatorSet => {
+            let set = OperatorSet::read(bytes)?;
+            judge.operator_set(&set);
+        }
+        Document::Sequence => judge.value(Stored::Sequence(Reader::new(bytes)))?,
+        Document::Map => judge.value(Stored::Map(Reader::new(bytes)))?,
+        Document::Optional => judge.value(Stored::Optional(Reader::new(bytes)))?,
+    }
+    Ok(judge.found.report())
+}
+
+/// A document of an operator set, which says what operators there are, but not what they take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OperatorSet {
+    /// What it begins with; it is [`OPERATOR_SET_MAGIC`] in every valid document.
+    pub magic: Vec<u8>,
+    /// Version of the format. The documents of the standard say that it has 32 bits, the schema 64; 64 are read.
+    pub ir_version: Option<i64>,
+    /// Its domain.
+    pub domain: String,
+    /// Its version.
+    pub version: i64,
+    /// Its operators, and then its functions.
+    pub operators: Vec<DeclaredOperator>,
+}
+
+/// An operator of a document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeclaredOperator {
+    /// Name.
+    pub name: String,
+    /// The version of the set that brought it. Functions do not say it; then it is that of the set.
+    pub since: i64,
+    /// Its status, as a number: `EXPERIMENTAL` 0 or `STABLE` 1. Absent means experimental.
+    pub status: i32,
+    /// Whether it stands among the functions.
+    pub is_function: bool,
+}
+
+impl OperatorSet {
+    /// Reads a document.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no such message.
+    pub fn read(bytes: &[u8]) -> Result<OperatorSet, Error> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut set = OperatorSet::default();
+        let mut functions = Vec::new();
+        for field in Reader::<OperatorSetProto>::new(bytes) {
+            match field? {
+                OperatorSetField::Magic(magic) => set.magic = magic.bytes.to_vec(),
+                OperatorSetField::IrVersion(version) => set.ir_version = Some(version),
+                OperatorSetField::Domain(domain) => set.domain = text(domain.bytes),
+                OperatorSetField::OpsetVersion(version) => set.version = version,
+                OperatorSetField::Operator(reader) => {
+                    let mut operator = DeclaredOperator::default();
+                    for field in reader {
+                        match field? {
+                            OperatorField::OpType(name) => operator.name = text(name.bytes),
+                            OperatorField::SinceVersion(since) => operator.since = since,
+                            OperatorField::Status(status) => operator.status = status.0,
+                            OperatorField::DocString(_) | OperatorField::Unknown(_) => {}
+                        }
+                    }
+                    set.operators.push(operator);
+                }
+                OperatorSetField::Functions(reader) => {
+                    let mut function = DeclaredOperator {
+                        status: OperatorStatus::STABLE.0,
+                        is_function: true,
+                        ..DeclaredOperator::default()
+                    };
+                    for field in reader {
+                        if let FunctionField::Name(name) = field? {
+                            function.name = text(name.bytes);
+                        }
+                    }
+                    functions.push(function);
+                }
+                OperatorSetField::IrVersionPrerelease(_)
+                | OperatorSetField::DocString(_)
+                | OperatorSetField::IrBuildMetadata(_)
+                | OperatorSetField::Unknown(_) => {}
+            }
+        }
+        for function in &mut functions {
+            function.since = set.version;
+        }
+        set.operators.append(&mut functions);
+        Ok(set)
+    }
+
+    /// The operator that a node means which calls `name` at a version of the set; otherwise the first version that has it.
+    pub(super) fn operator(
+        &self,
+        name: &str,
+        version: i64,
+    ) -> Result<&DeclaredOperator, Option<i64>> {
+        let named = || self.operators.iter().filter(|found| found.name == name);
+        let known = named().filter(|found| found.since <= version);
+        known
+            .max_by_key(|found| found.since)
+            .ok_or_else(|| named().map(|found| found.since).min())
+    }
+}
+
+const WHOLE: Spot = Spot {
+    part: SpotPart::Document,
+    field: "",
+    index: None,
+};
+
+/// A stored value that is still to be looked at.
+enum Stored<'a> {
+    Sequence(Reader<'a, SequenceProto>),
+    Map(Reader<'a, MapProto>),
+    Optional(Reader<'a, OptionalProto>),
+}
+
+/// What the elements of a sequence are: kind and, for tensors, element type.
+type Element = (&'static str, Option<i32>);
+
+struct Judge<'o> {
+    options: &'o CheckOptions,
+    found: Findings,
+    /// Findings name places in a model; a document has none.
+    nothing: Model,
+    /// The part of the file that is being looked at.
+    top: Spot,
+}
+
+impl Judge<'_> {
+    fn add(&mut self, code: &'static Code, spot: Spot, fact: impl FnOnce() -> String) {
+        if let Some(severity) = self.options.levels.of(code) {
+            let words = || (fact(), "".into());
+            self.found.add(&self.nothing, code, severity, spot, words);
+        }
+    }
+
+    fn operator_set(&mut self, set: &OperatorSet) {
+        if set.magic != OPERATOR_SET_MAGIC {
+            self.add(&codes::BAD_MAGIC, WHOLE.field("magic"), || {
+                format!("it begins with '{}'", shown(&set.magic))
+            });
+        }
+        if set.domain.is_empty() {
+            self.add(&codes::SET_WITHOUT_DOMAIN, WHOLE.field("domain"), || {
+                "it does not say in which domain its operators are".into()
+            });
+        }
+        if set.version < 1 {
+            self.add(
+                &codes::SET_WITHOUT_VERSION,
+                WHOLE.field("opset_version"),
+                || format!("its version is {}", set.version),
+            );
+        }
+        let mut seen = HashSet::new();
+        let mut functions = 0;
+        for (index, operator) in set.operators.iter().enumerate() {
+            let spot = match operator.is_function {
+                true => WHOLE.item("functions", functions),
+                false => WHOLE.item("operator", index),
+            };
+            functions += usize::from(operator.is_function);
+            let name = || shown(operator.name.as_bytes());
+            if operator.name.is_empty() {
+                self.add(&codes::DECLARED_WITHOUT_NAME, spot, || {
+                    "it has no name".into()
+                });
+            } else if !seen.insert((&operator.name, operator.since)) {
+                self.add(&codes::DECLARED_TWICE, spot, || {
+                    format!(
+                        "'{}' is declared twice for version {}",
+                        name(),
+                        operator.since
+                    )
+                });
+            }
+            if operator.since < 1 && !operator.is_function {
+                self.add(&codes::DECLARED_TOO_LATE, spot, || {
+                    format!("'{}' does not say since which version it exists", name())
+                });
+            } else if operator.since > set.version {
+                self.add(&codes::DECLARED_TOO_LATE, spot, || {
+                    format!(
+                        "'{}' exists since version {}, but the set is of version {}",
+                        name(),
+                        operator.since,
+                        set.version
+                    )
+                });
+            }
+            if OperatorStatus(operator.status).name().is_none() {
+                self.add(&codes::UNKNOWN_STATUS, spot, || {
+                    format!("the status of '{}' is {}", name(), operator.status)
+                });
+            }
+        }
+    }
+
+    /// Looks at a stored value and all values in it, without recursion; the reader bounds how deep they go.
+    fn value(&mut self, value: Stored<'_>) -> Result<(), Error> {
+        let mut left = vec![(value, WHOLE)];
+        while let Some((value, top)) = left.pop() {
+            self.top = top;
+            let first = left.len();
+            match value {
+                Stored::Sequence(reader) => self.sequence(reader, &mut left)?,
+                Stored::Map(reader) => self.map(reader, &mut left)?,
+                Stored::Optional(reader) => self.optional(reader, &mut left)?,
+            }
+            left[first..].reverse();
+        }
+        Ok(())
+    }
+
+    /// The place of an element: what lies deeper is said to be in the outermost one.
+    fn within(&self, field: &'static str, index: usize) -> Spot {
+        match self.top == WHOLE {
+            true => WHOLE.item(field, index),
+            false => self.top,
+        }
+    }
+
+    fn sequence<'a>(
+        &mut self,
+        reader: Reader<'a, SequenceProto>,
+        left: &mut Vec<(Stored<'a>, Spot)>,
+    ) -> Result<(), Error> {
+        let mut announced = None;
+        for field in reader {
+            if let SequenceField::ElemType(number) = field? {
+                announced = Some(number);
+            }
+        }
+        let kind = SequenceElemType(announced.unwrap_or(0));
+        let mut other = None;
+        let mut element: Option<Element> = None;
+        let mut mixed = None;
+        let mut count = 0;
+        for field in reader {
+            let (list, found) = match field? {
+                SequenceField::TensorValues(tensor) => {
+                    (SequenceElemType::TENSOR, ("tensor", tensor_type(tensor)?))
+                }
+                SequenceField::SparseTensorValues(sparse) => {
+                    let mut elem = None;
+                    for field in sparse {
+                        if let SparseTensorField::Values(values) = field? {
+                            elem = tensor_type(values)?;
+                        }
+                    }
+                    (SequenceElemType::SPARSE_TENSOR, ("sparse tensor", elem))
+                }
+                SequenceField::SequenceValues(inner) => {
+                    left.push((
+                        Stored::Sequence(inner),
+                        self.within("sequence_values", count),
+                    ));
+                    (SequenceElemType::SEQUENCE, ("sequence", None))
+                }
+                SequenceField::MapValues(inner) => {
+                    left.push((Stored::Map(inner), self.within("map_values", count)));
+                    (SequenceElemType::MAP, ("map", None))
+                }
+                SequenceField::OptionalValues(inner) => {
+                    left.push((
+                        Stored::Optional(inner),
+                        self.within("optional_values", count),
+                    ));
+                    (SequenceElemType::OPTIONAL, ("optional", None))
+                }
+                SequenceField::Name(_) | SequenceField::ElemType(_) | SequenceField::Unknown(_) => {
+                    continue;
+                }
+            };
+            if list != kind {
+                other.get_or_insert(found.0);
+            }
+            match element {
+                Some(element) if element != found => {
+                    mixed.get_or_insert((count, element, found));
+                }
+                _ => element = Some(found),
+            }
+            count += 1;
+        }
+        let top = self.top;
+        if let Some(other) = other {
+            self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
+                let kind = kind_name(kind.0, kind.name());
+                format!("a sequence says that it holds {kind}, but there is a {other} in it")
+            });
+        } else if announced.is_some() && kind.name().is_none() {
+            self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
+                format!("a sequence says that it holds {}", kind_name(kind.0, None))
+            });
+        }
+        if let Some((at, element, found)) = mixed {
+            self.add(&codes::MIXED_VALUES, top, || {
+                format!(
+                    "element {at} of a sequence is a {}, those before it are of type {}",
+                    element_words(found),
+                    element_words(element)
+                )
+            });
+        }
+        Ok(())
+    }
+
+    fn map<'a>(
+        &mut self,
+        reader: Reader<'a, MapProto>,
+        left: &mut Vec<(Stored<'a>, Spot)>,
+    ) -> Result<(), Error> {
+        let (mut key_type, mut numbers, mut texts, mut values) = (None, 0usize, 0usize, 0usize);
+        for field in reader {
+            match field? {
+                MapField::KeyType(number) => key_type = Some(number),
+                MapField::Keys(chunk) => {
+                    for number in chunk.iter() {
+                        number?;
+                        numbers += 1;
+                    }
+                }
+                MapField::StringKeys(_) => texts += 1,
+                MapField::Values(inner) => {
+                    for field in inner {
+                        let is_element = !matches!(
+                            field?,
+                            SequenceField::Name(_)
+                                | SequenceField::ElemType(_)
+                                | SequenceField::Unknown(_)
+                        );
+                        values += usize::from(is_element);
+                    }
+                    left.push((Stored::Sequence(inner), self.within("values", 0)));
+                }
+                MapField::Name(_) | MapField::Unknown(_) => {}
+            }
+        }
+        let top = self.top;
+        let ty = DataType(key_type.unwrap_or(0));
+        if !is_key_type(ty) {
+            self.add(&codes::STORED_KEYS, top, || {
+                format!("the keys of a map are of type {}", element_name(ty.0))
+            });
+        }
+        if numbers > 0 && texts > 0 {
+            self.add(&codes::STORED_KEYS, top, || {
+                format!("a map has {numbers} integers and {texts} texts as keys")
+            });
+        } else if is_key_type(ty)
+            && (ty == DataType::STRING && numbers > 0 || ty != DataType::STRING && texts > 0)
+        {
+            self.add(&codes::STORED_KEYS, top, || {
+                let found = if texts > 0 { "texts" } else { "integers" };
+                format!(
+                    "the keys of a map are of type {}, but stored as {found}",
+                    element_name(ty.0)
+                )
+            });
+        }
+        if numbers + texts != values {
+            self.add(&codes::STORED_KEYS, top, || {
+                format!("a map has {} keys and {values} values", numbers + texts)
+            });
+        }
+        Ok(())
+    }
+
+    fn optional<'a>(
+        &mut self,
+        reader: Reader<'a, OptionalProto>,
+        left: &mut Vec<(Stored<'a>, Spot)>,
+    ) -> Result<(), Error> {
+        let mut announced = None;
+        let mut found: Option<(OptionalElemType, &str)> = None;
+        let mut count = 0;
+        for field in reader {
+            let this = match field? {
+                OptionalField::ElemType(number) => {
+                    announced = Some(number);
+                    continue;
+                }
+                OptionalField::Name(_) | OptionalField::Unknown(_) => continue,
+                OptionalField::TensorValue(_) => (OptionalElemType::TENSOR, "tensor"),
+                OptionalField::SparseTensorValue(_) => {
+                    (OptionalElemType::SPARSE_TENSOR, "sparse tensor")
+                }
+                OptionalField::SequenceValue(inner) => {
+                    left.push((Stored::Sequence(inner), self.within("sequence_value", 0)));
+                    (OptionalElemType::SEQUENCE, "sequence")
+                }
+                OptionalField::MapValue(inner) => {
+                    left.push((Stored::Map(inner), self.within("map_value", 0)));
+                    (OptionalElemType::MAP, "map")
+                }
+                OptionalField::OptionalValue(inner) => {
+                    left.push((Stored::Optional(inner), self.within("optional_value", 0)));
+                    (OptionalElemType::OPTIONAL, "optional")
+                }
+            };
+            found = Some(this);
+            count += 1;
+        }
+        let top = self.top;
+        let kind = OptionalElemType(announced.unwrap_or(0));
+        match found {
+            _ if count > 1 => self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
+                format!("an optional holds {count} values")
+            }),
+            Some((stored, what)) if stored != kind => {
+                self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
+                    let kind = kind_name(kind.0, kind.name());
+                    format!("an optional says that it holds {kind}, but there is a {what} in it")
+                });
+            }
+            None if kind.name().is_none() => self.add(&codes::VALUE_OF_OTHER_KIND, top, || {
+                format!("an optional says that it holds {}", kind_name(kind.0, None))
+            }),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+fn tensor_type(tensor: Reader<'_, sardonyx_proto::TensorProto>) -> Result<Option<i32>, Error> {
+    let mut elem = None;
+    for field in tensor {
+        if let TensorField::DataType(number) = field? {
+            elem = Some(number);
+        }
+    }
+    Ok(elem)
+}
+
+/// What a number says that is stored.
+fn kind_name(number: i32, name: Option<&str>) -> String {
+    match (number, name) {
+        (0, _) => "nothing".to_string(),
+        (_, Some(name)) => format!("{}s", name.to_lowercase().replace('_', " ")),
+        (number, None) => format!("kind {number}, which stands for none"),
+    }
+}
+
+fn element_words((kind, elem): Element) -> String {
+    match elem {
+        Some(elem) => format!("{kind}({})", element_name(elem).to_lowercase()),
+        None => kind.to_string(),
+    }
+}

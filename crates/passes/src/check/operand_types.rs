@@ -1,0 +1,424 @@
+//! Types of operands: what the file declares, carried forward through the nodes, against what operators take. Element types
+//! and kinds only, no shapes.
+
+use sardonyx_model::{
+    AttributeValue, GraphId, NodeId, Producer, TensorType, Type, TypeKind, ValueId,
+};
+use sardonyx_ops::{Arity, Param, Schema, TypeSet};
+use sardonyx_tensor::DataType;
+use smallvec::SmallVec;
+
+use super::{Checker, codes};
+use crate::finding::Spot;
+
+/// A type without its shape in one byte: kind and number of the element type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Brief(u8);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Tensor = 1,
+    Sparse,
+    Sequence,
+    Optional,
+    OptionalSequence,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind::Tensor,
+    Kind::Sparse,
+    Kind::Sequence,
+    Kind::Optional,
+    Kind::OptionalSequence,
+];
+
+/// Bits of a [`Brief`] that hold the element type.
+const ELEMENT_BITS: u32 = 5;
+
+impl Brief {
+    /// A type of which nothing is known, or of a kind that is not followed: maps, opaque ones, deeper ones.
+    const UNKNOWN: Brief = Brief(0);
+
+    fn new(kind: Kind, elem: DataType) -> Brief {
+        match u8::try_from(elem.number()) {
+            Ok(number) if number >> ELEMENT_BITS == 0 => {
+                Brief((kind as u8) << ELEMENT_BITS | number)
+            }
+            _ => Brief::UNKNOWN,
+        }
+    }
+
+    fn tensor(number: Option<i32>) -> Brief {
+        let elem = number.and_then(DataType::from_number);
+        elem.map_or(Brief::UNKNOWN, |elem| Brief::new(Kind::Tensor, elem))
+    }
+
+    /// What a file declares.
+    fn declared(kind: &TypeKind) -> Brief {
+        fn inner(kind: &TypeKind) -> Option<(Kind, i32)> {
+            let of = |ty: &Option<Box<sardonyx_model::TypeProto>>| {
+                ty.as_deref()
+                    .and_then(|ty| ty.kind.as_ref())
+                    .and_then(inner)
+            };
+            Some(match kind {
+                TypeKind::Tensor { elem_type, .. } => (Kind::Tensor, (*elem_type)?),
+                TypeKind::SparseTensor { elem_type, .. } => (Kind::Sparse, (*elem_type)?),
+                TypeKind::Sequence { elem_type, .. } => match of(elem_type)? {
+                    (Kind::Tensor, number) => (Kind::Sequence, number),
+                    _ => return None,
+                },
+                TypeKind::Optional { elem_type, .. } => match of(elem_type)? {
+                    (Kind::Tensor, number) => (Kind::Optional, number),
+                    (Kind::Sequence, number) => (Kind::OptionalSequence, number),
+                    _ => return None,
+                },
+                TypeKind::Map { .. } | TypeKind::Opaque { .. } => return None,
+            })
+        }
+        let found = inner(kind)
+            .and_then(|(kind, number)| Some(Brief::new(kind, DataType::from_number(number)?)));
+        found.unwrap_or_default()
+    }
+
+    fn parts(self) -> Option<(Kind, DataType)> {
+        let kind = KINDS.get(usize::from(self.0 >> ELEMENT_BITS).checked_sub(1)?)?;
+        let elem = DataType::from_number(i32::from(self.0 & ((1 << ELEMENT_BITS) - 1)))?;
+        Some((*kind, elem))
+    }
+
+    /// The same for the table of operators.
+    fn full(self) -> Option<Type> {
+        let (kind, elem) = self.parts()?;
+        let tensor = Type::unranked(elem);
+        Some(match kind {
+            Kind::Tensor => tensor,
+            Kind::Sparse => Type::SparseTensor(TensorType {
+                elem: Some(elem),
+                shape: None,
+            }),
+            Kind::Sequence => Type::Sequence(Box::new(tensor)),
+            Kind::Optional => Type::Optional(Box::new(tensor)),
+            Kind::OptionalSequence => Type::Optional(Box::new(Type::Sequence(Box::new(tensor)))),
+        })
+    }
+
+    /// As the standard spells it, such as `tensor(float)`.
+    fn words(self) -> String {
+        let Some((kind, elem)) = self.parts() else {
+            return "unknown".into();
+        };
+        let elem = elem.name();
+        match kind {
+            Kind::Tensor => format!("tensor({elem})"),
+            Kind::Sparse => format!("sparse_tensor({elem})"),
+            Kind::Sequence => format!("seq(tensor({elem}))"),
+            Kind::Optional => format!("optional(tensor({elem}))"),
+            Kind::OptionalSequence => format!("optional(seq(tensor({elem})))"),
+        }
+    }
+
+    fn is_optional(self) -> bool {
+        let kind = self.parts().map(|(kind, _)| kind);
+        matches!(kind, Some(Kind::Optional | Kind::OptionalSequence))
+    }
+}
+
+/// Type variables of one operator that are followed.
+const MOST_VARIABLES: usize = 16;
+
+/// What an operator takes and gives, made for quick comparison.
+#[derive(Default)]
+pub(super) struct Operands<'a> {
+    variables: SmallVec<[Variable<'a>; 4]>,
+    inputs: Formals,
+    outputs: Formals,
+}
+
+/// A type variable, or a type that is written out.
+struct Variable<'a> {
+    /// Its name in the schema.
+    name: &'static str,
+    allowed: Option<&'a TypeSet>,
+    /// The only type it may stand for, if there is one.
+    only: Brief,
+    /// By kind, the element types that were found to be allowed.
+    fine: [u32; KINDS.len() + 1],
+}
+
+#[derive(Default)]
+struct Formals {
+    list: SmallVec<[Formal; 6]>,
+    /// Whether the last one stands for all that follow.
+    variadic: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Formal {
+    /// Which variable; beyond the list for a type that is not followed.
+    variable: u8,
+    /// Whether all operands of the variable have one type.
+    shared: bool,
+}
+
+impl Formals {
+    fn at(&self, index: usize) -> Option<Formal> {
+        match self.list.get(index) {
+            Some(formal) => Some(*formal),
+            None => self.list.last().copied().filter(|_| self.variadic),
+        }
+    }
+}
+
+impl<'a> Operands<'a> {
+    pub(super) fn new(schema: &'a Schema) -> Operands<'a> {
+        let mut operands = Operands::default();
+        operands.inputs = operands.formals(schema, &schema.inputs);
+        operands.outputs = operands.formals(schema, &schema.outputs);
+        operands
+    }
+
+    fn formals(&mut self, schema: &'a Schema, params: &[Param]) -> Formals {
+        let mut formals = Formals::default();
+        for param in params {
+            let (variadic, shared) = match param.arity {
+                Arity::Variadic { homogeneous, .. } => (true, homogeneous),
+                Arity::Single | Arity::Optional => (false, true),
+            };
+            let known = self.variables.iter().position(|var| var.name == param.ty);
+            let variable = known.unwrap_or_else(|| {
+                let allowed = schema.type_var(param.ty).map(|var| &var.allowed);
+                self.variables.push(Variable {
+                    name: param.ty,
+                    allowed,
+                    only: allowed.map_or_else(|| spelled(param.ty), only),
+                    fine: [0; KINDS.len() + 1],
+                });
+                self.variables.len() - 1
+            });
+            formals.variadic = variadic;
+            formals.list.push(Formal {
+                variable: u8::try_from(variable).unwrap_or(u8::MAX),
+                shared,
+            });
+        }
+        formals
+    }
+}
+
+impl Variable<'_> {
+    /// Whether a type is among those that the variable may stand for.
+    fn allows(&mut self, ty: Brief) -> bool {
+        if self.only != Brief::UNKNOWN {
+            return self.only == ty;
+        }
+        let Some(set) = self.allowed else { return true };
+        let fine = &mut self.fine[usize::from(ty.0 >> ELEMENT_BITS) % (KINDS.len() + 1)];
+        let bit = 1 << (ty.0 & ((1 << ELEMENT_BITS) - 1));
+        if *fine & bit == 0 && ty.full().is_none_or(|full| set.allows(&full)) {
+            *fine |= bit;
+        }
+        *fine & bit != 0
+    }
+
+    /// What it may stand for, in words.
+    fn words(&self) -> String {
+        /// Types that are named.
+        const NAMED: usize = 8;
+        let Some(set) = self.allowed else {
+            return self.only.words();
+        };
+        let names = set.names();
+        match names.len() {
+            0..=NAMED => names.join(", "),
+            count => format!("{} and {} others", names[..NAMED].join(", "), count - NAMED),
+        }
+    }
+}
+
+/// A type as schemas write it out, such as `tensor(int64)`.
+fn spelled(name: &str) -> Brief {
+    let elem = name
+        .strip_prefix("tensor(")
+        .and_then(|rest| DataType::from_name(rest.strip_suffix(')')?));
+    elem.map_or(Brief::UNKNOWN, |elem| Brief::new(Kind::Tensor, elem))
+}
+
+/// The type of a set that has only one, a tensor.
+fn only(set: &TypeSet) -> Brief {
+    let mut elems = set.tensor_elems();
+    match (elems.next(), elems.next()) {
+        (Some(elem), None) if set.names().len() == 1 => Brief::new(Kind::Tensor, elem),
+        _ => Brief::UNKNOWN,
+    }
+}
+
+impl Checker<'_> {
+    /// Notes what a graph declares about its values.
+    pub(super) fn declared_types(&mut self, id: GraphId) {
+        if self.types.is_empty() {
+            return;
+        }
+        let graph = self.model.graph(id);
+        for found in &graph.initializers {
+            self.note(found.value, Brief::tensor(found.tensor.data_type));
+        }
+        let infos = graph.value_info.iter().chain(&graph.outputs);
+        for info in infos.chain(&graph.inputs) {
+            if let Some(kind) = info.ty.as_ref().and_then(|ty| ty.kind.as_ref()) {
+                self.note(info.value, Brief::declared(kind));
+            }
+        }
+    }
+
+    /// A value is only what its own graph says of it: names of outer values may occur in lists of inner graphs.
+    fn note(&mut self, value: Option<ValueId>, ty: Brief) {
+        let Some(value) = value else { return };
+        if ty != Brief::UNKNOWN && self.model.value(value).producer != Producer::Nothing {
+            self.types[sardonyx_model::Id::index(value)] = ty;
+        }
+    }
+
+    /// Compares what a node reads with what its operator takes, and notes the types of what it makes.
+    pub(super) fn operand_types(&mut self, id: NodeId, callee: u32) {
+        if self.types.is_empty() {
+            return;
+        }
+        let model = self.model;
+        let index = |value: ValueId| sardonyx_model::Id::index(value);
+        let mut bound = [Brief::UNKNOWN; MOST_VARIABLES];
+        for (position, value) in model.inputs(id).enumerate() {
+            let Some(value) = value else { continue };
+            let ty = self.types[index(value)];
+            if ty == Brief::UNKNOWN {
+                continue;
+            }
+            let operands = &mut self.callees.get_mut(callee).operands;
+            let Some(formal) = operands.inputs.at(position) else {
+                break;
+            };
+            let number = usize::from(formal.variable);
+            let Some(variable) = operands.variables.get_mut(number) else {
+                continue;
+            };
+            if !variable.allows(ty) {
+                self.not_allowed(id, callee, position, ty, number);
+                continue;
+            }
+            let Some(binding) = bound.get_mut(number).filter(|_| formal.shared) else {
+                continue;
+            };
+            if *binding == Brief::UNKNOWN {
+                *binding = ty;
+            } else if *binding != ty {
+                self.not_the_same(id, callee, position, ty, *binding);
+            }
+        }
+        for (position, value) in model.outputs(id).iter().enumerate() {
+            let Some(value) = *value else { continue };
+            let operands = &self.callees.get(callee).operands;
+            let Some(formal) = operands.outputs.at(position) else {
+                break;
+            };
+            let number = usize::from(formal.variable);
+            let Some(variable) = operands.variables.get(number) else {
+                continue;
+            };
+            let mut ty = variable.only;
+            if ty == Brief::UNKNOWN && formal.shared {
+                ty = bound.get(number).copied().unwrap_or_default();
+            }
+            if ty == Brief::UNKNOWN {
+                ty = self.by_attribute(id, callee);
+            }
+            if ty != Brief::UNKNOWN {
+                self.types[index(value)] = ty;
+            }
+        }
+    }
+
+    /// The type that an attribute gives to the output of a constant or a cast.
+    fn by_attribute(&self, id: NodeId, callee: u32) -> Brief {
+        let model = self.model;
+        let schema = self.callees.get(callee).schema;
+        let Some(name) = schema.filter(|schema| schema.domain.is_empty()) else {
+            return Brief::UNKNOWN;
+        };
+        let mut attributes = model.node(id).attributes.iter();
+        match name.name {
+            "Constant" => attributes.find_map(|attribute| {
+                let elem = match model.attribute(*attribute).values.first()? {
+                    AttributeValue::Tensor(tensor) => return Some(Brief::tensor(tensor.data_type)),
+                    AttributeValue::Float(_) | AttributeValue::Floats(_) => DataType::Float,
+                    AttributeValue::Int(_) | AttributeValue::Ints(_) => DataType::Int64,
+                    AttributeValue::String(_) | AttributeValue::Strings(_) => DataType::String,
+                    _ => return None,
+                };
+                Some(Brief::new(Kind::Tensor, elem))
+            }),
+            "Cast" => attributes.find_map(|attribute| {
+                let attribute = model.attribute(*attribute);
+                match attribute.values.first()? {
+                    AttributeValue::Int(to) if model.maybe_text(attribute.name) == Some(b"to") => {
+                        Some(Brief::tensor(i32::try_from(*to).ok()))
+                    }
+                    _ => None,
+                }
+            }),
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+
+    fn not_allowed(&mut self, id: NodeId, callee: u32, position: usize, ty: Brief, number: usize) {
+        let callee = self.callees.get(callee);
+        let Some(schema) = callee.schema else { return };
+        let takes = callee.operands.variables[number].words();
+        self.add_with(
+            &codes::INPUT_TYPE,
+            Spot::node(id).item("input", position),
+            |_| {
+                let name = schema.input(position).map_or("", |param| param.name);
+                let fact = format!(
+                    "input {position} ({name}) is {}, but {} takes {takes} there",
+                    ty.words(),
+                    schema.name,
+                );
+                (fact, advice(ty).into())
+            },
+        );
+    }
+
+    fn not_the_same(&mut self, id: NodeId, callee: u32, position: usize, ty: Brief, wanted: Brief) {
+        let callee = self.callees.get(callee);
+        let Some(schema) = callee.schema else { return };
+        let variable = schema.input(position).map_or("", |param| param.ty);
+        let model = self.model;
+        let mut inputs = model.inputs(id).enumerate();
+        let first = inputs.find(|(index, value)| {
+            let same = schema
+                .input(*index)
+                .is_some_and(|param| param.ty == variable);
+            let ty = value.map(|value| self.types[sardonyx_model::Id::index(value)]);
+            same && ty == Some(wanted)
+        });
+        let first = first.map_or(0, |(index, _)| index);
+        self.add_with(&codes::INPUT_TYPE, Spot::node(id).item("input", position), |_| {
+            let fact = format!(
+                "input {position} is {}, but input {first} is {}; {} wants them to be of one type",
+                ty.words(),
+                wanted.words(),
+                schema.name,
+            );
+            (fact, advice(ty).into())
+        });
+    }
+}
+
+/// What to do about an operand of a wrong type; empty for the advice of the code.
+fn advice(ty: Brief) -> &'static str {
+    match ty.is_optional() {
+        true => "take the value out with OptionalGetElement",
+        false => "",
+    }
+}

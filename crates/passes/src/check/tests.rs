@@ -1,0 +1,205 @@
+//! Models that are large or deep in one way, as only hostile ones are: what is said about them, and that the work grows with
+//! the model and not faster. What small models are told is in `tests/check`.
+
+use std::fmt::Write;
+
+use sardonyx_model::{Model, ReadLimits};
+use sardonyx_tensor::Buffer;
+use sardonyx_text::ParseOptions;
+
+use super::{CheckOptions, Checker};
+use crate::finding::Report;
+
+const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>";
+
+fn parse(text: String) -> Model {
+    let limits = ReadLimits {
+        depth: 1_000_000,
+        ..ReadLimits::default()
+    };
+    let options = ParseOptions {
+        limits,
+        ..ParseOptions::default()
+    };
+    let parsed = sardonyx_text::parse_model(Buffer::from(text.into_bytes()), options);
+    parsed.expect("the text is a model").model
+}
+
+/// What is found in a model, and in how many steps.
+fn checked(text: String) -> (Report, u64) {
+    let model = parse(text);
+    let options = CheckOptions::default();
+    let mut checker = Checker::new(&model, &options);
+    checker.whole();
+    (checker.found.report(), checker.steps)
+}
+
+fn codes(report: &Report) -> Vec<&'static str> {
+    let mut codes: Vec<&str> = report
+        .findings
+        .iter()
+        .map(|found| found.code.name)
+        .collect();
+    codes.dedup();
+    codes.retain(|code| !["no-domain", "no-producer"].contains(code));
+    codes
+}
+
+/// Checks models of one kind at `size` and at twice that: `text` makes them. The work may at most double, give or take the
+/// constant part. Gives the report of the larger one.
+fn grows_with_size(size: usize, text: impl Fn(usize) -> String) -> Report {
+    let (_, once) = checked(text(size));
+    let (report, twice) = checked(text(2 * size));
+    assert!(
+        once >= size as u64,
+        "{once} steps for {size}: they are not counted"
+    );
+    assert!(
+        twice <= 2 * once + 1000,
+        "{once} steps for {size}, {twice} for twice as many"
+    );
+    report
+}
+
+fn lines(count: usize, mut line: impl FnMut(&mut String, usize)) -> String {
+    let mut text = String::new();
+    for index in 0..count {
+        line(&mut text, index);
+        text.push('\n');
+    }
+    text
+}
+
+/// Functions f0, f1, … each of which calls the next one.
+fn chain(count: usize) -> String {
+    let functions = lines(count, |text, index| {
+        let body = match index + 1 < count {
+            true => format!("local.f{}", index + 1),
+            false => "Relu".to_string(),
+        };
+        let _ = write!(
+            text,
+            "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (x) => (y) {{ y = {body}(x) }}"
+        );
+    });
+    format!("{HEADER} g (float[N] x) => (float[N] y) {{ y = local.f0(x) }}\n{functions}")
+}
+
+/// FUNC-32
+#[test]
+fn a_hundred_levels_of_calls_are_the_most() {
+    assert_eq!(codes(&checked(chain(100)).0), [""; 0]);
+    assert_eq!(codes(&checked(chain(101)).0), ["calls-too-deep"]);
+}
+
+/// FUNC-15: a circle through many functions is found as one through two.
+#[test]
+fn long_circles_are_found() {
+    let text = chain(5000).replace("y = Relu(x)", "y = local.f0(x)");
+    assert_eq!(codes(&checked(text).0)[0], "recursive-function");
+}
+
+/// FUNC-32
+#[test]
+fn ten_thousand_functions_are_the_most() {
+    let flat = |count| {
+        let functions = lines(count, |text, index| {
+            let _ = write!(
+                text,
+                "<domain: \"local\", opset_import: [\"\": 21]> f{index} (x) => (y) {{ y = Relu(x) }}"
+            );
+        });
+        format!("{HEADER} g (float[N] x) => (float[N] y) {{ y = local.f0(x) }}\n{functions}")
+    };
+    let report = grows_with_size(5000, flat);
+    assert_eq!(codes(&report), [""; 0]);
+    assert_eq!(codes(&checked(flat(10_001)).0), ["too-many-functions"]);
+}
+
+/// NODE-11
+#[test]
+fn a_node_may_have_any_number_of_inputs() {
+    let report = grows_with_size(50_000, |size| {
+        let inputs = vec!["x"; size].join(", ");
+        format!("{HEADER} g (float[N] x) => (float[N] y) {{ y = Sum({inputs}) }}")
+    });
+    assert_eq!(codes(&report), [""; 0]);
+}
+
+/// GRAPH-02: a list of nodes that is backwards from end to end.
+#[test]
+fn a_hundred_thousand_nodes_in_reverse_order() {
+    let report = grows_with_size(50_000, |size| {
+        let nodes = lines(size, |text, index| {
+            let _ = write!(text, "v{index} = Relu(v{})", index + 1);
+        });
+        format!("{HEADER} g (float[N] v{size}) => (float[N] v0) {{ {nodes} }}")
+    });
+    assert_eq!(codes(&report), ["used-too-early"]);
+    assert_eq!(report.errors, 99_999);
+    assert_eq!(report.more, [("used-too-early", 99_979)]);
+}
+
+/// GRAPH-23: what nothing depends on, of which each is found once.
+#[test]
+fn a_value_with_a_hundred_thousand_dead_readers() {
+    let report = grows_with_size(50_000, |size| {
+        let nodes = lines(size, |text, index| {
+            let _ = write!(text, "d{index} = Relu(a)");
+        });
+        format!("{HEADER} g (float[N] x) => (float[N] y) {{ a = Neg(x)\n{nodes} y = Abs(x) }}")
+    });
+    assert_eq!(codes(&report), ["unused-node"]);
+    // All readers, and what only they need.
+    assert_eq!(report.notes, 100_001 + 2);
+}
+
+/// GRAPH-31: each level reads what is outside of all of them.
+#[test]
+fn a_thousand_levels_of_inner_graphs() {
+    let report = grows_with_size(500, |size| {
+        let mut text = "y0 = Neg(x)".to_string();
+        for level in 1..size {
+            let inner = level - 1;
+            text = format!(
+                "y{level} = If<then_branch = t{level} () => (y{inner}) {{ {text} }}, \
+                 else_branch = e{level} () => (z{level}) {{ z{level} = Abs(x) }}>(c)"
+            );
+        }
+        let last = size - 1;
+        format!("{HEADER} g (bool c, float[N] x) => (float[N] y{last}) {{ {text} }}")
+    });
+    assert_eq!(codes(&report), [""; 0]);
+}
+
+/// GRAPH-34: many inner graphs that use the same names are no business of each other.
+#[test]
+fn many_graphs_with_the_same_names() {
+    let report = grows_with_size(5000, |size| {
+        let nodes = lines(size, |text, index| {
+            let _ = write!(
+                text,
+                "y{index} = If<then_branch = t () => (r) {{ r = Neg(x) }}, \
+                 else_branch = e () => (r) {{ r = Abs(x) }}>(c)"
+            );
+        });
+        let all: Vec<String> = (0..size).map(|index| format!("y{index}")).collect();
+        let all = all.join(", ");
+        format!("{HEADER} g (bool c, float[N] x) => (float[N] y) {{ {nodes} y = Sum({all}) }}")
+    });
+    assert_eq!(codes(&report), [""; 0]);
+}
+
+/// SHAPE-22: types are followed along a chain of any length.
+#[test]
+fn types_are_followed_to_the_end() {
+    let report = grows_with_size(20_000, |size| {
+        let nodes = lines(size, |text, index| {
+            let _ = write!(text, "v{} = Abs(v{index})", index + 1);
+        });
+        format!(
+            "{HEADER} g (int64[N] v0, float[N] x) => (float[N] y) {{ {nodes} y = Add(x, v{size}) }}"
+        )
+    });
+    assert_eq!(codes(&report), ["input-type"]);
+}
