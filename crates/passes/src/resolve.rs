@@ -7,7 +7,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer};
-use sardonyx_ops::{Arity, AttrType, OpDef, Registry, Schema};
+use sardonyx_ops::{Arity, OpDef, Registry, Schema};
 use sardonyx_proto::AttributeType;
 
 use crate::finding::{Finding, place_of_node};
@@ -325,7 +325,7 @@ impl Resolved {
                     // Files of IR version 1 have no type; then the value field decides.
                     let ty = found.ty.filter(|ty| *ty != AttributeType::UNDEFINED);
                     let ty = ty.or_else(|| found.value().map(|value| value.ty()));
-                    if ty != Some(number(attribute.ty)) {
+                    if ty != Some(attribute.ty.in_file()) {
                         let found = ty.and_then(AttributeType::name).unwrap_or("no value");
                         wrong(
                             "ATTR-03",
@@ -339,24 +339,5 @@ impl Resolved {
                 None => {}
             }
         }
-    }
-}
-
-fn number(ty: AttrType) -> AttributeType {
-    match ty {
-        AttrType::Float => AttributeType::FLOAT,
-        AttrType::Int => AttributeType::INT,
-        AttrType::String => AttributeType::STRING,
-        AttrType::Tensor => AttributeType::TENSOR,
-        AttrType::Graph => AttributeType::GRAPH,
-        AttrType::SparseTensor => AttributeType::SPARSE_TENSOR,
-        AttrType::TypeProto => AttributeType::TYPE_PROTO,
-        AttrType::Floats => AttributeType::FLOATS,
-        AttrType::Ints => AttributeType::INTS,
-        AttrType::Strings => AttributeType::STRINGS,
-        AttrType::Tensors => AttributeType::TENSORS,
-        AttrType::Graphs => AttributeType::GRAPHS,
-        AttrType::SparseTensors => AttributeType::SPARSE_TENSORS,
-        AttrType::TypeProtos => AttributeType::TYPE_PROTOS,
     }
 }
