@@ -9,6 +9,7 @@ mod formats;
 mod fuzz;
 mod interop;
 mod notation;
+mod onnx_suite;
 mod op;
 mod python;
 mod requirements;
@@ -53,6 +54,8 @@ enum Task {
     Interop(interop::Interop),
     /// Compare our parser of the notation with that of the onnx package.
     Notation(notation::Notation),
+    /// Run the tests of the onnx package on our Python module.
+    OnnxSuite(onnx_suite::OnnxSuite),
     /// Show an operator: its versions, inference, adapters, binding and cases.
     Op(op::Op),
     /// Print which requirements the tests quote.
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),
         Task::Notation(task) => notation::run(&task),
+        Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Requirements(task) => requirements::run(&task),
         Task::StaticBuild => static_build::run(),

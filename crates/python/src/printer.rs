@@ -3,8 +3,11 @@
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use sardonyx_model::Model;
+use sardonyx_proto::DataLocation;
+use sardonyx_tensor::{DataType, shape::elems};
 use sardonyx_text::{Form, PrintOptions, PrintPart, Weights, model_to_text as print, part_to_text};
 
+use crate::errors::InferenceError;
 use crate::message::{self, Header, Part};
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -45,6 +48,7 @@ fn node_to_text(py: Python<'_>, node: &[u8]) -> PyResult<String> {
 fn text_of(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
     py.detach(|| {
         let model = message::read(bytes, part, &Header::default())?;
+        refuse_wrong_sizes(&model)?;
         let options = PrintOptions {
             form: Form::Portable,
             weights: Weights::Inline,
@@ -72,4 +76,36 @@ fn part_of(model: &Model, part: Part) -> Option<PrintPart> {
         }
         _ => None,
     }
+}
+
+/// A tensor whose bytes do not fit its shape would be printed without values, and read back as another one.
+fn refuse_wrong_sizes(model: &Model) -> PyResult<()> {
+    for (index, id) in model.tensors().into_iter().enumerate() {
+        let tensor = model.stored(id);
+        let (Some(raw), Some(data_type)) = (
+            tensor.raw_data,
+            tensor.data_type.and_then(DataType::from_number),
+        ) else {
+            continue;
+        };
+        if tensor.data_location == Some(DataLocation::EXTERNAL) {
+            continue;
+        }
+        let dims = tensor.dims.iter().map(|dim| usize::try_from(*dim).ok());
+        let elements = dims
+            .collect::<Option<Vec<usize>>>()
+            .and_then(|dims| elems(&dims).ok());
+        let wanted = elements.and_then(|elements| data_type.storage_bytes(elements));
+        if wanted.is_none_or(|wanted| wanted as u64 != raw.len) {
+            let places = model.tensor_places();
+            let place = places.get(index).map_or("a tensor", String::as_str);
+            return Err(InferenceError::new_err(format!(
+                "Data size mismatch: {place} has {} bytes of raw_data, which do not fit its shape {:?} of {}",
+                raw.len,
+                tensor.dims,
+                data_type.name()
+            )));
+        }
+    }
+    Ok(())
 }

@@ -52,8 +52,15 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
             let place = PyDict::new(py);
             place.set_item("module", "sardonyx.defs")?;
             place.set_item("qualname", format!("OpSchema.{}", Self::NAME))?;
-            let base = py.import("enum")?.getattr(Self::BASE)?;
-            let class = base.call((Self::NAME, members), Some(&place))?;
+            let module = py.import("enum")?;
+            let class = module
+                .getattr(Self::BASE)?
+                .call((Self::NAME, members), Some(&place))?;
+            // `AttrType.INT`, however a member is shown.
+            let plain = module.getattr("Enum")?;
+            class.setattr("__repr__", plain.getattr("__str__")?)?;
+            class.setattr("__str__", plain.getattr("__str__")?)?;
+            class.setattr("__format__", plain.getattr("__format__")?)?;
             Ok::<_, PyErr>(class.unbind())
         })?;
         Ok(class.bind(py))
