@@ -9,8 +9,9 @@ wheel, or kept with --original.
 Two lists say what is expected of tests that do not pass: baseline.txt, which is what the original extension does,
 and expectations.txt, where ours does otherwise. A line holds, separated by tabs: the tests (one name, or a
 pattern with `*`), the outcome, how many tests that is, and the reason. A test's own line counts before patterns,
-and earlier patterns before later ones. Every test that no line names is expected to pass. --bless rewrites the
-list to what happened; reasons stay.
+and earlier patterns before later ones. Every test that no line names is expected to pass. A line with the outcome
+`tests` says how many tests a file has, so that none can vanish. --bless rewrites the list to what happened;
+reasons stay.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ WORKERS = 2
 LIMIT = 1800
 # These take longest, so they begin first.
 LONGEST = ("backend_reference_test.py", "backend_test.py", "shape_inference_test.py")
+# The outcome in lines that say how many tests a file has.
+TOTAL = "tests"
 STAND_IN = '''"""The core of this package is Sardonyx."""
 
 from sardonyx._onnx_core import become
@@ -190,6 +193,7 @@ def read_list(path: Path) -> list[Line]:
 
 def assign(tests, lines: list[Line]) -> dict[str, Line]:
     """The line that speaks of each test, for those that one speaks of."""
+    lines = [line for line in lines if line.kind != TOTAL]
     own = {line.tests: line for line in lines if "*" not in line.tests}
     patterns = defaultdict(list)
     for line in lines:
@@ -221,15 +225,22 @@ def compare(found, results, own: list[Line], base: list[Line]) -> list[str]:
         outcome = found[test]
         if outcome.kind != kind:
             surprises.append(f"{test}: {outcome.kind}, expected {kind}. {first_line(outcome.message)}")
+    totals = totals_of(base) | totals_of(own)
     for name, file in results.items():
-        if not file:
-            surprises.append(f"{name}: no tests ran")
-    for lines in (own, base):
-        matched = Counter(line.tests for line in assign(found, lines).values())
-        for line in lines:
-            if line.tests.split("::")[0] in results and matched[line.tests] != line.count:
-                surprises.append(f"{line.tests}: {matched[line.tests]} tests, expected {line.count}")
+        if len(file) != totals.get(name):
+            surprises.append(f"{name}: {len(file)} tests, expected {totals.get(name)}")
+    # The baseline counts what there is with the original; which may be more than there is with ours.
+    lines = own or base
+    matched = Counter(line.tests for line in assign(found, lines).values())
+    for line in lines:
+        ran = line.tests.split("::")[0] in results and line.kind != TOTAL
+        if ran and matched[line.tests] != line.count:
+            surprises.append(f"{line.tests}: {matched[line.tests]} tests, expected {line.count}")
     return surprises
+
+
+def totals_of(lines: list[Line]) -> dict[str, int]:
+    return {line.tests: line.count for line in lines if line.kind == TOTAL}
 
 
 def bless(found, results, old: list[Line], base: list[Line], whole: bool) -> list[Line]:
@@ -237,7 +248,10 @@ def bless(found, results, old: list[Line], base: list[Line], whole: bool) -> lis
     reasons = {line.tests: line.reason for line in old}
     lines = [] if whole else [line for line in old if line.tests.split("::")[0] not in results]
     wanted = expected(found, [], base)
-    for tests in results.values():
+    totals = totals_of(base)
+    for name, tests in results.items():
+        if len(tests) != totals.get(name):
+            lines.append(Line(name, TOTAL, len(tests), reasons.get(name, "")))
         # What the original does as well needs no line here.
         left = {test for test, outcome in tests.items() if outcome.kind != wanted[test]}
         for pattern in candidates(tests):

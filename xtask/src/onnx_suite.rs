@@ -26,7 +26,7 @@ pub(crate) struct OnnxSuite {
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
     /// Only the tests of our Python package itself.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "original")]
     own: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use pyo3::PyErr;
 use pyo3::create_exception;
-use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::exceptions::PyException;
 
 create_exception!(
     sardonyx.defs,
@@ -29,9 +29,16 @@ create_exception!(
     "A model is one that the converter cannot hold."
 );
 
+create_exception!(
+    sardonyx,
+    NotAvailable,
+    PyException,
+    "This version of Sardonyx cannot do that yet. No kind of RuntimeError, by which others refuse a model."
+);
+
 /// The answer of a function that this version does not have.
 pub(crate) fn not_available(what: &str) -> PyErr {
-    PyRuntimeError::new_err(format!(
+    NotAvailable::new_err(format!(
         "{what} is not available yet in this version of Sardonyx"
     ))
 }

@@ -23,6 +23,7 @@ def test_exceptions_are_told_apart():
         _core.checker.ValidationError,
         _core.shape_inference.InferenceError,
         _core.version_converter.ConvertError,
+        sardonyx.NotAvailable,
     ]
     for exception in exceptions:
         assert exception.__bases__ == (Exception,)
@@ -38,5 +39,5 @@ def test_what_is_not_there_yet_says_so():
         lambda: _core.checker.check_model(model, full_check=True),
     ]
     for call in missing:
-        with pytest.raises(RuntimeError, match="not available yet"):
+        with pytest.raises(sardonyx.NotAvailable, match="not available yet"):
             call()

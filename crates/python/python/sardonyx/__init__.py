@@ -11,10 +11,11 @@ Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead
 """
 
 from sardonyx import checker, defs, parser, printer
-from sardonyx._core import __version__
+from sardonyx._core import NotAvailable, __version__
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 
 __all__ = [
+    "NotAvailable",
     "OnnxCore",
     "__version__",
     "checker",

@@ -8,3 +8,5 @@ from sardonyx._core import version_converter as version_converter
 
 ONNX_ML: bool
 __version__: str
+
+class NotAvailable(Exception): ...
