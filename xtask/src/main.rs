@@ -10,6 +10,7 @@ mod formats;
 mod fuzz;
 mod interop;
 mod notation;
+mod onnx_suite;
 mod op;
 mod operators;
 mod python;
@@ -57,6 +58,8 @@ enum Task {
     Interop(interop::Interop),
     /// Compare our parser of the notation with that of the onnx package.
     Notation(notation::Notation),
+    /// Run the tests of the onnx package on our Python module.
+    OnnxSuite(onnx_suite::OnnxSuite),
     /// Show an operator: its versions, inference, adapters, binding and cases.
     Op(op::Op),
     /// Write docs/operators, or check that it is up to date.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),
         Task::Notation(task) => notation::run(&task),
+        Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),
         Task::Operators(task) => operators::run(&task),
         Task::Requirements(task) => requirements::run(&task),

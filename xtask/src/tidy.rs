@@ -59,6 +59,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("sardonyx-cli", &["sardonyx"]),
+    (
+        "sardonyx-python",
+        &[
+            "sardonyx-proto",
+            "sardonyx-tensor",
+            "sardonyx-model",
+            "sardonyx-text",
+            "sardonyx-ops",
+            "sardonyx-passes",
+            "sardonyx",
+        ],
+    ),
 ];
 const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
 

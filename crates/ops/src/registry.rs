@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::def::OpDef;
 use crate::schema::Schema;
-use crate::user::{self, RegistryError};
+use crate::user::RegistryError;
 use crate::{
     control, image, intern, math, ml, nn, optional, quantization, random, reduction, sequence,
     signal, tensor, text, training,
@@ -397,7 +397,7 @@ impl Registry {
     /// What is wrong with the schema; [`RegistryError::Duplicate`] if there is such a version;
     /// [`RegistryError::OutsideOfSet`] if the operator set does not have its version number.
     pub fn register(&mut self, schema: Schema) -> Result<(), RegistryError> {
-        user::check(&schema)?;
+        schema.check()?;
         let mut schema = schema;
         schema.domain = canonical(schema.domain);
         let Schema {

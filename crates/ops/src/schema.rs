@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sardonyx_proto::AttributeType;
+
 use crate::intern;
 use crate::typeset::TypeSet;
 
@@ -123,6 +125,37 @@ pub enum AttrType {
     SparseTensors,
     /// Types.
     TypeProtos,
+}
+
+impl AttrType {
+    const ALL: [(AttrType, AttributeType); 14] = [
+        (AttrType::Float, AttributeType::FLOAT),
+        (AttrType::Int, AttributeType::INT),
+        (AttrType::String, AttributeType::STRING),
+        (AttrType::Tensor, AttributeType::TENSOR),
+        (AttrType::Graph, AttributeType::GRAPH),
+        (AttrType::Floats, AttributeType::FLOATS),
+        (AttrType::Ints, AttributeType::INTS),
+        (AttrType::Strings, AttributeType::STRINGS),
+        (AttrType::Tensors, AttributeType::TENSORS),
+        (AttrType::Graphs, AttributeType::GRAPHS),
+        (AttrType::SparseTensor, AttributeType::SPARSE_TENSOR),
+        (AttrType::SparseTensors, AttributeType::SPARSE_TENSORS),
+        (AttrType::TypeProto, AttributeType::TYPE_PROTO),
+        (AttrType::TypeProtos, AttributeType::TYPE_PROTOS),
+    ];
+
+    /// The type in a file.
+    pub fn in_file(self) -> AttributeType {
+        let found = Self::ALL.iter().find(|(ty, _)| *ty == self);
+        found.map_or(AttributeType::UNDEFINED, |(_, in_file)| *in_file)
+    }
+
+    /// The type that a file says.
+    pub fn of_file(in_file: AttributeType) -> Option<AttrType> {
+        let found = Self::ALL.iter().find(|(_, known)| *known == in_file);
+        found.map(|(ty, _)| *ty)
+    }
 }
 
 /// What an absent attribute means.

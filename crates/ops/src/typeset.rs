@@ -1,6 +1,6 @@
 //! Sets of types that a type variable may take, small enough to be written in a `static`.
 
-use sardonyx_model::Type;
+use sardonyx_model::{TensorType, Type};
 use sardonyx_tensor::DataType;
 
 /// A set of types: one bit per element type, for each of the ways to wrap it.
@@ -123,7 +123,10 @@ impl TypeSet {
             },
             Type::Map(..) | Type::Opaque { .. } => false,
         };
-        fits || self.other.iter().any(|spelled| *spelled == spell(ty))
+        fits || self.other.iter().any(|spelled| {
+            // The standard leaves the `tensor(...)` around the values of maps out.
+            read_type(spelled).is_some_and(|spelled| spell(&spelled) == spell(ty))
+        })
     }
 
     /// The names of the types, such as `tensor(float)`, sorted.
@@ -173,100 +176,93 @@ impl std::error::Error for UnknownType {}
 
 impl TypeSet {
     /// The set of the types with these names, such as `tensor(float)`, `seq(tensor(int64))`, `map(string, float)`. A bare
-    /// element type, such as `int32`, is a type as well: a tensor without dimensions.
+    /// element type, such as `int32`, means a tensor.
     ///
-    /// Names that do not fit into the bits of the set are kept for good; see [`intern`](crate::intern).
+    /// Types that do not fit into the bits of the set are kept for good; see [`intern`](crate::intern).
     ///
     /// # Errors
     ///
     /// The first name that is not one of a type.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<TypeSet, UnknownType> {
         let mut set = TypeSet::NONE;
-        let mut other: Vec<&str> = Vec::new();
+        let mut other: Vec<String> = Vec::new();
         for name in names {
-            let unknown = || UnknownType(name.to_string());
-            match Named::read(name).ok_or_else(unknown)? {
-                Named::Bit(form, elem) => {
-                    let bits = match form {
-                        Form::Tensor => &mut set.tensor,
-                        Form::Sparse => &mut set.sparse,
-                        Form::Sequence => &mut set.sequence,
-                        Form::Optional => &mut set.optional,
-                        Form::OptionalSequence => &mut set.optional_sequence,
-                    };
-                    *bits |= 1 << elem.number();
-                }
-                Named::Spelled => other.push(name),
+            let ty = read_type(name).ok_or_else(|| UnknownType(name.to_string()))?;
+            match set.bits_of(&ty) {
+                Some((bits, elem)) => *bits |= 1 << elem.number(),
+                None => other.push(spell(&ty)),
             }
         }
         other.sort_unstable();
         other.dedup();
+        let other: Vec<&str> = other.iter().map(String::as_str).collect();
         set.other = crate::intern::texts(&other);
         Ok(set)
     }
-}
 
-/// What the name of a type means to a set.
-enum Named {
-    Bit(Form, DataType),
-    Spelled,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
-    Tensor,
-    Sparse,
-    Sequence,
-    Optional,
-    OptionalSequence,
-}
-
-impl Named {
-    /// `None` if the text is not the name of a type.
-    fn read(text: &str) -> Option<Named> {
-        if let Some(elem) = within(text, "tensor") {
-            return Some(Named::Bit(Form::Tensor, DataType::from_name(elem)?));
-        }
-        if let Some(elem) = within(text, "sparse_tensor") {
-            return Some(Named::Bit(Form::Sparse, DataType::from_name(elem)?));
-        }
-        let (inner, is_sequence) = match (within(text, "seq"), within(text, "optional")) {
-            (Some(inner), _) => (inner, true),
-            (None, Some(inner)) => (inner, false),
-            (None, None) => return is_other_type(text).then_some(Named::Spelled),
+    /// Where the bit of a type is, if it has one.
+    fn bits_of(&mut self, ty: &Type) -> Option<(&mut u32, DataType)> {
+        let (bits, tensor) = match ty {
+            Type::Tensor(tensor) => (&mut self.tensor, tensor),
+            Type::SparseTensor(tensor) => (&mut self.sparse, tensor),
+            Type::Sequence(inner) => match &**inner {
+                Type::Tensor(tensor) => (&mut self.sequence, tensor),
+                _ => return None,
+            },
+            Type::Optional(inner) => match &**inner {
+                Type::Tensor(tensor) => (&mut self.optional, tensor),
+                Type::Sequence(inner) => match &**inner {
+                    Type::Tensor(tensor) => (&mut self.optional_sequence, tensor),
+                    _ => return None,
+                },
+                _ => return None,
+            },
+            Type::Map(..) | Type::Opaque { .. } => return None,
         };
-        Some(match (Named::read_inner(inner)?, is_sequence) {
-            (Named::Bit(Form::Tensor, elem), true) => Named::Bit(Form::Sequence, elem),
-            (Named::Bit(Form::Tensor, elem), false) => Named::Bit(Form::Optional, elem),
-            (Named::Bit(Form::Sequence, elem), false) => Named::Bit(Form::OptionalSequence, elem),
-            _ => Named::Spelled,
+        Some((bits, tensor.elem?))
+    }
+}
+
+/// The type that a name such as `seq(tensor(float))` means. A bare element type means a tensor.
+fn read_type(name: &str) -> Option<Type> {
+    // Each level has brackets, so this bounds the depth too.
+    const LONGEST: usize = 512;
+    if name.len() > LONGEST {
+        return None;
+    }
+    let tensor = |elem: &str| {
+        Some(TensorType {
+            elem: Some(DataType::from_name(elem)?),
+            shape: None,
         })
+    };
+    let name = name.trim();
+    if let Some(elem) = within(name, "tensor") {
+        return tensor(elem).map(Type::Tensor);
     }
-
-    /// Types in types, to a bounded depth: each level has brackets.
-    fn read_inner(text: &str) -> Option<Named> {
-        const LONGEST: usize = 256;
-        if text.len() > LONGEST {
-            None
-        } else {
-            Named::read(text)
-        }
+    if let Some(elem) = within(name, "sparse_tensor") {
+        return tensor(elem).map(Type::SparseTensor);
     }
-}
-
-/// A type that is no tensor and holds none by itself: a map, an opaque type, an element.
-fn is_other_type(text: &str) -> bool {
-    if let Some(inner) = within(text, "map") {
-        let Some((key, value)) = inner.split_once(',') else {
-            return false;
-        };
-        return DataType::from_name(key.trim()).is_some()
-            && Named::read_inner(value.trim()).is_some();
+    if let Some(inner) = within(name, "seq") {
+        return read_type(inner).map(|inner| Type::Sequence(Box::new(inner)));
     }
-    if let Some(inner) = within(text, "opaque") {
-        return !inner.is_empty() && !inner.contains(['(', ')']);
+    if let Some(inner) = within(name, "optional") {
+        return read_type(inner).map(|inner| Type::Optional(Box::new(inner)));
     }
-    DataType::from_name(text).is_some()
+    if let Some(inner) = within(name, "map") {
+        let (key, value) = inner.split_once(',')?;
+        let key = DataType::from_name(key.trim())?;
+        return read_type(value).map(|value| Type::Map(key, Box::new(value)));
+    }
+    if let Some(inner) = within(name, "opaque") {
+        let (domain, name) = inner.split_once(',').unwrap_or(("", inner));
+        let plain = !inner.is_empty() && !inner.contains(['(', ')']);
+        return plain.then(|| Type::Opaque {
+            domain: domain.trim().to_string(),
+            name: name.trim().to_string(),
+        });
+    }
+    tensor(name).map(Type::Tensor)
 }
 
 /// What stands in the brackets of `word(...)`.
@@ -337,27 +333,42 @@ pub(crate) mod sets {
 
 #[cfg(test)]
 mod tests {
-    use super::TypeSet;
+    use super::{TypeSet, read_type};
 
     #[test]
     fn sets_are_read_by_the_names_that_they_print() {
         let registry = crate::Registry::standard();
         for var in registry.schemas().flat_map(|schema| &schema.types) {
             let names = var.allowed.names();
-            assert_eq!(
-                TypeSet::parse(names.iter().map(String::as_str)),
-                Ok(var.allowed)
-            );
+            let read = TypeSet::parse(names.iter().map(String::as_str)).unwrap();
+            assert_eq!(read.names().len(), names.len(), "{names:?}");
+            match var.allowed.other.is_empty() {
+                true => assert_eq!(read, var.allowed),
+                false => assert!(
+                    names
+                        .iter()
+                        .all(|name| var.allowed.allows(&read_type(name).unwrap()))
+                ),
+            }
         }
         let odd = [
-            "int32",
-            "opaque(domain,name)",
-            "seq(map(string, tensor(float)))",
-            "optional(sparse_tensor(double))",
-            "map(int64,seq(tensor(float)))",
+            ("int32", "tensor(int32)"),
+            ("seq(float)", "seq(tensor(float))"),
+            ("map(int64,float)", "map(int64, tensor(float))"),
+            ("opaque(domain, name)", "opaque(domain,name)"),
+            ("opaque(name)", "opaque(,name)"),
+            (
+                "seq(map(string, tensor(float)))",
+                "seq(map(string, tensor(float)))",
+            ),
+            (
+                "optional( sparse_tensor(double) )",
+                "optional(sparse_tensor(double))",
+            ),
         ];
-        let set = TypeSet::parse(odd).unwrap();
-        assert_eq!(set.names().len(), odd.len());
+        for (name, canonical) in odd {
+            assert_eq!(TypeSet::parse([name]).unwrap().names(), [canonical]);
+        }
         for no_type in [
             "",
             "T",

@@ -122,75 +122,81 @@ impl fmt::Display for RegistryError {
 
 impl std::error::Error for RegistryError {}
 
-/// Checks what a schema says by itself.
-pub(crate) fn check(schema: &Schema) -> Result<(), RegistryError> {
-    let fail = |fact: String| {
-        Err(RegistryError::Malformed {
-            domain: schema.domain,
-            name: schema.name,
-            fact,
-        })
-    };
-    if schema.name.is_empty() {
-        return fail("it has no name".to_string());
-    }
-    if schema.since == 0 {
-        return fail("versions count from 1 upwards".to_string());
-    }
-    let lists: [(&str, Vec<&str>); 4] = [
-        (
-            "input",
-            schema.inputs.iter().map(|param| param.name).collect(),
-        ),
-        (
-            "output",
-            schema.outputs.iter().map(|param| param.name).collect(),
-        ),
-        (
-            "attribute",
-            schema.attributes.iter().map(|item| item.name).collect(),
-        ),
-        (
-            "type variable",
-            schema.types.iter().map(|var| var.name).collect(),
-        ),
-    ];
-    for (what, names) in lists {
-        let mut seen = HashSet::new();
-        for name in names {
-            if name.is_empty() {
-                return fail(format!("one {what} has no name"));
-            }
-            if !seen.insert(name) {
-                return fail(format!("two of its {what}s are called '{name}'"));
-            }
-        }
-    }
-    for (what, params) in [("input", &schema.inputs), ("output", &schema.outputs)] {
-        for (index, param) in params.iter().enumerate() {
-            let is_last = index + 1 == params.len();
-            if matches!(param.arity, Arity::Variadic { .. }) && !is_last {
-                return fail(format!(
-                    "{what} '{}' is variadic, which only the last one may be",
-                    param.name
-                ));
-            }
-            if !has_meaning(schema, param) {
-                return fail(format!(
-                    "the type '{}' of {what} '{}' is neither a type variable of the operator nor a type",
-                    param.ty, param.name
-                ));
-            }
-        }
-    }
-    Ok(())
-}
-
 fn has_meaning(schema: &Schema, param: &Param) -> bool {
     schema.type_var(param.ty).is_some() || TypeSet::parse([param.ty]).is_ok()
 }
 
 impl Schema {
+    /// Checks what the schema says by itself: names are there and told apart, types mean something, only the last input
+    /// and output are variadic.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Malformed`] with the first thing that is wrong.
+    pub fn check(&self) -> Result<(), RegistryError> {
+        let schema = self;
+        let fail = |fact: String| {
+            Err(RegistryError::Malformed {
+                domain: schema.domain,
+                name: schema.name,
+                fact,
+            })
+        };
+        if schema.name.is_empty() {
+            return fail("it has no name".to_string());
+        }
+        if schema.since == 0 {
+            return fail("versions count from 1 upwards".to_string());
+        }
+        let lists: [(&str, Vec<&str>); 4] = [
+            (
+                "input",
+                schema.inputs.iter().map(|param| param.name).collect(),
+            ),
+            (
+                "output",
+                schema.outputs.iter().map(|param| param.name).collect(),
+            ),
+            (
+                "attribute",
+                schema.attributes.iter().map(|item| item.name).collect(),
+            ),
+            (
+                "type variable",
+                schema.types.iter().map(|var| var.name).collect(),
+            ),
+        ];
+        for (what, names) in lists {
+            let mut seen = HashSet::new();
+            for name in names {
+                if name.is_empty() {
+                    return fail(format!("one {what} has no name"));
+                }
+                if !seen.insert(name) {
+                    return fail(format!("two of its {what}s are called '{name}'"));
+                }
+            }
+        }
+        for (what, params) in [("input", &schema.inputs), ("output", &schema.outputs)] {
+            for (index, param) in params.iter().enumerate() {
+                let is_last = index + 1 == params.len();
+                if matches!(param.arity, Arity::Variadic { .. }) && !is_last {
+                    return fail(format!(
+                        "{what} '{}' is variadic, which only the last one may be",
+                        param.name
+                    ));
+                }
+                if !has_meaning(schema, param) {
+                    return fail(format!(
+                        "the type '{}' of {what} '{}' is neither a type variable of the operator nor a type",
+                        param.ty, param.name
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The names that an attribute shares with an input or output. There should be none, though some operators of the
     /// standard have them.
     pub fn ambiguous_names(&self) -> impl Iterator<Item = &'static str> {
@@ -230,7 +236,7 @@ mod tests {
         let registry = Registry::standard();
         let mut seen = HashSet::new();
         for schema in registry.schemas() {
-            check(schema).unwrap();
+            schema.check().unwrap();
             assert!(seen.insert((schema.domain, schema.name, schema.since)));
             let newest = DOMAIN_VERSIONS
                 .iter()
@@ -258,7 +264,7 @@ mod tests {
             schema.inputs.push(param("x", "T", Arity::Single));
             schema.outputs.push(param("x", "T", Arity::Single));
             change(&mut schema);
-            check(&schema).map_err(|error| error.to_string())
+            schema.check().map_err(|error| error.to_string())
         };
         let variadic = Arity::Variadic {
             min: 1,

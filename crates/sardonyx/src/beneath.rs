@@ -8,6 +8,9 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+#[cfg(unix)]
+use rustix::fs::{Mode, OFlags};
+
 /// A folder, kept open.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -44,7 +47,6 @@ impl Folder {
         let path = fs::canonicalize(path)?;
         #[cfg(unix)]
         let handle = {
-            use rustix::fs::{Mode, OFlags};
             // To find a file in a folder is allowed more often than to list it.
             #[cfg(target_os = "linux")]
             let access = OFlags::PATH;
@@ -68,20 +70,32 @@ impl Folder {
 
 #[cfg(unix)]
 impl Folder {
-    /// Opens a regular file at a path without links, `..` and absolute parts.
+    /// Opens a regular file for reading, at a path without links, `..` and absolute parts.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
+        self.open_regular(relative, READ)
+    }
+
+    /// The same for reading and writing. A file that is not there is made, for its owner only.
+    pub(crate) fn open_to_write(&self, relative: &Path) -> Result<File, Refusal> {
+        self.open_regular(relative, WRITE)
+    }
+
+    fn open_regular(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
         use rustix::fs::{AtFlags, FileType, statat};
+        use rustix::io::Errno;
 
         // Opening a device may already do something, so the look comes first. It decides nothing: the open file is
         // looked at again.
-        let before = statat(&self.handle, relative, AtFlags::SYMLINK_NOFOLLOW);
-        let before = before.map_err(io::Error::from)?;
-        match FileType::from_raw_mode(before.st_mode) {
-            FileType::RegularFile => {}
-            FileType::Symlink => return Err(Refusal::Link),
-            kind => return Err(Refusal::Kind(name_of(kind))),
+        match statat(&self.handle, relative, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(before) => match FileType::from_raw_mode(before.st_mode) {
+                FileType::RegularFile => {}
+                FileType::Symlink => return Err(Refusal::Link),
+                kind => return Err(Refusal::Kind(name_of(kind))),
+            },
+            Err(Errno::NOENT) if flags.contains(OFlags::CREATE) => {}
+            Err(error) => return Err(Refusal::Io(error.into())),
         }
-        let file = self.open_without_links(relative)?;
+        let file = self.open_without_links(relative, flags)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(Refusal::Kind("not a regular file"));
@@ -93,34 +107,34 @@ impl Folder {
     }
 
     #[cfg(target_os = "linux")]
-    fn open_without_links(&self, relative: &Path) -> Result<File, Refusal> {
-        use rustix::fs::{Mode, ResolveFlags, openat2};
+    fn open_without_links(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+        use rustix::fs::{ResolveFlags, openat2};
         use rustix::io::Errno;
 
         let resolve =
             ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         // The kernel asks to try again when something is renamed under the walk.
         for _ in 0..16 {
-            return match openat2(&self.handle, relative, READ, Mode::empty(), resolve) {
+            return match openat2(&self.handle, relative, flags, mode_of(flags), resolve) {
                 Ok(file) => Ok(File::from(file)),
                 Err(Errno::AGAIN) => continue,
                 Err(Errno::LOOP) => Err(Refusal::Link),
                 // Older than Linux 5.6, or a sandbox that does not know the call.
-                Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => self.walk(relative),
+                Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => self.walk(relative, flags),
                 Err(error) => Err(Refusal::Io(error.into())),
             };
         }
-        self.walk(relative)
+        self.walk(relative, flags)
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn open_without_links(&self, relative: &Path) -> Result<File, Refusal> {
-        self.walk(relative)
+    fn open_without_links(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+        self.walk(relative, flags)
     }
 
     /// Opens the folders of a path one after the other, each in the one before, then the file.
-    fn walk(&self, relative: &Path) -> Result<File, Refusal> {
-        use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, statat};
+    fn walk(&self, relative: &Path, flags: OFlags) -> Result<File, Refusal> {
+        use rustix::fs::{AtFlags, FileType, openat, statat};
         use std::path::Component;
 
         let mut parts = Vec::new();
@@ -149,7 +163,7 @@ impl Folder {
                 }
             };
         }
-        match openat(&folder, *name, READ | OFlags::NOFOLLOW, Mode::empty()) {
+        match openat(&folder, *name, flags | OFlags::NOFOLLOW, mode_of(flags)) {
             Ok(file) => Ok(File::from(file)),
             Err(rustix::io::Errno::LOOP) => Err(Refusal::Link),
             Err(error) => Err(Refusal::Io(error.into())),
@@ -159,10 +173,27 @@ impl Folder {
 
 /// For reading; without waiting for the other end of a pipe, should there be one after all.
 #[cfg(unix)]
-const READ: rustix::fs::OFlags = rustix::fs::OFlags::RDONLY
-    .union(rustix::fs::OFlags::CLOEXEC)
-    .union(rustix::fs::OFlags::NONBLOCK)
-    .union(rustix::fs::OFlags::NOCTTY);
+const READ: OFlags = OFlags::RDONLY
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+/// For reading and writing, of files that may not be there yet.
+#[cfg(unix)]
+const WRITE: OFlags = OFlags::RDWR
+    .union(OFlags::CREATE)
+    .union(OFlags::CLOEXEC)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY);
+
+/// Who may do what with a file that is made. The system refuses a mode where none is made.
+#[cfg(unix)]
+fn mode_of(flags: OFlags) -> Mode {
+    match flags.contains(OFlags::CREATE) {
+        true => Mode::RUSR | Mode::WUSR,
+        false => Mode::empty(),
+    }
+}
 
 #[cfg(unix)]
 fn name_of(kind: rustix::fs::FileType) -> &'static str {
@@ -193,15 +224,26 @@ impl Folder {
     /// Opens a regular file. This system has no handles to folders in the standard library, so the path is compared
     /// after links are followed, and again after opening.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
+        self.open_regular(relative, File::options().read(true))
+    }
+
+    /// The same for reading and writing. A file that is not there is made.
+    pub(crate) fn open_to_write(&self, relative: &Path) -> Result<File, Refusal> {
+        let mut options = File::options();
+        self.open_regular(relative, options.read(true).write(true).create(true))
+    }
+
+    fn open_regular(&self, relative: &Path, options: &fs::OpenOptions) -> Result<File, Refusal> {
         let path = self.path.join(relative);
-        let metadata = fs::symlink_metadata(&path)?;
-        if metadata.is_symlink() {
-            return Err(Refusal::Link);
+        match fs::symlink_metadata(&path) {
+            Ok(metadata) if metadata.is_symlink() => return Err(Refusal::Link),
+            Ok(metadata) if !metadata.is_file() => {
+                return Err(Refusal::Kind("not a regular file"));
+            }
+            // Whether a missing file is made, the options say.
+            Ok(_) | Err(_) => {}
         }
-        if !metadata.is_file() {
-            return Err(Refusal::Kind("not a regular file"));
-        }
-        let file = File::open(&path)?;
+        let file = options.open(&path)?;
         match fs::canonicalize(&path)? == path {
             true => Ok(file),
             false => Err(Refusal::Link),
@@ -225,16 +267,48 @@ mod tests {
         symlink("deep/file", scratch.join("folder/in")).unwrap();
         symlink("deep", scratch.join("folder/link")).unwrap();
         let folder = Folder::open(&scratch.join("folder")).unwrap();
-        for open in [Folder::open_without_links, Folder::walk] {
-            assert!(open(&folder, Path::new("deep/file")).is_ok());
-            assert!(open(&folder, Path::new("./deep//file")).is_ok());
-            for link in ["out", "in", "link/file"] {
-                let opened = open(&folder, Path::new(link));
-                assert!(matches!(opened, Err(Refusal::Link)), "{link}: {opened:?}");
+        for (open, new) in [
+            (
+                Folder::open_without_links as fn(&_, &_, _) -> _,
+                "deep/new1",
+            ),
+            (Folder::walk, "deep/new2"),
+        ] {
+            for flags in [READ, WRITE] {
+                assert!(open(&folder, Path::new("deep/file"), flags).is_ok());
+                assert!(open(&folder, Path::new("./deep//file"), flags).is_ok());
+                for link in ["out", "in", "link/file"] {
+                    let opened = open(&folder, Path::new(link), flags);
+                    assert!(matches!(opened, Err(Refusal::Link)), "{link}: {opened:?}");
+                }
+                for outside in ["../outside", "deep/../../outside", "/etc/passwd", "none/x"] {
+                    assert!(
+                        open(&folder, Path::new(outside), flags).is_err(),
+                        "{outside}"
+                    );
+                }
             }
-            for outside in ["../outside", "deep/../../outside", "/etc/passwd", "none"] {
-                assert!(open(&folder, Path::new(outside)).is_err(), "{outside}");
-            }
+            assert!(open(&folder, Path::new(new), READ).is_err());
+            assert!(open(&folder, Path::new(new), WRITE).is_ok());
+            let made = fs::metadata(scratch.join("folder").join(new)).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::mode(&made.permissions());
+            assert_eq!(mode & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn only_regular_files_with_one_name_are_opened_to_write() {
+        let scratch = tempfile::tempdir().unwrap();
+        let scratch = scratch.path();
+        fs::write(scratch.join("one"), b"x").unwrap();
+        fs::hard_link(scratch.join("one"), scratch.join("two")).unwrap();
+        fs::create_dir(scratch.join("folder")).unwrap();
+        symlink("nowhere", scratch.join("link")).unwrap();
+        let folder = Folder::open(scratch).unwrap();
+        let refused = |name| folder.open_to_write(Path::new(name)).unwrap_err();
+        assert!(matches!(refused("one"), Refusal::HardLink));
+        assert!(matches!(refused("folder"), Refusal::Kind("a folder")));
+        assert!(matches!(refused("link"), Refusal::Link));
+        assert!(!scratch.join("nowhere").exists());
     }
 }

@@ -18,6 +18,7 @@ use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
 
 use crate::beneath::{Folder, Identity, Refusal, identity};
+use crate::error::{Error, ErrorKind};
 use crate::mapping;
 use crate::open::{Access, read_stream};
 
@@ -272,6 +273,44 @@ impl DataFiles {
         }
         Err(Missed::Missing(looked))
     }
+}
+
+/// What a data file is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataAccess {
+    /// Reading.
+    Read,
+    /// Reading and writing. A file that is not there is made, for its owner only.
+    Write,
+}
+
+/// Opens the data file that a location means in a folder. As strict as can be: no links, also not to the folder itself, no
+/// file with a second name, nothing but regular files.
+///
+/// # Errors
+///
+/// [`ErrorKind::ExternalData`] if the file is missing or refused.
+pub fn open_data_file(
+    folder: impl AsRef<Path>,
+    location: &str,
+    access: DataAccess,
+) -> Result<File, Error> {
+    let folder = folder.as_ref();
+    let refused = |why| Error::new(ErrorKind::ExternalData, why);
+    check_location(location).map_err(refused)?;
+    // An empty path is the folder of the process, as for files.
+    let path = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let opened = Folder::open(path)
+        .map_err(Refusal::Io)
+        .and_then(|folder| match access {
+            DataAccess::Read => folder.open_file(Path::new(location)),
+            DataAccess::Write => folder.open_to_write(Path::new(location)),
+        });
+    opened.map_err(|refusal| refused(Missed::Refused(refusal).words(location)))
 }
 
 /// A data file, open.

@@ -55,7 +55,7 @@ mod whole;
 
 pub use edit::parse_version;
 pub use error::{Error, ErrorKind, UnsupportedOperator};
-pub use external::{DataResolver, Links};
+pub use external::{DataAccess, DataResolver, Links, open_data_file};
 pub use form::Form;
 pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
 pub use model::Model;

@@ -1,0 +1,26 @@
+"""ONNX in pure Rust.
+
+The submodules do what those of the same name in the onnx package's extension do:
+
+- :mod:`sardonyx.defs`: which operators there are, in all versions;
+- :mod:`sardonyx.parser` and :mod:`sardonyx.printer`: models as text;
+- :mod:`sardonyx.checker`: whether a model keeps to the standard.
+
+Messages are passed as bytes, as ``SerializeToString`` gives them, so the onnx package is not needed.
+Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead of its own extension.
+"""
+
+from sardonyx import checker, defs, parser, printer
+from sardonyx._core import NotAvailable, __version__
+from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
+
+__all__ = [
+    "NotAvailable",
+    "OnnxCore",
+    "__version__",
+    "checker",
+    "defs",
+    "parser",
+    "printer",
+    "use_as_onnx_core",
+]

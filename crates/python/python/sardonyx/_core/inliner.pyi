@@ -1,0 +1,9 @@
+from collections.abc import Sequence
+
+def inline_local_functions(model: bytes, convert_version: bool, /) -> bytes: ...
+def inline_selected_functions(
+    model: bytes, function_ids: Sequence[tuple[str, str]], exclude: bool, /
+) -> bytes: ...
+def inline_selected_functions2(
+    model: bytes, function_ids: Sequence[tuple[str, str]], exclude: bool, /
+) -> bytes: ...

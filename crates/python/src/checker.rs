@@ -1,0 +1,272 @@
+//! `checker`: does a model keep to the standard?
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use sardonyx::{DataAccess, open_data_file};
+use sardonyx_passes::resolve;
+
+use crate::errors::{ValidationError, not_available};
+use crate::message::{self, Header, Part};
+use crate::registry;
+
+pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("ValidationError", module.py().get_type::<ValidationError>())?;
+    module.add_class::<CheckerContext>()?;
+    module.add_class::<LexicalScopeContext>()?;
+    module.add_function(wrap_pyfunction!(check_value_info, module)?)?;
+    module.add_function(wrap_pyfunction!(check_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(check_sparse_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(check_attribute, module)?)?;
+    module.add_function(wrap_pyfunction!(check_node, module)?)?;
+    module.add_function(wrap_pyfunction!(check_function, module)?)?;
+    module.add_function(wrap_pyfunction!(check_graph, module)?)?;
+    module.add_function(wrap_pyfunction!(check_model, module)?)?;
+    module.add_function(wrap_pyfunction!(check_model_path, module)?)?;
+    module.add_function(wrap_pyfunction!(_open_external_data, module)?)
+}
+
+/// The model that a part is to be checked for.
+#[pyclass(module = "sardonyx.checker")]
+pub(crate) struct CheckerContext {
+    /// IR version of the model.
+    #[pyo3(get, set)]
+    ir_version: i32,
+    /// Versions of the operator sets that the model imports, by domain. A copy.
+    #[pyo3(get, set)]
+    opset_imports: BTreeMap<String, i32>,
+}
+
+#[pymethods]
+impl CheckerContext {
+    #[new]
+    fn new() -> CheckerContext {
+        CheckerContext {
+            ir_version: -1,
+            opset_imports: BTreeMap::new(),
+        }
+    }
+}
+
+/// The names that are visible around a part. Empty: parts are checked as if they stood in a main graph.
+#[pyclass(module = "sardonyx.checker")]
+pub(crate) struct LexicalScopeContext(());
+
+#[pymethods]
+impl LexicalScopeContext {
+    #[new]
+    fn new() -> LexicalScopeContext {
+        LexicalScopeContext(())
+    }
+}
+
+impl CheckerContext {
+    fn context(&self) -> Context {
+        let versions = self.opset_imports.iter();
+        Context {
+            header: Header {
+                ir_version: Some(self.ir_version.into()),
+                opset_imports: versions
+                    .map(|(domain, version)| (domain.clone(), i64::from(*version)))
+                    .collect(),
+            },
+            ..Context::default()
+        }
+    }
+}
+
+/// How to check.
+#[derive(Debug, Clone, Default)]
+struct Context {
+    /// What the model around a part says.
+    header: Header,
+    /// Whether types and shapes are inferred and compared as well.
+    full: bool,
+    /// Whether functions may import other versions of an operator set than the model.
+    any_function_versions: bool,
+    /// Whether operators of all domains must be known.
+    all_domains: bool,
+}
+
+/// Checks a serialized message. All checks of this module come through here.
+///
+/// # Errors
+///
+/// `ValueError` if the bytes are no such message, `ValidationError` with what is wrong with it.
+fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
+    let model = message::read(bytes, part, &context.header)?;
+    if context.full {
+        return Err(not_available("checking types and shapes (full_check)"));
+    }
+    let _ = (context.any_function_versions, context.all_domains);
+    if part != Part::Model {
+        return Ok(());
+    }
+    match resolve(model, registry::snapshot().registry) {
+        Ok(_) => Ok(()),
+        Err(findings) => {
+            let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            Err(ValidationError::new_err(lines.join("\n")))
+        }
+    }
+}
+
+/// Checks a serialized ValueInfoProto.
+#[pyfunction]
+#[pyo3(signature = (bytes, checker_context, /))]
+fn check_value_info(
+    py: Python<'_>,
+    bytes: &[u8],
+    checker_context: PyRef<'_, CheckerContext>,
+) -> PyResult<()> {
+    let context = checker_context.context();
+    py.detach(|| judge(bytes, Part::ValueInfo, &context))
+}
+
+/// Checks a serialized TensorProto.
+#[pyfunction]
+#[pyo3(signature = (bytes, checker_context, /))]
+fn check_tensor(
+    py: Python<'_>,
+    bytes: &[u8],
+    checker_context: PyRef<'_, CheckerContext>,
+) -> PyResult<()> {
+    let context = checker_context.context();
+    py.detach(|| judge(bytes, Part::Tensor, &context))
+}
+
+/// Checks a serialized SparseTensorProto.
+#[pyfunction]
+#[pyo3(signature = (bytes, checker_context, /))]
+fn check_sparse_tensor(
+    py: Python<'_>,
+    bytes: &[u8],
+    checker_context: PyRef<'_, CheckerContext>,
+) -> PyResult<()> {
+    let context = checker_context.context();
+    py.detach(|| judge(bytes, Part::SparseTensor, &context))
+}
+
+macro_rules! checks_in_scope {
+    ($($function:ident $part:ident $doc:literal;)*) => { $(
+        #[doc = $doc]
+        #[pyfunction]
+        #[pyo3(signature = (bytes, checker_context, lexical_scope_context, /))]
+        fn $function(
+            py: Python<'_>,
+            bytes: &[u8],
+            checker_context: PyRef<'_, CheckerContext>,
+            lexical_scope_context: PyRef<'_, LexicalScopeContext>,
+        ) -> PyResult<()> {
+            let LexicalScopeContext(()) = *lexical_scope_context;
+            let context = checker_context.context();
+            py.detach(|| judge(bytes, Part::$part, &context))
+        }
+    )* };
+}
+
+// Four equal functions; one that is told the part could not be one of Python's.
+checks_in_scope! {
+    check_attribute Attribute "Checks a serialized AttributeProto.";
+    check_node Node "Checks a serialized NodeProto.";
+    check_function Function "Checks a serialized FunctionProto.";
+    check_graph Graph "Checks a serialized GraphProto.";
+}
+
+/// Checks a serialized ModelProto.
+#[pyfunction]
+#[pyo3(signature = (
+    bytes,
+    full_check=false,
+    skip_opset_compatibility_check=false,
+    check_custom_domain=false,
+))]
+fn check_model(
+    py: Python<'_>,
+    bytes: &[u8],
+    full_check: bool,
+    skip_opset_compatibility_check: bool,
+    check_custom_domain: bool,
+) -> PyResult<()> {
+    let context = Context {
+        full: full_check,
+        any_function_versions: skip_opset_compatibility_check,
+        all_domains: check_custom_domain,
+        ..Context::default()
+    };
+    py.detach(|| judge(bytes, Part::Model, &context))
+}
+
+/// Checks a model file, with its data files.
+#[pyfunction]
+#[pyo3(signature = (
+    path,
+    full_check=false,
+    skip_opset_compatibility_check=false,
+    check_custom_domain=false,
+))]
+fn check_model_path(
+    py: Python<'_>,
+    path: &str,
+    full_check: bool,
+    skip_opset_compatibility_check: bool,
+    check_custom_domain: bool,
+) -> PyResult<()> {
+    let context = Context {
+        full: full_check,
+        any_function_versions: skip_opset_compatibility_check,
+        all_domains: check_custom_domain,
+        ..Context::default()
+    };
+    py.detach(|| {
+        let bytes = std::fs::read(path).map_err(|error| {
+            ValidationError::new_err(format!("Unable to open proto file: {path}: {error}"))
+        })?;
+        let checked = judge(&bytes, Part::Model, &context);
+        checked.map_err(|error| {
+            Python::attach(|py| match error.is_instance_of::<PyValueError>(py) {
+                true => {
+                    ValidationError::new_err(format!("Unable to parse proto file {path}: {error}"))
+                }
+                false => error,
+            })
+        })
+    })
+}
+
+/// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor, which the caller closes.
+#[pyfunction]
+#[pyo3(signature = (base_dir, location, tensor_name, read_only, /))]
+fn _open_external_data(
+    py: Python<'_>,
+    base_dir: &str,
+    location: &str,
+    tensor_name: &str,
+    read_only: bool,
+) -> PyResult<i32> {
+    let access = match read_only {
+        true => DataAccess::Read,
+        false => DataAccess::Write,
+    };
+    let opened = py.detach(|| open_data_file(Path::new(base_dir), location, access));
+    let file = opened.map_err(|error| {
+        ValidationError::new_err(format!(
+            "Data of TensorProto ( tensor name: {tensor_name}): {error}"
+        ))
+    })?;
+    descriptor(file)
+}
+
+#[cfg(unix)]
+fn descriptor(file: std::fs::File) -> PyResult<i32> {
+    Ok(std::os::fd::IntoRawFd::into_raw_fd(file))
+}
+
+#[cfg(not(unix))]
+fn descriptor(_: std::fs::File) -> PyResult<i32> {
+    Err(not_available(
+        "giving data files to Python as descriptors, on this system,",
+    ))
+}

@@ -1,0 +1,595 @@
+//! The classes: `OpSchema` and its parts. What they hand out are copies.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PySet};
+use sardonyx_ops::{AttrType, Differentiability};
+
+use super::default_value;
+use super::description::{AttributeDescription, Description, Parameter, TypeConstraint};
+use super::enums::{Determinism, Enumeration, ParameterOption, Support};
+use super::standard::{self, Bodies};
+use crate::errors::not_available;
+
+/// Adds the classes to the module, those of parts and enumerations to `OpSchema`.
+pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    module.add_class::<OpSchema>()?;
+    let schema = module.getattr("OpSchema")?;
+    for part in [
+        py.get_type::<AttributePart>(),
+        py.get_type::<FormalParameter>(),
+        py.get_type::<TypeConstraintParam>(),
+    ] {
+        let name = part.name()?;
+        part.setattr("__qualname__", format!("OpSchema.{name}"))?;
+        schema.setattr(name, part)?;
+    }
+    schema.setattr(ParameterOption::NAME, ParameterOption::class(py)?)?;
+    schema.setattr(Differentiability::NAME, Differentiability::class(py)?)?;
+    schema.setattr(Determinism::NAME, Determinism::class(py)?)?;
+    schema.setattr(Support::NAME, Support::class(py)?)?;
+    schema.setattr(AttrType::NAME, AttrType::class(py)?)
+}
+
+/// A version of an operator.
+#[pyclass(name = "OpSchema", module = "sardonyx.defs")]
+pub(crate) struct OpSchema(pub(crate) Arc<Description>);
+
+/// The most inputs or outputs of an operator that may have any number.
+const ANY_NUMBER: i32 = i32::MAX;
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(ANY_NUMBER)
+}
+
+impl OpSchema {
+    fn bodies(&self) -> Bodies {
+        standard::bodies(self.0.standard, self.0.since)
+    }
+}
+
+#[pymethods]
+impl OpSchema {
+    #[new]
+    #[pyo3(signature = (
+        name, domain, since_version, doc=String::new(), *, inputs=Vec::new(), outputs=Vec::new(),
+        type_constraints=Vec::new(), attributes=Vec::new(), node_determinism=None,
+    ))]
+    fn new(
+        name: String,
+        domain: String,
+        since_version: i32,
+        doc: String,
+        inputs: Vec<PyRef<'_, FormalParameter>>,
+        outputs: Vec<PyRef<'_, FormalParameter>>,
+        type_constraints: Vec<(String, Vec<String>, String)>,
+        attributes: Vec<PyRef<'_, AttributePart>>,
+        node_determinism: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<OpSchema> {
+        let determinism = match node_determinism {
+            Some(member) => Determinism::from_python(&member)?,
+            None => Determinism::Unknown,
+        };
+        let constraint = |(name, allowed, description)| {
+            Arc::new(TypeConstraint {
+                name,
+                allowed,
+                description,
+            })
+        };
+        let description = Description {
+            name,
+            domain,
+            doc,
+            since: since_version,
+            deprecated: false,
+            inputs: inputs.iter().map(|part| Arc::clone(&part.0)).collect(),
+            outputs: outputs.iter().map(|part| Arc::clone(&part.0)).collect(),
+            types: type_constraints.into_iter().map(constraint).collect(),
+            attributes: attributes.iter().map(|part| Arc::clone(&part.0)).collect(),
+            determinism,
+            counts: [(0, None); 2],
+            standard: None,
+            inference: None,
+        };
+        Ok(OpSchema(Arc::new(description.complete(determinism)?)))
+    }
+
+    fn __repr__(&self) -> String {
+        let Description {
+            name,
+            domain,
+            since,
+            ..
+        } = &*self.0;
+        format!("OpSchema(name={name:?}, domain={domain:?}, since_version={since})")
+    }
+
+    /// Name of the operator.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    #[setter]
+    fn set_name(&mut self, name: String) {
+        Arc::make_mut(&mut self.0).name = name;
+    }
+
+    /// Domain of the operator; empty for `ai.onnx`.
+    #[getter]
+    fn domain(&self) -> &str {
+        &self.0.domain
+    }
+
+    #[setter]
+    fn set_domain(&mut self, domain: String) {
+        Arc::make_mut(&mut self.0).domain = domain;
+    }
+
+    /// What the operator does; `None` if nobody says.
+    #[getter]
+    fn doc(&self) -> Option<&str> {
+        Some(self.0.doc.as_str()).filter(|doc| !doc.is_empty())
+    }
+
+    #[setter]
+    fn set_doc(&mut self, doc: String) {
+        Arc::make_mut(&mut self.0).doc = doc;
+    }
+
+    /// The source file of the definition, which is not recorded.
+    #[getter]
+    fn file(&self) -> &'static str {
+        "unknown"
+    }
+
+    /// The line of the definition, which is not recorded.
+    #[getter]
+    fn line(&self) -> i32 {
+        0
+    }
+
+    /// How far the operator is supported.
+    #[getter]
+    fn support_level<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        Support::Common.to_python(py)
+    }
+
+    /// The opset version that brought this form.
+    #[getter]
+    fn since_version(&self) -> i32 {
+        self.0.since
+    }
+
+    /// Whether models should not use it any more.
+    #[getter]
+    fn deprecated(&self) -> bool {
+        self.0.deprecated
+    }
+
+    /// The fewest inputs.
+    #[getter]
+    fn min_input(&self) -> i32 {
+        number(self.0.counts[0].0)
+    }
+
+    /// The most inputs.
+    #[getter]
+    fn max_input(&self) -> i32 {
+        self.0.counts[0].1.map_or(ANY_NUMBER, number)
+    }
+
+    /// The fewest outputs.
+    #[getter]
+    fn min_output(&self) -> i32 {
+        number(self.0.counts[1].0)
+    }
+
+    /// The most outputs.
+    #[getter]
+    fn max_output(&self) -> i32 {
+        self.0.counts[1].1.map_or(ANY_NUMBER, number)
+    }
+
+    /// The attributes by name.
+    #[getter]
+    fn attributes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let attributes = PyDict::new(py);
+        for attribute in &self.0.attributes {
+            attributes.set_item(&attribute.name, AttributePart(Arc::clone(attribute)))?;
+        }
+        Ok(attributes)
+    }
+
+    /// The inputs.
+    #[getter]
+    fn inputs(&self) -> Vec<FormalParameter> {
+        let inputs = self.0.inputs.iter();
+        inputs
+            .map(|input| FormalParameter(Arc::clone(input)))
+            .collect()
+    }
+
+    /// The outputs.
+    #[getter]
+    fn outputs(&self) -> Vec<FormalParameter> {
+        let outputs = self.0.outputs.iter();
+        outputs
+            .map(|output| FormalParameter(Arc::clone(output)))
+            .collect()
+    }
+
+    /// The type variables.
+    #[getter]
+    fn type_constraints(&self) -> Vec<TypeConstraintParam> {
+        let types = self.0.types.iter();
+        types
+            .map(|var| TypeConstraintParam(Arc::clone(var)))
+            .collect()
+    }
+
+    /// Whether equal inputs give equal outputs.
+    #[getter]
+    fn node_determinism<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.determinism.to_python(py)
+    }
+
+    /// Whether types and shapes of outputs can be inferred.
+    #[getter]
+    fn has_type_and_shape_inference_function(&self) -> bool {
+        self.0.inference.is_some() || self.has_data_propagation_function()
+    }
+
+    /// Whether the inference computes values that describe shapes. That of the standard's operators does, where there are any.
+    #[getter]
+    fn has_data_propagation_function(&self) -> bool {
+        let since = u32::try_from(self.0.since).unwrap_or(0);
+        let standard = self.0.standard;
+        standard.is_some_and(|operator| operator.inference_at(since).is_some())
+    }
+
+    /// Sets what infers types and shapes: a callable that takes an InferenceContext.
+    fn set_type_and_shape_inference_function<'py>(
+        mut slf: PyRefMut<'py, Self>,
+        func: Bound<'py, PyAny>,
+    ) -> PyResult<PyRefMut<'py, Self>> {
+        if !func.is_callable() {
+            return Err(PyTypeError::new_err("an inference function is a callable"));
+        }
+        Arc::make_mut(&mut slf.0).inference = Some(Arc::new(func.unbind()));
+        Ok(slf)
+    }
+
+    /// The callable that was set.
+    fn get_type_and_shape_inference_function<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match &self.0.inference {
+            Some(function) => Ok(function.bind(py).clone()),
+            None if self.has_type_and_shape_inference_function() => Err(not_available(
+                "calling the inference of an operator from Python",
+            )),
+            None => Err(PyRuntimeError::new_err(format!(
+                "the operator '{}' has no inference function",
+                self.0.name
+            ))),
+        }
+    }
+
+    /// The types of a node's outputs, by name, as TypeProtos.
+    #[pyo3(signature = (
+        node_bytes, value_types, input_data=None, input_sparse_data=None, opset_imports=None,
+        ir_version=14,
+    ))]
+    fn _infer_node_outputs(
+        &self,
+        node_bytes: &[u8],
+        value_types: Bound<'_, PyDict>,
+        input_data: Option<Bound<'_, PyDict>>,
+        input_sparse_data: Option<Bound<'_, PyDict>>,
+        opset_imports: Option<Bound<'_, PyDict>>,
+        ir_version: i32,
+    ) -> PyResult<Py<PyDict>> {
+        let _ = (node_bytes, value_types, input_data, input_sparse_data);
+        let _ = (opset_imports, ir_version);
+        Err(not_available("shape inference"))
+    }
+
+    /// Whether a number of inputs or outputs means any number.
+    #[staticmethod]
+    #[pyo3(signature = (count, /))]
+    fn is_infinite(count: i32) -> bool {
+        count == ANY_NUMBER
+    }
+
+    /// Whether the operator is defined by a function, the same for every node.
+    #[getter]
+    fn has_function(&self) -> bool {
+        !self.bodies().fixed.is_empty()
+    }
+
+    /// Whether the operator is defined by a function that depends on the node.
+    #[getter]
+    fn has_context_dependent_function(&self) -> bool {
+        !self.bodies().of_node.is_empty()
+    }
+
+    /// Opset versions for which there are functions that are the same for every node.
+    #[getter]
+    fn function_opset_versions(&self) -> Vec<i32> {
+        self.bodies().fixed
+    }
+
+    /// Opset versions for which there are functions that depend on the node.
+    #[getter]
+    fn context_dependent_function_opset_versions(&self) -> Vec<i32> {
+        self.bodies().of_node
+    }
+
+    /// Both.
+    #[getter]
+    fn all_function_opset_versions(&self) -> Vec<i32> {
+        let Bodies { mut fixed, of_node } = self.bodies();
+        fixed.extend(of_node);
+        fixed.sort_unstable();
+        fixed.dedup();
+        fixed
+    }
+
+    /// The function as a FunctionProto; empty if there is none.
+    #[getter]
+    fn _function_body<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &standard::body(self.0.standard, self.0.since, None))
+    }
+
+    /// The function for an opset version as a FunctionProto; empty if there is none.
+    #[pyo3(signature = (opset_version, /))]
+    fn get_function_with_opset_version<'py>(
+        &self,
+        py: Python<'py>,
+        opset_version: i32,
+    ) -> Bound<'py, PyBytes> {
+        let body = standard::body(self.0.standard, self.0.since, Some(opset_version));
+        PyBytes::new(py, &body)
+    }
+
+    /// The function for a NodeProto whose inputs have these TypeProtos; empty if there is none.
+    #[pyo3(signature = (node, input_types, /))]
+    fn get_context_dependent_function<'py>(
+        &self,
+        py: Python<'py>,
+        node: &[u8],
+        input_types: Vec<Vec<u8>>,
+    ) -> Bound<'py, PyBytes> {
+        let Description {
+            standard, since, ..
+        } = *self.0;
+        let body = standard::body_of_node(standard, since, None, node, &input_types);
+        PyBytes::new(py, &body)
+    }
+
+    /// The same for an opset version.
+    #[pyo3(signature = (opset_version, node, input_types, /))]
+    fn get_context_dependent_function_with_opset_version<'py>(
+        &self,
+        py: Python<'py>,
+        opset_version: i32,
+        node: &[u8],
+        input_types: Vec<Vec<u8>>,
+    ) -> Bound<'py, PyBytes> {
+        let Description {
+            standard, since, ..
+        } = *self.0;
+        let opset = Some(opset_version);
+        let body = standard::body_of_node(standard, since, opset, node, &input_types);
+        PyBytes::new(py, &body)
+    }
+}
+
+/// A formal attribute.
+#[pyclass(name = "Attribute", module = "sardonyx.defs")]
+pub(crate) struct AttributePart(pub(crate) Arc<AttributeDescription>);
+
+#[pymethods]
+impl AttributePart {
+    /// Either `(name, type, description="", *, required=True)` or `(name, default_value, description="")`, where the
+    /// default is an AttributeProto.
+    #[new]
+    #[pyo3(signature = (name, r#type=None, description=String::new(), *, default_value=None, required=None))]
+    fn new(
+        name: String,
+        r#type: Option<Bound<'_, PyAny>>,
+        description: String,
+        default_value: Option<Bound<'_, PyAny>>,
+        required: Option<bool>,
+    ) -> PyResult<AttributePart> {
+        let wrong =
+            "an attribute has either a type or a default_value, and required only with a type";
+        let (second, named) = match (r#type, default_value) {
+            (Some(second), None) => (second, false),
+            (None, Some(second)) => (second, true),
+            _ => return Err(PyTypeError::new_err(wrong)),
+        };
+        if !named && second.is_instance(AttrType::class(second.py())?)? {
+            return Ok(AttributePart(Arc::new(AttributeDescription {
+                name,
+                description,
+                ty: AttrType::from_python(&second)?,
+                required: required.unwrap_or(true),
+                default: Vec::new(),
+            })));
+        }
+        if required.is_some() {
+            return Err(PyTypeError::new_err(wrong));
+        }
+        let default: Vec<u8> = second.call_method0("SerializeToString")?.extract()?;
+        Ok(AttributePart(Arc::new(AttributeDescription {
+            name,
+            description,
+            ty: default_value::type_of(&default)?,
+            required: false,
+            default,
+        })))
+    }
+
+    /// Name of the attribute.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it means.
+    #[getter]
+    fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// Type of its value.
+    #[getter]
+    fn r#type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.ty.to_python(py)
+    }
+
+    /// What an absent attribute means, as an AttributeProto; empty for nothing.
+    #[getter]
+    fn _default_value<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.default)
+    }
+
+    /// Whether every node must have it.
+    #[getter]
+    fn required(&self) -> bool {
+        self.0.required
+    }
+}
+
+/// A formal input or output.
+#[pyclass(module = "sardonyx.defs")]
+pub(crate) struct FormalParameter(pub(crate) Arc<Parameter>);
+
+#[pymethods]
+impl FormalParameter {
+    #[new]
+    #[pyo3(signature = (
+        name, type_str, description=String::new(), *, param_option=None, is_homogeneous=true,
+        min_arity=1, differentiation_category=None,
+    ))]
+    fn new(
+        name: String,
+        type_str: String,
+        description: String,
+        param_option: Option<Bound<'_, PyAny>>,
+        is_homogeneous: bool,
+        min_arity: i32,
+        differentiation_category: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<FormalParameter> {
+        Ok(FormalParameter(Arc::new(Parameter {
+            name,
+            type_str,
+            description,
+            option: match param_option {
+                Some(member) => ParameterOption::from_python(&member)?,
+                None => ParameterOption::Single,
+            },
+            is_homogeneous,
+            min_arity,
+            category: match differentiation_category {
+                Some(member) => Differentiability::from_python(&member)?,
+                None => Differentiability::Unknown,
+            },
+            types: Vec::new(),
+        })))
+    }
+
+    /// Name, for people.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The names of the types that it may have; empty while it belongs to no operator.
+    #[getter]
+    fn types<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PySet>> {
+        PySet::new(py, &self.0.types)
+    }
+
+    /// A type variable, or a type.
+    #[getter]
+    fn type_str(&self) -> &str {
+        &self.0.type_str
+    }
+
+    /// What it means.
+    #[getter]
+    fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// How often it occurs.
+    #[getter]
+    fn option<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.option.to_python(py)
+    }
+
+    /// Whether all values of a variadic parameter have one type.
+    #[getter]
+    fn is_homogeneous(&self) -> bool {
+        self.0.is_homogeneous
+    }
+
+    /// The fewest values of a variadic parameter.
+    #[getter]
+    fn min_arity(&self) -> i32 {
+        self.0.min_arity
+    }
+
+    /// What training may do with it.
+    #[getter]
+    fn differentiation_category<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.category.to_python(py)
+    }
+}
+
+/// A type variable.
+#[pyclass(module = "sardonyx.defs")]
+pub(crate) struct TypeConstraintParam(pub(crate) Arc<TypeConstraint>);
+
+#[pymethods]
+impl TypeConstraintParam {
+    #[new]
+    #[pyo3(signature = (type_param_str, allowed_type_strs, description=String::new()))]
+    fn new(
+        type_param_str: String,
+        allowed_type_strs: Vec<String>,
+        description: String,
+    ) -> TypeConstraintParam {
+        TypeConstraintParam(Arc::new(TypeConstraint {
+            name: type_param_str,
+            allowed: allowed_type_strs,
+            description,
+        }))
+    }
+
+    /// Name, such as `T`.
+    #[getter]
+    fn type_param_str(&self) -> &str {
+        &self.0.name
+    }
+
+    /// What it means.
+    #[getter]
+    fn description(&self) -> &str {
+        &self.0.description
+    }
+
+    /// The types that it may stand for.
+    #[getter]
+    fn allowed_type_strs(&self) -> Vec<&str> {
+        self.0.allowed.iter().map(String::as_str).collect()
+    }
+}

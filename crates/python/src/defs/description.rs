@@ -1,0 +1,267 @@
+//! Everything that Python can ask of a schema, as plain data.
+//!
+//! A schema of the library says what machines need. Python code also gives and takes what people read, and keeps it even
+//! for operators that are not registered.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use pyo3::PyErr;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use sardonyx_ops::{
+    Arity, AttrType, Attribute, Differentiability, OpDef, Param, Registry, Schema, TypeSet,
+    TypeVar, intern,
+};
+
+use super::default_value;
+use super::enums::{Determinism, ParameterOption};
+use super::standard;
+use crate::errors::SchemaError;
+
+/// A version of an operator.
+#[derive(Debug, Clone)]
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) domain: String,
+    pub(crate) doc: String,
+    pub(crate) since: i32,
+    pub(crate) deprecated: bool,
+    pub(crate) inputs: Vec<Arc<Parameter>>,
+    pub(crate) outputs: Vec<Arc<Parameter>>,
+    pub(crate) types: Vec<Arc<TypeConstraint>>,
+    pub(crate) attributes: Vec<Arc<AttributeDescription>>,
+    pub(crate) determinism: Determinism,
+    /// Fewest and most inputs, and the same of outputs.
+    pub(crate) counts: [(usize, Option<usize>); 2],
+    /// The operator, if it is one of the standard.
+    pub(crate) standard: Option<&'static OpDef>,
+    /// What Python code set to infer types with.
+    pub(crate) inference: Option<Arc<Py<PyAny>>>,
+}
+
+/// A formal input or output.
+#[derive(Debug, Clone)]
+pub(crate) struct Parameter {
+    pub(crate) name: String,
+    pub(crate) type_str: String,
+    pub(crate) description: String,
+    pub(crate) option: ParameterOption,
+    pub(crate) is_homogeneous: bool,
+    pub(crate) min_arity: i32,
+    pub(crate) category: Differentiability,
+    /// Names of the types that it may have; empty while it belongs to no operator.
+    pub(crate) types: Vec<String>,
+}
+
+/// A type variable.
+#[derive(Debug, Clone)]
+pub(crate) struct TypeConstraint {
+    pub(crate) name: String,
+    pub(crate) allowed: Vec<String>,
+    pub(crate) description: String,
+}
+
+/// A formal attribute.
+#[derive(Debug, Clone)]
+pub(crate) struct AttributeDescription {
+    pub(crate) name: String,
+    pub(crate) description: String,
+    pub(crate) ty: AttrType,
+    pub(crate) required: bool,
+    /// An AttributeProto; empty for none.
+    pub(crate) default: Vec<u8>,
+}
+
+/// The description of a schema of the standard. All are made once.
+pub(crate) fn of_standard(schema: &Schema) -> Arc<Description> {
+    type Key = (&'static str, &'static str, u32);
+    static ALL: OnceLock<HashMap<Key, Arc<Description>>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let registry = Registry::standard();
+        let schemas = registry.schemas();
+        let described = schemas.map(|schema| {
+            let key = (schema.domain, schema.name, schema.since);
+            (key, Arc::new(describe(schema)))
+        });
+        described.collect()
+    });
+    match all.get(&(schema.domain, schema.name, schema.since)) {
+        Some(found) => Arc::clone(found),
+        None => Arc::new(describe(schema)),
+    }
+}
+
+fn describe(schema: &Schema) -> Description {
+    let standard = Registry::standard().operator(schema.domain, schema.name);
+    let parameters = |params: &[Param]| {
+        params
+            .iter()
+            .map(|param| Arc::new(Parameter::of(param, schema)))
+            .collect()
+    };
+    Description {
+        name: schema.name.to_string(),
+        domain: schema.domain.to_string(),
+        doc: standard.map_or("", |operator| operator.about).to_string(),
+        since: i32::try_from(schema.since).unwrap_or(i32::MAX),
+        deprecated: schema.deprecated,
+        inputs: parameters(&schema.inputs),
+        outputs: parameters(&schema.outputs),
+        types: schema
+            .types
+            .iter()
+            .map(|var| {
+                Arc::new(TypeConstraint {
+                    name: var.name.to_string(),
+                    allowed: var.allowed.names(),
+                    description: String::new(),
+                })
+            })
+            .collect(),
+        attributes: schema
+            .attributes
+            .iter()
+            .map(|attribute| {
+                let default = attribute.default;
+                Arc::new(AttributeDescription {
+                    name: attribute.name.to_string(),
+                    description: String::new(),
+                    ty: attribute.ty,
+                    required: attribute.required,
+                    default: default.map_or(Vec::new(), |value| {
+                        default_value::write(attribute.name, value)
+                    }),
+                })
+            })
+            .collect(),
+        determinism: standard::determinism(schema),
+        counts: [schema.input_count(), schema.output_count()],
+        standard,
+        inference: None,
+    }
+}
+
+impl Parameter {
+    fn of(param: &Param, schema: &Schema) -> Parameter {
+        let (option, is_homogeneous, min_arity) = match param.arity {
+            Arity::Single => (ParameterOption::Single, true, 1),
+            Arity::Optional => (ParameterOption::Optional, true, 1),
+            Arity::Variadic { min, homogeneous } => (
+                ParameterOption::Variadic,
+                homogeneous,
+                i32::try_from(min).unwrap_or(i32::MAX),
+            ),
+        };
+        Parameter {
+            name: param.name.to_string(),
+            type_str: param.ty.to_string(),
+            description: String::new(),
+            option,
+            is_homogeneous,
+            min_arity,
+            category: param.differentiability,
+            types: type_names(param.ty, schema),
+        }
+    }
+
+    fn schema(&self) -> Param {
+        let arity = match self.option {
+            ParameterOption::Single => Arity::Single,
+            ParameterOption::Optional => Arity::Optional,
+            ParameterOption::Variadic => Arity::Variadic {
+                min: u32::try_from(self.min_arity).unwrap_or(0),
+                homogeneous: self.is_homogeneous,
+            },
+        };
+        Param {
+            name: intern::text(&self.name),
+            ty: intern::text(&self.type_str),
+            arity,
+            differentiability: self.category,
+        }
+    }
+}
+
+/// The names of the types that a type variable or a type stands for.
+fn type_names(ty: &str, schema: &Schema) -> Vec<String> {
+    let allowed = schema.type_var(ty).map(|var| var.allowed);
+    let allowed = allowed.or_else(|| TypeSet::parse([ty]).ok());
+    allowed.map_or(Vec::new(), |set| set.names())
+}
+
+impl Description {
+    /// Takes what Python code gives for an operator of its own; the rest follows from that.
+    ///
+    /// # Errors
+    ///
+    /// `ValueError` for a text that should be a type, `SchemaError` for everything else that is wrong.
+    pub(crate) fn complete(mut self, determinism: Determinism) -> Result<Description, PyErr> {
+        // Any version passes here: what versions there are, registering decides.
+        let schema = self.schema(1)?;
+        schema
+            .check()
+            .map_err(|error| SchemaError::new_err(error.to_string()))?;
+        for parameter in self.inputs.iter_mut().chain(&mut self.outputs) {
+            Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
+        }
+        self.counts = [schema.input_count(), schema.output_count()];
+        self.determinism = match determinism {
+            Determinism::Unknown => standard::determinism(&schema),
+            known => known,
+        };
+        Ok(self)
+    }
+
+    /// The schema that is registered, as version `since`.
+    ///
+    /// # Errors
+    ///
+    /// See [`complete`](Description::complete).
+    pub(crate) fn schema(&self, since: u32) -> Result<Schema, PyErr> {
+        let mut schema = Schema::new(&self.domain, &self.name, since);
+        schema.deprecated = self.deprecated;
+        schema.inputs = self
+            .inputs
+            .iter()
+            .map(|parameter| parameter.schema())
+            .collect();
+        schema.outputs = self
+            .outputs
+            .iter()
+            .map(|parameter| parameter.schema())
+            .collect();
+        for constraint in &self.types {
+            let names = constraint.allowed.iter().map(String::as_str);
+            let allowed = TypeSet::parse(names);
+            schema.types.push(TypeVar {
+                name: intern::text(&constraint.name),
+                allowed: allowed.map_err(|error| PyValueError::new_err(error.to_string()))?,
+            });
+        }
+        for parameter in self.inputs.iter().chain(&self.outputs) {
+            let ty = parameter.type_str.as_str();
+            if schema.type_var(ty).is_none()
+                && let Err(error) = TypeSet::parse([ty])
+            {
+                return Err(PyValueError::new_err(format!(
+                    "parameter '{}': {error}, and no type variable of the operator",
+                    parameter.name
+                )));
+            }
+        }
+        for attribute in &self.attributes {
+            let default = match attribute.default.is_empty() {
+                true => None,
+                false => default_value::read(&attribute.default)?,
+            };
+            schema.attributes.push(Attribute {
+                name: intern::text(&attribute.name),
+                ty: attribute.ty,
+                required: attribute.required,
+                default,
+            });
+        }
+        Ok(schema)
+    }
+}

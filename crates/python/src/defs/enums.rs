@@ -1,0 +1,178 @@
+//! Enumerations of Python, made by its own `enum`, and what their members mean here.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+use sardonyx_ops::{AttrType, Differentiability};
+use sardonyx_proto::AttributeType;
+
+/// How often a parameter occurs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ParameterOption {
+    Single,
+    Optional,
+    Variadic,
+}
+
+/// Whether the same inputs always give the same outputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Determinism {
+    Unknown,
+    NonDeterministic,
+    Deterministic,
+}
+
+/// How far an operator is supported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Support {
+    Common,
+    Experimental,
+}
+
+/// A Rust type whose values are the members of an enumeration of Python.
+pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
+    /// Name within `OpSchema`.
+    const NAME: &'static str;
+    /// The class of `enum` that it derives from.
+    const BASE: &'static str = "IntEnum";
+
+    /// The members: name, number, value.
+    fn members() -> Vec<(&'static str, i32, Self)>;
+    /// Where the class is kept.
+    fn cell() -> &'static PyOnceLock<Py<PyAny>>;
+
+    /// The class.
+    fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
+        let class = Self::cell().get_or_try_init(py, || {
+            let members: Vec<(&str, i32)> = Self::members()
+                .into_iter()
+                .map(|(name, number, _)| (name, number))
+                .collect();
+            let place = PyDict::new(py);
+            place.set_item("module", "sardonyx.defs")?;
+            place.set_item("qualname", format!("OpSchema.{}", Self::NAME))?;
+            let module = py.import("enum")?;
+            let class = module
+                .getattr(Self::BASE)?
+                .call((Self::NAME, members), Some(&place))?;
+            // `AttrType.INT`, however a member is shown.
+            let plain = module.getattr("Enum")?;
+            class.setattr("__repr__", plain.getattr("__str__")?)?;
+            class.setattr("__str__", plain.getattr("__str__")?)?;
+            class.setattr("__format__", plain.getattr("__format__")?)?;
+            Ok::<_, PyErr>(class.unbind())
+        })?;
+        Ok(class.bind(py))
+    }
+
+    /// The member that a value is.
+    fn to_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let members = Self::members();
+        let found = members.iter().find(|(_, _, value)| *value == self);
+        let number = found.map(|(_, number, _)| *number);
+        Self::class(py)?.call1((number,))
+    }
+
+    /// The value that a member, or its number where that is allowed, stands for.
+    fn from_python(member: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let is_member = member.is_instance(Self::class(member.py())?)?;
+        let number: Option<i32> = match is_member {
+            true => Some(member.getattr("value")?.extract()?),
+            false if Self::BASE == "IntEnum" => member.extract().ok(),
+            false => None,
+        };
+        let found = Self::members()
+            .into_iter()
+            .find(|(_, known, _)| Some(*known) == number);
+        found.map(|(_, _, value)| value).ok_or_else(|| {
+            let given = member
+                .repr()
+                .map(|text| text.to_string())
+                .unwrap_or_default();
+            PyTypeError::new_err(format!(
+                "{given} is not a member of OpSchema.{}",
+                Self::NAME
+            ))
+        })
+    }
+}
+
+macro_rules! cell {
+    () => {
+        fn cell() -> &'static PyOnceLock<Py<PyAny>> {
+            static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+            &CLASS
+        }
+    };
+}
+
+impl Enumeration for ParameterOption {
+    const NAME: &'static str = "FormalParameterOption";
+
+    fn members() -> Vec<(&'static str, i32, Self)> {
+        vec![
+            ("Single", 0, ParameterOption::Single),
+            ("Optional", 1, ParameterOption::Optional),
+            ("Variadic", 2, ParameterOption::Variadic),
+        ]
+    }
+
+    cell!();
+}
+
+impl Enumeration for Differentiability {
+    const NAME: &'static str = "DifferentiationCategory";
+
+    fn members() -> Vec<(&'static str, i32, Self)> {
+        vec![
+            ("Unknown", 0, Differentiability::Unknown),
+            ("Differentiable", 1, Differentiability::Differentiable),
+            ("NonDifferentiable", 2, Differentiability::NonDifferentiable),
+        ]
+    }
+
+    cell!();
+}
+
+impl Enumeration for Determinism {
+    const NAME: &'static str = "NodeDeterminism";
+    const BASE: &'static str = "Enum";
+
+    fn members() -> Vec<(&'static str, i32, Self)> {
+        vec![
+            ("Deterministic", 2, Determinism::Deterministic),
+            ("NonDeterministic", 1, Determinism::NonDeterministic),
+            ("Unknown", 0, Determinism::Unknown),
+        ]
+    }
+
+    cell!();
+}
+
+impl Enumeration for Support {
+    const NAME: &'static str = "SupportType";
+
+    fn members() -> Vec<(&'static str, i32, Self)> {
+        vec![
+            ("COMMON", 0, Support::Common),
+            ("EXPERIMENTAL", 1, Support::Experimental),
+        ]
+    }
+
+    cell!();
+}
+
+impl Enumeration for AttrType {
+    const NAME: &'static str = "AttrType";
+
+    fn members() -> Vec<(&'static str, i32, Self)> {
+        let numbers = (1..).map_while(|number| {
+            let in_file = AttributeType(number);
+            Some((in_file.name()?, number, AttrType::of_file(in_file)?))
+        });
+        numbers.collect()
+    }
+
+    cell!();
+}

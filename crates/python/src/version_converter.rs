@@ -1,0 +1,22 @@
+//! `version_converter`: models of one operator set version as models of another.
+
+use pyo3::prelude::*;
+
+use crate::errors::{ConvertError, not_available};
+use crate::message::{self, Header, Part};
+
+pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("ConvertError", module.py().get_type::<ConvertError>())?;
+    module.add_function(wrap_pyfunction!(convert_version, module)?)
+}
+
+/// Converts a serialized ModelProto to another version of the operator set `ai.onnx`.
+#[pyfunction]
+#[pyo3(signature = (model, target_version, /))]
+fn convert_version(model: &[u8], target_version: i32) -> PyResult<Vec<u8>> {
+    let _ = target_version;
+    message::read(model, Part::Model, &Header::default())?;
+    Err(not_available(
+        "converting models between operator set versions",
+    ))
+}

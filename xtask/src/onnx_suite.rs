@@ -1,0 +1,140 @@
+//! `cargo xtask onnx-suite`: the tests of the onnx package, unchanged, on our Python module in the place of its core.
+//!
+//! Python runs them and judges; the wheel is built here.
+
+use crate::workspace::{artifacts, root};
+use crate::{Result, python, shell};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The release whose tests are run, as in `tests/onnx-suite/requirements.txt`.
+const RELEASE: &str = "onnx==1.23.2";
+
+#[derive(clap::Args)]
+pub(crate) struct OnnxSuite {
+    /// Run only these files below tests/python of the package.
+    #[arg(value_name = "TEST_FILE")]
+    files: Vec<String>,
+    /// Rewrite the expectations to what happened.
+    #[arg(long)]
+    bless: bool,
+    /// Run on the package's own core, and compare with the list of what does not pass there.
+    #[arg(long)]
+    original: bool,
+    /// The cargo profile that the module is built with.
+    #[arg(long, value_name = "NAME", default_value = "release")]
+    profile: String,
+    /// Only the tests of our Python package itself.
+    #[arg(long, conflicts_with = "original")]
+    own: bool,
+}
+
+pub(crate) fn run(task: &OnnxSuite) -> Result {
+    let scripts = root().join("tests/onnx-suite");
+    let folder = artifacts("onnx-suite");
+    let python = python::environment(&folder, &scripts.join("requirements.txt"))?;
+    let wheel = match task.original {
+        true => None,
+        false => Some(wheel(&python, &folder, &task.profile)?),
+    };
+    if let Some(wheel) = wheel.as_deref().filter(|_| task.files.is_empty()) {
+        own_tests(&python, &folder, wheel)?;
+    }
+    if task.own {
+        return Ok(());
+    }
+    let mut suite = Command::new(&python);
+    suite
+        .arg(scripts.join("run_suite.py"))
+        .arg("--tests")
+        .arg(sources(&python, &folder)?)
+        .arg("--work")
+        .arg(&folder);
+    match &wheel {
+        Some(wheel) => suite.arg("--wheel").arg(wheel),
+        None => suite.arg("--original"),
+    };
+    if task.bless {
+        suite.arg("--bless");
+    }
+    shell::run(suite.args(&task.files))
+}
+
+/// Builds the wheel of `crates/python`.
+fn wheel(python: &Path, folder: &Path, profile: &str) -> Result<PathBuf> {
+    let wheels = folder.join("wheels");
+    if wheels.exists() {
+        fs::remove_dir_all(&wheels)?;
+    }
+    shell::run(
+        Command::new(python)
+            .args(["-m", "maturin", "build", "--quiet", "--profile", profile])
+            .arg("--manifest-path")
+            .arg(root().join("crates/python/Cargo.toml"))
+            .arg("--out")
+            .arg(&wheels),
+    )?;
+    let mut found = fs::read_dir(&wheels)?;
+    match found.next() {
+        Some(wheel) => Ok(wheel?.path()),
+        None => Err("maturin made no wheel".into()),
+    }
+}
+
+/// The tests of our Python package, on the installed wheel.
+fn own_tests(python: &Path, folder: &Path, wheel: &Path) -> Result {
+    let site = folder.join("own-site");
+    if site.exists() {
+        fs::remove_dir_all(&site)?;
+    }
+    shell::run(
+        Command::new(python)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args(["--no-deps", "--no-index", "--target"])
+            .arg(&site)
+            .arg(wheel),
+    )?;
+    shell::run(
+        Command::new(python)
+            .args(["-m", "pytest", "-q", "-p", "no:cacheprovider"])
+            .arg(root().join("crates/python/tests"))
+            .env("PYTHONPATH", &site)
+            .env("PYTHONDONTWRITEBYTECODE", "1"),
+    )
+}
+
+/// The unpacked source distribution of the package. Only its tests are used; nothing of it is built.
+fn sources(python: &Path, folder: &Path) -> Result<PathBuf> {
+    let sources = folder.join("sources");
+    let unpacked = sources.join(RELEASE.replace("==", "-"));
+    if unpacked.join("tests/python").is_dir() {
+        return Ok(unpacked);
+    }
+    shell::run(
+        Command::new(python)
+            .args([
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args([RELEASE, "--no-deps", "--no-binary", "onnx", "--dest"])
+            .arg(&sources),
+    )?;
+    let archive = sources.join(format!("{}.tar.gz", RELEASE.replace("==", "-")));
+    shell::run(
+        Command::new(python)
+            .args(["-m", "tarfile", "--extract"])
+            .arg(archive)
+            .arg(&sources),
+    )?;
+    Ok(unpacked)
+}
