@@ -27,6 +27,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -77,7 +78,10 @@ def main() -> int:
     started = time.monotonic()
     results: dict[str, dict[str, Outcome]] = {}
     with ThreadPoolExecutor(WORKERS) as pool:
-        runs = {name: pool.submit(run_file, name, tests, site, arguments.work) for name in names}
+        # Traces are for looking at few files: pytest reads a file of tests anew for each of them.
+        trace = "short" if arguments.files else "line"
+        run = partial(run_file, trace, tests, site, arguments.work)
+        runs = {name: pool.submit(run, name) for name in names}
         for name, run in runs.items():
             results[name], seconds = run.result()
             print(f"{name:45} {counts(results[name].values())}  {seconds:5.0f} s", flush=True)
@@ -135,7 +139,9 @@ def package_copy(work: Path, wheel: Path | None) -> Path:
     return site
 
 
-def run_file(name: str, tests: Path, site: Path, work: Path) -> tuple[dict[str, Outcome], float]:
+def run_file(
+    trace: str, tests: Path, site: Path, work: Path, name: str
+) -> tuple[dict[str, Outcome], float]:
     """Runs a file of tests. Gives the outcomes by test, and how many seconds it took."""
     key = name.replace("/", "__").removesuffix(".py")
     report = work.resolve() / f"{key}.xml"
@@ -145,7 +151,7 @@ def run_file(name: str, tests: Path, site: Path, work: Path) -> tuple[dict[str, 
     environment = dict(os.environ, PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE="1")
     environment |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-c", config, "--rootdir", tests.parent.parent]
-    command += ["-p", "no:cacheprovider", "-q", "--tb=short", "--color=no", "--junitxml", report, name]
+    command += ["-p", "no:cacheprovider", "-q", f"--tb={trace}", "--color=no", "--junitxml", report, name]
     started = time.monotonic()
     with open(work / f"{key}.log", "wb") as log:
         try:
@@ -254,13 +260,20 @@ def bless(found, results, old: list[Line], base: list[Line], whole: bool) -> lis
             lines.append(Line(name, TOTAL, len(tests), reasons.get(name, "")))
         # What the original does as well needs no line here.
         left = {test for test, outcome in tests.items() if outcome.kind != wanted[test]}
+        alone = set()
         for pattern in candidates(tests):
             matcher = Line(pattern, "", 0, "").matcher()
-            matched = [test for test in tests if matcher.fullmatch(test)]
-            kinds = {tests[test].kind for test in matched}
-            if len(matched) > 1 and len(kinds) == 1 and left.issuperset(matched):
-                lines.append(line_for(pattern, matched, tests, reasons))
-                left.difference_update(matched)
+            matched = [test for test in tests if matcher.fullmatch(test) and test not in alone]
+            kinds = Counter(tests[test].kind for test in matched if test in left)
+            kind, count = max(kinds.items(), key=lambda item: item[1], default=("", 0))
+            hits = [test for test in matched if test in left and tests[test].kind == kind]
+            # A few may be otherwise, and get lines of their own.
+            others = set(matched).difference(hits)
+            if count > 1 and count > 10 * len(others):
+                lines.append(line_for(pattern, hits, tests, reasons))
+                left.difference_update(hits, others)
+                alone |= others
+        left |= alone
         lines += [line_for(test, [test], tests, reasons) for test in sorted(left)]
     return sorted(lines, key=lambda line: line.tests)
 
