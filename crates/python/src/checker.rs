@@ -3,10 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use sardonyx::{DataAccess, open_data_file};
-use sardonyx_passes::resolve;
+use pyo3::pybacked::PyBackedBytes;
+use sardonyx::{DataAccess, ErrorKind, Form, Links, OpenOptions, open_data_file};
+use sardonyx_model::Model;
+use sardonyx_passes::check::Levels;
+use sardonyx_passes::{
+    CheckOptions, CheckPart, Report, Severity, check as passes_check, check_part,
+};
 
 use crate::errors::{ValidationError, not_available};
 use crate::message::{self, Header, Part};
@@ -90,26 +94,61 @@ struct Context {
     all_domains: bool,
 }
 
-/// Checks a serialized message. All checks of this module come through here.
+impl Context {
+    /// What the checker of the `onnx` package would look at, and nothing else.
+    fn options(&self) -> CheckOptions {
+        CheckOptions {
+            registry: registry::snapshot().registry,
+            levels: Levels::shared(),
+            skip_opset_compatibility: self.any_function_versions,
+            custom_domains: self.all_domains,
+            ..CheckOptions::default()
+        }
+    }
+}
+
+/// Checks a part of a model.
 ///
 /// # Errors
 ///
 /// `ValueError` if the bytes are no such message, `ValidationError` with what is wrong with it.
 fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
     let model = message::read(bytes, part, &context.header)?;
-    if context.full {
-        return Err(not_available("checking types and shapes (full_check)"));
+    let options = context.options();
+    let check = |part| check_part(&model, part, &options);
+    verdict(match part {
+        Part::Model => passes_check(&model, &options),
+        Part::Graph => check(CheckPart::Graph),
+        Part::Function => check(CheckPart::Functions),
+        Part::Node => check(CheckPart::Nodes),
+        Part::Attribute => check(CheckPart::Attributes),
+        Part::Tensor => check(CheckPart::Initializers),
+        Part::SparseTensor => check(CheckPart::SparseInitializers),
+        Part::ValueInfo => check(CheckPart::Inputs),
+    })
+}
+
+/// Checks a model.
+///
+/// # Errors
+///
+/// See [`judge`].
+fn judge_model(model: &Model, context: &Context) -> PyResult<()> {
+    verdict(passes_check(model, &context.options()))?;
+    match context.full {
+        true => Err(not_available("checking types and shapes (full_check)")),
+        false => Ok(()),
     }
-    let _ = (context.any_function_versions, context.all_domains);
-    if part != Part::Model {
-        return Ok(());
-    }
-    match resolve(model, registry::snapshot().registry) {
-        Ok(_) => Ok(()),
-        Err(findings) => {
-            let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            Err(ValidationError::new_err(lines.join("\n")))
-        }
+}
+
+/// Errors as an exception, one line each.
+fn verdict(report: Report) -> PyResult<()> {
+    let errors = report.findings.iter();
+    let errors = errors.filter(|found| found.severity == Severity::Error);
+    let lines: Vec<String> = errors.map(ToString::to_string).collect();
+    match lines.is_empty() {
+        true => Ok(()),
+        false => Err(ValidationError::new_err(lines.join("\n"))),
     }
 }
 
@@ -185,7 +224,7 @@ checks_in_scope! {
 ))]
 fn check_model(
     py: Python<'_>,
-    bytes: &[u8],
+    bytes: PyBackedBytes,
     full_check: bool,
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
@@ -196,7 +235,7 @@ fn check_model(
         all_domains: check_custom_domain,
         ..Context::default()
     };
-    py.detach(|| judge(bytes, Part::Model, &context))
+    py.detach(|| judge_model(&message::read_shared(bytes)?, &context))
 }
 
 /// Checks a model file, with its data files.
@@ -220,20 +259,27 @@ fn check_model_path(
         all_domains: check_custom_domain,
         ..Context::default()
     };
-    py.detach(|| {
-        let bytes = std::fs::read(path).map_err(|error| {
-            ValidationError::new_err(format!("Unable to open proto file: {path}: {error}"))
-        })?;
-        let checked = judge(&bytes, Part::Model, &context);
-        checked.map_err(|error| {
-            Python::attach(|py| match error.is_instance_of::<PyValueError>(py) {
-                true => {
-                    ValidationError::new_err(format!("Unable to parse proto file {path}: {error}"))
-                }
-                false => error,
-            })
+    py.detach(|| judge_file(path, &context))
+}
+
+fn judge_file(path: &str, context: &Context) -> PyResult<()> {
+    let open = OpenOptions::new().form(Form::Binary).links(Links::Refuse);
+    let model = open.open(path).map_err(|error| {
+        ValidationError::new_err(match error.kind() {
+            ErrorKind::Io => format!("Unable to open proto file: {path}: {error}"),
+            _ => format!("Unable to parse proto file {path}: {error}"),
         })
-    })
+    })?;
+    let options = sardonyx::check::Options::new()
+        .like_onnx(true)
+        .registry(registry::snapshot().registry)
+        .skip_opset_compatibility(context.any_function_versions)
+        .custom_domains(context.all_domains);
+    verdict(model.check(&options))?;
+    match context.full {
+        true => Err(not_available("checking types and shapes (full_check)")),
+        false => Ok(()),
+    }
 }
 
 /// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor, which the caller closes.

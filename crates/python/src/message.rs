@@ -1,9 +1,11 @@
 //! Messages as bytes: reading a model, and a part of a model as if it stood in one.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
+use pyo3::pybacked::PyBackedBytes;
 use sardonyx_model::{Model, ReadLimits};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph, model, node, operator_set_id};
 use sardonyx_tensor::Buffer;
@@ -49,7 +51,20 @@ pub(crate) fn read(bytes: &[u8], part: Part, header: &Header) -> Result<Model, P
     };
     let mut limits = ReadLimits::default();
     limits.depth += levels_around;
-    Model::read_with(Buffer::from_vec(bytes), limits).map_err(|error| {
+    read_within(Buffer::from_vec(bytes), limits)
+}
+
+/// Reads a model from bytes that Python keeps, without a copy.
+///
+/// # Errors
+///
+/// See [`read`].
+pub(crate) fn read_shared(bytes: PyBackedBytes) -> Result<Model, PyErr> {
+    read_within(Buffer::from_shared(Arc::new(bytes)), ReadLimits::default())
+}
+
+fn read_within(bytes: Buffer, limits: ReadLimits) -> Result<Model, PyErr> {
+    Model::read_with(bytes, limits).map_err(|error| {
         PyValueError::new_err(format!(
             "Unable to parse proto from the given bytes: {error}"
         ))

@@ -206,9 +206,13 @@ impl Description {
             Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
         }
         self.counts = [schema.input_count(), schema.output_count()];
-        self.determinism = match determinism {
-            Determinism::Unknown => standard::determinism(&schema),
-            known => known,
+        // One that runs a graph may run anything.
+        let is_graph = |ty| matches!(ty, AttrType::Graph | AttrType::Graphs);
+        let runs_graph = schema.attributes.iter().any(|found| is_graph(found.ty));
+        self.determinism = match (determinism, runs_graph) {
+            (Determinism::Unknown, true) => Determinism::NonDeterministic,
+            (Determinism::Unknown, false) => Determinism::Deterministic,
+            (known, _) => known,
         };
         Ok(self)
     }

@@ -1,6 +1,10 @@
 //! What the operators of the standard are beyond their schemas: functions of simpler ones, repeatable or not.
 
-use sardonyx_ops::{AttrType, OpDef, Schema};
+use sardonyx::functions::OperatorFunction;
+use sardonyx_model::{Model, Type};
+use sardonyx_ops::{self as ops, OpDef, Schema};
+use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph, model, value_info};
+use sardonyx_tensor::Buffer;
 
 use super::enums::Determinism;
 
@@ -14,44 +18,90 @@ pub(crate) struct Bodies {
 }
 
 /// The bodies that a version of an operator has. Operators of programs have none.
-pub(crate) fn bodies(_operator: Option<&'static OpDef>, _since: i32) -> Bodies {
-    Bodies::default()
+pub(crate) fn bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
+    let mut bodies = Bodies::default();
+    let (Some(operator), Ok(version)) = (operator, u32::try_from(since)) else {
+        return bodies;
+    };
+    for function in operator.functions_of(version) {
+        let list = match function.needs_call {
+            true => &mut bodies.of_node,
+            false => &mut bodies.fixed,
+        };
+        list.extend(i32::try_from(function.since));
+    }
+    bodies
 }
 
-/// The body of an operator for an opset version (the greatest one if none is given) as a FunctionProto; empty if there
-/// is none.
-pub(crate) fn body(_operator: Option<&'static OpDef>, _since: i32, _opset: Option<i32>) -> Vec<u8> {
-    Vec::new()
+/// The body of an operator for an opset version (that of the operator if none is given) as a FunctionProto; empty if there
+/// is none. Whether operators in it have changed since is the caller's business.
+pub(crate) fn body(operator: Option<&'static OpDef>, since: i32, opset: Option<i32>) -> Vec<u8> {
+    let opset = opset.unwrap_or(since);
+    let fixed = bodies(operator, since).fixed;
+    let written_for = fixed.into_iter().rfind(|version| *version <= opset);
+    let function = operator.zip(written_for).and_then(|(operator, version)| {
+        OperatorFunction::of(operator.domain, operator.name, u32::try_from(version).ok()?)
+    });
+    serialized(function)
 }
 
-/// The body for a node, a NodeProto, whose inputs have these types, TypeProtos; see [`body`].
+/// The body for a node, a NodeProto, whose inputs have these types, TypeProtos; empty if there is none for exactly this opset
+/// version.
 pub(crate) fn body_of_node(
-    _operator: Option<&'static OpDef>,
-    _since: i32,
-    _opset: Option<i32>,
-    _node: &[u8],
-    _types: &[Vec<u8>],
+    operator: Option<&'static OpDef>,
+    since: i32,
+    opset: Option<i32>,
+    node: &[u8],
+    types: &[Vec<u8>],
 ) -> Vec<u8> {
-    Vec::new()
+    let bodies = bodies(operator, since).of_node;
+    let opset = match opset {
+        Some(opset) if bodies.contains(&opset) => opset,
+        None if !bodies.is_empty() => since,
+        _ => return Vec::new(),
+    };
+    let types = types_of(types);
+    let opset = u32::try_from(opset).unwrap_or(0);
+    let function = OperatorFunction::of_call(node.to_vec(), &types, opset);
+    serialized(function.ok().flatten())
+}
+
+fn serialized(function: Option<OperatorFunction>) -> Vec<u8> {
+    let bytes = function.and_then(|function| function.to_bytes().ok());
+    bytes.unwrap_or_default()
+}
+
+/// Types from serialized TypeProtos; one that says nothing, or cannot be read, is not known.
+fn types_of(types: &[Vec<u8>]) -> Vec<Option<Type>> {
+    let wrapped = encode_to_vec(&InInputs(types));
+    let Ok(model) = Model::read(Buffer::from_vec(wrapped)) else {
+        return vec![None; types.len()];
+    };
+    let inputs = model.main_graph().map_or(&[][..], |graph| &graph.inputs);
+    let declared = inputs.iter().map(|info| info.ty.as_ref());
+    declared.map(|ty| model.type_of(ty?)).collect()
+}
+
+/// A model whose inputs have these types.
+struct InInputs<'a>(&'a [Vec<u8>]);
+
+impl Encode for InInputs<'_> {
+    fn encode(&self, out: &mut Encoder<'_>) {
+        out.message(model::Graph, |out| {
+            for ty in self.0 {
+                out.message(graph::Input, |out| {
+                    out.message(value_info::Type, |out| out.unknown(ty));
+                });
+            }
+        });
+    }
 }
 
 /// Whether an operator gives equal outputs for equal inputs. One that runs a graph may run anything.
 pub(crate) fn determinism(schema: &Schema) -> Determinism {
-    const RANDOM: [&str; 6] = [
-        "Bernoulli",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    ];
-    let runs_graph = schema
-        .attributes
-        .iter()
-        .any(|attribute| matches!(attribute.ty, AttrType::Graph | AttrType::Graphs));
-    let is_random = schema.domain.is_empty() && RANDOM.contains(&schema.name);
-    match runs_graph || is_random {
-        true => Determinism::NonDeterministic,
-        false => Determinism::Deterministic,
+    match schema.determinism {
+        ops::Determinism::Unknown => Determinism::Unknown,
+        ops::Determinism::Deterministic => Determinism::Deterministic,
+        ops::Determinism::NonDeterministic => Determinism::NonDeterministic,
     }
 }
