@@ -363,3 +363,21 @@ impl fmt::Display for AttrDefault {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attribute_types_have_the_numbers_of_the_file() {
+        assert_eq!(AttrType::of_file(AttributeType::UNDEFINED), None);
+        assert_eq!(AttrType::of_file(AttributeType(15)), None);
+        for number in 1..=14 {
+            let in_file = AttributeType(number);
+            let ty = AttrType::of_file(in_file);
+            assert_eq!(ty.map(AttrType::in_file), Some(in_file));
+            let name = in_file.name().map(str::to_lowercase);
+            assert_eq!(ty.map(|ty| ty.to_string()), name);
+        }
+    }
+}
