@@ -323,6 +323,8 @@ fn change(old: &Schema, new: &Schema) -> String {
             }
         }
     }
+    let said = |note: &&&str| !old.notes.contains(*note);
+    changes.extend(new.notes.iter().filter(said).map(|note| note.to_string()));
     match changes.is_empty() {
         true => "nothing is declared otherwise".to_string(),
         false => changes.join("; "),

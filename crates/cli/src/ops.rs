@@ -1,7 +1,8 @@
 //! `sardonyx ops`: the operators of the standard: a list, one of them, or what changed between two of its versions.
 
 use sardonyx::ops::{
-    Arity, AttrDefault, Attribute, Differentiability, OpDef, Param, Registry, Schema, TypeVar,
+    Arity, AttrDefault, Attribute, Determinism, Differentiability, OpDef, Param, Registry, Schema,
+    TypeVar,
 };
 use sardonyx::suggest;
 use serde_json::{Value, json};
@@ -182,7 +183,17 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
             text += &format!("{}\n", at(version.since)?);
         }
     } else {
-        text += &at(args.opset.unwrap_or(u32::MAX))?.to_string();
+        let schema = at(args.opset.unwrap_or(u32::MAX))?;
+        text += &schema.to_string();
+        if let Some(function) = op.function_text(args.opset.unwrap_or(schema.since), None) {
+            text += &format!("\nas a function of others:\n\n{function}");
+        } else if op
+            .functions_of(schema.since)
+            .iter()
+            .any(|found| found.needs_call)
+        {
+            text += "\nwhich function of others it is depends on the call\n";
+        }
         text += &format!("\nversions: {}\n", versions(op));
     }
     Ok(text)
@@ -223,6 +234,16 @@ fn difference(from: &Schema, to: &Schema) -> String {
         .iter()
         .filter(|var| to.type_var(var.name).is_none());
     lines.extend(gone.map(|var| format!("- type      {}", var.name)));
+    if from.determinism != to.determinism {
+        lines.push(format!("  {}", determinism(to)));
+    }
+    for (sign, some, others) in [("-", from, to), ("+", to, from)] {
+        let only = some
+            .notes
+            .iter()
+            .filter(|note| !others.notes.contains(note));
+        lines.extend(only.map(|note| format!("{sign} note      {note}")));
+    }
     let head = format!(
         "{} from version {} to version {}",
         from.name, from.since, to.since
@@ -278,7 +299,11 @@ fn operator_json(op: &OpDef) -> Value {
     let versions: Vec<Value> = op
         .versions()
         .filter_map(|version| op.schema_at(version.since))
-        .map(|schema| schema_json(&schema))
+        .map(|schema| {
+            let mut json = schema_json(&schema);
+            json["functions"] = functions_json(op, schema.since);
+            json
+        })
         .collect();
     json!({
         "domain": domain_of(op),
@@ -286,6 +311,27 @@ fn operator_json(op: &OpDef) -> Value {
         "about": op.about,
         "versions": versions,
     })
+}
+
+/// The functions that a version of an operator is; the text of one that depends on the call is not there.
+fn functions_json(op: &OpDef, since: u32) -> Value {
+    let functions = op.functions_of(since).into_iter().map(|function| {
+        json!({
+            "opset": function.since,
+            "depends_on_call": function.needs_call,
+            "text": op.function_text(function.since, None),
+        })
+    });
+    Value::Array(functions.collect())
+}
+
+/// A word for programs and people.
+fn determinism(schema: &Schema) -> &'static str {
+    match schema.determinism {
+        Determinism::Deterministic => "deterministic",
+        Determinism::NonDeterministic => "non-deterministic",
+        Determinism::Unknown => "unknown",
+    }
 }
 
 fn schema_json(schema: &Schema) -> Value {
@@ -301,6 +347,8 @@ fn schema_json(schema: &Schema) -> Value {
     json!({
         "since": schema.since,
         "deprecated": schema.deprecated,
+        "determinism": determinism(schema),
+        "notes": schema.notes,
         "inputs": params(&schema.inputs),
         "fewest_inputs": fewest_inputs,
         "most_inputs": most_inputs,

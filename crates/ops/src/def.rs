@@ -210,6 +210,7 @@ impl OpDef {
             outputs: Vec::new(),
             attributes: Vec::new(),
             types: Vec::new(),
+            notes: Vec::new(),
         };
         let mut determinism = None;
         for version in self.versions().take_while(|version| version.since <= since) {
@@ -220,6 +221,7 @@ impl OpDef {
                 schema.outputs.clear();
                 schema.attributes.clear();
                 schema.types.clear();
+                schema.notes.clear();
             }
             for fact in version.facts {
                 match *fact {
@@ -241,6 +243,7 @@ impl OpDef {
                     Fact::WithoutTypes(name) => schema.types.retain(|t| t.name != name),
                     Fact::Deprecated => schema.deprecated = true,
                     Fact::Determinism(said) => determinism = Some(said),
+                    Fact::Note(note) => schema.notes.push(note),
                 }
             }
         }

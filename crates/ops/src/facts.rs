@@ -33,6 +33,8 @@ pub enum Fact {
     Deprecated,
     /// Whether equal inputs give equal outputs. Without it they do, unless an attribute is a graph.
     Determinism(Determinism),
+    /// A sentence about this version and those after it.
+    Note(&'static str),
 }
 
 const fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
@@ -133,6 +135,11 @@ pub const fn without_attribute(name: &'static str) -> Fact {
 /// The type variable is gone.
 pub const fn without_types(name: &'static str) -> Fact {
     Fact::WithoutTypes(name)
+}
+
+/// A sentence about this version and those after it: what it does differently though nothing is declared otherwise.
+pub const fn note(text: &'static str) -> Fact {
+    Fact::Note(text)
 }
 
 /// Models should not use this version; a later one may be fine again.

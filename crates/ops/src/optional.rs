@@ -3,7 +3,7 @@
 use sardonyx_tensor::DataType::Bool;
 
 use crate::def::OpDef;
-use crate::facts::{ALL, ALL_IR14, input, output, type_proto, types};
+use crate::facts::{ALL, ALL_IR14, input, note, output, type_proto, types};
 use crate::typeset::TypeSet;
 
 pub(crate) static OPTIONAL: OpDef = OpDef::new("Optional")
@@ -39,7 +39,9 @@ pub(crate) static OPTIONAL_GET_ELEMENT: OpDef = OpDef::new("OptionalGetElement")
     )
     .since(
         18,
-        &[types(
+        &[
+            note("A value of a tensor or sequence type is taken as well: the operator returns the input."),
+            types(
             "O",
             ALL.and(ALL.as_sequences())
                 .and(ALL.and(ALL.as_sequences()).as_optionals()),
@@ -73,6 +75,7 @@ pub(crate) static OPTIONAL_HAS_ELEMENT: OpDef = OpDef::new("OptionalHasElement")
         18,
         &[
             input("input", "O").optional(),
+            note("A value of a tensor or sequence type is taken as well, and is something; an input left out is not."),
             types(
                 "O",
                 ALL.and(ALL.as_sequences())

@@ -28,6 +28,8 @@ pub struct Schema {
     pub attributes: Vec<Attribute>,
     /// Type variables, in the order of their declaration.
     pub types: Vec<TypeVar>,
+    /// What is true of this version, but not of all, beyond what is declared: sentences.
+    pub notes: Vec<&'static str>,
 }
 
 /// A formal input or output.
@@ -197,6 +199,7 @@ impl Schema {
             outputs: Vec::new(),
             attributes: Vec::new(),
             types: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -283,6 +286,9 @@ impl fmt::Display for Schema {
                 var.name,
                 var.allowed.names().join(" ")
             )?;
+        }
+        for note in &self.notes {
+            writeln!(f, "  note      {note}")?;
         }
         Ok(())
     }

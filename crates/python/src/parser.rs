@@ -2,7 +2,8 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use sardonyx::text::{Part, parse_part};
+use sardonyx_tensor::Buffer;
+use sardonyx_text::{ParseOptions, Part, parse_part};
 
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
@@ -42,8 +43,14 @@ fn parse_node<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
 }
 
 fn parse<'py>(py: Python<'py>, part: Part, text: &str) -> Parsed<'py> {
-    let result =
-        py.detach(|| parse_part(part, text.as_bytes().to_vec()).map_err(|error| error.to_string()));
+    let result = py.detach(|| {
+        let options = ParseOptions {
+            any_count: true,
+            ..ParseOptions::default()
+        };
+        let text = Buffer::from_vec(text.as_bytes().to_vec());
+        parse_part(part, text, options).map_err(|error| error.to_string())
+    });
     let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
     match result {
         Ok(message) => (true, bytes(b""), bytes(&message)),

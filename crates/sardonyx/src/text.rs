@@ -114,7 +114,15 @@ pub(crate) fn parse(
     limits: ReadLimits,
     external: &dyn ExternalData,
 ) -> Result<Parsed, Error> {
-    sardonyx_text::parse_model(text, ParseOptions { limits, external }).map_err(|error| {
+    sardonyx_text::parse_model(
+        text,
+        ParseOptions {
+            limits,
+            external,
+            any_count: false,
+        },
+    )
+    .map_err(|error| {
         let count = error.diagnostics().len();
         let errors = if count == 1 { "error" } else { "errors" };
         let mut lines = error.to_string();
@@ -273,6 +281,7 @@ impl PrintOptions {
                 Values::InModelFile(_) => sardonyx_text::Weights::Placed(place),
             },
             inline_bytes: self.inline_bytes,
+            tight_numbers: false,
         }
     }
 
@@ -314,6 +323,7 @@ impl PrintOptions {
                 form: self.form,
                 weights: sardonyx_text::Weights::Placed(&mut place),
                 inline_bytes: self.inline_bytes,
+                tight_numbers: false,
             },
             false => self.options(&mut place.own),
         };

@@ -36,6 +36,9 @@ pub struct ParseOptions<'o> {
     pub limits: ReadLimits,
     /// Finds the values of tensors that are loaded from files (`raw [...]`). The default finds none.
     pub external: &'o dyn ExternalData,
+    /// Whether a tensor may have another number of values than its shape asks for, which is only a warning then. The parser
+    /// of the `onnx` package does not count them.
+    pub any_count: bool,
 }
 
 impl Default for ParseOptions<'_> {
@@ -43,6 +46,7 @@ impl Default for ParseOptions<'_> {
         ParseOptions {
             limits: ReadLimits::default(),
             external: &NoExternalData,
+            any_count: false,
         }
     }
 }
@@ -242,6 +246,7 @@ fn run<'m, 'a, T>(
         cursor: Cursor::new(bytes),
         build: Builder::new(model, source, bytes, options.limits),
         external: options.external,
+        any_count: options.any_count,
         full: false,
         graph_levels: options.limits.depth / MESSAGES_PER_GRAPH,
         type_levels: sardonyx_model::TYPE_LEVELS,
@@ -291,6 +296,8 @@ pub(crate) struct Parser<'m, 'a> {
     cursor: Cursor<'a>,
     build: Builder<'m, 'a>,
     external: &'m dyn ExternalData,
+    /// Whether tensors may have too few values or too many.
+    any_count: bool,
     /// Whether the header says that this is the full form.
     full: bool,
     /// Levels of graphs that may still be opened.

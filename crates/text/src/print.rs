@@ -43,6 +43,8 @@ pub struct PrintOptions<'o> {
     pub weights: Weights<'o>,
     /// Values of so many bytes stand in the text.
     pub inline_bytes: u64,
+    /// Whether the numbers of a tensor stand on one line without blanks, as the `onnx` package prints them.
+    pub tight_numbers: bool,
 }
 
 /// What becomes of the values of large tensors.
@@ -151,6 +153,7 @@ pub(crate) struct Printer<'m, 'o, 's> {
     form: Form,
     weights: Weights<'o>,
     inline_bytes: u64,
+    tight_numbers: bool,
     out: Vec<u8>,
     sink: Option<&'s mut dyn io::Write>,
     failure: Option<io::Error>,
@@ -184,6 +187,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             form: options.form,
             weights: options.weights,
             inline_bytes: options.inline_bytes,
+            tight_numbers: options.tight_numbers,
             out: Vec::new(),
             sink,
             failure: None,

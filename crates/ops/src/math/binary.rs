@@ -22,7 +22,7 @@ use sardonyx_tensor::DataType;
 use crate::def::{InferFn, OpDef};
 use crate::facts::{
     FLOATS, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, INTEGERS, NUMERIC, NUMERIC_IR4, UNSIGNED,
-    input, int, ints, output, string, types, without_attribute,
+    input, int, ints, note, output, string, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
 use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
@@ -34,7 +34,7 @@ pub(crate) static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add))
 pub(crate) static AND: OpDef = logic("And").about("Truth values: both.");
 
 pub(crate) static BIT_SHIFT: OpDef = OpDef::new("BitShift")
-    .about("Shifted bits.")
+    .about("X with its bits shifted by Y places: to the left, or to the right, so that the value is effectively decreased.")
     .since(
         11,
         &[
@@ -45,7 +45,14 @@ pub(crate) static BIT_SHIFT: OpDef = OpDef::new("BitShift")
             types("T", UNSIGNED),
         ],
     )
-    .since(28, &[types("T", INTEGERS)])
+    .since(
+        28,
+        &[
+            types("T", INTEGERS),
+            note("Of signed integers, the right shift is an arithmetic shift: the sign stays, and bits that a left shift moves beyond it are lost."),
+            note("If Y is negative, or at least the number of bits, only the sign is left: -1 for a negative X shifted to the right, else 0."),
+        ],
+    )
     .infer(rules::broadcast);
 
 pub(crate) static BITWISE_AND: OpDef = bitwise("BitwiseAnd").about("Bits: both.");
@@ -114,7 +121,12 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
             types("T", NUMERIC_IR4),
         ],
     )
-    .since(28, &[])
+    .since(
+        28,
+        &[note(
+            "Floats too may have either `fmod`: 0 gives `A - floor(A / B) * B`, with the sign of B, and 1 gives `A - trunc(A / B) * B`, with that of A.",
+        )],
+    )
     .infer(remainder);
 
 pub(crate) static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul)).about("Products.");

@@ -103,7 +103,11 @@ fn describe(schema: &Schema) -> Description {
     Description {
         name: schema.name.to_string(),
         domain: schema.domain.to_string(),
-        doc: standard.map_or("", |operator| operator.about).to_string(),
+        doc: standard.map_or(String::new(), |operator| {
+            let notes = schema.notes.iter().copied();
+            let sentences: Vec<&str> = std::iter::once(operator.about).chain(notes).collect();
+            sentences.join("\n")
+        }),
         since: i32::try_from(schema.since).unwrap_or(i32::MAX),
         deprecated: schema.deprecated,
         inputs: parameters(&schema.inputs),

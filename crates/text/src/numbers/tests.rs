@@ -695,6 +695,7 @@ fn varints_of_all_lengths() {
             column: 0,
             indent: 2,
             width: 60,
+            gap: 2,
         },
     );
     text.push(b'}');
@@ -712,6 +713,7 @@ fn lists_are_wrapped() {
         column,
         indent,
         width,
+        gap: 2,
     };
     let written = |values: &[i64], wrap| {
         let mut out = b"x".to_vec();
@@ -750,6 +752,7 @@ fn lists_are_wrapped() {
                 column: 9,
                 indent: 4,
                 width: 100,
+                gap: 2,
             },
         );
         let out = String::from_utf8(out).unwrap();

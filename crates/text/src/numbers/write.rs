@@ -48,6 +48,8 @@ pub(crate) struct Wrap {
     pub(crate) indent: usize,
     /// Bytes of a line, with the comma or bracket that follows its last number.
     pub(crate) width: usize,
+    /// Bytes from the comma to the next number: 2 with a blank, 1 without, and then nothing is broken.
+    pub(crate) gap: usize,
 }
 
 /// Appends the numbers, separated by commas and blanks or line breaks, and returns the column behind the last one.
@@ -82,9 +84,9 @@ pub(crate) fn push_list<T: Print>(
             };
             let room: &mut [u8; ROOM] = part(buffer, at);
             *part(room, 0) = *b", ";
-            let length = value.print(Form::Shortest, part(room, 2));
-            at += 2 + length;
-            column += 2 + length;
+            let length = value.print(Form::Shortest, part(room, wrap.gap));
+            at += wrap.gap + length;
+            column += wrap.gap + length;
             if column >= wrap.width {
                 break_line(buffer, at - length, wrap.indent);
                 at += wrap.indent;

@@ -573,8 +573,13 @@ impl<'a> Parser<'_, 'a> {
 
     #[cold]
     fn long_callee(&mut self, node: NodeId) -> Parse {
-        let mut op_type = self.callee_part("an operator")?;
         let mut domain: Option<Vec<u8>> = None;
+        // Nothing before the first dot is the empty domain, as `""` is: the parser of the `onnx` package takes that.
+        if self.cursor.next() == b'.' {
+            self.cursor.pos += 1;
+            domain = Some(Vec::new());
+        }
+        let mut op_type = self.callee_part("an operator")?;
         while self.cursor.next() == b'.' {
             self.cursor.pos += 1;
             let part = op_type.as_ref().map_or(&b""[..], Name::bytes);

@@ -669,6 +669,10 @@ impl<'a> Parser<'_, 'a> {
             );
             return Ok(());
         }
+        if self.any_count {
+            self.warn(opened..end, message, None);
+            return Ok(());
+        }
         self.fail(opened..end, message)
     }
 

@@ -20,7 +20,10 @@ const FLAT: Wrap = Wrap {
     column: 0,
     indent: 0,
     width: usize::MAX,
+    gap: 2,
 };
+/// The same without blanks.
+const TIGHT: Wrap = Wrap { gap: 1, ..FLAT };
 
 /// Values as literals.
 enum Literals {
@@ -395,6 +398,9 @@ impl Printer<'_, '_, '_> {
 
     /// Begins numbers that will not fit into the line on lines of their own, if there may be such.
     fn begin_numbers(&mut self, count: usize, own_lines: bool) -> Wrap {
+        if self.tight_numbers {
+            return TIGHT;
+        }
         if !own_lines || count < LINE {
             return FLAT;
         }
@@ -405,11 +411,12 @@ impl Printer<'_, '_, '_> {
             column: indent,
             indent,
             width: layout::WIDTH,
+            gap: 2,
         }
     }
 
     fn end_numbers(&mut self, count: usize, own_lines: bool) {
-        if own_lines && count >= LINE {
+        if own_lines && count >= LINE && !self.tight_numbers {
             self.out.push(b'\n');
             self.out.resize(self.out.len() + self.indent, b' ');
             self.laid_out = true;
