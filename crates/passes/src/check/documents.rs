@@ -9,7 +9,7 @@ use sardonyx_proto::{
 };
 
 use super::value_info::{element_name, is_key_type};
-use super::{CheckOptions, codes};
+use super::{CheckOptions, codes, count};
 use crate::finding::{Code, Findings, Report, Spot, SpotPart};
 
 /// A file of the standard that is no model.
@@ -397,7 +397,11 @@ impl Judge<'_> {
         }
         if numbers > 0 && texts > 0 {
             self.add(&codes::STORED_KEYS, top, || {
-                format!("a map has {numbers} integers and {texts} texts as keys")
+                format!(
+                    "a map has {} and {} as keys",
+                    count(numbers as u64, "integer"),
+                    count(texts as u64, "text")
+                )
             });
         } else if is_key_type(ty)
             && (ty == DataType::STRING && numbers > 0 || ty != DataType::STRING && texts > 0)
