@@ -22,6 +22,9 @@ fn main() -> ExitCode {
 /// Codes of other jobs, which `check` does not say.
 const OF_OTHER_JOBS: &[&str] = &["malformed-node", "no-exact-upgrade"];
 
+/// Codes about models too large for a file here; they are met in `crates/passes/src/check/tests.rs`.
+const OF_LARGE_MODELS: &[&str] = &["too-many-functions", "calls-too-deep"];
+
 fn every_code() -> Result<(), Failed> {
     let files = runner::cases(&runner::root().join(FOLDER), &["out"]);
     let answers: Vec<String> = files
@@ -35,13 +38,16 @@ fn every_code() -> Result<(), Failed> {
     let missing: Vec<&str> = CODES
         .iter()
         .map(|code| code.name)
-        .filter(|code| occurs(code) == OF_OTHER_JOBS.contains(code))
+        .filter(|code| {
+            let elsewhere = OF_OTHER_JOBS.contains(code) || OF_LARGE_MODELS.contains(code);
+            occurs(code) == elsewhere
+        })
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(format!(
-        "no file of {FOLDER} has an example of: {}",
+        "no file of {FOLDER} has an example of these, or one has that is said to be met elsewhere only: {}",
         missing.join(", ")
     )
     .into())

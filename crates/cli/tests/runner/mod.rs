@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use libtest_mimic::{Failed, Trial};
 
 /// A trial for each file under a folder of the repository that has one of the suffixes, in the order of their names.
-pub fn trials(folder: &str, suffixes: &[&str]) -> Vec<Trial> {
+pub(crate) fn trials(folder: &str, suffixes: &[&str]) -> Vec<Trial> {
     let folder = root().join(folder);
     let files = cases(&folder, suffixes);
     assert!(!files.is_empty(), "no cases in {}", folder.display());
@@ -30,12 +30,12 @@ pub fn trials(folder: &str, suffixes: &[&str]) -> Vec<Trial> {
 }
 
 /// The top of the repository.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// All files under a folder that have one of the suffixes, sorted.
-pub fn cases(folder: &Path, suffixes: &[&str]) -> Vec<PathBuf> {
+pub(crate) fn cases(folder: &Path, suffixes: &[&str]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     gather(folder, suffixes, &mut files);
     files.sort();
