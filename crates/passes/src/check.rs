@@ -223,7 +223,9 @@ impl<'a> Checker<'a> {
         self.functions();
         match self.model.main {
             Some(main) => self.tree(main, Root::Main),
-            None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| "it has no graph".into()),
+            None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| {
+                "the model has no graph".into()
+            }),
         }
         self.training();
         self.texts();

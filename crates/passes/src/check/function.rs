@@ -99,7 +99,9 @@ impl Checker<'_> {
             self.add(
                 &codes::TOO_MANY_FUNCTIONS,
                 Spot::MODEL.field("functions"),
-                |_| format!("it has {count} functions; at most {MOST_FUNCTIONS} are allowed"),
+                |_| {
+                    format!("the model has {count} functions; at most {MOST_FUNCTIONS} are allowed")
+                },
             );
             return;
         }
