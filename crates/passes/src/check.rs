@@ -15,6 +15,7 @@ mod levels;
 mod node;
 mod operand_types;
 mod operator;
+mod operator_set;
 mod signature;
 mod sparse;
 mod tensor;
@@ -34,8 +35,9 @@ use sardonyx_proto::shown;
 use crate::finding::{Code, Findings, Report, Severity, Spot};
 
 pub use codes::{CODES, code};
-pub use documents::{DeclaredOperator, Document, OPERATOR_SET_MAGIC, OperatorSet, check_document};
+pub use documents::{Document, check_document};
 pub use levels::{Levels, UnknownCode};
+pub use operator_set::{DeclaredOperator, OPERATOR_SET_MAGIC, OperatorSet};
 
 /// What is checked, and how strictly.
 #[derive(Debug, Clone)]
