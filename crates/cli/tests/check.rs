@@ -5,7 +5,7 @@
 mod runner;
 
 use std::fs;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sardonyx::check::CODES;
@@ -16,11 +16,47 @@ fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = runner::trials(FOLDER, &["onnxtxt", "txtpb"]);
     trials.push(Trial::test("every_code_has_an_example", every_code));
+    trials.push(Trial::test("sarif_names_rules_and_places", sarif));
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The answer in SARIF: each result names a rule of the list, how bad it is, the file and the place in the model.
+fn sarif() -> Result<(), Failed> {
+    let file = runner::root()
+        .join(FOLDER)
+        .join("graph/undefined_value.onnxtxt");
+    let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
+        .args(["check", "--format", "sarif"])
+        .arg(&file)
+        .output()?;
+    assert_eq!(output.status.code(), Some(1));
+    let log: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(log["version"], "2.1.0");
+    let run = &log["runs"][0];
+    let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
+    assert_eq!(rules.len(), CODES.len());
+    let results = run["results"].as_array().unwrap();
+    let found = results
+        .iter()
+        .find(|result| result["ruleId"] == "undefined-value")
+        .unwrap();
+    assert_eq!(found["level"], "error");
+    let location = &found["locations"][0];
+    let uri = location["physicalLocation"]["artifactLocation"]["uri"].as_str();
+    assert!(uri.unwrap().ends_with("graph/undefined_value.onnxtxt"));
+    let place = location["logicalLocations"][0]["fullyQualifiedName"].as_str();
+    assert_eq!(place, Some("graph.node[0].input[0]"));
+    for result in results {
+        assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]));
+    }
+    Ok(())
 }
 
 /// Codes of other jobs, which `check` does not say.
 const OF_OTHER_JOBS: &[&str] = &["malformed-node", "no-exact-upgrade"];
+
+/// Codes about models too large for a file here; they are met in `crates/passes/src/check/tests.rs`.
+const OF_LARGE_MODELS: &[&str] = &["too-many-functions", "calls-too-deep"];
 
 fn every_code() -> Result<(), Failed> {
     let files = runner::cases(&runner::root().join(FOLDER), &["out"]);
@@ -35,13 +71,16 @@ fn every_code() -> Result<(), Failed> {
     let missing: Vec<&str> = CODES
         .iter()
         .map(|code| code.name)
-        .filter(|code| occurs(code) == OF_OTHER_JOBS.contains(code))
+        .filter(|code| {
+            let elsewhere = OF_OTHER_JOBS.contains(code) || OF_LARGE_MODELS.contains(code);
+            occurs(code) == elsewhere
+        })
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(format!(
-        "no file of {FOLDER} has an example of: {}",
+        "no file of {FOLDER} has an example of these, or one has that is said to be met elsewhere only: {}",
         missing.join(", ")
     )
     .into())

@@ -15,6 +15,7 @@ mod levels;
 mod node;
 mod operand_types;
 mod operator;
+mod operator_set;
 mod signature;
 mod sparse;
 mod tensor;
@@ -34,8 +35,9 @@ use sardonyx_proto::shown;
 use crate::finding::{Code, Findings, Report, Severity, Spot};
 
 pub use codes::{CODES, code};
-pub use documents::{DeclaredOperator, Document, OPERATOR_SET_MAGIC, OperatorSet, check_document};
+pub use documents::{Document, check_document};
 pub use levels::{Levels, UnknownCode};
+pub use operator_set::{DeclaredOperator, OPERATOR_SET_MAGIC, OperatorSet};
 
 /// What is checked, and how strictly.
 #[derive(Debug, Clone)]
@@ -164,6 +166,8 @@ struct Checker<'a> {
     /// Versions of operator sets, and operators looked up, by the tree that they are used in.
     imports: HashMap<Root, operator::Imports>,
     callees: operator::Callees<'a>,
+    /// Names of graphs so far, if anybody wants to know of those that occur twice.
+    graph_names: hashbrown::HashSet<Symbol>,
     /// How many names of operators were found that do not exist.
     unknown_operators: usize,
     /// By value: its type, as far as it is known. Empty if nobody wants to know.
@@ -197,6 +201,7 @@ impl<'a> Checker<'a> {
             scopes: graph::Scopes::new(model),
             imports: HashMap::new(),
             callees: operator::Callees::default(),
+            graph_names: hashbrown::HashSet::new(),
             unknown_operators: 0,
             types: match options.levels.of(&codes::INPUT_TYPE) {
                 Some(_) => vec![operand_types::Brief::default(); model.value_count()],
@@ -220,7 +225,9 @@ impl<'a> Checker<'a> {
         self.functions();
         match self.model.main {
             Some(main) => self.tree(main, Root::Main),
-            None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| "it has no graph".into()),
+            None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| {
+                "the model has no graph".into()
+            }),
         }
         self.training();
         self.texts();
@@ -325,6 +332,17 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// A number of things, in words.
+fn count(number: impl Into<u128>, what: &str) -> String {
+    let number = number.into();
+    let plural = match (number, what.strip_suffix('y')) {
+        (1, _) => return format!("1 {what}"),
+        (_, Some(stem)) => format!("{stem}ies"),
+        (_, None) => format!("{what}s"),
+    };
+    format!("{number} {plural}")
 }
 
 /// Whether a text is an identifier of C.

@@ -210,7 +210,11 @@ pub fn place_of_node(model: &Model, node: NodeId) -> String {
         .maybe_text(model.node(node).name)
         .filter(|name| !name.is_empty())
     {
-        return format!("node '{}' ({op})", sardonyx_proto::shown(name));
+        let name = sardonyx_proto::shown(name);
+        return match op.is_empty() {
+            true => format!("node '{name}'"),
+            false => format!("node '{name}' ({op})"),
+        };
     }
     let produced = model.outputs(node).iter().flatten().next();
     match produced {

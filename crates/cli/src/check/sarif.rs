@@ -61,11 +61,13 @@ fn rule(code: &Code) -> Value {
 
 fn result(found: &Finding, file: &str) -> Value {
     let index = CODES.iter().position(|code| code.name == found.code.name);
+    let (place, advice) = (&found.place.words, found.advice.trim_end_matches('.'));
     json!({
         "ruleId": found.code.name,
         "ruleIndex": index,
         "level": level(found.severity),
-        "message": {"text": format!("{}. {}.", found.fact, found.advice.trim_end_matches('.'))},
+        // The place in words as well: few readers of the form show logical locations.
+        "message": {"text": format!("{place}: {}. {advice}.", found.fact)},
         "locations": [location(file, Some(found))],
     })
 }

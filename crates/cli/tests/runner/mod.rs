@@ -120,9 +120,12 @@ fn answer(run: &str, name: &str, folder: &Path, answers: &mut String) {
         command.stdin(File::open(folder.join(file)).unwrap());
     }
     let output = command.output().unwrap();
+    // Where the folder is differs from run to run.
+    let here = folder.canonicalize().unwrap().display().to_string();
     writeln!(answers, "$ sardonyx {run}").unwrap();
     for stream in [&output.stdout, &output.stderr] {
-        answers.push_str(&String::from_utf8_lossy(stream));
+        let stream_text = String::from_utf8_lossy(stream).replace(&here, ".");
+        answers.push_str(&stream_text);
         if !stream.is_empty() && !stream.ends_with(b"\n") {
             answers.push('\n');
         }

@@ -127,7 +127,10 @@ impl Checker<'_> {
             if missing >> index & 1 != 0 {
                 self.add_with(&codes::MISSING_ATTRIBUTE, Spot::node(id), |_| {
                     let fact = format!("{} needs the attribute '{}'", schema.name, attribute.name);
-                    (fact, format!("add {attribute}").into())
+                    (
+                        fact,
+                        format!("add {}: {}", attribute.name, attribute.ty).into(),
+                    )
                 });
             }
         }
@@ -236,7 +239,10 @@ impl Checker<'_> {
         let model = self.model;
         let Root::Function(index) = root else {
             self.add(&codes::REFERENCE_OUTSIDE_FUNCTION, spot, |_| {
-                format!("it stands for '{}' of a function", shown(model.text(name)))
+                format!(
+                    "it stands for the attribute '{}' of a function, but is in none",
+                    shown(model.text(name))
+                )
             });
             return;
         };

@@ -4,7 +4,7 @@ use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, NodeId, Symbol};
 use sardonyx_proto::shown;
 
-use super::{Checker, Root, codes};
+use super::{Checker, Root, codes, count};
 use crate::finding::Spot;
 
 /// Functions of one model, and calls within calls, as the reference implementation bounds them.
@@ -99,7 +99,9 @@ impl Checker<'_> {
             self.add(
                 &codes::TOO_MANY_FUNCTIONS,
                 Spot::MODEL.field("functions"),
-                |_| format!("it has {count} functions; at most {MOST_FUNCTIONS} are allowed"),
+                |_| {
+                    format!("the model has {count} functions; at most {MOST_FUNCTIONS} are allowed")
+                },
             );
             return;
         }
@@ -206,7 +208,10 @@ impl Checker<'_> {
             if actual > formal {
                 let spot = Spot::node(id).item(what, formal);
                 self.add(&codes::CALL_ARGUMENTS, spot, |_| {
-                    format!("the function has {formal} {what}s, but the node {actual}")
+                    format!(
+                        "the function has {}, but the node has {actual}",
+                        count(formal as u64, what)
+                    )
                 });
             }
         }

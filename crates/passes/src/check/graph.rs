@@ -68,6 +68,9 @@ impl<'a> Checker<'a> {
                 |_| "it has no name".into(),
             );
         }
+        if !is_body && self.wants(&codes::DUPLICATE_GRAPH_NAME) {
+            self.graph_name(id);
+        }
         self.graph_inputs(id, is_body);
         self.initializers(id);
         self.outputs(id, root, is_body);
@@ -82,6 +85,19 @@ impl<'a> Checker<'a> {
             self.keys(&graph.metadata_props, Spot::graph(id), "metadata_props");
         }
         self.unused(id, root);
+    }
+
+    /// Whether another graph has the same name.
+    fn graph_name(&mut self, id: GraphId) {
+        let name = self.model.graph(id).name;
+        if let Some(name) = name.filter(|name| Some(*name) != self.empty)
+            && !self.graph_names.insert(name)
+        {
+            let spot = Spot::graph(id).field("name");
+            self.add(&codes::DUPLICATE_GRAPH_NAME, spot, |model| {
+                format!("another graph is called '{}'", text(model, name))
+            });
+        }
     }
 
     fn graph_inputs(&mut self, id: GraphId, is_body: bool) {
@@ -530,6 +546,15 @@ fn first_maker(model: &Model, graph: GraphId, name: Symbol, not: NodeId) -> Opti
     })
 }
 
+/// The graph that is around all others around this one.
+fn outermost(model: &Model, graph: GraphId) -> GraphId {
+    let mut graph = graph;
+    while let Some(parent) = model.graph(graph).parent {
+        graph = parent;
+    }
+    graph
+}
+
 /// What is said of a name that nothing defines: whether another graph has it, or a similar one is there.
 fn undefined(
     model: &Model,
@@ -545,14 +570,18 @@ fn undefined(
         value.name == name && value.producer != Producer::Nothing && value.graph != graph
     });
     if let Some((_, value)) = elsewhere {
-        let graph = model.graph(value.graph);
-        let place = match graph.owner {
-            Some(owner) => format!("inside of {}", place_of_node(model, owner)),
-            None => "in another graph".to_string(),
+        let body = outermost(model, graph);
+        let advice = match model.graph(value.graph).owner {
+            _ if model.functions.iter().any(|found| found.body == body) => {
+                "a function sees its inputs only: pass the value in as one of them".to_string()
+            }
+            Some(owner) => format!(
+                "a value of that name exists inside of {}, but cannot be seen from here: give it back as an output",
+                place_of_node(model, owner)
+            ),
+            None => "a value of that name exists in another graph, which cannot be seen from here"
+                .to_string(),
         };
-        let advice = format!(
-            "a value of that name exists {place}, but cannot be seen from here: give it back as an output"
-        );
         return (fact, advice.into());
     }
     let names = model.values().take(MOST_NAMES).filter_map(|(_, value)| {

@@ -49,19 +49,19 @@ impl Checker<'_> {
         let header = &self.model.header;
         if self.is_empty(header.domain) {
             self.add(&codes::NO_DOMAIN, Spot::MODEL.field("domain"), |_| {
-                "it names no domain".into()
+                "the model names no domain".into()
             });
         } else if let Some(domain) = header.domain.map(|domain| self.texts.text(domain))
             && !is_domain(domain)
         {
             self.add(&codes::BAD_DOMAIN, Spot::MODEL.field("domain"), |_| {
-                format!("its domain is '{}'", shown(domain))
+                format!("the model's domain is '{}'", shown(domain))
             });
         }
         if self.is_empty(header.producer_name) && self.is_empty(header.producer_version) {
             let spot = Spot::MODEL.field("producer_name");
             self.add(&codes::NO_PRODUCER, spot, |_| {
-                "it does not say which tool made it".into()
+                "the model does not say which tool made it".into()
             });
         }
         self.markup(header.doc_string, Spot::MODEL);
@@ -77,7 +77,7 @@ impl Checker<'_> {
         match self.model.header.ir_version {
             None | Some(0) => {
                 self.add(&codes::NO_IR_VERSION, spot, |_| {
-                    "it does not say which version of the format it follows".into()
+                    "the model does not say which version of the format it follows".into()
                 });
                 return;
             }
@@ -87,7 +87,7 @@ impl Checker<'_> {
             Some(_) if version > NEWEST_IR_VERSION => {
                 self.add(&codes::NEWER_IR_VERSION, spot, |_| {
                     format!(
-                        "it is of version {version} of the format; the newest known one is {NEWEST_IR_VERSION}"
+                        "the model is of version {version} of the format; the newest known one is {NEWEST_IR_VERSION}"
                     )
                 });
             }
@@ -115,11 +115,12 @@ impl Checker<'_> {
         // Who gives no version of the format is told so already.
         if self.ir_version >= 3 && imports.is_empty() {
             self.add(&codes::NO_OPSET_IMPORT, spot, |_| {
-                "it does not say which operator sets it uses".into()
+                "the model does not say which operator sets it uses".into()
             });
         } else if self.ir_version < 3 && self.ir_version != 0 && !imports.is_empty() {
             self.add(&codes::OPSET_IMPORT_TOO_EARLY, spot, |_| {
-                "it imports operator sets, which its version of the format does not have".into()
+                "the model imports operator sets, which its version of the format does not have"
+                    .into()
             });
         }
         self.imports_of(imports, Spot::MODEL);
@@ -211,7 +212,7 @@ impl Checker<'_> {
             self.add(
                 &codes::MARKUP_IN_DOCUMENTATION,
                 spot.field("doc_string"),
-                |_| format!("its documentation has markup: '{}'", shown(tag)),
+                |_| format!("the documentation has markup: '{}'", shown(tag)),
             );
         }
     }

@@ -3,7 +3,7 @@
 use sardonyx_model::{GraphId, NodeId};
 use sardonyx_ops::{Arity, Param};
 
-use super::{Checker, Root, codes, graph::graph_number};
+use super::{Checker, Root, codes, count, graph::graph_number};
 use crate::finding::Spot;
 
 impl Checker<'_> {
@@ -123,26 +123,25 @@ impl Checker<'_> {
             return;
         };
         let formals = self.callees.get(callee);
-        for (code, what, count, formals) in [
+        for (code, what, actual, formals) in [
             (&codes::INPUT_COUNT, "input", inputs, formals.inputs),
             (&codes::OUTPUT_COUNT, "output", outputs, formals.outputs),
         ] {
-            if (formals.fewest..=formals.most).contains(&count) {
+            if (formals.fewest..=formals.most).contains(&actual) {
                 continue;
             }
-            let spot = match count > formals.most {
+            let spot = match actual > formals.most {
                 true => Spot::node(id).item(what, formals.most),
                 false => Spot::node(id),
             };
             self.add_with(code, spot, |_| {
-                let plural = |n: usize| if n == 1 { "" } else { "s" };
                 let (fewest, most) = (formals.fewest, formals.most);
                 let allowed = match most {
-                    _ if most == fewest => format!("{fewest} {what}{}", plural(fewest)),
-                    usize::MAX => format!("at least {fewest} {what}{}", plural(fewest)),
+                    _ if most == fewest => count(fewest as u64, what),
+                    usize::MAX => format!("at least {}", count(fewest as u64, what)),
                     _ => format!("{fewest} to {most} {what}s"),
                 };
-                let fact = format!("{} has {allowed}, but the node has {count}", schema.name);
+                let fact = format!("{} has {allowed}, but the node has {actual}", schema.name);
                 let params = if what == "input" {
                     &schema.inputs
                 } else {
@@ -151,6 +150,7 @@ impl Checker<'_> {
                 let names: Vec<String> = params.iter().map(param_words).collect();
                 let advice = match names.is_empty() {
                     true => format!("{} has no {what}s", schema.name),
+                    false if names.len() == 1 => format!("its {what} is {}", names[0]),
                     false => format!("its {what}s are {}", names.join(", ")),
                 };
                 (fact, advice.into())

@@ -133,17 +133,26 @@ pub(super) struct Operands<'a> {
     variables: SmallVec<[Variable<'a>; 4]>,
     inputs: Formals,
     outputs: Formals,
+    /// Whether the second input becomes an element of the first, which no type variable says.
+    inserts: bool,
 }
 
 /// A type variable, or a type that is written out.
 struct Variable<'a> {
     /// Its name in the schema.
     name: &'static str,
-    allowed: Option<&'a TypeSet>,
-    /// The only type it may stand for, if there is one.
-    only: Brief,
+    takes: Takes<'a>,
     /// By kind, the element types that were found to be allowed.
     fine: [u32; KINDS.len() + 1],
+}
+
+/// What a variable may stand for.
+#[derive(Clone, Copy, Default)]
+struct Takes<'a> {
+    /// The types; `None` if there is one, which is written out.
+    allowed: Option<&'a TypeSet>,
+    /// The only type, if there is one.
+    only: Brief,
 }
 
 #[derive(Default)]
@@ -175,6 +184,7 @@ impl<'a> Operands<'a> {
         let mut operands = Operands::default();
         operands.inputs = operands.formals(schema, &schema.inputs);
         operands.outputs = operands.formals(schema, &schema.outputs);
+        operands.inserts = schema.domain.is_empty() && schema.name == "SequenceInsert";
         operands
     }
 
@@ -190,8 +200,10 @@ impl<'a> Operands<'a> {
                 let allowed = schema.type_var(param.ty).map(|var| &var.allowed);
                 self.variables.push(Variable {
                     name: param.ty,
-                    allowed,
-                    only: allowed.map_or_else(|| spelled(param.ty), only),
+                    takes: Takes {
+                        allowed,
+                        only: allowed.map_or_else(|| spelled(param.ty), only),
+                    },
                     fine: [0; KINDS.len() + 1],
                 });
                 self.variables.len() - 1
@@ -209,10 +221,12 @@ impl<'a> Operands<'a> {
 impl Variable<'_> {
     /// Whether a type is among those that the variable may stand for.
     fn allows(&mut self, ty: Brief) -> bool {
-        if self.only != Brief::UNKNOWN {
-            return self.only == ty;
+        if self.takes.only != Brief::UNKNOWN {
+            return self.takes.only == ty;
         }
-        let Some(set) = self.allowed else { return true };
+        let Some(set) = self.takes.allowed else {
+            return true;
+        };
         let fine = &mut self.fine[usize::from(ty.0 >> ELEMENT_BITS) % (KINDS.len() + 1)];
         let bit = 1 << (ty.0 & ((1 << ELEMENT_BITS) - 1));
         if *fine & bit == 0 && ty.full().is_none_or(|full| set.allows(&full)) {
@@ -220,8 +234,9 @@ impl Variable<'_> {
         }
         *fine & bit != 0
     }
+}
 
-    /// What it may stand for, in words.
+impl Takes<'_> {
     fn words(&self) -> String {
         /// Types that are named.
         const NAMED: usize = 8;
@@ -281,19 +296,22 @@ impl Checker<'_> {
 
     /// Compares what a node reads with what its operator takes, and notes the types of what it makes.
     pub(super) fn operand_types(&mut self, id: NodeId, callee: u32) {
-        if self.types.is_empty() {
+        let operands = &mut self.callees.get_mut(callee).operands;
+        if operands.variables.is_empty() {
             return;
         }
         let model = self.model;
+        let types = &mut self.types[..];
         let index = |value: ValueId| sardonyx_model::Id::index(value);
         let mut bound = [Brief::UNKNOWN; MOST_VARIABLES];
+        let mut first = [0usize; MOST_VARIABLES];
+        let mut wrong: SmallVec<[Wrong; 4]> = SmallVec::new();
         for (position, value) in model.inputs(id).enumerate() {
             let Some(value) = value else { continue };
-            let ty = self.types[index(value)];
+            let ty = types[index(value)];
             if ty == Brief::UNKNOWN {
                 continue;
             }
-            let operands = &mut self.callees.get_mut(callee).operands;
             let Some(formal) = operands.inputs.at(position) else {
                 break;
             };
@@ -302,7 +320,11 @@ impl Checker<'_> {
                 continue;
             };
             if !variable.allows(ty) {
-                self.not_allowed(id, callee, position, ty, number);
+                wrong.push(Wrong {
+                    position,
+                    ty,
+                    problem: Problem::NotAllowed(number),
+                });
                 continue;
             }
             let Some(binding) = bound.get_mut(number).filter(|_| formal.shared) else {
@@ -310,13 +332,19 @@ impl Checker<'_> {
             };
             if *binding == Brief::UNKNOWN {
                 *binding = ty;
+                first[number] = position;
             } else if *binding != ty {
-                self.not_the_same(id, callee, position, ty, *binding);
+                wrong.push(Wrong {
+                    position,
+                    ty,
+                    problem: Problem::NotTheSame(*binding, first[number]),
+                });
             }
         }
+        let inserts = operands.inserts;
+        let mut by_attribute = false;
         for (position, value) in model.outputs(id).iter().enumerate() {
             let Some(value) = *value else { continue };
-            let operands = &self.callees.get(callee).operands;
             let Some(formal) = operands.outputs.at(position) else {
                 break;
             };
@@ -324,95 +352,133 @@ impl Checker<'_> {
             let Some(variable) = operands.variables.get(number) else {
                 continue;
             };
-            let mut ty = variable.only;
+            let mut ty = variable.takes.only;
             if ty == Brief::UNKNOWN && formal.shared {
                 ty = bound.get(number).copied().unwrap_or_default();
             }
-            if ty == Brief::UNKNOWN {
-                ty = self.by_attribute(id, callee);
-            }
+            by_attribute |= ty == Brief::UNKNOWN && position == 0;
             if ty != Brief::UNKNOWN {
-                self.types[index(value)] = ty;
+                types[index(value)] = ty;
             }
+        }
+        if by_attribute {
+            self.by_attribute(id, callee);
+        }
+        for found in wrong {
+            self.wrong_type(id, callee, found);
+        }
+        if inserts {
+            self.insertion(id);
         }
     }
 
-    /// The type that an attribute gives to the output of a constant or a cast.
-    fn by_attribute(&self, id: NodeId, callee: u32) -> Brief {
+    /// A tensor that a node puts into a sequence is of the type of its elements.
+    fn insertion(&mut self, id: NodeId) {
+        let mut inputs = self.model.inputs(id);
+        let mut next = || {
+            let value = inputs.next()??;
+            self.types[sardonyx_model::Id::index(value)].parts()
+        };
+        let (Some((Kind::Sequence, element)), Some((Kind::Tensor, inserted))) = (next(), next())
+        else {
+            return;
+        };
+        if element != inserted {
+            self.add(&codes::INPUT_TYPE, Spot::node(id).item("input", 1), |_| {
+                format!(
+                    "input 1 is tensor({}), but the sequence has elements of type tensor({})",
+                    inserted.name(),
+                    element.name()
+                )
+            });
+        }
+    }
+
+    /// Notes the type that an attribute gives to the output of a constant or a cast.
+    fn by_attribute(&mut self, id: NodeId, callee: u32) {
         let model = self.model;
         let schema = self.callees.get(callee).schema;
-        let Some(name) = schema.filter(|schema| schema.domain.is_empty()) else {
-            return Brief::UNKNOWN;
+        let (Some(schema), Some(Some(value))) = (schema, model.outputs(id).first()) else {
+            return;
         };
-        let mut attributes = model.node(id).attributes.iter();
-        match name.name {
-            "Constant" => attributes.find_map(|attribute| {
-                let elem = match model.attribute(*attribute).values.first()? {
-                    AttributeValue::Tensor(tensor) => return Some(Brief::tensor(tensor.data_type)),
-                    AttributeValue::Float(_) | AttributeValue::Floats(_) => DataType::Float,
-                    AttributeValue::Int(_) | AttributeValue::Ints(_) => DataType::Int64,
-                    AttributeValue::String(_) | AttributeValue::Strings(_) => DataType::String,
-                    _ => return None,
-                };
-                Some(Brief::new(Kind::Tensor, elem))
-            }),
-            "Cast" => attributes.find_map(|attribute| {
-                let attribute = model.attribute(*attribute);
-                match attribute.values.first()? {
-                    AttributeValue::Int(to) if model.maybe_text(attribute.name) == Some(b"to") => {
-                        Some(Brief::tensor(i32::try_from(*to).ok()))
-                    }
-                    _ => None,
-                }
-            }),
-            _ => None,
+        if !schema.domain.is_empty() || !matches!(schema.name, "Constant" | "Cast") {
+            return;
         }
-        .unwrap_or_default()
+        let mut attributes = model.node(id).attributes.iter();
+        let found = attributes.find_map(|attribute| {
+            let attribute = model.attribute(*attribute);
+            let elem = match (schema.name, attribute.values.first()?) {
+                ("Constant", AttributeValue::Tensor(tensor)) => {
+                    return Some(Brief::tensor(tensor.data_type));
+                }
+                ("Constant", AttributeValue::Float(_) | AttributeValue::Floats(_)) => {
+                    DataType::Float
+                }
+                ("Constant", AttributeValue::Int(_) | AttributeValue::Ints(_)) => DataType::Int64,
+                ("Constant", AttributeValue::String(_) | AttributeValue::Strings(_)) => {
+                    DataType::String
+                }
+                ("Cast", AttributeValue::Int(to))
+                    if model.maybe_text(attribute.name) == Some(b"to") =>
+                {
+                    return Some(Brief::tensor(i32::try_from(*to).ok()));
+                }
+                _ => return None,
+            };
+            Some(Brief::new(Kind::Tensor, elem))
+        });
+        self.note(Some(*value), found.unwrap_or_default());
     }
 
-    fn not_allowed(&mut self, id: NodeId, callee: u32, position: usize, ty: Brief, number: usize) {
+    fn wrong_type(&mut self, id: NodeId, callee: u32, found: Wrong) {
         let callee = self.callees.get(callee);
         let Some(schema) = callee.schema else { return };
-        let takes = callee.operands.variables[number].words();
-        self.add_with(
-            &codes::INPUT_TYPE,
-            Spot::node(id).item("input", position),
-            |_| {
-                let name = schema.input(position).map_or("", |param| param.name);
-                let fact = format!(
-                    "input {position} ({name}) is {}, but {} takes {takes} there",
+        let Wrong {
+            position,
+            ty,
+            problem,
+        } = found;
+        let takes = match problem {
+            Problem::NotAllowed(variable) => callee.operands.variables[variable].takes,
+            Problem::NotTheSame(..) => Takes::default(),
+        };
+        let spot = Spot::node(id).item("input", position);
+        self.add_with(&codes::INPUT_TYPE, spot, |_| {
+            let fact = match problem {
+                Problem::NotAllowed(_) => format!(
+                    "input {position} ({}) is {}, but {} takes {} there",
+                    schema.input(position).map_or("", |param| param.name),
                     ty.words(),
                     schema.name,
-                );
-                (fact, advice(ty).into())
-            },
-        );
-    }
-
-    fn not_the_same(&mut self, id: NodeId, callee: u32, position: usize, ty: Brief, wanted: Brief) {
-        let callee = self.callees.get(callee);
-        let Some(schema) = callee.schema else { return };
-        let variable = schema.input(position).map_or("", |param| param.ty);
-        let model = self.model;
-        let mut inputs = model.inputs(id).enumerate();
-        let first = inputs.find(|(index, value)| {
-            let same = schema
-                .input(*index)
-                .is_some_and(|param| param.ty == variable);
-            let ty = value.map(|value| self.types[sardonyx_model::Id::index(value)]);
-            same && ty == Some(wanted)
-        });
-        let first = first.map_or(0, |(index, _)| index);
-        self.add_with(&codes::INPUT_TYPE, Spot::node(id).item("input", position), |_| {
-            let fact = format!(
-                "input {position} is {}, but input {first} is {}; {} wants them to be of one type",
-                ty.words(),
-                wanted.words(),
-                schema.name,
-            );
+                    takes.words(),
+                ),
+                Problem::NotTheSame(wanted, first) => format!(
+                    "input {position} is {}, but input {first} is {}; {} wants them to be of one type",
+                    ty.words(),
+                    wanted.words(),
+                    schema.name,
+                ),
+            };
             (fact, advice(ty).into())
         });
     }
+}
+
+/// An operand of a wrong type.
+#[derive(Clone, Copy)]
+struct Wrong {
+    position: usize,
+    ty: Brief,
+    problem: Problem,
+}
+
+/// What is wrong with the type of an operand.
+#[derive(Clone, Copy)]
+enum Problem {
+    /// It is none of those that a variable, by number, may stand for.
+    NotAllowed(usize),
+    /// Another operand of the same variable, at this position, has this type.
+    NotTheSame(Brief, usize),
 }
 
 /// What to do about an operand of a wrong type; empty for the advice of the code.

@@ -278,11 +278,7 @@ impl<'a> Checker<'a> {
                 shown(name.as_bytes())
             ),
         };
-        let in_domain = || {
-            let operators = registry.operators();
-            operators.filter(|op| op.domain == domain_text)
-        };
-        if let Some(op) = in_domain().find(|op| op.name == name) {
+        if let Some(op) = registry.operator(domain_text, name) {
             let first = op.versions().map(|version| version.since).min()?;
             let fact = format!(
                 "{full} came with version {first} of the operator set; version {version} is imported"

@@ -2,7 +2,7 @@
 
 use sardonyx_model::{Attribute, AttributeValue, Id, NodeId};
 
-use super::{Checker, codes};
+use super::{Checker, codes, count};
 use crate::finding::Spot;
 
 /// How many inputs the graph of a node has, and how many outputs at least: the last ones may be left unused.
@@ -74,7 +74,8 @@ impl Checker<'_> {
         if formals != wanted.inputs && formals.saturating_sub(constants) != wanted.inputs {
             self.add(&codes::SUBGRAPH_INPUTS, spot, |_| {
                 format!(
-                    "the graph has {formals} inputs, but the node passes {} in",
+                    "the graph has {}, but the node passes {} in",
+                    count(formals as u64, "input"),
                     wanted.inputs
                 )
             });
@@ -83,7 +84,8 @@ impl Checker<'_> {
         if results < wanted.outputs {
             self.add(&codes::SUBGRAPH_OUTPUTS, spot, |_| {
                 format!(
-                    "the graph has {results} outputs, but the node takes {} from it",
+                    "the graph has {}, but the node takes {} from it",
+                    count(results as u64, "output"),
                     wanted.outputs
                 )
             });

@@ -3,7 +3,7 @@
 use sardonyx_model::{Entry, GraphId, TensorProto};
 use sardonyx_proto::{DataLocation, DataType, TensorField, TypedField, shown};
 
-use super::{Checker, codes};
+use super::{Checker, codes, count};
 use crate::finding::Spot;
 use crate::payload::{
     bad_location, compare, element_count, entries_needed, field_name, for_each_chunk, lists,
@@ -125,18 +125,18 @@ impl Checker<'_> {
                 let Some(needed) = storage_bytes(data_type, elements) else {
                     return;
                 };
-                (raw.len..=raw.len, needed, "bytes")
+                (raw.len..=raw.len, needed, "byte")
             }
             (None, Some(_)) => {
                 let Some(needed) = entries_needed(data_type, elements) else {
                     return;
                 };
                 let present = crate::payload::entries(self.model, &tensor.typed);
-                (present, needed, "entries")
+                (present, needed, "entry")
             }
             (None, None) => {
                 self.add(&codes::NO_DATA, spot, |_| {
-                    format!("it has {elements} elements and no values")
+                    format!("it has {} and no values", count(elements, "element"))
                 });
                 return;
             }
@@ -145,7 +145,8 @@ impl Checker<'_> {
             std::cmp::Ordering::Less => {
                 self.add(&codes::DATA_TOO_SHORT, spot, |_| {
                     format!(
-                        "its {elements} elements take {needed} {unit}, but there are {}",
+                        "its shape and type ask for {}, but there are {}",
+                        count(needed, unit),
                         present.end()
                     )
                 });
@@ -153,7 +154,8 @@ impl Checker<'_> {
             std::cmp::Ordering::Greater => {
                 self.add(&codes::SURPLUS, spot, |_| {
                     format!(
-                        "its {elements} elements take {needed} {unit}, but there are {}",
+                        "its shape and type ask for {}, but there are {}",
+                        count(needed, unit),
                         present.start()
                     )
                 });

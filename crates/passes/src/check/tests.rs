@@ -12,16 +12,23 @@ use crate::finding::Report;
 
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>";
 
+/// The model of a text, however deep its graphs are. Reading text takes stack for each level, checking does not: so only the
+/// reader gets much of it.
 fn parse(text: String) -> Model {
-    let limits = ReadLimits {
-        depth: 1_000_000,
-        ..ReadLimits::default()
+    let read = || {
+        let limits = ReadLimits {
+            depth: 1_000_000,
+            ..ReadLimits::default()
+        };
+        let options = ParseOptions {
+            limits,
+            ..ParseOptions::default()
+        };
+        sardonyx_text::parse_model(Buffer::from(text.into_bytes()), options)
     };
-    let options = ParseOptions {
-        limits,
-        ..ParseOptions::default()
-    };
-    let parsed = sardonyx_text::parse_model(Buffer::from(text.into_bytes()), options);
+    let reader = std::thread::Builder::new().stack_size(1 << 30).spawn(read);
+    let parsed = reader.expect("a thread starts").join();
+    let parsed = parsed.expect("the reader does not panic");
     parsed.expect("the text is a model").model
 }
 
