@@ -155,12 +155,16 @@ def external() -> Models:
     yield "external/too-short", model(here, dims=[5])
     yield "external/odd-key", model(here, ("colour", "blue"))
     yield "external/key-twice", model(here, ("offset", "0"), ("offset", "0"))
-    in_attribute = attribute("value", "TENSOR", t=tensor(data_location=TensorProto.EXTERNAL, external_data=[entry("location", "missing.bin")]))
+    in_attribute = attribute(
+        "value", "TENSOR", t=tensor(data_location=TensorProto.EXTERNAL, external_data=[entry("location", "missing.bin")])
+    )
     yield "external/missing-in-attribute", changed(CONSTANTS, put("graph.node.0.attribute.0", in_attribute))
     for field in ("values", "indices"):
         found = sparse([0, 3])
         stored = getattr(found, field)
-        stored.CopyFrom(tensor(stored.data_type, [2], stored.name, data_location=TensorProto.EXTERNAL, external_data=[entry(*here)]))
+        stored.CopyFrom(
+            tensor(stored.data_type, [2], stored.name, data_location=TensorProto.EXTERNAL, external_data=[entry(*here)])
+        )
         yield f"external/sparse-{field}", changed(PLAIN, add("graph.sparse_initializer", found))
 
 

@@ -71,8 +71,14 @@ def main(command: str, cases: pathlib.Path, folder: pathlib.Path) -> int:
         print(f"and {len(problems) - SHOWN} more")
     kinds = Counter(found.values())
     refused = sum(theirs.values())
-    print(f"the reference refuses {refused} models and accepts {len(paths) - refused}; " + ", ".join(f"{kind}: {kinds[kind]}" for kind in (STRICTER, LAXER, SILENT)))
-    print(f"checks: {len(paths)} models, {len(paths) - disagreeing} agree, {disagreeing} listed" + (f", {len(problems)} problems" if problems else ""))
+    print(
+        f"the reference refuses {refused} models and accepts {len(paths) - refused}; "
+        + ", ".join(f"{kind}: {kinds[kind]}" for kind in (STRICTER, LAXER, SILENT))
+    )
+    print(
+        f"checks: {len(paths)} models, {len(paths) - disagreeing} agree, {disagreeing} listed"
+        + (f", {len(problems)} problems" if problems else "")
+    )
     return 1 if problems else 0
 
 

@@ -29,7 +29,9 @@ ODD_ATTRIBUTES = 2
 def operators() -> Iterator[tuple[str, ModelProto]]:
     """With all numbers of inputs and outputs around those that the operator takes, with one left out, without each attribute
     that it needs, and with attributes that it does not take."""
-    for schema in sorted(defs.get_all_schemas_with_history(), key=lambda schema: (schema.domain, schema.name, schema.since_version)):
+    for schema in sorted(
+        defs.get_all_schemas_with_history(), key=lambda schema: (schema.domain, schema.name, schema.since_version)
+    ):
         where = f"operators/{schema.domain or 'ai.onnx'}.{schema.name}-{schema.since_version}"
         for name, *parts in calls(schema):
             yield f"{where}-{name}", model_of(schema, *parts)

@@ -66,8 +66,8 @@ OLD = """<ir_version: 3, opset_import: ["": 6]>
 main (float[N, 4] x, float[4] w) => (float[N, 4] y) <float[4] w = {1, 2, 3, 4}> { t = Elu <alpha = 0.5> (x) y = Relu (t) }"""
 
 
-def node(op_type: str | None, inputs: str = "x", outputs: str = "y", **fields) -> NodeProto:
-    return NodeProto(op_type=op_type, input=inputs.split(), output=outputs.split(), **fields)
+def node(op_type: str, inputs: str = "x", outputs: str = "y", *attributes: AttributeProto, **fields) -> NodeProto:
+    return NodeProto(op_type=op_type, input=inputs.split(), output=outputs.split(), attribute=attributes, **fields)
 
 
 def attribute(name: str | None, kind: str | None = None, **fields) -> AttributeProto:
@@ -116,7 +116,9 @@ def branch(*nodes: NodeProto, outputs: str = "a", name: str = "yes", **fields) -
 
 def function(name: str | None, *nodes: NodeProto, domain: str | None = "local", opsets=(("", 21),), **fields) -> FunctionProto:
     imports = [opset(domain, version) for domain, version in opsets]
-    return FunctionProto(**{"name": name, "domain": domain, "node": nodes, "opset_import": imports, "input": ["a"], "output": ["b"], **fields})
+    return FunctionProto(
+        **{"name": name, "domain": domain, "node": nodes, "opset_import": imports, "input": ["a"], "output": ["b"], **fields}
+    )
 
 
 def with_sparse() -> ModelProto:
@@ -124,7 +126,7 @@ def with_sparse() -> ModelProto:
     return changed(
         PLAIN,
         add("graph.sparse_initializer", sparse([1, 3])),
-        add("graph.node", node("Identity", "s", "z"), node("Constant", "", "c", attribute=[sparse_value()]), node("Identity", "c", "d")),
+        add("graph.node", node("Identity", "s", "z"), node("Constant", "", "c", sparse_value()), node("Identity", "c", "d")),
         add("graph.output", value("z"), value("d", "float[2, 2]")),
     )
 
@@ -138,7 +140,7 @@ def with_training() -> ModelProto:
     """A training step that sets the constant of the plain model."""
     algorithm = branch(node("Neg", "w", "grown"), name="step")
     algorithm.output[0].CopyFrom(value("grown"))
-    initialization = branch(node("Constant", "", "start", attribute=[attribute("value", "TENSOR", t=floats(1, 2, 3, 4))]), name="begin")
+    initialization = branch(node("Constant", "", "start", attribute("value", "TENSOR", t=floats(1, 2, 3, 4))), name="begin")
     initialization.output[0].CopyFrom(value("start"))
     step = TrainingInfoProto(
         initialization=initialization,

@@ -30,6 +30,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
     let cases = cases()?;
     if task.filter.is_none() {
         compare_schemas()?;
+        compare_checks(&cases)?;
     }
     let runner = build_release("sardonyx-tests", "conformance", &[])?;
     let mut command = Command::new(runner);
@@ -76,6 +77,19 @@ fn compare_schemas() -> Result {
         true => Ok(()),
         false => Err("the operators differ from the reference release".into()),
     }
+}
+
+/// What our checker refuses, against what the wheel's refuses.
+fn compare_checks(cases: &Path) -> Result {
+    let command = build_release("sardonyx-cli", "sardonyx", &[])?;
+    shell::run(
+        Command::new(python_with_onnx()?)
+            .args(["-W", "ignore"])
+            .arg(root().join("tests/conformance/compare_checks.py"))
+            .arg(command)
+            .arg(cases)
+            .arg(artifacts("conformance/broken")),
+    )
 }
 
 /// Python with the onnx package, for tasks that need to read or fill a model.

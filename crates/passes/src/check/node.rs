@@ -123,7 +123,7 @@ impl Checker<'_> {
             (&codes::INPUT_COUNT, "input", inputs, formals.inputs),
             (&codes::OUTPUT_COUNT, "output", outputs, formals.outputs),
         ] {
-            if (formals.fewest..=formals.most).contains(&count) {
+            if formals.allow(count) {
                 continue;
             }
             let spot = match count > formals.most {
@@ -135,6 +135,7 @@ impl Checker<'_> {
                 let (fewest, most) = (formals.fewest, formals.most);
                 let allowed = match most {
                     _ if most == fewest => format!("{fewest} {what}{}", plural(fewest)),
+                    _ if formals.no_middle => format!("{fewest} or {most} {what}s"),
                     usize::MAX => format!("at least {fewest} {what}{}", plural(fewest)),
                     _ => format!("{fewest} to {most} {what}s"),
                 };

@@ -31,6 +31,10 @@ const EXPERIMENTS: &[&str] = &[
     "ScaledTanh",
 ];
 
+/// Operators of which some numbers of outputs between the fewest and the most are not meant: their optional outputs come all
+/// together or not at all. By name, with the first and the last version that says so.
+const ALL_OR_FEWEST: &[(&str, u32, u32)] = &[("BatchNormalization", 1, 15)];
+
 /// Domains of the standard whose operators are all known, and whether the checker of the `onnx` package thinks so.
 const CLOSED_DOMAINS: &[(&str, bool)] = &[
     ("", true),
@@ -77,6 +81,8 @@ pub(super) struct Callee<'a> {
 pub(super) struct Formals {
     pub(super) fewest: usize,
     pub(super) most: usize,
+    /// Whether only the fewest and the most are meant, and no number between.
+    no_middle: bool,
     /// By position, those that cannot be left out.
     single: u64,
 }
@@ -85,14 +91,24 @@ impl Formals {
     const ANY: Formals = Formals {
         fewest: 0,
         most: usize::MAX,
+        no_middle: false,
         single: 0,
     };
+
+    /// Whether there may be so many.
+    pub(super) fn allow(self, count: usize) -> bool {
+        match self.no_middle {
+            true => count == self.fewest || count == self.most,
+            false => (self.fewest..=self.most).contains(&count),
+        }
+    }
 
     fn new(params: &[sardonyx_ops::Param], (fewest, most): (usize, Option<usize>)) -> Formals {
         let singles = params.iter().take(64).enumerate();
         Formals {
             fewest,
             most: most.unwrap_or(usize::MAX),
+            no_middle: false,
             single: singles.fold(0, |bits, (index, param)| {
                 bits | u64::from(param.arity == Arity::Single) << index
             }),
@@ -210,6 +226,10 @@ impl<'a> Checker<'a> {
         }
         callee.inputs = Formals::new(&schema.inputs, schema.input_count());
         callee.outputs = Formals::new(&schema.outputs, schema.output_count());
+        callee.outputs.no_middle = schema.domain.is_empty()
+            && ALL_OR_FEWEST.iter().any(|(name, first, last)| {
+                *name == schema.name && (*first..=*last).contains(&schema.since)
+            });
         for (index, attribute) in schema.attributes.iter().enumerate() {
             let symbol = self.model.symbol(attribute.name.as_bytes());
             callee

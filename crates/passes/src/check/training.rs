@@ -12,6 +12,10 @@ type Declared = (Option<i32>, Option<Vec<Option<i64>>>);
 
 impl Checker<'_> {
     pub(super) fn training(&mut self) {
+        // The checker of the `onnx` package does not look at training steps, whatever is in them.
+        if self.options.levels.shared_only {
+            return;
+        }
         let model = self.model;
         let mut bound: HashMap<Symbol, usize> = HashMap::new();
         for (index, step) in model.training_info.iter().enumerate() {
