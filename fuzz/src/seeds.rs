@@ -181,13 +181,13 @@ inner <k: int = 3> (a) => (b) { b = Add (a, a) }"#,
         "stored",
         r#"<ir_version: 14, opset_import: ["": 21]>
 main () => (float[2] y) <
-  float[2] w = {1, 2}, float6e2m3[3] p = fields x"22030000ff03", string[1] t = {"a"},
+  float[2] w = {1, 2}, float6e2m3[3] p = raw {1, 2, 0.5}, string[1] t = {"a"},
   sparse(float[9], float[2] s = {1, 2}, int64[2] {3, 5}), float[4] e = ["location": "file", "offset": "0", "length": "16"]
-> { y = Identity (w) c = Constant <sparse_value = sparse(float[2, 2], float[2] {1, 2}, int64[2, 2] {0, 1, 1, 0})> () }"#,
+> { y = Identity (w) c = Constant <sparse_value: sparse_tensor = sparse(float[2, 2], float[2] {1, 2}, int64[2, 2] {0, 1, 1, 0})> () }"#,
     ),
     (
         "steps",
-        r#"<ir_version: 11, opset_import: ["": 21]>
+        r#"<ir_version: 11, opset_import: ["": 21], notation: "full">
 main (float[N, 4] x) => (float[N, 4] y) <float[4] w = {1, 2, 3, 4}, float[N, 4] t> @<quantization_annotation: ["t": ["SCALE_TENSOR": "w"]]> {
   t = Add (x, w) @<device_configurations: [{configuration_id: "two", sharding_spec: [{tensor_name: "x", device: [0, 1], sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
   y = Relu (t)

@@ -134,6 +134,7 @@ RULES: list[tuple] = [
     ),
     ("metadata/twice", PLAIN, put("metadata_props.1.key", "com.example.a")),
     ("metadata/nameless-twice", PLAIN, put("metadata_props.0.key", ""), put("metadata_props.1.key", "")),
+    ("metadata/nameless-and-without-name", PLAIN, put("metadata_props.0.key", ""), cut("metadata_props.1.key")),
     ("metadata/twice-in-graph", PLAIN, add("graph.metadata_props", entry("a.b", "1"), entry("a.b", "2"))),
     ("metadata/twice-in-node", PLAIN, add("graph.node.0.metadata_props", entry("a.b", "1"), entry("a.b", "2"))),
     ("metadata/without-prefix", PLAIN, put("metadata_props.0.key", "author")),

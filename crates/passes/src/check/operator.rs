@@ -82,7 +82,7 @@ pub(super) struct Formals {
     pub(super) fewest: usize,
     pub(super) most: usize,
     /// Whether only the fewest and the most are meant, and no number between.
-    no_middle: bool,
+    pub(super) no_middle: bool,
     /// By position, those that cannot be left out.
     single: u64,
 }
