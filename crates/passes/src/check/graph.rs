@@ -16,11 +16,12 @@ pub(super) enum Definition {
     Node,
 }
 
-/// Which graphs define a name. Only built for names of inner graphs, which few models have many of.
+/// Which graphs define a name. Only built for names that several graphs define, which few models have many of.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
-    /// Graphs that see the values of another one, by name: what they could hide.
-    by_name: HashMap<Symbol, Vec<ValueId>>,
+    names: HashSet<Symbol>,
+    /// By graph and name, the first value of that name in the graph.
+    values: HashMap<(GraphId, Symbol), ValueId>,
 }
 
 impl Scopes {
@@ -37,18 +38,16 @@ impl Scopes {
             }
             match first[value.name.index()] {
                 None => first[value.name.index()] = Some(id),
-                Some(earlier) => scopes
-                    .by_name
-                    .entry(value.name)
-                    .or_insert_with(|| vec![earlier])
-                    .push(id),
+                Some(earlier) => {
+                    let values = &mut scopes.values;
+                    if scopes.names.insert(value.name) {
+                        values.insert((model.value(earlier).graph, value.name), earlier);
+                    }
+                    values.entry((value.graph, value.name)).or_insert(id);
+                }
             }
         }
         scopes
-    }
-
-    fn of(&self, name: Symbol) -> &[ValueId] {
-        self.by_name.get(&name).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -365,24 +364,22 @@ impl<'a> Checker<'a> {
     /// Whether a definition hides one of a graph around it.
     fn shadowing(&mut self, graph: GraphId, name: Symbol, spot: Spot, by_node: bool) {
         let model = self.model;
-        if self.scopes.of(name).is_empty() {
+        if !self.scopes.names.contains(&name) {
             return;
         }
         let mut inner = graph;
         // Models nest a few levels; the reader bounds them.
         while let Some(outer) = model.graph(inner).parent {
             let owner = model.graph(inner).owner;
-            let hidden = self.scopes.of(name).iter().copied().find(|value| {
-                let value = model.value(*value);
-                value.graph == outer
-                    && match (value.producer, owner) {
-                        (Producer::Node(made_by, _), Some(owner)) => {
-                            self.position(made_by) < self.position(owner)
-                        }
-                        _ => true,
+            let hidden = self.scopes.values.get(&(outer, name)).is_some_and(|value| {
+                match (model.value(*value).producer, owner) {
+                    (Producer::Node(made_by, _), Some(owner)) => {
+                        self.position(made_by) < self.position(owner)
                     }
+                    _ => true,
+                }
             });
-            if hidden.is_some() {
+            if hidden {
                 // The names of a training step and of the main graph are one set: said in `training`.
                 let Some(owner) = owner else { return };
                 let code = match by_node {
