@@ -115,7 +115,7 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
 /// not known are passed over.
 pub(crate) fn signatures(model: &Model, graph: GraphId, registry: &Registry) -> Report {
     let options = CheckOptions {
-        registry: *registry,
+        registry: registry.clone(),
         levels: Levels::shared(),
         // All are listed: they are the reasons why a model does not run.
         per_code: 1000,

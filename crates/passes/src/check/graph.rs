@@ -16,12 +16,10 @@ pub(super) enum Definition {
     Node,
 }
 
-/// Which graphs define a name. Only built for names that several graphs define, which few models have many of.
+/// What graphs define names that several graphs define: few models have many of them.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
-    names: HashSet<Symbol>,
-    /// By graph and name, the first value of that name in the graph.
-    values: HashMap<(GraphId, Symbol), ValueId>,
+    by_place: HashMap<(Symbol, GraphId), ValueId>,
 }
 
 impl Scopes {
@@ -39,15 +37,18 @@ impl Scopes {
             match first[value.name.index()] {
                 None => first[value.name.index()] = Some(id),
                 Some(earlier) => {
-                    let values = &mut scopes.values;
-                    if scopes.names.insert(value.name) {
-                        values.insert((model.value(earlier).graph, value.name), earlier);
+                    for id in [earlier, id] {
+                        let place = (value.name, model.value(id).graph);
+                        scopes.by_place.entry(place).or_insert(id);
                     }
-                    values.entry((value.graph, value.name)).or_insert(id);
                 }
             }
         }
         scopes
+    }
+
+    fn get(&self, name: Symbol, graph: GraphId) -> Option<ValueId> {
+        self.by_place.get(&(name, graph)).copied()
     }
 }
 
@@ -364,22 +365,22 @@ impl<'a> Checker<'a> {
     /// Whether a definition hides one of a graph around it.
     fn shadowing(&mut self, graph: GraphId, name: Symbol, spot: Spot, by_node: bool) {
         let model = self.model;
-        if !self.scopes.names.contains(&name) {
+        if self.scopes.get(name, graph).is_none() {
             return;
         }
         let mut inner = graph;
         // Models nest a few levels; the reader bounds them.
         while let Some(outer) = model.graph(inner).parent {
             let owner = model.graph(inner).owner;
-            let hidden = self.scopes.values.get(&(outer, name)).is_some_and(|value| {
-                match (model.value(*value).producer, owner) {
+            let hidden = self.scopes.get(name, outer);
+            let is_visible =
+                hidden.is_some_and(|value| match (model.value(value).producer, owner) {
                     (Producer::Node(made_by, _), Some(owner)) => {
                         self.position(made_by) < self.position(owner)
                     }
                     _ => true,
-                }
-            });
-            if hidden {
+                });
+            if is_visible {
                 // The names of a training step and of the main graph are one set: said in `training`.
                 let Some(owner) = owner else { return };
                 let code = match by_node {
