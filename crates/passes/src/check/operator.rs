@@ -209,8 +209,8 @@ impl<'a> Checker<'a> {
             if !callee.is_function {
                 callee.problem = self.unknown(domain, &domain_text, &name, version);
             } else if self.options.custom_domains {
-                let fact =
-                    format!("'{domain_text}.{name}' is a function of the model, not an operator");
+                let (domain, name) = (shown(domain_text.as_bytes()), shown(name.as_bytes()));
+                let fact = format!("'{domain}.{name}' is a function of the model, not an operator");
                 callee.problem = Some((&codes::UNKNOWN_CUSTOM_OPERATOR, fact, "".into()));
             }
             return callee;
@@ -315,7 +315,8 @@ impl<'a> Checker<'a> {
             )),
             None => {
                 let has_functions = self.by_name.keys().any(|(found, _)| *found == domain);
-                let fact = format!("the model has functions in '{domain_text}', but no '{name}'");
+                let (domain, name) = (shown(domain_text.as_bytes()), shown(name.as_bytes()));
+                let fact = format!("the model has functions in '{domain}', but no '{name}'");
                 has_functions.then(|| (&codes::UNKNOWN_FUNCTION, fact, "".into()))
             }
         }
