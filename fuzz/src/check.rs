@@ -19,7 +19,7 @@ pub(crate) fn check(input: &[u8]) {
     };
     let options = || Options::new().per_code(PER_CODE);
     let usual = model.check(&options());
-    let strict = model.check(&options().strict(true).custom_domains(true).types(true));
+    let strict = model.check(&options().strict(true).custom_domains(true));
     let shared = model.check(&options().like_onnx(true));
     for report in [&usual, &strict, &shared] {
         assert_bounded(&model, report, input.len());
