@@ -11,6 +11,7 @@
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod check;
 mod external;
 mod json;
 mod model_read;
@@ -61,6 +62,7 @@ pub const PROPERTIES: &[Property] = &[
         .selector(1)
         .share(4),
     property("model_read", model_read::check).share(4),
+    property("check", check::check).share(4),
     property("value_files", value_files::check)
         .selector(1)
         .share(4),

@@ -39,6 +39,7 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
             seeds
         }
         "model_read" => [models(), hostile()].concat(),
+        "check" => [models(), hostile(), notation_models()?].concat(),
         "value_files" => value_files()?,
         "external" => external(),
         "npy" => arrays()?,
@@ -47,9 +48,8 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
         "json" => [both_forms()?, json()].concat(),
         "notation_read" => selected(notation()?, |index| vec![index]),
         "notation_roundtrip" => {
-            let text = Buffer::from_vec(MODEL.into());
-            let everything = parse_model(text, ParseOptions::default())?.model;
-            [models(), vec![("everything".into(), everything.to_bytes())]].concat()
+            let everything = from_notation("everything", MODEL)?;
+            [models(), vec![everything]].concat()
         }
         "text_format" => [both_forms()?, text_format()].concat(),
         _ => Vec::new(),
@@ -162,6 +162,56 @@ main (float[N, 3] x, ?77[2] odd @<doc_string: "d">) => (float y) <
 f <p, q: float = 1.5> (x, float[2] v) => (y) <float u> { y = Mul<e = nan(7fc00001), s = "\"\\">(x, v) }
 @<training_info: [{initialization: i () => () {}, update_binding: ["a": "b"]}]>
 "#;
+
+/// Sound models with all that has rules of its own.
+const SOUND: &[(&str, &str)] = &[
+    (
+        "functions",
+        r#"<ir_version: 10, opset_import: ["": 21, "local": 1]>
+main (float[4] x, bool c) => (float[4] y) { y = local.outer <alpha = 0.5> (c, x) }
+<domain: "local", opset_import: ["": 21, "local": 1]>
+outer <alpha> (c, a) => (b) {
+  t = LeakyRelu <alpha: float = @alpha> (a)
+  b = If (c) <then_branch = yes () => (p) { p = local.inner (t) }, else_branch = no () => (q) { q = Neg (a) }>
+}
+<domain: "local", opset_import: ["": 21]>
+inner <k: int = 3> (a) => (b) { b = Add (a, a) }"#,
+    ),
+    (
+        "stored",
+        r#"<ir_version: 14, opset_import: ["": 21]>
+main () => (float[2] y) <
+  float[2] w = {1, 2}, float6e2m3[3] p = raw {1, 2, 0.5}, string[1] t = {"a"},
+  sparse(float[9], float[2] s = {1, 2}, int64[2] {3, 5}), float[4] e = ["location": "file", "offset": "0", "length": "16"]
+> { y = Identity (w) c = Constant <sparse_value: sparse_tensor = sparse(float[2, 2], float[2] {1, 2}, int64[2, 2] {0, 1, 1, 0})> () }"#,
+    ),
+    (
+        "steps",
+        r#"<ir_version: 11, opset_import: ["": 21], notation: "full">
+main (float[N, 4] x) => (float[N, 4] y) <float[4] w = {1, 2, 3, 4}, float[N, 4] t> @<quantization_annotation: ["t": ["SCALE_TENSOR": "w"]]> {
+  t = Add (x, w) @<device_configurations: [{configuration_id: "two", sharding_spec: [{tensor_name: "x", device: [0, 1], sharded_dim: [{axis: 0, simple_sharding: [{num_shards: 2}]}]}]}]>
+  y = Relu (t)
+}
+@<training_info: [{
+  initialization: begin () => (float[4] start) { start = Constant <value = float[4] {1, 2, 3, 4}> () },
+  algorithm: step () => (float[4] grown) { grown = Neg (w) },
+  initialization_binding: ["w": "start"], update_binding: ["w": "grown"]
+}], configuration: [{name: "two", num_devices: 2, device: ["a", "b"]}]>"#,
+    ),
+];
+
+fn notation_models() -> Result<Vec<Seed>, Failure> {
+    let sound = SOUND.iter().map(|(name, text)| from_notation(name, text));
+    let mut seeds: Vec<Seed> = sound.collect::<Result<_, _>>()?;
+    seeds.push(from_notation("everything", MODEL)?);
+    Ok(seeds)
+}
+
+fn from_notation(name: &str, text: &str) -> Result<Seed, Failure> {
+    let text = Buffer::from_vec(text.into());
+    let model = parse_model(text, ParseOptions::default())?.model;
+    Ok((name.into(), model.to_bytes()))
+}
 
 /// `name: float[dims]`.
 fn value_info(name: &str, dims: &[i64]) -> Vec<Record> {

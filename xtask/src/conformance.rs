@@ -31,6 +31,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
     if task.filter.is_none() {
         compare_schemas()?;
         compare_bodies()?;
+        compare_checks(&cases)?;
     }
     let runner = build_release("sardonyx-tests", "conformance", &[])?;
     let mut command = Command::new(runner);
@@ -84,6 +85,19 @@ fn compare_bodies() -> Result {
     let dump = build_release_example("sardonyx", "dump_functions")?;
     let script = root().join("tests/conformance/compare_bodies.py");
     shell::run(Command::new(python_with_onnx()?).arg(script).arg(dump))
+}
+
+/// What our checker refuses, against what the wheel's refuses.
+fn compare_checks(cases: &Path) -> Result {
+    let command = build_release("sardonyx-cli", "sardonyx", &[])?;
+    shell::run(
+        Command::new(python_with_onnx()?)
+            .args(["-W", "ignore"])
+            .arg(root().join("tests/conformance/compare_checks.py"))
+            .arg(command)
+            .arg(cases)
+            .arg(artifacts("conformance/broken")),
+    )
 }
 
 /// Python with the onnx package, for tasks that need to read or fill a model.

@@ -80,7 +80,7 @@ impl Terminal {
         let text = text.map_err(|error| {
             Failure::new(format!("the answer cannot be written as JSON: {error}"))
         })?;
-        self.print(&(text + "\n"))
+        self.print(&(harmless_json(&text) + "\n"))
     }
 
     /// Something the user may want to know.
@@ -175,20 +175,39 @@ impl Terminal {
 pub(crate) fn harmless(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() => out.extend(c.escape_default()),
-            // Marks that reorder what is shown around them.
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.extend(c.escape_default()),
-            c => out.push(c),
+        match is_harmless(c) {
+            true => out.push(c),
+            false => out.extend(c.escape_default()),
         }
     }
     out
 }
 
+/// The same for JSON, where such characters can only be in texts and have escapes of their own.
+fn harmless_json(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        match is_harmless(c) {
+            true => out.push(c),
+            // All of them have at most four digits.
+            false => out += &format!("\\u{:04x}", u32::from(c)),
+        }
+    }
+    out
+}
+
+fn is_harmless(c: char) -> bool {
+    match c {
+        '\n' | '\t' => true,
+        // Marks that reorder what is shown around them.
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => false,
+        c => !c.is_control(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::harmless;
+    use super::{harmless, harmless_json};
 
     #[test]
     fn escape_sequences_are_defused() {
@@ -196,5 +215,15 @@ mod tests {
             harmless("a\u{1b}[31mb\nc\u{202e}"),
             "a\\u{1b}[31mb\nc\\u{202e}"
         );
+    }
+
+    #[test]
+    fn escapes_in_json_are_those_of_json() {
+        let text = "a\u{7f}b\u{9b}c\u{202e}d\u{1b}\n";
+        let json = serde_json::to_string_pretty(&[text]).expect("a text can be written");
+        let harmless = harmless_json(&json);
+        assert!(harmless.contains("a\\u007fb\\u009bc\\u202ed"), "{harmless}");
+        let read: Vec<String> = serde_json::from_str(&harmless).expect("it is JSON");
+        assert_eq!(read, [text]);
     }
 }

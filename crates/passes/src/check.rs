@@ -275,7 +275,8 @@ impl<'a> Checker<'a> {
         if entries.len() > 1 {
             let mut seen = hashbrown::HashSet::with_capacity(entries.len());
             for (index, entry) in entries.iter().enumerate() {
-                if !seen.insert(entry.key) {
+                // An empty key is as good as none.
+                if !seen.insert(entry.key.filter(|key| Some(*key) != self.empty)) {
                     self.add(code, spot.item(field, index), |model| {
                         let key = model.maybe_text(entry.key).unwrap_or_default();
                         format!("the key '{}' occurs twice", shown(key))

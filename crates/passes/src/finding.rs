@@ -205,7 +205,8 @@ impl Finding {
 
 /// Names a node for people: by its name, else by what it produces.
 pub fn place_of_node(model: &Model, node: NodeId) -> String {
-    let op = model.display(model.node(node).op_type);
+    let op = model.maybe_text(model.node(node).op_type);
+    let op = sardonyx_proto::shown(op.unwrap_or_default());
     if let Some(name) = model
         .maybe_text(model.node(node).name)
         .filter(|name| !name.is_empty())

@@ -191,7 +191,7 @@ fn describe_inputs(model: &Model, node: NodeId, found: &Inference) -> String {
         .flatten()
         .take(8)
         .map(|value| {
-            let name = model.display(Some(model.value(value).name));
+            let name = sardonyx_proto::shown(model.text(model.value(value).name));
             match found.ty(value) {
                 Some(ty) => format!("{name}: {ty}"),
                 None => format!("{name}: ?"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sardonyx_model::{
-    AttributeValue, Entry, Model, Node, Producer, TypeKind, TypeProto, ValueInfo,
+    AttributeValue, Entry, Model, Node, Producer, Symbol, TypeKind, TypeProto, ValueInfo,
 };
 
 /// The newest version of the format that this release knows.
@@ -63,7 +63,7 @@ pub fn format_needs(model: &Model) -> Vec<FormatNeed> {
     }
     for id in model.tensors() {
         let tensor = model.stored(id);
-        let name = || format!("tensor '{}'", model.display(tensor.name));
+        let name = || format!("tensor '{}'", text(model, tensor.name));
         needs.elements(tensor.data_type, name);
         needs.add(4, "external data", tensor.is_external(), name);
         needs.metadata(&tensor.metadata_props, name);
@@ -123,7 +123,7 @@ impl Needs<'_> {
             here,
         );
         for function in &model.functions {
-            let name = || format!("function '{}'", model.display(function.name));
+            let name = || format!("function '{}'", text(model, function.name));
             self.add(8, "functions of the model", true, name);
             let has_defaults = !function.attribute_protos.is_empty();
             self.add(9, "defaults of function attributes", has_defaults, name);
@@ -141,7 +141,7 @@ impl Needs<'_> {
 
     fn graph(&mut self, graph: &sardonyx_model::Graph) {
         let model = self.model;
-        let name = || format!("graph '{}'", model.display(graph.name));
+        let name = || format!("graph '{}'", text(model, graph.name));
         let has_annotations = !graph.quantization_annotation.is_empty();
         self.add(5, "quantization annotations", has_annotations, name);
         self.metadata(&graph.metadata_props, name);
@@ -149,7 +149,7 @@ impl Needs<'_> {
             let is_constant = initializer.value.is_some_and(|value| {
                 matches!(model.value(value).producer, Producer::Initializer(_))
             });
-            let name = || format!("'{}'", model.display(initializer.tensor.name));
+            let name = || format!("'{}'", text(model, initializer.tensor.name));
             self.add(4, "initializers that are no inputs", is_constant, name);
         }
         let infos = graph.inputs.iter().chain(&graph.outputs);
@@ -163,7 +163,7 @@ impl Needs<'_> {
 
     fn info(&mut self, info: &ValueInfo) {
         let model = self.model;
-        let name = || format!("value '{}'", model.display(info.name));
+        let name = || format!("value '{}'", text(model, info.name));
         if let Some(ty) = &info.ty {
             self.ty(ty, &name);
         }
@@ -221,8 +221,8 @@ impl Needs<'_> {
     fn node(&mut self, node: &Node) {
         let model = self.model;
         let name = || match node.name {
-            Some(name) => format!("node '{}'", model.display(Some(name))),
-            None => format!("a node {}", model.display(node.op_type)),
+            Some(name) => format!("node '{}'", text(model, Some(name))),
+            None => format!("a node {}", text(model, node.op_type)),
         };
         let has_domain = model.maybe_text(node.domain).is_some_and(|d| !d.is_empty());
         self.add(3, "domains of nodes", has_domain, name);
@@ -244,4 +244,9 @@ impl Needs<'_> {
             }
         }
     }
+}
+
+/// A name for people, never longer than fits on a screen.
+fn text(model: &Model, name: Option<Symbol>) -> String {
+    sardonyx_proto::shown(model.maybe_text(name).unwrap_or_default())
 }

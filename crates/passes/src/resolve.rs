@@ -149,7 +149,8 @@ impl Resolved {
             for (index, value) in self.model.inputs(*node).enumerate() {
                 let Some(value) = value else { continue };
                 if self.model.value(value).producer == Producer::Nothing {
-                    let name = self.model.display(Some(self.model.value(value).name));
+                    let name = self.model.text(self.model.value(value).name);
+                    let name = sardonyx_proto::shown(name);
                     findings.push(Finding::new(
                         &self.model,
                         &codes::UNDEFINED_VALUE,

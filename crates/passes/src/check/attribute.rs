@@ -237,6 +237,14 @@ impl Checker<'_> {
     /// An attribute that stands for one of the function around it.
     fn reference(&mut self, attribute: &Attribute, name: Symbol, spot: Spot, root: Root) {
         let model = self.model;
+        if !attribute.values.is_empty() {
+            self.add(&codes::REFERENCE_WITH_VALUE, spot, |_| {
+                format!(
+                    "it stands for '{}' of a function, but has a value of its own",
+                    shown(model.text(name))
+                )
+            });
+        }
         let Root::Function(index) = root else {
             self.add(&codes::REFERENCE_OUTSIDE_FUNCTION, spot, |_| {
                 format!(
@@ -246,14 +254,6 @@ impl Checker<'_> {
             });
             return;
         };
-        if !attribute.values.is_empty() {
-            self.add(&codes::REFERENCE_WITH_VALUE, spot, |_| {
-                format!(
-                    "it stands for '{}' of the function, but has a value of its own",
-                    shown(model.text(name))
-                )
-            });
-        }
         match self.formal_attribute(index, name) {
             Some(Some(default)) => {
                 let default = &model.functions[index].attribute_protos[default];

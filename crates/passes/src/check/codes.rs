@@ -63,10 +63,10 @@ codes! {
         "Before version 3 of the format a model could not name operator sets; version 1 of `ai.onnx` was meant. A model of that time with imports contradicts itself.";
     OPSET_OUT_OF_RANGE Error shared "opset-out-of-range" "OPSET-30"
         "versions of operator sets are small numbers, such as 21"
-        "The version of an operator set must fit into 32 bits. A larger or negative number is a mistake, or an attempt to overflow a counter.";
+        "The version of an operator set must fit into 32 bits. A larger number is a mistake, or an attempt to overflow a counter.";
     OPSET_WITHOUT_VERSION Error own "opset-without-version" "OPSET-01"
         "say which version; versions count from 1"
-        "An imported operator set has version 0 or none. No operator exists at that version, so the entry says nothing.";
+        "An imported operator set has no version, or one below 1. No operator exists at that version, so the entry says nothing.";
     NEWER_OPSET Warning own "newer-opset" "VER-14"
         "update the tool that reads it, or convert the model to an older version of the operator set"
         "The model uses a version of an operator set that is not known here. Its operators are taken to be those of the newest known version, which may be wrong.";

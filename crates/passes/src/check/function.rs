@@ -157,7 +157,10 @@ impl Checker<'_> {
                     format!("'{}' is listed twice", shown(model.text(name)))
                 });
             }
-            self.attribute(attribute, spot, Root::Function(index));
+            // The checker of the `onnx` package does not look at defaults.
+            if !self.options.levels.shared_only {
+                self.attribute(attribute, spot, Root::Function(index));
+            }
         }
     }
 

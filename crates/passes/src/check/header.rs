@@ -153,13 +153,14 @@ impl Checker<'_> {
                 .registry
                 .versions(&String::from_utf8_lossy(text));
             let newest = known.map(|(_, newest)| newest);
-            if i32::try_from(version).is_err() || version < 0 {
+            if i32::try_from(version).is_err() {
                 self.add(&codes::OPSET_OUT_OF_RANGE, spot, |_| {
                     format!("'{}' has version {version}", name())
                 });
-            } else if version == 0 {
-                self.add(&codes::OPSET_WITHOUT_VERSION, spot, |_| {
-                    format!("'{}' is imported without a version", name())
+            } else if version <= 0 {
+                self.add(&codes::OPSET_WITHOUT_VERSION, spot, |_| match version {
+                    0 => format!("'{}' is imported without a version", name()),
+                    _ => format!("'{}' has version {version}", name()),
                 });
             } else if let Some(newest) = newest.filter(|newest| version > i64::from(*newest)) {
                 self.add(&codes::NEWER_OPSET, spot, |_| {

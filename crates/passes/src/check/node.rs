@@ -127,7 +127,7 @@ impl Checker<'_> {
             (&codes::INPUT_COUNT, "input", inputs, formals.inputs),
             (&codes::OUTPUT_COUNT, "output", outputs, formals.outputs),
         ] {
-            if (formals.fewest..=formals.most).contains(&actual) {
+            if formals.allow(actual) {
                 continue;
             }
             let spot = match actual > formals.most {
@@ -138,6 +138,7 @@ impl Checker<'_> {
                 let (fewest, most) = (formals.fewest, formals.most);
                 let allowed = match most {
                     _ if most == fewest => count(fewest as u64, what),
+                    _ if formals.no_middle => format!("{fewest} or {most} {what}s"),
                     usize::MAX => format!("at least {}", count(fewest as u64, what)),
                     _ => format!("{fewest} to {most} {what}s"),
                 };

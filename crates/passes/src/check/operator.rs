@@ -32,6 +32,10 @@ const EXPERIMENTS: &[&str] = &[
     "ScaledTanh",
 ];
 
+/// Operators of which some numbers of outputs between the fewest and the most are not meant: their optional outputs come all
+/// together or not at all. By name, with the first and the last version that says so.
+const ALL_OR_FEWEST: &[(&str, u32, u32)] = &[("BatchNormalization", 1, 15)];
+
 /// Domains of the standard whose operators are all known, and whether the checker of the `onnx` package thinks so.
 const CLOSED_DOMAINS: &[(&str, bool)] = &[
     ("", true),
@@ -83,6 +87,8 @@ pub(super) struct Callee<'a> {
 pub(super) struct Formals {
     pub(super) fewest: usize,
     pub(super) most: usize,
+    /// Whether only the fewest and the most are meant, and no number between.
+    pub(super) no_middle: bool,
     /// By position, those that cannot be left out.
     single: u64,
 }
@@ -91,14 +97,24 @@ impl Formals {
     const ANY: Formals = Formals {
         fewest: 0,
         most: usize::MAX,
+        no_middle: false,
         single: 0,
     };
+
+    /// Whether there may be so many.
+    pub(super) fn allow(self, count: usize) -> bool {
+        match self.no_middle {
+            true => count == self.fewest || count == self.most,
+            false => (self.fewest..=self.most).contains(&count),
+        }
+    }
 
     fn new(params: &[sardonyx_ops::Param], (fewest, most): (usize, Option<usize>)) -> Formals {
         let singles = params.iter().take(64).enumerate();
         Formals {
             fewest,
             most: most.unwrap_or(usize::MAX),
+            no_middle: false,
             single: singles.fold(0, |bits, (index, param)| {
                 bits | u64::from(param.arity == Arity::Single) << index
             }),
@@ -210,8 +226,8 @@ impl<'a> Checker<'a> {
                     *advice = near.into();
                 }
             } else if self.options.custom_domains {
-                let fact =
-                    format!("'{domain_text}.{name}' is a function of the model, not an operator");
+                let (domain, name) = (shown(domain_text.as_bytes()), shown(name.as_bytes()));
+                let fact = format!("'{domain}.{name}' is a function of the model, not an operator");
                 callee.problem = Some((&codes::UNKNOWN_CUSTOM_OPERATOR, fact, "".into()));
             }
             return callee;
@@ -230,6 +246,10 @@ impl<'a> Checker<'a> {
         if !self.types.is_empty() {
             callee.operands = Operands::new(schema);
         }
+        callee.outputs.no_middle = schema.domain.is_empty()
+            && ALL_OR_FEWEST.iter().any(|(name, first, last)| {
+                *name == schema.name && (*first..=*last).contains(&schema.since)
+            });
         for (index, attribute) in schema.attributes.iter().enumerate() {
             let symbol = self.model.symbol(attribute.name.as_bytes());
             callee
@@ -308,7 +328,8 @@ impl<'a> Checker<'a> {
             Some((_, false)) => Some((&codes::UNKNOWN_PREVIEW_OPERATOR, fact, "".into())),
             None => {
                 let has_functions = self.functions.has_domain(domain);
-                let fact = format!("the model has functions in '{domain_text}', but no '{name}'");
+                let (domain, name) = (shown(domain_text.as_bytes()), shown(name.as_bytes()));
+                let fact = format!("the model has functions in '{domain}', but no '{name}'");
                 has_functions.then(|| (&codes::UNKNOWN_FUNCTION, fact, "".into()))
             }
         }

@@ -16,6 +16,8 @@ struct Walk<'a> {
     elements: u64,
     row: Vec<i64>,
     before: Option<Vec<i64>>,
+    /// Rows that there are values for; what comes behind them is surplus.
+    rows: u64,
     /// Rows so far.
     count: u64,
     out_of_range: Option<(u64, i64)>,
@@ -24,7 +26,8 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     fn take(&mut self, index: i64) {
-        if self.out_of_range.is_some() || self.out_of_order.is_some() {
+        let is_wrong = self.out_of_range.is_some() || self.out_of_order.is_some();
+        if is_wrong || self.count == self.rows {
             return;
         }
         let limit = match self.linear {
@@ -144,6 +147,7 @@ impl Checker<'_> {
             elements: dense,
             row: Vec::new(),
             before: None,
+            rows: u64::try_from(count).unwrap_or(0),
             count: 0,
             out_of_range: None,
             out_of_order: None,

@@ -66,11 +66,15 @@ impl Checker<'_> {
         }
         let elements = element_count(dims);
         if elements.is_none() {
-            self.add(&codes::SIZE_OVERFLOW, spot, |_| {
-                "its dimensions ask for more elements than can be counted".into()
-            });
+            self.too_large(spot);
         }
         elements
+    }
+
+    fn too_large(&mut self, spot: Spot) {
+        self.add(&codes::SIZE_OVERFLOW, spot, |_| {
+            "its dimensions ask for more than can be counted".into()
+        });
     }
 
     fn inline(
@@ -123,13 +127,13 @@ impl Checker<'_> {
         let (present, needed, unit) = match (raw, lists.first()) {
             (Some(raw), _) => {
                 let Some(needed) = storage_bytes(data_type, elements) else {
-                    return;
+                    return self.too_large(spot);
                 };
                 (raw.len..=raw.len, needed, "byte")
             }
             (None, Some(_)) => {
                 let Some(needed) = entries_needed(data_type, elements) else {
-                    return;
+                    return self.too_large(spot);
                 };
                 let present = crate::payload::entries(self.model, &tensor.typed);
                 (present, needed, "entry")
@@ -170,8 +174,11 @@ impl Checker<'_> {
         let model = self.model;
         if data_type.bits() == Some(6) {
             if let Some(raw) = tensor.raw_data {
-                let used = (elements % 4 * 6) % 8;
-                let last = model.bytes(raw).get((elements * 6 / 8) as usize);
+                // Four elements lie in three bytes; the byte after all that are whole.
+                let bits_behind = elements % 4 * 6;
+                let used = bits_behind % 8;
+                let last = usize::try_from(elements / 4 * 3 + bits_behind / 8);
+                let last = last.ok().and_then(|last| model.bytes(raw).get(last));
                 if used > 0 && last.is_some_and(|last| last >> used != 0) {
                     self.add(&codes::PADDING_BITS, spot, |_| {
                         "its last byte has non-zero padding bits".into()
@@ -247,26 +254,29 @@ impl Checker<'_> {
             }
         }
         self.keys(&tensor.external_data, spot, "external_data");
-        let location = tensor
-            .external_data
-            .iter()
-            .rev()
-            .find(|entry| model.maybe_text(entry.key) == Some(b"location"))
+        // With several locations readers disagree about which one counts, so all of them have to be good.
+        let locations = tensor.external_data.iter();
+        let mut locations = locations
+            .filter(|entry| model.maybe_text(entry.key) == Some(b"location"))
             .map(text)
-            .filter(|location| !location.is_empty());
-        match location {
-            None => self.add(&codes::EXTERNAL_WITHOUT_LOCATION, spot, |_| {
+            .peekable();
+        if locations.peek().is_none() {
+            self.add(&codes::EXTERNAL_WITHOUT_LOCATION, spot, |_| {
                 "its values are outside of the model, but no location is given".into()
-            }),
-            Some(location) => {
-                if let Some(why) = bad_location(location) {
-                    self.add(&codes::BAD_LOCATION, spot, |_| {
-                        format!(
-                            "its values are in the file '{}', which {why}",
-                            shown(location)
-                        )
-                    });
-                }
+            });
+        }
+        for location in locations {
+            if location.is_empty() {
+                self.add(&codes::EXTERNAL_WITHOUT_LOCATION, spot, |_| {
+                    "its values are outside of the model, but its location is empty".into()
+                });
+            } else if let Some(why) = bad_location(location) {
+                self.add(&codes::BAD_LOCATION, spot, |_| {
+                    format!(
+                        "its values are in the file '{}', which {why}",
+                        shown(location)
+                    )
+                });
             }
         }
         let reference = model.external_reference(tensor).ok();

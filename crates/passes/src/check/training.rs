@@ -58,6 +58,10 @@ impl Known {
 
 impl Checker<'_> {
     pub(super) fn training(&mut self) {
+        // The checker of the `onnx` package does not look at training steps, whatever is in them.
+        if self.options.levels.shared_only {
+            return;
+        }
         let model = self.model;
         let mut known = Known::default();
         let mut bound: HashMap<Symbol, usize> = HashMap::new();

@@ -1,0 +1,59 @@
+//! Property: any model can be checked. What is said of it is bounded, and what is said when only the findings that are shared
+//! with the `onnx` package are wanted is said otherwise, too.
+
+use std::collections::HashMap;
+
+use sardonyx::Model;
+use sardonyx::check::{CODES, Options, Report, Severity, render};
+
+/// Findings of one code that are listed.
+const PER_CODE: usize = 3;
+
+/// Bytes of a finding: names in it are shortened, lists too.
+const LONGEST: usize = 8 << 10;
+
+/// Checks the bytes as a model, in every way.
+pub(crate) fn check(input: &[u8]) {
+    let Ok(model) = Model::from_bytes(input.to_vec()) else {
+        return;
+    };
+    let options = || Options::new().per_code(PER_CODE);
+    let usual = model.check(&options());
+    let strict = model.check(&options().strict(true).custom_domains(true));
+    let shared = model.check(&options().like_onnx(true));
+    for report in [&usual, &strict, &shared] {
+        assert_bounded(&model, report, input.len());
+    }
+    let all = totals(&usual);
+    for (code, count) in totals(&shared) {
+        assert!(all.get(code) >= Some(&count), "{code}: {count}, {all:?}");
+    }
+    for found in &shared.findings {
+        assert!(found.code.shared, "{}", found.code.name);
+        assert_eq!(found.severity, Severity::Error, "{}", found.code.name);
+    }
+}
+
+fn assert_bounded(model: &Model, report: &Report, size: usize) {
+    let total: u64 = totals(report).values().sum();
+    assert_eq!(total, report.errors + report.warnings + report.notes);
+    // A node takes two bytes and may break a few rules.
+    assert!(total <= 100 + 10 * size as u64, "{total} findings");
+    assert!(report.findings.len() <= 2 * PER_CODE * CODES.len());
+    for found in &report.findings {
+        let text = render(model, found, "model");
+        assert!(text.len() <= LONGEST, "{}", found.code.name);
+    }
+}
+
+/// How often each code was found, listed or not.
+fn totals(report: &Report) -> HashMap<&str, u64> {
+    let mut totals = HashMap::new();
+    for found in &report.findings {
+        *totals.entry(found.code.name).or_default() += 1;
+    }
+    for (code, more) in &report.more {
+        *totals.entry(*code).or_default() += more;
+    }
+    totals
+}
