@@ -31,6 +31,8 @@ const STEPS: &[Step] = &[
     step("findings", &["xtask", "findings", "--check"]),
     step("requirements", &["xtask", "requirements"]),
     step("test", &["test", "--workspace"]),
+    // Not optimised further: building takes longer than the suite does.
+    step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
     step("conformance", &["xtask", "conformance"]).release(),
     step("formats", &["xtask", "formats"]).release(),
     step("notation", &["xtask", "notation"]).release(),
@@ -39,6 +41,7 @@ const STEPS: &[Step] = &[
     step("bench", &["xtask", "bench", "models", "--smoke"]).release(),
     step("bench of files", &["xtask", "bench", "io", "--smoke"]).release(),
     step("bench of text", &["xtask", "bench", "text", "--smoke"]).release(),
+    step("bench of checks", &["xtask", "bench", "check", "--smoke"]).release(),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {
