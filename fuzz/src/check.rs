@@ -10,7 +10,7 @@ use sardonyx::check::{CODES, Options, Report, Severity, render};
 const PER_CODE: usize = 3;
 
 /// Bytes of a finding: names in it are shortened, lists too.
-const LONGEST: usize = 8 << 10;
+const LONGEST: usize = 2 << 10;
 
 /// Checks the bytes as a model, in every way.
 pub(crate) fn check(input: &[u8]) {
