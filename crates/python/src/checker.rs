@@ -9,7 +9,7 @@ use sardonyx::{DataAccess, ErrorKind, Form, Links, OpenOptions, open_data_file};
 use sardonyx_model::Model;
 use sardonyx_passes::check::Levels;
 use sardonyx_passes::{
-    CheckOptions, CheckPart, Report, Severity, check as passes_check, check_part,
+    CheckOptions, CheckPart, Finding, Report, Severity, check as passes_check, check_part,
 };
 
 use crate::errors::{ValidationError, not_available};
@@ -141,11 +141,26 @@ fn judge_model(model: &Model, context: &Context) -> PyResult<()> {
     }
 }
 
+/// Words that programs look for in the messages of the `onnx` package, by code.
+const KNOWN_WORDS: &[(&str, &str)] = &[
+    (
+        "recursive-function",
+        "Cycle detected in model-local function references",
+    ),
+    ("six-bit-range", "6-bit floats must use only bits 0-5"),
+];
+
 /// Errors as an exception, one line each.
 fn verdict(report: Report) -> PyResult<()> {
     let errors = report.findings.iter();
     let errors = errors.filter(|found| found.severity == Severity::Error);
-    let lines: Vec<String> = errors.map(ToString::to_string).collect();
+    let line = |found: &Finding| {
+        let known = KNOWN_WORDS
+            .iter()
+            .find(|(code, _)| *code == found.code.name);
+        known.map_or(found.to_string(), |(_, words)| format!("{words}: {found}"))
+    };
+    let lines: Vec<String> = errors.map(line).collect();
     match lines.is_empty() {
         true => Ok(()),
         false => Err(ValidationError::new_err(lines.join("\n"))),

@@ -53,7 +53,7 @@ fn text_of(py: Python<'_>, bytes: &[u8], part: Part) -> PyResult<String> {
             form: Form::Portable,
             weights: Weights::Inline,
             inline_bytes: u64::MAX,
-            tight_numbers: true,
+            like_onnx: true,
         };
         let printed = match part_of(&model, part) {
             Some(part) => part_to_text(&model, part, options),

@@ -281,7 +281,7 @@ impl PrintOptions {
                 Values::InModelFile(_) => sardonyx_text::Weights::Placed(place),
             },
             inline_bytes: self.inline_bytes,
-            tight_numbers: false,
+            like_onnx: false,
         }
     }
 
@@ -323,7 +323,7 @@ impl PrintOptions {
                 form: self.form,
                 weights: sardonyx_text::Weights::Placed(&mut place),
                 inline_bytes: self.inline_bytes,
-                tight_numbers: false,
+                like_onnx: false,
             },
             false => self.options(&mut place.own),
         };

@@ -43,8 +43,9 @@ pub struct PrintOptions<'o> {
     pub weights: Weights<'o>,
     /// Values of so many bytes stand in the text.
     pub inline_bytes: u64,
-    /// Whether the numbers of a tensor stand on one line without blanks, as the `onnx` package prints them.
-    pub tight_numbers: bool,
+    /// Whether tensors look as the `onnx` package prints them: numbers on one line without blanks, and `...`, which nothing
+    /// reads back, for values of 2 and 4 bits.
+    pub like_onnx: bool,
 }
 
 /// What becomes of the values of large tensors.
@@ -153,7 +154,7 @@ pub(crate) struct Printer<'m, 'o, 's> {
     form: Form,
     weights: Weights<'o>,
     inline_bytes: u64,
-    tight_numbers: bool,
+    like_onnx: bool,
     out: Vec<u8>,
     sink: Option<&'s mut dyn io::Write>,
     failure: Option<io::Error>,
@@ -187,7 +188,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             form: options.form,
             weights: options.weights,
             inline_bytes: options.inline_bytes,
-            tight_numbers: options.tight_numbers,
+            like_onnx: options.like_onnx,
             out: Vec::new(),
             sink,
             failure: None,

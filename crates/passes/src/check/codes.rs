@@ -389,6 +389,9 @@ codes! {
     DATA_TOO_SHORT Error shared "data-too-short" "TENSOR-26"
         "store as many values as the shape asks for"
         "There are fewer values than the shape asks for. A reader without a check would read beyond the end.";
+    PACKED_ENTRIES_MISSING Error own "packed-entries-missing" "TENSOR-15"
+        "store one byte in each entry of int32_data: two elements of 4 bits, or four of 2 bits"
+        "Elements of 4 and 2 bits lie in int32_data packed, one byte in each entry. Here are fewer entries than that takes, as if each held four bytes; readers disagree about the values.";
     SURPLUS Warning own "surplus-data" "TENSOR-26"
         "remove what is too much, or correct the dimensions"
         "There are more values than the shape asks for. Readers ignore the rest; most often the shape is wrong.";

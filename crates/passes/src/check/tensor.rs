@@ -147,7 +147,13 @@ impl Checker<'_> {
         };
         match compare(&present, needed) {
             std::cmp::Ordering::Less => {
-                self.add(&codes::DATA_TOO_SHORT, spot, |_| {
+                // The checker of the `onnx` package takes an entry for a whole word of packed elements.
+                let words = raw.is_none().then(|| words_of_packed(data_type, elements));
+                let code = match words.flatten() {
+                    Some(words) if words <= *present.end() => &codes::PACKED_ENTRIES_MISSING,
+                    _ => &codes::DATA_TOO_SHORT,
+                };
+                self.add(code, spot, |_| {
                     format!(
                         "its shape and type ask for {}, but there are {}",
                         count(needed, unit),
@@ -303,5 +309,13 @@ impl Checker<'_> {
                 format!("its {} is '{}'", shown(key), shown(value))
             });
         }
+    }
+}
+
+/// Entries of 32 bits that hold all elements of a type of 2 or 4 bits, if each were full.
+fn words_of_packed(data_type: DataType, elements: u64) -> Option<u64> {
+    match data_type.bits() {
+        Some(bits @ (2 | 4)) => Some(elements.div_ceil(u64::from(32 / bits))),
+        _ => None,
     }
 }

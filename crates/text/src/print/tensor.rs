@@ -398,7 +398,7 @@ impl Printer<'_, '_, '_> {
 
     /// Begins numbers that will not fit into the line on lines of their own, if there may be such.
     fn begin_numbers(&mut self, count: usize, own_lines: bool) -> Wrap {
-        if self.tight_numbers {
+        if self.like_onnx {
             return TIGHT;
         }
         if !own_lines || count < LINE {
@@ -416,7 +416,7 @@ impl Printer<'_, '_, '_> {
     }
 
     fn end_numbers(&mut self, count: usize, own_lines: bool) {
-        if own_lines && count >= LINE && !self.tight_numbers {
+        if own_lines && count >= LINE && !self.like_onnx {
             self.out.push(b'\n');
             self.out.resize(self.out.len() + self.indent, b' ');
             self.laid_out = true;
@@ -683,6 +683,13 @@ impl Printer<'_, '_, '_> {
             self.left_out.add("values of large tensors", place);
             return false;
         }
+        let data_type = tensor.data_type.and_then(DataType::from_number);
+        let packed = matches!(data_type.and_then(DataType::bits), Some(2 | 4));
+        if self.like_onnx && packed {
+            self.left_out.add("values of 2 and 4 bits", place);
+            self.push("{...}");
+            return true;
+        }
         let Some((literals, raw)) = self.portable_literals(tensor) else {
             self.left_out
                 .add("tensors whose values have no literals", place);
@@ -692,7 +699,7 @@ impl Printer<'_, '_, '_> {
             self.left_out
                 .add("raw_data, which becomes a typed list", place);
         }
-        let literals = match tensor.data_type.and_then(DataType::from_number) {
+        let literals = match data_type {
             Some(DataType::Bool) => self.as_truth_values(literals, place),
             _ => self.without_odd_nans(literals, place),
         };
