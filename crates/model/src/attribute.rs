@@ -83,6 +83,7 @@ impl AttributeValue {
     }
 
     /// The attribute type that goes with the field.
+    #[inline]
     pub fn ty(&self) -> AttributeType {
         match self {
             AttributeValue::Float(_) => AttributeType::FLOAT,
@@ -115,6 +116,7 @@ impl Attribute {
     }
 
     /// The graphs in it.
+    #[inline]
     pub fn graphs(&self) -> impl Iterator<Item = GraphId> {
         self.values
             .iter()

@@ -310,6 +310,7 @@ impl Model {
     }
 
     /// A graph.
+    #[inline]
     pub fn graph(&self, id: GraphId) -> &Graph {
         &self.graphs[id]
     }
@@ -320,11 +321,13 @@ impl Model {
     }
 
     /// A node.
+    #[inline]
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id]
     }
 
     /// A value.
+    #[inline]
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id]
     }
@@ -357,6 +360,7 @@ impl Model {
     }
 
     /// An attribute.
+    #[inline]
     pub fn attribute(&self, id: AttributeId) -> &Attribute {
         &self.attributes[id]
     }
@@ -373,6 +377,7 @@ impl Model {
     }
 
     /// What a node reads; `None` where an input is left out.
+    #[inline]
     pub fn inputs(
         &self,
         node: NodeId,
@@ -382,11 +387,13 @@ impl Model {
     }
 
     /// What a node produces; `None` where an output is left out.
+    #[inline]
     pub fn outputs(&self, node: NodeId) -> &[Option<ValueId>] {
         &self.output_lists[self.nodes[node].outputs.indices()]
     }
 
     /// Who reads a value, and at which input position.
+    #[inline]
     pub fn uses(&self, value: ValueId) -> impl Iterator<Item = (NodeId, usize)> + '_ {
         let mut next = self.values[value].first_use;
         std::iter::from_fn(move || {
@@ -398,6 +405,7 @@ impl Model {
         })
     }
 
+    #[inline]
     pub(crate) fn use_ids(
         &self,
         node: NodeId,

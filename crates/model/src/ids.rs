@@ -113,12 +113,14 @@ impl<I, T> Default for Arena<I, T> {
 
 impl<I: Id, T> Index<I> for Arena<I, T> {
     type Output = T;
+    #[inline]
     fn index(&self, id: I) -> &T {
         &self.items[id.index()]
     }
 }
 
 impl<I: Id, T> IndexMut<I> for Arena<I, T> {
+    #[inline]
     fn index_mut(&mut self, id: I) -> &mut T {
         &mut self.items[id.index()]
     }

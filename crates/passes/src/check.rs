@@ -173,6 +173,8 @@ struct Checker<'a> {
     /// By value: its type, as far as it is known. Empty if nobody wants to know.
     types: Vec<operand_types::Brief>,
     functions: function::Index,
+    /// Graphs in the attributes that were looked at last.
+    inner: Vec<GraphId>,
     /// Whether names are judged by how they look.
     lints_names: bool,
     /// How often a wrong order may still be looked into for a cycle.
@@ -208,6 +210,7 @@ impl<'a> Checker<'a> {
                 None => Vec::new(),
             },
             functions: function::Index::default(),
+            inner: Vec::new(),
             lints_names: options.levels.of(&codes::NAME_NO_IDENTIFIER).is_some(),
             order_searches: 20,
             steps: 0,
@@ -306,13 +309,7 @@ impl<'a> Checker<'a> {
         let mut left = vec![root_graph];
         while let Some(graph) = left.pop() {
             self.graph(graph, root);
-            let first = left.len();
-            for node in &self.model.graph(graph).nodes {
-                for attribute in &self.model.node(*node).attributes {
-                    left.extend(self.model.attribute(*attribute).graphs());
-                }
-            }
-            left[first..].reverse();
+            left.extend(self.inner.drain(..).rev());
         }
     }
 

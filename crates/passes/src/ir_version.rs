@@ -51,10 +51,12 @@ pub struct FormatNeed {
     pub feature: String,
 }
 
-/// What a model uses of the format, newest first. Source: the history of IR versions in the standard's schema.
-pub fn format_needs(model: &Model) -> Vec<FormatNeed> {
+/// What a model uses of the format that came after version `above`, newest first. Source: the history of IR versions in the
+/// standard's schema.
+pub fn format_needs(model: &Model, above: i64) -> Vec<FormatNeed> {
     let mut needs = Needs {
         model,
+        above,
         found: BTreeMap::new(),
     };
     needs.header();
@@ -83,6 +85,8 @@ pub fn format_needs(model: &Model) -> Vec<FormatNeed> {
 
 struct Needs<'a> {
     model: &'a Model,
+    /// Features of this version and of older ones are passed over.
+    above: i64,
     /// The first place of each feature.
     found: BTreeMap<(i64, &'static str), String>,
 }
@@ -95,7 +99,7 @@ impl Needs<'_> {
         is_used: bool,
         place: impl FnOnce() -> String,
     ) {
-        if is_used {
+        if is_used && version > self.above {
             self.found.entry((version, feature)).or_insert_with(place);
         }
     }

@@ -62,10 +62,9 @@ impl Model {
             )
             .with_help(format!("versions go from 1 to {NEWEST_IR_VERSION}")));
         }
-        let needs = format_needs(&self.graph);
+        let needs = format_needs(&self.graph, version);
         let lacking: Vec<String> = needs
             .iter()
-            .filter(|need| need.ir_version > version)
             .map(|need| format!("IR version {} has {}", need.ir_version, need.feature))
             .collect();
         if !lacking.is_empty() {

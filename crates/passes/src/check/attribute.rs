@@ -19,6 +19,7 @@ impl Checker<'_> {
             let attribute = model.attribute(*attribute);
             let spot = Spot::node(id).item("attribute", index);
             self.attribute(attribute, spot, root);
+            self.inner.extend(attribute.graphs());
             let Some(name) = attribute.name else { continue };
             let formal = {
                 let formals = &self.callees.get(callee).attributes;

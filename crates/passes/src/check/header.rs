@@ -94,17 +94,15 @@ impl Checker<'_> {
             Some(_) => {}
         }
         if version < NEWEST_IR_VERSION && self.wants(&codes::IR_VERSION_TOO_OLD) {
-            for need in format_needs(self.model) {
-                if need.ir_version > version {
-                    self.add_with(&codes::IR_VERSION_TOO_OLD, spot, |_| {
-                        let fact = format!(
-                            "version {version} of the format does not have {}",
-                            need.feature
-                        );
-                        let advice = format!("raise ir_version to {} or more", need.ir_version);
-                        (fact, advice.into())
-                    });
-                }
+            for need in format_needs(self.model, version) {
+                self.add_with(&codes::IR_VERSION_TOO_OLD, spot, |_| {
+                    let fact = format!(
+                        "version {version} of the format does not have {}",
+                        need.feature
+                    );
+                    let advice = format!("raise ir_version to {} or more", need.ir_version);
+                    (fact, advice.into())
+                });
             }
         }
     }

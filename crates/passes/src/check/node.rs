@@ -55,16 +55,14 @@ impl Checker<'_> {
                 None => {}
             }
         }
-        self.attributes(id, callee, root, known);
+        let inner = self.inner.len();
+        if !node.attributes.is_empty() || known {
+            self.attributes(id, callee, root, known);
+        }
         if known && self.callees.get(callee).is_function {
             self.call(id, root);
         }
-        if known
-            && node
-                .attributes
-                .iter()
-                .any(|id| model.attribute(*id).graphs().next().is_some())
-        {
+        if known && self.inner.len() > inner {
             self.subgraphs(id, callee);
         }
         if let Some(name) = node.name.filter(|name| Some(*name) != self.empty) {
@@ -109,10 +107,8 @@ impl Checker<'_> {
     pub(super) fn nodes_alone(&mut self, graph: GraphId) {
         for node in &self.model.graph(graph).nodes {
             self.node(*node, Root::Main, true);
-            for attribute in &self.model.node(*node).attributes {
-                for graph in self.model.attribute(*attribute).graphs() {
-                    self.tree(graph, Root::Main);
-                }
+            for graph in std::mem::take(&mut self.inner) {
+                self.tree(graph, Root::Main);
             }
         }
     }
