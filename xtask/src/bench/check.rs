@@ -258,9 +258,10 @@ fn print_table(rows: &[Row]) {
             medians.0,
             medians.1,
             row.rounds.ratio(|sample| sample.median_ms),
-            row.barred
-                .then(|| row.contest.bar.to_string())
-                .unwrap_or_default(),
+            match row.barred {
+                true => row.contest.bar.to_string(),
+                false => String::new(),
+            },
             best.0,
             best.1,
             row.rounds.ratio(|sample| sample.min_ms),
