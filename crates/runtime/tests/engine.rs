@@ -216,13 +216,13 @@ fn models_that_cannot_be_walked_are_refused() {
         ),
         (
             Draft::new(13).input("x", &[]).node("Relu", &["x"], &["z"]),
-            "output 'y': nothing in the graph",
+            "output 'y' of the graph: nothing in the graph",
         ),
         (
             Draft::new(13)
                 .input("x", &[])
                 .node("Relu", &["x", "x"], &["y"]),
-            "it has 2 inputs, but must have 1",
+            "Relu has 1 input, but the node has 2",
         ),
         (
             Draft::new(13)
@@ -234,14 +234,14 @@ fn models_that_cannot_be_walked_are_refused() {
             Draft::new(13)
                 .input("x", &[])
                 .node("Concat", &["x"], &["y"]),
-            "attribute 'axis' is missing",
+            "Concat needs the attribute 'axis'",
         ),
         (
             Draft::new(13)
                 .input("x", &[])
                 .node("Gemm", &["x", "x"], &["y"])
                 .with(&[("alpha", 1)]),
-            "must hold Float",
+            "wants 'alpha' to be a float, but it is an int",
         ),
         (
             Draft {
