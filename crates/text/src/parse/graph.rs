@@ -574,11 +574,8 @@ impl<'a> Parser<'_, 'a> {
     #[cold]
     fn long_callee(&mut self, node: NodeId) -> Parse {
         let mut domain: Option<Vec<u8>> = None;
-        // Nothing before the first dot is the empty domain, as `""` is: the parser of the `onnx` package takes that.
-        if self.cursor.next() == b'.' {
-            self.cursor.pos += 1;
-            domain = Some(Vec::new());
-        }
+        // A dot in front says nothing, as for the parser of the `onnx` package: without a domain behind it, that is empty.
+        let leading_dot = self.cursor.eat(b'.');
         let mut op_type = self.callee_part("an operator")?;
         while self.cursor.next() == b'.' {
             self.cursor.pos += 1;
@@ -591,6 +588,9 @@ impl<'a> Parser<'_, 'a> {
                 }
             }
             op_type = self.callee_part("an operator behind its domain")?;
+        }
+        if leading_dot {
+            domain.get_or_insert_default();
         }
         let overload = if self.cursor.next() == b':' {
             self.cursor.pos += 1;
