@@ -32,7 +32,7 @@ use sardonyx_model::{GraphId, Id, Model, NodeId, Symbol, Texts};
 use sardonyx_ops::Registry;
 use sardonyx_proto::shown;
 
-use crate::finding::{Code, Findings, Report, Severity, Spot};
+use crate::finding::{Code, Findings, Report, Spot};
 
 pub use codes::{CODES, code};
 pub use documents::{Document, check_document};
@@ -350,12 +350,4 @@ fn is_identifier(text: &[u8]) -> bool {
         && text
             .iter()
             .all(|byte| letter(*byte) || byte.is_ascii_digit())
-}
-
-/// Whether anything as bad as an error was found.
-impl Report {
-    /// The worst that was found; `None` if there is nothing to say.
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(|found| found.severity).max()
-    }
 }

@@ -366,20 +366,15 @@ fn function_words(model: &Model, index: usize) -> String {
         return format!("function {index}");
     };
     let text = |symbol| sardonyx_proto::shown(model.maybe_text(symbol).unwrap_or_default());
-    let mut words = String::from("function '");
-    if let domain @ 1.. = text(function.domain).len() {
-        words += &text(function.domain)[..domain];
-        words.push('.');
+    let mut name = text(function.name);
+    let (domain, overload) = (text(function.domain), text(function.overload));
+    if !domain.is_empty() {
+        name = format!("{domain}.{name}");
     }
-    words += &text(function.name);
-    if model
-        .maybe_text(function.overload)
-        .is_some_and(|overload| !overload.is_empty())
-    {
-        words.push(':');
-        words += &text(function.overload);
+    if !overload.is_empty() {
+        name = format!("{name}:{overload}");
     }
-    words + "'"
+    format!("function '{name}'")
 }
 
 /// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file cannot make a report
@@ -443,11 +438,6 @@ impl Findings {
                 false => advice,
             },
         });
-    }
-
-    /// Whether anything of a severity or worse was found.
-    pub fn any(&self, severity: Severity) -> bool {
-        self.totals.values().any(|(found, _)| *found >= severity)
     }
 
     /// Into a report.

@@ -6,10 +6,9 @@ use std::path::Path;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use sardonyx::{DataAccess, ErrorKind, Form, Links, OpenOptions, open_data_file};
-use sardonyx_model::Model;
 use sardonyx_passes::check::Levels;
 use sardonyx_passes::{
-    CheckOptions, CheckPart, Finding, Report, Severity, check as passes_check, check_part,
+    self as passes, CheckOptions, CheckPart, Finding, Report, Severity, check_part,
 };
 
 use crate::errors::{ValidationError, not_available};
@@ -95,6 +94,24 @@ struct Context {
 }
 
 impl Context {
+    /// For a whole model, which says the rest itself.
+    fn of_model(full: bool, any_function_versions: bool, all_domains: bool) -> Context {
+        Context {
+            full,
+            any_function_versions,
+            all_domains,
+            ..Context::default()
+        }
+    }
+
+    /// The last word about a model in which nothing was found.
+    fn types(&self) -> PyResult<()> {
+        match self.full {
+            true => Err(not_available("checking types and shapes (full_check)")),
+            false => Ok(()),
+        }
+    }
+
     /// What the checker of the `onnx` package would look at, and nothing else.
     fn options(&self) -> CheckOptions {
         CheckOptions {
@@ -117,7 +134,7 @@ fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
     let options = context.options();
     let check = |part| check_part(&model, part, &options);
     verdict(match part {
-        Part::Model => passes_check(&model, &options),
+        Part::Model => passes::check(&model, &options),
         Part::Graph => check(CheckPart::Graph),
         Part::Function => check(CheckPart::Functions),
         Part::Node => check(CheckPart::Nodes),
@@ -126,19 +143,6 @@ fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
         Part::SparseTensor => check(CheckPart::SparseInitializers),
         Part::ValueInfo => check(CheckPart::Inputs),
     })
-}
-
-/// Checks a model.
-///
-/// # Errors
-///
-/// See [`judge`].
-fn judge_model(model: &Model, context: &Context) -> PyResult<()> {
-    verdict(passes_check(model, &context.options()))?;
-    match context.full {
-        true => Err(not_available("checking types and shapes (full_check)")),
-        false => Ok(()),
-    }
 }
 
 /// Words that programs look for in the messages of the `onnx` package, by code.
@@ -244,13 +248,16 @@ fn check_model(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context {
-        full: full_check,
-        any_function_versions: skip_opset_compatibility_check,
-        all_domains: check_custom_domain,
-        ..Context::default()
-    };
-    py.detach(|| judge_model(&message::read_shared(bytes)?, &context))
+    let context = Context::of_model(
+        full_check,
+        skip_opset_compatibility_check,
+        check_custom_domain,
+    );
+    py.detach(|| {
+        let model = message::read_shared(bytes)?;
+        verdict(passes::check(&model, &context.options()))?;
+        context.types()
+    })
 }
 
 /// Checks a model file, with its data files.
@@ -268,12 +275,11 @@ fn check_model_path(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context {
-        full: full_check,
-        any_function_versions: skip_opset_compatibility_check,
-        all_domains: check_custom_domain,
-        ..Context::default()
-    };
+    let context = Context::of_model(
+        full_check,
+        skip_opset_compatibility_check,
+        check_custom_domain,
+    );
     py.detach(|| judge_file(path, &context))
 }
 
@@ -291,10 +297,7 @@ fn judge_file(path: &str, context: &Context) -> PyResult<()> {
         .skip_opset_compatibility(context.any_function_versions)
         .custom_domains(context.all_domains);
     verdict(model.check(&options))?;
-    match context.full {
-        true => Err(not_available("checking types and shapes (full_check)")),
-        false => Ok(()),
-    }
+    context.types()
 }
 
 /// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor, which the caller closes.

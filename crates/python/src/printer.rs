@@ -4,7 +4,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use sardonyx_model::Model;
 use sardonyx_proto::DataLocation;
-use sardonyx_tensor::{DataType, shape::elems};
+use sardonyx_tensor::DataType;
 use sardonyx_text::{Form, PrintOptions, PrintPart, Weights, model_to_text as print, part_to_text};
 
 use crate::errors::InferenceError;
@@ -92,12 +92,7 @@ fn refuse_wrong_sizes(model: &Model) -> PyResult<()> {
         if tensor.data_location == Some(DataLocation::EXTERNAL) {
             continue;
         }
-        let dims = tensor.dims.iter().map(|dim| usize::try_from(*dim).ok());
-        let elements = dims
-            .collect::<Option<Vec<usize>>>()
-            .and_then(|dims| elems(&dims).ok());
-        let wanted = elements.and_then(|elements| data_type.storage_bytes(elements));
-        if wanted.is_none_or(|wanted| wanted as u64 != raw.len) {
+        if model.implied_bytes(tensor) != Some(raw.len) {
             let places = model.tensor_places();
             let place = places.get(index).map_or("a tensor", String::as_str);
             return Err(InferenceError::new_err(format!(

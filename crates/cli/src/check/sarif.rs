@@ -52,7 +52,7 @@ fn rule(code: &Code) -> Value {
         "fullDescription": {"text": code.about},
         "helpUri": format!("{HELP}#{}", code.name),
         "defaultConfiguration": {
-            "level": code.severity.map_or("none", level),
+            "level": code.severity.map_or("none", Severity::name),
             "enabled": code.severity.is_some(),
         },
         "properties": {"requirement": code.requirement},
@@ -65,15 +65,11 @@ fn result(found: &Finding, file: &str) -> Value {
     json!({
         "ruleId": found.code.name,
         "ruleIndex": index,
-        "level": level(found.severity),
+        "level": found.severity.name(),
         // The place in words as well: few readers of the form show logical locations.
         "message": {"text": format!("{place}: {}. {advice}.", found.fact)},
         "locations": [location(file, Some(found))],
     })
-}
-
-fn level(severity: Severity) -> &'static str {
-    severity.name()
 }
 
 fn location(file: &str, found: Option<&Finding>) -> Value {
