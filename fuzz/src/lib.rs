@@ -13,6 +13,7 @@
 
 mod check;
 mod external;
+mod infer;
 mod json;
 mod model_read;
 mod notation_read;
@@ -63,6 +64,7 @@ pub const PROPERTIES: &[Property] = &[
         .share(4),
     property("model_read", model_read::check).share(4),
     property("check", check::check).share(4),
+    property("infer", infer::check).share(4),
     property("value_files", value_files::check)
         .selector(1)
         .share(4),

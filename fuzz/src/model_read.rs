@@ -50,7 +50,7 @@ fn walk(model: &Model) {
                 model.text(model.value(*value).name);
             }
             model.domain_of(*node);
-            for attribute in &model.node(*node).attributes {
+            for attribute in model.attributes(*node) {
                 walk_values(model, &model.attribute(*attribute).values);
                 model.attribute(*attribute).value();
             }

@@ -39,7 +39,7 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
             seeds
         }
         "model_read" => [models(), hostile()].concat(),
-        "check" => [models(), hostile(), notation_models()?].concat(),
+        "check" | "infer" => [models(), hostile(), notation_models()?].concat(),
         "value_files" => value_files()?,
         "external" => external(),
         "npy" => arrays()?,

@@ -64,7 +64,7 @@ def main(command: str, cases: pathlib.Path, folder: pathlib.Path) -> int:
             found[names[path]] = LAXER
     disagreeing = len(found)
     found |= {CODE + code: UNSHOWN for code in unshown_codes(command, theirs, like, usual, strict)}
-    problems = list(differences(found, read_expectations(), set(names.values())))
+    problems = list(differences(found, read_expectations(EXPECTATIONS), set(names.values())))
     for problem in problems[:SHOWN]:
         print(problem)
     if len(problems) > SHOWN:
@@ -140,9 +140,9 @@ def codes_found(command: str, paths: Sequence[pathlib.Path], *flags: str) -> dic
     return found
 
 
-def read_expectations() -> dict[str, str]:
-    """Models by name, and how the verdicts differ."""
-    lines = EXPECTATIONS.read_text(encoding="utf-8").splitlines()
+def read_expectations(path: pathlib.Path) -> dict[str, str]:
+    """Models by name, and what is the matter with them."""
+    lines = path.read_text(encoding="utf-8").splitlines()
     fields = [line.split("\t") for line in lines if line and not line.startswith("#")]
     return {name: kind for name, kind in fields}
 

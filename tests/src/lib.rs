@@ -4,7 +4,10 @@
 //! starts the binary of the same name here: [`cases`] finds them, [`workers`] runs them in processes of their own,
 //! [`run_case`] is what happens to one, [`outcome`] what may come of it, and [`expectations`] the list of those that
 //! do not pass yet. [`round_trip`] reads and writes every file of the wheel.
+//!
+//! [`bench`] is what our sides of the contests with other programs share.
 
+pub mod bench;
 pub mod cases;
 pub mod compare;
 pub mod expectations;

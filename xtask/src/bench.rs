@@ -2,6 +2,7 @@
 
 mod check;
 mod contest;
+mod infer;
 mod io;
 mod models;
 mod text;
@@ -11,7 +12,9 @@ use crate::Result;
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
     /// Time checking models against the onnx package, and check that both accept them.
-    Check(check::Check),
+    Check(contest::Task),
+    /// Time shape inference against the onnx package, and check that both find the same.
+    Infer(contest::Task),
     /// Time opening, reading and saving files against other protobuf readers, and check that they find the same.
     Io(io::Io),
     /// Time whole models against ONNX Runtime and check that the outputs agree.
@@ -23,6 +26,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(task: Bench) -> Result {
     match task {
         Bench::Check(task) => check::run(&task),
+        Bench::Infer(task) => infer::run(&task),
         Bench::Io(task) => io::run(&task),
         Bench::Models(task) => models::run(&task),
         Bench::Text(task) => text::run(&task),

@@ -42,6 +42,11 @@ const STEPS: &[Step] = &[
     step("bench of files", &["xtask", "bench", "io", "--smoke"]).release(),
     step("bench of text", &["xtask", "bench", "text", "--smoke"]).release(),
     step("bench of checks", &["xtask", "bench", "check", "--smoke"]).release(),
+    step(
+        "bench of inference",
+        &["xtask", "bench", "infer", "--smoke"],
+    )
+    .release(),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {

@@ -32,6 +32,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
         compare_schemas()?;
         compare_bodies()?;
         compare_checks(&cases)?;
+        compare_shapes(&cases)?;
     }
     let runner = build_release("sardonyx-tests", "conformance", &[])?;
     let mut command = Command::new(runner);
@@ -97,6 +98,19 @@ fn compare_checks(cases: &Path) -> Result {
             .arg(command)
             .arg(cases)
             .arg(artifacts("conformance/broken")),
+    )
+}
+
+/// The types that we infer, against what the cases give and what the wheel infers.
+fn compare_shapes(cases: &Path) -> Result {
+    let infer = build_release("sardonyx-tests", "infer_models", &[])?;
+    shell::run(
+        Command::new(python_with_onnx()?)
+            .args(["-W", "ignore"])
+            .arg(root().join("tests/conformance/compare_shapes.py"))
+            .arg(infer)
+            .arg(cases)
+            .arg(artifacts("conformance/inferred")),
     )
 }
 

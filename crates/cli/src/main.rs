@@ -12,6 +12,7 @@ mod cat;
 mod check;
 mod classes;
 mod convert_format;
+mod cost;
 mod data_files;
 mod externalize;
 mod failure;
@@ -20,6 +21,7 @@ mod fmt;
 mod glob;
 mod hash;
 mod human;
+mod infer;
 mod info;
 mod inputs;
 mod last_resort;
@@ -38,6 +40,7 @@ mod set;
 mod show;
 mod stats;
 mod strip;
+mod symbols;
 mod terminal;
 mod timing;
 mod types;
@@ -77,6 +80,8 @@ enum Command {
     Set(set::Args),
     Strip(strip::Args),
     Check(check::Args),
+    Infer(infer::Args),
+    Cost(cost::Args),
     Explain(check::ExplainArgs),
     Scan(scan::Args),
     Hash(hash::Args),
@@ -148,6 +153,8 @@ fn main() -> ExitCode {
             Command::Check(args) => check::check(&args, &terminal),
             Command::Explain(args) => fine(check::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
+            Command::Infer(args) => infer::infer(&args, &terminal),
+            Command::Cost(args) => fine(cost::cost(&args, &terminal)),
             Command::Strip(args) => fine(strip::strip(&args, &terminal)),
             Command::Hash(args) => fine(hash::hash(&args, &terminal)),
         };

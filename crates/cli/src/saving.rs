@@ -19,13 +19,7 @@ use crate::terminal::Terminal;
 #[group(skip)]
 pub(crate) struct Args {
     /// Write the model here, or to stdout with -; the form follows the suffix (.onnx, .json, .textproto)
-    #[arg(
-        short,
-        long,
-        value_name = "FILE",
-        required_unless_present = "in_place",
-        conflicts_with = "in_place"
-    )]
+    #[arg(short, long, value_name = "FILE", conflicts_with = "in_place")]
     output: Option<PathBuf>,
     /// Replace MODEL itself: as a whole, once the new one is complete
     #[arg(long)]
@@ -65,6 +59,11 @@ pub(crate) struct Saved {
 }
 
 impl Args {
+    /// Whether there is to be a changed model.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.in_place || self.output.is_some()
+    }
+
     /// Where to, once it is clear that nothing is destroyed that was not named.
     pub(crate) fn target(&self, arg: &ModelArg, model: &Model) -> Result<Target, Failure> {
         if self.in_place {
@@ -74,10 +73,10 @@ impl Args {
                 false => Ok(Target::File(arg.path.clone())),
             };
         }
-        let path = self
-            .output
-            .as_deref()
-            .ok_or_else(|| Failure::new("--output is missing"))?;
+        let path = self.output.as_deref().ok_or_else(|| {
+            Failure::new("it is not said where the changed model goes")
+                .help("name a file with --output, or replace the model with --in-place")
+        })?;
         let target = target_of(path)?;
         match &target {
             Target::Stdout => check_stdout(self.json)?,

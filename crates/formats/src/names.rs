@@ -55,41 +55,10 @@ fn is_camel_of(camel: &[u8], name: &str) -> bool {
     rest.next().is_none()
 }
 
-/// The field whose name differs least, if that is at most a third of its letters.
+/// The field whose name is closest, if that is close enough to be a slip.
 fn closest(def: &'static MessageDef, name: &[u8]) -> Option<&'static str> {
-    let name = plain(name);
-    let near = def.fields.iter().filter_map(|field| {
-        let own = plain(field.name.as_bytes());
-        let distance = distance(&name, &own);
-        (distance <= own.len().max(name.len()) / 3).then_some((distance, field.name))
-    });
-    near.min_by_key(|(distance, _)| *distance)
-        .map(|(_, name)| name)
-}
-
-/// Without underscores and capitals, and no longer than any field name could need.
-fn plain(name: &[u8]) -> Vec<u8> {
-    let letters = name.iter().filter(|byte| **byte != b'_');
-    letters.take(60).map(u8::to_ascii_lowercase).collect()
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
-fn distance(a: &[u8], b: &[u8]) -> usize {
-    let mut before = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1];
-        for j in 0..b.len() {
-            let replaced = above[j] + usize::from(a[i] != b[j]);
-            let mut best = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                best = best.min(before[j - 1] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
+    let names = def.fields.iter().map(|field| field.name);
+    sardonyx_proto::closest(&String::from_utf8_lossy(name), names)
 }
 
 #[cfg(test)]

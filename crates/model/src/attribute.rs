@@ -1,7 +1,8 @@
 //! Attributes of nodes.
 
+use std::ops::{Deref, DerefMut};
+
 use sardonyx_proto::AttributeType;
-use smallvec::SmallVec;
 
 use crate::constant::{SparseTensorProto, TensorProto};
 use crate::ids::GraphId;
@@ -16,15 +17,101 @@ pub struct Attribute {
     pub name: Option<Symbol>,
     /// Which value field counts. Absent in files of IR version 1.
     pub ty: Option<AttributeType>,
+    /// The value fields present, in order of their numbers. A valid attribute has at most one; none stands for an empty
+    /// list, or for zero.
+    pub values: AttributeValues,
+    /// What few attributes have.
+    pub extras: Option<Box<AttributeExtras>>,
+}
+
+/// What few attributes have.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AttributeExtras {
     /// The function's attribute that this one stands for.
     pub ref_attr_name: Option<Symbol>,
     /// Documentation.
     pub doc_string: Option<Symbol>,
-    /// The value fields present, in order of their numbers. A valid attribute has at most one; none stands for an empty
-    /// list, or for zero.
-    pub values: SmallVec<[AttributeValue; 1]>,
     /// Fields of the future.
     pub unknown: Unknowns,
+}
+
+/// The value fields of an attribute: a list that hardly ever has more than one entry, and is no larger than one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AttributeValues(Held);
+
+#[derive(Debug, Clone, Default, PartialEq)]
+enum Held {
+    #[default]
+    None,
+    One(AttributeValue),
+    Several(Vec<AttributeValue>),
+}
+
+impl AttributeValues {
+    /// Adds a value in front of the one at a position, or at the end.
+    #[inline]
+    pub fn insert(&mut self, index: usize, value: AttributeValue) {
+        match self.0 {
+            Held::None => self.0 = Held::One(value),
+            _ => self.insert_another(index, value),
+        }
+    }
+
+    #[cold]
+    fn insert_another(&mut self, index: usize, value: AttributeValue) {
+        let mut values = match std::mem::take(&mut self.0) {
+            Held::None => Vec::new(),
+            Held::One(value) => vec![value],
+            Held::Several(values) => values,
+        };
+        values.insert(index, value);
+        self.0 = Held::Several(values);
+    }
+
+    /// Adds a value at the end.
+    #[inline]
+    pub fn push(&mut self, value: AttributeValue) {
+        self.insert(self.len(), value);
+    }
+}
+
+impl From<AttributeValue> for AttributeValues {
+    fn from(value: AttributeValue) -> Self {
+        AttributeValues(Held::One(value))
+    }
+}
+
+impl Deref for AttributeValues {
+    type Target = [AttributeValue];
+
+    #[inline]
+    fn deref(&self) -> &[AttributeValue] {
+        match &self.0 {
+            Held::None => &[],
+            Held::One(value) => std::slice::from_ref(value),
+            Held::Several(values) => values,
+        }
+    }
+}
+
+impl DerefMut for AttributeValues {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [AttributeValue] {
+        match &mut self.0 {
+            Held::None => &mut [],
+            Held::One(value) => std::slice::from_mut(value),
+            Held::Several(values) => values,
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a AttributeValues {
+    type Item = &'a AttributeValue;
+    type IntoIter = std::slice::Iter<'a, AttributeValue>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
 }
 
 /// A value field of an attribute.
@@ -105,6 +192,18 @@ impl AttributeValue {
 }
 
 impl Attribute {
+    /// The function's attribute that this one stands for.
+    #[inline]
+    pub fn ref_attr_name(&self) -> Option<Symbol> {
+        self.extras.as_ref()?.ref_attr_name
+    }
+
+    /// What few attributes have, of one that turns out to be one of them.
+    #[inline]
+    pub fn extras_mut(&mut self) -> &mut AttributeExtras {
+        self.extras.get_or_insert_default()
+    }
+
     /// The value field that counts: the one of the declared type, or the only one if no type is declared.
     pub fn value(&self) -> Option<&AttributeValue> {
         match self.ty {

@@ -4,7 +4,6 @@
 use hashbrown::HashMap;
 use sardonyx_proto::{self as proto, Slice};
 use sardonyx_tensor::Buffer;
-use smallvec::SmallVec;
 
 use crate::attribute::Attribute;
 use crate::constant::{SparseTensorProto, TensorProto};
@@ -12,15 +11,16 @@ use crate::error::ErrorKind;
 use crate::graph::{
     Graph, Initializer, Model, Node, Producer, Range, SparseInitializer, Use, Value, ValueInfo,
 };
-use crate::ids::{Arena, GraphId, Id, NodeId, SourceId, UseId, ValueId};
+use crate::ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId};
 use crate::names::{Symbol, same};
 use crate::read::ReadLimits;
 use crate::source::Span;
 
 /// Puts a model together from a source that holds its names, whatever notation that source is in.
 ///
-/// Definitions get their values at once; what nodes read is bound by name at the end, when all graphs are complete, so
-/// that nothing depends on the order of nodes.
+/// Definitions get their values at once. What nodes read is bound by name: at once if the graph has defined it before, as
+/// nothing can change that; everything else at the end, when all graphs are complete, so that nothing depends on the order
+/// of nodes.
 pub struct Builder<'m, 'a> {
     /// The model so far.
     pub model: &'m mut Model,
@@ -33,13 +33,14 @@ pub struct Builder<'m, 'a> {
     pub(crate) scopes: Scopes,
     /// Names of nodes and their inputs and outputs that have no symbol yet.
     pending: Vec<PendingName<'a>>,
-    /// The output that was named last: what the next node is most likely to read.
-    recent: Option<(&'a [u8], Symbol)>,
+    /// The text of the last output, which is what the next node is most likely to read, and its symbol once it has one.
+    last_output: &'a [u8],
+    last_output_name: Option<Symbol>,
     /// Operators and names of attributes: there are few of them, and comparing with the one seen last is faster than looking
     /// for it among all names.
     frequent: [Option<(&'a [u8], Symbol)>; FREQUENT],
-    /// Names of inputs that are not bound yet; the positions are those of the model's uses. `None` for the empty name.
-    pub(crate) unbound: Vec<Option<Symbol>>,
+    /// Inputs that are not bound yet, by name.
+    unbound: Vec<Unbound>,
     /// Small payloads that are in no source yet, and the source that they will be.
     pool: Option<(SourceId, Vec<u8>)>,
 }
@@ -60,7 +61,8 @@ impl<'m, 'a> Builder<'m, 'a> {
             limits,
             scopes: Scopes::default(),
             pending: Vec::new(),
-            recent: None,
+            last_output: &[],
+            last_output_name: None,
             frequent: [None; FREQUENT],
             unbound: Vec::new(),
             pool: None,
@@ -73,20 +75,12 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.flush_pool();
         // Graph by graph, from the outside in, as a file is read: a name that nothing defines belongs to the outermost graph
         // that uses it. A graph comes after the one around it.
-        let mut graphs: Vec<GraphId> = self.model.graphs.iter().map(|(id, _)| id).collect();
-        let mut depth: Vec<u32> = Vec::with_capacity(graphs.len());
+        let mut depth: Vec<u32> = Vec::with_capacity(self.model.graphs.len());
         for (_, graph) in self.model.graphs.iter() {
             depth.push(graph.parent.map_or(0, |parent| depth[parent.index()] + 1));
         }
-        graphs.sort_by_key(|graph| depth[graph.index()]);
-        for graph in graphs {
-            for position in 0..self.model.graphs[graph].nodes.len() {
-                let node = self.model.graphs[graph].nodes[position];
-                for index in self.model.nodes[node].inputs.indices() {
-                    self.bind(index);
-                }
-            }
-        }
+        self.unbound.sort_by_key(|input| depth[input.graph.index()]);
+        self.bind();
         self.bind_infos();
     }
 
@@ -96,12 +90,12 @@ impl<'m, 'a> Builder<'m, 'a> {
         // As memory that nobody touches is none, a little more than usual costs nothing.
         let nodes = nodes + nodes / 8;
         self.model.attributes.reserve(2 * nodes);
+        self.model.attribute_lists.reserve(2 * nodes);
         self.model.output_lists.reserve(nodes);
         self.model.uses.reserve(2 * nodes);
-        self.unbound.reserve(2 * nodes);
         self.model.values.reserve(nodes + 64);
         self.model.names.reserve(2 * nodes + 64);
-        self.scopes.first.reserve(2 * nodes + 64);
+        self.scopes.reserve(self.model.names.len() + 2 * nodes + 64);
     }
 
     /// A new graph: the body of an attribute of `owner`, or one that stands alone. It sees the values of `parent`.
@@ -131,20 +125,10 @@ impl<'m, 'a> Builder<'m, 'a> {
     /// See [`add_graph`](Self::add_graph).
     pub fn add_node(&mut self, graph: GraphId, offset: u64) -> Built<NodeId> {
         self.count::<(Node, NodeId)>(offset)?;
-        let outputs = Range {
-            start: self.model.output_lists.len() as u32,
-            len: 0,
-        };
+        let outputs = self.model.output_lists.len() as u32;
         let id = self.model.nodes.push(Node {
-            name: None,
-            op_type: None,
-            domain: None,
-            overload: None,
-            graph,
-            attributes: SmallVec::new(),
-            extras: None,
-            inputs: Range::default(),
-            outputs,
+            outputs: Range::empty(outputs),
+            ..Node::new(graph)
         });
         self.model.graphs[graph].nodes.push(id);
         Ok(id)
@@ -176,7 +160,8 @@ impl<'m, 'a> Builder<'m, 'a> {
             inputs.start = next;
         }
         inputs.len += 1;
-        self.push_use(node, text)
+        let graph = self.model.nodes[node].graph;
+        self.push_use(graph, node, text)
     }
 
     /// Names a node.
@@ -189,16 +174,26 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.later(text, NamePlace::Node(node))
     }
 
-    /// Adds an attribute to a node.
+    /// Adds an attribute to the model. It belongs to a node once it is in the list that the node gets by
+    /// [`set_attributes`](Self::set_attributes).
     ///
     /// # Errors
     ///
     /// See [`add_graph`](Self::add_graph).
-    pub fn add_attribute(&mut self, node: NodeId, attribute: Attribute, offset: u64) -> Built {
-        self.count::<Attribute>(offset)?;
-        let id = self.model.attributes.push(attribute);
-        self.model.nodes[node].attributes.push(id);
-        Ok(())
+    #[inline]
+    pub fn add_attribute(&mut self, attribute: Attribute, offset: u64) -> Built<AttributeId> {
+        self.count::<(Attribute, AttributeId)>(offset)?;
+        Ok(self.model.attributes.push(attribute))
+    }
+
+    /// Gives a node its attributes, once all of them, with what is in their graphs, have been added.
+    pub fn set_attributes(&mut self, node: NodeId, attributes: &[AttributeId]) {
+        let lists = &mut self.model.attribute_lists;
+        self.model.nodes[node].attributes = Range {
+            start: lists.len() as u32,
+            len: attributes.len() as u32,
+        };
+        lists.extend_from_slice(attributes);
     }
 
     /// Adds an input to a graph.
@@ -317,21 +312,21 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// An input position of a node, bound at the end.
+    /// An input position of a node.
     #[inline]
-    pub(crate) fn push_use(&mut self, node: NodeId, text: Text<'a>) -> Built {
-        self.count::<(Use, Option<Symbol>)>(text.offset())?;
-        self.model.uses.push(Use {
+    pub(crate) fn push_use(&mut self, graph: GraphId, node: NodeId, text: Text<'a>) -> Built {
+        self.count::<Use>(text.offset())?;
+        let id = self.model.uses.push(Use {
             value: None,
             node,
             next: None,
             previous: None,
         });
-        self.unbound.push(None);
         if text.is_empty() {
             return Ok(());
         }
-        self.later(text, NamePlace::Input(self.unbound.len() as u32 - 1))
+        self.count::<Unbound>(text.offset())?;
+        self.later(text, NamePlace::Input(id, graph))
     }
 
     /// An output position of a node.
@@ -381,12 +376,11 @@ impl<'m, 'a> Builder<'m, 'a> {
                 self.memory_left = left;
                 Ok(())
             }
-            None => Err(Failure {
-                kind: ErrorKind::TooMuchStructure {
-                    limit: self.limits.memory(self.bytes.len()),
-                },
-                offset,
-            }),
+            None => {
+                let limit = self.limits.memory(self.bytes.len());
+                let kind = ErrorKind::TooMuchStructure { limit };
+                Err(Failure::new(kind, offset))
+            }
         }
     }
 
@@ -446,9 +440,25 @@ impl<'m, 'a> Builder<'m, 'a> {
                 return Ok(());
             }
         };
-        check_length(text)?;
-        let hash = self.model.names.hash(text.bytes);
-        self.pending.push(PendingName { text, place, hash });
+        let is_last_output = match place {
+            NamePlace::Input(..) => same(text.bytes, self.last_output),
+            _ => false,
+        };
+        let name = if is_last_output {
+            PendingName {
+                text: Slice::default(),
+                hash: 0,
+                place,
+            }
+        } else {
+            check_length(text)?;
+            let hash = self.model.names.hash(text.bytes);
+            PendingName { text, hash, place }
+        };
+        if let NamePlace::Output(..) = place {
+            self.last_output = text.bytes;
+        }
+        self.pending.push(name);
         if self.pending.len() == BATCH {
             self.settle();
         }
@@ -465,13 +475,12 @@ impl<'m, 'a> Builder<'m, 'a> {
             .names
             .fetch::<BATCH>(pending.iter().map(|name| name.hash), self.bytes);
         for &PendingName { text, place, hash } in &pending {
-            // What the node before gives back needs no search.
-            let name = match (place, self.recent) {
-                (NamePlace::Input(_), Some((recent, name))) if same(recent, text.bytes) => name,
+            let name = match self.last_output_name {
+                Some(name) if text.bytes.is_empty() => name,
                 _ => self.hashed_name(text, hash),
             };
             if let NamePlace::Output(..) = place {
-                self.recent = Some((text.bytes, name));
+                self.last_output_name = Some(name);
             }
             self.put_name(place, name);
         }
@@ -483,7 +492,10 @@ impl<'m, 'a> Builder<'m, 'a> {
     fn put_name(&mut self, place: NamePlace, name: Symbol) {
         match place {
             NamePlace::Node(node) => self.model.nodes[node].name = Some(name),
-            NamePlace::Input(position) => self.unbound[position as usize] = Some(name),
+            NamePlace::Input(id, graph) => match self.scopes.get(graph, name, &self.model.values) {
+                Some(value) => self.model.link(id, value),
+                None => self.unbound.push(Unbound { id, graph, name }),
+            },
             NamePlace::Output(position, graph, node, index) => {
                 let value = self.define(graph, name, Producer::Node(node, index));
                 self.model.output_lists[position as usize] = Some(value);
@@ -525,25 +537,23 @@ impl<'m, 'a> Builder<'m, 'a> {
         id
     }
 
-    pub(crate) fn bind(&mut self, index: usize) {
-        let id: UseId = Id::new(index);
-        let Some(name) = self.unbound[index] else {
-            return;
-        };
-        let graph = self.model.nodes[self.model.uses[id].node].graph;
-        let value = self.look_up(graph, name).unwrap_or_else(|| {
-            let value = Value {
-                name,
-                graph,
-                producer: Producer::Nothing,
-                is_output: false,
-                first_use: None,
-            };
-            let value = self.model.values.push(value);
-            self.scopes.insert(graph, name, value);
-            value
-        });
-        self.model.link(id, value);
+    /// Binds the inputs that are left, of graphs that are complete with those around them.
+    pub(crate) fn bind(&mut self) {
+        for Unbound { id, graph, name } in std::mem::take(&mut self.unbound) {
+            let value = self.look_up(graph, name).unwrap_or_else(|| {
+                let value = Value {
+                    name,
+                    graph,
+                    producer: Producer::Nothing,
+                    is_output: false,
+                    first_use: None,
+                };
+                let value = self.model.values.push(value);
+                self.scopes.insert(graph, name, value);
+                value
+            });
+            self.model.link(id, value);
+        }
     }
 
     /// Ties declared outputs and types to their values.
@@ -622,29 +632,41 @@ pub struct Failure {
     pub offset: u64,
 }
 
-impl From<proto::Error> for Failure {
+impl Failure {
+    #[cold]
+    pub(crate) fn new(kind: ErrorKind, offset: u64) -> Box<Failure> {
+        Box::new(Failure { kind, offset })
+    }
+}
+
+impl From<proto::Error> for Box<Failure> {
+    #[cold]
     fn from(error: proto::Error) -> Self {
-        Failure {
-            kind: ErrorKind::Wire(error.kind()),
-            offset: error.offset(),
-        }
+        Failure::new(ErrorKind::Wire(error.kind()), error.offset())
     }
 }
 
 /// What building gives.
-pub type Built<T = ()> = Result<T, Failure>;
+// A failure is boxed so that a symbol or an id comes back in registers.
+pub type Built<T = ()> = Result<T, Box<Failure>>;
 
 /// What names mean in which graph. Most names are defined in one graph only, so that a list by symbol answers nearly every
 /// question; a table has the rest.
 #[derive(Default)]
 pub(crate) struct Scopes {
     /// By symbol, the first value of that name, in whichever graph.
-    pub(crate) first: Vec<Option<ValueId>>,
+    first: Vec<Option<ValueId>>,
     /// Values of other graphs whose names were taken.
     others: HashMap<(GraphId, Symbol), ValueId>,
 }
 
 impl Scopes {
+    /// Makes room for the names below a number.
+    #[cold]
+    pub(crate) fn reserve(&mut self, names: usize) {
+        self.first.resize(names.max(self.first.len()), None);
+    }
+
     #[inline]
     fn get(&self, graph: GraphId, name: Symbol, values: &Arena<ValueId, Value>) -> Option<ValueId> {
         let first = (*self.first.get(name.index())?)?;
@@ -658,7 +680,7 @@ impl Scopes {
     #[inline]
     fn insert(&mut self, graph: GraphId, name: Symbol, value: ValueId) {
         if self.first.len() <= name.index() {
-            self.first.resize(name.index() + 1, None);
+            self.reserve(name.index() + 64);
         }
         match &mut self.first[name.index()] {
             Some(_) => {
@@ -678,9 +700,18 @@ const BATCH: usize = 32;
 
 /// A name that has no symbol yet.
 struct PendingName<'a> {
+    /// Empty for that of the last output before it, which needs no search.
     text: Slice<'a>,
     place: NamePlace,
     hash: u32,
+}
+
+/// An input of a node of a graph that reads a name.
+#[derive(Clone, Copy)]
+struct Unbound {
+    id: UseId,
+    graph: GraphId,
+    name: Symbol,
 }
 
 /// What a name belongs to.
@@ -688,8 +719,8 @@ struct PendingName<'a> {
 pub(crate) enum NamePlace {
     /// A node.
     Node(NodeId),
-    /// The input at this position of the model's uses.
-    Input(u32),
+    /// An input of a node of this graph.
+    Input(UseId, GraphId),
     /// The output at this position of the model's output lists: which one of which node, in which graph.
     Output(u32, GraphId, NodeId, u32),
 }
@@ -699,12 +730,10 @@ pub(crate) enum NamePlace {
 fn check_length(text: Slice<'_>) -> Built {
     match u32::try_from(text.bytes.len()) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Failure {
-            kind: ErrorKind::TextTooLong {
-                length: text.bytes.len() as u64,
-            },
-            offset: text.offset,
-        }),
+        Err(_) => {
+            let length = text.bytes.len() as u64;
+            Err(Failure::new(ErrorKind::TextTooLong { length }, text.offset))
+        }
     }
 }
 

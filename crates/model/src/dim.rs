@@ -8,7 +8,9 @@
 //! Dimensions are never negative, but the same arithmetic computes the vectors that shapes are made of (`Reshape`'s
 //! `-1`), so a [`Dim`] may be.
 
-use std::collections::BTreeMap;
+mod parse;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -43,6 +45,31 @@ enum Atom {
     Mod(Dim, Dim),
     Max(Dim, Dim),
     Min(Dim, Dim),
+    /// The first unless it is 1, then the second: what two sizes broadcast to.
+    Broadcast(Dim, Dim),
+}
+
+impl Atom {
+    fn is_never_negative(&self) -> bool {
+        let (a, b) = match self {
+            Atom::Symbol(_) => return true,
+            Atom::Mod(_, divisor) => return divisor.is_never_negative(),
+            Atom::Max(a, b) => return a.is_never_negative() || b.is_never_negative(),
+            Atom::FloorDiv(a, b) | Atom::Min(a, b) | Atom::Broadcast(a, b) => (a, b),
+        };
+        a.is_never_negative() && b.is_never_negative()
+    }
+
+    fn mentions(&self, symbol: &str) -> bool {
+        match self {
+            Atom::Symbol(name) => &**name == symbol,
+            Atom::FloorDiv(a, b)
+            | Atom::Mod(a, b)
+            | Atom::Max(a, b)
+            | Atom::Min(a, b)
+            | Atom::Broadcast(a, b) => a.mentions(symbol) || b.mentions(symbol),
+        }
+    }
 }
 
 /// Expressions larger than this are given up: an attacker could otherwise let products explode.
@@ -86,6 +113,9 @@ impl Dim {
 
     /// Sum.
     pub fn add(&self, other: &Dim) -> Dim {
+        if let (Dim::Known(a), Dim::Known(b)) = (self, other) {
+            return a.checked_add(*b).map_or(Dim::Unknown, Dim::Known);
+        }
         let (Some(mut terms), Some(more)) = (self.terms(), other.terms()) else {
             return Dim::Unknown;
         };
@@ -113,6 +143,9 @@ impl Dim {
         // Zero times anything is zero, even times an unknown size.
         if self.known() == Some(0) || other.known() == Some(0) {
             return Dim::Known(0);
+        }
+        if let (Dim::Known(a), Dim::Known(b)) = (self, other) {
+            return a.checked_mul(*b).map_or(Dim::Unknown, Dim::Known);
         }
         let (Some(left), Some(right)) = (self.terms(), other.terms()) else {
             return Dim::Unknown;
@@ -160,7 +193,7 @@ impl Dim {
             (_, Dim::Known(0)) | (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
             (Dim::Known(a), Dim::Known(b)) => a
                 .checked_div(*b)
-                .map_or(Dim::Unknown, |_| Dim::Known(a - floor_div(*a, *b) * b)),
+                .map_or(Dim::Unknown, |_| Dim::Known(floor_rem(*a, *b))),
             _ if self.exact_div(divisor).is_some() => Dim::Known(0),
             _ => Dim::atom(Atom::Mod(self.clone(), divisor.clone())),
         }
@@ -188,6 +221,113 @@ impl Dim {
         Some(Dim::from_terms(quotient))
     }
 
+    /// What two sizes broadcast to, given that they are equal or one of them is 1.
+    pub fn broadcast(&self, other: &Dim) -> Dim {
+        match (self, other) {
+            (Dim::Known(1), other) => other.clone(),
+            // A number other than 1 decides, whatever the other side turns out to be.
+            (Dim::Known(_), _) => self.clone(),
+            (_, Dim::Known(1)) => self.clone(),
+            (_, Dim::Known(_)) => other.clone(),
+            _ if self.surely_equals(other) => self.clone(),
+            (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
+            _ => {
+                let mut sizes = BTreeSet::new();
+                self.collect_broadcast(&mut sizes);
+                other.collect_broadcast(&mut sizes);
+                let needed = sizes.iter().filter(|size| !size.is_cut_of_one(&sizes));
+                let together = needed.cloned().reduce(|all, size| {
+                    if size.is_unknown() || all.is_unknown() {
+                        return Dim::Unknown;
+                    }
+                    Dim::atom(Atom::Broadcast(all, size))
+                });
+                together.unwrap_or(Dim::Unknown)
+            }
+        }
+    }
+
+    /// The sizes that broadcast to this one: several if that is all that it is.
+    fn collect_broadcast(&self, sizes: &mut BTreeSet<Dim>) {
+        match self.lone_atom() {
+            Some(Atom::Broadcast(a, b)) => {
+                a.collect_broadcast(sizes);
+                b.collect_broadcast(sizes);
+            }
+            _ => {
+                sizes.insert(self.clone());
+            }
+        }
+    }
+
+    /// Whether it is the smaller one of a number, 2 or more, and one of these sizes. If that size broadcasts with it, the number
+    /// has not made it smaller.
+    fn is_cut_of_one(&self, sizes: &BTreeSet<Dim>) -> bool {
+        match self.lone_atom() {
+            Some(Atom::Min(a, b)) => [(a, b), (b, a)].iter().any(|(number, size)| {
+                number.known().is_some_and(|number| number >= 2) && sizes.contains(size)
+            }),
+            _ => false,
+        }
+    }
+
+    /// The atom, if it is one and nothing else.
+    fn lone_atom(&self) -> Option<&Atom> {
+        let Dim::Expr(expr) = self else { return None };
+        let mut terms = expr.terms.iter();
+        match (terms.next(), terms.next()) {
+            (Some((product, 1)), None) => match &product[..] {
+                [atom] => Some(atom),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether it surely is 0 or more: symbols are sizes, and sums, products, quotients and extremes of sizes are none below 0.
+    pub fn is_never_negative(&self) -> bool {
+        match self {
+            Dim::Known(number) => *number >= 0,
+            Dim::Unknown => false,
+            Dim::Expr(expr) => expr.terms.iter().all(|(product, factor)| {
+                *factor >= 0 && product.iter().all(Atom::is_never_negative)
+            }),
+        }
+    }
+
+    /// The symbols in it, each once.
+    pub fn symbols(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        self.collect_symbols(&mut found);
+        found
+    }
+
+    fn collect_symbols(&self, found: &mut BTreeSet<String>) {
+        let Dim::Expr(expr) = self else { return };
+        for atom in expr.terms.keys().flatten() {
+            match atom {
+                Atom::Symbol(name) => {
+                    found.insert(name.to_string());
+                }
+                Atom::FloorDiv(a, b)
+                | Atom::Mod(a, b)
+                | Atom::Max(a, b)
+                | Atom::Min(a, b)
+                | Atom::Broadcast(a, b) => {
+                    a.collect_symbols(found);
+                    b.collect_symbols(found);
+                }
+            }
+        }
+    }
+
+    /// Whether a symbol occurs in it.
+    fn mentions(&self, symbol: &str) -> bool {
+        let Dim::Expr(expr) = self else { return false };
+        let mut atoms = expr.terms.keys().flatten();
+        atoms.any(|atom| atom.mentions(symbol))
+    }
+
     /// The larger of both.
     pub fn larger(&self, other: &Dim) -> Dim {
         self.extreme(other, Atom::Max, |difference| difference >= 0)
@@ -199,10 +339,14 @@ impl Dim {
     }
 
     fn extreme(&self, other: &Dim, atom: fn(Dim, Dim) -> Atom, takes_self: fn(i64) -> bool) -> Dim {
-        match self.sub(other) {
-            Dim::Known(difference) if takes_self(difference) => self.clone(),
+        let difference = self.sub(other);
+        match &difference {
+            Dim::Known(difference) if takes_self(*difference) => self.clone(),
             Dim::Known(_) => other.clone(),
             Dim::Unknown => Dim::Unknown,
+            // Which one it is may be sure although by how much is not.
+            _ if difference.is_never_negative() => pick(takes_self(1), self, other),
+            _ if other.sub(self).is_never_negative() => pick(takes_self(-1), self, other),
             Dim::Expr(_) => {
                 let (a, b) = if self <= other {
                     (self, other)
@@ -229,6 +373,7 @@ impl Dim {
                     Atom::Mod(a, b) => a.substitute(value).rem(&b.substitute(value)),
                     Atom::Max(a, b) => a.substitute(value).larger(&b.substitute(value)),
                     Atom::Min(a, b) => a.substitute(value).smaller(&b.substitute(value)),
+                    Atom::Broadcast(a, b) => a.substitute(value).broadcast(&b.substitute(value)),
                 });
             }
             sum = sum.add(&term);
@@ -236,14 +381,30 @@ impl Dim {
         sum
     }
 
+    /// Solves `self == 0` for a symbol that occurs only once, with factor 1 or -1: the symbol and what it is then. If there
+    /// are several, one that is `preferred`, else the last in the alphabet.
+    pub fn solve_for_zero(&self, preferred: &dyn Fn(&str) -> bool) -> Option<(String, Dim)> {
+        let Dim::Expr(expr) = self else { return None };
+        let candidates = expr.terms.iter().filter_map(|(product, factor)| {
+            let [Atom::Symbol(name)] = &product[..] else {
+                return None;
+            };
+            let once = expr
+                .terms
+                .keys()
+                .filter(|other| *other != product)
+                .all(|other| !other.iter().any(|atom| atom.mentions(name)));
+            (once && factor.abs() == 1).then_some((name, *factor))
+        });
+        let (name, factor) = candidates.max_by_key(|(name, _)| (preferred(name), *name))?;
+        let rest = self.sub(&Dim::symbol(name).mul(&Dim::Known(factor)));
+        Some((name.to_string(), rest.mul(&Dim::Known(-factor))))
+    }
+
     /// The name, if the dimension is a symbol and nothing else.
     pub fn as_symbol(&self) -> Option<&str> {
-        let Dim::Expr(expr) = self else { return None };
-        match expr.terms.iter().collect::<Vec<_>>()[..] {
-            [(product, 1)] => match &product[..] {
-                [Atom::Symbol(name)] => Some(name),
-                _ => None,
-            },
+        match self.lone_atom()? {
+            Atom::Symbol(name) => Some(name),
             _ => None,
         }
     }
@@ -266,9 +427,11 @@ impl Dim {
             .flatten()
             .map(|atom| match atom {
                 Atom::Symbol(_) => 1,
-                Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Max(a, b) | Atom::Min(a, b) => {
-                    a.weight() + b.weight()
-                }
+                Atom::FloorDiv(a, b)
+                | Atom::Mod(a, b)
+                | Atom::Max(a, b)
+                | Atom::Min(a, b)
+                | Atom::Broadcast(a, b) => a.weight() + b.weight(),
             })
             .sum()
     }
@@ -296,12 +459,25 @@ impl Dim {
     }
 }
 
+fn pick(first: bool, a: &Dim, b: &Dim) -> Dim {
+    if first { a.clone() } else { b.clone() }
+}
+
 fn floor_div(a: i64, b: i64) -> i64 {
     let quotient = a.wrapping_div(b);
     if a % b != 0 && (a < 0) != (b < 0) {
         quotient - 1
     } else {
         quotient
+    }
+}
+
+fn floor_rem(a: i64, b: i64) -> i64 {
+    let rest = a.wrapping_rem(b);
+    if rest != 0 && (rest < 0) != (b < 0) {
+        rest + b
+    } else {
+        rest
     }
 }
 
@@ -323,6 +499,7 @@ impl From<usize> for Dim {
     }
 }
 
+/// As in `2*N + 5`, `floor((N + 1)/2)`, `ceil(N/2)`, `mod(N, 4)`, `max(N, M)`: what [`Dim::parse`] reads.
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -336,6 +513,19 @@ impl fmt::Display for Dim {
 impl fmt::Debug for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// A size in parentheses, unless it is a number without a sign or a name.
+struct Operand<'a>(&'a Dim);
+
+impl fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.known() {
+            Some(0..) => self.0.fmt(f),
+            None if self.0.as_symbol().is_some() => self.0.fmt(f),
+            _ => write!(f, "({})", self.0),
+        }
     }
 }
 
@@ -365,10 +555,11 @@ impl fmt::Display for Expr {
                 }
                 match atom {
                     Atom::Symbol(name) => f.write_str(name)?,
-                    Atom::FloorDiv(a, b) => write!(f, "floor(({a})/({b}))")?,
+                    Atom::FloorDiv(a, b) => write!(f, "floor({}/{})", Operand(a), Operand(b))?,
                     Atom::Mod(a, b) => write!(f, "mod({a}, {b})")?,
                     Atom::Max(a, b) => write!(f, "max({a}, {b})")?,
                     Atom::Min(a, b) => write!(f, "min({a}, {b})")?,
+                    Atom::Broadcast(a, b) => write!(f, "broadcast({a}, {b})")?,
                 }
             }
         }
@@ -398,7 +589,7 @@ mod tests {
         );
         assert_eq!(
             n().add(&1i64.into()).floor_div(&2i64.into()).to_string(),
-            "floor((N + 1)/(2))"
+            "floor((N + 1)/2)"
         );
         assert!(n().surely_differs(&n().add(&1i64.into())));
         assert!(!Dim::Unknown.surely_equals(&Dim::Unknown)); // SHAPE-05
@@ -427,6 +618,28 @@ mod tests {
     }
 
     #[test]
+    fn extremes_and_broadcasts_are_simple_where_they_can_be() {
+        let rows = [
+            ("max(0, N + M)", "M + N"),
+            ("max(N + 1, N)", "N + 1"),
+            ("min(N, 0)", "0"),
+            ("max(0, N - M)", "max(0, N - M)"),
+            ("broadcast(N, broadcast(M, N))", "broadcast(M, N)"),
+            (
+                "broadcast(broadcast(K, N), broadcast(M, K))",
+                "broadcast(K, broadcast(M, N))",
+            ),
+            // Longer than 512 would not broadcast.
+            ("broadcast(N, min(512, N))", "N"),
+            ("broadcast(N, min(1, N))", "broadcast(N, min(1, N))"),
+            ("broadcast(N, 7)", "7"),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(Dim::parse(text), Dim::parse(expected), "{text}");
+        }
+    }
+
+    #[test]
     fn nothing_overflows_and_nothing_explodes() {
         let huge = Dim::Known(i64::MAX);
         assert_eq!(huge.add(&1i64.into()), Dim::Unknown);
@@ -436,6 +649,7 @@ mod tests {
             Dim::Unknown
         );
         assert_eq!(n().floor_div(&0i64.into()), Dim::Unknown);
+        assert_eq!(Dim::Known(i64::MIN).rem(&5i64.into()), Dim::Known(2));
         let mut sum = n();
         for _ in 0..10 {
             sum = sum.add(&1i64.into()).mul(&sum);

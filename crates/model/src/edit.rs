@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::TensorProto;
-use crate::graph::{Header, Initializer, Model, Node, Producer, Range, Use, Value, ValueInfo};
+use crate::graph::{
+    Header, Initializer, Model, Node, NodeExtras, Producer, Range, Use, Value, ValueInfo,
+};
 use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
 use crate::names::Symbol;
 use crate::source::Span;
@@ -33,7 +35,7 @@ impl Model {
     /// A copy of what decides what the model computes: without training steps and the documentation, metadata and unknown
     /// fields of its header, and with one import of each operator set.
     pub fn clone_to_run(&self) -> Model {
-        let imports = self.effective_imports();
+        let imports = self.effective_imports(&self.header.opset_import);
         let opset_import = imports.into_values().cloned().collect();
         Model {
             header: Header {
@@ -52,6 +54,8 @@ impl Model {
             attributes: self.attributes.clone(),
             uses: self.uses.clone(),
             output_lists: self.output_lists.clone(),
+            attribute_lists: self.attribute_lists.clone(),
+            extras: self.extras.clone(),
         }
     }
 
@@ -78,6 +82,16 @@ impl Model {
     /// Changes the names of a node. Inputs, outputs and attributes have functions of their own.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[id]
+    }
+
+    /// Changes what few nodes have, of a node that has it.
+    pub fn extras_mut(&mut self, node: NodeId) -> Option<&mut NodeExtras> {
+        Some(&mut self.extras[self.nodes[node].extras?])
+    }
+
+    /// Gives a node what few nodes have.
+    pub fn set_extras(&mut self, node: NodeId, extras: NodeExtras) {
+        self.nodes[node].extras = Some(self.extras.push(extras));
     }
 
     /// Changes an attribute's texts and values.
@@ -214,18 +228,13 @@ impl Model {
             self.output_lists.push(Some(value));
         }
         self.nodes.push(Node {
-            name: None,
             op_type: Some(op),
             domain,
-            overload: None,
-            graph,
-            attributes: SmallVec::new(),
-            extras: None,
-            inputs: Range::default(),
             outputs: Range {
                 start,
                 len: outputs as u32,
             },
+            ..Node::new(graph)
         });
         self.set_inputs(id, inputs);
         self.graphs[graph].nodes.insert(position, id);
@@ -336,14 +345,21 @@ impl Model {
         };
         let name = Some(self.intern(name));
         let ty = Some(value.ty());
-        let values = std::iter::once(value).collect();
+        let values = value.into();
         let id: AttributeId = self.attributes.push(Attribute {
             name,
             ty,
             values,
             ..Attribute::default()
         });
-        self.nodes[node].attributes.push(id);
+        // As room for another one is only at the end, the list gets a new place there.
+        let list = self.nodes[node].attributes;
+        self.attribute_lists.extend_from_within(list.indices());
+        self.attribute_lists.push(id);
+        self.nodes[node].attributes = Range {
+            start: self.attribute_lists.len() as u32 - list.len - 1,
+            len: list.len + 1,
+        };
     }
 
     /// Takes an attribute away, if the node has it.
@@ -351,12 +367,16 @@ impl Model {
         let Some(symbol) = self.symbol(name.as_bytes()) else {
             return;
         };
-        let Model {
-            nodes, attributes, ..
-        } = self;
-        nodes[node]
-            .attributes
-            .retain(|id| attributes[*id].name != Some(symbol));
+        let list = self.nodes[node].attributes;
+        let mut kept = list.start as usize;
+        for index in list.indices() {
+            let id = self.attribute_lists[index];
+            if self.attributes[id].name != Some(symbol) {
+                self.attribute_lists[kept] = id;
+                kept += 1;
+            }
+        }
+        self.nodes[node].attributes.len = kept as u32 - list.start;
     }
 
     /// Puts a use into the list of its value.

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use sardonyx_tensor::Buffer;
-use smallvec::SmallVec;
 
 use crate::attribute::Attribute;
 use crate::constant::{SparseTensorProto, TensorProto};
-use crate::ids::{Arena, AttributeId, GraphId, NodeId, SourceId, UseId, ValueId};
+use crate::ids::{Arena, AttributeId, ExtrasId, GraphId, NodeId, SourceId, UseId, ValueId};
 use crate::names::{Names, Near, Symbol};
 use crate::source::{Span, Unknowns};
 use crate::type_proto::TypeProto;
@@ -33,6 +32,9 @@ pub struct Model {
     pub(crate) uses: Arena<UseId, Use>,
     /// Lists of node outputs, of which each node has a range.
     pub(crate) output_lists: Vec<Option<ValueId>>,
+    /// Lists of node attributes, of which each node has a range.
+    pub(crate) attribute_lists: Vec<AttributeId>,
+    pub(crate) extras: Arena<ExtrasId, NodeExtras>,
 }
 
 /// The fields of a model outside its graph.
@@ -114,7 +116,8 @@ pub struct Graph {
 }
 
 /// A call of an operator or function.
-#[derive(Debug, Clone)]
+// Models have many: plain data, and no more than needed.
+#[derive(Debug, Clone, Copy)]
 pub struct Node {
     /// Name.
     pub name: Option<Symbol>,
@@ -126,12 +129,27 @@ pub struct Node {
     pub overload: Option<Symbol>,
     /// The graph it stands in.
     pub graph: GraphId,
-    /// Attributes, in the order of the file.
-    pub attributes: SmallVec<[AttributeId; 4]>,
-    /// What few nodes have.
-    pub extras: Option<Box<NodeExtras>>,
+    pub(crate) extras: Option<ExtrasId>,
     pub(crate) inputs: Range,
     pub(crate) outputs: Range,
+    pub(crate) attributes: Range,
+}
+
+impl Node {
+    /// A node of a graph without anything.
+    pub(crate) fn new(graph: GraphId) -> Node {
+        Node {
+            name: None,
+            op_type: None,
+            domain: None,
+            overload: None,
+            graph,
+            extras: None,
+            inputs: Range::default(),
+            outputs: Range::default(),
+            attributes: Range::default(),
+        }
+    }
 }
 
 /// What few nodes have.
@@ -155,6 +173,11 @@ pub(crate) struct Range {
 }
 
 impl Range {
+    /// One that begins at the end of a list and grows with it.
+    pub(crate) fn empty(start: u32) -> Range {
+        Range { start, len: 0 }
+    }
+
     pub(crate) fn indices(self) -> std::ops::Range<usize> {
         self.start as usize..self.start as usize + self.len as usize
     }
@@ -365,15 +388,34 @@ impl Model {
         &self.attributes[id]
     }
 
+    /// The attributes of all nodes, in no particular order, also those that edits have left over.
+    pub fn all_attributes(&self) -> impl Iterator<Item = &Attribute> {
+        self.attributes.iter().map(|(_, attribute)| attribute)
+    }
+
     /// The attribute of a node with a name.
     pub fn attribute_of(&self, node: NodeId, name: &str) -> Option<&Attribute> {
-        let attributes = self.nodes[node]
-            .attributes
-            .iter()
-            .map(|id| &self.attributes[*id]);
+        let attributes = self.attributes(node).iter();
         attributes
-            .into_iter()
+            .map(|id| &self.attributes[*id])
             .find(|attribute| self.maybe_text(attribute.name) == Some(name.as_bytes()))
+    }
+
+    /// The attributes of a node, in the order of the file.
+    #[inline]
+    pub fn attributes(&self, node: NodeId) -> &[AttributeId] {
+        &self.attribute_lists[self.nodes[node].attributes.indices()]
+    }
+
+    /// Whether there may be nodes with [`extras`](Self::extras).
+    pub fn has_extras(&self) -> bool {
+        !self.extras.is_empty()
+    }
+
+    /// What few nodes have.
+    #[inline]
+    pub fn extras(&self, node: NodeId) -> Option<&NodeExtras> {
+        Some(&self.extras[self.nodes[node].extras?])
     }
 
     /// What a node reads; `None` where an input is left out.
@@ -403,6 +445,13 @@ impl Model {
             let index = crate::ids::Id::index(id) - self.nodes[used.node].inputs.start as usize;
             Some((used.node, index))
         })
+    }
+
+    /// Whether a node reads a value or the graph gives it back.
+    #[inline]
+    pub fn is_read(&self, value: ValueId) -> bool {
+        let value = &self.values[value];
+        value.is_output || value.first_use.is_some()
     }
 
     #[inline]
@@ -475,22 +524,30 @@ impl Model {
     /// The versions of all operator sets that the model imports, by domain as the registry writes it. The same as
     /// [`opset`](Model::opset), for whoever asks more than a few times.
     pub fn opsets(&self) -> HashMap<Cow<'_, str>, i64> {
-        let imports = self.effective_imports();
-        let mut versions: HashMap<Cow<'_, str>, i64> = imports
+        self.opsets_in(&self.header.opset_import)
+    }
+
+    /// The same among the imports of a function.
+    pub fn opsets_in<'m>(&'m self, imports: &'m [OperatorSetId]) -> HashMap<Cow<'m, str>, i64> {
+        let effective = self.effective_imports(imports);
+        let mut versions: HashMap<Cow<'_, str>, i64> = effective
             .into_iter()
             .map(|(domain, import)| (domain, import.version.unwrap_or(0)))
             .collect();
-        if let Some(version) = self.implied_opset(&self.header.opset_import) {
+        if let Some(version) = self.implied_opset(imports) {
             versions.insert("".into(), version);
         }
         versions
     }
 
     /// The import of each domain that counts: the last one.
-    pub(crate) fn effective_imports(&self) -> HashMap<Cow<'_, str>, &OperatorSetId> {
+    pub(crate) fn effective_imports<'m>(
+        &'m self,
+        imports: &'m [OperatorSetId],
+    ) -> HashMap<Cow<'m, str>, &'m OperatorSetId> {
         let mut effective = HashMap::new();
         let mut last = None;
-        for import in self.header.opset_import.iter().rev() {
+        for import in imports.iter().rev() {
             // Usually all are different; if there are many, most of them are the same.
             if last != Some(import.domain) {
                 let domain = normal_domain(self.display(import.domain));

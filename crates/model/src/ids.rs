@@ -13,10 +13,10 @@ pub trait Id: Copy + Eq {
 }
 
 macro_rules! ids {
-    ($( $(#[$doc:meta])* $name:ident )*) => { $(
+    ($( $(#[$doc:meta])* $vis:vis $name:ident )*) => { $(
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(NonZeroU32);
+        $vis struct $name(NonZeroU32);
 
         impl Id for $name {
             #[inline]
@@ -51,17 +51,19 @@ pub(crate) use ids;
 
 ids! {
     /// A node, of any graph or function of a model.
-    NodeId
+    pub NodeId
     /// A value: an input, an initializer, an output of a node, or a name that nothing defines.
-    ValueId
+    pub ValueId
     /// A graph: the main one, a subgraph, the body of a function, a graph of the training section.
-    GraphId
+    pub GraphId
     /// An attribute of a node.
-    AttributeId
+    pub AttributeId
     /// An input position of a node.
-    UseId
+    pub UseId
     /// A piece of memory that a model refers to.
-    SourceId
+    pub SourceId
+    /// What few nodes have, of a node that has it.
+    pub(crate) ExtrasId
 }
 
 /// A list whose entries are named by ids and never move.

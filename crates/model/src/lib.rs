@@ -35,7 +35,7 @@ mod types;
 mod value_files;
 mod write;
 
-pub use attribute::{Attribute, AttributeValue};
+pub use attribute::{Attribute, AttributeExtras, AttributeValue, AttributeValues};
 pub use build::{Builder, Built, Failure, Text};
 pub use constant::{
     ConstantError, ExternalData, ExternalReference, NoExternalData, Segment, SparseTensorProto,

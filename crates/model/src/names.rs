@@ -16,26 +16,72 @@ use std::num::NonZeroU32;
 
 ids! {
     /// An interned text. Resolved by [`Model::text`](crate::Model::text).
-    Symbol
+    pub Symbol
 }
 
 #[derive(Clone, Default)]
 pub(crate) struct Names {
-    /// Open addressing, linear probing, at most half full, a power of two long. A slot is 0 or the number of a symbol in
-    /// as many low bits as the length has; the bits above are those of the hash.
+    /// Open addressing, linear probing, at most seven eighths full, a power of two long: a small table stays near the
+    /// processor, and that is worth more than short probes, which are over neighbours anyway. A slot is 0 or the number of
+    /// a symbol in as many low bits as the length has; the bits above are those of the hash.
     slots: Vec<u32>,
     hasher: DefaultHashBuilder,
     entries: Vec<Entry>,
+    /// The source in which most texts lie: that of the first one.
+    home: Option<SourceId>,
+    /// Where the texts lie that are not at home, or are too long or too far behind.
+    elsewhere: Vec<Elsewhere>,
     /// Text that is in no source.
     own: Vec<u8>,
 }
 
+/// Where a text lies: a word for nearly all.
 #[derive(Clone, Copy)]
-struct Entry {
+enum Place {
+    /// So many bytes of the home source.
+    Home { offset: usize, len: usize },
+    /// At this position of the list of those that lie elsewhere.
+    Elsewhere(usize),
+}
+
+/// A place in 64 bits: the length, or all ones for a text that lies elsewhere, and above it the offset or position.
+#[derive(Clone, Copy)]
+struct Entry(u64);
+
+#[derive(Clone, Copy)]
+struct Elsewhere {
     /// `None`: in `own`.
     source: Option<SourceId>,
     len: u32,
     offset: u64,
+}
+
+impl Entry {
+    const LEN_BITS: u32 = 24;
+    const ELSEWHERE: u64 = (1 << Entry::LEN_BITS) - 1;
+
+    /// The entry of a text of the home source, if there is room for its place.
+    #[inline]
+    fn home(offset: u64, len: u64) -> Option<Entry> {
+        let fits = len < Entry::ELSEWHERE && offset >> (64 - Entry::LEN_BITS) == 0;
+        fits.then_some(Entry(offset << Entry::LEN_BITS | len))
+    }
+
+    fn elsewhere(position: usize) -> Entry {
+        Entry((position as u64) << Entry::LEN_BITS | Entry::ELSEWHERE)
+    }
+
+    #[inline]
+    fn place(self) -> Place {
+        let (above, len) = (self.0 >> Entry::LEN_BITS, self.0 & Entry::ELSEWHERE);
+        match len {
+            Entry::ELSEWHERE => Place::Elsewhere(above as usize),
+            _ => Place::Home {
+                offset: above as usize,
+                len: len as usize,
+            },
+        }
+    }
 }
 
 impl Names {
@@ -60,23 +106,32 @@ impl Names {
         sources: &Arena<SourceId, Buffer>,
     ) -> Symbol {
         let near = (Some(span.source), near);
-        self.find_or_add(text, hash, near, sources, |_| Entry {
-            source: Some(span.source),
-            len: span.len as u32,
-            offset: span.offset,
+        self.find_or_add(text, hash, near, sources, |names| {
+            let is_home = *names.home.get_or_insert(span.source) == span.source;
+            match Entry::home(span.offset, span.len).filter(|_| is_home) {
+                Some(entry) => entry,
+                None => names.elsewhere(Some(span.source), span.len, span.offset),
+            }
         })
     }
 
     /// The symbol of a text that may lie anywhere.
     pub(crate) fn intern_own(&mut self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Symbol {
-        self.find_or_add(text, self.hash(text), NOTHING_NEAR, sources, |own| {
-            own.extend_from_slice(text);
-            Entry {
-                source: None,
-                len: text.len() as u32,
-                offset: (own.len() - text.len()) as u64,
-            }
+        self.find_or_add(text, self.hash(text), NOTHING_NEAR, sources, |names| {
+            let offset = names.own.len();
+            names.own.extend_from_slice(text);
+            names.elsewhere(None, text.len() as u64, offset as u64)
         })
+    }
+
+    #[cold]
+    fn elsewhere(&mut self, source: Option<SourceId>, len: u64, offset: u64) -> Entry {
+        self.elsewhere.push(Elsewhere {
+            source,
+            len: len as u32,
+            offset,
+        });
+        Entry::elsewhere(self.elsewhere.len() - 1)
     }
 
     /// The symbol of a text, if there is one.
@@ -90,17 +145,13 @@ impl Names {
         symbol: Symbol,
         sources: &'a Arena<SourceId, Buffer>,
     ) -> &'a [u8] {
-        let entry = self.entries[symbol.index()];
-        resolve(entry, &self.own, NOTHING_NEAR, sources)
+        self.resolve(self.entries[symbol.index()], NOTHING_NEAR, sources)
     }
 
-    /// The source in which most texts lie: that of the last one which lies in any.
+    /// The source in which most texts lie.
     pub(crate) fn near<'a>(&self, sources: &'a Arena<SourceId, Buffer>) -> Near<'a> {
-        let source = self.entries.iter().rev().find_map(|entry| entry.source);
-        (
-            source,
-            source.map_or(&[], |source| sources[source].as_slice()),
-        )
+        let home = self.home.map(|home| sources[home].as_slice());
+        (self.home, home.unwrap_or_default())
     }
 
     /// The text of a symbol, which probably lies in `near`.
@@ -111,7 +162,7 @@ impl Names {
         near: Near<'a>,
         sources: &'a Arena<SourceId, Buffer>,
     ) -> &'a [u8] {
-        resolve(self.entries[symbol.index()], &self.own, near, sources)
+        self.resolve(self.entries[symbol.index()], near, sources)
     }
 
     /// The hash of a text.
@@ -140,7 +191,9 @@ impl Names {
         let mut texts = [(0, 0); N];
         for (index, text) in entries[..count].iter().zip(&mut texts) {
             let entry = self.entries.get((*index as usize).wrapping_sub(1));
-            *text = entry.map_or((0, 0), |entry| (entry.offset as usize, entry.len as usize));
+            if let Some(Place::Home { offset, len }) = entry.map(|entry| entry.place()) {
+                *text = (offset, len);
+            }
         }
         let mut bytes = 0;
         for (offset, len) in &texts[..count] {
@@ -157,15 +210,16 @@ impl Names {
         hash: u32,
         near: Near<'_>,
         sources: &Arena<SourceId, Buffer>,
-        entry: impl FnOnce(&mut Vec<u8>) -> Entry,
+        entry: impl FnOnce(&mut Self) -> Entry,
     ) -> Symbol {
-        if self.slots.len() < 2 * (self.entries.len() + 1) {
+        if self.slots.len() / 8 * 7 < self.entries.len() + 1 {
             self.grow(near, sources);
         }
         match self.probe(hash, text, near, sources) {
             Ok(symbol) => symbol,
             Err(free) => {
-                self.entries.push(entry(&mut self.own));
+                let entry = entry(self);
+                self.entries.push(entry);
                 let symbol = Symbol::new(self.entries.len() - 1);
                 self.slots[free] = hash & !self.mask() | symbol.number();
                 symbol
@@ -192,12 +246,52 @@ impl Names {
             }
             if (slot ^ hash) & !mask == 0 {
                 let index = (slot & mask) as usize - 1;
-                if same(resolve(self.entries[index], &self.own, near, sources), text) {
+                if same(self.resolve(self.entries[index], near, sources), text) {
                     return Ok(Symbol::new(index));
                 }
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// The text of an entry.
+    #[inline]
+    fn resolve<'a>(
+        &'a self,
+        entry: Entry,
+        near: Near<'a>,
+        sources: &'a Arena<SourceId, Buffer>,
+    ) -> &'a [u8] {
+        match entry.place() {
+            Place::Home { offset, len } if near.0 == self.home => {
+                match near.1.get(offset..offset + len) {
+                    Some(text) => text,
+                    None => self.resolve_slowly(entry, sources),
+                }
+            }
+            _ => self.resolve_slowly(entry, sources),
+        }
+    }
+
+    /// The same for a text that is not near.
+    #[cold]
+    fn resolve_slowly<'a>(
+        &'a self,
+        entry: Entry,
+        sources: &'a Arena<SourceId, Buffer>,
+    ) -> &'a [u8] {
+        let (source, offset, len) = match entry.place() {
+            Place::Home { offset, len } => (self.home, offset, len),
+            Place::Elsewhere(position) => {
+                let place = self.elsewhere[position];
+                (place.source, place.offset as usize, place.len as usize)
+            }
+        };
+        let bytes = match source {
+            Some(source) => sources[source].as_slice(),
+            None => &self.own,
+        };
+        &bytes[offset..offset + len]
     }
 
     /// The low bits of a slot, and of a hash those that say where in the table.
@@ -210,11 +304,11 @@ impl Names {
     #[cold]
     fn grow(&mut self, near: Near<'_>, sources: &Arena<SourceId, Buffer>) {
         let names = self.entries.capacity().max(self.entries.len() + 8);
-        let length = (2 * names).next_power_of_two().min(1 << 31);
+        let length = (names / 7 * 8 + 8).next_power_of_two().min(1 << 31);
         self.slots = vec![0; length];
         let mask = self.mask();
         for (index, entry) in self.entries.iter().enumerate() {
-            let hash = self.hash(resolve(*entry, &self.own, near, sources));
+            let hash = self.hash(self.resolve(*entry, near, sources));
             let mut at = hash & mask;
             while self.slots[at as usize] != 0 {
                 at = (at + 1) & mask;
@@ -255,25 +349,6 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
 pub(crate) type Near<'a> = (Option<SourceId>, &'a [u8]);
 
 const NOTHING_NEAR: Near<'static> = (None, &[]);
-
-#[inline]
-fn resolve<'a>(
-    entry: Entry,
-    own: &'a [u8],
-    near: Near<'a>,
-    sources: &'a Arena<SourceId, Buffer>,
-) -> &'a [u8] {
-    let range = entry.offset as usize..entry.offset as usize + entry.len as usize;
-    if entry.source == near.0
-        && let Some(text) = near.1.get(range.clone())
-    {
-        return text;
-    }
-    match entry.source {
-        Some(source) => &sources[source].as_slice()[range],
-        None => &own[range],
-    }
-}
 
 impl std::fmt::Debug for Names {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,8 +1,9 @@
 //! From bytes to the graph, straight from the pull reader.
 //!
-//! Two steps per graph: first everything is read and every definition gets its value; then the inputs of nodes are bound
-//! by name, in the graph itself and then in the ones around it. Subgraphs wait in a queue until the graph around them is
-//! complete, so that nothing depends on the order of nodes, and depth costs no stack.
+//! Two steps per graph: first everything is read, every definition gets its value and every input of a node that the graph
+//! has defined before is bound; then the inputs that are left are bound by name, in the graph itself and then in the ones
+//! around it. Subgraphs wait in a queue until the graph around them is complete, so that nothing depends on the order of
+//! nodes, and depth costs no stack.
 
 use std::collections::VecDeque;
 
@@ -16,7 +17,7 @@ use sardonyx_proto::{
 use sardonyx_tensor::Buffer;
 use smallvec::SmallVec;
 
-use crate::attribute::{Attribute, AttributeValue};
+use crate::attribute::{Attribute, AttributeExtras, AttributeValue};
 use crate::build::{Builder, Built, Failure, Text};
 use crate::constant::{Segment, SparseTensorProto, TensorProto, TypedRun};
 use crate::error::{Error, ErrorKind};
@@ -203,12 +204,14 @@ impl<'m, 'a> Reading<'m, 'a> {
         let values = nodes + initializers + 64;
         let names = nodes + values;
         self.build.model.attributes.reserve(2 * nodes);
+        self.build.model.attribute_lists.reserve(2 * nodes);
         self.build.model.output_lists.reserve(nodes);
         self.build.model.uses.reserve(2 * nodes);
-        self.build.unbound.reserve(2 * nodes);
         self.build.model.values.reserve(values);
         self.build.model.names.reserve(names);
-        self.build.scopes.first.reserve(names);
+        self.build
+            .scopes
+            .reserve(self.build.model.names.len() + names);
     }
 
     fn graph(&mut self, id: GraphId, reader: Reader<'a, proto::GraphProto>) -> Built {
@@ -270,26 +273,17 @@ impl<'m, 'a> Reading<'m, 'a> {
         self.build.count::<(Node, NodeId)>(reader.offset())?;
         let id: NodeId = Id::new(self.build.model.nodes.len());
         let mut node = Node {
-            name: None,
-            op_type: None,
-            domain: None,
-            overload: None,
-            graph,
-            attributes: SmallVec::new(),
-            extras: None,
-            inputs: Range::default(),
-            outputs: Range {
-                start: self.build.model.output_lists.len() as u32,
-                len: 0,
-            },
+            inputs: Range::empty(self.build.model.uses.len() as u32),
+            outputs: Range::empty(self.build.model.output_lists.len() as u32),
+            attributes: Range::empty(self.build.model.attribute_lists.len() as u32),
+            ..Node::new(graph)
         };
-        node.inputs.start = self.build.model.uses.len() as u32;
         let mut name = None;
         for field in reader {
             match field? {
                 NodeField::Input(text) => {
                     node.inputs.len += 1;
-                    self.build.push_use(id, Text::Here(text))?;
+                    self.build.push_use(graph, id, Text::Here(text))?;
                 }
                 NodeField::Output(text) => {
                     let index = node.outputs.len;
@@ -299,9 +293,11 @@ impl<'m, 'a> Reading<'m, 'a> {
                 NodeField::Name(text) => name = Some(text),
                 NodeField::OpType(text) => node.op_type = Some(self.build.frequent_name(text)?),
                 NodeField::Attribute(attribute) => {
+                    node.attributes.len += 1;
+                    let offset = attribute.offset();
                     let attribute = self.attribute(attribute, Some((graph, id)))?;
-                    node.attributes
-                        .push(self.build.model.attributes.push(attribute));
+                    let attribute = self.build.add_attribute(attribute, offset)?;
+                    self.build.model.attribute_lists.push(attribute);
                 }
                 NodeField::DocString(text) => {
                     let doc_string = Some(self.build.name(text)?);
@@ -336,11 +332,17 @@ impl<'m, 'a> Reading<'m, 'a> {
     }
 
     /// What few nodes have, of a node that turns out to be one of them.
-    fn extras<'n>(&mut self, node: &'n mut Node, offset: u64) -> Built<&'n mut NodeExtras> {
-        if node.extras.is_none() {
-            self.build.count::<NodeExtras>(offset)?;
-        }
-        Ok(node.extras.get_or_insert_default())
+    #[cold]
+    fn extras(&mut self, node: &mut Node, offset: u64) -> Built<&mut NodeExtras> {
+        let id = match node.extras {
+            Some(id) => id,
+            None => {
+                self.build.count::<NodeExtras>(offset)?;
+                self.build.model.extras.push(NodeExtras::default())
+            }
+        };
+        node.extras = Some(id);
+        Ok(&mut self.build.model.extras[id])
     }
 
     /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs see.
@@ -350,7 +352,6 @@ impl<'m, 'a> Reading<'m, 'a> {
         place: Option<(GraphId, NodeId)>,
     ) -> Built<Attribute> {
         let offset = reader.offset();
-        self.build.count::<Attribute>(offset)?;
         let mut attribute = Attribute::default();
         /// The value field of a kind, made if it is not there yet, so that a field that occurs twice is merged.
         macro_rules! value {
@@ -415,7 +416,8 @@ impl<'m, 'a> Reading<'m, 'a> {
                     value!(Graphs, Vec::new()).push(id);
                 }
                 AttributeField::DocString(text) => {
-                    attribute.doc_string = Some(self.build.name(text)?)
+                    let doc_string = Some(self.build.name(text)?);
+                    self.attribute_extras(&mut attribute, offset)?.doc_string = doc_string;
                 }
                 AttributeField::Tp(ty) => {
                     self.type_proto(value!(Type, Box::default()), ty, TYPE_LEVELS)?
@@ -427,7 +429,8 @@ impl<'m, 'a> Reading<'m, 'a> {
                 }
                 AttributeField::Type(ty) => attribute.ty = Some(ty),
                 AttributeField::RefAttrName(text) => {
-                    attribute.ref_attr_name = Some(self.build.name(text)?)
+                    let name = Some(self.build.name(text)?);
+                    self.attribute_extras(&mut attribute, offset)?.ref_attr_name = name;
                 }
                 AttributeField::SparseTensor(tensor) => {
                     **value!(SparseTensor, Box::default()) = self.sparse_tensor(tensor)?;
@@ -436,14 +439,32 @@ impl<'m, 'a> Reading<'m, 'a> {
                     let tensor = self.sparse_tensor(tensor)?;
                     value!(SparseTensors, Vec::new()).push(tensor);
                 }
-                AttributeField::Unknown(unknown) => attribute.unknown.push(self.unknown(unknown)?),
+                AttributeField::Unknown(unknown) => {
+                    let unknown = self.unknown(unknown)?;
+                    let extras = self.attribute_extras(&mut attribute, offset)?;
+                    extras.unknown.push(unknown);
+                }
             }
         }
-        if attribute.values.spilled() {
-            self.build
-                .count_list::<AttributeValue>(attribute.values.capacity(), offset)?;
+        if attribute.values.len() > 1 {
+            // The list grows by doubling.
+            let most = 2 * attribute.values.len();
+            self.build.count_list::<AttributeValue>(most, offset)?;
         }
         Ok(attribute)
+    }
+
+    /// What few attributes have, of one that turns out to be one of them.
+    #[cold]
+    fn attribute_extras<'n>(
+        &mut self,
+        attribute: &'n mut Attribute,
+        offset: u64,
+    ) -> Built<&'n mut AttributeExtras> {
+        if attribute.extras.is_none() {
+            self.build.count::<AttributeExtras>(offset)?;
+        }
+        Ok(attribute.extras_mut())
     }
 
     fn nested_graph(&mut self, place: Option<(GraphId, NodeId)>) -> GraphId {
@@ -610,10 +631,8 @@ impl<'m, 'a> Reading<'m, 'a> {
         let offset = reader.offset();
         self.build.count::<TypeProto>(offset)?;
         let Some(levels) = levels.checked_sub(1) else {
-            return Err(Failure {
-                kind: ErrorKind::TypeTooDeep { limit: TYPE_LEVELS },
-                offset,
-            });
+            let kind = ErrorKind::TypeTooDeep { limit: TYPE_LEVELS };
+            return Err(Failure::new(kind, offset));
         };
         /// The parts of a kind. Of several kinds the last one stays; the same kind twice is merged.
         macro_rules! parts {
@@ -788,6 +807,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 }
                 FunctionField::Domain(text) => function.domain = Some(self.build.name(text)?),
                 FunctionField::AttributeProto(attribute) => {
+                    self.build.count::<Attribute>(attribute.offset())?;
                     function
                         .attribute_protos
                         .push(self.attribute(attribute, None)?);
@@ -938,17 +958,11 @@ impl<'m, 'a> Reading<'m, 'a> {
 
     /// Reads the waiting graphs and binds the inputs of all nodes.
     fn bind_everything(&mut self) -> Built {
-        let mut bound = 0;
-        loop {
-            // Uses were made graph by graph, so everything up to here belongs to graphs that are complete.
-            for index in bound..self.build.model.uses.len() {
-                self.build.bind(index);
-            }
-            bound = self.build.model.uses.len();
-            let Some((id, graph)) = self.waiting.pop_front() else {
-                break;
-            };
+        // Everything so far belongs to graphs that are complete.
+        self.build.bind();
+        while let Some((id, graph)) = self.waiting.pop_front() {
             self.graph(id, graph)?;
+            self.build.bind();
         }
         self.build.bind_infos();
         Ok(())

@@ -116,10 +116,16 @@ impl Model {
     /// Only what can be reached from there; graphs of removed nodes do not count.
     pub fn tensors(&self) -> Vec<TensorId> {
         let mut found = Vec::new();
-        self.tensors_of_graphs(self.main, &mut found);
+        // A look at all attributes one after the other costs little, a walk over the nodes much.
+        let in_nodes = self.all_attributes().any(|attribute| {
+            let mut holds_tensors = false;
+            in_attribute(attribute, |_| holds_tensors = true);
+            holds_tensors || attribute.graphs().next().is_some()
+        });
+        self.tensors_of_graphs(self.main, in_nodes, &mut found);
         for info in &self.training_info {
-            self.tensors_of_graphs(info.initialization, &mut found);
-            self.tensors_of_graphs(info.algorithm, &mut found);
+            self.tensors_of_graphs(info.initialization, in_nodes, &mut found);
+            self.tensors_of_graphs(info.algorithm, in_nodes, &mut found);
         }
         for (index, function) in self.functions.iter().enumerate() {
             for (position, attribute) in function.attribute_protos.iter().enumerate() {
@@ -127,17 +133,17 @@ impl Model {
                     found.push(TensorId::Default(index as u32, position as u32, place));
                 });
                 for graph in attribute.graphs() {
-                    self.tensors_of_graphs(Some(graph), &mut found);
+                    self.tensors_of_graphs(Some(graph), in_nodes, &mut found);
                 }
             }
-            self.tensors_of_graphs(Some(function.body), &mut found);
+            self.tensors_of_graphs(Some(function.body), in_nodes, &mut found);
         }
         found
     }
 
-    /// The tensors of a graph and of all graphs in it. A list of what is left to do instead of recursion: depth is
-    /// whatever a file says.
-    fn tensors_of_graphs(&self, root: Option<GraphId>, found: &mut Vec<TensorId>) {
+    /// The tensors of a graph and of all graphs in it; `in_nodes` says whether attributes of nodes can hold any. A list of
+    /// what is left to do instead of recursion: depth is whatever a file says.
+    fn tensors_of_graphs(&self, root: Option<GraphId>, in_nodes: bool, found: &mut Vec<TensorId>) {
         let mut left: Vec<GraphId> = root.into_iter().collect();
         while let Some(id) = left.pop() {
             let graph = self.graph(id);
@@ -149,9 +155,12 @@ impl Model {
                     .filter(|part| sparse.tensor.part(*part).is_some());
                 found.extend(parts.map(|part| TensorId::Sparse(id, index as u32, part)));
             }
+            if !in_nodes {
+                continue;
+            }
             let first_new = left.len();
             for node in &graph.nodes {
-                for attribute in &self.node(*node).attributes {
+                for attribute in self.attributes(*node) {
                     let content = self.attribute(*attribute);
                     in_attribute(content, |place| {
                         found.push(TensorId::Attribute(*attribute, place));
@@ -233,7 +242,7 @@ impl Model {
         }
         while let Some((id, place)) = left.pop() {
             for (index, node) in self.graph(id).nodes.iter().enumerate() {
-                for attribute in &self.node(*node).attributes {
+                for attribute in self.attributes(*node) {
                     let attribute = self.attribute(*attribute);
                     if attribute.graphs().next().is_some() {
                         // Graphs nest as deeply as a file likes.
@@ -265,7 +274,7 @@ impl Model {
         let mut places = HashMap::new();
         for (graph, place) in graphs {
             for (index, node) in self.graph(*graph).nodes.iter().enumerate() {
-                for id in &self.node(*node).attributes {
+                for id in self.attributes(*node) {
                     let mut holds_tensors = false;
                     in_attribute(self.attribute(*id), |_| holds_tensors = true);
                     if holds_tensors {

@@ -107,14 +107,29 @@ pub enum DimValue {
 impl Model {
     /// What can be reasoned about in a declared type; `None` if it names no kind, or an element type that does not exist.
     pub fn type_of(&self, proto: &TypeProto) -> Option<Type> {
-        let tensor = |elem: Option<i32>, shape: &Option<ShapeProto>| -> Option<TensorType> {
+        self.type_with(
+            proto,
+            &mut |name| match std::str::from_utf8(self.text(name)) {
+                Ok("") | Err(_) => Dim::Unknown,
+                Ok(name) => Dim::symbol(name),
+            },
+        )
+    }
+
+    /// The same, with somebody else to say what the names of dimensions stand for.
+    pub fn type_with(
+        &self,
+        proto: &TypeProto,
+        named: &mut dyn FnMut(Symbol) -> Dim,
+    ) -> Option<Type> {
+        let mut tensor = |elem: Option<i32>, shape: &Option<ShapeProto>| -> Option<TensorType> {
             let elem = match elem {
                 None | Some(0) => None,
                 Some(number) => Some(DataType::from_number(number)?),
             };
             Some(TensorType {
                 elem,
-                shape: shape.as_ref().map(|shape| self.shape_of(shape)),
+                shape: shape.as_ref().map(|shape| shape_of(shape, named)),
             })
         };
         Some(match proto.kind.as_ref()? {
@@ -125,10 +140,10 @@ impl Model {
                 elem_type, shape, ..
             } => Type::SparseTensor(tensor(*elem_type, shape)?),
             TypeKind::Sequence { elem_type, .. } => {
-                Type::Sequence(Box::new(self.type_of(elem_type.as_ref()?)?))
+                Type::Sequence(Box::new(self.type_with(elem_type.as_ref()?, named)?))
             }
             TypeKind::Optional { elem_type, .. } => {
-                Type::Optional(Box::new(self.type_of(elem_type.as_ref()?)?))
+                Type::Optional(Box::new(self.type_with(elem_type.as_ref()?, named)?))
             }
             TypeKind::Map {
                 key_type,
@@ -136,7 +151,7 @@ impl Model {
                 ..
             } => Type::Map(
                 DataType::from_number((*key_type)?)?,
-                Box::new(self.type_of(value_type.as_ref()?)?),
+                Box::new(self.type_with(value_type.as_ref()?, named)?),
             ),
             TypeKind::Opaque { domain, name, .. } => Type::Opaque {
                 domain: self.display(*domain).into_owned(),
@@ -144,17 +159,14 @@ impl Model {
             },
         })
     }
+}
 
-    fn shape_of(&self, shape: &ShapeProto) -> Shape {
-        let dim = |dim: &DimProto| match dim.value {
-            Some(DimValue::Value(value)) if value >= 0 => Dim::Known(value),
-            Some(DimValue::Param(name)) => match std::str::from_utf8(self.text(name)) {
-                Ok("") | Err(_) => Dim::Unknown,
-                Ok(name) => Dim::symbol(name),
-            },
-            // Old exporters write -1 where they mean "any".
-            _ => Dim::Unknown,
-        };
-        shape.dims.iter().map(dim).collect()
-    }
+fn shape_of(shape: &ShapeProto, named: &mut dyn FnMut(Symbol) -> Dim) -> Shape {
+    let dim = |dim: &DimProto| match dim.value {
+        Some(DimValue::Value(value)) if value >= 0 => Dim::Known(value),
+        Some(DimValue::Param(name)) => named(name),
+        // Old exporters write -1 where they mean "any".
+        _ => Dim::Unknown,
+    };
+    shape.dims.iter().map(dim).collect()
 }

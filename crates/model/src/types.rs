@@ -78,23 +78,24 @@ impl Type {
         self.as_tensor().and_then(|tensor| tensor.shape.as_ref())
     }
 
+    /// Does something to each size in it.
+    pub fn for_each_dim(&mut self, change: &mut dyn FnMut(&mut Dim)) {
+        match self {
+            Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
+                tensor.shape.iter_mut().flatten().for_each(change);
+            }
+            Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => {
+                inner.for_each_dim(change);
+            }
+            Type::Opaque { .. } => {}
+        }
+    }
+
     /// The same with every symbol replaced by what `value` says of it.
     pub fn substitute(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Type {
-        let tensor = |tensor: &TensorType| TensorType {
-            elem: tensor.elem,
-            shape: tensor
-                .shape
-                .as_ref()
-                .map(|shape| shape.iter().map(|dim| dim.substitute(value)).collect()),
-        };
-        match self {
-            Type::Tensor(t) => Type::Tensor(tensor(t)),
-            Type::SparseTensor(t) => Type::SparseTensor(tensor(t)),
-            Type::Sequence(inner) => Type::Sequence(Box::new(inner.substitute(value))),
-            Type::Map(key, inner) => Type::Map(*key, Box::new(inner.substitute(value))),
-            Type::Optional(inner) => Type::Optional(Box::new(inner.substitute(value))),
-            Type::Opaque { .. } => self.clone(),
-        }
+        let mut ty = self.clone();
+        ty.for_each_dim(&mut |dim| *dim = dim.substitute(value));
+        ty
     }
 
     /// What both say together, or `None` if they contradict each other. A number beats a symbol; where both are

@@ -237,7 +237,7 @@ impl Model {
     fn write_node(&self, out: &mut Encoder<'_>, id: NodeId) {
         let node = self.node(id);
         let none = Default::default();
-        let extras = node.extras.as_deref().unwrap_or(&none);
+        let extras = self.extras(id).unwrap_or(&none);
         let mut fields = Fields::new(self, out, &extras.unknown);
         let name = |value: Option<crate::ValueId>| {
             value.map_or(&b""[..], |value| self.text(self.value(value).name))
@@ -250,7 +250,7 @@ impl Model {
         }
         fields.text(node::Name, node.name);
         fields.text(node::OpType, node.op_type);
-        for attribute in &node.attributes {
+        for attribute in self.attributes(id) {
             fields.message(node::Attribute, |out| {
                 self.write_attribute(out, self.attribute(*attribute))
             });
@@ -264,7 +264,9 @@ impl Model {
     }
 
     fn write_attribute(&self, out: &mut Encoder<'_>, attribute: &Attribute) {
-        let mut fields = Fields::new(self, out, &attribute.unknown);
+        let none = Default::default();
+        let extras = attribute.extras.as_deref().unwrap_or(&none);
+        let mut fields = Fields::new(self, out, &extras.unknown);
         fields.text(attribute::Name, attribute.name);
         // Field numbers and value fields interleave: 13 lies between `graphs` and `tp`, 20 and 21 before the sparse ones.
         for value in &attribute.values {
@@ -298,7 +300,7 @@ impl Model {
                 _ => {}
             }
         }
-        fields.text(attribute::DocString, attribute.doc_string);
+        fields.text(attribute::DocString, extras.doc_string);
         for value in &attribute.values {
             match value {
                 AttributeValue::Type(ty) => {
@@ -313,7 +315,7 @@ impl Model {
             }
         }
         fields.put_some(attribute::Type, attribute.ty);
-        fields.text(attribute::RefAttrName, attribute.ref_attr_name);
+        fields.text(attribute::RefAttrName, extras.ref_attr_name);
         for value in &attribute.values {
             match value {
                 AttributeValue::SparseTensor(tensor) => {

@@ -90,9 +90,7 @@ impl<'a> Adapt<'a> {
     /// Whether somebody reads that output.
     pub fn is_used(&self, index: usize) -> bool {
         let value = self.model.outputs(self.node).get(index).copied().flatten();
-        value.is_some_and(|value| {
-            self.model.value(value).is_output || self.model.uses(value).next().is_some()
-        })
+        value.is_some_and(|value| self.model.is_read(value))
     }
 
     /// What the node reads at a position; `None` for an input left out.

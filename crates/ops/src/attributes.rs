@@ -32,6 +32,25 @@ pub enum AttrValue<'a> {
     Other,
 }
 
+impl AttrValue<'_> {
+    /// The same with all that is borrowed copied.
+    pub fn into_owned(self) -> AttrValue<'static> {
+        let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
+        match self {
+            AttrValue::Float(value) => AttrValue::Float(value),
+            AttrValue::Int(value) => AttrValue::Int(value),
+            AttrValue::String(value) => AttrValue::String(own(value)),
+            AttrValue::Floats(values) => AttrValue::Floats(Cow::Owned(values.into_owned())),
+            AttrValue::Ints(values) => AttrValue::Ints(Cow::Owned(values.into_owned())),
+            AttrValue::Strings(values) => AttrValue::Strings(values.into_iter().map(own).collect()),
+            AttrValue::Tensor(tensor) => AttrValue::Tensor(tensor),
+            AttrValue::Graph(graph) => AttrValue::Graph(graph),
+            AttrValue::Type(ty) => AttrValue::Type(ty),
+            AttrValue::Other => AttrValue::Other,
+        }
+    }
+}
+
 /// Where a node's attributes are looked up.
 pub trait Attributes {
     /// The value of an attribute, if the node has it.

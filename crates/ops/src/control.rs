@@ -1,5 +1,7 @@
 //! Operators that run graphs.
 
+pub(crate) mod infer;
+
 use sardonyx_tensor::DataType::{Bool, Int64};
 
 use crate::def::OpDef;
@@ -38,7 +40,8 @@ pub(crate) static IF: OpDef = OpDef::new("If")
     .since(21, &[types("V", carried(ALL_IR10))])
     .since(23, &[types("V", carried(ALL_IR11))])
     .since(24, &[types("V", carried(ALL_IR12))])
-    .since(25, &[types("V", carried(ALL_IR13))]);
+    .since(25, &[types("V", carried(ALL_IR13))])
+    .infer(infer::if_);
 
 pub(crate) static LOOP: OpDef = OpDef::new("Loop")
     .about("Runs a graph again and again, at most so many times, while a condition holds. Values are carried from one \
@@ -81,7 +84,8 @@ pub(crate) static LOOP: OpDef = OpDef::new("Loop")
     .since(
         25,
         &[types("V", carried(ALL_IR13))],
-    );
+    )
+    .infer(infer::loop_);
 
 pub(crate) static SCAN: OpDef = OpDef::new("Scan")
     .about("Runs a graph for each slice of some inputs, in order. States are carried from one slice to the next, and \
@@ -117,4 +121,6 @@ pub(crate) static SCAN: OpDef = OpDef::new("Scan")
     .since(21, &[types("V", ALL_IR10)])
     .since(23, &[types("V", ALL_IR11)])
     .since(24, &[types("V", ALL_IR12)])
-    .since(25, &[types("V", ALL_IR13)]);
+    .since(25, &[types("V", ALL_IR13)])
+    .infer(infer::scan_8)
+    .infer_since(9, infer::scan);

@@ -1,14 +1,20 @@
 //! Pictures: reading them, their sizes, places in them.
 
 pub(crate) mod affine_grid;
+pub(crate) mod center_crop_pad;
+mod factors;
+mod non_max_suppression;
+pub(crate) mod resize;
 
-use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64, Uint8};
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType::{Int64, Uint8};
 
 use crate::def::OpDef;
 use crate::facts::{
-    ALL, ALL_IR4, FLOATS, FLOATS_IR4, deprecated, float, floats, input, int, ints, output, string,
-    types, without_attribute,
+    ALL, ALL_IR4, FLOATS, FLOATS_IR4, float, input, int, ints, output, string, types,
 };
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
@@ -28,7 +34,8 @@ pub(crate) static GRID_SAMPLE: OpDef = OpDef::new("GridSample")
         ],
     )
     .since(20, &[string("mode").or_string("linear")])
-    .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)]);
+    .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
+    .infer(infer_samples);
 
 pub(crate) static IMAGE_DECODER: OpDef = OpDef::new("ImageDecoder")
     .about("Turns an encoded picture, such as a PNG or JPEG file, into pixels.")
@@ -41,7 +48,8 @@ pub(crate) static IMAGE_DECODER: OpDef = OpDef::new("ImageDecoder")
             types("T1", TypeSet::tensors(&[Uint8])),
             types("T2", TypeSet::tensors(&[Uint8])),
         ],
-    );
+    )
+    .infer(infer_decoded);
 
 pub(crate) static MAX_ROI_POOL: OpDef = OpDef::new("MaxRoiPool")
     .about("Divides regions of interest into a grid of equal cells and takes the largest element of each.")
@@ -56,7 +64,8 @@ pub(crate) static MAX_ROI_POOL: OpDef = OpDef::new("MaxRoiPool")
             types("T", FLOATS),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(infer_max_of_regions);
 
 pub(crate) static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
     .about("Keeps the boxes of the best scores and drops those that overlap one that was kept by more than a threshold, \
@@ -73,64 +82,8 @@ pub(crate) static NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression")
             int("center_point_box").or(0),
         ],
     )
-    .since(11, &[]);
-
-pub(crate) static RESIZE: OpDef = OpDef::new("Resize")
-    .about("Changes the size of an image, or of any tensor, to a size or by factors: takes the nearest element or \
-         interpolates. How places of the output correspond to places of the input has several answers, of which one \
-         is chosen.")
-    .since(
-        10,
-        &[
-            input("X", "T"),
-            input("scales", "tensor(float)"),
-            output("Y", "T"),
-            string("mode").or_string("nearest"),
-            types("T", ALL),
-        ],
-    )
-    .since_anew(
-        11,
-        &[
-            input("X", "T1"),
-            input("roi", "T2"),
-            input("scales", "tensor(float)"),
-            input("sizes", "tensor(int64)").optional(),
-            output("Y", "T1"),
-            string("coordinate_transformation_mode").or_string("half_pixel"),
-            float("cubic_coeff_a").or_float(-0.75),
-            int("exclude_outside").or(0),
-            float("extrapolation_value").or_float(0.0),
-            string("mode").or_string("nearest"),
-            string("nearest_mode").or_string("round_prefer_floor"),
-            types("T1", ALL),
-            types("T2", FLOATS),
-        ],
-    )
-    .since(
-        13,
-        &[
-            input("X", "T1").differentiable(),
-            input("roi", "T2").optional().non_differentiable(),
-            input("scales", "tensor(float)")
-                .optional()
-                .non_differentiable(),
-            input("sizes", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
-            output("Y", "T1").differentiable(),
-            types("T1", ALL_IR4),
-        ],
-    )
-    .since(
-        18,
-        &[
-            int("antialias").or(0),
-            ints("axes"),
-            string("keep_aspect_ratio_policy").or_string("stretch"),
-        ],
-    )
-    .since(19, &[]);
+    .since(11, &[])
+    .infer(non_max_suppression::infer);
 
 pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
     .about("Divides regions of interest into cells and takes the mean or the largest of points between elements in each.")
@@ -154,38 +107,250 @@ pub(crate) static ROI_ALIGN: OpDef = OpDef::new("RoiAlign")
         16,
         &[string("coordinate_transformation_mode").or_string("half_pixel")],
     )
-    .since(22, &[types("T1", FLOATS_IR4)]);
+    .since(22, &[types("T1", FLOATS_IR4)])
+    .infer(infer_aligned_regions);
 
-pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
-    .about("The first form of `Resize`: larger by factors, by the nearest element or by linear interpolation.")
-    .since(
-        1,
-        &[
-            input("X", "T"),
-            output("Y", "T"),
-            float("height_scale").required(),
-            string("mode").or_string("nearest"),
-            float("width_scale").required(),
-            types(
-                "T",
-                TypeSet::tensors(&[Float16, Float, Double, Int32, Int64, Bool]),
-            ),
-        ],
-    )
-    .since(
-        7,
-        &[
-            without_attribute("height_scale"),
-            without_attribute("width_scale"),
-            floats("scales").required(),
-            types("T", ALL),
-        ],
-    )
-    .since(
-        9,
-        &[
-            input("scales", "tensor(float)"),
-            without_attribute("scales"),
-        ],
-    )
-    .since(10, &[deprecated()]);
+/// One element per place that the grid `[N, D1, …, axes]` names.
+fn infer_samples(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match cx.rank(0).or(cx.rank(1)) {
+        Some(rank @ ..3) => {
+            return cx.fail(format_args!("the inputs have rank {rank}, not at least 3"));
+        }
+        Some(rank) => Some(samples(cx, rank)?),
+        None => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn samples(cx: &Infer<'_>, rank: usize) -> Result<Shape, InferError> {
+    cx.demand_rank(1, rank)?;
+    let axes = shared_dim(cx, "axes", &[(1, rank - 1)])?;
+    cx.same_dim(
+        &axes,
+        &Dim::from(rank - 2),
+        "the last size of the grid and spatial axes",
+    )?;
+    let batch = shared_dim(cx, "elements of the batch", &[(0, 0), (1, 0)])?;
+    let channels = shared_dim(cx, "channels", &[(0, 1)])?;
+    let mut shape: Shape = [batch, channels].into_iter().collect();
+    for axis in 1..rank - 1 {
+        shape.push(shared_dim(cx, "places", &[(1, axis)])?);
+    }
+    Ok(shape)
+}
+
+/// Height, width and channels.
+fn infer_decoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.demand_rank(0, 1)?;
+    let channels = match cx.string("pixel_format").as_deref() {
+        Some("RGB" | "BGR") => 3,
+        Some("Grayscale") => 1,
+        other => {
+            let other = other.unwrap_or_default();
+            return cx.fail(format_args!("pixel_format has no value \"{other}\""));
+        }
+    };
+    let shape = [Dim::Unknown, Dim::Unknown, Dim::Known(channels)];
+    cx.set_tensor(0, Some(Uint8), Some(shape.into_iter().collect()));
+    cx.because(0, "the size of the encoded picture");
+    Ok(())
+}
+
+/// For each region, given by `columns` numbers, the channels of the image, and a grid of cells.
+fn regions(
+    cx: &Infer<'_>,
+    columns: i64,
+    counted: &[(usize, usize)],
+    cells: [Dim; 2],
+) -> Result<Shape, InferError> {
+    cx.demand_rank(0, 4)?;
+    cx.demand_rank(1, 2)?;
+    let found = shared_dim(cx, "numbers", &[(1, 1)])?;
+    cx.same_dim(&found, &Dim::Known(columns), "numbers of a region")?;
+    let count = shared_dim(cx, "regions", counted)?;
+    let channels = shared_dim(cx, "channels", &[(0, 1)])?;
+    Ok([count, channels].into_iter().chain(cells).collect())
+}
+
+fn infer_max_of_regions(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let cells = match cx.ints("pooled_shape").as_deref() {
+        None => [Dim::Unknown, Dim::Unknown],
+        Some([height, width]) if *height > 0 && *width > 0 => {
+            [Dim::Known(*height), Dim::Known(*width)]
+        }
+        Some(given) => {
+            return cx.fail(format_args!(
+                "pooled_shape must be two positive sizes, not {given:?}"
+            ));
+        }
+    };
+    let shape = regions(cx, 5, &[(1, 0)], cells)?;
+    cx.set_tensor(0, cx.elem(0), Some(shape));
+    Ok(())
+}
+
+fn infer_aligned_regions(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let cells = ["output_height", "output_width"].map(|name| match cx.int(name) {
+        Some(size) if size < 0 => cx.fail(format_args!("{name} must not be negative, not {size}")),
+        size => Ok(size.map_or(Dim::Unknown, Dim::Known)),
+    });
+    let [height, width] = cells;
+    cx.demand_rank(2, 1)?;
+    let shape = regions(cx, 4, &[(1, 0), (2, 0)], [height?, width?])?;
+    cx.set_tensor(0, cx.elem(0), Some(shape));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::{check, ints, word};
+
+    #[test]
+    fn samples_at_places() {
+        for opset in [16, 20, 22] {
+            check(
+                &GRID_SAMPLE,
+                opset,
+                &[
+                    (
+                        &[],
+                        "float[N, C, H, W]; float[2, P, ?, 2]",
+                        "float[2, C, P, ?]",
+                    ),
+                    (
+                        &[],
+                        "float[1, 1, 3, 3, 3]; float[1, 3, 2, 3, 3]",
+                        "float[1, 1, 3, 2, 3]",
+                    ),
+                    (&[], "float[...]; float[N, H, W, 2]", "float[N, ?, H, W]"),
+                    (&[], "float[N, C, H, W]; -", "float[N, C, ?, ?]"),
+                    (&[], "-; -", "?[...]"),
+                    (
+                        &[],
+                        "float[1, 1]; -",
+                        "GridSample: the inputs have rank 2, not at least 3",
+                    ),
+                    (
+                        &[],
+                        "float[1, 1, 3, 3]; float[1, 3, 2]",
+                        "GridSample: input 1 must have rank 4, not 3",
+                    ),
+                    (
+                        &[],
+                        "float[1, 1, 3, 3]; float[1, 3, 3, 3]",
+                        "GridSample: the last size of the grid and spatial axes differ (3 and 2)",
+                    ),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn regions_become_cells() {
+        let cells = || ("pooled_shape", ints(&[2, 3]));
+        for opset in [1, 22] {
+            check(
+                &MAX_ROI_POOL,
+                opset,
+                &[
+                    (
+                        &[cells()],
+                        "float[5, C, H, W]; float[R, 5]",
+                        "float[R, C, 2, 3]",
+                    ),
+                    (&[cells()], "-; -", "?[?, ?, 2, 3]"),
+                    (&[], "-; -", "?[?, ?, ?, ?]"),
+                    (
+                        &[("pooled_shape", ints(&[-1, 2]))],
+                        "-; -",
+                        "MaxRoiPool: pooled_shape must be two positive sizes, not [-1, 2]",
+                    ),
+                    (
+                        &[cells()],
+                        "float[5, 3, 4, 4]; float[2, 4]",
+                        "MaxRoiPool: numbers of a region differ (4 and 5)",
+                    ),
+                ],
+            );
+        }
+        let size = || [("output_height", Int(10)), ("output_width", Int(5))];
+        for opset in [10, 16, 22] {
+            check(
+                &ROI_ALIGN,
+                opset,
+                &[
+                    (
+                        &size(),
+                        "float[N, C, H, W]; float[R, 4]; int64[R]",
+                        "float[R, C, 10, 5]",
+                    ),
+                    (
+                        &[],
+                        "float[N, C, H, W]; float[R, 4]; int64[15]",
+                        "float[15, C, 1, 1]",
+                    ),
+                    (&[], "-; -; -", "?[?, ?, 1, 1]"),
+                    (
+                        &[],
+                        "-; float[3, 4]; int64[4]",
+                        "RoiAlign: regions of input 2 and of others differ (3 and 4)",
+                    ),
+                    (
+                        &[("output_width", Int(-1))],
+                        "-; -; -",
+                        "RoiAlign: output_width must not be negative, not -1",
+                    ),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn data_decide_how_much_there_is() {
+        check(
+            &IMAGE_DECODER,
+            20,
+            &[
+                (&[], "uint8[?]", "uint8[?, ?, 3]"),
+                (
+                    &[("pixel_format", word("Grayscale"))],
+                    "-",
+                    "uint8[?, ?, 1]",
+                ),
+                (
+                    &[("pixel_format", word("CMYK"))],
+                    "-",
+                    "ImageDecoder: pixel_format has no value \"CMYK\"",
+                ),
+                (
+                    &[],
+                    "uint8[1, 8]",
+                    "ImageDecoder: input 0 must have rank 1, not 2",
+                ),
+            ],
+        );
+        for opset in [10, 11] {
+            check(
+                &NON_MAX_SUPPRESSION,
+                opset,
+                &[
+                    (&[], "float[1, B, 4]; float[1, C, B]", "int64[?, 3]"),
+                    (&[], "-; -", "int64[?, 3]"),
+                    (
+                        &[],
+                        "float[1, 6, 4]; float[1, 2, 5]",
+                        "NonMaxSuppression: the numbers of boxes and scores differ (6 and 5)",
+                    ),
+                    (
+                        &[],
+                        "float[1, 6, 5]; -",
+                        "NonMaxSuppression: a box has four numbers, not 5",
+                    ),
+                ],
+            );
+        }
+    }
+}

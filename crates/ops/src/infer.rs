@@ -1,11 +1,15 @@
 //! The context in which an operator computes the types of its outputs.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt;
 
-use sardonyx_model::{Dim, Shape, TensorType, Type};
-use sardonyx_tensor::{DataType, Tensor};
+use sardonyx_model::{Dim, GraphId, Shape, TensorType, Type};
+use sardonyx_tensor::DataType;
 
 use crate::attributes::{AttributeView, Attributes};
+use crate::def::InferFn;
+use crate::known::Known;
 use crate::schema::Schema;
 
 /// What inference of one node sees and says.
@@ -17,8 +21,57 @@ pub struct Infer<'a> {
     attributes: &'a dyn Attributes,
     inputs: &'a [Option<Type>],
     known: &'a [Option<Known>],
+    subgraphs: Option<&'a dyn Subgraphs>,
+    present: Option<Present<'a>>,
+    thorough: bool,
     outputs: Vec<Option<Type>>,
     known_outputs: Vec<Option<Known>>,
+    reasons: Vec<(usize, Cow<'static, str>)>,
+    equal: RefCell<Vec<(Dim, Dim)>>,
+}
+
+/// What is known of a value: its type, and the value itself.
+#[derive(Debug, Clone, Default)]
+pub struct Inferred {
+    /// Its type.
+    pub ty: Option<Type>,
+    /// The value.
+    pub known: Option<Known>,
+}
+
+/// By position, which inputs and outputs a node has: an empty name is none.
+#[derive(Debug, Clone, Copy)]
+pub struct Present<'a> {
+    /// Inputs.
+    pub inputs: &'a [bool],
+    /// Outputs.
+    pub outputs: &'a [bool],
+}
+
+/// Infers the graphs that are attributes of a node.
+pub trait Subgraphs {
+    /// What is known of the outputs of a graph if this is known of its inputs. Values of outer graphs are seen as well.
+    ///
+    /// # Errors
+    ///
+    /// What contradicts itself inside of the graph.
+    fn infer(&self, graph: GraphId, inputs: &[Inferred]) -> Result<Vec<Inferred>, InferError>;
+
+    /// Takes back what was found to be wrong in a graph since the node is looked at: it is not run.
+    fn forgive(&self, graph: GraphId);
+}
+
+/// What a rule said.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// By output: its type.
+    pub types: Vec<Option<Type>>,
+    /// By output: its value.
+    pub known: Vec<Option<Known>>,
+    /// Outputs of which something stays unknown, and why.
+    pub reasons: Vec<(usize, Cow<'static, str>)>,
+    /// Sizes that must be equal, or the node fails when it runs.
+    pub equal: Vec<(Dim, Dim)>,
 }
 
 impl fmt::Debug for Infer<'_> {
@@ -43,110 +96,6 @@ impl fmt::Display for InferError {
 
 impl std::error::Error for InferError {}
 
-/// What is known of the value of a tensor before anything runs.
-#[derive(Debug, Clone)]
-pub enum Known {
-    /// A scalar or a vector of integers, symbolic: what shapes are computed with.
-    Ints {
-        /// Element type: `int64` or `int32`.
-        elem: DataType,
-        /// Whether it has rank 0; otherwise it has rank 1.
-        scalar: bool,
-        /// The elements.
-        values: Vec<Dim>,
-    },
-    /// A constant.
-    Tensor(Tensor),
-}
-
-/// Vectors longer than this describe no shape.
-pub const MAX_KNOWN: usize = 1024;
-
-impl Known {
-    /// A vector of `int64`.
-    pub fn vector(values: impl IntoIterator<Item = Dim>) -> Known {
-        Known::Ints {
-            elem: DataType::Int64,
-            scalar: false,
-            values: values.into_iter().collect(),
-        }
-    }
-
-    /// A scalar `int64`.
-    pub fn scalar(value: Dim) -> Known {
-        Known::Ints {
-            elem: DataType::Int64,
-            scalar: true,
-            values: vec![value],
-        }
-    }
-
-    /// The integers of a scalar or vector, symbolic or not.
-    pub fn ints(&self) -> Option<Vec<Dim>> {
-        match self {
-            Known::Ints { values, .. } => Some(values.clone()),
-            Known::Tensor(tensor) => {
-                if tensor.rank() > 1 || tensor.len() > MAX_KNOWN {
-                    return None;
-                }
-                match tensor.data_type() {
-                    DataType::Int64 => Some(
-                        tensor
-                            .to_vec::<i64>()
-                            .ok()?
-                            .into_iter()
-                            .map(Dim::Known)
-                            .collect(),
-                    ),
-                    DataType::Int32 => Some(
-                        tensor
-                            .to_vec::<i32>()
-                            .ok()?
-                            .into_iter()
-                            .map(|value| Dim::Known(value.into()))
-                            .collect(),
-                    ),
-                    _ => None,
-                }
-            }
-        }
-    }
-
-    /// Whether it is a scalar.
-    pub fn is_scalar(&self) -> bool {
-        match self {
-            Known::Ints { scalar, .. } => *scalar,
-            Known::Tensor(tensor) => tensor.rank() == 0,
-        }
-    }
-
-    /// The value as a tensor, if no symbol is in it.
-    pub fn to_tensor(&self) -> Option<Tensor> {
-        match self {
-            Known::Tensor(tensor) => Some(tensor.clone()),
-            Known::Ints {
-                elem,
-                scalar,
-                values,
-            } => {
-                let numbers: Vec<i64> = values.iter().map(Dim::known).collect::<Option<_>>()?;
-                let dims: &[usize] = if *scalar { &[] } else { &[numbers.len()] };
-                match elem {
-                    DataType::Int32 => {
-                        let numbers: Vec<i32> = numbers
-                            .iter()
-                            .map(|n| i32::try_from(*n))
-                            .collect::<Result<_, _>>()
-                            .ok()?;
-                        Tensor::from_vec(dims, numbers).ok()
-                    }
-                    _ => Tensor::from_vec(dims, numbers).ok(),
-                }
-            }
-        }
-    }
-}
-
 impl<'a> Infer<'a> {
     /// For a node with so many outputs.
     pub fn new(
@@ -161,14 +110,67 @@ impl<'a> Infer<'a> {
             attributes,
             inputs,
             known,
+            subgraphs: None,
+            present: None,
+            thorough: true,
             outputs: vec![None; outputs],
             known_outputs: vec![None; outputs],
+            reasons: Vec::new(),
+            equal: RefCell::default(),
         }
     }
 
-    /// Types and known values of the outputs.
-    pub fn finish(self) -> (Vec<Option<Type>>, Vec<Option<Known>>) {
-        (self.outputs, self.known_outputs)
+    /// With somebody who infers the graphs that are attributes of the node.
+    #[must_use]
+    pub fn with_subgraphs(self, subgraphs: &'a dyn Subgraphs) -> Self {
+        Infer {
+            subgraphs: Some(subgraphs),
+            ..self
+        }
+    }
+
+    /// With what tells an absent input or output from one of which nothing is known. Otherwise all are taken to be there.
+    #[must_use]
+    pub fn with_present(self, present: Present<'a>) -> Self {
+        Infer {
+            present: Some(present),
+            ..self
+        }
+    }
+
+    /// Whether rules say all that is certain (see [`is_thorough`](Infer::is_thorough)); they do unless told otherwise.
+    #[must_use]
+    pub fn with_thoroughness(self, thorough: bool) -> Self {
+        Infer { thorough, ..self }
+    }
+
+    /// What the rule said.
+    pub fn finish(self) -> Said {
+        Said {
+            types: self.outputs,
+            known: self.known_outputs,
+            reasons: self.reasons,
+            equal: self.equal.into_inner(),
+        }
+    }
+
+    /// What the rule of another operator says of the node.
+    ///
+    /// # Errors
+    ///
+    /// Those of the rule.
+    pub fn by_rule_of(&self, schema: &Schema, rule: InferFn) -> Result<Said, InferError> {
+        let outputs = self.outputs.len();
+        let mut other = Infer::new(schema, self.attributes, self.inputs, self.known, outputs)
+            .with_thoroughness(self.thorough);
+        (other.subgraphs, other.present) = (self.subgraphs, self.present);
+        rule(&mut other)?;
+        Ok(other.finish())
+    }
+
+    /// What the operator says of itself.
+    pub fn schema(&self) -> &'a Schema {
+        self.schema
     }
 
     /// The operator's version.
@@ -184,6 +186,18 @@ impl<'a> Infer<'a> {
     /// Outputs of the node, absent ones counted.
     pub fn output_count(&self) -> usize {
         self.outputs.len()
+    }
+
+    /// Whether the node has an input, be anything known of it or not.
+    pub fn has_input(&self, index: usize) -> bool {
+        let present = self.present.and_then(|present| present.inputs.get(index));
+        index < self.inputs.len() && *present.unwrap_or(&true)
+    }
+
+    /// Whether the node has an output.
+    pub fn has_output(&self, index: usize) -> bool {
+        let present = self.present.and_then(|present| present.outputs.get(index));
+        index < self.outputs.len() && *present.unwrap_or(&true)
     }
 
     /// The type of an input.
@@ -275,6 +289,50 @@ impl<'a> Infer<'a> {
         }
     }
 
+    /// What is known of the outputs of the graph that is an attribute, if this is known of its inputs. `None` if there is no
+    /// such graph, or nobody to look into it.
+    pub fn subgraph(
+        &self,
+        attribute: &str,
+        inputs: &[Inferred],
+    ) -> Result<Option<Vec<Inferred>>, InferError> {
+        match (self.subgraphs, self.attribute(attribute)) {
+            (Some(subgraphs), Some(crate::AttrValue::Graph(graph))) => {
+                subgraphs.infer(graph, inputs).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Says that a graph is not run, so that what is wrong in it does not matter.
+    pub fn is_not_run(&self, attribute: &str) {
+        if let (Some(subgraphs), Some(crate::AttrValue::Graph(graph))) =
+            (self.subgraphs, self.attribute(attribute))
+        {
+            subgraphs.forgive(graph);
+        }
+    }
+
+    /// Whether to say all that is certain: which branch is taken, what a loop never changes, a rank although the sizes are
+    /// not known. Otherwise a rule says no more than that of the reference implementation, where people rely on what that one
+    /// leaves open.
+    pub fn is_thorough(&self) -> bool {
+        self.thorough
+    }
+
+    /// Says why something of an output stays unknown, where that is not simply because something of an input is: what in
+    /// the data decides it, as in `the number of elements that are not zero`.
+    pub fn because(&mut self, output: usize, reason: impl Into<Cow<'static, str>>) {
+        self.reasons.push((output, reason.into()));
+    }
+
+    /// Says that two sizes must be equal, or the node fails when it runs.
+    pub fn equate(&self, a: &Dim, b: &Dim) {
+        if a != b && !a.is_unknown() && !b.is_unknown() {
+            self.equal.borrow_mut().push((a.clone(), b.clone()));
+        }
+    }
+
     /// Fails, naming the operator.
     pub fn fail<T>(&self, what: impl fmt::Display) -> Result<T, InferError> {
         Err(InferError(format!("{}: {what}", self.schema.name)))
@@ -309,9 +367,11 @@ impl<'a> Infer<'a> {
             (Dim::Known(x), Dim::Known(y)) if x != y => {
                 self.fail(format_args!("{what} differ ({x} and {y})"))
             }
-            (Dim::Known(_), _) | (_, Dim::Unknown) => Ok(a.clone()),
-            (_, Dim::Known(_)) | (Dim::Unknown, _) => Ok(b.clone()),
-            _ => Ok(a.clone()),
+            _ => {
+                self.equate(a, b);
+                let takes_b = a.is_unknown() || (a.known().is_none() && b.known().is_some());
+                Ok(if takes_b { b } else { a }.clone())
+            }
         }
     }
 }

@@ -20,15 +20,16 @@
 
 mod adapt;
 mod attributes;
+pub mod cost;
 mod def;
 pub mod facts;
 mod function;
 mod infer;
 pub mod intern;
+mod known;
 mod registry;
 pub mod rules;
 mod schema;
-pub mod suggest;
 mod typeset;
 mod user;
 
@@ -51,11 +52,11 @@ pub use adapt::{Adapt, AttrArg, Refusal};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
 pub use function::{BodyFn, Call, Expand, FunctionVersion, GraphText};
-pub use infer::{Infer, InferError, Known, MAX_KNOWN};
+pub use infer::{Infer, InferError, Inferred, Present, Said, Subgraphs};
+pub use known::{Dims, Known, MAX_KNOWN};
 pub use registry::{DOMAIN_VERSIONS, Registry};
 pub use schema::{
     Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param, Schema, TypeVar,
 };
-pub use suggest::closest;
-pub use typeset::{TypeSet, UnknownType};
+pub use typeset::{TypeSet, UnknownType, read_type, spell};
 pub use user::RegistryError;

@@ -5,6 +5,7 @@ pub(crate) mod classify;
 pub(crate) mod clip;
 pub(crate) mod consumed_inputs;
 pub(crate) mod cumulative;
+pub(crate) mod einsum;
 pub(crate) mod floats_only;
 pub(crate) mod gated;
 pub(crate) mod gemm;
@@ -31,9 +32,11 @@ pub(crate) mod testing {
     use crate::adapt::Adapt;
     use crate::attributes::{AttrValue, Attributes};
     use crate::def::OpDef;
-    use crate::infer::{Infer, InferError, Known};
+    use crate::infer::{Infer, InferError, Present};
+    use crate::known::{Dims, Known};
 
-    struct Given<'a>(&'a [(&'static str, AttrValue<'static>)]);
+    /// Attributes of a node, by name.
+    pub(crate) struct Given<'a>(pub(crate) &'a [(&'static str, AttrValue<'static>)]);
 
     impl Attributes for Given<'_> {
         fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
@@ -53,14 +56,41 @@ pub(crate) mod testing {
         known: &[Option<Known>],
         outputs: usize,
     ) -> Result<(Vec<Option<Type>>, Vec<Option<Known>>), InferError> {
+        infer_some(
+            def,
+            opset,
+            attributes,
+            inputs,
+            known,
+            &vec![true; inputs.len()],
+            outputs,
+        )
+    }
+
+    /// The same of a node that lacks some inputs.
+    pub(crate) fn infer_some(
+        def: &OpDef,
+        opset: u32,
+        attributes: &[(&'static str, AttrValue<'static>)],
+        inputs: &[Option<Type>],
+        known: &[Option<Known>],
+        present: &[bool],
+        outputs: usize,
+    ) -> Result<(Vec<Option<Type>>, Vec<Option<Known>>), InferError> {
         let schema = def
             .schema_at(opset)
             .expect("the operator exists in this opset version");
         let rule = def.inference_at(opset).expect("the operator has inference");
         let attributes = Given(attributes);
-        let mut cx = Infer::new(&schema, &attributes, inputs, known, outputs);
+        let has_outputs = vec![true; outputs];
+        let mut cx =
+            Infer::new(&schema, &attributes, inputs, known, outputs).with_present(Present {
+                inputs: present,
+                outputs: &has_outputs,
+            });
         rule(&mut cx)?;
-        Ok(cx.finish())
+        let said = cx.finish();
+        Ok((said.types, said.known))
     }
 
     /// The type of the only output for inputs such as `"float[2, N, ?]; int64"`, or the error, as text. See [`ty`].
@@ -165,7 +195,7 @@ pub(crate) mod testing {
             model.display(model.node(node).op_type),
             inputs.join(", ")
         );
-        for id in &model.node(node).attributes {
+        for id in model.attributes(node) {
             let attribute = model.attribute(*id);
             let value = match attribute.value() {
                 Some(AttributeValue::Int(value)) => value.to_string(),
@@ -193,11 +223,24 @@ pub(crate) mod testing {
     }
 
     /// A type from text: `float[2, N, ?]`, `float` (a scalar), `float[...]` (any rank), `?[2]` (any element type),
-    /// `-` (nothing known).
+    /// `seq(float[2])`, `optional(float)`, `map(int64, float)`, `-` (nothing known).
     pub(crate) fn ty(text: &str) -> Option<Type> {
         let text = text.trim();
         if text == "-" {
             return None;
+        }
+        if let Some((form, inner)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) {
+            let inside = |inner: &str| Box::new(ty(inner).expect("a type inside"));
+            return Some(match form {
+                "seq" => Type::Sequence(inside(inner)),
+                "optional" => Type::Optional(inside(inner)),
+                "map" => {
+                    let (key, value) = inner.split_once(',').expect("a key and a value");
+                    let key = DataType::from_name(key).expect("the name of an element type");
+                    Type::Map(key, inside(value))
+                }
+                _ => panic!("no type is called {form}"),
+            });
         }
         let (elem, dims) = text.split_once('[').unwrap_or((text, "]"));
         let elem = match elem {
@@ -217,27 +260,46 @@ pub(crate) mod testing {
         Some(Type::Tensor(TensorType { elem, shape }))
     }
 
-    /// A known value from text: `[2, N]`, `3` (a scalar), `-` (unknown). Of type int64, or int32 after `i32:`.
+    /// A known value from text: `[2, N]`, `[[1], [2]]`, `3` (a scalar), `-` (unknown). Of type int64, or as in `int32:5`.
     pub(crate) fn value(text: &str) -> Option<Known> {
         let text = text.trim();
-        let (elem, text) = match text.strip_prefix("i32:") {
-            Some(rest) => (DataType::Int32, rest),
+        let (elem, text) = match text.split_once(':') {
+            Some((name, rest)) => (DataType::from_name(name).expect("an element type"), rest),
             None => (DataType::Int64, text),
         };
         if text == "-" {
             return None;
         }
-        let scalar = !text.starts_with('[');
-        let items = text
-            .trim_matches(['[', ']'])
-            .split(',')
-            .map(str::trim)
-            .filter(|item| !item.is_empty());
-        Some(Known::Ints {
-            elem,
-            scalar,
-            values: items.map(dim).collect(),
-        })
+        let (mut dims, mut values) = (Dims::new(), Vec::new());
+        read_array(text, 0, &mut dims, &mut values);
+        Some(Known::Ints { elem, dims, values })
+    }
+
+    fn read_array(text: &str, rank: usize, dims: &mut Dims, values: &mut Vec<Dim>) {
+        let text = text.trim();
+        let Some(items) = text.strip_prefix('[') else {
+            return values.push(dim(text));
+        };
+        let items = items.strip_suffix(']').expect("brackets that match");
+        let (mut depth, mut start, mut count) = (0, 0, 0);
+        if dims.len() == rank {
+            dims.push(0);
+        }
+        for (at, char) in items.char_indices().chain([(items.len(), ',')]) {
+            match char {
+                '[' => depth += 1,
+                ']' => depth -= 1,
+                ',' if depth == 0 => {
+                    if !items[start..at].trim().is_empty() {
+                        read_array(&items[start..at], rank + 1, dims, values);
+                        count += 1;
+                    }
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+        dims[rank] = count;
     }
 
     fn dim(text: &str) -> Dim {
@@ -249,23 +311,22 @@ pub(crate) mod testing {
     }
 
     fn type_of(known: &Known) -> Type {
-        match known {
-            Known::Ints {
-                elem, scalar: true, ..
-            } => Type::tensor(*elem, [] as [Dim; 0]),
-            Known::Ints { elem, values, .. } => Type::tensor(*elem, [values.len()]),
-            Known::Tensor(tensor) => {
-                Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
-            }
-        }
+        Type::tensor(known.elem(), known.dims().iter().copied())
     }
 
     fn show_value(known: &Known) -> String {
-        let values = known.ints().expect("the tests use integers");
-        if known.is_scalar() {
-            values[0].to_string()
-        } else {
-            format!("{values:?}")
-        }
+        let values = known.elements().expect("the tests use numbers");
+        show_array(known.dims(), &values)
+    }
+
+    fn show_array(dims: &[usize], values: &[Dim]) -> String {
+        let Some((count, inner)) = dims.split_first() else {
+            return values[0].to_string();
+        };
+        let part = values.len().checked_div(*count).unwrap_or(0);
+        let parts: Vec<String> = (0..*count)
+            .map(|index| show_array(inner, &values[index * part..(index + 1) * part]))
+            .collect();
+        format!("[{}]", parts.join(", "))
     }
 }

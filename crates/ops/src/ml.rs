@@ -3,3 +3,64 @@
 pub(crate) mod features;
 pub(crate) mod maps;
 pub(crate) mod models;
+
+use sardonyx_model::Dim;
+use sardonyx_tensor::DataType;
+
+use crate::attributes::AttrValue;
+use crate::infer::{Infer, InferError};
+
+/// Element type and length of an attribute that is a list, if the node has it. A tensor counts as one and must be a vector.
+fn list(cx: &Infer<'_>, name: &str) -> Result<Option<(DataType, usize)>, InferError> {
+    Ok(match cx.attribute(name) {
+        Some(AttrValue::Floats(list)) => Some((DataType::Float, list.len())),
+        Some(AttrValue::Ints(list)) => Some((DataType::Int64, list.len())),
+        Some(AttrValue::Strings(list)) => Some((DataType::String, list.len())),
+        Some(AttrValue::Tensor(tensor)) => match tensor.dims() {
+            [len] => Some((tensor.data_type(), *len)),
+            dims => {
+                return cx.fail(format_args!("{name} must have rank 1, not {}", dims.len()));
+            }
+        },
+        _ => None,
+    })
+}
+
+/// The length of an attribute that is a list; 0 if the node does not have it.
+fn list_len(cx: &Infer<'_>, name: &str) -> usize {
+    match cx.attribute(name) {
+        Some(AttrValue::Floats(list)) => list.len(),
+        Some(AttrValue::Ints(list)) => list.len(),
+        Some(AttrValue::Strings(list)) => list.len(),
+        _ => 0,
+    }
+}
+
+/// The number of examples: rows of a matrix; a vector is one.
+fn examples(cx: &Infer<'_>) -> Result<Dim, InferError> {
+    match cx.shape(0).map(|shape| &shape[..]) {
+        None => Ok(Dim::Unknown),
+        Some([_]) => Ok(Dim::Known(1)),
+        Some([rows, _]) => Ok(rows.clone()),
+        Some(shape) => cx.fail(format_args!(
+            "the input must have rank 1 or 2, not {}",
+            shape.len()
+        )),
+    }
+}
+
+/// A number of outputs that an attribute gives.
+fn count_attribute(cx: &Infer<'_>, name: &str) -> Result<Dim, InferError> {
+    match cx.int(name) {
+        Some(count) if count < 0 => cx.fail(format_args!("{name} is {count}")),
+        count => Ok(count.map_or(Dim::Unknown, Dim::Known)),
+    }
+}
+
+/// The element type of classes, which are texts if there are names for them, and how many there are.
+fn classes(cx: &Infer<'_>, numbers: &str) -> (DataType, usize) {
+    match list_len(cx, "classlabels_strings") {
+        0 => (DataType::Int64, list_len(cx, numbers)),
+        count => (DataType::String, count),
+    }
+}

@@ -1,5 +1,8 @@
 //! Integers and small floats in the place of floats, and computing with them.
 
+pub(crate) mod linear;
+
+use sardonyx_model::Shape;
 use sardonyx_tensor::DataType::{
     Bfloat16, Float, Float4e2m1, Float6e2m3, Float6e3m2, Float8e4m3fn, Float8e4m3fnuz, Float8e5m2,
     Float8e5m2fnuz, Float8e8m0, Float16, Int2, Int4, Int8, Int16, Int32, Uint2, Uint4, Uint8,
@@ -7,7 +10,10 @@ use sardonyx_tensor::DataType::{
 };
 
 use crate::def::OpDef;
-use crate::facts::{input, int, ints, output, string, types, without_types};
+use crate::facts::{input, int, ints, output, string, types};
+use crate::infer::{Infer, InferError};
+use crate::math::matmul::product_shape;
+use crate::nn::conv::Convolution;
 use crate::typeset::TypeSet;
 
 /// What is quantized to, by the IR version that brought the last of its types.
@@ -47,113 +53,8 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
             types("T2", BYTES),
             types("T3", INT32),
         ],
-    );
-
-pub(crate) static DEQUANTIZE_LINEAR: OpDef = OpDef::new("DequantizeLinear")
-    .about("From quantized integers back to floats: `(x - zero_point) * scale`, with one scale for all, one for each \
-         slice of an axis, or one for each block along it.")
-    .since(
-        10,
-        &[
-            input("x", "T"),
-            input("x_scale", "tensor(float)"),
-            input("x_zero_point", "T").optional(),
-            output("y", "tensor(float)"),
-            types("T", BYTES.and(INT32)),
-        ],
     )
-    .since(13, &[int("axis").or(1)])
-    .since(
-        19,
-        &[
-            input("x", "T1"),
-            input("x_scale", "T2"),
-            input("x_zero_point", "T1").optional(),
-            output("y", "T2"),
-            without_types("T"),
-            types(
-                "T1",
-                CODES_IR9.and(INT32),
-            ),
-            types("T2", SCALES),
-        ],
-    )
-    .since(
-        21,
-        &[
-            int("block_size").or(0),
-            types(
-                "T1",
-                CODES_IR10.and(INT32),
-            ),
-        ],
-    )
-    .since(
-        23,
-        &[
-            output("y", "T3"),
-            int("output_dtype").or(0),
-            types(
-                "T1",
-                CODES_IR11.and(INT32),
-            ),
-            types("T3", SCALES),
-        ],
-    )
-    .since(
-        24,
-        &[types(
-            "T2",
-            SCALES_IR12,
-        )],
-    )
-    .since(
-        25,
-        &[types(
-            "T1",
-            CODES_IR13.and(INT32),
-        )],
-    )
-    .since(
-        28,
-        &[types(
-            "T1",
-            CODES_IR14.and(INT32),
-        )],
-    );
-
-pub(crate) static DYNAMIC_QUANTIZE_LINEAR: OpDef = OpDef::new("DynamicQuantizeLinear")
-    .about("Quantizes to 8 bits with scale and zero point computed from the smallest and largest element, such that 0 \
-         has an exact image.").since(
-    11,
-    &[
-        input("x", "T1"),
-        output("y", "T2"),
-        output("y_scale", "tensor(float)"),
-        output("y_zero_point", "T2"),
-        types("T1", TypeSet::tensors(&[Float])),
-        types("T2", TypeSet::tensors(&[Uint8])),
-    ],
-)
-.body(
-    &[11],
-    "first = Constant <value = float {0}> ()
-    last = Constant <value = float {255}> ()
-    smallest = ReduceMin <keepdims = 0> (x)
-    low = Min (smallest, first)
-    largest = ReduceMax <keepdims = 0> (x)
-    high = Max (largest, first)
-    distance = Sub (high, low)
-    scale = Div (distance, last)
-    steps = Div (low, scale)
-    place = Sub (first, steps)
-    within = Clip (place, first, last)
-    rounded = Round (within)
-    zero_point = Cast <to = 2> (rounded)
-    y_scale = Identity (scale)
-    y_zero_point = Identity (zero_point)
-    y = QuantizeLinear (x, scale, zero_point)",
-);
+    .infer(infer_conv_integer);
 
 pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
     .about("A matrix product of 8-bit integers with zero points, summed up in 32 bits.")
@@ -169,7 +70,8 @@ pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
             types("T2", BYTES),
             types("T3", INT32),
         ],
-    );
+    )
+    .infer(infer_matmul_integer);
 
 pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
     .about("A convolution of quantized tensors: each with its scale and zero point, and so is the result.").since(
@@ -196,7 +98,8 @@ pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
         types("T3", BYTES),
         types("T4", INT32),
     ],
-);
+)
+.infer(infer_qlinear_conv);
 
 pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
     .about("A matrix product of quantized tensors: each with its scale and zero point, and so is the result.")
@@ -243,78 +146,147 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
                 CODES_IR9,
             ),
         ],
-    );
+    )
+.infer(infer_qlinear_matmul);
 
-pub(crate) static QUANTIZE_LINEAR: OpDef = OpDef::new("QuantizeLinear")
-    .about("To integers or small floats of fewer bits: `x / scale + zero_point`, rounded half to even and limited to the \
-         range of the type, with one scale for all, for each slice of an axis or for each block along it.")
-    .since(
-        10,
-        &[
-            input("x", "T1"),
-            input("y_scale", "tensor(float)"),
-            input("y_zero_point", "T2").optional(),
-            output("y", "T2"),
-            types("T1", TypeSet::tensors(&[Float, Int32])),
-            types("T2", BYTES),
-        ],
-    )
-    .since(13, &[int("axis").or(1)])
-    .since(
-        19,
-        &[
-            input("y_scale", "T1"),
-            int("saturate").or(1),
-            types("T1", SCALES.and(INT32)),
-            types(
-                "T2",
-                CODES_IR9,
-            ),
-        ],
-    )
-    .since(
-        21,
-        &[
-            int("block_size").or(0),
-            int("output_dtype").or(0),
-            types(
-                "T2",
-                CODES_IR10,
-            ),
-        ],
-    )
-    .since(
-        23,
-        &[
-            input("y_scale", "T2"),
-            input("y_zero_point", "T3").optional(),
-            output("y", "T3"),
-            int("precision").or(0),
-            types("T2", SCALES.and(INT32)),
-            types(
-                "T3",
-                CODES_IR11,
-            ),
-        ],
-    )
-    .since(
-        24,
-        &[types(
-            "T2",
-            SCALES_IR12.and(INT32),
-        )],
-    )
-    .since(
-        25,
-        &[types(
-            "T3",
-            CODES_IR13,
-        )],
-    )
-    .since(
-        28,
-        &[types(
-            "T3",
-            CODES_IR14,
-        )],
-    );
+fn infer_conv_integer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    check_zero_point(cx, 0, 2)?;
+    check_zero_point(cx, 1, 3)?;
+    let inputs = Convolution {
+        x: 0,
+        w: 1,
+        bias: None,
+    };
+    let shape = inputs.output_shape(cx)?;
+    cx.set_tensor(0, Some(Int32), shape);
+    Ok(())
+}
+
+fn infer_qlinear_conv(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    check_zero_point(cx, 0, 2)?;
+    check_zero_point(cx, 3, 5)?;
+    let inputs = Convolution {
+        x: 0,
+        w: 3,
+        bias: Some(8),
+    };
+    let shape = inputs.output_shape(cx)?;
+    cx.set_tensor(0, cx.elem(7), shape);
+    Ok(())
+}
+
+fn infer_matmul_integer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    check_zero_point(cx, 0, 2)?;
+    check_zero_point(cx, 1, 3)?;
+    let shape = product(cx, 0, 1)?;
+    cx.set_tensor(0, Some(Int32), shape);
+    Ok(())
+}
+
+fn infer_qlinear_matmul(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    check_zero_point(cx, 0, 2)?;
+    check_zero_point(cx, 3, 5)?;
+    let shape = product(cx, 0, 3)?;
+    cx.set_tensor(0, cx.elem(7), shape);
+    Ok(())
+}
+
+fn product(cx: &Infer<'_>, a: usize, b: usize) -> Result<Option<Shape>, InferError> {
+    let both = cx.shape(a).zip(cx.shape(b));
+    both.map(|(a, b)| product_shape(cx, a, b)).transpose()
+}
+
+/// A zero point has the type of what it is the zero of.
+fn check_zero_point(cx: &Infer<'_>, input: usize, zero_point: usize) -> Result<(), InferError> {
+    match (cx.elem(input), cx.elem(zero_point)) {
+        (Some(elem), Some(found)) if elem != found => cx.fail(format_args!(
+            "input {input} is {elem}, but its zero point, input {zero_point}, is {found}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::testing::{check, ints};
+
+    #[test]
+    fn products() {
+        // SHAPE-13, SHAPE-16, SHAPE-19
+        check(
+            &MATMUL_INTEGER,
+            10,
+            &[
+                (
+                    &[],
+                    "uint8[5, 1, N, 2]; int8[1, 3, 2, 3]",
+                    "int32[5, 3, N, 3]",
+                ),
+                (&[], "-; -", "int32[...]"),
+                (
+                    &[],
+                    "uint8[2, 3]; int8[4, 5]",
+                    "MatMulInteger: the inner sizes differ (3 and 4)",
+                ),
+                (
+                    &[],
+                    "uint8[2, 3]; -; int8",
+                    "MatMulInteger: input 0 is uint8, but its zero point, input 2, is int8",
+                ),
+            ],
+        );
+        for opset in [10, 21] {
+            check(
+                &QLINEAR_MATMUL,
+                opset,
+                &[
+                    (
+                        &[],
+                        "uint8[4, ?]; float; uint8; int8[2, A]; float; int8; float; int8",
+                        "int8[4, A]",
+                    ),
+                    (&[], "-; -; -; uint8[2]; -; -; -; uint8", "uint8[...]"),
+                    (
+                        &[],
+                        "uint8[4, 2]; -; int8; -; -; -; -; -",
+                        "QLinearMatMul: input 0 is uint8, but its zero point, input 2, is int8",
+                    ),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn convolutions() {
+        check(
+            &CONV_INTEGER,
+            10,
+            &[
+                (
+                    &[],
+                    "uint8[N, 4, 8]; int8[5, 4, 3]; uint8; int8",
+                    "int32[N, 5, 6]",
+                ),
+                (&[], "uint8[3, 4, 8]; int8[5, 4, ?]", "int32[3, 5, ?]"),
+            ],
+        );
+        let pads = || [("pads", ints(&[1, 1]))];
+        check(
+            &QLINEAR_CONV,
+            10,
+            &[
+                (
+                    &pads(),
+                    "uint8[N, 4, ?]; -; uint8; int8[5, 4, 3]; -; int8; -; uint8; int32[5]",
+                    "uint8[N, 5, ?]",
+                ),
+                (
+                    &pads(),
+                    "uint8[N, 4, 8]; -; uint8; int8[5, 4, 3]; -; int8; -; uint8; int32[6]",
+                    "QLinearConv: output channels of W and B differ (5 and 6)",
+                ),
+            ],
+        );
+    }
+}

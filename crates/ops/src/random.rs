@@ -1,5 +1,6 @@
 //! Random numbers. They are what a node gives that does not depend on its inputs alone.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Int32, Int64};
 
 use crate::def::OpDef;
@@ -7,6 +8,8 @@ use crate::facts::{
     ALL, ALL_IR4, FLOATS, FLOATS_IR4, NUMERIC_IR4, float, input, int, ints, non_deterministic,
     output, types,
 };
+use crate::infer::{Infer, InferError};
+use crate::rules::elem_attribute;
 use crate::typeset::TypeSet;
 
 pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
@@ -24,6 +27,7 @@ pub(crate) static BERNOULLI: OpDef = OpDef::new("Bernoulli")
         ],
     )
     .since(22, &[types("T1", FLOATS_IR4)])
+    .infer(like_first)
     .body_from(15, |cx| {
         let elem = cx.elem(0)?;
         let dtype = cx.int("dtype").unwrap_or(elem);
@@ -49,7 +53,8 @@ pub(crate) static MULTINOMIAL: OpDef = OpDef::new("Multinomial")
             non_deterministic(),
         ],
     )
-    .since(22, &[types("T1", FLOATS_IR4)]);
+    .since(22, &[types("T1", FLOATS_IR4)])
+    .infer(multinomial);
 
 pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
     .about("Numbers of a normal distribution, of a shape that is given.")
@@ -66,7 +71,8 @@ pub(crate) static RANDOM_NORMAL: OpDef = OpDef::new("RandomNormal")
             non_deterministic(),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(of_shape);
 
 pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
     .about("Numbers of a normal distribution, of the shape of the input.")
@@ -84,7 +90,8 @@ pub(crate) static RANDOM_NORMAL_LIKE: OpDef = OpDef::new("RandomNormalLike")
             non_deterministic(),
         ],
     )
-    .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)]);
+    .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
+    .infer(like_first);
 
 pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
     .about("Numbers spread evenly between two bounds, of a shape that is given.")
@@ -101,7 +108,8 @@ pub(crate) static RANDOM_UNIFORM: OpDef = OpDef::new("RandomUniform")
             non_deterministic(),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(of_shape);
 
 pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
     .about("Numbers spread evenly between two bounds, of the shape of the input.")
@@ -119,4 +127,110 @@ pub(crate) static RANDOM_UNIFORM_LIKE: OpDef = OpDef::new("RandomUniformLike")
             non_deterministic(),
         ],
     )
-    .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)]);
+    .since(22, &[types("T1", ALL_IR4), types("T2", FLOATS_IR4)])
+    .infer(like_first);
+
+/// The shape of the input, and its element type unless the node names another one.
+fn like_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = elem_attribute(cx, "dtype")?.or(cx.elem(0));
+    cx.set_tensor(0, elem, cx.shape(0).cloned());
+    Ok(())
+}
+
+fn of_shape(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = elem_attribute(cx, "dtype")?;
+    let shape = cx.ints("shape");
+    if let Some(size) = shape.iter().flatten().find(|size| **size < 0) {
+        return cx.fail(format_args!("the shape has the negative size {size}"));
+    }
+    let shape = shape.map(|sizes| sizes.into_iter().map(Dim::Known).collect());
+    cx.set_tensor(0, elem, shape);
+    Ok(())
+}
+
+fn multinomial(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = match elem_attribute(cx, "dtype")? {
+        Some(elem) if ![Int32, Int64].contains(&elem) => {
+            return cx.fail(format_args!(
+                "dtype must be int32 or int64, not {}",
+                elem.name()
+            ));
+        }
+        elem => elem,
+    };
+    let samples = cx.int("sample_size").unwrap_or(1);
+    if samples < 0 {
+        return cx.fail(format_args!("sample_size is {samples}"));
+    }
+    cx.demand_rank(0, 2)?;
+    let batch = cx.shape(0).and_then(|shape| shape.first());
+    let shape = [batch.cloned().unwrap_or(Dim::Unknown), Dim::Known(samples)];
+    cx.set_tensor(0, elem, Some(Shape::from_iter(shape)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::tensor::testing::{check, ints};
+
+    #[test]
+    fn shapes_and_element_types() {
+        // SHAPE-16, SHAPE-22
+        let dtype = |number| ("dtype", Int(number));
+        for def in [&BERNOULLI, &RANDOM_NORMAL_LIKE, &RANDOM_UNIFORM_LIKE] {
+            check(
+                def,
+                22,
+                &[
+                    (&[], "float[2, N]", "float[2, N]"),
+                    (&[dtype(11)], "float[2, N]", "double[2, N]"),
+                    (&[dtype(11)], "-", "double[...]"),
+                ],
+            );
+        }
+        check(
+            &RANDOM_NORMAL,
+            1,
+            &[
+                (&[("shape", ints(&[3, 4]))], "", "float[3, 4]"),
+                (&[("shape", ints(&[])), dtype(11)], "", "double"),
+                (&[], "", "float[...]"),
+                (
+                    &[("shape", ints(&[3, -4]))],
+                    "",
+                    "RandomNormal: the shape has the negative size -4",
+                ),
+                (
+                    &[("shape", ints(&[3])), dtype(0)],
+                    "",
+                    "RandomNormal: dtype = 0 is no element type",
+                ),
+            ],
+        );
+        check(
+            &MULTINOMIAL,
+            7,
+            &[
+                (&[], "float[N, 5]", "int32[N, 1]"),
+                (&[("sample_size", Int(9)), dtype(7)], "-", "int64[?, 9]"),
+                (
+                    &[dtype(1)],
+                    "float[N, 5]",
+                    "Multinomial: dtype must be int32 or int64, not float",
+                ),
+                (
+                    &[("sample_size", Int(-9))],
+                    "float[N, 5]",
+                    "Multinomial: sample_size is -9",
+                ),
+                (
+                    &[],
+                    "float[5]",
+                    "Multinomial: input 0 must have rank 2, not 1",
+                ),
+            ],
+        );
+    }
+}

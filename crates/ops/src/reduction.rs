@@ -20,8 +20,9 @@ use crate::facts::{
     output, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
+use crate::known::{Dims, elements, held};
 use crate::math::floats_only;
-use crate::math::shape_values;
+use crate::math::shape_values::{self, Ints};
 use crate::typeset::TypeSet;
 
 pub(crate) static ARG_MAX: OpDef = position("ArgMax").about("Index of the largest element.");
@@ -75,7 +76,7 @@ pub(crate) static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer
 pub(crate) static REDUCE_MAX: OpDef =
     extreme("ReduceMax", |cx| folded(cx, Dim::larger, None)).about("The largest element.");
 
-pub(crate) static REDUCE_MEAN: OpDef = reduction("ReduceMean", infer).about("The mean.");
+pub(crate) static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean).about("The mean.");
 
 pub(crate) static REDUCE_MIN: OpDef =
     extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None)).about("The smallest element.");
@@ -202,13 +203,8 @@ enum Axes {
 fn axes(cx: &Infer<'_>) -> Axes {
     let listed = match cx.ints("axes") {
         Some(axes) => axes,
-        None if cx.input_count() < 2 => Vec::new(),
-        None if cx
-            .shape(1)
-            .is_some_and(|shape| shape.iter().any(|size| size.known() == Some(0))) =>
-        {
-            Vec::new()
-        }
+        None if !cx.has_input(1) => Vec::new(),
+        None if cx.is_thorough() && has_no_elements(cx, 1) => Vec::new(),
         // An absent input looks like one of which nothing is known.
         None => match cx.constant_ints(1) {
             Some(axes) => axes,
@@ -223,6 +219,11 @@ fn axes(cx: &Infer<'_>) -> Axes {
         (true, _) => Axes::Nothing,
         (false, _) => Axes::These(listed),
     }
+}
+
+fn has_no_elements(cx: &Infer<'_>, index: usize) -> bool {
+    let mut sizes = cx.shape(index).into_iter().flatten();
+    sizes.any(|size| size.known() == Some(0))
 }
 
 fn keeps_dims(cx: &Infer<'_>) -> bool {
@@ -243,7 +244,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
             Some(reduced(cx, shape, &marked))
         }
         // Every axis may be one of those, but what has size 1 keeps it.
-        (Axes::Unknown, Some(shape)) if keeps_dims(cx) => Some(
+        (Axes::Unknown, Some(shape)) if keeps_dims(cx) && cx.is_thorough() => Some(
             shape
                 .iter()
                 .map(|size| {
@@ -281,24 +282,67 @@ fn folded(
     of_nothing: Option<i64>,
 ) -> Result<(), InferError> {
     infer(cx)?;
-    let Some(mut ints) = shape_values::of_input(cx, 0) else {
-        return Ok(());
-    };
+    let folded = folded_ints(cx, f, of_nothing);
+    shape_values::set_if(cx, folded.map(|(ints, _)| ints));
+    Ok(())
+}
+
+fn mean(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer(cx)?;
+    if let Some((mut sums, count)) = folded_ints(cx, Dim::add, None) {
+        for value in &mut sums.values {
+            // What integers round to is not said.
+            let mean = value.exact_div(&Dim::from(count));
+            *value = mean.unwrap_or(Dim::Unknown);
+        }
+        shape_values::set(cx, sums);
+    }
+    Ok(())
+}
+
+/// The reduced value, and how many elements each element of it stands for.
+fn folded_ints(
+    cx: &Infer<'_>,
+    f: fn(&Dim, &Dim) -> Dim,
+    of_nothing: Option<i64>,
+) -> Option<(Ints, usize)> {
+    let ints = shape_values::of_input(cx, 0)?;
+    let rank = ints.dims.len();
+    let mut marked = vec![false; rank];
     match axes(cx) {
-        Axes::Unknown => return Ok(()),
-        Axes::Nothing => {}
-        // A scalar or a vector has no more than one axis.
-        Axes::All | Axes::These(_) => {
-            let result = ints.values.into_iter().reduce(|a, b| f(&a, &b));
-            let Some(result) = result.or(of_nothing.map(Dim::Known)) else {
-                return Ok(());
-            };
-            ints.values = vec![result];
-            ints.scalar |= !keeps_dims(cx);
+        Axes::Unknown => return None,
+        Axes::Nothing => return Some((ints, 1)),
+        Axes::All => marked.fill(true),
+        Axes::These(axes) => {
+            for axis in axes {
+                marked[cx.axis(axis, rank).ok()?] = true;
+            }
         }
     }
-    shape_values::set(cx, ints);
-    Ok(())
+    let (mut whole, mut left, mut away) = (Dims::new(), Dims::new(), Dims::new());
+    for (size, marked) in ints.dims.iter().zip(&marked) {
+        whole.push(if *marked { 1 } else { *size });
+        if *marked { &mut away } else { &mut left }.push(*size);
+    }
+    let count = elements(&away)?;
+    let reduced = Ints::build(ints.elem, whole, |index| {
+        let part = ints.pick(away.clone(), |inner| {
+            let mut inner = inner.iter();
+            let axes = index.iter().zip(&marked);
+            axes.map(|(outer, marked)| if *marked { inner.next() } else { Some(outer) }.copied())
+                .collect()
+        });
+        let result = part.and_then(|part| {
+            let values = part.values.into_iter();
+            values.reduce(|a, b| held(ints.elem, f(&a, &b)))
+        });
+        result
+            .or(of_nothing.map(Dim::Known))
+            .unwrap_or(Dim::Unknown)
+    })?;
+    let dims = if keeps_dims(cx) { reduced.dims } else { left };
+    let Ints { elem, values, .. } = reduced;
+    Some((Ints { elem, dims, values }, count))
 }
 
 fn infer_position(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -420,6 +464,20 @@ mod tests {
             (&REDUCE_MIN, vec![DROP], "[]", "-"),
             (&REDUCE_SUM, vec![NOOP], "[N, 3]; []", "[N, 3]"),
             (&REDUCE_SUM, vec![], "[N, 3]; -", "-"),
+            (
+                &REDUCE_SUM,
+                vec![],
+                "[[N, 3], [4, 5]]; [1]",
+                "[[N + 3], [9]]",
+            ),
+            (
+                &REDUCE_PROD,
+                vec![DROP],
+                "[[N, 3], [4, 5]]; [0]",
+                "[4*N, 15]",
+            ),
+            (&REDUCE_MEAN, vec![DROP], "[4, 6]; [0]", "5"),
+            (&REDUCE_MEAN, vec![DROP], "float:[4, 7]; [0]", "-"),
         ];
         for (def, attributes, inputs, expected) in rows {
             assert_eq!(

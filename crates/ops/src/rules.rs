@@ -13,6 +13,120 @@ pub fn same_as_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
+/// The element type that an attribute of the node names by its number.
+pub fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataType>, InferError> {
+    let Some(number) = cx.int(name) else {
+        return Ok(None);
+    };
+    match i32::try_from(number).ok().and_then(DataType::from_number) {
+        Some(elem) => Ok(Some(elem)),
+        None => cx.fail(format_args!("{name} = {number} is no element type")),
+    }
+}
+
+/// Fails unless an input, if its rank is known, has at least that rank.
+pub fn demand_rank_from(cx: &Infer<'_>, index: usize, least: usize) -> Result<(), InferError> {
+    match cx.rank(index) {
+        Some(rank) if rank < least => cx.fail(format_args!(
+            "input {index} must have rank {least} or more, not {rank}"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The shape that inputs must have, with what each of them tells of it.
+pub fn same_shape(cx: &Infer<'_>, inputs: &[usize]) -> Result<Option<Shape>, InferError> {
+    let mut shared: Option<(usize, Shape)> = None;
+    for index in inputs {
+        let Some(shape) = cx.shape(*index) else {
+            continue;
+        };
+        let Some((first, shared)) = &mut shared else {
+            shared = Some((*index, shape.clone()));
+            continue;
+        };
+        cx.demand_rank(*index, shared.len())?;
+        for (axis, (size, other)) in shared.iter_mut().zip(shape).enumerate() {
+            let what = format_args!("sizes of axis {axis} of inputs {first} and {index}");
+            *size = cx.same_dim(size, other, what)?;
+        }
+    }
+    Ok(shared.map(|(_, shape)| shape))
+}
+
+/// The size that some axes share, each named by an input and its place in there. An input of unknown rank says nothing.
+pub fn shared_dim(
+    cx: &Infer<'_>,
+    what: &str,
+    places: &[(usize, usize)],
+) -> Result<Dim, InferError> {
+    let mut size = Dim::Unknown;
+    for (input, axis) in places {
+        if let Some(found) = cx.shape(*input).and_then(|shape| shape.get(*axis)) {
+            let what = format_args!("{what} of input {input} and of others");
+            size = cx.same_dim(&size, found, what)?;
+        }
+    }
+    Ok(size)
+}
+
+/// Axes counted from the front, of which none may be named twice.
+pub fn distinct_axes(cx: &Infer<'_>, axes: &[i64], rank: usize) -> Result<Vec<usize>, InferError> {
+    let mut found = Vec::new();
+    for axis in axes {
+        let axis = cx.axis(*axis, rank)?;
+        if found.contains(&axis) {
+            return cx.fail(format_args!("axis {axis} is named twice"));
+        }
+        found.push(axis);
+    }
+    Ok(found)
+}
+
+/// What came of sizes, unless all of them were numbers and it needs more than 64 bits.
+pub fn computed(cx: &Infer<'_>, what: &str, result: Dim, of: &[&Dim]) -> Result<Dim, InferError> {
+    if result.is_unknown() && of.iter().all(|dim| dim.known().is_some()) {
+        return cx.fail(format_args!("an overflow of 64 bits in {what}"));
+    }
+    Ok(result)
+}
+
+/// What is certain of the shape of a tensor that is one of two.
+pub fn common_shape(a: &Shape, b: &Shape) -> Option<Shape> {
+    let common = |(a, b): (&Dim, &Dim)| match a.surely_equals(b) {
+        true => a.clone(),
+        false => Dim::Unknown,
+    };
+    (a.len() == b.len()).then(|| a.iter().zip(b).map(common).collect())
+}
+
+/// Unidirectional broadcasting: the shape over which another one, aligned at the right, must stretch. A size that the shape
+/// lacks the other one may tell.
+pub fn stretched_over(
+    cx: &Infer<'_>,
+    shape: &Shape,
+    other: &Shape,
+    name: &str,
+) -> Result<Shape, InferError> {
+    let Some(missing) = shape.len().checked_sub(other.len()) else {
+        return cx.fail(format_args!(
+            "{name} has rank {}, which does not stretch to rank {}",
+            other.len(),
+            shape.len()
+        ));
+    };
+    let mut shape = shape.clone();
+    for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
+        let other = &other[axis - missing];
+        // A symbol may turn out to be 1, and then says nothing.
+        if other.known().is_some_and(|other| other != 1) {
+            let what = format_args!("the sizes of axis {axis} of input 0 and {name}");
+            *size = cx.same_dim(size, other, what)?;
+        }
+    }
+    Ok(shape)
+}
+
 /// All inputs broadcast together; the output has the element type of the first.
 pub fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = cx.elem(0);
@@ -55,17 +169,10 @@ pub fn broadcast_shapes(cx: &Infer<'_>, shapes: &[&Shape]) -> Result<Shape, Infe
 }
 
 fn broadcast_dims(cx: &Infer<'_>, a: &Dim, b: &Dim, axis: usize) -> Result<Dim, InferError> {
-    Ok(match (a, b) {
-        (Dim::Known(1), other) | (other, Dim::Known(1)) => other.clone(),
-        (Dim::Known(x), Dim::Known(y)) if x != y => {
-            return cx.fail(format_args!(
-                "sizes {x} and {y} of axis {axis} do not broadcast"
-            ));
-        }
-        // A size other than 1 decides, whatever the other side turns out to be.
-        (Dim::Known(_), _) => a.clone(),
-        (_, Dim::Known(_)) => b.clone(),
-        _ if a.surely_equals(b) => a.clone(),
-        _ => Dim::Unknown,
-    })
+    match (a, b) {
+        (Dim::Known(x), Dim::Known(y)) if x != y && *x != 1 && *y != 1 => cx.fail(format_args!(
+            "sizes {x} and {y} of axis {axis} do not broadcast"
+        )),
+        _ => Ok(a.broadcast(b)),
+    }
 }

@@ -1,11 +1,15 @@
 //! Sequences of tensors.
 
-use sardonyx_model::Type;
+use sardonyx_model::{Dim, Shape, TensorType, Type};
+use sardonyx_tensor::DataType;
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{ALL, ALL_IR4, graph, input, inputs, int, output, outputs, types};
 use crate::function::{Expand, type_text};
+use crate::infer::{Infer, InferError};
+use crate::math::shape_values::of_input;
+use crate::rules::{common_shape, elem_attribute, same_as_first};
 use crate::typeset::TypeSet;
 
 pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
@@ -20,7 +24,8 @@ pub(crate) static CONCAT_FROM_SEQUENCE: OpDef = OpDef::new("ConcatFromSequence")
             types("S", ALL.as_sequences()),
             types("T", ALL),
         ],
-    );
+    )
+    .infer(concat_from_sequence);
 
 pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
     .about("The tensor at a position of a sequence; negative ones count from the end.")
@@ -34,7 +39,8 @@ pub(crate) static SEQUENCE_AT: OpDef = OpDef::new("SequenceAt")
             types("T", ALL),
             types("I", TypeSet::tensors(&[Int32, Int64])),
         ],
-    );
+    )
+    .infer(at);
 
 pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
     .about("A sequence of the tensors given.")
@@ -46,7 +52,8 @@ pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
             types("T", ALL),
             types("S", ALL.as_sequences()),
         ],
-    );
+    )
+    .infer(construct);
 
 pub(crate) static SEQUENCE_EMPTY: OpDef = OpDef::new("SequenceEmpty")
     .about("A sequence of nothing yet, of an element type.")
@@ -57,7 +64,8 @@ pub(crate) static SEQUENCE_EMPTY: OpDef = OpDef::new("SequenceEmpty")
             int("dtype"),
             types("S", ALL.as_sequences()),
         ],
-    );
+    )
+    .infer(empty);
 
 pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
     .about("A sequence without the tensor at a position, or without the last one.")
@@ -70,7 +78,8 @@ pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
             types("S", ALL.as_sequences()),
             types("I", TypeSet::tensors(&[Int32, Int64])),
         ],
-    );
+    )
+    .infer(same_as_first);
 
 pub(crate) static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
     .about("A sequence with a tensor put in before a position, or at the end.")
@@ -85,7 +94,8 @@ pub(crate) static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
             types("S", ALL.as_sequences()),
             types("I", TypeSet::tensors(&[Int32, Int64])),
         ],
-    );
+    )
+    .infer(insert);
 
 pub(crate) static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
     .about("Number of tensors in a sequence.")
@@ -97,7 +107,8 @@ pub(crate) static SEQUENCE_LENGTH: OpDef = OpDef::new("SequenceLength")
             types("S", ALL.as_sequences()),
             types("I", TypeSet::tensors(&[Int64])),
         ],
-    );
+    )
+    .infer(length);
 
 pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
     .about("Runs a graph for each tensor of a sequence, and gives sequences of what it gives.")
@@ -112,6 +123,7 @@ pub(crate) static SEQUENCE_MAP: OpDef = OpDef::new("SequenceMap")
             types("V", ALL.and(ALL.as_sequences())),
         ],
     )
+    .infer(crate::control::infer::sequence_map)
     .body_from(17, map);
 
 pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
@@ -134,7 +146,8 @@ pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
     .since(
         24,
         &[types("T", ALL_IR4), types("S", ALL_IR4.as_sequences())],
-    );
+    )
+    .infer(split_to_sequence);
 
 /// A loop over the positions of the sequence, which grows one sequence for each output.
 fn map(cx: &Expand<'_>) -> Option<String> {
@@ -185,4 +198,330 @@ fn map(cx: &Expand<'_>) -> Option<String> {
             }}
         >"
     ))
+}
+
+fn sequence_of(tensor: TensorType) -> Type {
+    Type::Sequence(Box::new(Type::Tensor(tensor)))
+}
+
+/// The tensors in the sequence that an input is.
+fn elements<'a>(cx: &Infer<'a>, index: usize) -> Option<&'a TensorType> {
+    match cx.input(index)? {
+        Type::Sequence(element) => element.as_tensor(),
+        _ => None,
+    }
+}
+
+/// The element type of tensors that are in one sequence.
+fn same_elem(
+    cx: &Infer<'_>,
+    a: Option<DataType>,
+    b: Option<DataType>,
+) -> Result<Option<DataType>, InferError> {
+    match (a, b) {
+        (Some(a), Some(b)) if a != b => cx.fail(format_args!(
+            "a sequence has one element type, not {} and {}",
+            a.name(),
+            b.name()
+        )),
+        _ => Ok(a.or(b)),
+    }
+}
+
+const DIFFERENT: &str = "the sizes of tensors in a sequence, which may differ";
+
+fn construct(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let mut elem = None;
+    let mut shape = cx.shape(0).cloned();
+    for index in 0..cx.input_count() {
+        elem = same_elem(cx, elem, cx.elem(index))?;
+        shape = match (shape, cx.shape(index)) {
+            (Some(shape), Some(next)) => common_shape(&shape, next),
+            _ => None,
+        };
+    }
+    cx.set(0, sequence_of(TensorType { elem, shape }));
+    cx.because(0, DIFFERENT);
+    Ok(())
+}
+
+fn insert(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let (before, new) = (elements(cx, 0), cx.tensor(1));
+    let elem = same_elem(cx, before.and_then(|t| t.elem), new.and_then(|t| t.elem))?;
+    let shape = match (before.and_then(|t| t.shape.as_ref()), cx.shape(1)) {
+        (Some(before), Some(new)) => common_shape(before, new),
+        _ => None,
+    };
+    cx.set(0, sequence_of(TensorType { elem, shape }));
+    cx.because(0, DIFFERENT);
+    Ok(())
+}
+
+fn empty(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = elem_attribute(cx, "dtype")?.unwrap_or(DataType::Float);
+    let shape = None;
+    cx.set(
+        0,
+        sequence_of(TensorType {
+            elem: Some(elem),
+            shape,
+        }),
+    );
+    Ok(())
+}
+
+fn at(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let (elem, shape) = elements(cx, 0).map_or((None, None), |t| (t.elem, t.shape.clone()));
+    cx.set_tensor(0, elem, shape);
+    Ok(())
+}
+
+fn length(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.set_tensor(0, Some(Int64), Some(Shape::new()));
+    Ok(())
+}
+
+fn concat_from_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let new_axis = match cx.int("new_axis") {
+        None | Some(0) => false,
+        Some(1) => true,
+        Some(other) => return cx.fail(format_args!("new_axis must be 0 or 1, not {other}")),
+    };
+    let element = elements(cx, 0);
+    let mut shape = element.and_then(|t| t.shape.clone());
+    if let Some(sizes) = &mut shape {
+        let Some(axis) = cx.int("axis") else {
+            return cx.fail("the node has no attribute axis");
+        };
+        let axis = cx.axis(axis, sizes.len() + usize::from(new_axis))?;
+        if new_axis {
+            sizes.insert(axis, Dim::Unknown);
+        } else {
+            sizes[axis] = Dim::Unknown;
+        }
+    }
+    cx.set_tensor(0, element.and_then(|t| t.elem), shape);
+    cx.because(0, "the number of tensors in the sequence");
+    Ok(())
+}
+
+fn split_to_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = cx.elem(0);
+    let mut shape = cx.shape(0).cloned();
+    if let Some(sizes) = &mut shape {
+        let axis = cx.axis(cx.int("axis").unwrap_or(0), sizes.len())?;
+        if cx.has_input(1) {
+            sizes[axis] = piece(cx, &sizes[axis], axis)?;
+        } else if cx.int("keepdims").unwrap_or(1) == 0 {
+            sizes.remove(axis);
+        } else {
+            sizes[axis] = Dim::Known(1);
+        }
+    }
+    cx.set(0, sequence_of(TensorType { elem, shape }));
+    cx.because(0, DIFFERENT);
+    Ok(())
+}
+
+/// The length of the pieces of an axis, if all have the same one.
+fn piece(cx: &Infer<'_>, whole: &Dim, axis: usize) -> Result<Dim, InferError> {
+    let Some(split) = of_input(cx, 1) else {
+        return Ok(Dim::Unknown);
+    };
+    match (&split.dims[..], &split.values[..]) {
+        ([], [Dim::Known(length)]) if *length < 1 => cx.fail(format_args!(
+            "the length of a piece must be greater than zero, not {length}"
+        )),
+        ([], [length]) => {
+            let comes_out = whole.exact_div(length).is_some();
+            Ok(if comes_out {
+                length.clone()
+            } else {
+                Dim::Unknown
+            })
+        }
+        (_, []) => cx.fail("there are no lengths of pieces"),
+        (_, [first, rest @ ..]) => {
+            if let Some(length) = split
+                .values
+                .iter()
+                .find(|l| l.known().is_some_and(|l| l < 0))
+            {
+                return cx.fail(format_args!("a piece has the negative length {length}"));
+            }
+            let sum = rest
+                .iter()
+                .fold(first.clone(), |sum, length| sum.add(length));
+            if whole.surely_differs(&sum) {
+                return cx.fail(format_args!(
+                    "the pieces have {sum} elements together, but axis {axis} has {whole}"
+                ));
+            }
+            let same = rest.iter().all(|length| length.surely_equals(first));
+            Ok(if same { first.clone() } else { Dim::Unknown })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn tensors_of_one_sequence() {
+        // SHAPE-16
+        check(
+            &SEQUENCE_CONSTRUCT,
+            11,
+            &[
+                (&[], "float[2, 3, N]; float[2, 5, N]", "seq(float[2, ?, N])"),
+                (&[], "float[2, 3]; float[2]", "seq(float[...])"),
+                (&[], "float[2]; -", "seq(float[...])"),
+                (&[], "float[2]", "seq(float[2])"),
+                (
+                    &[],
+                    "float[2]; int64[2]",
+                    "SequenceConstruct: a sequence has one element type, not float and int64",
+                ),
+            ],
+        );
+        check(
+            &SEQUENCE_INSERT,
+            11,
+            &[
+                (
+                    &[],
+                    "seq(float[2, N]); float[2, N]; int64",
+                    "seq(float[2, N])",
+                ),
+                (&[], "seq(float[2, 3]); float[2, 4]", "seq(float[2, ?])"),
+                (&[], "seq(float[...]); float[2]", "seq(float[...])"),
+                (&[], "-; float[2]", "seq(float[...])"),
+                (
+                    &[],
+                    "seq(float[2]); int8[2]",
+                    "SequenceInsert: a sequence has one element type, not float and int8",
+                ),
+            ],
+        );
+        check(
+            &SEQUENCE_ERASE,
+            11,
+            &[(&[], "seq(float[2]); int64", "seq(float[2])")],
+        );
+        check(
+            &SEQUENCE_AT,
+            11,
+            &[
+                (&[], "seq(float[2, ?]); int64", "float[2, ?]"),
+                (&[], "-; int64", "?[...]"),
+            ],
+        );
+        check(&SEQUENCE_LENGTH, 11, &[(&[], "-", "int64")]);
+        check(
+            &SEQUENCE_EMPTY,
+            11,
+            &[
+                (&[], "", "seq(float[...])"),
+                (&[("dtype", Int(7))], "", "seq(int64[...])"),
+                (
+                    &[("dtype", Int(70))],
+                    "",
+                    "SequenceEmpty: dtype = 70 is no element type",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn sequences_are_joined() {
+        let axis = |axis| ("axis", Int(axis));
+        let new = ("new_axis", Int(1));
+        check(
+            &CONCAT_FROM_SEQUENCE,
+            11,
+            &[
+                (&[axis(-3)], "seq(float[2, 3, N])", "float[?, 3, N]"),
+                (
+                    &[axis(-1), new.clone()],
+                    "seq(float[2, N])",
+                    "float[2, N, ?]",
+                ),
+                (&[axis(0), new.clone()], "seq(float)", "float[?]"),
+                (&[axis(0)], "seq(float[...])", "float[...]"),
+                (&[axis(0)], "-", "?[...]"),
+                (
+                    &[axis(3), new],
+                    "seq(float[2, N])",
+                    "ConcatFromSequence: axis 3 is out of range for rank 3",
+                ),
+                (
+                    &[axis(2)],
+                    "seq(float[2, N])",
+                    "ConcatFromSequence: axis 2 is out of range for rank 2",
+                ),
+                (
+                    &[axis(0), ("new_axis", Int(2))],
+                    "seq(float[2, N])",
+                    "ConcatFromSequence: new_axis must be 0 or 1, not 2",
+                ),
+                (
+                    &[],
+                    "seq(float[2, N])",
+                    "ConcatFromSequence: the node has no attribute axis",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn tensors_are_cut() {
+        check(
+            &SPLIT_TO_SEQUENCE,
+            11,
+            &[
+                (&[], "float[N, 4]", "seq(float[1, 4])"),
+                (&[("axis", Int(-1))], "float[N, 4]", "seq(float[N, 1])"),
+                (&[("keepdims", Int(0))], "float[N, 4]", "seq(float[4])"),
+                (
+                    &[("keepdims", Int(0))],
+                    "float[6, 4]; =[3, 3]",
+                    "seq(float[3, 4])",
+                ),
+                (&[], "float[6, 4]; =2", "seq(float[2, 4])"),
+                (&[], "float[6, 4]; =4", "seq(float[?, 4])"),
+                (&[], "float[N, 4]; =2", "seq(float[?, 4])"),
+                (&[], "float[6, 4]; =[2, 1, 3]", "seq(float[?, 4])"),
+                (&[], "float[6]; int64", "seq(float[?])"),
+                (&[], "-; =2", "seq(?[...])"),
+                (
+                    &[],
+                    "float[6]; =0",
+                    "SplitToSequence: the length of a piece must be greater than zero, not 0",
+                ),
+                (
+                    &[],
+                    "float[6]; =[2, 3]",
+                    "SplitToSequence: the pieces have 5 elements together, but axis 0 has 6",
+                ),
+                (
+                    &[],
+                    "float[6]; =[]",
+                    "SplitToSequence: there are no lengths of pieces",
+                ),
+                (
+                    &[],
+                    "float[6]; =[7, -1]",
+                    "SplitToSequence: a piece has the negative length -1",
+                ),
+                (
+                    &[("axis", Int(1))],
+                    "float[6]",
+                    "SplitToSequence: axis 1 is out of range for rank 1",
+                ),
+            ],
+        );
+    }
 }

@@ -1,9 +1,14 @@
 //! Spectra, and the windows for them.
 
+pub(crate) mod fourier;
+
+use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::def::OpDef;
-use crate::facts::{FLOATS_IR4, NUMERIC_IR4, input, int, output, types, without_attribute};
+use crate::facts::{FLOATS_IR4, NUMERIC_IR4, input, int, output, types};
+use crate::infer::{Infer, InferError};
+use crate::rules::elem_attribute;
 use crate::typeset::TypeSet;
 
 /// `a - b cos(t) + c cos(2t)` over a turn, which ends with the first element left out or with the last one of the window.
@@ -58,33 +63,8 @@ pub(crate) static BLACKMAN_WINDOW: OpDef = OpDef::new("BlackmanWindow")
         types("T1", TypeSet::tensors(&[Int32, Int64])),
         types("T2", NUMERIC_IR4),
     ],
-).body(&[17], window!("0.42", "0.5", "0.08"));
-
-pub(crate) static DFT: OpDef = OpDef::new("DFT")
-    .about("The discrete Fourier transform along one axis, forwards or backwards. Real signals have 1 in the last axis, \
-         complex ones 2; of a real signal the half of the spectrum that says everything can be asked for.")
-    .since(
-        17,
-        &[
-            input("input", "T1").non_differentiable(),
-            input("dft_length", "T2").optional().non_differentiable(),
-            output("output", "T1"),
-            int("axis").or(1),
-            int("inverse").or(0),
-            int("onesided").or(0),
-            types("T1", FLOATS_IR4),
-            types("T2", TypeSet::tensors(&[Int32, Int64])),
-        ],
-    )
-    .since(
-        20,
-        &[
-            input("axis", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
-            without_attribute("axis"),
-        ],
-    );
+).infer(infer_window)
+.body(&[17], window!("0.42", "0.5", "0.08"));
 
 pub(crate) static HAMMING_WINDOW: OpDef = OpDef::new("HammingWindow")
     .about("The Hamming window: a raised cosine that does not reach 0 at the ends.")
@@ -99,6 +79,7 @@ pub(crate) static HAMMING_WINDOW: OpDef = OpDef::new("HammingWindow")
             types("T2", NUMERIC_IR4),
         ],
     )
+    .infer(infer_window)
     .body(&[17], window!("0.54347825", "0.45652175", "0"));
 
 pub(crate) static HANN_WINDOW: OpDef = OpDef::new("HannWindow")
@@ -114,6 +95,7 @@ pub(crate) static HANN_WINDOW: OpDef = OpDef::new("HannWindow")
             types("T2", NUMERIC_IR4),
         ],
     )
+    .infer(infer_window)
     .body(&[17], window!("0.5", "0.5", "0"));
 
 pub(crate) static MEL_WEIGHT_MATRIX: OpDef = OpDef::new("MelWeightMatrix")
@@ -132,19 +114,120 @@ pub(crate) static MEL_WEIGHT_MATRIX: OpDef = OpDef::new("MelWeightMatrix")
         types("T2", FLOATS_IR4),
         types("T3", NUMERIC_IR4),
     ],
-);
+)
+.infer(infer_mel_weights);
 
-pub(crate) static STFT: OpDef = OpDef::new("STFT")
-    .about("The short-time Fourier transform: spectra of frames that move along a signal, multiplied by a window first.").since(
-    17,
-    &[
-        input("signal", "T1").non_differentiable(),
-        input("frame_step", "T2").non_differentiable(),
-        input("window", "T1").optional().non_differentiable(),
-        input("frame_length", "T2").optional().non_differentiable(),
-        output("output", "T1").non_differentiable(),
-        int("onesided").or(1),
-        types("T1", FLOATS_IR4),
-        types("T2", TypeSet::tensors(&[Int32, Int64])),
-    ],
-);
+/// One factor for each of `size` elements.
+fn infer_window(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = elem_attribute(cx, "output_datatype")?;
+    let size = positive(cx, 0, "size")?;
+    if size.is_unknown() {
+        cx.because(0, "the value of size");
+    }
+    cx.set_tensor(0, elem, Some([size].into_iter().collect()));
+    Ok(())
+}
+
+/// A row for each place of a spectrum that says everything, a column for each band.
+fn infer_mel_weights(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = elem_attribute(cx, "output_datatype")?;
+    for input in 2..5 {
+        cx.demand_rank(input, 0)?;
+    }
+    let bands = positive(cx, 0, "num_mel_bins")?;
+    let length = positive(cx, 1, "dft_length")?;
+    if bands.is_unknown() || length.is_unknown() {
+        cx.because(0, "the values of num_mel_bins and dft_length");
+    }
+    let shape = [half_spectrum(&length), bands];
+    cx.set_tensor(0, elem, Some(shape.into_iter().collect()));
+    Ok(())
+}
+
+/// The value of an input that is a scalar and must be positive.
+fn positive(cx: &Infer<'_>, input: usize, name: &str) -> Result<Dim, InferError> {
+    let value = scalar(cx, input)?;
+    match value.known() {
+        Some(value) if value < 1 => cx.fail(format_args!("{name} must be positive, not {value}")),
+        _ => Ok(value),
+    }
+}
+
+/// The value of an input that is a scalar.
+fn scalar(cx: &Infer<'_>, input: usize) -> Result<Dim, InferError> {
+    cx.demand_rank(input, 0)?;
+    let value = cx
+        .known_ints(input)
+        .and_then(|values| values.into_iter().next());
+    Ok(value.unwrap_or(Dim::Unknown))
+}
+
+/// How many places of a spectrum of so many say everything, if the signal is real.
+fn half_spectrum(length: &Dim) -> Dim {
+    length.floor_div(&Dim::Known(2)).add(&Dim::Known(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn windows() {
+        for def in [&BLACKMAN_WINDOW, &HAMMING_WINDOW, &HANN_WINDOW] {
+            check(
+                def,
+                17,
+                &[
+                    (&[], "=10", "float[10]"),
+                    (&[("output_datatype", Int(11))], "=N", "double[N]"),
+                    (&[], "int64", "float[?]"),
+                    (&[], "-", "float[?]"),
+                    (
+                        &[],
+                        "=0",
+                        &format!("{}: size must be positive, not 0", def.name),
+                    ),
+                    (
+                        &[],
+                        "=[3]",
+                        &format!("{}: input 0 must have rank 0, not 1", def.name),
+                    ),
+                    (
+                        &[("output_datatype", Int(-1))],
+                        "=3",
+                        &format!("{}: output_datatype = -1 is no element type", def.name),
+                    ),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn bands_of_the_mel_scale() {
+        check(
+            &MEL_WEIGHT_MATRIX,
+            17,
+            &[
+                (&[], "=10; =128; =10; float; float", "float[65, 10]"),
+                (
+                    &[("output_datatype", Int(11))],
+                    "=B; =L; -; -; -",
+                    "double[floor(L/2) + 1, B]",
+                ),
+                (&[], "-; =129; -; -; -", "float[65, ?]"),
+                (
+                    &[],
+                    "=10; =0; -; -; -",
+                    "MelWeightMatrix: dft_length must be positive, not 0",
+                ),
+                (
+                    &[],
+                    "=10; =8; -; float[1]; -",
+                    "MelWeightMatrix: input 3 must have rank 0, not 1",
+                ),
+            ],
+        );
+    }
+}

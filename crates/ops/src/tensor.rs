@@ -32,8 +32,8 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
 use crate::adapt::{Adapt, Refusal};
-use crate::infer::{Infer, MAX_KNOWN};
-use crate::math::shape_values::{self, Ints};
+use crate::infer::Infer;
+use crate::known::MAX_KNOWN;
 use crate::typeset::TypeSet;
 
 const INT64: TypeSet = TypeSet::tensors(&[DataType::Int64]);
@@ -48,7 +48,7 @@ macro_rules! widened {
 use widened;
 
 /// The product of dimensions.
-fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
+pub(crate) fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
     dims.into_iter()
         .fold(Dim::Known(1), |product, dim| product.mul(dim))
 }
@@ -83,34 +83,11 @@ enum Axes {
 fn axes(cx: &Infer<'_>, index: usize) -> Axes {
     if let Some(axes) = cx.ints("axes").or_else(|| cx.constant_ints(index)) {
         Axes::Known(axes)
-    } else if cx.input_count() > index {
-        Axes::Unknown(vector_len(cx, index))
+    } else if cx.has_input(index) {
+        // The reference implementation does not even say the rank.
+        Axes::Unknown(vector_len(cx, index).filter(|_| cx.is_thorough()))
     } else {
         Axes::Absent
-    }
-}
-
-/// The elements of the first input reach the first output as they are; only the rank may be another.
-fn pass_ints(cx: &mut Infer<'_>, rank: Option<usize>) {
-    let Some(ints) = shape_values::of_input(cx, 0) else {
-        return;
-    };
-    match rank {
-        Some(0) if ints.values.len() == 1 => shape_values::set(
-            cx,
-            Ints {
-                scalar: true,
-                ..ints
-            },
-        ),
-        Some(1) => shape_values::set(
-            cx,
-            Ints {
-                scalar: false,
-                ..ints
-            },
-        ),
-        _ => {}
     }
 }
 
@@ -129,14 +106,15 @@ fn ints_to_input(cx: &mut Adapt<'_>, attribute: &str, index: usize) -> Result<()
 pub(crate) mod testing {
     use std::borrow::Cow;
 
-    use sardonyx_model::{AttributeValue, Dim, Model, Type};
-    use sardonyx_tensor::Buffer;
+    use sardonyx_model::{AttributeValue, Model, Type};
+    use sardonyx_tensor::{Buffer, Tensor};
 
-    use crate::infer::Known;
-    use crate::math::testing::{infer, ty, value};
-    use crate::{Adapt, AttrValue, OpDef};
+    use crate::known::Known;
+    use crate::math::testing::{Given, infer, infer_some, ty, value};
+    use crate::{Adapt, AttrValue, Infer, OpDef};
 
-    /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or values such as `=[0, -1]`.
+    /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or values such as `=[0, -1]` and
+    /// `~[0.5]` (floats), or `_` for none.
     pub(crate) fn outputs(
         def: &OpDef,
         opset: u32,
@@ -151,14 +129,22 @@ pub(crate) mod testing {
             .collect();
         let known: Vec<_> = inputs
             .iter()
-            .map(|input| input.strip_prefix('=').and_then(value))
+            .map(|input| match input.strip_prefix('=') {
+                Some(text) => value(text),
+                None => input.strip_prefix('~').map(floats),
+            })
             .collect();
+        let present: Vec<bool> = inputs.iter().map(|input| *input != "_").collect();
         let types: Vec<_> = inputs
             .iter()
             .zip(&known)
-            .map(|(input, known)| known.as_ref().map_or_else(|| ty(input), type_of))
+            .map(|(input, known)| match known {
+                Some(known) => type_of(known),
+                None if *input == "_" => None,
+                None => ty(input),
+            })
             .collect();
-        match infer(def, opset, attributes, &types, &known, count) {
+        match infer_some(def, opset, attributes, &types, &known, &present, count) {
             Ok((types, _)) => {
                 let show = |ty: &Option<Type>| ty.as_ref().map_or("-".to_string(), Type::to_string);
                 types.iter().map(show).collect::<Vec<_>>().join("; ")
@@ -168,20 +154,39 @@ pub(crate) mod testing {
     }
 
     fn type_of(known: &Known) -> Option<Type> {
-        let Known::Ints {
-            elem,
-            scalar,
-            values,
-        } = known
-        else {
-            return None;
-        };
-        let dims: Vec<Dim> = if *scalar {
-            vec![]
-        } else {
-            vec![values.len().into()]
-        };
-        Some(Type::tensor(*elem, dims))
+        Some(Type::tensor(known.elem(), known.dims().iter().copied()))
+    }
+
+    /// The same where no more is said than the reference implementation says. Inputs are types only.
+    pub(crate) fn reference_outputs(
+        def: &OpDef,
+        opset: u32,
+        attributes: &[(&'static str, AttrValue<'static>)],
+        inputs: &str,
+        count: usize,
+    ) -> String {
+        let types: Vec<_> = inputs.split(';').map(ty).collect();
+        let schema = def.schema_at(opset).expect("the opset has it");
+        let rule = def.inference_at(opset).expect("the operator has inference");
+        let given = Given(attributes);
+        let mut cx = Infer::new(&schema, &given, &types, &[], count).with_thoroughness(false);
+        rule(&mut cx).expect("no contradiction");
+        let said = cx.finish().types;
+        let show = |ty: &Option<Type>| ty.as_ref().map_or("-".to_string(), Type::to_string);
+        said.iter().map(show).collect::<Vec<_>>().join("; ")
+    }
+
+    /// A constant vector of floats from text: `[1.0, 2.5]`.
+    fn floats(text: &str) -> Known {
+        let numbers: Vec<f32> = text
+            .trim_matches(['[', ']'])
+            .split(',')
+            .map(str::trim)
+            .filter(|number| !number.is_empty())
+            .map(|number| number.parse().expect("a number"))
+            .collect();
+        let tensor = Tensor::from_vec(&[numbers.len()][..], numbers);
+        Known::Tensor(tensor.expect("as many as the size says"))
     }
 
     /// An attribute of integers.
@@ -221,7 +226,7 @@ pub(crate) mod testing {
             return refusal.to_string();
         }
         let mut text = String::new();
-        for id in &model.node(node).attributes {
+        for id in model.attributes(node) {
             let attribute = model.attribute(*id);
             if let Some(AttributeValue::Int(value)) = attribute.value() {
                 text += &format!("{}={value}, ", model.display(attribute.name));

@@ -2,8 +2,11 @@
 
 use sardonyx_tensor::DataType::{Double, Float, Int64};
 
+use crate::attributes::AttrValue;
 use crate::def::OpDef;
 use crate::facts::{ALL, FLOATS, float, input, inputs, outputs, string, strings, types};
+use crate::infer::{Infer, InferError};
+use crate::rules::same_shape;
 use crate::typeset::TypeSet;
 
 pub(crate) static ADAGRAD: OpDef = OpDef::new("Adagrad")
@@ -24,7 +27,8 @@ pub(crate) static ADAGRAD: OpDef = OpDef::new("Adagrad")
             types("T2", TypeSet::tensors(&[Int64])),
             types("T3", TypeSet::tensors(&[Float, Double])),
         ],
-    );
+    )
+    .infer(infer_adagrad);
 
 pub(crate) static ADAM: OpDef = OpDef::new("Adam")
     .about("A step of Adam: each weight moves by a running mean of its gradients over the root of one of their squares.").domain("ai.onnx.preview.training").since(
@@ -43,7 +47,8 @@ pub(crate) static ADAM: OpDef = OpDef::new("Adam")
         types("T2", TypeSet::tensors(&[Int64])),
         types("T3", TypeSet::tensors(&[Float, Double])),
     ],
-);
+)
+    .infer(infer_adam);
 
 pub(crate) static GRADIENT: OpDef = OpDef::new("Gradient")
     .about("Derivatives of one value with respect to others, computed from the graph around.")
@@ -59,7 +64,8 @@ pub(crate) static GRADIENT: OpDef = OpDef::new("Gradient")
             types("T1", ALL),
             types("T2", FLOATS),
         ],
-    );
+    )
+    .infer(infer_gradient);
 
 pub(crate) static MOMENTUM: OpDef = OpDef::new("Momentum")
     .about("A step of gradient descent with momentum, the usual one or Nesterov's.")
@@ -79,4 +85,118 @@ pub(crate) static MOMENTUM: OpDef = OpDef::new("Momentum")
             types("T2", TypeSet::tensors(&[Int64])),
             types("T3", TypeSet::tensors(&[Float, Double])),
         ],
-    );
+    )
+    .infer(infer_momentum);
+
+fn infer_adagrad(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_step(cx, 1)
+}
+
+fn infer_momentum(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_step(cx, 1)
+}
+
+fn infer_adam(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    infer_step(cx, 2)
+}
+
+/// What a step takes: the learning rate, the number of steps so far, then all weights, all gradients and `states` times as
+/// many states. What it gives: the weights and the states, all as they were.
+fn infer_step(cx: &mut Infer<'_>, states: usize) -> Result<(), InferError> {
+    const FIRST: usize = 2;
+    let parts = 2 + states;
+    let given = cx.input_count().saturating_sub(FIRST);
+    if !given.is_multiple_of(parts) {
+        return cx.fail(format_args!(
+            "{given} tensors are no weights with as many gradients and {states} times as many states"
+        ));
+    }
+    cx.demand_rank(0, 0)?;
+    cx.demand_rank(1, 0)?;
+    let weights = given / parts;
+    for index in 0..weights {
+        let input = |part: usize| FIRST + part * weights + index;
+        let shape = same_shape(cx, &(0..parts).map(input).collect::<Vec<_>>())?;
+        cx.set_tensor(index, cx.elem(input(0)), shape.clone());
+        for state in 0..states {
+            let elem = cx.elem(input(2 + state));
+            cx.set_tensor((1 + state) * weights + index, elem, shape.clone());
+        }
+    }
+    Ok(())
+}
+
+/// A derivative has the type of what it is taken with respect to: the first inputs, one for each name in `xs`.
+fn infer_gradient(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let Some(AttrValue::Strings(names)) = cx.attribute("xs") else {
+        return Ok(());
+    };
+    for index in 0..names.len().min(cx.output_count()) {
+        if let Some(ty) = cx.input(index) {
+            cx.set(index, ty.clone());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::testing::outputs;
+
+    #[test]
+    fn weights_and_states_keep_their_types() {
+        for def in [&ADAGRAD, &MOMENTUM] {
+            let infer = |inputs: &str, count| outputs(def, 1, &[], inputs, count);
+            assert_eq!(
+                infer("float; int64; float[2, N]; float[2, ?]; double[?, 3]", 2),
+                "float[2, 3]; double[2, 3]"
+            );
+            assert_eq!(
+                infer(
+                    "float; int64; float[1]; float[2, 3]; float[1]; float[2, 3]; float[1]; -",
+                    4
+                ),
+                "float[1]; float[2, 3]; float[1]; ?[2, 3]"
+            );
+            assert_eq!(
+                infer("float; int64; float[1]; float[1]", 2),
+                format!(
+                    "{}: 2 tensors are no weights with as many gradients and 1 times as many states",
+                    def.name
+                )
+            );
+            assert_eq!(
+                infer("float; int64; float[1]; float[2]; float[1]", 2),
+                format!(
+                    "{}: sizes of axis 0 of inputs 2 and 3 differ (1 and 2)",
+                    def.name
+                )
+            );
+        }
+        assert_eq!(
+            outputs(
+                &ADAM,
+                1,
+                &[],
+                "float; int64; float[N]; -; -; double[...]",
+                3
+            ),
+            "float[N]; ?[N]; double[N]"
+        );
+        assert_eq!(outputs(&ADAM, 1, &[], "-", 1), "-");
+    }
+
+    #[test]
+    fn derivatives() {
+        let xs = [(
+            "xs",
+            AttrValue::Strings(vec![b"a"[..].into(), b"b"[..].into()]),
+        )];
+        assert_eq!(
+            outputs(&GRADIENT, 1, &xs, "float[N, 2]; double; int64[3]", 3),
+            "float[N, 2]; double; -"
+        );
+        assert_eq!(outputs(&GRADIENT, 1, &[], "float[N, 2]", 1), "-");
+    }
+}

@@ -129,6 +129,25 @@ impl TypeSet {
         })
     }
 
+    /// The types in words, the first few of them.
+    pub fn words(&self) -> String {
+        /// Types that are named.
+        const NAMED: usize = 8;
+        let names = self.names();
+        match names.len() {
+            0..=NAMED => names.join(", "),
+            count => format!("{} and {} others", names[..NAMED].join(", "), count - NAMED),
+        }
+    }
+
+    /// The only type, if there is one.
+    pub fn only(&self) -> Option<Type> {
+        match &self.names()[..] {
+            [only] => read_type(only),
+            _ => None,
+        }
+    }
+
     /// The names of the types, such as `tensor(float)`, sorted.
     pub fn names(&self) -> Vec<String> {
         let forms = [
@@ -224,7 +243,7 @@ impl TypeSet {
 }
 
 /// The type that a name such as `seq(tensor(float))` means. A bare element type means a tensor.
-fn read_type(name: &str) -> Option<Type> {
+pub fn read_type(name: &str) -> Option<Type> {
     // Each level has brackets, so this bounds the depth too.
     const LONGEST: usize = 512;
     if name.len() > LONGEST {
@@ -272,7 +291,7 @@ fn within<'t>(text: &'t str, word: &str) -> Option<&'t str> {
 }
 
 /// A type without its shape, as schemas spell it.
-pub(crate) fn spell(ty: &Type) -> String {
+pub fn spell(ty: &Type) -> String {
     let elem = |elem: Option<DataType>| elem.map_or("?", DataType::name);
     match ty {
         Type::Tensor(tensor) => format!("tensor({})", elem(tensor.elem)),

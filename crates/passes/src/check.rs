@@ -80,6 +80,8 @@ pub enum CheckPart {
     SparseInitializers,
     /// The nodes of the main graph by themselves: what they read may be defined elsewhere.
     Nodes,
+    /// The nodes of the main graph against the operators that they call, and nothing else.
+    Signatures,
     /// The attributes of the main graph's nodes by themselves.
     Attributes,
     /// The main graph, with all that is in it.
@@ -109,6 +111,11 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
         CheckPart::Initializers => checker.initializers_alone(main),
         CheckPart::SparseInitializers => checker.sparse_initializers_alone(main),
         CheckPart::Nodes => checker.nodes_alone(main),
+        CheckPart::Signatures => {
+            for node in &model.graph(main).nodes {
+                checker.signature(*node, Root::Main);
+            }
+        }
         CheckPart::Attributes => checker.attributes_alone(main),
         CheckPart::Graph => checker.tree(main, Root::Main),
         CheckPart::Functions => checker.functions(),
@@ -157,9 +164,9 @@ struct Checker<'a> {
     long_domain: Option<Symbol>,
     /// By node: its position in its graph.
     position: Vec<u32>,
-    /// By symbol: which graph defined a value of that name last, and how. Graphs count from 1.
-    defined: Vec<(u32, graph::Definition)>,
-    /// By symbol: which graph had a node of that name last.
+    /// By symbol.
+    defined: Vec<graph::Defined>,
+    /// By symbol: which graph had a node of that name last. Graphs count from 1.
     node_names: Vec<u32>,
     /// Values of names that several graphs define.
     scopes: graph::Scopes,
@@ -198,7 +205,7 @@ impl<'a> Checker<'a> {
             empty: model.symbol(b""),
             long_domain: model.symbol(b"ai.onnx"),
             position: vec![0; model.node_count()],
-            defined: vec![(0, graph::Definition::Input); model.symbol_count()],
+            defined: vec![graph::Defined::default(); model.symbol_count()],
             node_names: vec![0; model.symbol_count()],
             scopes: graph::Scopes::new(model),
             imports: HashMap::new(),

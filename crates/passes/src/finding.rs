@@ -260,7 +260,12 @@ impl Places {
             SpotPart::Node(node) => {
                 let graph = model.node(node).graph;
                 let nodes = &model.graph(graph).nodes;
-                let position = nodes.iter().position(|id| *id == node).unwrap_or(0);
+                // In a model as it was read the ids ascend; a search from the front for each of many findings would
+                // take quadratic time.
+                let position = nodes.binary_search(&node);
+                let position =
+                    position.or_else(|_| nodes.iter().position(|id| *id == node).ok_or(()));
+                let position = position.unwrap_or(0);
                 format!("{}.node[{position}]", self.graph(model, graph))
             }
             SpotPart::Function(index) => format!("functions[{index}]"),
@@ -332,7 +337,7 @@ fn item_words(model: &Model, spot: Spot) -> Option<String> {
             }
         }
         (SpotPart::Node(node), "attribute") => {
-            let attribute = model.node(node).attributes.get(index)?;
+            let attribute = model.attributes(node).get(index)?;
             named(model.attribute(*attribute).name)
         }
         (SpotPart::Model | SpotPart::Document, field) => format!("{field}[{index}]"),
@@ -438,6 +443,18 @@ impl Findings {
                 false => advice,
             },
         });
+    }
+
+    /// Adds a finding of the severity and with the advice of its code.
+    pub(crate) fn note(
+        &mut self,
+        model: &Model,
+        code: &'static Code,
+        spot: Spot,
+        fact: impl FnOnce() -> String,
+    ) {
+        let severity = code.severity.unwrap_or(Severity::Note);
+        self.add(model, code, severity, spot, || (fact(), "".into()));
     }
 
     /// Into a report.

@@ -1,27 +1,91 @@
 //! Inference of types and shapes, symbolic, and of the values that shapes are computed from.
+//!
+//! One walk over the nodes of a graph in their order; a node whose attributes are graphs has these inferred by its rule
+//! (`If` joins them, `Loop` repeats until nothing changes), and a call of a function walks through its body once for every
+//! kind of call. What the file declares is believed as far as it does not contradict what nodes make.
+//!
+//! Two styles. [`Style::Algebra`] keeps expressions over the symbols of the file, follows the integers that shapes are made
+//! of, learns equalities, and names what stays unknown so that it can be followed further. [`Style::Reference`] says what
+//! the reference implementation says: a size that is neither a number nor a name of the file gets a new name.
 
-use sardonyx_model::{Id, Model, NoExternalData, NodeId, Producer, Type, ValueId};
-use sardonyx_ops::{Infer, Known};
-use smallvec::SmallVec;
+mod annotate;
+mod attributes;
+mod calls;
+mod engine;
+mod equalities;
+mod inner;
+mod operands;
+mod outputs;
+mod reference;
+mod unknown;
 
-use crate::attributes::NodeAttributes;
+use sardonyx_model::{Id, Model, NodeId, Type, ValueId};
+use sardonyx_ops::{Infer, InferError, Known, Registry, Schema};
+
 use crate::check::codes;
-use crate::finding::{Finding, Spot};
+use crate::cost::CallCosts;
+use crate::finding::{Code, Finding, Findings, Places, Severity, Spot};
 use crate::resolve::Resolved;
 
-/// What is known beyond the model.
+pub use annotate::{Naming, annotate};
+pub use equalities::Equality;
+pub use unknown::{Missing, Unknown};
+
+pub(crate) use attributes::Bindings;
+use engine::{Engine, Nodes};
+
+/// How inference reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Style {
+    /// With expressions, equalities and the values of shapes.
+    #[default]
+    Algebra,
+    /// As the reference implementation does: sizes are numbers or names, and nothing is known of equalities.
+    Reference {
+        /// Whether the values that shapes are made of are followed through nodes. Constants are known in any case.
+        data_prop: bool,
+    },
+}
+
+/// Rules beyond those of the standard's operators.
+pub trait Rules {
+    /// Applies the rule of an operator to a node of the model, if there is one: `None` leaves it to the standard's rule.
+    /// An error without words is not listed: whoever gives the rules knows of it.
+    fn infer(
+        &self,
+        model: &Model,
+        node: NodeId,
+        schema: &Schema,
+        cx: &mut Infer<'_>,
+    ) -> Option<Result<(), InferError>>;
+}
+
+/// What is known beyond the model, and how to reason.
 #[derive(Clone, Copy, Default)]
 pub struct InferOptions<'a> {
     /// Types of graph inputs in place of the declared ones, by position; `None` keeps the declared one.
     pub inputs: &'a [Option<Type>],
     /// Values of constants that are not in the model's file, such as those computed before.
     pub known: Option<&'a dyn Fn(ValueId) -> Option<Known>>,
+    /// Numbers for symbols of the file.
+    pub symbols: &'a [(String, i64)],
+    /// How to reason.
+    pub style: Style,
+    /// Whether the types of operands are compared with what operators take.
+    pub check_types: bool,
+    /// Rules beyond those of the standard's operators.
+    pub rules: Option<&'a dyn Rules>,
+    /// Where the costs of calls of functions are kept: the types in their bodies are known while inference is there.
+    pub calls: Option<&'a CallCosts>,
 }
 
 impl std::fmt::Debug for InferOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InferOptions")
             .field("inputs", &self.inputs)
+            .field("symbols", &self.symbols)
+            .field("style", &self.style)
+            .field("check_types", &self.check_types)
             .finish_non_exhaustive()
     }
 }
@@ -31,6 +95,10 @@ impl std::fmt::Debug for InferOptions<'_> {
 pub struct Inference {
     types: Vec<Option<Type>>,
     known: Vec<Option<Known>>,
+    problems: Vec<Problem>,
+    equalities: Vec<Equality>,
+    unknown: Vec<Unknown>,
+    visits: u64,
 }
 
 impl Inference {
@@ -43,160 +111,152 @@ impl Inference {
     pub fn known(&self, value: ValueId) -> Option<&Known> {
         self.known.get(value.index())?.as_ref()
     }
+
+    /// What contradicts itself, in the order of the nodes.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Sizes that nodes demand to be equal although the file names them apart.
+    pub fn equalities(&self) -> &[Equality] {
+        &self.equalities
+    }
+
+    /// What stays unknown, and where that begins.
+    pub fn unknown(&self) -> &[Unknown] {
+        &self.unknown
+    }
+
+    /// How many nodes were looked at: those of bodies as often as these were walked through.
+    pub fn visits(&self) -> u64 {
+        self.visits
+    }
+
+    /// The problems as findings, each of the level that its code has; `None` passes it over.
+    pub fn findings(
+        &self,
+        model: &Model,
+        found: &mut Findings,
+        level: impl Fn(&'static Code) -> Option<Severity>,
+    ) {
+        for problem in &self.problems {
+            let Some(severity) = level(problem.code()) else {
+                continue;
+            };
+            found.add(model, problem.code(), severity, problem.spot(), || {
+                (problem.fact.clone(), problem.advice.clone().into())
+            });
+        }
+    }
 }
 
-/// Constants with more elements than this are never looked at: they are weights, not shapes.
-const MAX_CONSTANT_ELEMS: i64 = 1024;
+/// Something that contradicts itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// The node.
+    pub node: NodeId,
+    /// What kind.
+    pub kind: ProblemKind,
+    /// What does not fit.
+    pub fact: String,
+    /// What is known of the inputs, in words.
+    pub advice: String,
+}
 
-/// Infers the types of all values of the main graph.
+/// Kinds of [`Problem`]s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// The node cannot run: its inputs are not what its operator takes.
+    Node,
+    /// The numbers or types of its inputs and outputs are not what its operator takes and makes.
+    Signature,
+    /// The node makes another type than the file declares.
+    Declared,
+    /// The node is of an operator set that is not imported.
+    NotImported,
+    /// A limit on the work was reached.
+    Limit,
+}
+
+impl Problem {
+    /// The code of findings about it.
+    pub fn code(&self) -> &'static Code {
+        match self.kind {
+            ProblemKind::Node | ProblemKind::Signature | ProblemKind::Declared => {
+                &codes::TYPES_CONTRADICT
+            }
+            ProblemKind::NotImported => &codes::OPSET_NOT_IMPORTED,
+            ProblemKind::Limit => &codes::TOO_MUCH_TO_INFER,
+        }
+    }
+
+    fn spot(&self) -> Spot {
+        Spot::node(self.node)
+    }
+}
+
+/// Infers the types of all values of a model, in its graphs inside of nodes too.
+pub fn infer_model(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Inference {
+    Engine::new(model, registry, options, Nodes::default()).run()
+}
+
+/// Infers the outputs of one node of the main graph, as a node of the operator version that is given; its inputs are what
+/// the graph says of their names. Gives what the rule says: sizes that are unknown get no names, and what the file
+/// declares of outputs does not count. Problems are listed for the node, and for nodes in its graphs.
+pub fn infer_node(
+    model: &Model,
+    registry: &Registry,
+    node: NodeId,
+    schema: &Schema,
+    options: InferOptions<'_>,
+) -> (Vec<Option<Type>>, Vec<Problem>) {
+    Engine::new(model, registry, options, Nodes::default()).alone(node, Ok(schema))
+}
+
+/// Infers the outputs of a function of the model, by position, for a node of the main graph that calls it. The body may not
+/// call other functions of the model. Otherwise as [`infer_node`].
+pub fn infer_function(
+    model: &Model,
+    registry: &Registry,
+    node: NodeId,
+    function: usize,
+    options: InferOptions<'_>,
+) -> (Vec<Option<Type>>, Vec<Problem>) {
+    Engine::new(model, registry, options, Nodes::default()).alone(node, Err(function))
+}
+
+/// Infers the types of all values of a model that is resolved.
 ///
 /// # Errors
 ///
-/// Every node whose inputs contradict what its operator demands.
+/// Every node whose inputs contradict what its operator demands. What is declared of values that nodes make is passed over
+/// where it does not fit.
 pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference, Vec<Finding>> {
-    let model = resolved.model();
-    let mut found = Inference {
-        types: vec![None; model.value_count()],
-        known: vec![None; model.value_count()],
+    let nodes = Nodes {
+        order: Some(resolved.order()),
+        opsets: Some(&|node| resolved.opset(node)),
     };
-    let mut findings = Vec::new();
-    begin(resolved, options, &mut found);
-    for node in resolved.order() {
-        if let Err(error) = infer_node(resolved, *node, &mut found) {
-            let spot = Spot::node(*node);
-            let finding = Finding::new(model, &codes::TYPES_CONTRADICT, spot, error.to_string());
-            findings.push(finding.with_advice(describe_inputs(model, *node, &found)));
-        }
-        if let Some(known) = options.known {
-            for value in model.outputs(*node).iter().flatten() {
-                if let Some(known) = known(*value) {
-                    found.known[value.index()] = Some(known);
-                }
-            }
-        }
-    }
-    if findings.is_empty() {
-        Ok(found)
-    } else {
-        Err(findings)
-    }
-}
-
-/// Types of inputs and initializers, and declared types of everything else.
-fn begin(resolved: &Resolved, options: InferOptions<'_>, found: &mut Inference) {
     let model = resolved.model();
-    let graph = model.graph(resolved.main());
-    for info in graph.value_info.iter().chain(&graph.outputs) {
-        if let (Some(value), Some(ty)) = (info.value, &info.ty) {
-            found.types[value.index()] = model.type_of(ty);
-        }
-    }
-    for (index, info) in graph.inputs.iter().enumerate() {
-        let Some(value) = info.value else { continue };
-        let given = options.inputs.get(index).cloned().flatten();
-        found.types[value.index()] =
-            given.or_else(|| info.ty.as_ref().and_then(|ty| model.type_of(ty)));
-    }
-    for initializer in &graph.sparse_initializers {
-        let (Some(value), Some(values)) = (initializer.value, &initializer.tensor.values) else {
-            continue;
-        };
-        if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
-            // Nodes see the whole tensor.
-            found.types[value.index()] =
-                Some(constant_type(values.data_type, &initializer.tensor.dims));
-        }
-    }
-    for initializer in &graph.initializers {
-        let Some(value) = initializer.value else {
-            continue;
-        };
-        // What is also an input may be anything that its declared type allows.
-        if !matches!(model.value(value).producer, Producer::Initializer(_)) {
-            continue;
-        }
-        let proto = &initializer.tensor;
-        found.types[value.index()] = Some(constant_type(proto.data_type, &proto.dims));
-        let elems = proto
-            .dims
-            .iter()
-            .try_fold(1i64, |product, dim| product.checked_mul(*dim));
-        if elems.is_some_and(|elems| elems <= MAX_CONSTANT_ELEMS) && !proto.is_external() {
-            found.known[value.index()] =
-                model.tensor(proto, &NoExternalData).ok().map(Known::Tensor);
-        }
-    }
-}
-
-fn constant_type(data_type: Option<i32>, dims: &[i64]) -> Type {
-    Type::Tensor(sardonyx_model::TensorType {
-        elem: data_type.and_then(sardonyx_tensor::DataType::from_number),
-        shape: Some(dims.iter().map(|dim| (*dim).into()).collect()),
-    })
-}
-
-fn infer_node(
-    resolved: &Resolved,
-    node: NodeId,
-    found: &mut Inference,
-) -> Result<(), sardonyx_ops::InferError> {
-    let model = resolved.model();
-    let (Some(operator), Some(schema)) = (resolved.operator(node), resolved.schema(node)) else {
-        return Ok(());
-    };
-    let Some(rule) = operator.inference_at(resolved.opset(node)) else {
-        return Ok(());
-    };
-    let attributes = NodeAttributes::new(model, node);
-    let inputs: SmallVec<[Option<Type>; 6]> = model
-        .inputs(node)
-        .map(|value| value.and_then(|value| found.ty(value).cloned()))
-        .collect();
-    let known: SmallVec<[Option<Known>; 6]> = model
-        .inputs(node)
-        .map(|value| value.and_then(|value| found.known(value).cloned()))
-        .collect();
-    let mut cx = Infer::new(
-        schema,
-        &attributes,
-        &inputs,
-        &known,
-        model.outputs(node).len(),
-    );
-    rule(&mut cx)?;
-    let (types, values) = cx.finish();
-    for (value, (ty, known)) in model
-        .outputs(node)
-        .iter()
-        .zip(types.into_iter().zip(values))
-    {
-        let Some(value) = value else { continue };
-        if let Some(ty) = ty {
-            let slot = &mut found.types[value.index()];
-            // A declared type adds to what was inferred, but what was inferred is what will happen.
-            *slot = Some(
-                slot.as_ref()
-                    .and_then(|declared| ty.merge(declared))
-                    .unwrap_or(ty),
-            );
-        }
-        found.known[value.index()] = known;
-    }
-    Ok(())
-}
-
-fn describe_inputs(model: &Model, node: NodeId, found: &Inference) -> String {
-    let inputs: Vec<String> = model
-        .inputs(node)
-        .flatten()
-        .take(8)
-        .map(|value| {
-            let name = sardonyx_proto::shown(model.text(model.value(value).name));
-            match found.ty(value) {
-                Some(ty) => format!("{name}: {ty}"),
-                None => format!("{name}: ?"),
-            }
+    let found = Engine::new(model, resolved.registry(), options, nodes).run();
+    let mut places = Places::default();
+    let wrong = found.problems.iter().filter(|problem| {
+        !matches!(
+            problem.kind,
+            ProblemKind::Declared | ProblemKind::NotImported
+        )
+    });
+    let findings: Vec<Finding> = wrong
+        .take(1000)
+        .map(|problem| Finding {
+            code: problem.code(),
+            severity: problem.code().severity.unwrap_or(Severity::Error),
+            place: places.of(model, problem.spot()),
+            fact: problem.fact.clone(),
+            advice: problem.advice.clone().into(),
         })
         .collect();
-    format!("its inputs are {}", inputs.join(", "))
+    match findings.is_empty() {
+        true => Ok(found),
+        false => Err(findings),
+    }
 }

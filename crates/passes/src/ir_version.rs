@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use sardonyx_model::{
-    AttributeValue, Entry, Model, Node, Producer, Symbol, TypeKind, TypeProto, ValueInfo,
+    Attribute, AttributeValue, Entry, Model, NodeId, Producer, Symbol, TypeKind, TypeProto,
+    ValueInfo,
 };
 
 /// The newest version of the format that this release knows.
@@ -58,6 +59,7 @@ pub fn format_needs(model: &Model, above: i64) -> Vec<FormatNeed> {
         model,
         above,
         found: BTreeMap::new(),
+        nodes_matter: above < 10 || model.has_extras() || model.all_attributes().any(holds_type),
     };
     needs.header();
     for (_, graph) in model.graphs() {
@@ -89,6 +91,13 @@ struct Needs<'a> {
     above: i64,
     /// The first place of each feature.
     found: BTreeMap<(i64, &'static str), String>,
+    /// Whether nodes may use anything new: since version 10 only in what few of them have, and in types within attributes.
+    nodes_matter: bool,
+}
+
+fn holds_type(attribute: &Attribute) -> bool {
+    let mut values = attribute.values.iter();
+    values.any(|value| matches!(value, AttributeValue::Type(_) | AttributeValue::Types(_)))
 }
 
 impl Needs<'_> {
@@ -160,8 +169,8 @@ impl Needs<'_> {
         infos
             .chain(&graph.value_info)
             .for_each(|info| self.info(info));
-        for id in &graph.nodes {
-            self.node(model.node(*id));
+        if self.nodes_matter {
+            graph.nodes.iter().for_each(|id| self.node(*id));
         }
     }
 
@@ -222,8 +231,9 @@ impl Needs<'_> {
         self.add(version, feature, true, place);
     }
 
-    fn node(&mut self, node: &Node) {
+    fn node(&mut self, id: NodeId) {
         let model = self.model;
+        let node = model.node(id);
         let name = || match node.name {
             Some(name) => format!("node '{}'", text(model, Some(name))),
             None => format!("a node {}", text(model, node.op_type)),
@@ -231,12 +241,12 @@ impl Needs<'_> {
         let has_domain = model.maybe_text(node.domain).is_some_and(|d| !d.is_empty());
         self.add(3, "domains of nodes", has_domain, name);
         self.add(10, "overloaded functions", node.overload.is_some(), name);
-        if let Some(extras) = &node.extras {
+        if let Some(extras) = model.extras(id) {
             self.metadata(&extras.metadata_props, name);
             let has_devices = !extras.device_configurations.is_empty();
             self.add(11, "device annotations", has_devices, name);
         }
-        for id in &node.attributes {
+        for id in model.attributes(id) {
             let attribute = model.attribute(*id);
             self.add(2, "types of attributes", attribute.ty.is_some(), name);
             for value in &attribute.values {

@@ -5,6 +5,7 @@
 
 mod attributes;
 pub mod check;
+mod cost;
 mod finding;
 mod infer;
 mod ir_version;
@@ -15,10 +16,14 @@ mod upgrade;
 
 pub use attributes::NodeAttributes;
 pub use check::{CheckOptions, CheckPart, check, check_part};
+pub use cost::{ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assumed_sizes, cost};
 pub use finding::{
     Code, Finding, Findings, Place, Places, Report, Severity, Spot, SpotPart, place_of_node,
 };
-pub use infer::{InferOptions, Inference, infer};
+pub use infer::{
+    Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, Rules, Style,
+    Unknown, annotate, infer, infer_function, infer_model, infer_node,
+};
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use resolve::{Resolved, resolve};
 pub use strip::{StripOptions, StripReport, strip};

@@ -10,7 +10,7 @@ use sardonyx_model::{GraphId, Id, Model, NodeId, Producer};
 use sardonyx_ops::{OpDef, Registry, Schema};
 
 use crate::check::{self, codes};
-use crate::finding::{Finding, Spot};
+use crate::finding::{Finding, Findings, Spot};
 
 /// Findings after which no more are looked for: nobody reads them, and a file may have one for every few of its bytes.
 const MOST_FINDINGS: usize = 1000;
@@ -44,9 +44,10 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
         opsets: Vec::new(),
         order: Vec::new(),
     };
-    let mut findings = Vec::new();
-    resolved.find_opsets(&mut findings);
-    resolved.bind_names(&mut findings);
+    let mut found = Findings::new(MOST_FINDINGS);
+    resolved.find_opsets(&mut found);
+    resolved.bind_names(&mut found);
+    let mut findings = found.report().findings;
     match resolved.sort() {
         Ok(order) => resolved.order = order,
         Err(finding) => findings.push(*finding),
@@ -65,6 +66,11 @@ impl Resolved {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// The operators that exist.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// The main graph.
@@ -115,7 +121,7 @@ impl Resolved {
         Ok(())
     }
 
-    fn find_opsets(&mut self, findings: &mut Vec<Finding>) {
+    fn find_opsets(&mut self, findings: &mut Findings) {
         let imported = self.model.opsets();
         let mut missing: BTreeSet<String> = BTreeSet::new();
         for node in &self.model.graph(self.main).nodes {
@@ -132,48 +138,38 @@ impl Resolved {
             }
             self.opsets[node.index()] = opset;
         }
-        findings.extend(missing.into_iter().map(|domain| {
-            let fact =
-                format!("nodes use the operator set '{domain}', which the model does not import");
+        for domain in missing {
             let spot = Spot::MODEL.field("opset_import");
-            Finding::new(&self.model, &codes::OPSET_NOT_IMPORTED, spot, fact)
-        }));
+            findings.note(&self.model, &codes::OPSET_NOT_IMPORTED, spot, || {
+                format!("nodes use the operator set '{domain}', which the model does not import")
+            });
+        }
     }
 
-    fn bind_names(&self, findings: &mut Vec<Finding>) {
+    fn bind_names(&self, findings: &mut Findings) {
         let graph = self.model.graph(self.main);
         for node in &graph.nodes {
-            if findings.len() >= MOST_FINDINGS {
-                return;
-            }
             for (index, value) in self.model.inputs(*node).enumerate() {
                 let Some(value) = value else { continue };
                 if self.model.value(value).producer == Producer::Nothing {
-                    let name = self.model.text(self.model.value(value).name);
-                    let name = sardonyx_proto::shown(name);
-                    findings.push(Finding::new(
-                        &self.model,
-                        &codes::UNDEFINED_VALUE,
-                        Spot::node(*node).item("input", index),
-                        format!("input {index} is '{name}', which nothing defines"),
-                    ));
+                    let spot = Spot::node(*node).item("input", index);
+                    findings.note(&self.model, &codes::UNDEFINED_VALUE, spot, || {
+                        let name = self.model.text(self.model.value(value).name);
+                        let name = sardonyx_proto::shown(name);
+                        format!("input {index} is '{name}', which nothing defines")
+                    });
                 }
             }
         }
         for (index, output) in graph.outputs.iter().enumerate() {
-            if findings.len() >= MOST_FINDINGS {
-                return;
-            }
             if output
                 .value
                 .is_none_or(|value| self.model.value(value).producer == Producer::Nothing)
             {
-                findings.push(Finding::new(
-                    &self.model,
-                    &codes::UNDEFINED_OUTPUT,
-                    Spot::graph(self.main).item("output", index),
-                    "nothing in the graph makes it",
-                ));
+                let spot = Spot::graph(self.main).item("output", index);
+                findings.note(&self.model, &codes::UNDEFINED_OUTPUT, spot, || {
+                    "nothing in the graph makes it".to_string()
+                });
             }
         }
     }

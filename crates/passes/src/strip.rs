@@ -1,6 +1,6 @@
 //! Taking out of a model what it does not need to compute the same.
 
-use sardonyx_model::{AttributeId, Entry, GraphId, Model, Producer, Symbol};
+use sardonyx_model::{Attribute, AttributeId, Entry, GraphId, Model, Producer, Symbol};
 
 /// What to take out. Nothing by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,7 +83,13 @@ impl Strip {
         self.doc(&mut function.doc_string);
         self.entries(&mut function.metadata_props);
         for attribute in &mut function.attribute_protos {
-            self.doc(&mut attribute.doc_string);
+            self.attribute(attribute);
+        }
+    }
+
+    fn attribute(&mut self, attribute: &mut Attribute) {
+        if let Some(extras) = &mut attribute.extras {
+            self.doc(&mut extras.doc_string);
         }
     }
 
@@ -117,13 +123,13 @@ impl Strip {
             if self.options.names && node.name.take().is_some() {
                 self.report.names += 1;
             }
-            if let Some(extras) = &mut node.extras {
+            if let Some(extras) = model.extras_mut(id) {
                 self.doc(&mut extras.doc_string);
                 self.entries(&mut extras.metadata_props);
             }
-            let attributes: Vec<AttributeId> = node.attributes.to_vec();
+            let attributes: Vec<AttributeId> = model.attributes(id).to_vec();
             for id in attributes {
-                self.doc(&mut model.attribute_mut(id).doc_string);
+                self.attribute(model.attribute_mut(id));
             }
         }
     }
@@ -155,9 +161,8 @@ fn is_needed(model: &Model, graph: GraphId, value: Option<sardonyx_model::ValueI
                 .any(|entry| entry.value == Some(value.name))
         })
     };
-    value.is_output
+    model.is_read(id)
         || !matches!(value.producer, Producer::Initializer(_))
-        || model.uses(id).next().is_some()
         || is_state()
         || is_annotated()
 }

@@ -11,9 +11,12 @@ use sardonyx_passes::{
     self as passes, CheckOptions, CheckPart, Finding, Report, Severity, check_part,
 };
 
-use crate::errors::{ValidationError, not_available};
+use crate::errors::ValidationError;
+#[cfg(not(unix))]
+use crate::errors::not_available;
 use crate::message::{self, Header, Part};
 use crate::registry;
+use crate::shape_inference::{self, Mode};
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ValidationError", module.py().get_type::<ValidationError>())?;
@@ -85,8 +88,6 @@ impl CheckerContext {
 struct Context {
     /// What the model around a part says.
     header: Header,
-    /// Whether types and shapes are inferred and compared as well.
-    full: bool,
     /// Whether functions may import other versions of an operator set than the model.
     any_function_versions: bool,
     /// Whether operators of all domains must be known.
@@ -95,20 +96,11 @@ struct Context {
 
 impl Context {
     /// For a whole model, which says the rest itself.
-    fn of_model(full: bool, any_function_versions: bool, all_domains: bool) -> Context {
+    fn of_model(any_function_versions: bool, all_domains: bool) -> Context {
         Context {
-            full,
             any_function_versions,
             all_domains,
             ..Context::default()
-        }
-    }
-
-    /// The last word about a model in which nothing was found.
-    fn types(&self) -> PyResult<()> {
-        match self.full {
-            true => Err(not_available("checking types and shapes (full_check)")),
-            false => Ok(()),
         }
     }
 
@@ -155,7 +147,7 @@ const KNOWN_WORDS: &[(&str, &str)] = &[
 ];
 
 /// Errors as an exception, one line each.
-fn verdict(report: Report) -> PyResult<()> {
+pub(crate) fn verdict(report: Report) -> PyResult<()> {
     let errors = report.findings.iter();
     let errors = errors.filter(|found| found.severity == Severity::Error);
     let line = |found: &Finding| {
@@ -248,16 +240,16 @@ fn check_model(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context::of_model(
-        full_check,
-        skip_opset_compatibility_check,
-        check_custom_domain,
-    );
-    py.detach(|| {
+    let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
+    let model = py.detach(|| {
         let model = message::read_shared(bytes)?;
         verdict(passes::check(&model, &context.options()))?;
-        context.types()
-    })
+        PyResult::Ok(model)
+    })?;
+    if full_check {
+        Mode::FULL_CHECK.check(py, &model)?;
+    }
+    Ok(())
 }
 
 /// Checks a model file, with its data files.
@@ -275,12 +267,13 @@ fn check_model_path(
     skip_opset_compatibility_check: bool,
     check_custom_domain: bool,
 ) -> PyResult<()> {
-    let context = Context::of_model(
-        full_check,
-        skip_opset_compatibility_check,
-        check_custom_domain,
-    );
-    py.detach(|| judge_file(path, &context))
+    let context = Context::of_model(skip_opset_compatibility_check, check_custom_domain);
+    py.detach(|| judge_file(path, &context))?;
+    if full_check {
+        let model = py.detach(|| shape_inference::read_file(Path::new(path)))?;
+        Mode::FULL_CHECK.check(py, &model)?;
+    }
+    Ok(())
 }
 
 fn judge_file(path: &str, context: &Context) -> PyResult<()> {
@@ -296,8 +289,7 @@ fn judge_file(path: &str, context: &Context) -> PyResult<()> {
         .registry(registry::snapshot().registry)
         .skip_opset_compatibility(context.any_function_versions)
         .custom_domains(context.all_domains);
-    verdict(model.check(&options))?;
-    context.types()
+    verdict(model.check(&options))
 }
 
 /// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor, which the caller closes.

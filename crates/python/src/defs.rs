@@ -1,7 +1,7 @@
 //! `defs`: which operators there are.
 
 mod classes;
-mod default_value;
+pub(crate) mod default_value;
 pub(crate) mod description;
 mod enums;
 mod standard;

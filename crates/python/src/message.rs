@@ -37,21 +37,37 @@ pub(crate) struct Header {
 ///
 /// `ValueError` if the bytes are no such message, are nested too deeply or too large.
 pub(crate) fn read(bytes: &[u8], part: Part, header: &Header) -> Result<Model, PyErr> {
-    // A model keeps its source, and bytes of Python may not outlive the call.
-    let (bytes, levels_around) = match part {
-        Part::Model => (bytes.to_vec(), 0),
-        _ => {
-            let message = InModel {
-                bytes,
-                part,
-                header,
-            };
-            (encode_to_vec(&message), 3)
-        }
+    match part {
+        // A model keeps its source, and bytes of Python may not outlive the call.
+        Part::Model => read_within(Buffer::from_vec(bytes.to_vec()), ReadLimits::default()),
+        Part::Function => read_inside(None, Some(bytes), header),
+        _ => read_inside(Some((part, bytes)), None, header),
+    }
+}
+
+/// Reads a function and a graph that calls it as a model with this header.
+///
+/// # Errors
+///
+/// See [`read`].
+pub(crate) fn read_call(function: &[u8], graph: &[u8], header: &Header) -> Result<Model, PyErr> {
+    read_inside(Some((Part::Graph, graph)), Some(function), header)
+}
+
+fn read_inside(
+    in_graph: Option<(Part, &[u8])>,
+    function: Option<&[u8]>,
+    header: &Header,
+) -> Result<Model, PyErr> {
+    let message = InModel {
+        in_graph,
+        function,
+        header,
     };
     let mut limits = ReadLimits::default();
-    limits.depth += levels_around;
-    read_within(Buffer::from_vec(bytes), limits)
+    // The levels around the part.
+    limits.depth += 3;
+    read_within(Buffer::from_vec(encode_to_vec(&message)), limits)
 }
 
 /// Reads a model from bytes that Python keeps, without a copy.
@@ -71,19 +87,20 @@ fn read_within(bytes: Buffer, limits: ReadLimits) -> Result<Model, PyErr> {
     })
 }
 
-/// A part of a model, with what it takes to be in one around it.
+/// Parts of a model, with what it takes to be in one around them.
 struct InModel<'a> {
-    bytes: &'a [u8],
-    part: Part,
+    /// The main graph, or a part of it.
+    in_graph: Option<(Part, &'a [u8])>,
+    function: Option<&'a [u8]>,
     header: &'a Header,
 }
 
 impl Encode for InModel<'_> {
     fn encode(&self, out: &mut Encoder<'_>) {
-        let ready = |out: &mut Encoder<'_>| out.unknown(self.bytes);
         out.put_some(model::IrVersion, self.header.ir_version);
-        if self.part != Part::Function {
-            out.message(model::Graph, |out| match self.part {
+        if let Some((part, bytes)) = self.in_graph {
+            let ready = |out: &mut Encoder<'_>| out.unknown(bytes);
+            out.message(model::Graph, |out| match part {
                 Part::Model | Part::Graph | Part::Function => ready(out),
                 Part::Node => out.message(graph::Node, ready),
                 Part::Attribute => {
@@ -100,8 +117,8 @@ impl Encode for InModel<'_> {
                 out.put(operator_set_id::Version, *version);
             });
         }
-        if self.part == Part::Function {
-            out.message(model::Functions, ready);
+        if let Some(function) = self.function {
+            out.message(model::Functions, |out| out.unknown(function));
         }
     }
 }

@@ -6,9 +6,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
+use pyo3::PyErr;
 use sardonyx_ops::{Registry, Schema};
 
 use crate::defs::description::{self, Description};
+use crate::shape_inference::Functions;
 
 /// The operators, and what Python code says of its own beyond their schemas.
 #[derive(Clone)]
@@ -19,7 +21,7 @@ pub(crate) struct Operators {
 }
 
 /// Domain, name and version.
-type Key = (&'static str, &'static str, u32);
+pub(crate) type Key = (&'static str, &'static str, u32);
 
 /// A domain that the onnx package knows though it has no operators.
 const TRAINING: &str = "ai.onnx.training";
@@ -79,6 +81,51 @@ impl Operators {
             Some(found) => Arc::clone(found),
             None => description::of_standard(schema),
         }
+    }
+
+    /// These operators and a description of one that may be registered or not, as it is, and its schema.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Description::schema`].
+    pub(crate) fn with(mut self, description: &Description) -> Result<(Operators, Schema), PyErr> {
+        let since = u32::try_from(description.since).unwrap_or(0);
+        let (domain, name) = (description.domain.as_str(), description.name.as_str());
+        let found = self.registry.schema(domain, name, since);
+        if let Some(schema) = found.filter(|schema| schema.since == since)
+            && description.standard.is_some()
+        {
+            let schema = schema.clone();
+            return Ok((self, schema));
+        }
+        let schema = description.schema(since)?;
+        // What is refused here nobody can look up: the operator is known by its schema alone.
+        if self
+            .registry
+            .versions(domain)
+            .is_none_or(|(_, newest)| newest < since)
+        {
+            let _ = self.registry.set_versions(domain, 1, since);
+        }
+        let _ = self.registry.remove(domain, name, since);
+        let _ = self.registry.register(schema.clone());
+        Ok((self, schema))
+    }
+
+    /// The inference functions of Python code: those of registered operators, and that of one that may not be registered.
+    pub(crate) fn functions(&self, one: Option<(&Description, &Schema)>) -> Functions {
+        let registered = self.described.iter();
+        let mut functions: Functions = registered
+            .filter_map(|(key, found)| Some((*key, Arc::clone(found.inference.as_ref()?))))
+            .collect();
+        if let Some((description, schema)) = one {
+            let key = (schema.domain, schema.name, schema.since);
+            match &description.inference {
+                Some(function) => functions.insert(key, Arc::clone(function)),
+                None => functions.remove(&key),
+            };
+        }
+        functions
     }
 
     /// Keeps what Python code says about a schema that it registered.

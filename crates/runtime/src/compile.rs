@@ -129,7 +129,7 @@ pub(crate) fn compile(
         &resolved,
         InferOptions {
             known: Some(&known),
-            inputs: &[],
+            ..InferOptions::default()
         },
     )
     .map_err(CompileError::Invalid)?;
@@ -223,9 +223,7 @@ impl Binder<'_> {
                 .outputs(node)
                 .iter()
                 .map(|value| {
-                    let read = value.filter(|value| {
-                        model.value(*value).is_output || model.uses(*value).next().is_some()
-                    });
+                    let read = value.filter(|value| model.is_read(*value));
                     read.map(ty)
                 })
                 .collect(),

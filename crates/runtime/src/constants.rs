@@ -33,10 +33,8 @@ impl Constants {
         let model = resolved.model();
         let mut constants = Constants::default();
         let graph = model.graph(resolved.main());
-        let wanted =
-            |value: ValueId| model.uses(value).next().is_some() || model.value(value).is_output;
         for initializer in &graph.initializers {
-            let Some(value) = initializer.value.filter(|value| wanted(*value)) else {
+            let Some(value) = initializer.value.filter(|value| model.is_read(*value)) else {
                 continue;
             };
             if let Producer::Initializer(_) = model.value(value).producer {
@@ -47,7 +45,7 @@ impl Constants {
             }
         }
         for initializer in &graph.sparse_initializers {
-            let Some(value) = initializer.value.filter(|value| wanted(*value)) else {
+            let Some(value) = initializer.value.filter(|value| model.is_read(*value)) else {
                 continue;
             };
             if let Producer::SparseInitializer(_) = model.value(value).producer {

@@ -64,6 +64,7 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
     let options = InferOptions {
         inputs,
         known: Some(&constant),
+        ..InferOptions::default()
     };
     let inference = infer(&program.resolved, options).map_err(|findings| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();

@@ -169,54 +169,15 @@ impl Model {
 
     /// What inference finds.
     fn check_types(&self, options: &Options) -> Report {
-        let model = &self.graph;
-        let resolved = passes::resolve(model.clone(), options.passes.registry.clone());
-        let inferred =
-            resolved.and_then(|resolved| passes::infer(&resolved, passes::InferOptions::default()));
+        let settings = passes::InferOptions {
+            check_types: true,
+            ..passes::InferOptions::default()
+        };
+        let inferred = passes::infer_model(&self.graph, &options.passes.registry, settings);
         let mut found = Findings::new(options.passes.per_code);
-        let inferred = match inferred {
-            Ok(inferred) => inferred,
-            Err(findings) => {
-                for finding in findings {
-                    if let Some(severity) = options.passes.levels.of(finding.code) {
-                        let Finding {
-                            code,
-                            place,
-                            fact,
-                            advice,
-                            ..
-                        } = finding;
-                        found.add(model, code, severity, place.spot, || (fact, advice));
-                    }
-                }
-                return found.report();
-            }
-        };
-        // What is declared of values that nodes make must not be another thing than they make.
-        let (Some(main), Some(severity)) = (
-            model.main,
-            options.passes.levels.of(&codes::TYPES_CONTRADICT),
-        ) else {
-            return found.report();
-        };
-        let graph = model.graph(main);
-        let outputs = graph.outputs.iter().enumerate();
-        let outputs = outputs.map(|(index, info)| ("output", index, info));
-        let others = graph.value_info.iter().enumerate();
-        let others = others.map(|(index, info)| ("value_info", index, info));
-        for (field, index, info) in outputs.chain(others) {
-            let declared = info.ty.as_ref().and_then(|ty| model.type_of(ty));
-            let made = info.value.and_then(|value| inferred.ty(value));
-            if let (Some(declared), Some(made)) = (declared, made)
-                && declared.merge(made).is_none()
-            {
-                let spot = Spot::graph(main).item(field, index);
-                found.add(model, &codes::TYPES_CONTRADICT, severity, spot, || {
-                    let fact = format!("it is declared as {declared}, but what is made is {made}");
-                    (fact, "correct the declaration, or remove it".into())
-                });
-            }
-        }
+        inferred.findings(&self.graph, &mut found, |code| {
+            options.passes.levels.of(code)
+        });
         found.report()
     }
 
@@ -283,7 +244,7 @@ impl Model {
         let nodes = model.graphs().flat_map(|(_, graph)| &graph.nodes);
         nodes
             .flat_map(|node| {
-                let attributes = model.node(*node).attributes.iter().enumerate();
+                let attributes = model.attributes(*node).iter().enumerate();
                 attributes.map(|(index, id)| (*id, (*node, index)))
             })
             .collect()

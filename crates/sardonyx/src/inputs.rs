@@ -8,7 +8,7 @@ use sardonyx_tensor::{Value, ValueType};
 
 use crate::error::{Error, ErrorKind};
 use crate::port::Port;
-use sardonyx_ops::closest;
+use sardonyx_proto::closest;
 
 /// Checks names, types and shapes; wraps what goes into an input of optional type.
 pub(crate) fn check_inputs(ports: &[Port], inputs: &mut [(String, Value)]) -> Result<(), Error> {

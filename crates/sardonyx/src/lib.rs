@@ -31,12 +31,14 @@
 
 mod beneath;
 pub mod check;
+pub mod cost;
 mod digest;
 mod edit;
 mod error;
 mod external;
 mod form;
 pub mod functions;
+pub mod infer;
 mod inputs;
 mod inspect;
 mod mapping;
@@ -74,7 +76,7 @@ pub use whole::WholeFile;
 
 /// The operators of the standard, in all of their versions.
 pub use sardonyx_ops as ops;
-pub use sardonyx_ops::suggest;
+pub use sardonyx_proto::suggest;
 
 pub use sardonyx_formats::{npz, safetensors};
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};

@@ -453,7 +453,7 @@ fn similar_file(path: &Path) -> Option<PathBuf> {
         .take(1000)
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
-    let closest = sardonyx_ops::closest(wanted, names.iter().map(String::as_str))?;
+    let closest = sardonyx_proto::closest(wanted, names.iter().map(String::as_str))?;
     Some(path.with_file_name(closest))
 }
 

@@ -5,7 +5,7 @@ use std::ops::Index;
 use sardonyx_tensor::{Tensor, Value};
 
 use crate::error::{Error, ErrorKind};
-use sardonyx_ops::closest;
+use sardonyx_proto::closest;
 
 /// The outputs of a run, in the model's order, by name or position.
 ///

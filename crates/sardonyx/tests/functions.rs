@@ -96,7 +96,7 @@ impl Judge<'_> {
                 self.faults.push(format!("{name} needs {}", attribute.name));
             }
         }
-        for attribute in &node.attributes {
+        for attribute in model.attributes(id) {
             let attribute = model.attribute(*attribute);
             let called = model.display(attribute.name);
             let ty = schema
@@ -107,7 +107,7 @@ impl Judge<'_> {
                 self.faults
                     .push(format!("{name} has no attribute {called} of type {is:?}"));
             }
-            if let Some(parameter) = attribute.ref_attr_name {
+            if let Some(parameter) = attribute.ref_attr_name() {
                 let parameter = model.display(Some(parameter));
                 if !self.parameters.contains(parameter.as_ref()) {
                     self.faults.push(format!("{name} refers to {parameter}"));

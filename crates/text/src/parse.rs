@@ -573,11 +573,11 @@ impl<'a> Parser<'_, 'a> {
 
     /// Turns a failure of the builder into an error.
     fn built<T>(&mut self, result: Built<T>) -> Parse<T> {
-        result.map_err(|failure| self.failed_to_build(failure))
+        result.map_err(|failure| self.failed_to_build(&failure))
     }
 
     #[cold]
-    fn failed_to_build(&mut self, failure: Failure) -> Failed {
+    fn failed_to_build(&mut self, failure: &Failure) -> Failed {
         let at = (failure.offset as usize).min(self.cursor.text.len());
         let message = match failure.kind {
             ErrorKind::TooMuchStructure { limit } => format!(

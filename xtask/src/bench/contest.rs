@@ -1,11 +1,105 @@
 //! What contests between a rival and us have in common: processes bound to one processor, what they answer, and ratios
 //! within rounds.
 
-use super::models::median;
-use crate::{Result, shell};
+use super::models::{allowed_processors, median};
+use crate::workspace::{artifacts, build_release, root};
+use crate::{Result, python, shell};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// What is asked of contests between the onnx package and `check_bench`.
+#[derive(clap::Args)]
+pub(crate) struct Task {
+    /// Only contests whose name contains one of these.
+    names: Vec<String>,
+    /// How often the sides take turns.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Leave the files, more than 1 GB.
+    #[arg(long)]
+    keep: bool,
+    /// Tiny models, one round and no bars: does everything still run and agree?
+    #[arg(long)]
+    pub(super) smoke: bool,
+}
+
+impl Task {
+    pub(super) fn rounds(&self) -> u32 {
+        if self.smoke { 1 } else { self.rounds }
+    }
+
+    /// Makes the models, has those contests held that are wanted, and concludes. `job` is what both sides do.
+    pub(super) fn hold<C>(
+        &self,
+        job: &str,
+        contests: &[C],
+        name: impl Fn(&C) -> &str,
+        contest: impl Fn(&Sides, &C) -> Result<Vec<Row>>,
+    ) -> Result {
+        let suffix = if self.smoke { "-smoke" } else { "" };
+        let sides = Sides::prepare(job, &format!("{job}{suffix}"))?;
+        let held = || -> Result {
+            let mut make = Command::new(&sides.ours);
+            make.arg("make").arg(&sides.folder);
+            shell::run(make.args(self.smoke.then_some("--smoke")))?;
+            let mut rows = Vec::new();
+            for next in contests {
+                let wanted = |part: &String| name(next).contains(part.as_str());
+                if self.names.is_empty() || self.names.iter().any(wanted) {
+                    eprintln!("{}", name(next));
+                    rows.extend(contest(&sides, next)?);
+                }
+            }
+            conclude(&rows, &format!("{job}{suffix}.json"))
+        };
+        let result = held();
+        if !self.keep && sides.folder.exists() {
+            fs::remove_dir_all(&sides.folder)?;
+        }
+        result
+    }
+}
+
+/// The onnx package and us, each on the same processor.
+pub(super) struct Sides {
+    python: PathBuf,
+    script: PathBuf,
+    ours: PathBuf,
+    pub(super) folder: PathBuf,
+    processor: usize,
+    job: String,
+}
+
+impl Sides {
+    fn prepare(job: &str, folder: &str) -> Result<Sides> {
+        let requirements = root().join("tests/perf/io-requirements.txt");
+        let processors = allowed_processors()?;
+        Ok(Sides {
+            python: python::environment(&artifacts("bench/onnx"), &requirements)?,
+            script: root().join(format!("tests/perf/{job}_onnx.py")),
+            ours: build_release("sardonyx-tests", "check_bench", &[])?,
+            folder: artifacts("bench").join(folder),
+            processor: *processors.first().ok_or("there is no processor")?,
+            job: job.to_string(),
+        })
+    }
+
+    /// A job of the rival on a model.
+    pub(super) fn theirs(&self, job: &str, model: &Path) -> Command {
+        let mut command = bound(self.processor, &self.python);
+        command.arg(&self.script).arg(job).arg(model);
+        command
+    }
+
+    /// Our job on a model.
+    pub(super) fn ours(&self, model: &Path) -> Command {
+        let mut command = bound(self.processor, &self.ours);
+        command.arg(&self.job).arg(model);
+        command
+    }
+}
 
 /// A command bound to one processor.
 pub(super) fn bound(processor: usize, program: &Path) -> Command {
@@ -97,5 +191,105 @@ impl Rounds {
             let (theirs, ours) = self.median(figure);
             row[*name] = json!({ "rival": theirs, "sardonyx": ours, "ratio": self.ratio(figure) });
         }
+    }
+}
+
+/// One line of the table of a contest about models in memory.
+pub(super) struct Row {
+    pub(super) contest: &'static str,
+    /// What tells the contest's rows apart.
+    pub(super) what: &'static str,
+    /// How many times faster than the rival we must be.
+    pub(super) bar: Option<f64>,
+    /// Megabytes that we may take beyond the bytes of the model.
+    pub(super) memory_bar: Option<f64>,
+    pub(super) rounds: Rounds,
+}
+
+impl Row {
+    /// What is wrong if a bar is not reached.
+    fn missed(&self) -> Vec<String> {
+        let Row { contest, what, .. } = self;
+        let mut missed = Vec::new();
+        let ratio = self.rounds.ratio(|sample| sample.median_ms);
+        if let Some(bar) = self.bar.filter(|bar| ratio < *bar) {
+            missed.push(format!(
+                "{contest}, {what}: {ratio:.2} times, the bar is {bar}"
+            ));
+        }
+        let (_, memory) = self.rounds.median(Sample::rss_added_mb);
+        if let Some(most) = self.memory_bar.filter(|most| memory > *most) {
+            missed.push(format!(
+                "{contest}, {what}: {memory:.1} MB, the bar is {most}"
+            ));
+        }
+        missed
+    }
+
+    fn to_json(&self) -> Value {
+        let mut row = json!({
+            "contest": self.contest,
+            "what": self.what,
+            "bar": self.bar,
+            "memory_bar_mb": self.memory_bar,
+        });
+        self.rounds.report(
+            &mut row,
+            &[
+                ("median_ms", |sample| sample.median_ms),
+                ("min_ms", |sample| sample.min_ms),
+                ("rss_added_mb", Sample::rss_added_mb),
+            ],
+        );
+        row
+    }
+}
+
+/// Writes rows to a file of the artifacts, prints them, and fails if a bar is not reached.
+fn conclude(rows: &[Row], file: &str) -> Result {
+    let report: Vec<Value> = rows.iter().map(Row::to_json).collect();
+    fs::write(
+        artifacts("bench").join(file),
+        serde_json::to_string_pretty(&report)?,
+    )?;
+    print_table(rows);
+    let failures: Vec<String> = rows.iter().flat_map(Row::missed).collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\n").into()),
+    }
+}
+
+fn print_table(rows: &[Row]) {
+    println!(
+        "Milliseconds; ratio: how many times faster we are. Memory: what came on top of the model's bytes, MB."
+    );
+    println!(
+        "{:16} {:24} {:>9} {:>9} {:>7} {:>5} {:>9} {:>9} {:>7} {:>8} {:>7}",
+        "contest", "", "median", "ours", "ratio", "bar", "best", "ours", "ratio", "memory", "ours"
+    );
+    for row in rows {
+        let medians = row.rounds.median(|sample| sample.median_ms);
+        let best = row.rounds.median(|sample| sample.min_ms);
+        let memory = row.rounds.median(Sample::rss_added_mb);
+        println!(
+            "{:16} {:24} {:>9.2} {:>9.2} {:>7.2} {:>5} {:>9.2} {:>9.2} {:>7.2} {:>8.1} {:>7.1}{}",
+            row.contest,
+            row.what,
+            medians.0,
+            medians.1,
+            row.rounds.ratio(|sample| sample.median_ms),
+            row.bar.map_or(String::new(), |bar| bar.to_string()),
+            best.0,
+            best.1,
+            row.rounds.ratio(|sample| sample.min_ms),
+            memory.0,
+            memory.1,
+            if row.missed().is_empty() {
+                ""
+            } else {
+                "  missed"
+            },
+        );
     }
 }

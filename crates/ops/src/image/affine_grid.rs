@@ -3,10 +3,13 @@
 //! Since 20. As a function it treats a plane as a body of depth 1: the map gets a third row and column, and what it gives
 //! loses the depth again.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int64;
 
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, input, int, non_deterministic, output, types};
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static AFFINE_GRID: OpDef = OpDef::new("AffineGrid")
@@ -27,7 +30,53 @@ pub(crate) static AFFINE_GRID: OpDef = OpDef::new("AffineGrid")
             non_deterministic(),
         ],
     )
+    .infer(infer)
     .body(&[20], concat!(numbers!(), sizes!(), maps!(), steps!(), points!(), mapped!()));
+
+/// `[N, H, W, 2]` or `[N, D, H, W, 3]`: a point for each place of a grid.
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = grid_shape(cx)?;
+    let is_open = |shape: &Shape| shape[1..].iter().any(Dim::is_unknown);
+    if cx.known(1).is_none() && shape.as_ref().is_none_or(is_open) {
+        cx.because(0, "the values of size");
+    }
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn grid_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    cx.demand_rank(0, 3)?;
+    cx.demand_rank(1, 1)?;
+    let sizes = cx.known_ints(1);
+    // `size` begins with batch and channels; `theta` has a row for each spatial axis.
+    let rows = shared_dim(cx, "rows", &[(0, 1)])?;
+    let count = match &sizes {
+        Some(sizes) => sizes.len().into(),
+        None => shared_dim(cx, "sizes", &[(1, 0)])?,
+    };
+    let what = "spatial axes of theta and of size";
+    let axes = cx.same_dim(&rows, &count.sub(&Dim::Known(2)), what)?;
+    let columns = shared_dim(cx, "columns", &[(0, 2)])?;
+    cx.same_dim(
+        &columns,
+        &axes.add(&Dim::Known(1)),
+        "columns of theta and spatial axes and 1",
+    )?;
+    let spatial = match axes.known() {
+        Some(axes @ (2 | 3)) => axes as usize,
+        Some(axes) => {
+            return cx.fail(format_args!("there are {axes} spatial axes, not 2 or 3"));
+        }
+        None => return Ok(None),
+    };
+    let sizes = sizes.unwrap_or_else(|| vec![Dim::Unknown; spatial + 2]);
+    let batch = shared_dim(cx, "elements of the batch", &[(0, 0)])?;
+    let batch = cx.same_dim(&sizes[0], &batch, "elements of the batch of size and theta")?;
+    let mut shape: Shape = [batch].into_iter().collect();
+    shape.extend(sizes.into_iter().skip(2));
+    shape.push(axes);
+    Ok(Some(shape))
+}
 
 macro_rules! numbers {
     () => {
@@ -221,3 +270,44 @@ macro_rules! mapped {
 }
 
 use {along, mapped, maps, numbers, points, sizes, steps};
+
+#[cfg(test)]
+mod tests {
+    use super::AFFINE_GRID;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn a_point_for_each_place() {
+        // SHAPE-25
+        check(
+            &AFFINE_GRID,
+            20,
+            &[
+                (&[], "float[2, 2, 3]; =[2, 3, 4, W]", "float[2, 4, W, 2]"),
+                (
+                    &[],
+                    "float[N, 3, 4]; =[2, 3, 4, 5, 6]",
+                    "float[2, 4, 5, 6, 3]",
+                ),
+                (&[], "float[N, ?, 4]; int64[5]", "float[N, ?, ?, ?, 3]"),
+                (&[], "float[N, 2, 3]; int64[?]", "float[N, ?, ?, 2]"),
+                (&[], "float16[...]; -", "float16[...]"),
+                (
+                    &[],
+                    "float[2, 2, 3]; =[2, 3, 4, 5, 6]",
+                    "AffineGrid: spatial axes of theta and of size differ (2 and 3)",
+                ),
+                (
+                    &[],
+                    "-; int64[6]",
+                    "AffineGrid: there are 4 spatial axes, not 2 or 3",
+                ),
+                (
+                    &[],
+                    "float[3, 2, 3]; =[2, 3, 4, 5]",
+                    "AffineGrid: elements of the batch of size and theta differ (2 and 3)",
+                ),
+            ],
+        );
+    }
+}

@@ -31,7 +31,8 @@ use crate::typeset::TypeSet;
 
 pub(crate) static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add)).about("Sums.");
 
-pub(crate) static AND: OpDef = logic("And").about("Truth values: both.");
+pub(crate) static AND: OpDef =
+    logic("And", |cx| logical(cx, Dim::mul)).about("Truth values: both.");
 
 pub(crate) static BIT_SHIFT: OpDef = OpDef::new("BitShift")
     .about("X with its bits shifted by Y places: to the left, or to the right, so that the value is effectively decreased.")
@@ -61,8 +62,7 @@ pub(crate) static BITWISE_OR: OpDef = bitwise("BitwiseOr").about("Bits: either."
 
 pub(crate) static BITWISE_XOR: OpDef = bitwise("BitwiseXor").about("Bits: exactly one.");
 
-pub(crate) static DIV: OpDef =
-    arithmetic("Div", |cx| elementwise(cx, shape_values::divide)).about("Quotients.");
+pub(crate) static DIV: OpDef = arithmetic("Div", quotient).about("Quotients.");
 
 pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .about("Whether elements are equal.")
@@ -85,20 +85,30 @@ pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
         &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4.and(BOOL))],
     )
     .since(19, &[types("T", NUMERIC_IR4.and(BOOL).and(STRING))])
-    .infer(compared)
+    .infer(|cx| compared(cx, shape_values::equal))
     .adapter(6, 7, legacy_broadcast::align);
 
-pub(crate) static GREATER: OpDef = order("Greater").about("Whether the first is larger.");
+pub(crate) static GREATER: OpDef = order("Greater", |cx| compared(cx, shape_values::greater))
+    .about("Whether the first is larger.");
 
-pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual")
-    .about("Whether the first is not smaller.")
-    .body(&[12, 16], or_equal!("Greater"));
+pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |cx| {
+    compared(cx, |a, b| shape_values::greater(b, a).map(|less| !less))
+})
+.about("Whether the first is not smaller.")
+.body(&[12, 16], or_equal!("Greater"));
 
-pub(crate) static LESS: OpDef = order("Less").about("Whether the first is smaller.");
+pub(crate) static LESS: OpDef = order("Less", |cx| {
+    compared(cx, |a, b| shape_values::greater(b, a))
+})
+.about("Whether the first is smaller.");
 
-pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual")
-    .about("Whether the first is not larger.")
-    .body(&[12, 16], or_equal!("Less"));
+pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
+    compared(cx, |a, b| {
+        shape_values::greater(a, b).map(|greater| !greater)
+    })
+})
+.about("Whether the first is not larger.")
+.body(&[12, 16], or_equal!("Less"));
 
 pub(crate) static MOD: OpDef = OpDef::new("Mod")
     .about("Remainders.")
@@ -131,7 +141,7 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
 
 pub(crate) static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul)).about("Products.");
 
-pub(crate) static OR: OpDef = logic("Or").about("Truth values: either.");
+pub(crate) static OR: OpDef = logic("Or", |cx| logical(cx, either)).about("Truth values: either.");
 
 pub(crate) static POW: OpDef = OpDef::new("Pow")
     .about("Powers.")
@@ -165,13 +175,14 @@ pub(crate) static POW: OpDef = OpDef::new("Pow")
         ],
     )
     .since(15, &[types("T1", NUMERIC_IR4)])
-    .infer(broadcast)
+    .infer(power)
     .adapter(6, 7, legacy_broadcast::align);
 
 pub(crate) static SUB: OpDef =
     arithmetic("Sub", |cx| elementwise(cx, Dim::sub)).about("Differences.");
 
-pub(crate) static XOR: OpDef = logic("Xor").about("Truth values: exactly one.");
+pub(crate) static XOR: OpDef =
+    logic("Xor", |cx| logical(cx, one_of_two)).about("Truth values: exactly one.");
 
 const BFLOAT16: TypeSet = TypeSet::tensors(&[DataType::Bfloat16]);
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
@@ -220,7 +231,7 @@ const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
         .adapter(6, 7, legacy_broadcast::align)
 }
 
-const fn order(name: &'static str) -> OpDef {
+const fn order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
         .since(
             1,
@@ -242,7 +253,7 @@ const fn order(name: &'static str) -> OpDef {
             13,
             const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4)] },
         )
-        .infer(compared)
+        .infer(infer)
         .adapter(6, 7, legacy_broadcast::align)
 }
 
@@ -257,17 +268,17 @@ macro_rules! or_equal {
 }
 use or_equal;
 
-const fn inclusive_order(name: &'static str) -> OpDef {
+const fn inclusive_order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
         .since(
             12,
             const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] },
         )
         .since(16, const { &[types("T", NUMERIC_IR4)] })
-        .infer(compared)
+        .infer(infer)
 }
 
-const fn logic(name: &'static str) -> OpDef {
+const fn logic(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
         .since(
             1,
@@ -295,7 +306,7 @@ const fn logic(name: &'static str) -> OpDef {
                 ]
             },
         )
-        .infer(compared)
+        .infer(infer)
         .adapter(6, 7, legacy_broadcast::align)
 }
 
@@ -326,14 +337,41 @@ fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
 
 fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = shape(cx)?;
+    cx.set_tensor(0, cx.elem(0).or(cx.elem(1)), shape);
+    Ok(())
+}
+
+fn power(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = shape(cx)?;
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())
 }
 
-fn compared(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn compared(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Option<bool>) -> Result<(), InferError> {
     let shape = shape(cx)?;
     cx.set_tensor(0, Some(DataType::Bool), shape);
+    if aligned_at_the_right(cx) {
+        shape_values::decide(cx, f);
+    }
     Ok(())
+}
+
+fn logical(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
+    let shape = shape(cx)?;
+    cx.set_tensor(0, Some(DataType::Bool), shape);
+    if aligned_at_the_right(cx) {
+        shape_values::combine(cx, f);
+    }
+    Ok(())
+}
+
+fn either(a: &Dim, b: &Dim) -> Dim {
+    let not = |value: &Dim| Dim::Known(1).sub(value);
+    not(&not(a).mul(&not(b)))
+}
+
+fn one_of_two(a: &Dim, b: &Dim) -> Dim {
+    a.add(b).sub(&a.mul(b).mul(&Dim::Known(2)))
 }
 
 fn elementwise(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
@@ -341,15 +379,33 @@ fn elementwise(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), Infer
     // Both inputs have one type, so either tells it.
     let elem = cx.elem(0).or(cx.elem(1));
     cx.set_tensor(0, elem, shape);
-    shape_values::combine(cx, f);
+    if aligned_at_the_right(cx) {
+        shape_values::combine(cx, f);
+    }
     Ok(())
+}
+
+/// Whether values stretch as they do today.
+fn aligned_at_the_right(cx: &Infer<'_>) -> bool {
+    cx.since() >= 7 || cx.int("axis").is_none()
+}
+
+fn quotient(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    match cx.known(0) {
+        Some(known) => elementwise(cx, shape_values::divide(known.elem())),
+        None => broadcast(cx),
+    }
 }
 
 fn remainder(cx: &mut Infer<'_>) -> Result<(), InferError> {
     rules::broadcast(cx)?;
-    if cx.int("fmod") == Some(0) {
-        shape_values::combine(cx, Dim::rem);
-    }
+    shape_values::combine(
+        cx,
+        match cx.int("fmod") {
+            Some(0) => Dim::rem,
+            _ => shape_values::truncated_remainder,
+        },
+    );
     Ok(())
 }
 
@@ -374,7 +430,11 @@ mod tests {
                 "Add: sizes 4 and 3 of axis 1 do not broadcast",
             ),
             (&SUB, "double[N, 4]; double[1, 4]", "double[N, 4]"),
-            (&MUL, "float[N, 4]; float[M, 1]", "float[?, 4]"),
+            (
+                &MUL,
+                "float[N, 4]; float[M, 1]",
+                "float[broadcast(M, N), 4]",
+            ),
             (&MUL, "float[?]; float[7]", "float[7]"),
             (&DIV, "float[...]; float[7]", "float[...]"),
             (&DIV, "-; int64[7]", "int64[...]"),
@@ -467,8 +527,8 @@ mod tests {
             (&MUL, "[N, ?]; 0", "[0, 0]"),
             (&MUL, "?; 2", "-"),
             (&MUL, "[N]; -", "-"),
-            (&MUL, "i32:2000000000; i32:2", "-"),
-            (&DIV, "[N, -7]; 2", "[floor((N)/(2)), -3]"),
+            (&MUL, "int32:2000000000; int32:2", "-"),
+            (&DIV, "[N, -7]; 2", "[floor(N/2), -3]"),
             (&DIV, "[N, 8]; [1, 0]", "[N, ?]"),
             (
                 &ADD,
@@ -476,6 +536,19 @@ mod tests {
                 "Add: sizes 2 and 3 of axis 0 do not broadcast",
             ),
             (&MOD, "[-7, N]; 2", "[1, mod(N, 2)]"),
+            (&ADD, "[[N], [2]]; [1, 0]", "[[N + 1, N], [3, 2]]"),
+            (&DIV, "float:[N, 7, 6]; float:2", "[?, ?, 3]"),
+            (&MUL, "float:[N, 16777217]; float:2", "[2*N, ?]"),
+            (&MUL, "int8:[N, 64, 3]; int8:2", "[?, ?, 6]"),
+            (&SUB, "uint32:[N, 3]; uint32:4", "-"),
+            (&EQUAL, "[N, 3, N, 3]; [-1, 3, 3, 4]", "[0, 1, ?, 0]"),
+            (&LESS, "[N, 3]; [0, N]", "[0, ?]"),
+            (&GREATER, "[N, 3]; -1", "[1, 1]"),
+            (&GREATER_OR_EQUAL, "[N, 3]; [0, 4]", "[1, 0]"),
+            (&LESS_OR_EQUAL, "N; N", "1"),
+            (&AND, "bool:[1, ?, 0]; bool:[?, 0, 1]", "[?, 0, 0]"),
+            (&OR, "bool:[1, ?, 0]; bool:[?, 0, 0]", "[1, ?, 0]"),
+            (&XOR, "bool:[1, 1, 0]; bool:[1, 0, ?]", "[0, 1, ?]"),
         ];
         for (def, inputs, expected) in rows {
             assert_eq!(
@@ -487,7 +560,7 @@ mod tests {
         }
         assert_eq!(
             propagated(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"),
-            "-"
+            "-1"
         );
     }
 }

@@ -7,6 +7,7 @@ use sardonyx_tensor::DataType::{
 
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, input, int, output, types};
+use crate::rules::broadcast_to_bool;
 use crate::typeset::TypeSet;
 
 pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
@@ -37,7 +38,8 @@ pub(crate) static IS_INF: OpDef = OpDef::new("IsInf")
                 Float8e5m2fnuz,
             ]),
         )],
-    );
+    )
+    .infer(broadcast_to_bool);
 
 pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
     .about("Whether an element is not a number.")
@@ -73,4 +75,24 @@ pub(crate) static IS_NAN: OpDef = OpDef::new("IsNaN")
                 Float8e5m2fnuz,
             ]),
         )],
-    );
+    )
+    .infer(broadcast_to_bool);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn an_answer_for_each_element() {
+        for def in [&IS_INF, &IS_NAN] {
+            for version in def.versions() {
+                let rows = [
+                    (&[][..], "float[N, 2, ?]", "bool[N, 2, ?]"),
+                    (&[], "-", "bool[...]"),
+                ];
+                check(def, version.since, &rows);
+            }
+        }
+    }
+}

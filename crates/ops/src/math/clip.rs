@@ -11,7 +11,8 @@ use crate::facts::{
     FLOATS, NUMERIC, NUMERIC_IR4, float, input, ints, output, types, without_attribute,
 };
 use crate::function::Expand;
-use crate::math::consumed_inputs;
+use crate::infer::{Infer, InferError};
+use crate::math::{consumed_inputs, shape_values};
 use crate::rules;
 
 pub(crate) static CLIP: OpDef = OpDef::new("Clip")
@@ -55,10 +56,26 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
             types("T", NUMERIC_IR4),
         ],
     )
-    .infer(rules::same_as_first)
+    .infer(infer)
     .adapter(5, 6, same_limits)
     .adapter(10, 11, limits_as_inputs)
     .body_from(13, body);
+
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    rules::same_as_first(cx)?;
+    let mut limits = (1..cx.input_count()).filter(|limit| cx.has_input(*limit));
+    if cx.since() >= 11 && limits.all(|limit| cx.known(limit).is_some()) {
+        let limit = |index: usize| shape_values::of_input(cx, index)?.values.pop();
+        let (least, most) = (limit(1), limit(2));
+        shape_values::map(cx, |value| {
+            let not_below = least.as_ref().map(|least| value.larger(least));
+            let value = not_below.unwrap_or_else(|| value.clone());
+            most.as_ref()
+                .map_or(value.clone(), |most| value.smaller(most))
+        });
+    }
+    Ok(())
+}
 
 fn body(cx: &Expand<'_>) -> Option<String> {
     let nodes = match (cx.has_input(1), cx.has_input(2)) {
@@ -127,7 +144,7 @@ mod tests {
     use sardonyx_model::NewAttribute::Float;
 
     use super::*;
-    use crate::math::testing::{adapted, inferred};
+    use crate::math::testing::{adapted, inferred, propagated};
 
     #[test]
     fn the_output_is_like_the_input() {
@@ -141,6 +158,10 @@ mod tests {
         }
         assert_eq!(inferred(&CLIP, 6, &[], "double[...]"), "double[...]");
         assert_eq!(inferred(&CLIP, 11, &[], "-; float"), "-");
+        assert_eq!(
+            propagated(&CLIP, 13, &[], "[N, -3, 9]; 0; 4"),
+            "[min(4, N), 0, 4]"
+        );
     }
 
     #[test]

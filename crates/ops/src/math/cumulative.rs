@@ -1,9 +1,14 @@
 //! Sums and products up to each element of an axis.
 
+use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Float16, Int32, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{HIGH_PRECISION, HIGH_PRECISION_IR4, input, int, output, types};
+use crate::infer::{Infer, InferError};
+use crate::known::held;
+use crate::math::shape_values::{self, Ints};
+use crate::rules::same_as_first;
 use crate::typeset::TypeSet;
 
 pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
@@ -18,7 +23,8 @@ pub(crate) static CUM_PROD: OpDef = OpDef::new("CumProd")
         types("T", HIGH_PRECISION_IR4),
         types("T2", TypeSet::tensors(&[Int32, Int64])),
     ],
-);
+)
+    .infer(|cx| cumulated(cx, Dim::mul, 1));
 
 pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
     .about(
@@ -36,4 +42,113 @@ pub(crate) static CUM_SUM: OpDef = OpDef::new("CumSum")
             types("T2", TypeSet::tensors(&[Int32, Int64])),
         ],
     )
-    .since(14, &[types("T", HIGH_PRECISION_IR4)]);
+    .since(14, &[types("T", HIGH_PRECISION_IR4)])
+    .infer(|cx| cumulated(cx, Dim::add, 0));
+
+type Combine = fn(&Dim, &Dim) -> Dim;
+
+fn cumulated(cx: &mut Infer<'_>, f: Combine, of_nothing: i64) -> Result<(), InferError> {
+    let axis = match cx.constant_ints(1).as_deref() {
+        Some([axis]) => Some(*axis),
+        Some(axes) => {
+            return cx.fail(format_args!(
+                "the axis must be one number, not {}",
+                axes.len()
+            ));
+        }
+        None => None,
+    };
+    if let (Some(axis), Some(rank)) = (axis, cx.rank(0)) {
+        cx.axis(axis, rank)?;
+    }
+    same_as_first(cx)?;
+    if let Some(axis) = axis {
+        let values = cumulated_ints(cx, axis, f, of_nothing);
+        shape_values::set_if(cx, values);
+    }
+    Ok(())
+}
+
+fn cumulated_ints(cx: &Infer<'_>, axis: i64, f: Combine, of_nothing: i64) -> Option<Ints> {
+    let mut ints = shape_values::of_input(cx, 0)?;
+    let axis = cx.axis(axis, ints.dims.len()).ok()?;
+    let (exclusive, reverse) = (cx.int("exclusive") == Some(1), cx.int("reverse") == Some(1));
+    let (size, inner) = (
+        ints.dims[axis],
+        ints.dims[axis + 1..].iter().product::<usize>(),
+    );
+    for line in 0..ints.values.len() {
+        // The first element of each line along the axis.
+        if inner == 0 || (line / inner) % size != 0 {
+            continue;
+        }
+        let mut sum = Dim::Known(of_nothing);
+        for step in 0..size {
+            let step = if reverse { size - 1 - step } else { step };
+            let value = &mut ints.values[line + step * inner];
+            let with = held(ints.elem, f(&sum, value));
+            let without = std::mem::replace(&mut sum, with);
+            *value = if exclusive { without } else { sum.clone() };
+        }
+    }
+    Some(ints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::math::testing::{inferred, propagated};
+
+    #[test]
+    fn sums_so_far() {
+        // SHAPE-16, SHAPE-25
+        assert_eq!(
+            inferred(&CUM_SUM, 14, &[], "float[2, N]; int64"),
+            "float[2, N]"
+        );
+        assert_eq!(inferred(&CUM_PROD, 26, &[], "-; int64"), "-");
+        let (exclusive, reverse) = (("exclusive", Int(1)), ("reverse", Int(1)));
+        let rows = [
+            (&CUM_SUM, vec![], "[N, 2, 3]; 0", "[N, N + 2, N + 5]"),
+            (
+                &CUM_SUM,
+                vec![exclusive.clone()],
+                "[N, 2, 3]; [-1]",
+                "[0, N, N + 2]",
+            ),
+            (
+                &CUM_SUM,
+                vec![reverse.clone()],
+                "[N, 2, 3]; 0",
+                "[N + 5, 5, 3]",
+            ),
+            (&CUM_SUM, vec![], "[[1, 2], [3, 4]]; 0", "[[1, 2], [4, 6]]"),
+            (
+                &CUM_PROD,
+                vec![reverse, exclusive],
+                "[N, 2, 3]; 0",
+                "[6, 3, 1]",
+            ),
+            (
+                &CUM_SUM,
+                vec![],
+                "[1]; 1",
+                "CumSum: axis 1 is out of range for rank 1",
+            ),
+            (
+                &CUM_SUM,
+                vec![],
+                "[1]; [0, 0]",
+                "CumSum: the axis must be one number, not 2",
+            ),
+        ];
+        for (def, attributes, inputs, expected) in rows {
+            assert_eq!(
+                propagated(def, 26, &attributes, inputs),
+                expected,
+                "{inputs}"
+            );
+        }
+    }
+}

@@ -3,6 +3,8 @@
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, NUMERIC, float, input, output, types};
 use crate::function::{attribute_like, number_like};
+use crate::infer::{Infer, InferError};
+use crate::rules::{same_as_first, same_shape};
 
 pub(crate) static SHRINK: OpDef = OpDef::new("Shrink")
     .about("Zero near zero, and what is further away moved towards it by a bias.")
@@ -16,6 +18,7 @@ pub(crate) static SHRINK: OpDef = OpDef::new("Shrink")
             types("T", NUMERIC),
         ],
     )
+    .infer(same_as_first)
     .body(
         &[18],
         concat!(
@@ -46,6 +49,7 @@ pub(crate) static SWIGLU: OpDef = OpDef::new("SwiGLU")
             types("T", FLOATS_IR4),
         ],
     )
+    .infer(gated)
     .body(
         &[28],
         "gate = Swish <alpha: float = @alpha> (A)
@@ -63,6 +67,7 @@ pub(crate) static SWISH: OpDef = OpDef::new("Swish")
             types("T", FLOATS_IR4),
         ],
     )
+    .infer(same_as_first)
     .body(
         &[24],
         concat!(
@@ -72,3 +77,40 @@ pub(crate) static SWISH: OpDef = OpDef::new("Swish")
             Y = Mul (X, gate)",
         ),
     );
+
+/// Both inputs have one shape: nothing stretches.
+fn gated(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = same_shape(cx, &[0, 1])?;
+    // One input tells it all, but the reference implementation waits for the other one.
+    let both = cx.shape(0).is_some() && cx.shape(1).is_some();
+    let shape = shape.filter(|_| both || cx.is_thorough());
+    cx.set_tensor(0, cx.elem(0).or(cx.elem(1)), shape);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::inferred;
+
+    #[test]
+    fn nothing_stretches() {
+        // SHAPE-09, SHAPE-20
+        let rows = [
+            ("float[N, 3, ?]; float[2, 3, 8]", "float[2, 3, 8]"),
+            ("float[N, 3, D]; float[N, C, 8]", "float[N, 3, 8]"),
+            ("-; double[2]", "double[2]"),
+            (
+                "float[2, 1]; float[2, 3]",
+                "SwiGLU: sizes of axis 1 of inputs 0 and 1 differ (1 and 3)",
+            ),
+            (
+                "float[2, 1]; float[2]",
+                "SwiGLU: input 1 must have rank 2, not 1",
+            ),
+        ];
+        for (inputs, expected) in rows {
+            assert_eq!(inferred(&SWIGLU, 28, &[], inputs), expected);
+        }
+    }
+}

@@ -1,9 +1,14 @@
 //! Linear algebra beyond the matrix product.
 
+use sardonyx_model::Dim;
+
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, FLOATS_IR4, NUMERIC, NUMERIC_IR4, input, inputs, output, string, types,
 };
+use crate::infer::{Infer, InferError};
+use crate::math::einsum;
+use crate::rules::demand_rank_from;
 
 pub(crate) static DET: OpDef = OpDef::new("Det")
     .about("Determinant of square matrices in the last two axes.")
@@ -15,7 +20,8 @@ pub(crate) static DET: OpDef = OpDef::new("Det")
             types("T", FLOATS),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(determinant);
 
 pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
     .about(
@@ -30,4 +36,39 @@ pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
             types("T", NUMERIC),
         ],
     )
-    .since(28, &[types("T", NUMERIC_IR4)]);
+    .since(28, &[types("T", NUMERIC_IR4)])
+    .infer(einsum::infer);
+
+fn determinant(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_rank_from(cx, 0, 2)?;
+    let stack = match cx.shape(0).map(|shape| &shape[..]) {
+        Some([stack @ .., rows, columns]) => {
+            cx.same_dim(rows, columns, "rows and columns")?;
+            Some(stack.iter().map(Dim::clone).collect())
+        }
+        _ => None,
+    };
+    cx.set_tensor(0, cx.elem(0), stack);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::math::testing::inferred;
+
+    #[test]
+    fn matrices_are_square() {
+        // SHAPE-16, SHAPE-20
+        let rows = [
+            ("float[4, N, 7, 7]", "float[4, N]"),
+            ("float[N, M]", "float"),
+            ("-", "?[...]"),
+            ("float[2, 3]", "Det: rows and columns differ (2 and 3)"),
+            ("float[2]", "Det: input 0 must have rank 2 or more, not 1"),
+        ];
+        for (input, expected) in rows {
+            assert_eq!(inferred(&DET, 11, &[], input), expected);
+        }
+    }
+}

@@ -12,6 +12,7 @@ use crate::function::number_like;
 use crate::infer::{Infer, InferError};
 use crate::math::consumed_inputs;
 use crate::math::unary::slope_below_zero;
+use crate::rules;
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
 pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
@@ -49,24 +50,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     };
     let mut ty = ty.clone();
     if let (7.., Some(shape), Some(slope)) = (cx.since(), &mut ty.shape, cx.shape(1)) {
-        let Some(missing) = shape.len().checked_sub(slope.len()) else {
-            return cx.fail(format_args!(
-                "a slope of rank {} does not stretch to rank {}",
-                slope.len(),
-                shape.len()
-            ));
-        };
-        for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
-            let other = &slope[axis - missing];
-            // A symbol may turn out to be 1, and then says nothing about the input.
-            if other.known().is_some_and(|other| other != 1) {
-                *size = cx.same_dim(
-                    size,
-                    other,
-                    format_args!("the sizes of axis {axis} of X and the slope"),
-                )?;
-            }
-        }
+        *shape = rules::stretched_over(cx, shape, slope, "the slope")?;
     }
     cx.set_tensor(0, ty.elem, ty.shape);
     Ok(())
@@ -114,12 +98,12 @@ mod tests {
             (
                 16,
                 "float[2, 3]; float[1, 2, 3]",
-                "PRelu: a slope of rank 3 does not stretch to rank 2",
+                "PRelu: the slope has rank 3, which does not stretch to rank 2",
             ),
             (
                 16,
                 "float[2, 1]; float[3]",
-                "PRelu: the sizes of axis 1 of X and the slope differ (1 and 3)",
+                "PRelu: the sizes of axis 1 of input 0 and the slope differ (1 and 3)",
             ),
             (16, "float[N, ?]; float[3]", "float[N, 3]"),
             (16, "float[...]; float[3]", "float[...]"),

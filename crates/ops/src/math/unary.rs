@@ -14,10 +14,11 @@
 //! - `Sign`: since 9; 13 adds bfloat16. `Round`, half to even: since 11; 22 adds bfloat16.
 //! - `Not` of truth values: since 1. `BitwiseNot`: since 18.
 
+use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;
 
 use crate::adapt::{Adapt, Refusal};
-use crate::def::OpDef;
+use crate::def::{InferFn, OpDef};
 use crate::facts::{
     FLOATS, FLOATS_IR4, Fact, INTEGERS, NUMERIC, NUMERIC_IR4, SIGNED, float, input, ints, output,
     string, types, without_attribute,
@@ -33,7 +34,7 @@ pub(crate) static ABS: OpDef = OpDef::new("Abs")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", NUMERIC)])
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", NUMERIC_IR4)])
-    .infer(absolute)
+    .infer(|cx| mapped(cx, shape_values::absolute))
     .adapter(5, 6, consumed_inputs::remove);
 
 pub(crate) static ACOS: OpDef = smooth_named("Acos", 7).about("Inverse cosine.");
@@ -207,7 +208,7 @@ pub(crate) static NEG: OpDef = OpDef::new("Neg")
         13,
         &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))],
     )
-    .infer(negated)
+    .infer(|cx| mapped(cx, shape_values::negate))
     .adapter(5, 6, consumed_inputs::remove);
 
 pub(crate) static NOT: OpDef = OpDef::new("Not")
@@ -220,7 +221,7 @@ pub(crate) static NOT: OpDef = OpDef::new("Not")
             types("T", TypeSet::tensors(&[DataType::Bool])),
         ],
     )
-    .infer(rules::same_as_first);
+    .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)));
 
 pub(crate) static RECIPROCAL: OpDef =
     function("Reciprocal", XY, SMOOTH_XY).about("One divided by the input.");
@@ -444,19 +445,30 @@ const fn function(
     first: &'static [Fact],
     bfloat16_too: &'static [Fact],
 ) -> OpDef {
+    function_inferred(name, first, bfloat16_too, rules::same_as_first)
+}
+
+const fn function_inferred(
+    name: &'static str,
+    first: &'static [Fact],
+    bfloat16_too: &'static [Fact],
+    infer: InferFn,
+) -> OpDef {
     OpDef::new(name)
         .since(1, first)
         .since(6, const { &[NOT_IN_PLACE] })
         .since(13, bfloat16_too)
-        .infer(rules::same_as_first)
+        .infer(infer)
         .adapter(5, 6, consumed_inputs::remove)
 }
 
 const fn rounding(name: &'static str) -> OpDef {
-    function(
+    function_inferred(
         name,
         XY,
         const { &[FIXED_X, FIXED_Y, types("T", FLOATS_IR4)] },
+        // Whole numbers are as they were.
+        |cx| mapped(cx, Dim::clone),
     )
 }
 
@@ -488,15 +500,9 @@ const fn activation(name: &'static str, first: &'static [Fact], bfloat16_since: 
         .adapter(5, 6, consumed_inputs::remove)
 }
 
-fn absolute(cx: &mut Infer<'_>) -> Result<(), InferError> {
+fn mapped(cx: &mut Infer<'_>, f: fn(&Dim) -> Dim) -> Result<(), InferError> {
     rules::same_as_first(cx)?;
-    shape_values::map(cx, shape_values::absolute);
-    Ok(())
-}
-
-fn negated(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    rules::same_as_first(cx)?;
-    shape_values::map(cx, shape_values::negate);
+    shape_values::map(cx, f);
     Ok(())
 }
 
@@ -537,6 +543,8 @@ mod tests {
             (&ABS, "[N, -3]", "[N, 3]"),
             (&ABS, "-3", "3"),
             (&NEG, "-", "-"),
+            (&FLOOR, "float:[2, N]", "[2, N]"),
+            (&NOT, "bool:[0, 1, ?]", "[1, 0, ?]"),
         ];
         for (def, input, expected) in rows {
             assert_eq!(

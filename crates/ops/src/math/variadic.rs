@@ -28,7 +28,7 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
             types("T", NUMERIC_IR4),
         ],
     )
-    .infer(|cx| extreme(cx, Dim::larger))
+    .infer(|cx| folded(cx, Dim::larger))
     .adapter(5, 6, consumed_inputs::remove);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
@@ -64,7 +64,7 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
             types("T", NUMERIC_IR4),
         ],
     )
-    .infer(|cx| extreme(cx, Dim::smaller))
+    .infer(|cx| folded(cx, Dim::smaller))
     .adapter(5, 6, consumed_inputs::remove);
 
 pub(crate) static SUM: OpDef = OpDef::new("Sum")
@@ -80,7 +80,7 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
             types("T", FLOATS_IR4),
         ],
     )
-    .infer(infer)
+    .infer(|cx| folded(cx, Dim::add))
     .adapter(5, 6, consumed_inputs::remove);
 
 const DATA: Fact = inputs("data_0", "T");
@@ -99,7 +99,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn extreme(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
+fn folded(cx: &mut Infer<'_>, f: fn(&Dim, &Dim) -> Dim) -> Result<(), InferError> {
     infer(cx)?;
     shape_values::combine(cx, f);
     Ok(())
@@ -121,7 +121,7 @@ mod tests {
                 "float[4, 2, 3]",
             ),
             (&MEAN, 8, "float[N]", "float[N]"),
-            (&MAX, 12, "int8[N]; int8[M]", "int8[?]"),
+            (&MAX, 12, "int8[N]; int8[M]", "int8[broadcast(M, N)]"),
             (&MIN, 13, "-; int8[M]", "int8[...]"),
             (
                 &SUM,

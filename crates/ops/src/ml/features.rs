@@ -1,9 +1,14 @@
 //! From columns of data to features.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Double, Float, Int32, Int64, String};
 
 use crate::def::OpDef;
 use crate::facts::{float, floats, input, inputs, int, ints, output, string, strings, types};
+use crate::infer::{Infer, InferError};
+use crate::ml::list_len;
+use crate::rules::{demand_rank_from, same_as_first};
+use crate::tensor::product;
 use crate::typeset::TypeSet;
 
 pub(crate) static ARRAY_FEATURE_EXTRACTOR: OpDef = OpDef::new("ArrayFeatureExtractor")
@@ -20,7 +25,8 @@ pub(crate) static ARRAY_FEATURE_EXTRACTOR: OpDef = OpDef::new("ArrayFeatureExtra
                 TypeSet::tensors(&[Float, Double, Int32, Int64, String]),
             ),
         ],
-    );
+    )
+    .infer(extracted);
 
 pub(crate) static BINARIZER: OpDef = OpDef::new("Binarizer")
     .about("1 above a threshold, 0 elsewhere.")
@@ -33,7 +39,8 @@ pub(crate) static BINARIZER: OpDef = OpDef::new("Binarizer")
             float("threshold").or_float(0.0),
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
-    );
+    )
+    .infer(same_as_first);
 
 pub(crate) static FEATURE_VECTORIZER: OpDef = OpDef::new("FeatureVectorizer")
     .about("Joins features of given lengths into one row.")
@@ -46,7 +53,8 @@ pub(crate) static FEATURE_VECTORIZER: OpDef = OpDef::new("FeatureVectorizer")
             ints("inputdimensions"),
             types("T1", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
-    );
+    )
+    .infer(joined);
 
 pub(crate) static IMPUTER: OpDef = OpDef::new("Imputer")
     .about("Puts other values in the place of one that stands for a missing one.")
@@ -62,7 +70,8 @@ pub(crate) static IMPUTER: OpDef = OpDef::new("Imputer")
             int("replaced_value_int64").or(0),
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
-    );
+    )
+    .infer(same_as_first);
 
 pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
     .about("Divides rows by their largest element, 1-norm or 2-norm.")
@@ -75,7 +84,8 @@ pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
             string("norm").or_string("MAX"),
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
-    );
+    )
+    .infer(floats_of_first);
 
 pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")
     .about("A new axis with 1 at the place of the category and 0 everywhere else.")
@@ -93,7 +103,8 @@ pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")
                 TypeSet::tensors(&[Float, Double, Int32, Int64, String]),
             ),
         ],
-    );
+    )
+    .infer(encoded);
 
 pub(crate) static SCALER: OpDef = OpDef::new("Scaler")
     .about("Subtracts an offset and multiplies by a scale, feature by feature.")
@@ -107,4 +118,146 @@ pub(crate) static SCALER: OpDef = OpDef::new("Scaler")
             floats("scale"),
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
-    );
+    )
+    .infer(floats_of_first);
+
+fn floats_of_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.set_tensor(0, Some(Float), cx.shape(0).cloned());
+    Ok(())
+}
+
+/// Picks along the last axis.
+fn extracted(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_rank_from(cx, 0, 1)?;
+    let count = match cx.shape(1).map(|shape| &shape[..]) {
+        // Whether a single number keeps the axis is not said.
+        None | Some([]) => Dim::Unknown,
+        Some(sizes) => product(sizes),
+    };
+    // Nor is what is made of a vector.
+    let shape = cx.shape(0).filter(|shape| shape.len() > 1).map(|shape| {
+        let kept = shape[..shape.len() - 1].iter().cloned();
+        kept.chain([count]).collect()
+    });
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn joined(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let (mut rows, mut columns) = (Dim::Unknown, Dim::Known(0));
+    for index in 0..cx.input_count() {
+        match cx.shape(index).map(|shape| &shape[..]) {
+            Some([count]) => columns = columns.add(count),
+            Some([row, count]) => {
+                let what = format_args!("the rows of input {index} and of others");
+                rows = cx.same_dim(&rows, row, what)?;
+                columns = columns.add(count);
+            }
+            None => columns = Dim::Unknown,
+            Some(shape) => {
+                return cx.fail(format_args!(
+                    "input {index} must have rank 1 or 2, not {}",
+                    shape.len()
+                ));
+            }
+        }
+    }
+    if let Some(lengths) = cx
+        .ints("inputdimensions")
+        .filter(|lengths| !lengths.is_empty())
+    {
+        let lengths = lengths.into_iter().map(Dim::Known);
+        columns = lengths.fold(Dim::Known(0), |sum, length| sum.add(&length));
+    }
+    cx.set_tensor(0, Some(Float), Some(Shape::from_iter([rows, columns])));
+    Ok(())
+}
+
+fn encoded(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let lists =
+        ["cats_int64s", "cats_strings"].map(|name| cx.attribute(name).map(|_| list_len(cx, name)));
+    let categories = match lists {
+        [Some(count), None] | [None, Some(count)] => count,
+        _ => return cx.fail("the node needs one of cats_int64s and cats_strings"),
+    };
+    let shape = cx.shape(0).map(|shape| {
+        let mut shape = shape.clone();
+        shape.push(categories.into());
+        shape
+    });
+    cx.set_tensor(0, Some(Float), shape);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue;
+    use crate::tensor::testing::{check, ints};
+
+    #[test]
+    fn features_keep_their_places() {
+        // SHAPE-16, SHAPE-22
+        check(&BINARIZER, 1, &[(&[], "int64[2, N]", "int64[2, N]")]);
+        check(&IMPUTER, 1, &[(&[], "float[2, N]", "float[2, N]")]);
+        for def in [&NORMALIZER, &SCALER] {
+            let rows = [
+                (&[][..], "int64[2, N]", "float[2, N]"),
+                (&[], "-", "float[...]"),
+            ];
+            check(def, 1, &rows);
+        }
+        let ints_given = || ("cats_int64s", ints(&[1, 2, 3]));
+        let strings = || ("cats_strings", AttrValue::Strings(vec![b"a"[..].into()]));
+        let refusal = "OneHotEncoder: the node needs one of cats_int64s and cats_strings";
+        check(
+            &ONE_HOT_ENCODER,
+            1,
+            &[
+                (&[ints_given()], "int64[2, N]", "float[2, N, 3]"),
+                (&[strings()], "string[N]", "float[N, 1]"),
+                (&[ints_given()], "-", "float[...]"),
+                (&[], "int64[2, N]", refusal),
+                (&[ints_given(), strings()], "int64[2, N]", refusal),
+            ],
+        );
+    }
+
+    #[test]
+    fn features_are_picked_and_joined() {
+        check(
+            &ARRAY_FEATURE_EXTRACTOR,
+            1,
+            &[
+                (&[], "float[3, 4, 5]; int64[N]", "float[3, 4, N]"),
+                (&[], "float[3, 5]; int64[1, 2]", "float[3, 2]"),
+                (&[], "float[3, 5]; int64", "float[3, ?]"),
+                (&[], "float[5]; int64[2]", "float[...]"),
+                (
+                    &[],
+                    "float; int64[2]",
+                    "ArrayFeatureExtractor: input 0 must have rank 1 or more, not 0",
+                ),
+            ],
+        );
+        check(
+            &FEATURE_VECTORIZER,
+            1,
+            &[
+                (&[], "float[N, 2]; int64[N, 3]", "float[N, 5]"),
+                (&[("inputdimensions", ints(&[2, 3]))], "-; -", "float[?, 5]"),
+                (&[], "float[N, 2]; -", "float[N, ?]"),
+                (
+                    &[],
+                    "float[2, 2]; float[3, 2]",
+                    "FeatureVectorizer: the rows of input 1 and of others differ (2 and 3)",
+                ),
+                (
+                    &[],
+                    "float[2, 2, 2]",
+                    "FeatureVectorizer: input 0 must have rank 1 or 2, not 3",
+                ),
+            ],
+        );
+    }
+}

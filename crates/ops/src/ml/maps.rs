@@ -1,11 +1,16 @@
 //! Maps and vocabularies.
 
+use sardonyx_model::{Dim, Type};
 use sardonyx_tensor::DataType::{Double, Float, Int16, Int32, Int64, String};
+use sardonyx_tensor::{DataType, Tensor};
 
+use crate::attributes::AttrValue;
 use crate::def::OpDef;
 use crate::facts::{
     float, floats, input, int, ints, output, string, strings, tensor, types, without_attribute,
 };
+use crate::infer::{Infer, InferError};
+use crate::ml::{list, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static CAST_MAP: OpDef = OpDef::new("CastMap")
@@ -24,7 +29,8 @@ pub(crate) static CAST_MAP: OpDef = OpDef::new("CastMap")
         ),
         types("T2", TypeSet::tensors(&[Float, Int64, String])),
     ],
-);
+)
+    .infer(from_map);
 
 pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
     .about("From texts to integers and back, by two lists of the same length.")
@@ -41,7 +47,8 @@ pub(crate) static CATEGORY_MAPPER: OpDef = OpDef::new("CategoryMapper")
             types("T1", TypeSet::tensors(&[Int64, String])),
             types("T2", TypeSet::tensors(&[Int64, String])),
         ],
-    );
+    )
+    .infer(categories);
 
 pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
     .about("The values of a map at the places that a vocabulary gives its keys.")
@@ -66,7 +73,8 @@ pub(crate) static DICT_VECTORIZER: OpDef = OpDef::new("DictVectorizer")
             ),
             types("T2", TypeSet::tensors(&[Float, Double, Int64, String])),
         ],
-    );
+    )
+    .infer(vector);
 
 pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
     .about("Replaces each element by the value that belongs to it as a key, or by a default.")
@@ -113,7 +121,9 @@ pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
                 TypeSet::tensors(&[Float, Double, Int16, Int32, Int64, String]),
             ),
         ],
-    );
+    )
+    .infer(labels_of_classes)
+    .infer_since(2, labels);
 
 pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
     .about("A map from class to score for each row.")
@@ -130,4 +140,282 @@ pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
                 TypeSet::spelled(&["seq(map(int64, float))", "seq(map(string, float))"]),
             ),
         ],
-    );
+    )
+    .infer(to_maps);
+
+fn from_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = match cx.string("cast_to").as_deref() {
+        None | Some("TO_FLOAT") => Some(Float),
+        Some("TO_INT64") => Some(Int64),
+        Some("TO_STRING") => Some(String),
+        Some(_) => None,
+    };
+    cx.set_tensor(0, elem, None);
+    Ok(())
+}
+
+/// What a text is turned into is a number, and the other way round.
+fn turned(elem: Option<DataType>) -> Option<DataType> {
+    match elem? {
+        String => Some(Int64),
+        Int64 => Some(String),
+        _ => None,
+    }
+}
+
+fn categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let lists = ["cats_int64s", "cats_strings"];
+    if let Some(missing) = lists.iter().find(|name| cx.attribute(name).is_none()) {
+        return cx.fail(format_args!("the node has no attribute {missing}"));
+    }
+    let [numbers, texts] = lists.map(|name| list_len(cx, name));
+    if numbers != texts {
+        return cx.fail(format_args!(
+            "cats_int64s has {numbers} elements, cats_strings {texts}"
+        ));
+    }
+    labels_of_classes(cx)
+}
+
+fn labels_of_classes(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.set_tensor(0, turned(cx.elem(0)), cx.shape(0).cloned());
+    Ok(())
+}
+
+/// The values of the map, in an order; of which shape is not said.
+fn vector(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = match cx.input(0) {
+        Some(Type::Map(_, value)) => value.elem(),
+        _ => None,
+    };
+    cx.set_tensor(0, elem, None);
+    Ok(())
+}
+
+fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let keys = only_list(
+        cx,
+        ["keys_tensor", "keys_strings", "keys_int64s", "keys_floats"],
+    )?;
+    if let (Some((key, _)), Some(elem)) = (keys, cx.elem(0))
+        && key != elem
+    {
+        return cx.fail(format_args!(
+            "the keys are of type {}, the input of type {}",
+            key.name(),
+            elem.name()
+        ));
+    }
+    let values = only_list(
+        cx,
+        [
+            "values_tensor",
+            "values_strings",
+            "values_int64s",
+            "values_floats",
+        ],
+    )?;
+    if let (Some((_, keys)), Some((_, values))) = (keys, values)
+        && keys != values
+    {
+        return cx.fail(format_args!("there are {keys} keys and {values} values"));
+    }
+    if let Some(AttrValue::Tensor(default)) = cx.attribute("default_tensor") {
+        check_default(cx, &default, values.map(|(elem, _)| elem))?;
+    }
+    cx.set_tensor(0, values.map(|(elem, _)| elem), cx.shape(0).cloned());
+    Ok(())
+}
+
+fn check_default(
+    cx: &Infer<'_>,
+    default: &Tensor,
+    values: Option<DataType>,
+) -> Result<(), InferError> {
+    let elem = default.data_type();
+    match (default.dims(), values) {
+        ([1], Some(values)) if values != elem => cx.fail(format_args!(
+            "the default is of type {}, the values of type {}",
+            elem.name(),
+            values.name()
+        )),
+        ([1], _) => Ok(()),
+        (dims, _) => cx.fail(format_args!(
+            "default_tensor must have the shape [1], not {dims:?}"
+        )),
+    }
+}
+
+/// The one list that the node has of some; `None` if it cannot be read.
+fn only_list(cx: &Infer<'_>, names: [&str; 4]) -> Result<Option<(DataType, usize)>, InferError> {
+    let given: Vec<&str> = names
+        .into_iter()
+        .filter(|name| cx.attribute(name).is_some())
+        .collect();
+    match given[..] {
+        [name] => list(cx, name),
+        [] => cx.fail(format_args!("the node needs one of {}", names.join(", "))),
+        [..] => cx.fail(format_args!("only one is allowed of {}", names.join(", "))),
+    }
+}
+
+fn to_maps(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if let Some(rank) = cx.rank(0).filter(|rank| ![1, 2].contains(rank)) {
+        return cx.fail(format_args!("the input must have rank 1 or 2, not {rank}"));
+    }
+    let is_given = |name: &str| list_len(cx, name) > 0;
+    let key = match (
+        is_given("classlabels_int64s"),
+        is_given("classlabels_strings"),
+    ) {
+        (true, _) => Int64,
+        (false, true) => String,
+        (false, false) => return Ok(()),
+    };
+    let value = Type::tensor(Float, [] as [Dim; 0]);
+    cx.set(0, Type::Sequence(Box::new(Type::Map(key, Box::new(value)))));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::testing::{check, ints, word};
+
+    fn texts(name: &'static str, count: usize) -> (&'static str, AttrValue<'static>) {
+        (name, AttrValue::Strings(vec![b"a"[..].into(); count]))
+    }
+
+    #[test]
+    fn maps() {
+        // SHAPE-16, SHAPE-22
+        check(
+            &CAST_MAP,
+            1,
+            &[
+                (&[], "map(int64, float)", "float[...]"),
+                (&[("cast_to", word("TO_INT64"))], "-", "int64[...]"),
+                (&[("cast_to", word("TO_STRING"))], "-", "string[...]"),
+            ],
+        );
+        check(
+            &DICT_VECTORIZER,
+            1,
+            &[
+                (&[], "map(int64, double)", "double[...]"),
+                (&[], "-", "?[...]"),
+            ],
+        );
+        check(
+            &ZIP_MAP,
+            1,
+            &[
+                (
+                    &[texts("classlabels_strings", 2)],
+                    "float[N, 2]",
+                    "seq(map(string, float))",
+                ),
+                (
+                    &[("classlabels_int64s", ints(&[0, 1]))],
+                    "-",
+                    "seq(map(int64, float))",
+                ),
+                (&[], "float[N, 2]", "-"),
+                (
+                    &[],
+                    "float[N, 2, 1]",
+                    "ZipMap: the input must have rank 1 or 2, not 3",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn categories_have_names() {
+        let numbers = || ("cats_int64s", ints(&[1, 2]));
+        let names = |count| texts("cats_strings", count);
+        check(
+            &CATEGORY_MAPPER,
+            1,
+            &[
+                (&[numbers(), names(2)], "string[2, N]", "int64[2, N]"),
+                (&[numbers(), names(2)], "int64[2, N]", "string[2, N]"),
+                (&[numbers(), names(2)], "-", "?[...]"),
+                (
+                    &[numbers(), names(3)],
+                    "-",
+                    "CategoryMapper: cats_int64s has 2 elements, cats_strings 3",
+                ),
+                (
+                    &[numbers()],
+                    "-",
+                    "CategoryMapper: the node has no attribute cats_strings",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn labels_are_replaced() {
+        let tensor = |name, dims: &[usize]| {
+            let values = vec![0i64; dims.iter().product()];
+            let tensor = Tensor::from_vec(dims, values).expect("the sizes fit");
+            (name, AttrValue::Tensor(tensor))
+        };
+        let keys = || texts("keys_strings", 2);
+        let values = || ("values_int64s", ints(&[1, 2]));
+        check(
+            &LABEL_ENCODER,
+            4,
+            &[
+                (&[keys(), values()], "string[2, N]", "int64[2, N]"),
+                (&[keys(), tensor("values_tensor", &[2])], "-", "int64[...]"),
+                (
+                    &[keys(), values(), tensor("default_tensor", &[1])],
+                    "string",
+                    "int64",
+                ),
+                (
+                    &[keys(), values(), tensor("default_tensor", &[1, 1])],
+                    "string",
+                    "LabelEncoder: default_tensor must have the shape [1], not [1, 1]",
+                ),
+                (
+                    &[
+                        keys(),
+                        texts("values_strings", 2),
+                        tensor("default_tensor", &[1]),
+                    ],
+                    "string",
+                    "LabelEncoder: the default is of type int64, the values of type string",
+                ),
+                (
+                    &[keys(), values()],
+                    "int64",
+                    "LabelEncoder: the keys are of type string, the input of type int64",
+                ),
+                (
+                    &[texts("keys_strings", 3), values()],
+                    "-",
+                    "LabelEncoder: there are 3 keys and 2 values",
+                ),
+                (
+                    &[keys()],
+                    "-",
+                    "LabelEncoder: the node needs one of values_tensor, values_strings, values_int64s, values_floats",
+                ),
+                (
+                    &[keys(), tensor("keys_tensor", &[2]), values()],
+                    "-",
+                    "LabelEncoder: only one is allowed of keys_tensor, keys_strings, keys_int64s, keys_floats",
+                ),
+                (
+                    &[tensor("keys_tensor", &[2, 1]), values()],
+                    "-",
+                    "LabelEncoder: keys_tensor must have rank 1, not 2",
+                ),
+            ],
+        );
+        check(&LABEL_ENCODER, 1, &[(&[], "int64[2, N]", "string[2, N]")]);
+    }
+}

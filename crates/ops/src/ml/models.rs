@@ -1,11 +1,16 @@
 //! Trained models that are one node.
 
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType;
 use sardonyx_tensor::DataType::{Double, Float, Int32, Int64, String};
 
+use crate::attributes::AttrValue;
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, deprecated, floats, input, int, ints, output, string, strings, tensor, types,
 };
+use crate::infer::{Infer, InferError};
+use crate::ml::{classes, count_attribute, examples, list, list_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
@@ -26,7 +31,8 @@ pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
             types("T1", TypeSet::tensors(&[Float, Double, Int32, Int64])),
             types("T2", TypeSet::tensors(&[Int64, String])),
         ],
-    );
+    )
+    .infer(linear_classifier);
 
 pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
     .about("Weighted sums of features plus constants.")
@@ -42,7 +48,8 @@ pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
             int("targets").or(1),
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
-    );
+    )
+    .infer(linear_regressor);
 
 pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
     .about("A support vector machine that tells classes apart, with votes or probabilities.")
@@ -67,7 +74,8 @@ pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
             types("T1", TypeSet::tensors(&[Float, Double, Int32, Int64])),
             types("T2", TypeSet::tensors(&[Int64, String])),
         ],
-    );
+    )
+    .infer(svm_classifier);
 
 pub(crate) static SVM_REGRESSOR: OpDef = OpDef::new("SVMRegressor")
     .about("A support vector machine that computes a number, or whether something belongs to what it has seen.").domain("ai.onnx.ml").since(
@@ -85,7 +93,8 @@ pub(crate) static SVM_REGRESSOR: OpDef = OpDef::new("SVMRegressor")
         floats("support_vectors"),
         types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
     ],
-);
+)
+    .infer(svm_regressor);
 
 pub(crate) static TREE_ENSEMBLE: OpDef = OpDef::new("TreeEnsemble")
     .about("Sums, means or extremes of the leaves that trees of decisions lead to: one operator for what the two below \
@@ -112,7 +121,8 @@ pub(crate) static TREE_ENSEMBLE: OpDef = OpDef::new("TreeEnsemble")
         ints("tree_roots").required(),
         types("T", FLOATS),
     ],
-);
+)
+    .infer(tree_ensemble);
 
 pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClassifier")
     .about("Scores of classes, summed over the leaves of trees of decisions, and the class of the best one.")
@@ -153,7 +163,8 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
             tensor("nodes_values_as_tensor"),
         ],
     )
-    .since(5, &[deprecated()]);
+    .since(5, &[deprecated()])
+    .infer(tree_classifier);
 
 pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegressor")
     .about("Numbers, summed or otherwise combined over the leaves of trees of decisions.")
@@ -192,4 +203,409 @@ pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegre
             tensor("target_weights_as_tensor"),
         ],
     )
-    .since(5, &[deprecated()]);
+    .since(5, &[deprecated()])
+    .infer(tree_regressor);
+
+/// A class for each example, and a score for each of so many classes.
+fn set_classes(cx: &mut Infer<'_>, elem: DataType, examples: Dim, count: Dim) {
+    let shape = Shape::from_iter([examples.clone()]);
+    cx.set_tensor(0, Some(elem), Some(shape));
+    cx.set_tensor(1, Some(Float), Some(Shape::from_iter([examples, count])));
+}
+
+fn linear_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let (elem, labels) = classes(cx, "classlabels_ints");
+    let count = match (list_len(cx, "intercepts"), labels) {
+        // One sum tells two classes apart.
+        (1, 2) => Dim::Known(2),
+        (0, 0) => Dim::Unknown,
+        (0, labels) => labels.into(),
+        (sums, _) => sums.into(),
+    };
+    let examples = examples(cx)?;
+    set_classes(cx, elem, examples, count);
+    Ok(())
+}
+
+fn svm_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let (elem, _) = classes(cx, "classlabels_ints");
+    let examples = examples(cx)?;
+    // Votes may be counted for pairs of classes as well.
+    set_classes(cx, elem, examples, Dim::Unknown);
+    Ok(())
+}
+
+fn linear_regressor(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = Shape::from_iter([examples(cx)?, count_attribute(cx, "targets")?]);
+    cx.set_tensor(0, Some(Float), Some(shape));
+    Ok(())
+}
+
+fn svm_regressor(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = Shape::from_iter([examples(cx)?, Dim::Known(1)]);
+    cx.set_tensor(0, Some(Float), Some(shape));
+    Ok(())
+}
+
+/// A list stands in the node as an attribute or as a tensor, never as both.
+fn demand_one_form(cx: &Infer<'_>, names: [&str; 4]) -> Result<(), InferError> {
+    for name in names {
+        let tensor = format!("{name}_as_tensor");
+        if cx.attribute(name).is_some() && cx.attribute(&tensor).is_some() {
+            return cx.fail(format_args!("the node has both {name} and {tensor}"));
+        }
+    }
+    Ok(())
+}
+
+fn rows(cx: &Infer<'_>) -> Result<Dim, InferError> {
+    cx.demand_rank(0, 2)?;
+    examples(cx)
+}
+
+fn tree_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_one_form(
+        cx,
+        [
+            "nodes_values",
+            "nodes_hitrates",
+            "class_weights",
+            "base_values",
+        ],
+    )?;
+    let (elem, count) = classes(cx, "classlabels_int64s");
+    if count == 0 && cx.since() >= 3 {
+        return cx.fail("the node needs one of classlabels_int64s and classlabels_strings");
+    }
+    let count = if count == 0 {
+        Dim::Unknown
+    } else {
+        count.into()
+    };
+    let examples = rows(cx)?;
+    set_classes(cx, elem, examples, count);
+    Ok(())
+}
+
+fn tree_regressor(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_one_form(
+        cx,
+        [
+            "nodes_values",
+            "nodes_hitrates",
+            "target_weights",
+            "base_values",
+        ],
+    )?;
+    let shape = Shape::from_iter([rows(cx)?, count_attribute(cx, "n_targets")?]);
+    cx.set_tensor(0, Some(Float), Some(shape));
+    Ok(())
+}
+
+fn tree_ensemble(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = Shape::from_iter([rows(cx)?, count_attribute(cx, "n_targets")?]);
+    if cx.attribute("nodes_splits").is_none() {
+        return cx.fail("the node has no attribute nodes_splits");
+    }
+    let splits = list(cx, "nodes_splits")?;
+    let elem = same_type(cx, "nodes_splits", splits, cx.elem(0))?;
+    if let Some((_, nodes)) = splits {
+        check_nodes(cx, nodes)?;
+    }
+    let leaves = [
+        ("leaf_targetids", list(cx, "leaf_targetids")?),
+        ("leaf_weights", list(cx, "leaf_weights")?),
+    ];
+    if let Some((missing, _)) = leaves.iter().find(|(name, _)| cx.attribute(name).is_none()) {
+        return cx.fail(format_args!("the node has no attribute {missing}"));
+    }
+    if let [(_, Some((_, targets))), (_, Some((_, weights)))] = leaves
+        && targets != weights
+    {
+        return cx.fail(format_args!(
+            "leaf_targetids has {targets} elements, leaf_weights {weights}"
+        ));
+    }
+    same_type(cx, "leaf_weights", leaves[1].1, elem)?;
+    if let Some(AttrValue::Tensor(values)) = cx.attribute("membership_values") {
+        same_type(cx, "membership_values", Some((values.data_type(), 0)), elem)?;
+    }
+    cx.set_tensor(0, elem, Some(shape));
+    Ok(())
+}
+
+/// The type that values in the node share with the input.
+fn same_type(
+    cx: &Infer<'_>,
+    name: &str,
+    list: Option<(DataType, usize)>,
+    input: Option<DataType>,
+) -> Result<Option<DataType>, InferError> {
+    match (list, input) {
+        (Some((elem, _)), Some(input)) if elem != input => cx.fail(format_args!(
+            "{name} is of type {}, the input of type {}",
+            elem.name(),
+            input.name()
+        )),
+        (list, input) => Ok(input.or(list.map(|(elem, _)| elem))),
+    }
+}
+
+/// What is said of nodes is said of each of so many.
+fn check_nodes(cx: &Infer<'_>, nodes: usize) -> Result<(), InferError> {
+    let lists = [
+        ("nodes_featureids", true),
+        ("nodes_hitrates", false),
+        ("nodes_modes", true),
+        ("nodes_truenodeids", true),
+        ("nodes_falsenodeids", true),
+        ("nodes_trueleafs", true),
+        ("nodes_falseleafs", true),
+        ("nodes_missing_value_tracks_true", false),
+    ];
+    for (name, required) in lists {
+        match list(cx, name)? {
+            Some((_, len)) if len != nodes => {
+                return cx.fail(format_args!(
+                    "{name} has {len} elements, nodes_splits {nodes}"
+                ));
+            }
+            None if required && cx.attribute(name).is_none() => {
+                return cx.fail(format_args!("the node has no attribute {name}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sardonyx_tensor::Tensor;
+
+    use crate::tensor::testing::{check, ints, outputs};
+
+    type Attributes = Vec<(&'static str, AttrValue<'static>)>;
+
+    fn texts(name: &'static str, count: usize) -> (&'static str, AttrValue<'static>) {
+        (name, AttrValue::Strings(vec![b"a"[..].into(); count]))
+    }
+
+    fn floats(name: &'static str, count: usize) -> (&'static str, AttrValue<'static>) {
+        (name, AttrValue::Floats(vec![0.0; count].into()))
+    }
+
+    #[test]
+    fn classes_and_scores() {
+        // SHAPE-16, SHAPE-22
+        let names = || texts("classlabels_strings", 2);
+        let numbers = || ("classlabels_int64s", ints(&[0, 1, 2]));
+        let rows: [(_, u32, Attributes, &str, &str); 14] = [
+            (
+                &LINEAR_CLASSIFIER,
+                1,
+                vec![floats("intercepts", 3)],
+                "float[N, 4]",
+                "int64[N]; float[N, 3]",
+            ),
+            (
+                &LINEAR_CLASSIFIER,
+                1,
+                vec![floats("intercepts", 1), names()],
+                "float[4]",
+                "string[1]; float[1, 2]",
+            ),
+            (
+                &LINEAR_CLASSIFIER,
+                1,
+                vec![names()],
+                "-",
+                "string[?]; float[?, 2]",
+            ),
+            (&LINEAR_CLASSIFIER, 1, vec![], "-", "int64[?]; float[?, ?]"),
+            (
+                &LINEAR_CLASSIFIER,
+                1,
+                vec![],
+                "float[1, 2, 3]",
+                "LinearClassifier: the input must have rank 1 or 2, not 3",
+            ),
+            (
+                &SVM_CLASSIFIER,
+                1,
+                vec![names()],
+                "float[N, 4]",
+                "string[N]; float[N, ?]",
+            ),
+            (
+                &TREE_ENSEMBLE_CLASSIFIER,
+                1,
+                vec![],
+                "float[N, 4]",
+                "int64[N]; float[N, ?]",
+            ),
+            (
+                &TREE_ENSEMBLE_CLASSIFIER,
+                3,
+                vec![numbers()],
+                "float[N, 4]",
+                "int64[N]; float[N, 3]",
+            ),
+            (
+                &TREE_ENSEMBLE_CLASSIFIER,
+                5,
+                vec![names()],
+                "float[N, 4]",
+                "string[N]; float[N, 2]",
+            ),
+            (
+                &TREE_ENSEMBLE_CLASSIFIER,
+                3,
+                vec![],
+                "float[N, 4]",
+                "TreeEnsembleClassifier: the node needs one of classlabels_int64s and classlabels_strings",
+            ),
+            (
+                &TREE_ENSEMBLE_CLASSIFIER,
+                3,
+                vec![numbers()],
+                "float[4]",
+                "TreeEnsembleClassifier: input 0 must have rank 2, not 1",
+            ),
+            (
+                &TREE_ENSEMBLE_CLASSIFIER,
+                3,
+                vec![
+                    numbers(),
+                    floats("base_values", 1),
+                    floats("base_values_as_tensor", 1),
+                ],
+                "-",
+                "TreeEnsembleClassifier: the node has both base_values and base_values_as_tensor",
+            ),
+            (&SVM_REGRESSOR, 1, vec![], "float[N, 4]", "float[N, 1]; -"),
+            (&LINEAR_REGRESSOR, 1, vec![], "float[4]", "float[1, 1]; -"),
+        ];
+        for (def, opset, attributes, input, expected) in rows {
+            assert_eq!(
+                outputs(def, opset, &attributes, input, 2),
+                expected,
+                "{}",
+                def.name
+            );
+        }
+        check(
+            &TREE_ENSEMBLE_REGRESSOR,
+            3,
+            &[
+                (
+                    &[("n_targets", AttrValue::Int(5))],
+                    "double[30, 3]",
+                    "float[30, 5]",
+                ),
+                (&[], "-", "float[?, ?]"),
+                (
+                    &[("n_targets", AttrValue::Int(-5))],
+                    "-",
+                    "TreeEnsembleRegressor: n_targets is -5",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn trees_fit_together() {
+        fn tensor<T: sardonyx_tensor::Element + Default>(
+            name: &'static str,
+            dims: &[usize],
+        ) -> (&'static str, AttrValue<'static>) {
+            let values = vec![T::default(); dims.iter().product()];
+            let tensor = Tensor::from_vec(dims, values).expect("the sizes fit");
+            (name, AttrValue::Tensor(tensor))
+        }
+        let good = || {
+            let mut attributes: Attributes = vec![
+                ("n_targets", AttrValue::Int(5)),
+                tensor::<f32>("nodes_splits", &[2]),
+                tensor::<u8>("nodes_modes", &[2]),
+                ("leaf_targetids", ints(&[0, 0, 0])),
+                tensor::<f32>("leaf_weights", &[3]),
+            ];
+            let ids = [
+                "nodes_featureids",
+                "nodes_truenodeids",
+                "nodes_falsenodeids",
+                "nodes_trueleafs",
+                "nodes_falseleafs",
+            ];
+            attributes.extend(ids.map(|name| (name, ints(&[0, 0]))));
+            attributes
+        };
+        let with = |changed: (&'static str, AttrValue<'static>)| {
+            let mut attributes = good();
+            attributes.retain(|(name, _)| *name != changed.0);
+            attributes.push(changed);
+            attributes
+        };
+        let without = |name: &str| {
+            let mut attributes = good();
+            attributes.retain(|(given, _)| *given != name);
+            attributes
+        };
+        let rows = [
+            (good(), "float[N, 3]", "float[N, 5]"),
+            (good(), "-", "float[?, 5]"),
+            (good(), "float[N]", "input 0 must have rank 2, not 1"),
+            (
+                good(),
+                "double[N, 3]",
+                "nodes_splits is of type float, the input of type double",
+            ),
+            (
+                with(tensor::<f32>("nodes_splits", &[2, 1])),
+                "-",
+                "nodes_splits must have rank 1, not 2",
+            ),
+            (
+                with(("nodes_trueleafs", ints(&[0]))),
+                "-",
+                "nodes_trueleafs has 1 elements, nodes_splits 2",
+            ),
+            (
+                with(tensor::<f64>("leaf_weights", &[3])),
+                "-",
+                "leaf_weights is of type double, the input of type float",
+            ),
+            (
+                with(tensor::<f32>("leaf_weights", &[4])),
+                "-",
+                "leaf_targetids has 3 elements, leaf_weights 4",
+            ),
+            (
+                with(tensor::<f64>("membership_values", &[7])),
+                "-",
+                "membership_values is of type double, the input of type float",
+            ),
+            (
+                without("nodes_splits"),
+                "-",
+                "the node has no attribute nodes_splits",
+            ),
+            (
+                without("nodes_modes"),
+                "-",
+                "the node has no attribute nodes_modes",
+            ),
+            (
+                without("leaf_weights"),
+                "-",
+                "the node has no attribute leaf_weights",
+            ),
+        ];
+        for (attributes, input, expected) in rows {
+            let found = outputs(&TREE_ENSEMBLE, 5, &attributes, input, 1);
+            assert_eq!(found.trim_start_matches("TreeEnsemble: "), expected);
+        }
+    }
+}

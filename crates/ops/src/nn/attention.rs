@@ -1,10 +1,13 @@
-//! Attention, and what goes with it. The longer functions have files of their own.
+//! Attention, and what goes with it. Functions and inference have files of their own.
 
+mod causal_conv;
 mod dot_product;
 mod flex;
 mod linear;
 mod rotary;
+mod shapes;
 
+use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Float, Float16, Int64};
 
 use crate::def::OpDef;
@@ -12,7 +15,7 @@ use crate::facts::{
     FLOATS_IR4, NUMERIC_IR4, deterministic, float, graph, input, int, output, string, types,
     unknown_determinism,
 };
-use crate::function::{Expand, vector};
+use crate::infer::{Infer, InferError};
 use crate::typeset::TypeSet;
 
 pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
@@ -52,6 +55,7 @@ pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
             int("right_window_size").or(-1),
         ],
     )
+    .infer(shapes::infer)
     .body_from(23, dot_product::body);
 
 pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")
@@ -68,7 +72,8 @@ pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithStat
         string("activation").or_string("none"),
         types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
 )
-    .body_from(27, causal_conv);
+    .infer(causal_conv::infer)
+    .body_from(27, causal_conv::body);
 
 pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
     .about("Attention in which a graph may change each score before the weights are computed, and another one each \
@@ -85,6 +90,7 @@ pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
         int("softmax_precision"),
         types("T1", FLOATS_IR4), deterministic()],
 )
+    .infer(flex::infer)
     .body_from(1, flex::body);
 
 pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
@@ -108,6 +114,7 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
         types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])),
         types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
 )
+    .infer(linear::infer)
     .body_from(27, linear::body);
 
 pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
@@ -127,47 +134,8 @@ pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
         types("M", TypeSet::tensors(&[Int64])),
     ],
 )
+    .infer(rotary::infer)
     .body_from(23, rotary::body);
-
-/// A convolution of the input with the state in front of it, channel by channel.
-fn causal_conv(cx: &Expand<'_>) -> Option<String> {
-    let rank = cx.rank(0).filter(|rank| *rank >= 2);
-    let channels = rank.and_then(|_| cx.dim(0, 1).or_else(|| cx.dim(1, 0)))?;
-    let extended = match cx.has_input(3) {
-        true => "extended = Concat <axis = 2> (past_state, input)",
-        false => {
-            "batch = Shape <start = 0, end = 1> (input)
-            channels = Shape <start = 1, end = 2> (input)
-            state_size = Concat <axis = 0> (batch, channels, before)
-            float_zeros = ConstantOfShape (state_size)
-            zeros = CastLike (float_zeros, input)
-            extended = Concat <axis = 2> (zeros, input)"
-        }
-    };
-    let bias = if cx.has_input(2) { ", bias" } else { "" };
-    let activated = match cx.string("activation")?.as_str() {
-        "none" => "output = Identity (convolved)",
-        "silu" | "swish" => {
-            "wide = Cast <to = 1> (convolved)
-            gate = Sigmoid (wide)
-            gated = Mul (wide, gate)
-            output = CastLike (gated, convolved)"
-        }
-        _ => return None,
-    };
-    let (one, time) = (vector("one", &[1]), vector("time", &[2]));
-    Some(format!(
-        "{one}{time}
-        width = Shape <start = 2, end = 3> (weight)
-        before = Sub (width, one)
-        {extended}
-        convolved = Conv <group = {channels}> (extended, weight{bias})
-        {activated}
-        length = Shape <start = 2, end = 3> (extended)
-        state_start = Sub (length, before)
-        present_state = Slice (extended, state_start, length, time)"
-    ))
-}
 
 /// Heads of keys or values, each as often as query heads share it. The names of sizes are those of the functions here.
 fn copied_heads(name: &str, heads: &str, features: &str) -> String {
@@ -178,4 +146,33 @@ fn copied_heads(name: &str, heads: &str, features: &str) -> String {
         {name}_all_sizes = Concat <axis = 0> (batch, heads, key_count, {features})
         {name} = Reshape ({name}_copies, {name}_all_sizes)"
     )
+}
+
+/// The size of a head, of several that are packed into one axis.
+fn head_size(cx: &Infer<'_>, packed: &Dim, heads: i64, name: &str) -> Result<Dim, InferError> {
+    match packed.known() {
+        Some(size) if heads < 1 || size % heads != 0 => cx.fail(format_args!(
+            "the last axis of {name} has size {size}, which does not split into {heads} heads"
+        )),
+        _ => Ok(packed.floor_div(&Dim::Known(heads))),
+    }
+}
+
+/// The size of several heads packed into one axis, of which each has the size of one of other packed heads.
+fn packed_size(head: &Dim, heads: i64, others: &Dim, other_heads: i64) -> Dim {
+    match head {
+        // Without a division that nobody can undo.
+        Dim::Expr(_) if heads == other_heads => others.clone(),
+        _ => head.mul(&Dim::Known(heads)),
+    }
+}
+
+/// Demands that heads of queries share those of keys evenly.
+fn check_sharing(cx: &Infer<'_>, heads: &Dim, key_heads: &Dim) -> Result<(), InferError> {
+    match (heads.known(), key_heads.known()) {
+        (Some(heads), Some(key_heads)) if key_heads < 1 || heads % key_heads != 0 => cx.fail(
+            format_args!("{heads} query heads do not share {key_heads} key heads evenly"),
+        ),
+        _ => Ok(()),
+    }
 }

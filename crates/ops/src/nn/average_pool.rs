@@ -40,7 +40,7 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(infer);
 
-fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = pooled_shape(cx)?;
     cx.set_tensor(0, cx.elem(0), shape);
     Ok(())

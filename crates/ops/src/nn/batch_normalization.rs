@@ -98,8 +98,15 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return same_as_first(cx);
     }
     let channels = per_channel(cx, 1..5)?;
-    if cx.since() >= 14 && cx.int("training_mode") == Some(0) && cx.output_count() > 1 {
-        return cx.fail("without training_mode there is one output");
+    match (cx.since() >= 14, cx.int("training_mode"), cx.output_count()) {
+        (false, ..) => {}
+        (_, Some(0), 2..) => return cx.fail("without training_mode there is one output"),
+        (_, None | Some(0), _) | (_, _, 3) => {}
+        (_, _, found) => {
+            return cx.fail(format_args!(
+                "with training_mode there are 3 outputs, not {found}"
+            ));
+        }
     }
     same_as_first(cx)?;
     for output in 1..cx.output_count() {
@@ -238,6 +245,16 @@ mod tests {
         assert_eq!(
             infer(&[]),
             "BatchNormalization: without training_mode there is one output"
+        );
+        assert_eq!(
+            outputs(
+                &BATCH_NORMALIZATION,
+                14,
+                &[("training_mode", Int(1))],
+                inputs,
+                1
+            ),
+            "BatchNormalization: with training_mode there are 3 outputs, not 1"
         );
     }
 

@@ -1,7 +1,14 @@
 //! Relatives of the convolution.
 
+use sardonyx_model::{Dim, Shape};
+
+use super::conv::{Convolution, group, kernel_sizes};
+use super::window::{Padding, Window, explicit_pads, per_axis};
 use crate::def::OpDef;
 use crate::facts::{ALL_IR4, FLOATS, FLOATS_IR4, input, int, ints, output, string, types};
+use crate::infer::{Infer, InferError};
+use crate::known::MAX_KNOWN;
+use crate::rules;
 
 pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
     .about("Adds columns of blocks back to the images that they were taken from; blocks may overlap. The inverse of \
@@ -17,7 +24,8 @@ pub(crate) static COL2IM: OpDef = OpDef::new("Col2Im")
         ints("strides"),
         types("T", ALL_IR4),
     ],
-);
+)
+.infer(columns_to_image);
 
 pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     .about("The transpose of a convolution: each element of the input is spread over the window of the kernel. The size \
@@ -49,7 +57,8 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
             output("Y", "T").differentiable(),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(transposed);
 
 pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     .about("A convolution whose kernel looks at places that an input shifts, each with a weight of its own if there is a \
@@ -72,4 +81,392 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
             types("T", FLOATS),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(deformed);
+
+fn columns_to_image(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = image_shape(cx)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+/// `[N, C, D1, …]` from `[N, C * K1 * …, L]`.
+fn image_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    cx.demand_rank(0, 3)?;
+    cx.demand_rank(1, 1)?;
+    cx.demand_rank(2, 1)?;
+    let (image, block) = (cx.known_ints(1), cx.known_ints(2));
+    let Some(axes) = image_axes(cx, image.as_deref(), block.as_deref())? else {
+        return Ok(None);
+    };
+    explicit_pads(cx, axes)?;
+    for name in ["dilations", "strides"] {
+        per_axis(cx, name, axes, 1)?;
+    }
+    let columns = rules::shared_dim(cx, "columns", &[(0, 1)])?;
+    let channels = match block {
+        Some(block) => columns.floor_div(&block_size(cx, &block)?),
+        None => Dim::Unknown,
+    };
+    let batch = rules::shared_dim(cx, "batch", &[(0, 0)])?;
+    let image = image.unwrap_or_else(|| vec![Dim::Unknown; axes]);
+    Ok(Some([batch, channels].into_iter().chain(image).collect()))
+}
+
+/// The number of spatial axes, which many things tell.
+fn image_axes(
+    cx: &Infer<'_>,
+    image: Option<&[Dim]>,
+    block: Option<&[Dim]>,
+) -> Result<Option<usize>, InferError> {
+    let what = "spatial axes";
+    let mut axes = rules::shared_dim(cx, what, &[(1, 0), (2, 0)])?;
+    let pads = cx.ints("pads");
+    if let Some(pads) = pads.as_ref().filter(|pads| pads.len() % 2 != 0) {
+        return cx.fail(format_args!(
+            "pads has {} elements, an odd number",
+            pads.len()
+        ));
+    }
+    let lengths = [
+        image.map(<[Dim]>::len),
+        block.map(<[Dim]>::len),
+        pads.map(|pads| pads.len() / 2),
+        cx.ints("dilations").map(|dilations| dilations.len()),
+        cx.ints("strides").map(|strides| strides.len()),
+    ];
+    for length in lengths.into_iter().flatten() {
+        axes = cx.same_dim(&axes, &length.into(), "numbers of spatial axes")?;
+    }
+    Ok(axes.size().filter(|axes| *axes <= MAX_KNOWN))
+}
+
+/// The number of elements of a block.
+fn block_size(cx: &Infer<'_>, block: &[Dim]) -> Result<Dim, InferError> {
+    let mut elements = Dim::Known(1);
+    for size in block {
+        if let Some(size) = size.known().filter(|size| *size < 1) {
+            return cx.fail(format_args!("a block must have positive sizes, not {size}"));
+        }
+        let product = elements.mul(size);
+        elements = rules::computed(cx, "the size of a block", product, &[&elements, size])?;
+    }
+    Ok(elements)
+}
+
+fn deformed(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = DEFORMED.output_shape(cx)?;
+    for (input, per_place) in [(2, 2), (4, 1)] {
+        check_offsets(cx, shape.as_ref(), input, per_place)?;
+    }
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+const DEFORMED: Convolution = Convolution {
+    x: 0,
+    w: 1,
+    bias: Some(3),
+};
+
+/// Offsets and the mask have some channels for each place of the kernel in each group, and one element per window.
+fn check_offsets(
+    cx: &Infer<'_>,
+    output: Option<&Shape>,
+    input: usize,
+    per_place: i64,
+) -> Result<(), InferError> {
+    let (Some(output), Some(found), Some(w)) = (output, cx.shape(input), cx.shape(1)) else {
+        return Ok(());
+    };
+    cx.demand_rank(input, output.len())?;
+    let groups = cx.int("offset_group").unwrap_or(1);
+    if groups < 1 {
+        return cx.fail(format_args!("offset_group must be positive, not {groups}"));
+    }
+    let places = w[2..].iter().fold(Dim::Known(1), |all, size| all.mul(size));
+    let channels = places.mul(&Dim::Known(groups)).mul(&Dim::Known(per_place));
+    let expected = [&output[0], &channels].into_iter().chain(&output[2..]);
+    for (axis, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let what = format_args!("size {axis} of input {input} and what the kernel asks for");
+        cx.same_dim(found, expected, what)?;
+    }
+    Ok(())
+}
+
+fn transposed(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = transposed_shape(cx)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn transposed_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    for (input, name) in [(0, "input"), (1, "weight tensor")] {
+        if let Some(rank) = cx.rank(input).filter(|rank| *rank < 3) {
+            return cx.fail(format_args!("the {name} has rank {rank}, not at least 3"));
+        }
+    }
+    let group = group(cx)?;
+    let (Some(x), Some(w)) = (cx.shape(0), cx.shape(1)) else {
+        return Ok(None);
+    };
+    if x.len() != w.len() {
+        return cx.fail(format_args!(
+            "the weight tensor has rank {}, but the input has rank {}",
+            w.len(),
+            x.len()
+        ));
+    }
+    let given = cx.ints("kernel_shape");
+    let kernel = kernel_sizes(cx, Some(w), given.as_deref(), w.len())?;
+    let is_open = kernel.iter().any(Dim::is_unknown);
+    let channels = transposed_channels(cx, x, w, group)?;
+    let spatial = spread(cx, &x[2..], kernel)?;
+    // As for Conv, the reference implementation then says nothing.
+    if is_open && !cx.is_thorough() {
+        return Ok(None);
+    }
+    let all = [x[0].clone(), channels].into_iter().chain(spatial);
+    Ok(Some(all.collect()))
+}
+
+fn transposed_channels(
+    cx: &Infer<'_>,
+    x: &Shape,
+    w: &Shape,
+    group: i64,
+) -> Result<Dim, InferError> {
+    let input = cx.same_dim(&x[1], &w[0], "channels of X and W")?;
+    if let Some(channels) = input.known().filter(|channels| channels % group != 0) {
+        // Tests of the reference look for these words.
+        return cx.fail(format_args!(
+            "Input channels C must be divisible by group for ConvTranspose, not {channels} by {group}"
+        ));
+    }
+    let channels = w[1].mul(&Dim::Known(group));
+    let channels = rules::computed(cx, "the output channels", channels, &[&w[1]])?;
+    cx.demand_rank(2, 1)?;
+    match cx.shape(2) {
+        Some(bias) => cx.same_dim(
+            &channels,
+            &bias[0],
+            "output channels of W times group and B",
+        ),
+        None => Ok(channels),
+    }
+}
+
+/// The spatial sizes of a transposed convolution: elements lie a stride apart, each spread over what the kernel covers.
+fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, InferError> {
+    let axes = sizes.len();
+    let is_automatic = cx.string("auto_pad").is_some_and(|mode| mode != "NOTSET");
+    if is_automatic && cx.attribute("pads").is_some() {
+        return cx.fail("pads and auto_pad are both given");
+    }
+    let window = Window::new(cx, kernel)?;
+    let extra = per_axis(cx, "output_padding", axes, 0)?.unwrap_or_else(|| vec![0; axes]);
+    if let Some(given) = per_axis(cx, "output_shape", axes, 0)? {
+        return Ok(given.into_iter().map(Dim::Known).collect());
+    }
+    let size = |axis: usize| {
+        let (size, stride) = (&sizes[axis], Dim::Known(window.strides[axis]));
+        let spread = match &window.padding {
+            Padding::Same => size.mul(&stride),
+            Padding::Explicit(pads) => size
+                .sub(&Dim::Known(1))
+                .mul(&stride)
+                .add(&window.reach[axis])
+                .add(&Dim::Known(extra[axis]))
+                .sub(&Dim::Known(pads[axis].0))
+                .sub(&Dim::Known(pads[axis].1)),
+        };
+        let spread = rules::computed(cx, "the output", spread, &[size, &window.reach[axis]])?;
+        match spread.known() {
+            Some(found) if found < 0 && size.known() != Some(0) => cx.fail(format_args!(
+                "the pads take more than there is: spatial axis {axis} gets size {found}"
+            )),
+            Some(found) => Ok(Dim::Known(found.max(0))),
+            None => Ok(spread),
+        }
+    };
+    (0..axes).map(size).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COL2IM, CONV_TRANSPOSE, DEFORM_CONV};
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::{check, ints, word};
+
+    #[test]
+    fn transposed_convolutions() {
+        // SHAPE-16
+        let x = "float[25, 48, 16, 16]; float[48, 32, 3, 3]";
+        let strides = || ("strides", ints(&[2, 2]));
+        let pads = || ("pads", ints(&[1, 1, 2, 2]));
+        for opset in [1, 11, 22] {
+            check(
+                &CONV_TRANSPOSE,
+                opset,
+                &[
+                    (&[strides()], x, "float[25, 32, 33, 33]"),
+                    (&[strides(), pads()], x, "float[25, 32, 30, 30]"),
+                    (
+                        &[strides(), ("auto_pad", word("SAME_UPPER"))],
+                        x,
+                        "float[25, 32, 32, 32]",
+                    ),
+                    (
+                        &[strides(), pads(), ("dilations", ints(&[3, 3]))],
+                        x,
+                        "float[25, 32, 34, 34]",
+                    ),
+                    (
+                        &[strides(), ("output_padding", ints(&[1, 0]))],
+                        x,
+                        "float[25, 32, 34, 33]",
+                    ),
+                    (
+                        &[pads(), ("group", Int(2)), ("output_shape", ints(&[36, 37]))],
+                        x,
+                        "float[25, 64, 36, 37]",
+                    ),
+                    (
+                        &[strides(), ("kernel_shape", ints(&[3, 3]))],
+                        "float[N, C, H, ?]; float[48, 32, ?, ?]; float[32]",
+                        "float[N, 32, 2*H + 1, ?]",
+                    ),
+                    (&[], "float[1, 48, 9]; float[48, 32, ?]", "float[1, 32, ?]"),
+                    (&[], "float[1, 48, 9]; float[...]", "float[...]"),
+                    (&[], "-; -", "?[...]"),
+                    (
+                        &[pads(), ("auto_pad", word("SAME_UPPER"))],
+                        x,
+                        "ConvTranspose: pads and auto_pad are both given",
+                    ),
+                    (
+                        &[("group", Int(5))],
+                        x,
+                        "ConvTranspose: Input channels C must be divisible by group for ConvTranspose, not 48 by 5",
+                    ),
+                    (
+                        &[("output_shape", ints(&[-1, 6]))],
+                        x,
+                        "ConvTranspose: output_shape must not be negative, not -1",
+                    ),
+                    (
+                        &[("output_padding", ints(&[-1, 0]))],
+                        x,
+                        "ConvTranspose: output_padding must not be negative, not -1",
+                    ),
+                    (
+                        &[("group", Int(2))],
+                        "float[1, 2, 1]; float[2, 9223372036854775807, 1]",
+                        "ConvTranspose: an overflow of 64 bits in the output channels",
+                    ),
+                    (
+                        &[],
+                        "float[1, 2, 1]; float[2, 3, 1, 1]",
+                        "ConvTranspose: the weight tensor has rank 4, but the input has rank 3",
+                    ),
+                    (
+                        &[],
+                        "float[1, 2, 1]; float",
+                        "ConvTranspose: the weight tensor has rank 0, not at least 3",
+                    ),
+                    (
+                        &[("pads", ints(&[2, 2]))],
+                        "float[1, 2, 1]; float[2, 3, 1]",
+                        "ConvTranspose: the pads take more than there is: spatial axis 0 gets size -3",
+                    ),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn deformed_convolutions() {
+        check(
+            &DEFORM_CONV,
+            19,
+            &[
+                (
+                    &[],
+                    "float[N, 3, 9, W]; float[8, 3, 2, 2]; float[N, 8, 8, ?]",
+                    "float[N, 8, 8, W - 1]",
+                ),
+                (
+                    &[("offset_group", Int(3))],
+                    "float[2, 3, 9, 9]; float[8, 3, 2, 2]; float[2, 24, 8, 8]; _; float[2, 12, 8, 8]",
+                    "float[2, 8, 8, 8]",
+                ),
+                (
+                    &[],
+                    "float[2, 3, 9, 9]; float[8, 3, 2, 2]; float[2, 9, 8, 8]",
+                    "DeformConv: size 1 of input 2 and what the kernel asks for differ (9 and 8)",
+                ),
+                (
+                    &[],
+                    "float[2, 3, 9, 9]; float[8, 3, 2, 2]; -; float[7]",
+                    "DeformConv: output channels of W and B differ (8 and 7)",
+                ),
+                (&[], "-; -; -", "?[...]"),
+            ],
+        );
+    }
+
+    #[test]
+    fn columns_become_images() {
+        let long = "float[1, 1, 8]; int64[9223372036854775807]; int64[9223372036854775807]";
+        check(
+            &COL2IM,
+            18,
+            &[
+                (&[], "float[1, 5, 5]; =[5, 5]; =[1, 5]", "float[1, 1, 5, 5]"),
+                (
+                    &[("pads", ints(&[0, 1, 0, 1]))],
+                    "float[N, C, 15]; =[H, 5]; =[1, 5]",
+                    "float[N, floor(C/5), H, 5]",
+                ),
+                (
+                    &[("strides", ints(&[2, 2]))],
+                    "float[1, 9, 4]; int64[?]; int64[?]",
+                    "float[1, ?, ?, ?]",
+                ),
+                (
+                    &[],
+                    "float[1, 9, 4]; int64[3]; =[1, 3, K]",
+                    "float[1, floor(9/(3*K)), ?, ?, ?]",
+                ),
+                (&[], "float[1, 9, 4]; int64[?]; -", "float[...]"),
+                // No list is made as long as a number says.
+                (&[], long, "float[...]"),
+                (
+                    &[],
+                    "float[1, 9, 4]; =[5]; =[5, 5]",
+                    "Col2Im: spatial axes of input 2 and of others differ (1 and 2)",
+                ),
+                (
+                    &[("dilations", ints(&[1, 1, 1]))],
+                    "float[1, 9, 4]; =[5, 5]; =[5, 5]",
+                    "Col2Im: numbers of spatial axes differ (2 and 3)",
+                ),
+                (
+                    &[],
+                    "float[1, 9]; =[5, 5]; =[5, 5]",
+                    "Col2Im: input 0 must have rank 3, not 2",
+                ),
+                (
+                    &[],
+                    "float[1, 9, 4]; =[5, 5]; =[5, 0]",
+                    "Col2Im: a block must have positive sizes, not 0",
+                ),
+                (
+                    &[],
+                    "float[1, 1, 1]; =[1, 1]; =[9223372036854775807, 2]",
+                    "Col2Im: an overflow of 64 bits in the size of a block",
+                ),
+            ],
+        );
+    }
+}

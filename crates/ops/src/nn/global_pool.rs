@@ -26,7 +26,7 @@ const FIRST: &[Fact] = &[
 ];
 const WITH_BFLOAT16: &[Fact] = &[types("T", FLOATS_IR4)];
 
-fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {
         Some(shape) if shape.len() < 2 => {
             return cx.fail(format_args!(

@@ -1,5 +1,6 @@
 //! Normalizations that look at one example only.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Float};
 
 use crate::def::OpDef;
@@ -7,6 +8,8 @@ use crate::facts::{FLOATS, FLOATS_IR4, deprecated, float, input, int, ints, outp
 use crate::function::{
     BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, float_vector, scalar, vector,
 };
+use crate::infer::{Infer, InferError};
+use crate::rules::{demand_rank_from, elem_attribute, same_as_first, shared_dim, stretched_over};
 use crate::typeset::TypeSet;
 
 pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
@@ -26,6 +29,7 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
         ],
     )
     .since(21, &[int("stash_type").or(1)])
+    .infer(infer_groups)
     .body_from(18, group_normalization);
 
 pub(crate) static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
@@ -46,6 +50,7 @@ pub(crate) static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
             types("U", TypeSet::tensors(&[Float, Bfloat16])),
         ],
     )
+    .infer(infer_layer)
     .body_from(17, layer_normalization)
     .body_from(18, layer_normalization);
 
@@ -61,7 +66,8 @@ pub(crate) static LP_NORMALIZATION: OpDef = OpDef::new("LpNormalization")
             types("T", FLOATS),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(infer_along_axis);
 
 pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceNormalization")
     .about("Subtracts the mean over some axes and divides by the standard deviation.")
@@ -82,6 +88,7 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
             types("T", FLOATS_IR4),
         ],
     )
+    .infer(infer_over_axes)
     .body(
         &[9, 13],
         mean_variance!("ReduceMean <axes: ints = @axes> (", ")"),
@@ -137,7 +144,85 @@ pub(crate) static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
             types("V", FLOATS_IR4),
         ],
     )
+    .infer(infer_root_mean_square)
     .body_from(23, rms_normalization);
+
+/// As the input; means and deviations keep the axes that they are computed over, with size 1.
+fn infer_layer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let stash = elem_attribute(cx, "stash_type")?;
+    let (shape, reduced) = behind_axis(cx)?;
+    cx.set_tensor(0, cx.elem(0), shape);
+    for output in [1, 2] {
+        cx.set_tensor(output, stash, reduced.clone());
+    }
+    Ok(())
+}
+
+fn infer_root_mean_square(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let (shape, _) = behind_axis(cx)?;
+    cx.set_tensor(0, cx.elem(1).or(cx.elem(0)), shape);
+    Ok(())
+}
+
+/// The shape of the input, over which the other inputs stretch, and that of one statistic for what lies behind the axis.
+fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferError> {
+    let Some(shape) = cx.shape(0) else {
+        return Ok((None, None));
+    };
+    let axis = cx.axis(cx.int("axis").unwrap_or(-1), shape.len())?;
+    let mut shape = shape.clone();
+    for (input, name) in [(1, "the scale"), (2, "the bias")] {
+        if let Some(other) = cx.shape(input) {
+            shape = stretched_over(cx, &shape, other, name)?;
+        }
+    }
+    let mut reduced = shape.clone();
+    reduced[axis..].fill(Dim::Known(1));
+    Ok((Some(shape), Some(reduced)))
+}
+
+/// As the input, whose channels split into groups.
+fn infer_groups(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_rank_from(cx, 0, 2)?;
+    let groups = cx.int("num_groups");
+    if let Some(groups) = groups.filter(|groups| *groups < 1) {
+        return cx.fail(format_args!("num_groups must be positive, not {groups}"));
+    }
+    cx.demand_rank(1, 1)?;
+    cx.demand_rank(2, 1)?;
+    let channels = if cx.since() < 21 {
+        let factors = shared_dim(cx, "groups", &[(1, 0), (2, 0)])?;
+        let groups = groups.map_or(Dim::Unknown, Dim::Known);
+        cx.same_dim(&groups, &factors, "num_groups and the size of the scale")?;
+        shared_dim(cx, "channels", &[(0, 1)])?
+    } else {
+        shared_dim(cx, "channels", &[(0, 1), (1, 0), (2, 0)])?
+    };
+    if let (Some(channels), Some(groups)) = (channels.known(), groups)
+        && channels % groups != 0
+    {
+        return cx.fail(format_args!(
+            "{channels} channels do not split into {groups} groups"
+        ));
+    }
+    same_as_first(cx)
+}
+
+fn infer_along_axis(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if let (Some(rank), Some(axis)) = (cx.rank(0), cx.int("axis")) {
+        cx.axis(axis, rank)?;
+    }
+    same_as_first(cx)
+}
+
+fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if let (Some(rank), Some(axes)) = (cx.rank(0), cx.ints("axes")) {
+        for axis in axes {
+            cx.axis(axis, rank)?;
+        }
+    }
+    same_as_first(cx)
+}
 
 /// Variance as the mean of squares less the square of the mean, and with them what is normalized. The means are what
 /// stands between two pieces of text.
@@ -296,4 +381,165 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
         narrow = Cast <to = {elem}> (normalized)
         Y = Mul (narrow, scale)"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::{check, ints, outputs};
+
+    #[test]
+    fn statistics_keep_their_axes() {
+        // SHAPE-16, SHAPE-20, SHAPE-22
+        let rows = [
+            (
+                vec![],
+                "float16[N, 4, 8]; float16[8]; float16[8]",
+                "float16[N, 4, 8]; float[N, 4, 1]; float[N, 4, 1]",
+            ),
+            (
+                vec![("axis", Int(1)), ("stash_type", Int(16))],
+                "float16[N, 4, ?]; float16[?, 8]",
+                "float16[N, 4, 8]; bfloat16[N, 1, 1]; bfloat16[N, 1, 1]",
+            ),
+            (
+                vec![],
+                "float[...]; -",
+                "float[...]; float[...]; float[...]",
+            ),
+            (vec![], "-; -", "?[...]; float[...]; float[...]"),
+            (
+                vec![],
+                "float; -",
+                "LayerNormalization: axis -1 is out of range for rank 0",
+            ),
+            (
+                vec![("axis", Int(3))],
+                "float[1, 2, 3]; -",
+                "LayerNormalization: axis 3 is out of range for rank 3",
+            ),
+            (
+                vec![("stash_type", Int(-940))],
+                "-; -",
+                "LayerNormalization: stash_type = -940 is no element type",
+            ),
+            (
+                vec![],
+                "float[2, 3]; float[2]",
+                "LayerNormalization: the sizes of axis 1 of input 0 and the scale differ (3 and 2)",
+            ),
+            (
+                vec![],
+                "float[3]; -; float[3, 3]",
+                "LayerNormalization: the bias has rank 2, which does not stretch to rank 1",
+            ),
+        ];
+        for (attributes, inputs, expected) in rows {
+            let found = outputs(&LAYER_NORMALIZATION, 17, &attributes, inputs, 3);
+            assert_eq!(found, expected, "{inputs}");
+        }
+    }
+
+    #[test]
+    fn root_mean_squares() {
+        check(
+            &RMS_NORMALIZATION,
+            23,
+            &[
+                (
+                    &[("axis", Int(2))],
+                    "float16[N, C, H, W]; float[H, W]",
+                    "float[N, C, H, W]",
+                ),
+                (&[], "float16[N, C]; -", "float16[N, C]"),
+                (
+                    &[("axis", Int(-3))],
+                    "float16[N, C]; -",
+                    "RMSNormalization: axis -3 is out of range for rank 2",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn channels_split_into_groups() {
+        let groups = || ("num_groups", Int(2));
+        check(
+            &GROUP_NORMALIZATION,
+            18,
+            &[
+                (
+                    &[groups()],
+                    "float[N, 6, H]; float[2]; float[?]",
+                    "float[N, 6, H]",
+                ),
+                (
+                    &[groups()],
+                    "float[N, 6, H]; float[6]; float[6]",
+                    "GroupNormalization: num_groups and the size of the scale differ (2 and 6)",
+                ),
+            ],
+        );
+        check(
+            &GROUP_NORMALIZATION,
+            21,
+            &[
+                (
+                    &[groups()],
+                    "float[N, 6, H]; float[6]; float[6]",
+                    "float[N, 6, H]",
+                ),
+                (&[groups()], "-; -; -", "-"),
+                (
+                    &[groups()],
+                    "float[N, 6, H]; float[2]; float[2]",
+                    "GroupNormalization: channels of input 1 and of others differ (6 and 2)",
+                ),
+                (
+                    &[groups()],
+                    "float[N, 5, H]; -; -",
+                    "GroupNormalization: 5 channels do not split into 2 groups",
+                ),
+                (
+                    &[("num_groups", Int(0))],
+                    "-; -; -",
+                    "GroupNormalization: num_groups must be positive, not 0",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn axes_exist() {
+        for opset in [1, 22] {
+            check(
+                &LP_NORMALIZATION,
+                opset,
+                &[
+                    (&[], "float[3, N, 5]", "float[3, N, 5]"),
+                    (
+                        &[("axis", Int(3))],
+                        "float[3, N, 5]",
+                        "LpNormalization: axis 3 is out of range for rank 3",
+                    ),
+                ],
+            );
+        }
+        for opset in [9, 13] {
+            check(
+                &MEAN_VARIANCE_NORMALIZATION,
+                opset,
+                &[
+                    (&[], "float[25, 48, H, ?]", "float[25, 48, H, ?]"),
+                    (&[("axes", ints(&[-1]))], "float[25]", "float[25]"),
+                    (
+                        &[],
+                        "float[25, 48, 16]",
+                        "MeanVarianceNormalization: axis 3 is out of range for rank 3",
+                    ),
+                ],
+            );
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! Losses of classifiers.
 
+use sardonyx_model::Shape;
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, input, int, output, string, types};
 use crate::function::{Expand, FLOAT, float_vector, vector};
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static NEGATIVE_LOG_LIKELIHOOD_LOSS: OpDef = OpDef::new("NegativeLogLikelihoodLoss")
@@ -33,6 +36,7 @@ pub(crate) static NEGATIVE_LOG_LIKELIHOOD_LOSS: OpDef = OpDef::new("NegativeLogL
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
+    .infer(infer)
     .body_from(12, negative_log_likelihood);
 
 pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEntropyLoss")
@@ -63,7 +67,44 @@ pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEn
             types("T", FLOATS_IR4),
         ],
     )
+    .infer(infer)
     .body_from(12, softmax_cross_entropy);
+
+/// A loss for each target, or one for all; the logarithms of the probabilities are as the scores.
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let targets = targets(cx)?;
+    let loss = match cx.string("reduction").as_deref() {
+        Some("none") => targets,
+        Some("mean" | "sum") | None => Some(Shape::new()),
+        Some(other) => return cx.fail(format_args!("reduction has no value \"{other}\"")),
+    };
+    cx.set_tensor(0, cx.elem(0), loss);
+    cx.set_tensor(1, cx.elem(0), cx.shape(0).cloned());
+    Ok(())
+}
+
+/// The shape of the targets: that of the scores without the classes, `[N, D1, …]` for `[N, C, D1, …]`.
+fn targets(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    let rank = match (cx.rank(0), cx.rank(1)) {
+        (Some(rank @ ..2), _) => {
+            return cx.fail(format_args!("the scores have rank {rank}, not at least 2"));
+        }
+        (Some(rank), _) => {
+            cx.demand_rank(1, rank - 1)?;
+            rank - 1
+        }
+        (None, Some(0)) => return cx.fail("the targets have rank 0, not at least 1"),
+        (None, Some(rank)) => rank,
+        (None, None) => return Ok(None),
+    };
+    cx.demand_rank(2, 1)?;
+    shared_dim(cx, "classes", &[(0, 1), (2, 0)])?;
+    let size = |axis: usize| {
+        let in_scores = if axis == 0 { 0 } else { axis + 1 };
+        shared_dim(cx, "a size", &[(1, axis), (0, in_scores)])
+    };
+    (0..rank).map(size).collect::<Result<Shape, _>>().map(Some)
+}
 
 fn negative_log_likelihood(cx: &Expand<'_>) -> Option<String> {
     let elem = cx.elem(0)?;
@@ -166,4 +207,69 @@ fn softmax_cross_entropy(cx: &Expand<'_>) -> Option<String> {
         {log_prob}
         output = NegativeLogLikelihoodLoss <reduction: string = @reduction{ignore_index}> (logs, labels{weights})"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NEGATIVE_LOG_LIKELIHOOD_LOSS, SOFTMAX_CROSS_ENTROPY_LOSS};
+    use crate::tensor::testing::{outputs, word};
+
+    #[test]
+    fn one_loss_for_each_target_or_for_all() {
+        let each = || [("reduction", word("none"))];
+        let rows = [
+            (&each()[..], "float[3, 4]; int64[3]", "float[3]"),
+            (
+                &each(),
+                "float[N, 4, H, ?]; int64[3, ?, 6]; float[4]",
+                "float[3, H, 6]",
+            ),
+            (&each(), "float[...]; int64[3, 5]", "float[3, 5]"),
+            (&each(), "float[3, 4, 5]; -", "float[3, 5]"),
+            (&each(), "-; -", "?[...]"),
+            (&[], "float[3, 4]; int64[3]", "float"),
+            (&[("reduction", word("sum"))], "-; -", "?"),
+            (&[], "float[3]; -", "the scores have rank 1, not at least 2"),
+            (&[], "-; int64", "the targets have rank 0, not at least 1"),
+            (
+                &[],
+                "float[3, 4, 5]; int64[3]",
+                "input 1 must have rank 2, not 1",
+            ),
+            (
+                &[],
+                "float[3, 5, 6]; int64[3, 7]",
+                "a size of input 0 and of others differ (7 and 6)",
+            ),
+            (
+                &each(),
+                "float[3, 4]; int64[3]; float[5]",
+                "classes of input 2 and of others differ (4 and 5)",
+            ),
+            (
+                &[("reduction", word("max"))],
+                "-; -",
+                "reduction has no value \"max\"",
+            ),
+        ];
+        for def in [&NEGATIVE_LOG_LIKELIHOOD_LOSS, &SOFTMAX_CROSS_ENTROPY_LOSS] {
+            for version in def.versions() {
+                for (attributes, inputs, expected) in &rows {
+                    let found = outputs(def, version.since, attributes, inputs, 1);
+                    let found = found.trim_start_matches(def.name).trim_start_matches(": ");
+                    assert_eq!(found, *expected, "{} of {inputs}", def.name);
+                }
+            }
+        }
+        assert_eq!(
+            outputs(
+                &SOFTMAX_CROSS_ENTROPY_LOSS,
+                13,
+                &[],
+                "float[N, 4]; int64[N]",
+                2
+            ),
+            "float; float[N, 4]"
+        );
+    }
 }

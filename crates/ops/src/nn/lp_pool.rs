@@ -1,5 +1,7 @@
 //! Norms over windows.
 
+use super::average_pool;
+use super::global_pool;
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, float, input, int, ints, output, string, types};
 
@@ -22,7 +24,8 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
             int("p").or(2),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(global_pool::infer);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .about("The p-norm over a window that moves along all axes behind the channels.")
@@ -48,4 +51,37 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
         ],
     )
     .since(18, &[int("ceil_mode").or(0), ints("dilations")])
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(average_pool::infer);
+
+#[cfg(test)]
+mod tests {
+    use super::{GLOBAL_LP_POOL, LP_POOL};
+    use crate::tensor::testing::{check, ints};
+
+    #[test]
+    fn norms_of_windows() {
+        for opset in [1, 2, 11, 18, 22] {
+            check(
+                &LP_POOL,
+                opset,
+                &[
+                    (
+                        &[
+                            ("kernel_shape", ints(&[2, 2])),
+                            ("pads", ints(&[1, 1, 2, 2])),
+                            ("strides", ints(&[2, 2])),
+                        ],
+                        "float[5, 3, 4, W]",
+                        "float[5, 3, 3, floor((W + 1)/2) + 1]",
+                    ),
+                    (&[], "float[5, 3, 4]", "float[...]"),
+                ],
+            );
+        }
+        for opset in [1, 2, 22] {
+            let row = [(&[][..], "double[N, C, 4, ?]", "double[N, C, 1, 1]")];
+            check(&GLOBAL_LP_POOL, opset, &row);
+        }
+    }
+}

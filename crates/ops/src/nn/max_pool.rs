@@ -138,12 +138,12 @@ mod tests {
                 (
                     &[three(), stride(&[2])],
                     "float[N, C, L]",
-                    "float[N, C, floor((L - 3)/(2)) + 1]",
+                    "float[N, C, floor((L - 3)/2) + 1]",
                 ),
                 (
                     &[three(), stride(&[2]), ("ceil_mode", Int(1))],
                     "float[N, C, L]",
-                    "float[N, C, floor((L - 2)/(2)) + 1]",
+                    "float[N, C, floor((L - 2)/2) + 1]",
                 ),
                 // No window fits, and no window is an empty result.
                 (&[three()], "float[1, 2, 2]", "float[1, 2, 0]"),

@@ -1,5 +1,6 @@
 //! Recurrent layers.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int32;
 
 use crate::def::OpDef;
@@ -7,6 +8,8 @@ use crate::facts::{
     FLOATS, FLOATS_IR4, float, floats, input, int, output, string, strings, types,
     without_attribute,
 };
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
 use crate::typeset::TypeSet;
 
 pub(crate) static GRU: OpDef = OpDef::new("GRU")
@@ -56,7 +59,8 @@ pub(crate) static GRU: OpDef = OpDef::new("GRU")
             int("layout").or(0),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(infer);
 
 pub(crate) static LSTM: OpDef = OpDef::new("LSTM")
     .about("A recurrent layer of long short-term memory: cells with input, output and forget gates, and peepholes if \
@@ -105,7 +109,8 @@ pub(crate) static LSTM: OpDef = OpDef::new("LSTM")
             int("layout").or(0),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(infer);
 
 pub(crate) static RNN: OpDef = OpDef::new("RNN")
     .about("A recurrent layer of the simplest kind: one activation of a sum of input and state; forwards, backwards or \
@@ -147,4 +152,212 @@ pub(crate) static RNN: OpDef = OpDef::new("RNN")
             int("layout").or(0),
         ],
     )
-    .since(22, &[types("T", FLOATS_IR4)]);
+    .since(22, &[types("T", FLOATS_IR4)])
+    .infer(infer);
+
+/// Inputs by their positions; the cell is one of LSTM alone.
+const X: usize = 0;
+const W: usize = 1;
+const R: usize = 2;
+const LENGTHS: usize = 4;
+const INITIAL: [usize; 2] = [5, 6];
+
+/// States of all steps, and the last ones. With `layout = 1` the batch comes first.
+fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    for (input, rank) in [
+        (X, 3),
+        (W, 3),
+        (R, 3),
+        (3, 2),
+        (LENGTHS, 1),
+        (5, 3),
+        (6, 3),
+        (7, 2),
+    ] {
+        cx.demand_rank(input, rank)?;
+    }
+    let batch_first = cx.int("layout").is_some_and(|layout| layout != 0);
+    let (time, batch) = if batch_first { (1, 0) } else { (0, 1) };
+    let [hidden_state, cell] = INITIAL;
+    let steps = shared_dim(cx, "steps", &[(X, time)])?;
+    let places = [
+        (X, batch),
+        (LENGTHS, 0),
+        (hidden_state, batch),
+        (cell, batch),
+    ];
+    let batch = shared_dim(cx, "elements of the batch", &places)?;
+    shared_dim(cx, "the size of the input", &[(X, 2), (W, 2)])?;
+    let (directions, hidden) = (directions(cx)?, hidden_size(cx)?);
+    let (all, last): (Shape, Shape) = if batch_first {
+        (
+            [&batch, &steps, &directions, &hidden]
+                .into_iter()
+                .cloned()
+                .collect(),
+            [&batch, &directions, &hidden]
+                .into_iter()
+                .cloned()
+                .collect(),
+        )
+    } else {
+        (
+            [&steps, &directions, &batch, &hidden]
+                .into_iter()
+                .cloned()
+                .collect(),
+            [&directions, &batch, &hidden]
+                .into_iter()
+                .cloned()
+                .collect(),
+        )
+    };
+    // Without `output_sequence` the first versions leave it open which output is which.
+    let is_certain = cx.since() >= 7 || cx.int("output_sequence").is_some_and(|given| given != 0);
+    for output in 0..cx.output_count().min(3) {
+        let shape = if output == 0 { &all } else { &last };
+        cx.set_tensor(output, cx.elem(X), is_certain.then(|| shape.clone()));
+    }
+    Ok(())
+}
+
+/// How many directions there are. What W and R say of that is not compared: the reference takes weights of one direction
+/// for both.
+fn directions(cx: &Infer<'_>) -> Result<Dim, InferError> {
+    // The default of the first version of GRU is misspelt.
+    match cx.string("direction").as_deref() {
+        Some("forward" | "foward" | "reverse") | None => Ok(Dim::Known(1)),
+        Some("bidirectional") => Ok(Dim::Known(2)),
+        Some(other) => cx.fail(format_args!("direction has no value \"{other}\"")),
+    }
+}
+
+fn hidden_size(cx: &Infer<'_>) -> Result<Dim, InferError> {
+    let [hidden_state, cell] = INITIAL;
+    let found = shared_dim(cx, "hidden units", &[(R, 2), (hidden_state, 2), (cell, 2)])?;
+    match cx.int("hidden_size") {
+        Some(given @ 1..) => {
+            cx.same_dim(&Dim::Known(given), &found, "hidden_size and the size of R")
+        }
+        _ => Ok(found),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GRU, LSTM, RNN};
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::{outputs, word};
+
+    #[test]
+    fn states_of_all_steps_and_the_last_ones() {
+        // SHAPE-16
+        let hidden = || ("hidden_size", Int(4));
+        let rows = [
+            (
+                vec![hidden()],
+                "float[T, N, 10]; -; -",
+                "float[T, 1, N, 4]; float[1, N, 4]",
+            ),
+            (
+                vec![],
+                "float[64, 32, 10]; float[1, 4, 10]; float[1, 4, 4]",
+                "float[64, 1, 32, 4]; float[1, 32, 4]",
+            ),
+            (
+                vec![],
+                "float[64, N, 10]; -; -; -; int32[32]",
+                "float[64, 1, 32, ?]; float[1, 32, ?]",
+            ),
+            (
+                vec![],
+                "-; -; -; -; -; float[?, 32, 4]",
+                "?[?, 1, 32, 4]; ?[1, 32, 4]",
+            ),
+            (
+                vec![],
+                "float[...]; -; -",
+                "float[?, 1, ?, ?]; float[1, ?, ?]",
+            ),
+            (
+                vec![hidden(), ("direction", word("bidirectional"))],
+                "float[T, N, 10]; -; -",
+                "float[T, 2, N, 4]; float[2, N, 4]",
+            ),
+        ];
+        for (attributes, inputs, expected) in &rows {
+            for opset in [7, 14, 22] {
+                for def in [&GRU, &RNN] {
+                    assert_eq!(outputs(def, opset, attributes, inputs, 2), *expected);
+                }
+                let cell = expected.split("; ").last().expect("two outputs");
+                assert_eq!(
+                    outputs(&LSTM, opset, attributes, inputs, 3),
+                    format!("{expected}; {cell}")
+                );
+            }
+        }
+        let layout = [hidden(), ("layout", Int(1))];
+        assert_eq!(
+            outputs(&RNN, 14, &layout, "float[N, T, 10]; -; -", 2),
+            "float[N, T, 1, 4]; float[N, 1, 4]"
+        );
+        let bidirectional = [
+            hidden(),
+            ("layout", Int(1)),
+            ("direction", word("bidirectional")),
+        ];
+        assert_eq!(
+            outputs(
+                &RNN,
+                14,
+                &bidirectional,
+                "float[N, T, 10]; float[1, 4, 10]; -",
+                2
+            ),
+            "float[N, T, 2, 4]; float[N, 2, 4]"
+        );
+    }
+
+    #[test]
+    fn first_versions_leave_positions_open() {
+        let hidden = || ("hidden_size", Int(4));
+        let all = [hidden(), ("output_sequence", Int(1))];
+        for (def, opset) in [(&GRU, 1), (&GRU, 3), (&RNN, 1), (&LSTM, 1)] {
+            let infer =
+                |attributes: &[_]| outputs(def, opset, attributes, "float[T, N, 5]; -; -", 2);
+            assert_eq!(infer(&all), "float[T, 1, N, 4]; float[1, N, 4]");
+            assert_eq!(infer(&[hidden()]), "float[...]; float[...]");
+        }
+    }
+
+    #[test]
+    fn contradictions() {
+        let rows = [
+            ("float[4, 5]; -; -", "LSTM: input 0 must have rank 3, not 2"),
+            (
+                "float[4, 5, 6]; float[1, 16, 7]; -",
+                "LSTM: the size of the input of input 1 and of others differ (6 and 7)",
+            ),
+            (
+                "float[4, 5, 6]; -; float[1, 16, 3]",
+                "LSTM: hidden_size and the size of R differ (4 and 3)",
+            ),
+            (
+                "float[4, 5, 6]; -; -; -; int32[6]",
+                "LSTM: elements of the batch of input 4 and of others differ (5 and 6)",
+            ),
+        ];
+        for (inputs, expected) in rows {
+            for opset in [1, 7, 14] {
+                let hidden = [("hidden_size", Int(4))];
+                assert_eq!(outputs(&LSTM, opset, &hidden, inputs, 3), expected);
+            }
+        }
+        let sideways = [("direction", word("sideways"))];
+        assert_eq!(
+            outputs(&GRU, 14, &sideways, "-; -; -", 2),
+            "GRU: direction has no value \"sideways\""
+        );
+    }
+}

@@ -6,21 +6,23 @@
 use sardonyx_model::{Dim, Shape};
 
 use crate::infer::{Infer, InferError};
+use crate::rules;
 
 /// How windows move over the spatial axes of an input `[N, C, D1, D2, …]`.
 #[derive(Debug)]
 pub(super) struct Window {
     /// Size per spatial axis, without dilation.
     pub(super) kernel: Vec<Dim>,
-    strides: Vec<i64>,
-    dilations: Vec<i64>,
-    padding: Padding,
+    /// What it covers per spatial axis, dilated.
+    pub(super) reach: Vec<Dim>,
+    pub(super) strides: Vec<i64>,
+    pub(super) padding: Padding,
     /// Whether a last window that is only partly inside counts.
     ceil: bool,
 }
 
 #[derive(Debug)]
-enum Padding {
+pub(super) enum Padding {
     /// Before and after, per axis.
     Explicit(Vec<(i64, i64)>),
     /// As much as it takes for one window per stride.
@@ -33,32 +35,24 @@ impl Window {
     /// `auto_pad` goes before `pads`: the standard forbids both, but exporters write zeros beside it.
     pub(super) fn new(cx: &Infer<'_>, kernel: Vec<Dim>) -> Result<Window, InferError> {
         let rank = kernel.len();
-        let per_axis = |name: &str| match cx.ints(name) {
-            Some(values) if values.len() != rank => cx.fail(format_args!(
-                "{name} has {} elements, but there are {rank} spatial axes",
-                values.len()
-            )),
-            Some(values) => match values.iter().find(|value| **value < 1) {
-                Some(value) => cx.fail(format_args!("{name} must be positive, not {value}")),
-                None => Ok(values),
-            },
-            None => Ok(vec![1; rank]),
-        };
         if let Some(size) = kernel.iter().filter_map(Dim::known).find(|size| *size < 1) {
             return cx.fail(format_args!(
                 "the kernel must have positive sizes, not {size}"
             ));
         }
+        let pads = explicit_pads(cx, rank)?;
         let padding = match cx.string("auto_pad").as_deref() {
             Some("SAME_UPPER" | "SAME_LOWER") => Padding::Same,
             Some("VALID") => Padding::Explicit(vec![(0, 0); rank]),
-            Some("NOTSET") | None => Padding::Explicit(explicit_pads(cx, rank)?),
+            Some("NOTSET") | None => Padding::Explicit(pads),
             Some(other) => return cx.fail(format_args!("auto_pad has no value \"{other}\"")),
         };
+        let strides = per_axis(cx, "strides", rank, 1)?.unwrap_or_else(|| vec![1; rank]);
+        let dilations = per_axis(cx, "dilations", rank, 1)?.unwrap_or_else(|| vec![1; rank]);
         Ok(Window {
+            reach: reaches(cx, &kernel, &dilations)?,
             kernel,
-            strides: per_axis("strides")?,
-            dilations: per_axis("dilations")?,
+            strides,
             padding,
             ceil: cx.int("ceil_mode").is_some_and(|mode| mode != 0),
         })
@@ -88,28 +82,25 @@ impl Window {
         };
         let (before, after) = pads[axis];
         let one = Dim::Known(1);
-        // What a dilated kernel covers.
-        let reach = self.kernel[axis]
-            .sub(&one)
-            .mul(&Dim::Known(self.dilations[axis]))
-            .add(&one);
+        let reach = &self.reach[axis];
         let start = size.add(&Dim::Known(before));
         let count = if self.ceil {
             // Windows start before the padding at the end (the documents say so since version 22, but it always held),
             // and all but the last end where it ends. Both are divisions of the start of that padding, shifted: the
             // smaller shift decides. With VALID the documents round down all the same; implementations round up.
             let shift = Dim::Known(after)
-                .sub(&reach)
+                .sub(reach)
                 .add(&stride)
                 .smaller(&Dim::Known(0));
             ceil_div(&start.add(&shift), &stride)
         } else {
             start
                 .add(&Dim::Known(after))
-                .sub(&reach)
+                .sub(reach)
                 .floor_div(&stride)
                 .add(&one)
         };
+        let count = rules::computed(cx, "the number of windows", count, &[size, reach])?;
         match (count.known(), size.known()) {
             // Nothing has no windows; how far the kernel reaches over it is of no interest.
             (Some(count), Some(0)) => Ok(Dim::Known(count.max(0))),
@@ -121,7 +112,50 @@ impl Window {
     }
 }
 
-fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64)>, InferError> {
+/// What a dilated kernel covers.
+fn reaches(cx: &Infer<'_>, kernel: &[Dim], dilations: &[i64]) -> Result<Vec<Dim>, InferError> {
+    let one = Dim::Known(1);
+    let reach = |(size, dilation): (&Dim, &i64)| {
+        let reach = size.sub(&one).mul(&Dim::Known(*dilation)).add(&one);
+        rules::computed(cx, "what the dilated kernel covers", reach, &[size])
+    };
+    kernel.iter().zip(dilations).map(reach).collect()
+}
+
+/// An attribute with an integer for each spatial axis, none of them less than `least`.
+pub(super) fn per_axis(
+    cx: &Infer<'_>,
+    name: &str,
+    rank: usize,
+    least: i64,
+) -> Result<Option<Vec<i64>>, InferError> {
+    let Some(values) = cx.ints(name) else {
+        return Ok(None);
+    };
+    if values.len() != rank {
+        return cx.fail(format_args!(
+            "{name} has {} elements, but there are {rank} spatial axes",
+            values.len()
+        ));
+    }
+    not_less(cx, name, &values, least)?;
+    Ok(Some(values))
+}
+
+fn not_less(cx: &Infer<'_>, name: &str, values: &[i64], least: i64) -> Result<(), InferError> {
+    let must = if least > 0 {
+        "must be positive"
+    } else {
+        "must not be negative"
+    };
+    match values.iter().find(|value| **value < least) {
+        Some(value) => cx.fail(format_args!("{name} {must}, not {value}")),
+        None => Ok(()),
+    }
+}
+
+/// Before and after, per spatial axis.
+pub(super) fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64)>, InferError> {
     let Some(pads) = cx.ints("pads") else {
         return Ok(vec![(0, 0); rank]);
     };
@@ -132,6 +166,7 @@ fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64)>, InferEr
             2 * rank
         ));
     }
+    not_less(cx, "pads", &pads, 0)?;
     let (before, after) = pads.split_at(rank);
     Ok(before.iter().copied().zip(after.iter().copied()).collect())
 }

@@ -4,11 +4,13 @@
 //! `saturate` for them; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale and `round_mode` for it;
 //! 25 adds 2-bit integers; 28 adds 6-bit floats.
 
+use sardonyx_model::Dim;
 use sardonyx_tensor::{CastOptions, DataType, cast};
 
 use crate::facts::*;
-use crate::infer::{Known, MAX_KNOWN};
-use crate::math::shape_values::{self, Ints};
+use crate::known::{Known, MAX_KNOWN};
+use crate::math::shape_values;
+use crate::rules::elem_attribute;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
 pub(crate) static CAST: OpDef = OpDef::new("Cast")
@@ -86,35 +88,48 @@ const COMPLEX: &[DataType] = &[DataType::Complex64, DataType::Complex128];
 const REAL: TypeSet = ALL.except(COMPLEX);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let to = match (cx.int("to"), cx.string("to")) {
-        (Some(number), _) => match i32::try_from(number).ok().and_then(DataType::from_number) {
-            Some(elem) => Some(elem),
-            None => return cx.fail(format_args!("to = {number} is no element type")),
-        },
-        (None, Some(word)) => match elem_of_word(&word) {
+    let to = match cx.string("to") {
+        Some(word) => match elem_of_word(&word) {
             Some(elem) => Some(elem),
             None => return cx.fail(format_args!("to = \"{word}\" is no element type")),
         },
-        (None, None) => None,
+        None => elem_attribute(cx, "to")?,
     };
     cx.set_tensor(0, to, cx.shape(0).cloned());
-    if let Some(to @ (DataType::Int32 | DataType::Int64)) = to {
-        pass_integers(cx, to);
+    if let Some(to) = to {
+        pass_numbers(cx, to);
     }
     Ok(())
 }
 
-/// Integers stay known from integer type to integer type.
-fn pass_integers(cx: &mut Infer<'_>, to: DataType) {
-    if let Some(ints) = shape_values::of_input(cx, 0) {
-        return shape_values::set(cx, Ints { elem: to, ..ints });
-    }
-    if let Some(Known::Tensor(tensor)) = cx.known(0)
-        && (tensor.data_type().is_integer() || tensor.data_type() == DataType::Bool)
-        && tensor.len() <= MAX_KNOWN
-        && let Ok(converted) = cast(tensor, to, CastOptions::default())
-    {
-        cx.set_known(0, Known::Tensor(converted));
+/// Numbers stay known from one numeric type to another.
+pub(super) fn pass_numbers(cx: &mut Infer<'_>, to: DataType) {
+    let is_plain = |elem: DataType| {
+        use DataType::{Bool, Double, Float};
+        matches!(elem, Bool | Float | Double) || elem.is_integer() && !elem.is_packed()
+    };
+    let Some(known) = cx
+        .known(0)
+        .filter(|known| is_plain(known.elem()) && is_plain(to))
+    else {
+        return;
+    };
+    match known {
+        // What is no whole number may become one.
+        Known::Tensor(tensor) if tensor.len() <= MAX_KNOWN => {
+            if let Ok(converted) = cast(tensor, to, CastOptions::default()) {
+                cx.set_known(0, Known::Tensor(converted));
+            }
+        }
+        Known::Tensor(_) => {}
+        Known::Ints { .. } if to == DataType::Bool => {
+            shape_values::map_to(cx, to, |value| {
+                shape_values::truth(
+                    shape_values::equal(value, &Dim::Known(0)).map(|is_zero| !is_zero),
+                )
+            });
+        }
+        Known::Ints { .. } => shape_values::map_to(cx, to, Dim::clone),
     }
 }
 
@@ -139,7 +154,7 @@ fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 mod tests {
     use super::CAST;
     use crate::AttrValue::Int;
-    use crate::infer::Known;
+    use crate::known::Known;
     use crate::math::testing::adapted;
     use crate::math::testing::{infer, propagated};
     use crate::tensor::testing::{check, word};
@@ -186,8 +201,14 @@ mod tests {
     #[test]
     fn integers_stay_known() {
         assert_eq!(propagated(&CAST, 13, &[("to", Int(6))], "[N, 2]"), "[N, 2]");
-        assert_eq!(propagated(&CAST, 13, &[("to", Int(7))], "i32:5"), "5");
-        assert_eq!(propagated(&CAST, 13, &[("to", Int(1))], "[N, 2]"), "-");
+        assert_eq!(propagated(&CAST, 13, &[("to", Int(7))], "int32:5"), "5");
+        assert_eq!(propagated(&CAST, 13, &[("to", Int(1))], "[N, 2]"), "[N, 2]");
+        assert_eq!(
+            propagated(&CAST, 13, &[("to", Int(7))], "float:[N, 2]"),
+            "[N, 2]"
+        );
+        let truths = propagated(&CAST, 13, &[("to", Int(9))], "[N, -2, 0]");
+        assert_eq!(truths, "[?, 1, 0]");
         // More than 32 bits hold.
         assert_eq!(
             propagated(&CAST, 13, &[("to", Int(6))], "[1, 4294967296]"),

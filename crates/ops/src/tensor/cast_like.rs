@@ -1,11 +1,15 @@
 //! Other element types, by example or bit by bit.
 
+use sardonyx_tensor::DataType;
 use sardonyx_tensor::DataType::{Bool, Complex64, Complex128, String};
 
 use crate::def::OpDef;
 use crate::facts::{
     ALL_IR9, ALL_IR10, ALL_IR11, ALL_IR12, ALL_IR13, NUMERIC_IR4, input, int, output, string, types,
 };
+use crate::infer::{Infer, InferError};
+use crate::rules::elem_attribute;
+use crate::tensor::cast;
 use crate::typeset::TypeSet;
 
 pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
@@ -19,7 +23,8 @@ pub(crate) static BIT_CAST: OpDef = OpDef::new("BitCast")
             types("T1", ALL_IR13.except(&[String])),
             types("T2", ALL_IR13.except(&[String])),
         ],
-    );
+    )
+    .infer(bit_cast);
 
 pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
     .about("Converts the first input to the element type of the second one; otherwise `Cast`.")
@@ -70,6 +75,7 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
             types("T2", ALL_IR13.except(&[Complex64, Complex128])),
         ],
     )
+    .infer(cast_like)
     .body_from(15, |cx| {
         let to = cx.elem(1)?;
         let saturate = if cx.since() < 19 {
@@ -79,3 +85,76 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
         };
         Some(format!("output = Cast <to = {to}{saturate}> (input)"))
     });
+
+fn bit_cast(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let to = elem_attribute(cx, "to")?;
+    let (from_bits, to_bits) = (
+        cx.elem(0).and_then(DataType::bits),
+        to.and_then(DataType::bits),
+    );
+    if let (Some(from), Some(to)) = (from_bits, to_bits)
+        && from != to
+    {
+        return cx.fail(format_args!(
+            "elements of {from} bits are none of {to} bits"
+        ));
+    }
+    cx.set_tensor(0, to, cx.shape(0).cloned());
+    Ok(())
+}
+
+fn cast_like(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let to = cx.elem(1);
+    cx.set_tensor(0, to, cx.shape(0).cloned());
+    if let Some(to) = to {
+        cast::pass_numbers(cx, to);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn bits_keep_their_number() {
+        // SHAPE-22
+        check(
+            &BIT_CAST,
+            26,
+            &[
+                (&[("to", Int(6))], "float[2, N]", "int32[2, N]"),
+                (&[("to", Int(6))], "-", "int32[...]"),
+                (&[], "float[2]", "?[2]"),
+                (&[("to", Int(9))], "int8", "bool"),
+                (
+                    &[("to", Int(7))],
+                    "float[2]",
+                    "BitCast: elements of 32 bits are none of 64 bits",
+                ),
+                (
+                    &[("to", Int(-1))],
+                    "float[2]",
+                    "BitCast: to = -1 is no element type",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn the_second_input_gives_the_type() {
+        check(
+            &CAST_LIKE,
+            15,
+            &[
+                (&[], "float[2, N]; float16[M]", "float16[2, N]"),
+                (&[], "float[2]; -", "?[2]"),
+                (&[], "-; int64", "int64[...]"),
+            ],
+        );
+        assert_eq!(propagated(&CAST_LIKE, 15, &[], "[N, 2]; float:1"), "[N, 2]");
+    }
+}

@@ -3,12 +3,11 @@
 //! Since 1; 4 makes `axis` required and takes every type; 11 allows negative `axis`; 13 adds bfloat16.
 
 use sardonyx_model::{Dim, Shape};
-use sardonyx_tensor::DataType;
 
-use super::vector_len;
 use crate::facts::*;
-use crate::infer::MAX_KNOWN;
+use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
+use crate::rules::computed;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
@@ -42,10 +41,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(axis) => joined(cx, axis)?,
         None => None,
     };
-    let is_vector = shape.as_ref().is_some_and(|shape| shape.len() == 1);
     cx.set_tensor(0, elem, shape);
-    if is_vector {
-        pass_ints(cx);
+    if let Some(axis) = axis {
+        join_ints(cx, axis);
     }
     Ok(())
 }
@@ -59,7 +57,8 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
             continue;
         };
         let axis = cx.axis(axis, shape.len())?;
-        sum = sum.add(&shape[axis]);
+        let longer = sum.add(&shape[axis]);
+        sum = computed(cx, "the joined size", longer, &[&sum, &shape[axis]])?;
         let Some(joined) = &mut joined else {
             joined = Some(shape.clone());
             continue;
@@ -85,31 +84,35 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
     Ok(joined)
 }
 
-/// Joins vectors of integers. One that is not known still takes its place.
-fn pass_ints(cx: &mut Infer<'_>) {
-    let mut joined: Option<Ints> = None;
-    for index in 0..cx.input_count() {
-        let next = shape_values::of_input(cx, index)
-            .filter(|ints| !ints.scalar)
-            .or_else(|| {
-                let values = vec![Dim::Unknown; vector_len(cx, index)?];
-                Some(Ints {
-                    elem: cx.elem(index)?,
-                    scalar: false,
-                    values,
-                })
-            });
-        match (&mut joined, next) {
-            (Some(joined), Some(next)) => joined.values.extend(next.values),
-            (None, Some(next)) => joined = Some(next),
-            (_, None) => return,
+/// Joins arrays of integers. One that is not known still takes its place.
+fn join_ints(cx: &mut Infer<'_>, axis: i64) {
+    let parts: Option<Vec<Ints>> = (0..cx.input_count())
+        .map(|index| shape_values::of_input_or_unknown(cx, index))
+        .collect();
+    let Some(parts) = parts else { return };
+    let Some(first) = parts.first() else { return };
+    let Ok(axis) = cx.axis(axis, first.dims.len()) else {
+        return;
+    };
+    let mut dims = first.dims.clone();
+    dims[axis] = 0;
+    for part in &parts {
+        let Some(size) = part.dims.get(axis) else {
+            return;
+        };
+        dims[axis] = dims[axis].saturating_add(*size);
+    }
+    let joined = Ints::build(first.elem, dims, |index| {
+        let mut index = Dims::from_slice(index);
+        for part in &parts {
+            if index[axis] < part.dims[axis] {
+                return part.at(&index);
+            }
+            index[axis] -= part.dims[axis];
         }
-    }
-    if let Some(joined) = joined.filter(|ints| {
-        ints.values.len() <= MAX_KNOWN && matches!(ints.elem, DataType::Int32 | DataType::Int64)
-    }) {
-        shape_values::set(cx, joined);
-    }
+        Dim::Unknown
+    });
+    shape_values::set_if(cx, joined);
 }
 
 fn write_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
@@ -170,6 +173,11 @@ mod tests {
                 ),
                 (
                     &[("axis", Int(0))],
+                    "float[9223372036854775807]; float[1]",
+                    "Concat: an overflow of 64 bits in the joined size",
+                ),
+                (
+                    &[("axis", Int(0))],
                     "float[5, 2]; float[7]",
                     "Concat: input 1 must have rank 2, not 1",
                 ),
@@ -195,6 +203,10 @@ mod tests {
     #[test]
     fn shape_vectors_join() {
         // SHAPE-25
+        assert_eq!(
+            propagated(&CONCAT, 13, &[("axis", Int(1))], "[[N, 2]]; [[3]]"),
+            "[[N, 2, 3]]"
+        );
         assert_eq!(
             propagated(&CONCAT, 13, &[("axis", Int(0))], "[N, 2]; []; [-1]"),
             "[N, 2, -1]"

@@ -9,7 +9,7 @@ use sardonyx_tensor::{StringArray, Tensor};
 use super::widened;
 use crate::AttrValue;
 use crate::facts::*;
-use crate::infer::Known;
+use crate::known::Known;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static CONSTANT: OpDef = OpDef::new("Constant")

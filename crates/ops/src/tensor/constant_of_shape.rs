@@ -9,7 +9,7 @@ use sardonyx_tensor::{DataType, Tensor};
 use super::{INT64, unknown_dims, vector_len, widened};
 use crate::AttrValue;
 use crate::facts::*;
-use crate::infer::MAX_KNOWN;
+use crate::known::Known;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
@@ -67,27 +67,11 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn fill_ints(cx: &mut Infer<'_>, value: &Tensor, shape: &[Dim]) {
-    let element = match value.data_type() {
-        DataType::Int64 => value.item::<i64>().ok(),
-        DataType::Int32 => value.item::<i32>().ok().map(i64::from),
-        _ => None,
-    };
-    let len = match shape {
-        [] => Some(1),
-        [len] => len.size().filter(|len| *len <= MAX_KNOWN),
-        _ => None,
-    };
-    if let (Some(element), Some(len)) = (element, len) {
-        let values = vec![Dim::Known(element); len];
-        shape_values::set(
-            cx,
-            Ints {
-                elem: value.data_type(),
-                scalar: shape.is_empty(),
-                values,
-            },
-        );
+fn fill_ints(cx: &mut Infer<'_>, value: &Tensor, shape: &Shape) {
+    let element = Known::Tensor(value.clone()).elements();
+    if let (Some([element]), Some(dims)) = (element.as_deref(), shape_values::sizes(shape)) {
+        let filled = Ints::build(value.data_type(), dims, |_| element.clone());
+        shape_values::set_if(cx, filled);
     }
 }
 
@@ -145,7 +129,11 @@ mod tests {
             propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[]"),
             "7"
         );
-        for shape in ["[2, 2]", "[N]", "[1000000000000]"] {
+        assert_eq!(
+            propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[2, 2]"),
+            "[[7, 7], [7, 7]]"
+        );
+        for shape in ["[N]", "[1000000000000]"] {
             assert_eq!(
                 propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], shape),
                 "-"

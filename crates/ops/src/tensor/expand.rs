@@ -6,8 +6,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::{unknown_dims, vector_len};
 use crate::facts::*;
-use crate::infer::MAX_KNOWN;
-use crate::math::shape_values::{self, Ints};
+use crate::math::shape_values;
 use crate::rules::broadcast_shapes;
 use crate::{Infer, InferError, OpDef};
 
@@ -60,35 +59,13 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-fn repeat_ints(cx: &mut Infer<'_>, shape: &[Dim]) {
-    let Some(ints) = shape_values::of_input(cx, 0) else {
+fn repeat_ints(cx: &mut Infer<'_>, shape: &Shape) {
+    let (Some(ints), Some(dims)) = (shape_values::of_input(cx, 0), shape_values::sizes(shape))
+    else {
         return;
     };
-    match (shape, &ints.values[..]) {
-        ([], _) => shape_values::set(cx, ints),
-        ([len], values) => match (len.size().filter(|len| *len <= MAX_KNOWN), values) {
-            (Some(len), values) if len == values.len() => shape_values::set(
-                cx,
-                Ints {
-                    scalar: false,
-                    ..ints
-                },
-            ),
-            (Some(len), [value]) => {
-                let values = vec![value.clone(); len];
-                shape_values::set(
-                    cx,
-                    Ints {
-                        elem: ints.elem,
-                        scalar: false,
-                        values,
-                    },
-                );
-            }
-            _ => {}
-        },
-        _ => {}
-    }
+    let repeated = ints.stretched(dims);
+    shape_values::set_if(cx, repeated);
 }
 
 #[cfg(test)]
@@ -133,7 +110,10 @@ mod tests {
     fn integers_repeat() {
         assert_eq!(propagated(&EXPAND, 8, &[], "N; [3]"), "[N, N, N]");
         assert_eq!(propagated(&EXPAND, 8, &[], "[N, 2]; [1]"), "[N, 2]");
-        assert_eq!(propagated(&EXPAND, 8, &[], "[1]; [2, 2]"), "-");
+        assert_eq!(
+            propagated(&EXPAND, 8, &[], "[1]; [2, 2]"),
+            "[[1, 1], [1, 1]]"
+        );
         assert_eq!(propagated(&EXPAND, 8, &[], "[5]; [M]"), "-");
     }
 }

@@ -7,6 +7,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::{product, widened};
 use crate::facts::*;
+use crate::math::shape_values;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
@@ -51,7 +52,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         None if axis == 0 => [Dim::Known(1), Dim::Unknown],
         None => [Dim::Unknown, Dim::Unknown],
     };
-    cx.set_tensor(0, cx.elem(0), Some(Shape::from_iter([rows, columns])));
+    let shape = Shape::from_iter([rows, columns]);
+    cx.set_tensor(0, cx.elem(0), Some(shape.clone()));
+    shape_values::pass(cx, Some(&shape));
     Ok(())
 }
 

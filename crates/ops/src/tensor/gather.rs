@@ -6,7 +6,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::INDICES;
 use crate::facts::*;
-use crate::math::shape_values::{self, Ints};
+use crate::math::shape_values;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static GATHER: OpDef = OpDef::new("Gather")
@@ -52,7 +52,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         }
     }
     cx.set_tensor(0, cx.elem(0), shape);
-    pick_ints(cx);
+    pick_ints(cx, axis);
     Ok(())
 }
 
@@ -60,7 +60,8 @@ fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferErr
     let Some(size) = size.known() else {
         return Ok(());
     };
-    for index in cx.known_ints(1).iter().flatten().filter_map(Dim::known) {
+    let indices = shape_values::of_input(cx, 1).map_or(Vec::new(), |indices| indices.values);
+    for index in indices.iter().filter_map(Dim::known) {
         let from_start = if index < 0 {
             index.saturating_add(size)
         } else {
@@ -75,36 +76,25 @@ fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferErr
     Ok(())
 }
 
-/// From a vector of known integers.
-fn pick_ints(cx: &mut Infer<'_>) {
-    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else {
+fn pick_ints(cx: &mut Infer<'_>, axis: i64) {
+    let (Some(data), Some(indices)) =
+        (shape_values::of_input(cx, 0), shape_values::of_input(cx, 1))
+    else {
         return;
     };
-    let Some(indices) = shape_values::of_input(cx, 1) else {
+    let Ok(axis) = cx.axis(axis, data.dims.len()) else {
         return;
     };
-    let pick = |index: &Dim| {
-        let index = index.known()?;
-        let index = if index < 0 {
-            index.checked_add(data.values.len() as i64)?
-        } else {
-            index
-        };
-        data.values.get(usize::try_from(index).ok()?).cloned()
-    };
-    let values = indices
-        .values
-        .iter()
-        .map(|index| pick(index).unwrap_or(Dim::Unknown))
-        .collect();
-    shape_values::set(
-        cx,
-        Ints {
-            elem: data.elem,
-            scalar: indices.scalar,
-            values,
-        },
-    );
+    let (before, after) = (&data.dims[..axis], &data.dims[axis + 1..]);
+    let dims = before.iter().chain(&indices.dims).chain(after);
+    let picked = data.pick(dims.copied().collect(), |index| {
+        let (before, rest) = index.split_at(axis);
+        let (number, after) = rest.split_at(indices.dims.len());
+        let position = shape_values::position(&indices.at(number), data.dims[axis])?;
+        let from = before.iter().chain([&position]).chain(after);
+        Some(from.copied().collect())
+    });
+    shape_values::set_if(cx, picked);
 }
 
 #[cfg(test)]
@@ -156,6 +146,14 @@ mod tests {
         assert_eq!(propagated(&GATHER, 13, &[], "[N, 3, 4]; 0"), "N");
         assert_eq!(propagated(&GATHER, 13, &[], "[N, 3, 4]; [-1, 1]"), "[4, 3]");
         assert_eq!(propagated(&GATHER, 13, &[], "[N, 3]; [0, I]"), "[N, ?]");
+        assert_eq!(
+            propagated(&GATHER, 13, &[], "[[N, 2], [4, 5]]; [[1], [0]]"),
+            "[[[4, 5]], [[N, 2]]]"
+        );
+        assert_eq!(
+            propagated(&GATHER, 13, &[("axis", Int(1))], "[[N, 2], [4, 5]]; -1"),
+            "[2, 5]"
+        );
         assert_eq!(
             propagated(&GATHER, 13, &[], "[]; 0"),
             "Gather: index 0 is out of range for axis 0 of size 0"

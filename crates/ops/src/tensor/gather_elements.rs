@@ -1,9 +1,13 @@
 //! Taking elements by index, one by one or by tuples.
 
+use sardonyx_model::Shape;
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{ALL, ALL_IR4, input, int, output, types};
+use crate::infer::{Infer, InferError};
+use crate::known::Dims;
+use crate::math::shape_values::{self, Ints, of_input, position};
 use crate::typeset::TypeSet;
 
 pub(crate) static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
@@ -29,7 +33,8 @@ pub(crate) static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
             output("output", "T").differentiable(),
             types("T", ALL_IR4),
         ],
-    );
+    )
+    .infer(gather_elements);
 
 pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .about("Takes elements or slices, each found by a tuple of indices: the last axis of `indices`. The first \
@@ -52,4 +57,222 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
             output("output", "T").differentiable(),
             types("T", ALL_IR4),
         ],
-    );
+    )
+    .infer(gather_nd);
+
+fn gather_elements(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let axis = element_axis(cx, 1)?;
+    cx.set_tensor(0, cx.elem(0), cx.shape(1).cloned());
+    if let (Some(data), Some(indices), Some(axis)) = (of_input(cx, 0), of_input(cx, 1), axis) {
+        let picked = data.pick(indices.dims.clone(), |index| {
+            let mut from = Dims::from_slice(index);
+            *from.get_mut(axis)? = position(&indices.at(index), *data.dims.get(axis)?)?;
+            Some(from)
+        });
+        shape_values::set_if(cx, picked);
+    }
+    Ok(())
+}
+
+/// The axis on which an index replaces the position of its element. Data and the input `indices` have one rank, which may
+/// not be known.
+pub(super) fn element_axis(cx: &Infer<'_>, indices: usize) -> Result<Option<usize>, InferError> {
+    let rank = match (cx.rank(0), cx.rank(indices)) {
+        (Some(rank), _) => {
+            cx.demand_rank(indices, rank)?;
+            Some(rank)
+        }
+        (None, rank) => rank,
+    };
+    match (rank, cx.int("axis")) {
+        (Some(0), _) => cx.fail("the inputs must not be scalars"),
+        (Some(rank), Some(axis)) => cx.axis(axis, rank).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn gather_nd(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match (cx.shape(0), cx.shape(1)) {
+        (Some(data), Some(indices)) => sliced(cx, data, indices)?,
+        _ => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    let values = pick_slices(cx);
+    shape_values::set_if(cx, values);
+    Ok(())
+}
+
+/// The shape of what tuples pick; its rank depends on their length.
+fn sliced(cx: &Infer<'_>, data: &Shape, indices: &Shape) -> Result<Option<Shape>, InferError> {
+    let [outer @ .., tuple] = &indices[..] else {
+        return cx.fail("input 1 must not be a scalar");
+    };
+    if data.is_empty() {
+        return cx.fail("input 0 must not be a scalar");
+    }
+    let batch = batch_dims(cx)?;
+    if batch > outer.len().min(data.len()) {
+        return cx.fail(format_args!(
+            "batch_dims is {batch}, but the inputs have rank {} and {}",
+            data.len(),
+            indices.len()
+        ));
+    }
+    let mut shape: Shape = outer.iter().cloned().collect();
+    for (axis, size) in shape.iter_mut().enumerate().take(batch) {
+        let what = format_args!("sizes of axis {axis} of both inputs");
+        *size = cx.same_dim(size, &data[axis], what)?;
+    }
+    let Some(tuple) = tuple.known() else {
+        return Ok(None);
+    };
+    let rest = usize::try_from(tuple)
+        .ok()
+        .and_then(|tuple| data.get(tuple.checked_add(batch)?..));
+    match rest {
+        Some(rest) => {
+            shape.extend(rest.iter().cloned());
+            Ok(Some(shape))
+        }
+        None => cx.fail(format_args!(
+            "{tuple} indices after {batch} batch axes are too many for rank {}",
+            data.len()
+        )),
+    }
+}
+
+fn batch_dims(cx: &Infer<'_>) -> Result<usize, InferError> {
+    let batch = cx.int("batch_dims").unwrap_or(0);
+    usize::try_from(batch).or_else(|_| cx.fail(format_args!("batch_dims is {batch}")))
+}
+
+fn pick_slices(cx: &Infer<'_>) -> Option<Ints> {
+    let (data, indices) = (of_input(cx, 0)?, of_input(cx, 1)?);
+    let batch = batch_dims(cx).ok()?;
+    let (tuple, outer) = indices.dims.split_last()?;
+    let rest = data.dims.get(tuple.checked_add(batch)?..)?;
+    if batch > outer.len() {
+        return None;
+    }
+    let dims = outer.iter().chain(rest).copied().collect();
+    data.pick(dims, |index| {
+        let (place, inner) = index.split_at(outer.len());
+        let mut from = Dims::from_slice(&place[..batch]);
+        from.extend(tuple_at(&indices, place, &data.dims[batch..])?);
+        from.extend_from_slice(inner);
+        Some(from)
+    })
+}
+
+/// The indices in one tuple, each within its axis.
+pub(super) fn tuple_at(indices: &Ints, place: &[usize], sizes: &[usize]) -> Option<Dims> {
+    let mut at = Dims::from_slice(place);
+    at.push(0);
+    (0..*indices.dims.last()?)
+        .map(|number| {
+            at[place.len()] = number;
+            position(&indices.at(&at), *sizes.get(number)?)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn one_element_for_each_index() {
+        // SHAPE-16, SHAPE-25
+        check(
+            &GATHER_ELEMENTS,
+            13,
+            &[
+                (&[], "float[3, N]; int64[2, M]", "float[2, M]"),
+                (&[], "-; int64[2]", "?[2]"),
+                (&[], "float[3]; -", "float[...]"),
+                (
+                    &[("axis", Int(2))],
+                    "float[3, N]; int64[2, M]",
+                    "GatherElements: axis 2 is out of range for rank 2",
+                ),
+                (
+                    &[],
+                    "float[3, N]; int64[2]",
+                    "GatherElements: input 1 must have rank 2, not 1",
+                ),
+                (
+                    &[],
+                    "float; int64",
+                    "GatherElements: the inputs must not be scalars",
+                ),
+            ],
+        );
+        assert_eq!(
+            propagated(
+                &GATHER_ELEMENTS,
+                13,
+                &[("axis", Int(1))],
+                "[[N, 2], [3, 4]]; [[-1], [0]]"
+            ),
+            "[[2], [3]]"
+        );
+    }
+
+    #[test]
+    fn one_slice_for_each_tuple() {
+        let batch = |number| ("batch_dims", Int(number));
+        check(
+            &GATHER_ND,
+            13,
+            &[
+                (&[], "float[4, 5, N]; int64[2]", "float[N]"),
+                (&[], "float[4, 5, N]; int64[M, 1]", "float[M, 5, N]"),
+                (&[batch(1)], "float[?, 2, N]; int64[B, 1]", "float[B, N]"),
+                (&[], "float[4, 5]; int64[M, K]", "float[...]"),
+                (&[], "float[4, 5]; int64[M, 0]", "float[M, 4, 5]"),
+                (&[], "float[...]; int64[2]", "float[...]"),
+                (
+                    &[],
+                    "float[4, 5]; int64[3]",
+                    "GatherND: 3 indices after 0 batch axes are too many for rank 2",
+                ),
+                (
+                    &[batch(1)],
+                    "float[4, 5]; int64[3, 1]",
+                    "GatherND: sizes of axis 0 of both inputs differ (3 and 4)",
+                ),
+                (
+                    &[batch(2)],
+                    "float[4, 5]; int64[3, 1]",
+                    "GatherND: batch_dims is 2, but the inputs have rank 2 and 2",
+                ),
+                (
+                    &[batch(-1)],
+                    "float[4]; int64[1]",
+                    "GatherND: batch_dims is -1",
+                ),
+                (
+                    &[],
+                    "float; int64[1]",
+                    "GatherND: input 0 must not be a scalar",
+                ),
+                (
+                    &[],
+                    "float[4]; int64",
+                    "GatherND: input 1 must not be a scalar",
+                ),
+            ],
+        );
+        assert_eq!(
+            propagated(&GATHER_ND, 13, &[], "[[N, 2], [3, 4]]; [[1], [0]]"),
+            "[[3, 4], [N, 2]]"
+        );
+        assert_eq!(
+            propagated(&GATHER_ND, 13, &[batch(1)], "[[N, 2], [3, 4]]; [[-1], [0]]"),
+            "[2, 3]"
+        );
+    }
+}

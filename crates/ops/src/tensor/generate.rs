@@ -1,10 +1,16 @@
 //! Tensors made of an index, a size or bounds.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Double, Float, Float16, Int16, Int32, Int64};
+use sardonyx_tensor::Tensor;
 
 use crate::def::OpDef;
 use crate::facts::{ALL, ALL_IR4, NUMERIC, NUMERIC_IR4, input, int, output, types};
 use crate::function::{BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16};
+use crate::infer::{Infer, InferError};
+use crate::known::{Known, MAX_KNOWN};
+use crate::math::shape_values::{self, Ints, of_input};
+use crate::rules::{demand_rank_from, elem_attribute, same_as_first};
 use crate::typeset::TypeSet;
 
 pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
@@ -26,7 +32,8 @@ pub(crate) static EYE_LIKE: OpDef = OpDef::new("EyeLike")
             types("T1", NUMERIC_IR4.and(TypeSet::tensors(&[Bool]))),
             types("T2", NUMERIC_IR4.and(TypeSet::tensors(&[Bool]))),
         ],
-    );
+    )
+    .infer(eye_like);
 
 pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
     .about("A new axis with one value at the index and another one everywhere else.")
@@ -52,7 +59,8 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
             output("output", "T3").non_differentiable(),
         ],
     )
-    .since(28, &[types("T3", ALL_IR4)]);
+    .since(28, &[types("T3", ALL_IR4)])
+    .infer(one_hot);
 
 pub(crate) static RANGE: OpDef = OpDef::new("Range")
     .about("Numbers from a start up to, but not including, a limit, at equal distances.")
@@ -76,6 +84,7 @@ pub(crate) static RANGE: OpDef = OpDef::new("Range")
             ),
         ],
     )
+    .infer(infer_range)
     .body(
         &[11],
         concat!("distance = Sub (limit, start)\n", steps_and_loop!()),
@@ -151,4 +160,297 @@ pub(crate) static TRILU: OpDef = OpDef::new("Trilu")
         int("upper").or(1),
         types("T", ALL_IR4),
     ],
-);
+)
+    .infer(triangle);
+
+fn eye_like(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.demand_rank(0, 2)?;
+    let elem = elem_attribute(cx, "dtype")?.or(cx.elem(0));
+    cx.set_tensor(0, elem, cx.shape(0).cloned());
+    Ok(())
+}
+
+fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let depth = depth(cx)?;
+    if let Some([values]) = one_axis(cx, 2)?
+        && let Some(count) = values.known().filter(|count| *count != 2)
+    {
+        return cx.fail(format_args!("values must be two, not {count}"));
+    }
+    // Since version 11 they count from the end.
+    let negative = |index: &Dim| index.known().is_some_and(|index| index < 0);
+    if cx.since() < 11
+        && let Some(index) = of_input(cx, 0)
+            .iter()
+            .flat_map(|i| &i.values)
+            .find(|i| negative(i))
+    {
+        return cx.fail(format_args!("index {index} is negative"));
+    }
+    demand_rank_from(cx, 0, 1)?;
+    let shape = match (cx.shape(0), cx.int("axis")) {
+        (Some(indices), Some(axis)) => {
+            let mut shape = indices.clone();
+            shape.insert(cx.axis(axis, indices.len() + 1)?, depth);
+            Some(shape)
+        }
+        _ => None,
+    };
+    cx.set_tensor(0, cx.elem(2), shape);
+    Ok(())
+}
+
+/// The only size of an input that must be a vector.
+fn one_axis<'a>(cx: &Infer<'a>, index: usize) -> Result<Option<&'a [Dim; 1]>, InferError> {
+    cx.demand_rank(index, 1)?;
+    Ok(cx.shape(index).and_then(|shape| shape[..].first_chunk()))
+}
+
+/// A scalar, or a vector of one number.
+fn depth(cx: &Infer<'_>) -> Result<Dim, InferError> {
+    match cx.shape(1).map(|shape| &shape[..]) {
+        Some([count]) if count.known().is_some_and(|count| count > 1) => {
+            return cx.fail(format_args!("depth must be one number, not {count}"));
+        }
+        None | Some([] | [_]) => {}
+        Some(shape) => {
+            return cx.fail(format_args!(
+                "depth must be a scalar, not of rank {}",
+                shape.len()
+            ));
+        }
+    }
+    let depth = of_input(cx, 1).and_then(|mut depth| depth.values.pop());
+    match depth {
+        Some(Dim::Known(depth)) if depth < 0 => cx.fail(format_args!("depth is {depth}")),
+        depth => Ok(depth.unwrap_or(Dim::Unknown)),
+    }
+}
+
+fn infer_range(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    for input in 0..3 {
+        // A vector of one number is taken as well.
+        if let Some(rank) = cx.rank(input).filter(|rank| *rank > 1) {
+            return cx.fail(format_args!(
+                "input {input} must be a scalar, not of rank {rank}"
+            ));
+        }
+    }
+    let elem = (0..3).find_map(|index| cx.elem(index));
+    let [start, limit, delta] = [0, 1, 2].map(|index| scalar(cx, index));
+    let count = match (&start, &limit, &delta) {
+        (Some(start), Some(limit), Some(delta)) => count(cx, start, limit, delta)?,
+        _ => Dim::Unknown,
+    };
+    cx.set_tensor(0, elem, Some(Shape::from_iter([count.clone()])));
+    if let (Some(Number::Whole(start)), Some(Number::Whole(delta)), Some(elem)) =
+        (start, delta, elem)
+        && let Some(count) = count.size().filter(|count| *count <= MAX_KNOWN)
+    {
+        let values = (0..count).map(|index| start.add(&delta.mul(&Dim::from(index))));
+        let values = values.collect();
+        shape_values::set(cx, Ints::vector(elem, values));
+    }
+    Ok(())
+}
+
+/// A number of a range.
+enum Number {
+    Whole(Dim),
+    Float(f64),
+}
+
+fn scalar(cx: &Infer<'_>, index: usize) -> Option<Number> {
+    let known = cx.known(index)?;
+    let value = known.elements().and_then(|mut values| values.pop());
+    match (value, known) {
+        (Some(value), _) if !value.is_unknown() => Some(Number::Whole(value)),
+        (_, Known::Tensor(tensor)) => float(tensor).map(Number::Float),
+        _ => None,
+    }
+}
+
+fn float(tensor: &Tensor) -> Option<f64> {
+    match tensor.data_type() {
+        Float => tensor.item::<f32>().ok().map(f64::from),
+        Double => tensor.item::<f64>().ok(),
+        _ => None,
+    }
+}
+
+/// The number of steps that it takes to reach the limit.
+fn count(
+    cx: &Infer<'_>,
+    start: &Number,
+    limit: &Number,
+    delta: &Number,
+) -> Result<Dim, InferError> {
+    if let (Number::Whole(start), Number::Whole(limit), Number::Whole(delta)) =
+        (start, limit, delta)
+    {
+        if delta.known() == Some(0) {
+            return cx.fail("the step is 0");
+        }
+        return Ok(limit.sub(start).ceil_div(delta).larger(&Dim::Known(0)));
+    }
+    let [Some(start), Some(limit), Some(delta)] =
+        [start, limit, delta].map(|number| match number {
+            Number::Whole(number) => number.known().map(|number| number as f64),
+            Number::Float(number) => Some(*number),
+        })
+    else {
+        return Ok(Dim::Unknown);
+    };
+    // Elements of 32 bits are subtracted as such.
+    let distance = match cx.elem(0) {
+        Some(Float) => f64::from(limit as f32 - start as f32),
+        _ => limit - start,
+    };
+    let count = (distance / delta).ceil();
+    // A count beyond that is no size of anything, and one that is no number neither.
+    let in_range = count.abs() < (1u64 << 53) as f64;
+    Ok(if in_range {
+        Dim::Known((count as i64).max(0))
+    } else {
+        Dim::Unknown
+    })
+}
+
+fn triangle(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_rank_from(cx, 0, 2)?;
+    if let Some(rank) = cx.rank(1).filter(|rank| *rank > 1) {
+        return cx.fail(format_args!("k must be a scalar, not of rank {rank}"));
+    }
+    same_as_first(cx)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::math::testing::{infer, propagated, ty};
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn like_a_matrix() {
+        // SHAPE-16, SHAPE-22
+        check(
+            &EYE_LIKE,
+            9,
+            &[
+                (&[], "float[2, N]", "float[2, N]"),
+                (&[("dtype", Int(7))], "float[2, N]", "int64[2, N]"),
+                (&[], "-", "?[...]"),
+                (&[], "float[2]", "EyeLike: input 0 must have rank 2, not 1"),
+                (
+                    &[("dtype", Int(77))],
+                    "float[2, 2]",
+                    "EyeLike: dtype = 77 is no element type",
+                ),
+            ],
+        );
+        check(
+            &TRILU,
+            14,
+            &[
+                (&[], "float[2, N, 3]; int64", "float[2, N, 3]"),
+                (&[], "float[...]", "float[...]"),
+                (
+                    &[],
+                    "float[2]",
+                    "Trilu: input 0 must have rank 2 or more, not 1",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_axis_for_the_depth() {
+        check(
+            &ONE_HOT,
+            11,
+            &[
+                (&[], "int64[2, N]; =5; float[2]", "float[2, N, 5]"),
+                (
+                    &[("axis", Int(1))],
+                    "int64[2, N]; =[D]; float[2]",
+                    "float[2, D, N]",
+                ),
+                (
+                    &[("axis", Int(0))],
+                    "int64[N]; int64; float[?]",
+                    "float[?, N]",
+                ),
+                (&[], "int64[2]; =[]; float[2]", "float[2, ?]"),
+                (&[], "int64[2]; =float:3; -", "?[2, 3]"),
+                (&[], "-; =3; float[2]", "float[...]"),
+                (
+                    &[("axis", Int(3))],
+                    "int64[2, N]; =5; float[2]",
+                    "OneHot: axis 3 is out of range for rank 3",
+                ),
+                (&[], "int64[2]; =-3; float[2]", "OneHot: depth is -3"),
+                (
+                    &[],
+                    "int64[2]; =[3, 4]; float[2]",
+                    "OneHot: depth must be one number, not 2",
+                ),
+                (
+                    &[],
+                    "int64[2]; int64[1, 1]; float[2]",
+                    "OneHot: depth must be a scalar, not of rank 2",
+                ),
+                (
+                    &[],
+                    "int64[2]; =3; float[3]",
+                    "OneHot: values must be two, not 3",
+                ),
+                (
+                    &[],
+                    "int64; =3; float[2]",
+                    "OneHot: input 0 must have rank 1 or more, not 0",
+                ),
+                (&[], "=[0, -1]; =3; float[2]", "float[2, 3]"),
+            ],
+        );
+        check(
+            &ONE_HOT,
+            9,
+            &[(
+                &[],
+                "=[0, -1]; =3; float[2]",
+                "OneHot: index -1 is negative",
+            )],
+        );
+    }
+
+    #[test]
+    fn steps_to_the_limit() {
+        // SHAPE-25
+        check(
+            &RANGE,
+            11,
+            &[
+                (&[], "=1; =N; =1", "int64[max(0, N - 1)]"),
+                (&[], "=0; =10; =3", "int64[4]"),
+                (&[], "=10; =0; =-3", "int64[4]"),
+                (&[], "=10; =0; =3", "int64[0]"),
+                (&[], "=float:0; =float:N; =float:1", "float[N]"),
+                (&[], "int64; =10; =3", "int64[?]"),
+                (&[], "-; -; -", "?[?]"),
+                (&[], "=0; =10; =0", "Range: the step is 0"),
+                (
+                    &[],
+                    "int64[1, 1]; -; -",
+                    "Range: input 0 must be a scalar, not of rank 2",
+                ),
+            ],
+        );
+        assert_eq!(propagated(&RANGE, 11, &[], "N; 7; 2"), "-");
+        assert_eq!(propagated(&RANGE, 11, &[], "1; 7; 2"), "[1, 3, 5]");
+        let known = [0.5f32, 3.0, 1.0].map(|value| Some(Known::Tensor(Tensor::scalar(value))));
+        let types = [0, 1, 2].map(|_| ty("float"));
+        let (types, _) = infer(&RANGE, 11, &[], &types, &known, 1).expect("no contradiction");
+        assert_eq!(types, [ty("float[3]")]);
+    }
+}

@@ -9,6 +9,9 @@ use sardonyx_tensor::{CastOptions, Tensor, cast};
 
 use super::{INDICES, ints_to_input, unknown_dims, widened};
 use crate::facts::*;
+use crate::known::Dims;
+use crate::math::shape_values::{self, Ints};
+use crate::rules::computed;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static PAD: OpDef = OpDef::new("Pad")
@@ -64,7 +67,55 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = infer_shape(cx)?;
     cx.set_tensor(0, cx.elem(0), shape);
+    let padded = padded_ints(cx);
+    shape_values::set_if(cx, padded);
     Ok(())
+}
+
+/// A value with its padding, if that is the same number everywhere.
+fn padded_ints(cx: &Infer<'_>) -> Option<Ints> {
+    if cx.since() < 11 || !matches!(cx.string("mode").as_deref(), None | Some("constant")) {
+        return None;
+    }
+    let data = shape_values::of_input(cx, 0)?;
+    let rank = data.dims.len();
+    let pads: Vec<isize> = cx
+        .constant_ints(1)?
+        .into_iter()
+        .map(|pad| pad.try_into().ok())
+        .collect::<Option<_>>()?;
+    let axes: Dims = match cx.has_input(3) {
+        false => (0..rank).collect(),
+        true => {
+            let axes = cx.constant_ints(3)?.into_iter();
+            axes.map(|axis| cx.axis(axis, rank).ok())
+                .collect::<Option<_>>()?
+        }
+    };
+    let value = match cx.has_input(2) {
+        true => shape_values::of_input(cx, 2)?.values.pop()?,
+        false => Dim::Known(0),
+    };
+    if pads.len() != 2 * axes.len() {
+        return None;
+    }
+    let (mut dims, mut starts) = (data.dims.clone(), vec![0; rank]);
+    for (index, axis) in axes.iter().enumerate() {
+        let (before, after) = (pads[index], pads[index + axes.len()]);
+        dims[*axis] = dims[*axis]
+            .checked_add_signed(before)?
+            .checked_add_signed(after)?;
+        starts[*axis] = before;
+    }
+    Ints::build(data.elem, dims, |index| {
+        let inside = index
+            .iter()
+            .zip(&starts)
+            .map(|(index, start)| index.checked_add_signed(start.checked_neg()?));
+        let inside: Option<Dims> = inside.collect();
+        let offset = inside.and_then(|index| data.offset(&index));
+        offset.map_or_else(|| value.clone(), |offset| data.values[offset].clone())
+    })
 }
 
 fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
@@ -78,7 +129,7 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         }
     };
     let axes = cx.constant_ints(3);
-    let all_axes = cx.input_count() <= 3;
+    let all_axes = !cx.has_input(3);
     let shape = match (cx.shape(0), &pads) {
         (Some(shape), _) => shape.clone(),
         // Pads for all axes tell the rank.
@@ -109,7 +160,9 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     }
     let (before, after) = pads.split_at(axes.len());
     for ((axis, before), after) in axes.into_iter().zip(before).zip(after) {
-        let size = padded[axis].add(before).add(after);
+        let both = computed(cx, "padding", before.add(after), &[before, after])?;
+        let size = padded[axis].add(&both);
+        let size = computed(cx, "a size", size, &[&padded[axis], &both])?;
         if size.known().is_some_and(|size| size < 0) {
             return cx.fail(format_args!(
                 "pads {before} and {after} take away more than the {} elements of axis {axis}",
@@ -158,7 +211,7 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::PAD;
-    use crate::math::testing::adapted;
+    use crate::math::testing::{adapted, propagated};
     use crate::tensor::testing::{check, ints};
     use sardonyx_model::NewAttribute;
 
@@ -182,6 +235,11 @@ mod tests {
                 (&[], "float[...]; =[1, 1, 1, 1]", "float[?, ?]"),
                 (&[], "float[...]; =[1, 1]; float; =[0]", "float[...]"),
                 (&[], "float[...]; int64[?]", "float[...]"),
+                (
+                    &[],
+                    "float[N]; =[9223372036854775807, 1]",
+                    "Pad: an overflow of 64 bits in padding",
+                ),
                 (
                     &[],
                     "float[2, 3]; =[1, 1]",
@@ -222,6 +280,20 @@ mod tests {
                 "float[2, 5]",
             )],
         );
+    }
+
+    #[test]
+    fn integers_are_padded() {
+        // SHAPE-25
+        let rows = [
+            ("[N, 2]; [1, 2]", "[0, N, 2, 0, 0]"),
+            ("[N, 2, 3]; [-1, 0]; 7", "[2, 3]"),
+            ("[[N, 2]]; [1, 0]; 7; [0]", "[[7, 7], [N, 2]]"),
+            ("[N, 2]; [P, 2]", "-"),
+        ];
+        for (inputs, expected) in rows {
+            assert_eq!(propagated(&PAD, 18, &[], inputs), expected);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Moving whole blocks: between channels and places, around the middle, over and over, backwards.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use crate::def::OpDef;
@@ -8,6 +9,10 @@ use crate::facts::{
     without_input,
 };
 use crate::function::{Expand, vector};
+use crate::infer::{Infer, InferError};
+use crate::math::shape_values::{self, of_input};
+use crate::rules::{computed, demand_rank_from};
+use crate::tensor::{unknown_dims, vector_len};
 use crate::typeset::TypeSet;
 
 pub(crate) static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
@@ -25,6 +30,7 @@ pub(crate) static CENTER_CROP_PAD: OpDef = OpDef::new("CenterCropPad")
             types("Tind", TypeSet::tensors(&[Int32, Int64])),
         ],
     )
+    .infer(crate::image::center_crop_pad::infer)
     .body_from(18, center_crop_pad);
 
 pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
@@ -49,6 +55,7 @@ pub(crate) static DEPTH_TO_SPACE: OpDef = OpDef::new("DepthToSpace")
         ],
     )
     .since(28, &[ unknown_determinism()])
+    .infer(infer_depth_to_space)
     .body_from(28, depth_to_space);
 
 pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
@@ -66,7 +73,8 @@ pub(crate) static REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence")
             types("T", ALL),
         ],
     )
-    .since(28, &[types("T", ALL_IR4)]);
+    .since(28, &[types("T", ALL_IR4)])
+    .infer(reverse_sequence);
 
 pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .about("Moves blocks of height and width into channels.")
@@ -91,6 +99,7 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
         28,
         &[string("mode").or_string("DCR"), unknown_determinism()],
     )
+    .infer(infer_space_to_depth)
     .body_from(28, space_to_depth);
 
 pub(crate) static TILE: OpDef = OpDef::new("Tile")
@@ -123,7 +132,9 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
             output("output", "T").differentiable(),
             types("T", ALL_IR4),
         ],
-    );
+    )
+    .infer(tile_one_axis)
+    .infer_since(6, tile);
 
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let some_axes = cx.has("axes");
@@ -213,4 +224,286 @@ fn rearranged(cx: &Expand<'_>, sizes: &str, split: &str, perm: &str) -> Option<S
         joined = Concat <axis = 0> (n, channels, height, width)
         output = Reshape <allowzero = 1> (moved, joined)"
     ))
+}
+
+/// The side and the area of a block.
+fn block(cx: &Infer<'_>) -> Result<Option<(Dim, Dim)>, InferError> {
+    let Some(side) = cx.int("blocksize") else {
+        return Ok(None);
+    };
+    if side < 1 {
+        return cx.fail(format_args!("blocksize must be positive, not {side}"));
+    }
+    let side = Dim::Known(side);
+    let area = computed(cx, "the area of a block", side.mul(&side), &[])?;
+    Ok(Some((side, area)))
+}
+
+/// How many parts of a size there are, and nothing is left over.
+fn parts(cx: &Infer<'_>, size: &Dim, part: &Dim, axis: usize) -> Result<Dim, InferError> {
+    if size.rem(part).known().is_some_and(|rest| rest != 0) {
+        return cx.fail(format_args!(
+            "axis {axis} of size {size} does not split into parts of {part}"
+        ));
+    }
+    Ok(size.floor_div(part))
+}
+
+fn infer_depth_to_space(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    blocks(cx, |cx, [batch, channels, height, width], side, area| {
+        let grown = |size: &Dim| computed(cx, "a size", size.mul(side), &[size]);
+        let channels = parts(cx, channels, area, 1)?;
+        Ok([batch.clone(), channels, grown(height)?, grown(width)?])
+    })
+}
+
+fn infer_space_to_depth(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    blocks(cx, |cx, [batch, channels, height, width], side, area| {
+        let channels = computed(cx, "the channels", channels.mul(area), &[channels])?;
+        let (height, width) = (parts(cx, height, side, 2)?, parts(cx, width, side, 3)?);
+        Ok([batch.clone(), channels, height, width])
+    })
+}
+
+/// Infers from the four sizes and what a block measures.
+fn blocks(
+    cx: &mut Infer<'_>,
+    sizes: impl Fn(&Infer<'_>, &[Dim; 4], &Dim, &Dim) -> Result<[Dim; 4], InferError>,
+) -> Result<(), InferError> {
+    let block = block(cx)?;
+    cx.demand_rank(0, 4)?;
+    let nothing_known = unknown_dims(4);
+    let data = cx.shape(0).unwrap_or(&nothing_known);
+    let shape = match (data[..].first_chunk(), block) {
+        (Some(data), Some((side, area))) => sizes(cx, data, &side, &area)?.into_iter().collect(),
+        _ => nothing_known,
+    };
+    cx.set_tensor(0, cx.elem(0), Some(shape));
+    Ok(())
+}
+
+fn reverse_sequence(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_rank_from(cx, 0, 2)?;
+    cx.demand_rank(1, 1)?;
+    let axes = [("batch_axis", 1), ("time_axis", 0)].map(|(name, default)| {
+        let axis = cx.int(name).unwrap_or(default);
+        match usize::try_from(axis).ok().filter(|axis| *axis < 2) {
+            Some(axis) => Ok(axis),
+            None => cx.fail(format_args!("{name} must be 0 or 1, not {axis}")),
+        }
+    });
+    let [batch, time] = axes;
+    let (batch, time) = (batch?, time?);
+    if batch == time {
+        return cx.fail(format_args!("batch_axis and time_axis are both {batch}"));
+    }
+    let mut shape = cx.shape(0).cloned();
+    if let (Some(shape), Some([count])) = (&mut shape, cx.shape(1).map(|shape| &shape[..])) {
+        shape[batch] = cx.same_dim(&shape[batch], count, "the batch and the number of lengths")?;
+    }
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+/// Version 1 repeats along one axis.
+fn tile_one_axis(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let number = |index: usize| {
+        let mut values = of_input(cx, index)?.values;
+        values.pop().filter(|_| values.is_empty())
+    };
+    let shape = match (cx.shape(0), number(2).and_then(|axis| axis.known())) {
+        (Some(data), Some(axis)) => {
+            let axis = cx.axis(axis, data.len())?;
+            let mut shape = data.clone();
+            shape[axis] = repeated(cx, &data[axis], &number(1).unwrap_or(Dim::Unknown), axis)?;
+            Some(shape)
+        }
+        (Some(data), None) => Some(unknown_dims(data.len())),
+        (None, _) => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+fn tile(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.demand_rank(1, 1)?;
+    let repeats = cx.known_ints(1);
+    let shape = match (cx.shape(0), vector_len(cx, 1)) {
+        (Some(data), Some(count)) if count != data.len() => {
+            return cx.fail(format_args!(
+                "{count} repeats are given for {} axes",
+                data.len()
+            ));
+        }
+        (Some(data), _) => data.clone(),
+        (None, Some(count)) => unknown_dims(count),
+        (None, None) => {
+            cx.set_tensor(0, cx.elem(0), None);
+            return Ok(());
+        }
+    };
+    let tiled = shape.iter().enumerate().map(|(axis, size)| {
+        let times = repeats.as_ref().and_then(|repeats| repeats.get(axis));
+        repeated(cx, size, times.unwrap_or(&Dim::Unknown), axis)
+    });
+    let tiled: Shape = tiled.collect::<Result<_, _>>()?;
+    cx.set_tensor(0, cx.elem(0), Some(tiled.clone()));
+    if let (Some(ints), Some(dims)) = (of_input(cx, 0), shape_values::sizes(&tiled)) {
+        let values = ints.pick(dims, |index| {
+            let axes = index.iter().zip(&ints.dims);
+            axes.map(|(index, size)| index.checked_rem(*size)).collect()
+        });
+        shape_values::set_if(cx, values);
+    }
+    Ok(())
+}
+
+fn repeated(cx: &Infer<'_>, size: &Dim, times: &Dim, axis: usize) -> Result<Dim, InferError> {
+    if times.known().is_some_and(|times| times < 0) {
+        return cx.fail(format_args!("axis {axis} is repeated {times} times"));
+    }
+    computed(cx, "a size", size.mul(times), &[size, times])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn blocks_move() {
+        let side = |side| ("blocksize", Int(side));
+        check(
+            &DEPTH_TO_SPACE,
+            13,
+            &[
+                (&[side(2)], "float[N, 12, H, 3]", "float[N, 3, 2*H, 6]"),
+                (&[side(2)], "-", "?[?, ?, ?, ?]"),
+                (&[], "float[N, 12, H, 3]", "float[?, ?, ?, ?]"),
+                (
+                    &[side(2)],
+                    "float[N, 6, H, 3]",
+                    "DepthToSpace: axis 1 of size 6 does not split into parts of 4",
+                ),
+                (
+                    &[side(0)],
+                    "float[N, 12, H, 3]",
+                    "DepthToSpace: blocksize must be positive, not 0",
+                ),
+                (
+                    &[side(1 << 32)],
+                    "-",
+                    "DepthToSpace: an overflow of 64 bits in the area of a block",
+                ),
+                (
+                    &[side(2)],
+                    "float[N, 12, H]",
+                    "DepthToSpace: input 0 must have rank 4, not 3",
+                ),
+            ],
+        );
+        check(
+            &SPACE_TO_DEPTH,
+            1,
+            &[
+                (&[side(2)], "float[N, C, 4, 6]", "float[N, 4*C, 2, 3]"),
+                (
+                    &[side(2)],
+                    "float[N, C, 5, 6]",
+                    "SpaceToDepth: axis 2 of size 5 does not split into parts of 2",
+                ),
+                (
+                    &[side(2)],
+                    "float[N, 9223372036854775807, 4, 6]",
+                    "SpaceToDepth: an overflow of 64 bits in the channels",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn sequences_keep_their_shape() {
+        let axes = |batch, time| [("batch_axis", Int(batch)), ("time_axis", Int(time))];
+        check(
+            &REVERSE_SEQUENCE,
+            10,
+            &[
+                (&[], "float[4, B, 6]; int64[5]", "float[4, 5, 6]"),
+                (&axes(0, 1), "float[?, 5]; int64[B]", "float[B, 5]"),
+                (&[], "-; int64[5]", "?[...]"),
+                (
+                    &[],
+                    "float[4, 6]; int64[5]",
+                    "ReverseSequence: the batch and the number of lengths differ (6 and 5)",
+                ),
+                (
+                    &axes(1, 1),
+                    "float[4, 6]; int64[6]",
+                    "ReverseSequence: batch_axis and time_axis are both 1",
+                ),
+                (
+                    &axes(2, 1),
+                    "float[4, 6]; int64[6]",
+                    "ReverseSequence: batch_axis must be 0 or 1, not 2",
+                ),
+                (
+                    &[],
+                    "float[4]; int64[4]",
+                    "ReverseSequence: input 0 must have rank 2 or more, not 1",
+                ),
+                (
+                    &[],
+                    "float[4, 6]; int64",
+                    "ReverseSequence: input 1 must have rank 1, not 0",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn repeats_multiply_sizes() {
+        check(
+            &TILE,
+            13,
+            &[
+                (&[], "float[4, N]; =[2, 3]", "float[8, 3*N]"),
+                (&[], "float[4, ?]; =[R, 0]", "float[4*R, 0]"),
+                (&[], "float[4, N]; int64[2]", "float[?, ?]"),
+                (&[], "float[...]; int64[2]", "float[?, ?]"),
+                (&[], "float[...]; -", "float[...]"),
+                (
+                    &[],
+                    "float[4]; =[2, 3]",
+                    "Tile: 2 repeats are given for 1 axes",
+                ),
+                (&[], "float[4]; =[-1]", "Tile: axis 0 is repeated -1 times"),
+                (
+                    &[],
+                    "float[2]; =[9223372036854775807]",
+                    "Tile: an overflow of 64 bits in a size",
+                ),
+                (&[], "float[4]; =2", "Tile: input 1 must have rank 1, not 0"),
+            ],
+        );
+        assert_eq!(
+            propagated(&TILE, 13, &[], "[[N, 2]]; [2, 2]"),
+            "[[N, 2, N, 2], [N, 2, N, 2]]"
+        );
+        check(
+            &TILE,
+            1,
+            &[
+                (&[], "float[4, N]; =float:3; =float:1", "float[4, 3*N]"),
+                (&[], "float[4, N]; float; =float:1", "float[4, ?]"),
+                (&[], "float[4, N]; float; float", "float[?, ?]"),
+                (
+                    &[],
+                    "float[4]; float; =float:1",
+                    "Tile: axis 1 is out of range for rank 1",
+                ),
+            ],
+        );
+    }
 }

@@ -5,8 +5,9 @@
 
 use sardonyx_model::{Dim, Shape};
 
-use super::{pass_ints, product, unknown_dims, vector_len, widened};
+use super::{product, unknown_dims, vector_len, widened};
 use crate::facts::*;
+use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static RESHAPE: OpDef = OpDef::new("Reshape")
@@ -61,9 +62,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(target) => Some(reshaped(cx, target)?),
         None => vector_len(cx, 1).map(unknown_dims),
     };
-    let rank = shape.as_ref().map(|shape| shape.len());
-    cx.set_tensor(0, cx.elem(0), shape);
-    pass_ints(cx, rank);
+    cx.set_tensor(0, cx.elem(0), shape.clone());
+    shape_values::pass(cx, shape.as_ref());
     Ok(())
 }
 
@@ -141,6 +141,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
                     "the input has {before} elements, the target {after}"
                 ));
             }
+            cx.equate(&before, &after);
         }
     }
     Ok(shape)
@@ -250,7 +251,7 @@ mod tests {
                 (&[], "float[?, 3, 4]; =[0, -1]", "float[?, 12]"),
                 (&[], "float[N, S, 64]; =[N, S, 8, 8]", "float[N, S, 8, 8]"),
                 (&[], "float[N, S, 64]; =[N, S, 8, -1]", "float[N, S, 8, 8]"),
-                (&[], "float[N, 6]; =[-1, 4]", "float[floor((6*N)/(4)), 4]"),
+                (&[], "float[N, 6]; =[-1, 4]", "float[floor((6*N)/4), 4]"),
                 (&[], "float[N, ?]; =[N, -1]", "float[N, ?]"),
                 (&[], "float[...]; =[2, 0, -1]", "float[2, ?, ?]"),
                 (&[], "float[2, 3]; int64[3]", "float[?, ?, ?]"),

@@ -1,11 +1,17 @@
 //! Taking elements by what they are.
 
+use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Int64};
 
 use crate::def::OpDef;
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, NUMERIC, NUMERIC_IR4, input, int, output, types, without_attribute,
 };
+use crate::infer::{Infer, InferError};
+use crate::known::Dims;
+use crate::math::shape_values::{self, Ints, equal, of_input};
+use crate::rules::demand_rank_from;
+use crate::tensor::{product, unknown_dims};
 use crate::typeset::TypeSet;
 
 pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
@@ -30,7 +36,8 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
             output("output", "T").differentiable(),
         ],
     )
-    .since(28, &[types("T", ALL_IR4)]);
+    .since(28, &[types("T", ALL_IR4)])
+    .infer(compress);
 
 pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
     .about("Indices of all elements that are not zero, in row-major order, one row for each axis.")
@@ -49,7 +56,8 @@ pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
             output("Y", "tensor(int64)").non_differentiable(),
             types("T", ALL_IR4),
         ],
-    );
+    )
+    .infer(non_zero);
 
 pub(crate) static TOP_K: OpDef = OpDef::new("TopK")
     .about("The k largest or smallest elements along an axis, with their positions.")
@@ -78,7 +86,8 @@ pub(crate) static TOP_K: OpDef = OpDef::new("TopK")
             types("T", NUMERIC),
         ],
     )
-    .since(24, &[types("T", NUMERIC_IR4)]);
+    .since(24, &[types("T", NUMERIC_IR4)])
+    .infer(top_k);
 
 pub(crate) static UNIQUE: OpDef = OpDef::new("Unique")
     .about("The different elements or slices, sorted or as they come, with their first positions, where each went, and \
@@ -102,4 +111,293 @@ pub(crate) static UNIQUE: OpDef = OpDef::new("Unique")
             types("T", ALL),
         ],
     )
-    .since(28, &[types("T", ALL_IR4)]);
+    .since(28, &[types("T", ALL_IR4)])
+    .infer(unique);
+
+fn compress(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    demand_rank_from(cx, 0, 1)?;
+    cx.demand_rank(1, 1)?;
+    let chosen = of_input(cx, 1).and_then(|condition| positions(&condition));
+    let count = chosen.map_or(Dim::Unknown, |chosen| Dim::from(chosen.len()));
+    let shape = match (cx.int("axis"), cx.shape(0)) {
+        (None, _) => Some(Shape::from_iter([count.clone()])),
+        (Some(_), None) => None,
+        (Some(axis), Some(data)) => {
+            let mut shape = data.clone();
+            shape[cx.axis(axis, data.len())?] = count.clone();
+            Some(shape)
+        }
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    if count.is_unknown() {
+        cx.because(0, "the number of conditions that hold");
+    }
+    Ok(())
+}
+
+/// The index of each element that is not zero, if it is known of all of them whether they are.
+fn positions(values: &Ints) -> Option<Vec<Dims>> {
+    let mut found = Vec::new();
+    let mut all = true;
+    Ints::build(values.elem, values.dims.clone(), |index| {
+        let value = values.at(index);
+        match equal(&value, &Dim::Known(0)) {
+            Some(false) => found.push(Dims::from_slice(index)),
+            Some(true) => {}
+            None => all = false,
+        }
+        value
+    })?;
+    all.then_some(found)
+}
+
+fn non_zero(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let rows = cx.rank(0).map_or(Dim::Unknown, Dim::from);
+    let values = of_input(cx, 0);
+    let found = values.as_ref().and_then(positions);
+    let count = found
+        .as_ref()
+        .map_or(Dim::Unknown, |found| found.len().into());
+    if count.is_unknown() {
+        cx.because(0, "the number of elements that are not zero");
+    }
+    cx.set_tensor(0, Some(Int64), Some(Shape::from_iter([rows, count])));
+    if let (Some(values), Some(found)) = (values, found) {
+        let dims = Dims::from_slice(&[values.dims.len(), found.len()]);
+        let indices = Ints::build(Int64, dims, |place| found[place[1]][place[0]].into());
+        shape_values::set_if(cx, indices);
+    }
+    Ok(())
+}
+
+fn top_k(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match cx.shape(0) {
+        Some(data) => {
+            let axis = cx.axis(cx.int("axis").unwrap_or(-1), data.len())?;
+            let count = count_of_top(cx, &data[axis])?;
+            let mut shape = match count.is_unknown() && !cx.is_thorough() {
+                true => unknown_dims(data.len()),
+                false => data.clone(),
+            };
+            shape[axis] = count;
+            Some(shape)
+        }
+        None => None,
+    };
+    cx.set_tensor(0, cx.elem(0), shape.clone());
+    cx.set_tensor(1, Some(Int64), shape);
+    Ok(())
+}
+
+/// How many elements are taken from an axis of a size.
+fn count_of_top(cx: &Infer<'_>, size: &Dim) -> Result<Dim, InferError> {
+    let count = if cx.since() < 10 {
+        match cx.int("k") {
+            Some(count) if count < 1 => return cx.fail(format_args!("k is {count}")),
+            count => count.map_or(Dim::Unknown, Dim::Known),
+        }
+    } else {
+        cx.demand_rank(1, 1)?;
+        match cx.known_ints(1) {
+            Some(mut counts) if counts.len() == 1 => counts.pop().unwrap_or(Dim::Unknown),
+            Some(counts) => {
+                return cx.fail(format_args!("K must be one number, not {}", counts.len()));
+            }
+            None => Dim::Unknown,
+        }
+    };
+    match (count.known(), size.known()) {
+        (Some(count), _) if count < 0 => cx.fail(format_args!("K is {count}")),
+        (Some(count), Some(size)) if count > size => cx.fail(format_args!(
+            "the axis has {size} elements, fewer than the {count} asked for"
+        )),
+        _ => Ok(count),
+    }
+}
+
+fn unique(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match (cx.int("axis"), cx.shape(0)) {
+        (None, _) => Some(Shape::from_iter([Dim::Unknown])),
+        (Some(_), None) => None,
+        (Some(axis), Some(data)) => {
+            let mut shape = data.clone();
+            shape[cx.axis(axis, data.len())?] = Dim::Unknown;
+            Some(shape)
+        }
+    };
+    cx.set_tensor(0, cx.elem(0), shape);
+    let vector = |size: Dim| Some(Shape::from_iter([size]));
+    cx.set_tensor(1, Some(Int64), vector(Dim::Unknown));
+    cx.set_tensor(2, Some(Int64), vector(told_apart(cx)));
+    cx.set_tensor(3, Some(Int64), vector(Dim::Unknown));
+    for output in [0, 1, 3] {
+        cx.because(output, "the number of elements that differ");
+    }
+    Ok(())
+}
+
+/// How many elements or slices are told apart.
+fn told_apart(cx: &Infer<'_>) -> Dim {
+    match (cx.shape(0), cx.int("axis")) {
+        _ if !cx.is_thorough() => Dim::Unknown,
+        (Some(data), None) => product(data),
+        (Some(data), Some(axis)) => {
+            let axis = cx.axis(axis, data.len()).ok();
+            axis.map_or(Dim::Unknown, |axis| data[axis].clone())
+        }
+        (None, _) => Dim::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attributes::AttrValue::Int;
+    use crate::math::testing::propagated;
+    use crate::tensor::testing::{check, outputs, reference_outputs};
+
+    #[test]
+    fn conditions_choose() {
+        // SHAPE-16
+        check(
+            &COMPRESS,
+            11,
+            &[
+                (&[], "float[2, N]; bool[?]", "float[?]"),
+                (&[("axis", Int(-1))], "float[2, N]; bool[N]", "float[2, ?]"),
+                (
+                    &[("axis", Int(0))],
+                    "float[2, N]; =bool:[1, 0]",
+                    "float[1, N]",
+                ),
+                (&[("axis", Int(0))], "float[...]; bool[2]", "float[...]"),
+                (&[], "-; -", "?[?]"),
+                (
+                    &[("axis", Int(2))],
+                    "float[2, N]; bool[?]",
+                    "Compress: axis 2 is out of range for rank 2",
+                ),
+                (
+                    &[],
+                    "float; bool[?]",
+                    "Compress: input 0 must have rank 1 or more, not 0",
+                ),
+                (
+                    &[],
+                    "float[2]; bool",
+                    "Compress: input 1 must have rank 1, not 0",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_not_zero() {
+        check(
+            &NON_ZERO,
+            13,
+            &[
+                (&[], "float[N, 3]", "int64[2, ?]"),
+                (&[], "float", "int64[0, ?]"),
+                (&[], "float[...]", "int64[?, ?]"),
+                (&[], "=[[0, 1], [1, 1]]", "int64[2, 3]"),
+            ],
+        );
+        assert_eq!(
+            propagated(&NON_ZERO, 13, &[], "[[0, 1], [1, 1]]"),
+            "[[0, 1, 1], [1, 0, 1]]"
+        );
+        assert_eq!(propagated(&NON_ZERO, 13, &[], "[N, 1]"), "-");
+    }
+
+    #[test]
+    fn the_largest_along_an_axis() {
+        let rows = [
+            (11, None, "float[3, N]; =[2]", "float[3, 2]; int64[3, 2]"),
+            (11, Some(0), "float[3, N]; =[K]", "float[K, N]; int64[K, N]"),
+            (
+                11,
+                None,
+                "float[3, N]; int64[1]",
+                "float[3, ?]; int64[3, ?]",
+            ),
+            (11, None, "-; =[2]", "?[...]; int64[...]"),
+            (
+                11,
+                None,
+                "float[3, 4]; =[5]",
+                "TopK: the axis has 4 elements, fewer than the 5 asked for",
+            ),
+            (
+                11,
+                None,
+                "float[3, 4]; =[1, 2]",
+                "TopK: K must be one number, not 2",
+            ),
+            (
+                11,
+                None,
+                "float[3, 4]; =2",
+                "TopK: input 1 must have rank 1, not 0",
+            ),
+            (
+                11,
+                Some(2),
+                "float[3, 4]; =[1]",
+                "TopK: axis 2 is out of range for rank 2",
+            ),
+        ];
+        for (opset, axis, inputs, expected) in rows {
+            let attributes: Vec<_> = axis.map(|axis| ("axis", Int(axis))).into_iter().collect();
+            assert_eq!(
+                outputs(&TOP_K, opset, &attributes, inputs, 2),
+                expected,
+                "{inputs}"
+            );
+        }
+        let k = |k| [("k", Int(k))];
+        assert_eq!(
+            outputs(&TOP_K, 1, &k(2), "float[3, N]", 2),
+            "float[3, 2]; int64[3, 2]"
+        );
+        assert_eq!(outputs(&TOP_K, 1, &k(0), "float[3, N]", 2), "TopK: k is 0");
+    }
+
+    #[test]
+    fn what_the_reference_leaves_out() {
+        let found = reference_outputs(&TOP_K, 11, &[], "float[3, N]; int64[1]", 2);
+        assert_eq!(found, "float[?, ?]; int64[?, ?]");
+        let found = reference_outputs(&UNIQUE, 11, &[], "float[2, N]", 4);
+        assert_eq!(found, "float[?]; int64[?]; int64[?]; int64[?]");
+    }
+
+    #[test]
+    fn elements_that_differ() {
+        let rows = [
+            (
+                None,
+                "float[2, N]",
+                "float[?]; int64[?]; int64[2*N]; int64[?]",
+            ),
+            (
+                Some(1),
+                "float[2, N]",
+                "float[2, ?]; int64[?]; int64[N]; int64[?]",
+            ),
+            (Some(1), "-", "?[...]; int64[?]; int64[?]; int64[?]"),
+            (
+                Some(2),
+                "float[2]",
+                "Unique: axis 2 is out of range for rank 1",
+            ),
+        ];
+        for (axis, input, expected) in rows {
+            let attributes: Vec<_> = axis.map(|axis| ("axis", Int(axis))).into_iter().collect();
+            assert_eq!(
+                outputs(&UNIQUE, 11, &attributes, input, 4),
+                expected,
+                "{input}"
+            );
+        }
+    }
+}

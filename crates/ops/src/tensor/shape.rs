@@ -64,14 +64,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(DataType::Int64),
         Some([values.len().into()].into_iter().collect()),
     );
-    shape_values::set(
-        cx,
-        Ints {
-            elem: DataType::Int64,
-            scalar: false,
-            values,
-        },
-    );
+    shape_values::set(cx, Ints::vector(DataType::Int64, values));
     Ok(())
 }
 

@@ -40,14 +40,7 @@ pub(crate) static SIZE: OpDef = OpDef::new("Size")
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(DataType::Int64), Some(Shape::new()));
     if let Some(shape) = cx.shape(0) {
-        shape_values::set(
-            cx,
-            Ints {
-                elem: DataType::Int64,
-                scalar: true,
-                values: vec![product(shape)],
-            },
-        );
+        shape_values::set(cx, Ints::scalar(DataType::Int64, product(shape)));
     }
     Ok(())
 }
@@ -55,7 +48,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 #[cfg(test)]
 mod tests {
     use super::SIZE;
-    use crate::infer::Known;
+    use crate::known::Known;
     use crate::math::testing::{infer, ty};
 
     #[test]

@@ -6,7 +6,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::INDICES;
 use crate::facts::*;
-use crate::math::shape_values::{self, Ints};
+use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
 pub(crate) static SLICE: OpDef = OpDef::new("Slice")
@@ -101,7 +101,8 @@ fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
         if old {
             cx.attribute(name).is_some()
         } else {
-            cx.input_count() > index
+            // To the reference implementation an input of unknown rank is as good as absent.
+            cx.has_input(index) && (cx.is_thorough() || cx.rank(index).is_some())
         }
     };
 
@@ -278,28 +279,31 @@ fn picks(size: i64, start: i64, end: i64, step: i64) -> Picks {
 }
 
 fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
-    let Some(data) = shape_values::of_input(cx, 0).filter(|data| !data.scalar) else {
+    let Some(data) = shape_values::of_input(cx, 0) else {
         return;
     };
-    let mut values = data.values;
+    let mut dims = data.dims.clone();
+    let mut all: Vec<(i64, i64)> = vec![(0, 1); dims.len()];
     for range in ranges {
-        let (Some(start), Some(end)) = (range.start.known(), range.end.known()) else {
+        let (Some(start), Some(end), Ok(axis)) = (
+            range.start.known(),
+            range.end.known(),
+            cx.axis(range.axis, data.dims.len()),
+        ) else {
             return;
         };
-        let picks = picks(values.len() as i64, start, end, range.step);
-        // Both factors of each product are within the length of the vector, unless there is only the first element.
-        values = (0..picks.count)
-            .map(|index| values[(picks.first + index * range.step) as usize].clone())
-            .collect();
+        let picks = picks(data.dims[axis] as i64, start, end, range.step);
+        dims[axis] = usize::try_from(picks.count).unwrap_or(0);
+        all[axis] = (picks.first, range.step);
     }
-    shape_values::set(
-        cx,
-        Ints {
-            elem: data.elem,
-            scalar: false,
-            values,
-        },
-    );
+    let sliced = data.pick(dims, |index| {
+        let from = |(index, (first, step)): (&usize, &(i64, i64))| {
+            // Within the axis, unless there is only the first element.
+            usize::try_from(first + *index as i64 * step).ok()
+        };
+        index.iter().zip(&all).map(from).collect()
+    });
+    shape_values::set_if(cx, sliced);
 }
 
 fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
@@ -402,7 +406,7 @@ mod tests {
             ("0", max.as_str(), "1", "N"),
             ("1", &max, "1", "max(0, N - 1)"),
             ("0", "-1", "1", "max(0, N - 1)"),
-            ("0", "2147483647", "2", "-floor((-N)/(2))"),
+            ("0", "2147483647", "2", "-floor((-N)/2)"),
             ("0", "5", "1", "min(5, N)"),
             ("2", "5", "1", "max(0, min(5, N) - 2)"),
             ("-3", &max, "1", "min(3, N)"),
@@ -503,6 +507,16 @@ mod tests {
             "[4, N]"
         );
         assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [5]; [9]"), "[]");
+        // Exporters turn the pads of `Pad` around like this.
+        assert_eq!(
+            propagated(
+                &SLICE,
+                13,
+                &[],
+                "[[N, 1], [2, 3], [4, 5]]; [-1]; [-9223372036854775807]; [0]; [-1]"
+            ),
+            "[[4, 5], [2, 3], [N, 1]]"
+        );
         assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [I]; [2]"), "-");
     }
 

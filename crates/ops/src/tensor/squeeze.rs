@@ -5,8 +5,9 @@
 
 use sardonyx_model::Shape;
 
-use super::{Axes, axes, ints_to_input, pass_ints, unknown_dims, widened};
+use super::{Axes, axes, ints_to_input, unknown_dims, widened};
 use crate::facts::*;
+use crate::math::shape_values;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static SQUEEZE: OpDef = OpDef::new("Squeeze")
@@ -45,9 +46,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(shape) => squeezed(cx, shape)?,
         None => None,
     };
-    let rank = shape.as_ref().map(|shape| shape.len());
-    cx.set_tensor(0, cx.elem(0), shape);
-    pass_ints(cx, rank);
+    cx.set_tensor(0, cx.elem(0), shape.clone());
+    shape_values::pass(cx, shape.as_ref());
     Ok(())
 }
 

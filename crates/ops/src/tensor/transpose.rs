@@ -5,8 +5,10 @@
 
 use sardonyx_model::Shape;
 
-use super::{pass_ints, unknown_dims, widened};
+use super::{unknown_dims, widened};
 use crate::facts::*;
+use crate::known::Dims;
+use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static TRANSPOSE: OpDef = OpDef::new("Transpose")
@@ -42,10 +44,35 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (None, Some(perm)) => Some(permuted(cx, &unknown_dims(perm.len()), &perm)?),
         (None, None) => None,
     };
-    let rank = shape.as_ref().map(|shape| shape.len());
     cx.set_tensor(0, cx.elem(0), shape);
-    pass_ints(cx, rank);
+    if let Some(ints) = shape_values::of_input(cx, 0) {
+        let transposed = permuted_ints(cx, &ints);
+        shape_values::set_if(cx, transposed);
+    }
     Ok(())
+}
+
+/// The permutation was checked against the type; a value has the same rank.
+fn permuted_ints(cx: &Infer<'_>, ints: &Ints) -> Option<Ints> {
+    let rank = ints.dims.len();
+    let perm: Dims = match cx.ints("perm") {
+        Some(perm) => perm
+            .into_iter()
+            .map(|axis| usize::try_from(axis).ok().filter(|axis| *axis < rank))
+            .collect::<Option<_>>()?,
+        None => (0..rank).rev().collect(),
+    };
+    if perm.len() != rank {
+        return None;
+    }
+    let dims = perm.iter().map(|axis| ints.dims[*axis]).collect();
+    ints.pick(dims, |index| {
+        let mut from = Dims::from_elem(0, rank);
+        for (position, axis) in index.iter().zip(&perm) {
+            from[*axis] = *position;
+        }
+        Some(from)
+    })
 }
 
 fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64]) -> Result<Shape, InferError> {
@@ -115,5 +142,9 @@ mod tests {
             ],
         );
         assert_eq!(propagated(&TRANSPOSE, 13, &[], "[N, 2]"), "[N, 2]");
+        assert_eq!(
+            propagated(&TRANSPOSE, 13, &[], "[[N, 2, 3], [4, 5, 6]]"),
+            "[[N, 4], [2, 5], [3, 6]]"
+        );
     }
 }

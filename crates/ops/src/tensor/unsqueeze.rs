@@ -5,8 +5,9 @@
 
 use sardonyx_model::{Dim, Shape};
 
-use super::{Axes, axes, ints_to_input, pass_ints, unknown_dims, widened};
+use super::{Axes, axes, ints_to_input, unknown_dims, widened};
 use crate::facts::*;
+use crate::math::shape_values;
 use crate::{Infer, InferError, OpDef};
 
 pub(crate) static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
@@ -44,9 +45,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (Some(shape), Axes::Unknown(Some(count))) => Some(unknown_dims(shape.len() + count)),
         _ => None,
     };
-    let rank = shape.as_ref().map(|shape| shape.len());
-    cx.set_tensor(0, cx.elem(0), shape);
-    pass_ints(cx, rank);
+    cx.set_tensor(0, cx.elem(0), shape.clone());
+    shape_values::pass(cx, shape.as_ref());
     Ok(())
 }
 
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_scalar_becomes_a_vector() {
         assert_eq!(propagated(&UNSQUEEZE, 13, &[], "N; [0]"), "[N]");
-        assert_eq!(propagated(&UNSQUEEZE, 13, &[], "[N, 2]; [0]"), "-");
+        assert_eq!(propagated(&UNSQUEEZE, 13, &[], "[N, 2]; [0]"), "[[N, 2]]");
     }
 
     #[test]

@@ -11,7 +11,7 @@ impl Checker<'_> {
     /// The attributes of a node; `known` says whether it calls something that exists.
     pub(super) fn attributes(&mut self, id: NodeId, callee: u32, root: Root, known: bool) {
         let model = self.model;
-        let list = &model.node(id).attributes;
+        let list = model.attributes(id);
         let mut seen = 0u64;
         // Names that the operator does not have, which may occur twice all the same.
         let mut strangers: Option<HashSet<Symbol>> = None;
@@ -69,7 +69,7 @@ impl Checker<'_> {
                 schema.since
             );
             let names: Vec<&str> = schema.attributes.iter().map(|found| found.name).collect();
-            let near = sardonyx_ops::closest(&shown(text), names.iter().copied());
+            let near = sardonyx_proto::closest(&shown(text), names.iter().copied());
             let advice = match (near, names.is_empty()) {
                 (Some(near), _) => format!("did you mean '{near}'?"),
                 (None, true) => format!("{} has no attributes; remove it", schema.name),
@@ -111,7 +111,7 @@ impl Checker<'_> {
                 | AttributeType::GRAPH
                 | AttributeType::TYPE_PROTO
         );
-        if must_be_there && attribute.values.is_empty() && attribute.ref_attr_name.is_none() {
+        if must_be_there && attribute.values.is_empty() && attribute.ref_attr_name().is_none() {
             self.add(&codes::ATTRIBUTE_WITHOUT_VALUE, spot, |_| {
                 format!("it is {} and has no value", type_words(ty))
             });
@@ -140,7 +140,7 @@ impl Checker<'_> {
     /// The attributes of the nodes of a graph, each by itself.
     pub(super) fn attributes_alone(&mut self, graph: GraphId) {
         for node in &self.model.graph(graph).nodes {
-            for (index, attribute) in self.model.node(*node).attributes.iter().enumerate() {
+            for (index, attribute) in self.model.attributes(*node).iter().enumerate() {
                 let attribute = self.model.attribute(*attribute);
                 let spot = Spot::node(*node).item("attribute", index);
                 self.attribute(attribute, spot, Root::Main);
@@ -194,7 +194,7 @@ impl Checker<'_> {
             });
         }
         if let Some(name) = attribute
-            .ref_attr_name
+            .ref_attr_name()
             .filter(|name| Some(*name) != self.empty)
         {
             self.reference(attribute, name, spot, root);

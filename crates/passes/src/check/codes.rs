@@ -551,6 +551,9 @@ codes! {
     TYPES_CONTRADICT Error own "types-contradict" "SHAPE-17"
         "compare the types of its inputs"
         "The types and shapes of what a node reads contradict each other, or what the operator demands.";
+    TOO_MUCH_TO_INFER Warning own "too-much-to-infer" "SHAPE-15"
+        "inline the functions, or leave types and shapes out"
+        "Functions that call functions, or loops within loops, would have to be walked through more often than is reasonable. Types and shapes of what follows are not known.";
     MALFORMED_NODE Error own "malformed-node" "NODE-06"
         "compare it with the operator's definition"
         "A node cannot run as it stands.";

@@ -218,7 +218,7 @@ impl Checker<'_> {
                 });
             }
         }
-        for (index, attribute) in node.attributes.iter().enumerate() {
+        for (index, attribute) in model.attributes(id).iter().enumerate() {
             let attribute = model.attribute(*attribute);
             let Some(name) = attribute.name else { continue };
             let declared = self.formal_attribute(found, name).is_some();
@@ -289,7 +289,7 @@ impl Checker<'_> {
             for node in &model.graph(graph).nodes {
                 self.steps += 1;
                 take(self, *node);
-                for attribute in &model.node(*node).attributes {
+                for attribute in model.attributes(*node) {
                     left.extend(model.attribute(*attribute).graphs());
                 }
             }

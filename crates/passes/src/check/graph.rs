@@ -16,6 +16,30 @@ pub(super) enum Definition {
     Node,
 }
 
+/// Which graph defined a name last, and how: one word, as there is one for each name. The default is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Defined(u32);
+
+impl Defined {
+    const DEFINITIONS: [Definition; 4] = [
+        Definition::Input,
+        Definition::Initializer,
+        Definition::Both,
+        Definition::Node,
+    ];
+
+    fn new(graph: GraphId, definition: Definition) -> Defined {
+        // A graph takes hundreds of bytes, so that its number has bits to spare.
+        Defined(graph_number(graph) << 2 | definition as u32)
+    }
+
+    /// How this graph defined the name, if it was this one.
+    fn within(self, graph: GraphId) -> Option<Definition> {
+        let definition = Defined::DEFINITIONS[(self.0 & 3) as usize];
+        (self.0 >> 2 == graph_number(graph)).then_some(definition)
+    }
+}
+
 /// What graphs define names that several graphs define: few models have many of them.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
@@ -486,12 +510,11 @@ impl<'a> Checker<'a> {
 
     /// How the graph that is being checked has defined a name so far.
     pub(super) fn defined_here(&self, graph: GraphId, name: Symbol) -> Option<Definition> {
-        let (last, definition) = self.defined[name.index()];
-        (last == graph_number(graph)).then_some(definition)
+        self.defined[name.index()].within(graph)
     }
 
     pub(super) fn define(&mut self, graph: GraphId, name: Symbol, definition: Definition) {
-        self.defined[name.index()] = (graph_number(graph), definition);
+        self.defined[name.index()] = Defined::new(graph, definition);
         if self.lints_names {
             let name_text = self.texts.text(name);
             if !is_identifier(name_text) {
@@ -588,7 +611,7 @@ fn undefined(
         let visible = value.producer != Producer::Nothing && value.graph == graph;
         visible.then(|| std::str::from_utf8(model.text(value.name)).ok())?
     });
-    match sardonyx_ops::closest(&shown, names) {
+    match sardonyx_proto::closest(&shown, names) {
         Some(near) => (fact, format!("did you mean '{near}'?").into()),
         None => (fact, "".into()),
     }

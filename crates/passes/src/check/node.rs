@@ -56,7 +56,7 @@ impl Checker<'_> {
             }
         }
         let inner = self.inner.len();
-        if !node.attributes.is_empty() || known {
+        if !model.attributes(id).is_empty() || known {
             self.attributes(id, callee, root, known);
         }
         if known && self.callees.get(callee).is_function {
@@ -78,7 +78,7 @@ impl Checker<'_> {
                 *last = number;
             }
         }
-        if let Some(extras) = &node.extras {
+        if let Some(extras) = model.extras(id) {
             self.markup(extras.doc_string, Spot::node(id));
             self.keys(&extras.metadata_props, Spot::node(id), "metadata_props");
             self.devices(id, &extras.device_configurations);

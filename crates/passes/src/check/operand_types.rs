@@ -238,15 +238,9 @@ impl Variable<'_> {
 
 impl Takes<'_> {
     fn words(&self) -> String {
-        /// Types that are named.
-        const NAMED: usize = 8;
-        let Some(set) = self.allowed else {
-            return self.only.words();
-        };
-        let names = set.names();
-        match names.len() {
-            0..=NAMED => names.join(", "),
-            count => format!("{} and {} others", names[..NAMED].join(", "), count - NAMED),
+        match self.allowed {
+            Some(set) => set.words(),
+            None => self.only.words(),
         }
     }
 }
@@ -404,7 +398,7 @@ impl Checker<'_> {
         if !schema.domain.is_empty() || !matches!(schema.name, "Constant" | "Cast") {
             return;
         }
-        let mut attributes = model.node(id).attributes.iter();
+        let mut attributes = model.attributes(id).iter();
         let found = attributes.find_map(|attribute| {
             let attribute = model.attribute(*attribute);
             let elem = match (schema.name, attribute.values.first()?) {

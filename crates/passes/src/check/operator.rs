@@ -348,7 +348,7 @@ impl<'a> Checker<'a> {
             .filter_map(|function| std::str::from_utf8(self.model.maybe_text(function.name)?).ok());
         let names = operators.map(|op| op.name);
         let names = names.chain(declared.map(|op| op.name.as_str()));
-        let near = sardonyx_ops::closest(name, names.chain(functions))?;
+        let near = sardonyx_proto::closest(name, names.chain(functions))?;
         Some(format!("did you mean {near}?"))
     }
 

@@ -41,7 +41,7 @@ impl Checker<'_> {
             "SequenceMap" => Wanted { inputs, outputs },
             _ => return,
         };
-        for (index, attribute) in model.node(id).attributes.iter().enumerate() {
+        for (index, attribute) in model.attributes(id).iter().enumerate() {
             let attribute = model.attribute(*attribute);
             if let [AttributeValue::Graph(_)] = &attribute.values[..] {
                 self.subgraph(id, index, attribute, &wanted);

@@ -21,8 +21,7 @@ impl Checker<'_> {
         let model = self.model;
         let graph = model.graph(id);
         let trained = !model.training_info.is_empty();
-        let unread =
-            |value: ValueId| !model.value(value).is_output && model.uses(value).next().is_none();
+        let unread = |value: ValueId| !model.is_read(value);
         let named = |node: NodeId| model.outputs(node).iter().flatten().count();
         let mut dead: Vec<NodeId> = Vec::new();
         // Of nodes some of whose outputs nobody needs: how many.

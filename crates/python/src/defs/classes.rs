@@ -1,17 +1,20 @@
 //! The classes: `OpSchema` and its parts. What they hand out are copies.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PySet};
-use sardonyx_ops::{AttrType, Differentiability};
+use sardonyx_ops::{AttrType, Differentiability, OpDef};
+use sardonyx_passes::NEWEST_IR_VERSION;
 
 use super::default_value;
 use super::description::{AttributeDescription, Description, Parameter, TypeConstraint};
 use super::enums::{Determinism, Enumeration, ParameterOption, Support};
 use super::standard::{self, Bodies};
-use crate::errors::not_available;
+use crate::message::Header;
+use crate::shape_inference::{Around, StandardRule, node_outputs};
 
 /// Adds the classes to the module, those of parts and enumerations to `OpSchema`.
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -264,40 +267,51 @@ impl OpSchema {
         Ok(slf)
     }
 
-    /// The callable that was set.
+    /// The callable that was set, or one that applies the rule of the standard.
     fn get_type_and_shape_inference_function<'py>(
         &self,
         py: Python<'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        match &self.0.inference {
-            Some(function) => Ok(function.bind(py).clone()),
-            None if self.has_type_and_shape_inference_function() => Err(not_available(
-                "calling the inference of an operator from Python",
-            )),
-            None => Err(PyRuntimeError::new_err(format!(
-                "the operator '{}' has no inference function",
-                self.0.name
-            ))),
+        if let Some(function) = &self.0.inference {
+            return Ok(function.bind(py).clone());
         }
+        let key = |operator: &OpDef| {
+            let since = u32::try_from(self.0.since).ok()?;
+            Some((operator.domain, operator.name, since))
+        };
+        let rule = StandardRule(self.0.standard.and_then(key));
+        Ok(Bound::new(py, rule)?.into_any())
     }
 
     /// The types of a node's outputs, by name, as TypeProtos.
     #[pyo3(signature = (
-        node_bytes, value_types, input_data=None, input_sparse_data=None, opset_imports=None,
-        ir_version=14,
+        node_bytes, value_types, input_data=BTreeMap::new(), input_sparse_data=BTreeMap::new(),
+        opset_imports=BTreeMap::new(), ir_version=None,
     ))]
-    fn _infer_node_outputs(
+    fn _infer_node_outputs<'py>(
         &self,
+        py: Python<'py>,
         node_bytes: &[u8],
-        value_types: Bound<'_, PyDict>,
-        input_data: Option<Bound<'_, PyDict>>,
-        input_sparse_data: Option<Bound<'_, PyDict>>,
-        opset_imports: Option<Bound<'_, PyDict>>,
-        ir_version: i32,
-    ) -> PyResult<Py<PyDict>> {
-        let _ = (node_bytes, value_types, input_data, input_sparse_data);
-        let _ = (opset_imports, ir_version);
-        Err(not_available("shape inference"))
+        value_types: BTreeMap<String, Vec<u8>>,
+        input_data: BTreeMap<String, Vec<u8>>,
+        input_sparse_data: BTreeMap<String, Vec<u8>>,
+        opset_imports: BTreeMap<String, i64>,
+        ir_version: Option<i32>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let around = Around {
+            types: value_types.into_iter().collect(),
+            data: input_data.into_iter().collect(),
+            sparse_data: input_sparse_data.into_iter().collect(),
+            header: Header {
+                ir_version: Some(ir_version.map_or(NEWEST_IR_VERSION, i64::from)),
+                opset_imports,
+            },
+        };
+        let types = PyDict::new(py);
+        for (name, ty) in node_outputs(py, &self.0, node_bytes, around)? {
+            types.set_item(name, PyBytes::new(py, &ty))?;
+        }
+        Ok(types)
     }
 
     /// Whether a number of inputs or outputs means any number.

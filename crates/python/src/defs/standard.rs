@@ -1,12 +1,10 @@
 //! What the operators of the standard are beyond their schemas: functions of simpler ones, repeatable or not.
 
 use sardonyx::functions::OperatorFunction;
-use sardonyx_model::{Model, Type};
 use sardonyx_ops::{self as ops, OpDef, Schema};
-use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph, model, value_info};
-use sardonyx_tensor::Buffer;
 
 use super::enums::Determinism;
+use crate::shape_inference::read_types;
 
 /// Opset versions for which a version of an operator has a body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,7 +58,7 @@ pub(crate) fn body_of_node(
         None if !bodies.is_empty() => since,
         _ => return Vec::new(),
     };
-    let types = types_of(types);
+    let types = read_types(types);
     let opset = u32::try_from(opset).unwrap_or(0);
     let function = OperatorFunction::of_call(node.to_vec(), &types, opset);
     serialized(function.ok().flatten())
@@ -69,32 +67,6 @@ pub(crate) fn body_of_node(
 fn serialized(function: Option<OperatorFunction>) -> Vec<u8> {
     let bytes = function.and_then(|function| function.to_bytes().ok());
     bytes.unwrap_or_default()
-}
-
-/// Types from serialized TypeProtos; one that says nothing, or cannot be read, is not known.
-fn types_of(types: &[Vec<u8>]) -> Vec<Option<Type>> {
-    let wrapped = encode_to_vec(&InInputs(types));
-    let Ok(model) = Model::read(Buffer::from_vec(wrapped)) else {
-        return vec![None; types.len()];
-    };
-    let inputs = model.main_graph().map_or(&[][..], |graph| &graph.inputs);
-    let declared = inputs.iter().map(|info| info.ty.as_ref());
-    declared.map(|ty| model.type_of(ty?)).collect()
-}
-
-/// A model whose inputs have these types.
-struct InInputs<'a>(&'a [Vec<u8>]);
-
-impl Encode for InInputs<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
-        out.message(model::Graph, |out| {
-            for ty in self.0 {
-                out.message(graph::Input, |out| {
-                    out.message(value_info::Type, |out| out.unknown(ty));
-                });
-            }
-        });
-    }
 }
 
 /// Whether an operator gives equal outputs for equal inputs. One that runs a graph may run anything.

@@ -101,7 +101,7 @@ pub(super) fn rounded(number: f64) -> String {
 
 /// A string attribute that begins and ends as a Python pickle of protocol 4 or 5.
 fn check_strings(model: &Model, node: NodeId, found: &mut Findings) {
-    for id in &model.node(node).attributes {
+    for id in model.attributes(node) {
         for value in &model.attribute(*id).values {
             let AttributeValue::String(span) = value else {
                 continue;

@@ -21,7 +21,7 @@ fn graph_steps(model: &Model, graph: GraphId) -> Vec<String> {
     let mut next = graph;
     while let Some(node) = model.graph(next).owner {
         let holds = |id: &&AttributeId| model.attribute(**id).graphs().any(|held| held == next);
-        let attribute = model.node(node).attributes.iter().find(holds);
+        let attribute = model.attributes(node).iter().find(holds);
         let name = attribute.and_then(|id| model.attribute(*id).name);
         let index = position(model, node);
         steps.push(format!("node[{index}] '{}'", shown_symbol(model, name)));
@@ -171,7 +171,7 @@ pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(Found<'m>)
             each_part(&sparse.tensor, Holder::Sparse(id, index as u32), &mut found);
         }
         for node in &graph.nodes {
-            for attribute in &model.node(*node).attributes {
+            for attribute in model.attributes(*node) {
                 let holder = Holder::Attribute(*node, *attribute);
                 in_attribute(model.attribute(*attribute), holder, &mut found);
             }

@@ -1,6 +1,6 @@
 //! Attributes and their values.
 
-use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId, Symbol};
+use sardonyx_model::{Attribute, AttributeId, AttributeValue, GraphId, NodeId, Symbol};
 use sardonyx_proto::AttributeType;
 use smallvec::SmallVec;
 
@@ -22,16 +22,18 @@ impl<'a> Parser<'_, 'a> {
     /// The attributes of a node.
     pub(super) fn attributes(&mut self, graph: GraphId, node: NodeId) -> Parse {
         let start = self.cursor.pos;
-        let mut count = 0;
-        self.list_of(b'<', b'>', "`<`", Self::at_attribute_start, |parser| {
-            count += 1;
+        let mut attributes: SmallVec<[AttributeId; 8]> = SmallVec::new();
+        let read = self.list_of(b'<', b'>', "`<`", Self::at_attribute_start, |parser| {
             let at = parser.offset();
             let mut attribute = Attribute::default();
             parser.attribute(&mut attribute, Some((graph, node)))?;
-            let added = parser.build.add_attribute(node, attribute, at);
-            parser.built(added)
-        })?;
-        if count == 0 {
+            let added = parser.build.add_attribute(attribute, at);
+            attributes.push(parser.built(added)?);
+            Ok(())
+        });
+        self.build.set_attributes(node, &attributes);
+        read?;
+        if attributes.is_empty() {
             let end = self.cursor.token_end();
             return self.fail_with(
                 start..end,
@@ -145,7 +147,7 @@ impl<'a> Parser<'_, 'a> {
             let name = self.part(SyntaxKind::Reference, |parser| {
                 parser.name("the name of a parameter")
             })?;
-            attribute.ref_attr_name = Some(self.symbol(&name)?);
+            attribute.extras_mut().ref_attr_name = Some(self.symbol(&name)?);
             return Ok(());
         }
         let wanted = attribute.ty;
@@ -593,11 +595,11 @@ impl<'a> Parser<'_, 'a> {
         self.notes(ATTRIBUTE_NOTES, |parser, key| {
             let ty = match key {
                 b"doc_string" => {
-                    attribute.doc_string = Some(parser.text_symbol()?);
+                    attribute.extras_mut().doc_string = Some(parser.text_symbol()?);
                     return Ok(());
                 }
                 b"unknown" => {
-                    attribute.unknown = parser.unknown()?;
+                    attribute.extras_mut().unknown = parser.unknown()?;
                     return Ok(());
                 }
                 b"f" => AttributeType::FLOAT,

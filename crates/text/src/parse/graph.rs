@@ -641,7 +641,7 @@ impl<'a> Parser<'_, 'a> {
             Ok(())
         })?;
         if extras != NodeExtras::default() || !Unknowns::is_empty(&extras.unknown) {
-            self.build.model.node_mut(node).extras = Some(Box::new(extras));
+            self.build.model.set_extras(node, extras);
         }
         Ok(())
     }

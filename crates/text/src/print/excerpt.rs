@@ -82,13 +82,14 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
             line.line += &format!(":{}", shown(model.text(overload)));
         }
     });
-    if !found.attributes.is_empty() {
+    let attributes = model.attributes(node);
+    if !attributes.is_empty() {
         line.line += " <";
         let meant = match mark {
             NodeMark::Attribute(index) => Some(index),
             _ => None,
         };
-        let attributes = found.attributes.iter().map(|id| model.attribute(*id));
+        let attributes = attributes.iter().map(|id| model.attribute(*id));
         line.list(attributes, meant, Line::attribute);
         line.line += ">";
     }
@@ -210,7 +211,7 @@ impl<'m> Line<'m> {
         if let Some(word) = attribute.ty.and_then(attribute_word) {
             self.line += &format!(": {word}");
         }
-        if let Some(name) = attribute.ref_attr_name {
+        if let Some(name) = attribute.ref_attr_name() {
             self.line += &format!(" = @{}", shown(self.model.text(name)));
         } else if let Some(value) = attribute.values.first() {
             self.line += " = ";

@@ -1,6 +1,6 @@
 //! Nodes and attributes.
 
-use sardonyx_model::{Attribute, AttributeValue, Node, NodeId, ValueId};
+use sardonyx_model::{Attribute, AttributeId, AttributeValue, Node, NodeExtras, NodeId, ValueId};
 use sardonyx_proto::{AttributeType, MessageType, NodeDeviceConfigurationProto};
 
 use super::tensor::{has_odd_nan, plain_nan};
@@ -67,8 +67,9 @@ impl<'m> Printer<'m, '_, '_> {
         if mark {
             self.marks.clear();
         }
-        if !node.attributes.is_empty() {
-            self.attributes(node, mark);
+        let attributes = model.attributes(id);
+        if !attributes.is_empty() {
+            self.attributes(node, attributes, mark);
         }
         self.push("(");
         self.operands(model.inputs(id), mark);
@@ -76,8 +77,8 @@ impl<'m> Printer<'m, '_, '_> {
         if mark {
             self.marks.inputs_end = self.out.len();
         }
-        if node.extras.is_some() {
-            self.extras(node);
+        if let Some(extras) = model.extras(id) {
+            self.extras(node, extras);
         }
     }
 
@@ -156,11 +157,8 @@ impl<'m> Printer<'m, '_, '_> {
         }
     }
 
-    fn extras(&mut self, node: &Node) {
+    fn extras(&mut self, node: &Node, extras: &NodeExtras) {
         let model = self.model;
-        let Some(extras) = node.extras.as_deref() else {
-            return;
-        };
         let place = &|| node_place(model, node);
         let mut notes = Notes::marked();
         self.doc_note(&mut notes, extras.doc_string, place);
@@ -184,12 +182,12 @@ impl<'m> Printer<'m, '_, '_> {
 
     // Attributes.
 
-    fn attributes(&mut self, node: &Node, mark: bool) {
+    fn attributes(&mut self, node: &Node, attributes: &[AttributeId], mark: bool) {
         let model = self.model;
         let place = &|| node_place(model, node);
         let start = self.out.len();
         let mut first = true;
-        for id in &node.attributes {
+        for id in attributes {
             let before = self.out.len();
             self.push(if first { "<" } else { ", " });
             if self.attribute(model.attribute(*id), place) {
@@ -236,9 +234,9 @@ impl<'m> Printer<'m, '_, '_> {
         let word = declared.and_then(attribute_word);
         let direct = match (&attribute.values[..], declared) {
             ([value], Some(ty)) => {
-                (value.ty() == ty && attribute.ref_attr_name.is_none()).then_some(value)
+                (value.ty() == ty && attribute.ref_attr_name().is_none()).then_some(value)
             }
-            ([value], None) if !self.full() && attribute.ref_attr_name.is_none() => Some(value),
+            ([value], None) if !self.full() && attribute.ref_attr_name().is_none() => Some(value),
             _ => None,
         };
         match (word, declared) {
@@ -255,11 +253,11 @@ impl<'m> Printer<'m, '_, '_> {
                     .add("types of references that have no word", here);
             }
             // A reference without a type is read as one.
-            (None, None) if self.full() && attribute.ref_attr_name.is_none() => self.push(": ?"),
+            (None, None) if self.full() && attribute.ref_attr_name().is_none() => self.push(": ?"),
             _ => {}
         }
         let mut reach_out = false;
-        if let Some(name) = attribute.ref_attr_name {
+        if let Some(name) = attribute.ref_attr_name() {
             self.push(" = @");
             self.name(name);
         } else if let Some(value) = direct {
@@ -286,7 +284,9 @@ impl<'m> Printer<'m, '_, '_> {
             reach_out,
             ..Notes::default()
         };
-        self.doc_note(&mut notes, attribute.doc_string, here);
+        let extras = attribute.extras.as_deref();
+        let doc_string = extras.and_then(|extras| extras.doc_string);
+        self.doc_note(&mut notes, doc_string, here);
         if direct.is_none() {
             for value in &attribute.values {
                 if self.note(&mut notes, value_key(value), "values of another type", here) {
@@ -294,7 +294,9 @@ impl<'m> Printer<'m, '_, '_> {
                 }
             }
         }
-        self.unknown(&mut notes, "unknown", &attribute.unknown, here);
+        if let Some(extras) = extras {
+            self.unknown(&mut notes, "unknown", &extras.unknown, here);
+        }
         self.end_notes(notes);
         true
     }
@@ -305,7 +307,7 @@ impl<'m> Printer<'m, '_, '_> {
         if !is_word(name) {
             return Some("attributes whose names are no identifiers");
         }
-        if attribute.ref_attr_name.is_some() {
+        if attribute.ref_attr_name().is_some() {
             return None;
         }
         let matches = match (&attribute.values[..], attribute.ty) {

@@ -1,18 +1,18 @@
-//! Our side of `cargo xtask bench check`: makes the models, and checks one as often as asked, from its bytes on.
+//! Our side of `cargo xtask bench check` and `cargo xtask bench infer`: makes the models, and checks one or infers its shapes
+//! as often as asked.
 //!
 //! Prints one line of JSON: the times of all repetitions in milliseconds, whether the model is valid, and the most memory
 //! the process had before and after.
 
 use clap::{Parser, Subcommand};
-use sardonyx::{Buffer, Model, check};
-use sardonyx_proto::{
-    AttributeType, DataType, Encode, Encoder, attribute, dimension, encode_to_write, graph, model,
-    node, operator_set_id, tensor, tensor_shape, tensor_type, type_, value_info,
-};
-use serde_json::json;
+use sardonyx::{Buffer, Model, check, infer};
+use sardonyx_proto::{AttributeType, DataType, Encoder, attribute, graph, node, tensor};
+use sardonyx_tests::bench::{ports, rss_peak_mb, write_model};
+use serde_json::{Value, json};
 use std::error::Error;
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::hint::black_box;
+use std::io::{self, IoSlice, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -41,12 +41,35 @@ enum Job {
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         repeat: u32,
     },
+    /// Infer the shapes in a model.
+    Infer(Inference),
+}
+
+#[derive(clap::Args)]
+struct Inference {
+    model: PathBuf,
+    /// How often.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// As the onnx package does.
+    #[arg(long)]
+    like_onnx: bool,
+    /// From the file on, not from its bytes in memory.
+    #[arg(long)]
+    map: bool,
+    /// Hand the result on as slices, weights where they lie, not as one vector.
+    #[arg(long)]
+    slices: bool,
+    /// Write the result here in the end.
+    #[arg(long)]
+    output: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().job {
         Job::Make { folder, smoke } => make(&folder, smoke).map_err(Into::into),
         Job::Check { model, repeat } => check_model(&model, repeat),
+        Job::Infer(inference) => inference.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,59 +83,129 @@ fn main() -> ExitCode {
 fn check_model(path: &Path, repeat: u32) -> Result {
     let bytes = Buffer::from_vec(fs::read(path)?);
     let options = check::Options::new();
-    let rss_before_mb = rss_peak_mb()?;
-    let mut times = Vec::new();
     let mut errors = 0;
-    for _ in 0..repeat {
-        let start = Instant::now();
+    let mut answer = timed(repeat, || {
         let model = Model::from_bytes(bytes.clone())?;
         errors = model.check(&options).errors;
-        drop(model);
-        times.push(start.elapsed().as_secs_f64() * 1e3);
-    }
-    let answer = json!({
-        "ms": times,
-        "found": if errors == 0 { "valid" } else { "invalid" },
-        "rss_before_mb": rss_before_mb,
-        "rss_peak_mb": rss_peak_mb()?,
-    });
+        Ok(())
+    })?;
+    answer["found"] = json!(if errors == 0 { "valid" } else { "invalid" });
     println!("{answer}");
     Ok(())
 }
 
-/// Writes a model of many nodes and one of large weights, and each with a name changed.
+/// The times of all repetitions of a job, and the memory that the process had.
+fn timed(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
+    let rss_before_mb = rss_peak_mb()?;
+    let mut times = Vec::new();
+    for _ in 0..repeat {
+        let start = Instant::now();
+        job()?;
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(json!({
+        "ms": times,
+        "rss_before_mb": rss_before_mb,
+        "rss_peak_mb": rss_peak_mb()?,
+    }))
+}
+
+impl Inference {
+    fn run(&self) -> Result {
+        let bytes = match self.map {
+            true => None,
+            false => Some(Buffer::from_vec(fs::read(&self.model)?)),
+        };
+        let open = || match &bytes {
+            Some(bytes) => Model::from_bytes(bytes.clone()),
+            None => Model::open(&self.model),
+        };
+        let mut options = infer::Options::new();
+        if self.like_onnx {
+            let style = infer::Style::Reference { data_prop: false };
+            options = options.style(style).naming(infer::Naming::Reference);
+        }
+        let infer = || -> Result<Model> {
+            let mut model = open()?;
+            let found = model.infer(&options);
+            model.add_types(&found);
+            Ok(model)
+        };
+        let answer = timed(self.repeat, || {
+            let model = infer()?;
+            match self.slices {
+                true => {
+                    model.write_to(&mut Pieces::default())?;
+                }
+                false => drop(black_box(model.to_bytes())),
+            }
+            Ok(())
+        })?;
+        if let Some(path) = &self.output {
+            fs::write(path, infer()?.to_bytes())?;
+        }
+        println!("{answer}");
+        Ok(())
+    }
+}
+
+/// Keeps what was made for the output. What lies in the model's file, whoever takes the slices reads from there.
+#[derive(Default)]
+struct Pieces {
+    made: Vec<u8>,
+    /// Where a slice of the file stands in what was made, and how long it is.
+    from_file: Vec<(usize, usize)>,
+}
+
+/// Slices of the file are as long as this or longer.
+const MADE_BYTES: usize = 128 << 10;
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match bytes.len() {
+            long @ MADE_BYTES.. => self.from_file.push((self.made.len(), long)),
+            _ => self.made.extend_from_slice(bytes),
+        }
+        Ok(bytes.len())
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        slices.iter().map(|slice| self.write(slice)).sum()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The size of the last axis of the models' inputs.
+const WIDTH: usize = 768;
+
+/// Writes models of many nodes and one of large weights, and each with a name changed.
 fn make(folder: &Path, smoke: bool) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let count = if smoke { 1_000 } else { 100_000 };
     let tensors = if smoke { 2 } else { 256 };
-    let weights = vec![0x3c; if smoke { 4096 } else { 4 << 20 }];
+    // Rows as wide as the graph's input.
+    let weights = vec![0x3c; if smoke { WIDTH } else { 1365 * WIDTH } * size_of::<f32>()];
     for (prefix, broken) in [("", false), ("broken-", true)] {
         let write = |name: &str, body: &dyn Fn(&mut Encoder<'_>)| -> io::Result<()> {
-            let mut file = BufWriter::new(File::create(folder.join(format!("{prefix}{name}")))?);
-            encode_to_write(&Wrapped(body), &mut file)?;
-            file.flush()
+            write_model(&folder.join(format!("{prefix}{name}")), "check_bench", body)
         };
-        write("nodes.onnx", &|out| nodes(out, count, broken))?;
+        write("nodes.onnx", &|out| {
+            nodes(out, count, &ANY_KINDS, |index| index * 7 / 9, broken)
+        })?;
+        // The last of each group is no mean.
+        let group = FITTING_KINDS.len();
+        write("shapes.onnx", &|out| {
+            let older = |index: usize| index * 7 / 9 / group * group;
+            nodes(out, count / group * group, &FITTING_KINDS, older, broken)
+        })?;
         write("weights.onnx", &|out| {
             weighty(out, tensors, &weights, broken)
         })?;
     }
     Ok(())
-}
-
-/// A model around whatever a function writes into its graph.
-struct Wrapped<'a>(&'a dyn Fn(&mut Encoder<'_>));
-
-impl Encode for Wrapped<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
-        out.put(model::IrVersion, 10);
-        out.put(model::ProducerName, b"check_bench");
-        out.message(model::Graph, |out| (self.0)(out));
-        out.message(model::OpsetImport, |out| {
-            out.put(operator_set_id::Domain, b"");
-            out.put(operator_set_id::Version, 21);
-        });
-    }
 }
 
 /// An operator, its number of inputs, and its attributes: floats and integers.
@@ -123,17 +216,35 @@ type Kind = (
     &'static [(&'static str, i64)],
 );
 
-/// Nodes as an exporter writes them: each reads its predecessor, and those with two inputs an older value.
-fn nodes(out: &mut Encoder<'_>, count: usize, broken: bool) {
-    const KINDS: [Kind; 6] = [
-        ("Gemm", 2, &[("alpha", 0.5)], &[("transB", 1)]),
-        ("Concat", 2, &[], &[("axis", 1)]),
-        ("Softmax", 1, &[], &[("axis", -1)]),
-        ("Add", 2, &[], &[]),
-        ("LeakyRelu", 1, &[("alpha", 0.125)], &[]),
-        ("Split", 1, &[], &[("axis", 1), ("num_outputs", 1)]),
-    ];
-    let kind = |index: usize| KINDS[index % KINDS.len()];
+/// Sizes do not fit, which only inference would notice.
+const ANY_KINDS: [Kind; 6] = [
+    ("Gemm", 2, &[("alpha", 0.5)], &[("transB", 1)]),
+    ("Concat", 2, &[], &[("axis", 1)]),
+    ("Softmax", 1, &[], &[("axis", -1)]),
+    ("Add", 2, &[], &[]),
+    ("LeakyRelu", 1, &[("alpha", 0.125)], &[]),
+    ("Split", 1, &[], &[("axis", 1), ("num_outputs", 1)]),
+];
+
+/// Sizes fit: a mean of everything is added to a value that is as large as the graph's input, as are all others.
+const FITTING_KINDS: [Kind; 6] = [
+    ("Split", 1, &[], &[("axis", 1), ("num_outputs", 1)]),
+    ("ReduceMean", 1, &[], &[("keepdims", 1)]),
+    ("Add", 2, &[], &[]),
+    ("Softmax", 1, &[], &[("axis", -1)]),
+    ("Mul", 2, &[], &[]),
+    ("LeakyRelu", 1, &[("alpha", 0.125)], &[]),
+];
+
+/// Nodes as an exporter writes them: each reads its predecessor, and those with two inputs an `older` value.
+fn nodes(
+    out: &mut Encoder<'_>,
+    count: usize,
+    kinds: &[Kind],
+    older: impl Fn(usize) -> usize,
+    broken: bool,
+) {
+    let kind = |index: usize| kinds[index % kinds.len()];
     let name = |index: usize| format!("/blk.{}/{}_{index}", index / 1000, kind(index).0);
     let value = |index: usize| format!("/blk.{}/v_{index}", index / 1000);
     for index in 1..=count {
@@ -145,7 +256,7 @@ fn nodes(out: &mut Encoder<'_>, count: usize, broken: bool) {
             };
             out.put(node::Input, source.as_bytes());
             if inputs == 2 {
-                out.put(node::Input, value(index * 7 / 9).as_bytes());
+                out.put(node::Input, value(older(index)).as_bytes());
             }
             out.put(node::Output, value(index).as_bytes());
             out.put(node::Name, name(index).as_bytes());
@@ -167,8 +278,7 @@ fn nodes(out: &mut Encoder<'_>, count: usize, broken: bool) {
         });
     }
     out.put(graph::Name, b"main_graph");
-    out.message(graph::Input, |out| matrix(out, &value(0)));
-    out.message(graph::Output, |out| matrix(out, &value(count)));
+    ports(out, &value(0), &value(count));
 }
 
 /// A chain that adds large weights.
@@ -184,41 +294,14 @@ fn weighty(out: &mut Encoder<'_>, tensors: usize, weights: &[u8], broken: bool) 
     }
     out.put(graph::Name, b"main_graph");
     for index in 1..=tensors {
-        let extra = i64::from(broken && index == tensors);
+        let rows = weights.len() / size_of::<f32>() / WIDTH;
+        let extra = usize::from(broken && index == tensors);
         out.message(graph::Initializer, |out| {
-            out.put(tensor::Dims, &[weights.len() as i64 / 4 + extra]);
+            out.put(tensor::Dims, &[(rows + extra) as i64, WIDTH as i64]);
             out.put(tensor::DataType, DataType::FLOAT.0);
             out.put(tensor::Name, format!("layer.{index}.weight").as_bytes());
             out.put(tensor::RawData, weights);
         });
     }
-    out.message(graph::Input, |out| matrix(out, &value(0)));
-    out.message(graph::Output, |out| matrix(out, &value(tensors)));
-}
-
-/// `float[batch, 768] name`
-fn matrix(out: &mut Encoder<'_>, name: &str) {
-    out.put(value_info::Name, name.as_bytes());
-    out.message(value_info::Type, |out| {
-        out.message(type_::TensorType, |out| {
-            out.put(tensor_type::ElemType, DataType::FLOAT.0);
-            out.message(tensor_type::Shape, |out| {
-                out.message(tensor_shape::Dim, |out| {
-                    out.put(dimension::DimParam, b"batch");
-                });
-                out.message(tensor_shape::Dim, |out| out.put(dimension::DimValue, 768));
-            });
-        });
-    });
-}
-
-/// The most memory that the process ever had, as the kernel counts it.
-fn rss_peak_mb() -> Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .ok_or("/proc/self/status has no VmHWM")?;
-    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kilobytes / 1024.0)
+    ports(out, &value(0), &value(tensors));
 }

@@ -10,6 +10,7 @@ mod visit;
 use clap::{Parser, Subcommand};
 use make::Scale;
 use sardonyx::{Model, SaveOptions, Weights};
+use sardonyx_tests::bench::rss_peak_mb;
 use serde_json::json;
 use std::error::Error;
 use std::fs;
@@ -163,15 +164,4 @@ fn touch(path: &Path) -> Result<String> {
         bytes += value.bytes().len();
     }
     Ok(format!("{bytes} bytes, sum {sum}"))
-}
-
-/// The most memory that the process ever had, as the kernel counts it.
-fn rss_peak_mb() -> Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .ok_or("/proc/self/status has no VmHWM")?;
-    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kilobytes / 1024.0)
 }

@@ -5,9 +5,10 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use sardonyx_proto::{
-    AttributeType, DataLocation, DataType, Encode, Encoder, attribute, encode_to_write, graph,
-    model, node, operator_set_id, string_string_entry, tensor,
+    AttributeType, DataLocation, DataType, Encoder, attribute, graph, node, string_string_entry,
+    tensor,
 };
+use sardonyx_tests::bench::write_model;
 
 /// How large the files are.
 #[derive(Debug, Clone, Copy)]
@@ -47,9 +48,7 @@ pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let weights = pseudo_random_bytes(TENSOR_BYTES.min(scale.inline_bytes));
     let write = |name: &str, body: &dyn Fn(&mut Encoder<'_>)| -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(folder.join(name))?);
-        encode_to_write(&Wrapped(body), &mut file)?;
-        file.flush()
+        write_model(&folder.join(name), "io_bench", body)
     };
     write("inline.onnx", &|out| inline(out, scale, &weights))?;
     write("external.onnx", &|out| external(out, scale, weights.len()))?;
@@ -62,21 +61,6 @@ pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
         data.write_all(&weights)?;
     }
     data.flush()
-}
-
-/// A model around whatever a function writes into its graph.
-struct Wrapped<'a>(&'a dyn Fn(&mut Encoder<'_>));
-
-impl Encode for Wrapped<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
-        out.put(model::IrVersion, 10);
-        out.put(model::ProducerName, b"io_bench");
-        out.message(model::Graph, |out| (self.0)(out));
-        out.message(model::OpsetImport, |out| {
-            out.put(operator_set_id::Domain, b"");
-            out.put(operator_set_id::Version, 21);
-        });
-    }
 }
 
 fn inline(out: &mut Encoder<'_>, scale: Scale, weights: &[u8]) {

@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use make::Scale;
 use sardonyx_model::Model;
 use sardonyx_tensor::Buffer;
+use sardonyx_tests::bench::rss_peak_mb;
 use sardonyx_text::{Form, ParseOptions, PrintOptions};
 use serde_json::json;
 use std::error::Error;
@@ -226,15 +227,4 @@ fn checksum(text: &[u8]) -> String {
     last[..rest.len()].copy_from_slice(rest);
     let sum = sum.wrapping_add(u64::from_le_bytes(last));
     format!("{} bytes, sum {sum}", text.len())
-}
-
-/// The most memory that the process ever had, as the kernel counts it.
-fn rss_peak_mb() -> Result<f64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .ok_or("/proc/self/status has no VmHWM")?;
-    let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kilobytes / 1024.0)
 }

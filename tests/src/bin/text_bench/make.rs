@@ -1,13 +1,11 @@
 //! The models whose text is measured: made on the spot, the same on every machine.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::fs;
+use std::io;
 use std::path::Path;
 
-use sardonyx_proto::{
-    AttributeType, DataType, Encode, Encoder, attribute, dimension, encode_to_write, graph, model,
-    node, operator_set_id, tensor, tensor_shape, tensor_type, type_, value_info,
-};
+use sardonyx_proto::{AttributeType, DataType, Encoder, attribute, graph, node, tensor};
+use sardonyx_tests::bench::{ports, write_model};
 
 /// How large the models are.
 #[derive(Debug, Clone, Copy)]
@@ -34,28 +32,11 @@ impl Scale {
 pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let write = |name: &str, body: &dyn Fn(&mut Encoder<'_>)| -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(folder.join(name))?);
-        encode_to_write(&Wrapped(body), &mut file)?;
-        file.flush()
+        write_model(&folder.join(name), "text_bench", body)
     };
     write("nodes.onnx", &|out| nodes(out, scale.nodes))?;
     let numbers = Numbers::new(scale.numbers);
     write("numbers.onnx", &|out| numbers.encode(out))
-}
-
-/// A model around whatever a function writes into its graph.
-struct Wrapped<'a>(&'a dyn Fn(&mut Encoder<'_>));
-
-impl Encode for Wrapped<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
-        out.put(model::IrVersion, 10);
-        out.put(model::ProducerName, b"text_bench");
-        out.message(model::Graph, |out| (self.0)(out));
-        out.message(model::OpsetImport, |out| {
-            out.put(operator_set_id::Domain, b"");
-            out.put(operator_set_id::Version, 21);
-        });
-    }
 }
 
 /// The structure of the nodes that `io_bench` makes, with names as PyTorch's exporter gives them: each node reads its
@@ -98,24 +79,7 @@ fn nodes(out: &mut Encoder<'_>, count: usize) {
         });
     }
     out.put(graph::Name, b"main_graph");
-    out.message(graph::Input, |out| matrix(out, &value(0)));
-    out.message(graph::Output, |out| matrix(out, &value(count)));
-}
-
-/// `float[batch,768] name`
-fn matrix(out: &mut Encoder<'_>, name: &str) {
-    out.put(value_info::Name, name.as_bytes());
-    out.message(value_info::Type, |out| {
-        out.message(type_::TensorType, |out| {
-            out.put(tensor_type::ElemType, DataType::FLOAT.0);
-            out.message(tensor_type::Shape, |out| {
-                out.message(tensor_shape::Dim, |out| {
-                    out.put(dimension::DimParam, b"batch");
-                });
-                out.message(tensor_shape::Dim, |out| out.put(dimension::DimValue, 768));
-            });
-        });
-    });
+    ports(out, &value(0), &value(count));
 }
 
 /// Numbers in typed lists, of which a text is made of: the packed blocks, ready for the wire.

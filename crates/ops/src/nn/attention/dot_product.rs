@@ -7,6 +7,8 @@ use crate::function::{
     BFLOAT16, DOUBLE, Expand, FLOAT, FLOAT16, float_scalar, float_vector, scalar, vector,
 };
 
+// A few names are those of the reference's function, by which its tests find nodes.
+
 /// Inputs and outputs by their positions.
 const MASK: usize = 3;
 const PAST_KEY: usize = 4;
@@ -159,7 +161,7 @@ fn cache(cx: &Expand<'_>) -> String {
 fn mask(cx: &Expand<'_>) -> Option<String> {
     let constants = float_vector("minus_inf", f32::NEG_INFINITY) + &float_vector("float_zero", 0.0);
     let given = match cx.has_input(MASK) {
-        false => "given_bias = ConstantOfShape (bias_sizes)".to_string(),
+        false => "AttnBias = ConstantOfShape (bias_sizes)".to_string(),
         true => {
             let bias = match cx.tensor(MASK)?.elem == Some(Bool) {
                 true => "Where (attn_mask, float_zero, minus_inf)",
@@ -167,13 +169,13 @@ fn mask(cx: &Expand<'_>) -> Option<String> {
             };
             // Since 24 a mask may be shorter than the keys, which then are hidden.
             let filled = match cx.since() {
-                ..24 => "given_bias = Identity (short_bias)",
+                ..24 => "AttnBias = Identity (short_bias)",
                 _ => {
                     "mask_keys = Shape <start = -1> (attn_mask)
                     missing_keys = Sub (key_count, mask_keys)
                     pads = Concat <axis = 0> (zero, missing_keys)
                     hidden = CastLike (minus_inf, short_bias)
-                    given_bias = Pad (short_bias, pads, hidden, last)"
+                    AttnBias = Pad (short_bias, pads, hidden, last)"
                 }
             };
             format!("short_bias = {bias}\n{filled}")
@@ -190,7 +192,7 @@ fn mask(cx: &Expand<'_>) -> Option<String> {
 /// No query sees keys behind its own position.
 fn causal_limit(cx: &Expand<'_>) -> String {
     if !is_causal(cx) {
-        return "causal_bias = Identity (given_bias)".to_string();
+        return "AttnBiasCausalOrNot = Identity (AttnBias)".to_string();
     }
     let mut constants = vector("at_0", &[0]) + &vector("at_1", &[1]);
     let hidden = match cache_is_outside(cx) {
@@ -220,9 +222,9 @@ fn causal_limit(cx: &Expand<'_>) -> String {
         column_list = Range (from, column_count, by)
         columns = Unsqueeze (column_list, at_0)
         {hidden}
-        causal_float = Where (is_behind, minus_inf, float_zero)
-        causal = CastLike (causal_float, given_bias)
-        causal_bias = Add (given_bias, causal)"
+        MaskTriFloat = Where (is_behind, minus_inf, float_zero)
+        MaskTri = CastLike (MaskTriFloat, AttnBias)
+        AttnBiasCausalOrNot = Add (AttnBias, MaskTri)"
     )
 }
 
@@ -233,7 +235,7 @@ fn window(cx: &Expand<'_>) -> String {
         return String::new();
     }
     if left < 0 && right < 0 {
-        return "window_bias = Identity (causal_bias)".to_string();
+        return "window_bias = Identity (AttnBiasCausalOrNot)".to_string();
     }
     let mut text = vector("window_0", &[0])
         + &vector("window_1", &[1])
@@ -279,14 +281,14 @@ fn window(cx: &Expand<'_>) -> String {
         text += "is_near = And (near_left, near_right)\n";
     }
     text + "window_float = Where (is_near, float_zero, minus_inf)
-        window = CastLike (window_float, causal_bias)
-        window_bias = Add (causal_bias, window)"
+        window = CastLike (window_float, AttnBiasCausalOrNot)
+        window_bias = Add (AttnBiasCausalOrNot, window)"
 }
 
 /// No query sees keys of an outer cache that are not valid. Since 24. With it the bias is complete.
 fn padding(cx: &Expand<'_>) -> String {
     let bias = if cx.since() < 25 {
-        "causal_bias"
+        "AttnBiasCausalOrNot"
     } else {
         "window_bias"
     };
@@ -303,9 +305,9 @@ fn padding(cx: &Expand<'_>) -> String {
                 is_valid = Less (key_list, valid_column)
                 padding_float = Where (is_valid, float_zero, minus_inf)
                 padding_rows = Unsqueeze (padding_float, one)
-                padding_heads = Unsqueeze (padding_rows, one)
-                padding = CastLike (padding_heads, {bias})
-                bias = Add ({bias}, padding)"
+                PaddingMask4DFloat = Unsqueeze (padding_rows, one)
+                PaddingMask4D = CastLike (PaddingMask4DFloat, {bias})
+                bias = Add ({bias}, PaddingMask4D)"
             )
         }
     }
@@ -335,7 +337,7 @@ fn shared_heads() -> String {
 fn scores(cx: &Expand<'_>, elem: i64, precision: i64) -> String {
     let last_axis = vector("last_axis", &[-1]);
     let bias = if cx.since() < 24 {
-        "causal_bias"
+        "AttnBiasCausalOrNot"
     } else {
         "bias"
     };

@@ -1,6 +1,114 @@
-//! The function of LinearAttention: a scan over time, in float32.
+//! LinearAttention. Its function is a scan over time, in float32.
 
+use sardonyx_model::Dim;
+
+use super::{check_sharing, head_size, packed_size};
 use crate::function::{Expand, float_scalar, vector};
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
+
+/// Inputs by their positions.
+const Q: usize = 0;
+const K: usize = 1;
+const V: usize = 2;
+const PAST: usize = 3;
+const DECAY: usize = 4;
+const BETA: usize = 5;
+
+/// All inputs are `[B, T, …]` with packed heads; the states `[B, Hk, E, F]` are not packed.
+pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    check_rule(cx)?;
+    let [heads, key_heads] = ["q_num_heads", "kv_num_heads"].map(|name| match cx.int(name) {
+        Some(heads @ 1..) => Ok(heads),
+        Some(heads) => cx.fail(format_args!("{name} must be positive, not {heads}")),
+        None => cx.fail(format_args!("there must be {name}")),
+    });
+    let (heads, key_heads) = (heads?, key_heads?);
+    check_sharing(cx, &Dim::Known(heads), &Dim::Known(key_heads))?;
+    for input in [Q, K, V, DECAY, BETA] {
+        cx.demand_rank(input, 3)?;
+    }
+    cx.demand_rank(PAST, 4)?;
+    let batch = [Q, K, V, PAST, DECAY, BETA].map(|input| (input, 0));
+    let batch = shared_dim(cx, "elements of the batch", &batch)?;
+    let steps = shared_dim(cx, "steps", &[Q, K, V, DECAY, BETA].map(|input| (input, 1)))?;
+    let past_heads = shared_dim(cx, "heads", &[(PAST, 1)])?;
+    cx.same_dim(
+        &Dim::Known(key_heads),
+        &past_heads,
+        "kv_num_heads and heads of the state",
+    )?;
+
+    let size = |input: usize, heads: i64, name: &str| {
+        head_size(cx, &shared_dim(cx, "heads", &[(input, 2)])?, heads, name)
+    };
+    let past = |axis: usize| shared_dim(cx, "the size of a head", &[(PAST, axis)]);
+    let what = "sizes of a head of queries and of keys";
+    let key_size = cx.same_dim(&size(K, key_heads, "key")?, &size(Q, heads, "query")?, what)?;
+    let what = "sizes of a head and of the state";
+    let key_size = cx.same_dim(&key_size, &past(2)?, what)?;
+    let value_size = cx.same_dim(&size(V, key_heads, "value")?, &past(3)?, what)?;
+    check_factors(cx, key_heads, &key_size)?;
+
+    let values = shared_dim(cx, "heads", &[(V, 2)])?;
+    let packed = packed_size(&value_size, heads, &values, key_heads);
+    let output = [batch.clone(), steps, packed];
+    cx.set_tensor(0, cx.elem(Q), Some(output.into_iter().collect()));
+    // Without a state to begin with, its type is that of the queries.
+    let elem = if cx.has_input(PAST) {
+        cx.elem(PAST)
+    } else {
+        cx.elem(Q)
+    };
+    let state = [batch, Dim::Known(key_heads), key_size, value_size];
+    cx.set_tensor(1, elem, Some(state.into_iter().collect()));
+    Ok(())
+}
+
+/// Demands the inputs that `update_rule` asks for, and no others.
+fn check_rule(cx: &Infer<'_>) -> Result<(), InferError> {
+    let rule = cx.string("update_rule").unwrap_or_default();
+    let (decays, corrects) = match rule.as_str() {
+        "linear" => (false, false),
+        "gated" => (true, false),
+        "delta" => (false, true),
+        "gated_delta" => (true, true),
+        other => return cx.fail(format_args!("update_rule has no value \"{other}\"")),
+    };
+    for (input, is_needed, name) in [(DECAY, decays, "decay"), (BETA, corrects, "beta")] {
+        match (cx.has_input(input), is_needed) {
+            (true, false) => {
+                return cx.fail(format_args!("the rule {rule} has no input {name}"));
+            }
+            (false, true) => {
+                return cx.fail(format_args!("the rule {rule} needs the input {name}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Decay is for each head or each of its features, beta for each head or for all.
+fn check_factors(cx: &Infer<'_>, heads: i64, size: &Dim) -> Result<(), InferError> {
+    let last = |input: usize| Ok(shared_dim(cx, "factors", &[(input, 2)])?.known());
+    let features = Dim::Known(heads).mul(size).known();
+    let fits = |found: i64| match features {
+        Some(features) => found == features,
+        None => size.known().is_none() && found % heads == 0,
+    };
+    if let Some(found) = last(DECAY)?.filter(|found| *found != heads && !fits(*found)) {
+        return cx.fail(format_args!(
+            "decay has {found} factors, which are not one for each of {heads} heads or of their features"
+        ));
+    }
+    if let Some(found) = last(BETA)?.filter(|found| *found != heads && *found != 1) {
+        return cx.fail(format_args!(
+            "beta has {found} factors, which are not 1 or {heads}"
+        ));
+    }
+    Ok(())
+}
 
 pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     let (decays, corrects) = match cx.string("update_rule")?.as_str() {
@@ -141,4 +249,116 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         output = Reshape (outputs_by_batch, output_sizes)
         present_state = CastLike (last_state, {state_like})"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LINEAR_ATTENTION;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::{outputs, word};
+
+    fn infer(heads: i64, key_heads: i64, rule: &'static str, inputs: &str) -> String {
+        let attributes = [
+            ("q_num_heads", Int(heads)),
+            ("kv_num_heads", Int(key_heads)),
+            ("update_rule", word(rule)),
+        ];
+        outputs(&LINEAR_ATTENTION, 27, &attributes, inputs, 2)
+    }
+
+    #[test]
+    fn output_and_state() {
+        let rows = [
+            (
+                (4, 4, "linear"),
+                "float[B, T, 64]; float[?, T, 64]; float[2, ?, 64]",
+                "float[2, T, 64]; float[2, 4, 16, 16]",
+            ),
+            (
+                (8, 2, "linear"),
+                "float[2, 4, 128]; float[2, 4, 32]; float[2, 4, 10]",
+                "float[2, 4, 40]; float[2, 2, 16, 5]",
+            ),
+            (
+                (4, 4, "gated_delta"),
+                "float[2, 1, 64]; float[2, 1, 64]; -; float16[2, 4, 16, 9]; float[2, 1, 64]; float[2, 1, 4]",
+                "float[2, 1, 36]; float16[2, 4, 16, 9]",
+            ),
+            (
+                (2, 2, "gated"),
+                "float[2, 3, 16]; float[2, 3, 16]; float[2, 3, F]; _; float[2, 3, 2]",
+                "float[2, 3, F]; float[2, 2, 8, floor(F/2)]",
+            ),
+            (
+                (4, 4, "linear"),
+                "float[...]; float[...]; -; float[2, 4, 16, 5]",
+                "float[2, ?, 20]; float[2, 4, 16, 5]",
+            ),
+            (
+                (4, 4, "linear"),
+                "float[2, 3, 4]; float[2, 3, 4]; float[2, 3, F]; float[2, 4, 1, 5]",
+                "float[2, 3, 20]; float[2, 4, 1, 5]",
+            ),
+            ((4, 4, "linear"), "-; -; -", "?[?, ?, ?]; ?[?, 4, ?, ?]"),
+        ];
+        for ((heads, key_heads, rule), inputs, expected) in rows {
+            assert_eq!(infer(heads, key_heads, rule, inputs), expected, "{inputs}");
+        }
+    }
+
+    #[test]
+    fn contradictions() {
+        let three = "float[2, 3, 64]; float[2, 3, 64]; float[2, 3, 64]";
+        let rows = [
+            (
+                (4, 3, "linear"),
+                three.to_string(),
+                "4 query heads do not share 3 key heads evenly",
+            ),
+            (
+                (0, 4, "linear"),
+                three.to_string(),
+                "q_num_heads must be positive, not 0",
+            ),
+            (
+                (4, 4, "quadratic"),
+                three.to_string(),
+                "update_rule has no value \"quadratic\"",
+            ),
+            (
+                (4, 4, "gated"),
+                three.to_string(),
+                "the rule gated needs the input decay",
+            ),
+            (
+                (4, 4, "linear"),
+                format!("{three}; _; _; float[2, 3, 4]"),
+                "the rule linear has no input beta",
+            ),
+            (
+                (4, 4, "gated"),
+                format!("{three}; _; float[2, 3, 7]"),
+                "decay has 7 factors, which are not one for each of 4 heads or of their features",
+            ),
+            (
+                (4, 4, "delta"),
+                format!("{three}; _; _; float[2, 3, 7]"),
+                "beta has 7 factors, which are not 1 or 4",
+            ),
+            (
+                (4, 4, "linear"),
+                format!("{three}; float[4, 16, 16]"),
+                "input 3 must have rank 4, not 3",
+            ),
+            (
+                (5, 5, "linear"),
+                three.to_string(),
+                "the last axis of key has size 64, which does not split into 5 heads",
+            ),
+        ];
+        for ((heads, key_heads, rule), inputs, expected) in rows {
+            let found = infer(heads, key_heads, rule, &inputs);
+            assert_eq!(found, format!("LinearAttention: {expected}"));
+        }
+    }
 }

@@ -1,6 +1,28 @@
-//! The function of RotaryEmbedding.
+//! RotaryEmbedding.
 
 use crate::function::{Expand, vector};
+use crate::infer::{Infer, InferError};
+use crate::rules::{same_as_first, shared_dim};
+
+/// As the input, of which the caches know each position.
+pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    match cx.rank(0) {
+        Some(3) if cx.int("num_heads").is_none() => {
+            return cx.fail("with an input of rank 3 there must be num_heads");
+        }
+        Some(3 | 4) | None => {}
+        Some(rank) => return cx.fail(format_args!("the input has rank {rank}, not 3 or 4")),
+    }
+    let by_position = cx.has_input(3);
+    for cache in [1, 2] {
+        cx.demand_rank(cache, if by_position { 2 } else { 3 })?;
+    }
+    let last = if by_position { 1 } else { 2 };
+    shared_dim(cx, "the size of a cache", &[(1, 0), (2, 0)])?;
+    shared_dim(cx, "the last size of a cache", &[(1, last), (2, last)])?;
+    cx.demand_rank(3, 2)?;
+    same_as_first(cx)
+}
 
 pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     // Heads come before positions in a tensor of rank 4, and after them inside of the function.
@@ -79,4 +101,47 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         sizes = Shape (X)
         Y = Reshape (heads_back, sizes)"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ROTARY_EMBEDDING;
+    use crate::AttrValue::Int;
+    use crate::tensor::testing::check;
+
+    #[test]
+    fn as_the_input() {
+        check(
+            &ROTARY_EMBEDDING,
+            23,
+            &[
+                (
+                    &[],
+                    "float[B, H, S, E]; float[M, F]; float[M, F]; int64[B, S]",
+                    "float[B, H, S, E]",
+                ),
+                (
+                    &[("num_heads", Int(4))],
+                    "float[B, S, E]; float[B, S, F]; float[B, S, F]",
+                    "float[B, S, E]",
+                ),
+                (&[], "-; -; -", "-"),
+                (
+                    &[],
+                    "float[B, S, E]; -; -",
+                    "RotaryEmbedding: with an input of rank 3 there must be num_heads",
+                ),
+                (
+                    &[],
+                    "float[S, E]; -; -",
+                    "RotaryEmbedding: the input has rank 2, not 3 or 4",
+                ),
+                (
+                    &[],
+                    "float[B, H, S, E]; float[B, S, F]; -; int64[B, S]",
+                    "RotaryEmbedding: input 1 must have rank 2, not 3",
+                ),
+            ],
+        );
+    }
 }

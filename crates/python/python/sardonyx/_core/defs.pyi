@@ -66,9 +66,9 @@ class OpSchema:
         self,
         node_bytes: bytes,
         value_types: dict[str, bytes],
-        input_data: dict[str, bytes] | None = None,
-        input_sparse_data: dict[str, bytes] | None = None,
-        opset_imports: dict[str, int] | None = None,
+        input_data: dict[str, bytes] = ...,
+        input_sparse_data: dict[str, bytes] = ...,
+        opset_imports: dict[str, int] = ...,
         ir_version: int = 14,
     ) -> dict[str, bytes]: ...
     @staticmethod

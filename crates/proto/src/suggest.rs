@@ -5,8 +5,8 @@
 ///
 /// ```
 /// let names = ["input_ids", "attention_mask"];
-/// assert_eq!(sardonyx_ops::closest("input-id", names), Some("input_ids"));
-/// assert_eq!(sardonyx_ops::closest("pixels", names), None);
+/// assert_eq!(sardonyx_proto::closest("input-id", names), Some("input_ids"));
+/// assert_eq!(sardonyx_proto::closest("pixels", names), None);
 /// ```
 pub fn closest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = plain(wanted);

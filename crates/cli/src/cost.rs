@@ -1,0 +1,326 @@
+//! `sardonyx cost`: what a model costs, without running it.
+
+use std::cmp::Reverse;
+
+use sardonyx::Dim;
+use sardonyx::cost::{ASSUMED_SIZE, Cost, NodeCost, Sum, Work, at_assumed_sizes};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::human::{Align, bytes, columns, count, cut, group};
+use crate::symbols::dim_json;
+use crate::terminal::Terminal;
+use crate::{ModelArg, symbols};
+
+/// Say what a model costs: parameters, multiply-adds, and memory of activations
+///
+/// Nothing runs, and weights are not read. Numbers, or formulas in the names that the file gives to sizes; --set gives numbers to
+/// these. A multiply-add is a product that is added to a sum, in matrix products, convolutions and what is made of them; other
+/// work is listed as the number of elements that nodes make.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    model: ModelArg,
+    #[command(flatten)]
+    symbols: symbols::Args,
+    /// Sum up by operator
+    #[arg(long)]
+    by_operator: bool,
+    /// Only the most expensive, those with most multiply-adds first
+    #[arg(long, value_name = "N")]
+    top: Option<usize>,
+    /// Answer in lines of comma-separated values, without the totals
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.cost/1";
+
+/// The main graph's place, which goes without saying.
+const MAIN: &str = "graph";
+
+/// A node, or all nodes of an operator.
+struct Row {
+    graph: String,
+    name: String,
+    operator: String,
+    /// How many nodes it stands for, where they are summed up.
+    nodes: Option<usize>,
+    runs: Dim,
+    work: Work,
+}
+
+pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let model = args.model.open()?;
+    let cost = model.cost(&args.symbols.options(&model)?);
+    let mut rows: Vec<Row> = match args.by_operator {
+        true => cost.by_operator().into_iter().map(Row::from).collect(),
+        false => cost.nodes.iter().map(Row::from).collect(),
+    };
+    if let Some(top) = args.top {
+        // Equals stay in the order of the file.
+        rows.sort_by_key(|row| Reverse(row.weight()));
+        rows.truncate(top);
+    }
+    match (args.json, args.csv) {
+        (true, _) => terminal.json(&as_json(args, &cost, &rows), true),
+        (_, true) => terminal.print(&as_csv(&rows)),
+        _ => terminal.print(&(table(&rows) + "\n" + &summary(&cost))),
+    }
+}
+
+impl From<&NodeCost> for Row {
+    fn from(node: &NodeCost) -> Row {
+        Row {
+            graph: node.graph.clone(),
+            name: node.name.clone(),
+            operator: node.full_operator(),
+            nodes: None,
+            runs: node.runs.clone(),
+            work: node.work.clone(),
+        }
+    }
+}
+
+impl From<(String, usize, Work)> for Row {
+    fn from((operator, nodes, work): (String, usize, Work)) -> Row {
+        Row {
+            graph: MAIN.to_string(),
+            name: String::new(),
+            operator,
+            nodes: Some(nodes),
+            runs: Dim::Known(1),
+            work,
+        }
+    }
+}
+
+impl Row {
+    /// What decides how expensive it is.
+    fn weight(&self) -> (i64, i64) {
+        let size = |sum: &Sum| at_assumed_sizes(&sum.times(&self.runs).known);
+        (size(&self.work.multiply_adds), size(&self.work.bytes))
+    }
+}
+
+/// The numbers of a row or a total, by the names that they have in CSV and JSON.
+fn numbers(work: &Work) -> [(&'static str, &Sum); 5] {
+    [
+        ("parameters", &work.parameters),
+        ("parameter_bytes", &work.parameter_bytes),
+        ("multiply_adds", &work.multiply_adds),
+        ("elements", &work.elements),
+        ("bytes", &work.bytes),
+    ]
+}
+
+/// A size in a few characters; nothing if it is unknown.
+fn short(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
+    let least = if sum.missing > 0 { least } else { "" };
+    match &sum.known {
+        Dim::Known(0) if sum.missing > 0 => None,
+        Dim::Unknown => None,
+        Dim::Known(known) => {
+            let known = u64::try_from(*known).ok()?;
+            Some(format!("{least}{}", number(known)))
+        }
+        formula => Some(format!("{least}{formula}")),
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    use Align::{Left, Right};
+    let headings = [
+        ("node", Left),
+        ("operator", Left),
+        ("nodes", Right),
+        ("runs", Right),
+        ("parameters", Right),
+        ("multiply-adds", Right),
+        ("elements", Right),
+        ("bytes", Right),
+        ("in", Left),
+    ];
+    let cell = |sum: &Sum| short(sum, "≥ ", group).unwrap_or("?".to_string());
+    let cells = rows.iter().map(|row| {
+        let nodes = row.nodes.map(|nodes| group(nodes as u64));
+        let runs = match &row.runs {
+            Dim::Known(1) => String::new(),
+            runs => cell(&runs.clone().into()),
+        };
+        vec![
+            cut(&row.name),
+            cut(&row.operator),
+            nodes.unwrap_or_default(),
+            runs,
+            cell(&row.work.parameters),
+            cell(&row.work.multiply_adds),
+            cell(&row.work.elements),
+            cell(&row.work.bytes),
+            match row.graph.as_str() {
+                MAIN => String::new(),
+                inner => cut(inner),
+            },
+        ]
+    });
+    columns(&headings, &cells.collect::<Vec<_>>())
+}
+
+/// The totals, and what is not in them.
+fn summary(cost: &Cost) -> String {
+    let total = &cost.total;
+    let mut text = String::new();
+    let mut line = |name: &str, rest: String| text += &format!("{name:<13}  {rest}\n");
+    let size = in_bytes(&total.parameter_bytes);
+    line(
+        "parameters",
+        format!("{}, {size}", total_of(&total.parameters)),
+    );
+    line("multiply-adds", total_of(&total.multiply_adds));
+    line("elements", total_of(&total.elements));
+    line("activations", in_bytes(&total.bytes));
+    let at = cost.peak_at.as_ref().map(|node| format!(" at {node}"));
+    line("peak", in_bytes(&cost.peak) + &at.unwrap_or_default());
+    if matches!(cost.peak.known, Dim::Expr(_)) {
+        text += &format!(
+            "the peak is that of the node where it is largest when every name is {ASSUMED_SIZE}\n"
+        );
+    }
+    let missing = [
+        (total.multiply_adds.missing, "node", "the multiply-adds"),
+        (total.bytes.missing, "output", "the bytes"),
+        (cost.peak.missing, "activation", "the peak"),
+    ];
+    for (missing, what, of) in missing.into_iter().filter(|(missing, ..)| *missing > 0) {
+        let missing = count(missing, what);
+        text += &format!("{of}: {missing} not counted, of unknown size\n");
+    }
+    if cost.bodies_counted_once > 0 {
+        let bodies = count(cost.bodies_counted_once, "node");
+        text += &format!("how often graphs inside of {bodies} run is unknown: they count once\n");
+    }
+    text
+}
+
+fn total_of(sum: &Sum) -> String {
+    short(sum, "at least ", group).unwrap_or("unknown".to_string())
+}
+
+/// Exact, and rounded where that is shorter.
+fn in_bytes(sum: &Sum) -> String {
+    let rounded = match sum.known.size() {
+        Some(size @ 1000..) => format!(" ({})", bytes(size as u64)),
+        _ => String::new(),
+    };
+    let exact = short(sum, "at least ", group);
+    exact.map_or("unknown".to_string(), |exact| {
+        format!("{exact} bytes{rounded}")
+    })
+}
+
+fn as_csv(rows: &[Row]) -> String {
+    let names = numbers(&rows.first().map_or(Work::default(), |row| row.work.clone()))
+        .map(|(name, _)| name)
+        .join(",");
+    let is_summed_up = rows.iter().any(|row| row.nodes.is_some());
+    let mut text = match is_summed_up {
+        true => format!("operator,nodes,{names}\n"),
+        false => format!("graph,node,operator,runs,{names}\n"),
+    };
+    for row in rows {
+        let mut cells = match row.nodes {
+            Some(nodes) => vec![quoted(&row.operator), nodes.to_string()],
+            None => vec![
+                quoted(&row.graph),
+                quoted(&row.name),
+                quoted(&row.operator),
+                quoted(&row.runs.to_string()),
+            ],
+        };
+        let sums = numbers(&row.work);
+        let sums = sums.map(|(_, sum)| short(sum, ">=", |number| number.to_string()));
+        cells.extend(sums.map(|sum| quoted(&sum.unwrap_or_default())));
+        text += &(cells.join(",") + "\n");
+    }
+    text
+}
+
+/// A cell as RFC 4180 wants it.
+fn quoted(cell: &str) -> String {
+    match cell.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.to_string(),
+    }
+}
+
+fn as_json(args: &Args, cost: &Cost, rows: &[Row]) -> Value {
+    let key = if args.by_operator {
+        "operators"
+    } else {
+        "nodes"
+    };
+    let mut total = work_json(&cost.total);
+    total.insert("peak".to_string(), dim_json(&cost.peak.known));
+    total.insert("peak_at".to_string(), json!(cost.peak_at));
+    total.insert("peak_missing".to_string(), json!(cost.peak.missing));
+    json!({
+        "schema": SCHEMA,
+        "model": args.model.name(),
+        key: rows.iter().map(row_json).collect::<Vec<_>>(),
+        "total": total,
+        "bodies_counted_once": cost.bodies_counted_once,
+        "assumed_size": ASSUMED_SIZE,
+    })
+}
+
+fn row_json(row: &Row) -> Value {
+    let mut answer = work_json(&row.work);
+    answer.insert("operator".to_string(), json!(row.operator));
+    match row.nodes {
+        Some(nodes) => {
+            answer.insert("nodes".to_string(), json!(nodes));
+        }
+        None => {
+            answer.insert("graph".to_string(), json!(row.graph));
+            answer.insert("name".to_string(), json!(row.name));
+            answer.insert("runs".to_string(), dim_json(&row.runs));
+        }
+    }
+    Value::Object(answer)
+}
+
+/// What is known, and of how many parts it is not.
+fn work_json(work: &Work) -> Map<String, Value> {
+    let mut answer = Map::new();
+    let mut missing = Map::new();
+    for (name, sum) in numbers(work) {
+        answer.insert(name.to_string(), dim_json(&sum.known));
+        if sum.missing > 0 {
+            missing.insert(name.to_string(), json!(sum.missing));
+        }
+    }
+    answer.insert("missing".to_string(), Value::Object(missing));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn cells_with_commas_are_quoted() {
+        let rows = [
+            ("a b", "a b"),
+            ("floor(N, 2)", "\"floor(N, 2)\""),
+            ("a\"b", "\"a\"\"b\""),
+        ];
+        for (cell, expected) in rows {
+            assert_eq!(quoted(cell), expected);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Sizes as files write them: a name, or an expression over names.
+//!
+//! The standard knows names only, but exporters write expressions in their place, and so do we: reading them as what they
+//! are keeps what is known of a size over a save and a load.
+
+use super::Dim;
+
+/// Expressions nested deeper are taken as names.
+const DEEPEST: u32 = 16;
+
+impl Dim {
+    /// The size that a text stands for: an expression such as `past + 1`, `2*N`, `N//2`, `floor(N/2)` or `max(N, 1)` where
+    /// it is one, else a symbol of that name. Unknown if the text is empty.
+    ///
+    /// ```
+    /// use sardonyx_model::Dim;
+    ///
+    /// assert_eq!(Dim::parse("past + 1"), Dim::symbol("past").add(&Dim::Known(1)));
+    /// assert_eq!(Dim::parse("two words").as_symbol(), Some("two words"));
+    /// ```
+    pub fn parse(text: &str) -> Dim {
+        if text.is_empty() {
+            return Dim::Unknown;
+        }
+        let mut parser = Parser {
+            rest: text,
+            depth: 0,
+        };
+        match parser.sum() {
+            Some(dim) if parser.rest.trim().is_empty() && !dim.is_unknown() => dim,
+            _ => Dim::symbol(text),
+        }
+    }
+}
+
+struct Parser<'a> {
+    rest: &'a str,
+    depth: u32,
+}
+
+impl Parser<'_> {
+    fn eat(&mut self, token: &str) -> bool {
+        match self.rest.trim_start().strip_prefix(token) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn sum(&mut self) -> Option<Dim> {
+        let negative = self.eat("-");
+        let mut sum = self.product()?;
+        if negative {
+            sum = Dim::Known(0).sub(&sum);
+        }
+        loop {
+            if self.eat("+") {
+                sum = sum.add(&self.product()?);
+            } else if self.eat("-") {
+                sum = sum.sub(&self.product()?);
+            } else {
+                return Some(sum);
+            }
+        }
+    }
+
+    fn product(&mut self) -> Option<Dim> {
+        let mut product = self.operand()?;
+        loop {
+            if self.eat("//") {
+                product = product.floor_div(&self.operand()?);
+            } else if self.eat("*") {
+                product = product.mul(&self.operand()?);
+            } else if self.eat("%") {
+                product = product.rem(&self.operand()?);
+            } else {
+                return Some(product);
+            }
+        }
+    }
+
+    fn operand(&mut self) -> Option<Dim> {
+        self.rest = self.rest.trim_start();
+        if self.depth >= DEEPEST {
+            return None;
+        }
+        if self.eat("(") {
+            let inner = self.nested(Self::sum)?;
+            return self.eat(")").then_some(inner);
+        }
+        let end = self
+            .rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
+        let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
+        self.rest = rest;
+        if word.starts_with(|c: char| c.is_ascii_digit()) {
+            return word.parse().ok().map(Dim::Known);
+        }
+        if word.is_empty() {
+            return None;
+        }
+        if !rest.starts_with('(') {
+            return Some(Dim::symbol(word));
+        }
+        self.eat("(");
+        let result = match word {
+            "floor" | "ceil" | "ceiling" => {
+                let quotient = self.nested(|parser| {
+                    let above = parser.product()?;
+                    parser.eat("/").then_some(())?;
+                    Some((above, parser.product()?))
+                })?;
+                match word {
+                    "floor" => quotient.0.floor_div(&quotient.1),
+                    _ => quotient.0.ceil_div(&quotient.1),
+                }
+            }
+            _ => {
+                let combine = match word {
+                    "mod" | "Mod" => Dim::rem,
+                    "max" | "Max" => Dim::larger,
+                    "min" | "Min" => Dim::smaller,
+                    "broadcast" => Dim::broadcast,
+                    _ => return None,
+                };
+                let first = self.nested(Self::sum)?;
+                self.eat(",").then_some(())?;
+                combine(&first, &self.nested(Self::sum)?)
+            }
+        };
+        self.eat(")").then_some(result)
+    }
+
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        self.depth += 1;
+        let found = read(self);
+        self.depth -= 1;
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for text in [
+            "N",
+            "2*N + 5",
+            "N - 1",
+            "-N + M",
+            "M*N",
+            "floor((N + 1)/2)",
+            "mod(N, 4)",
+            "max(N, M)",
+            "min(N + 1, 4)",
+            "broadcast(M, N)",
+            "2*floor(N/(2*M))",
+        ] {
+            let read = Dim::parse(text);
+            assert_eq!(Dim::parse(&read.to_string()), read, "{text} is {read}");
+            assert_ne!(
+                read.as_symbol(),
+                Some(text).filter(|text| text.len() > 1),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            Dim::parse("ceil(N/2)"),
+            Dim::symbol("N").ceil_div(&2i64.into())
+        );
+        assert_eq!(Dim::parse("N//2"), Dim::parse("floor(N/2)"));
+        assert_eq!(Dim::parse("3*(N+1)"), Dim::parse("3*N + 3"));
+    }
+
+    #[test]
+    fn what_is_no_expression_is_a_name() {
+        let deep = format!("{}N{}", "(".repeat(10_000), ")".repeat(10_000));
+        for text in [
+            "batch size",
+            "N+",
+            "f(N)",
+            "N/2",
+            "a:b",
+            "2N",
+            "*",
+            "?",
+            "N.size",
+            &deep,
+            "99999999999999999999",
+        ] {
+            assert_eq!(Dim::parse(text).as_symbol(), Some(text));
+        }
+        assert!(Dim::parse("").is_unknown());
+    }
+}

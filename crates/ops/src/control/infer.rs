@@ -1,0 +1,478 @@
+//! Inference of operators that run graphs: what is known of a value on every way that leads to it.
+
+use sardonyx_model::{Dim, Shape, TensorType, Type};
+use sardonyx_tensor::{Bool8, DataType, Tensor};
+
+use crate::infer::{Infer, InferError, Inferred};
+use crate::known::Known;
+use crate::rules::common_shape;
+
+/// Walks through a loop's body after which sizes that still change are given up, and then ranks.
+const PATIENCE: usize = 8;
+
+/// What both types allow; nothing that only one of them says. `None` if they are of different kinds.
+fn join(a: &Type, b: &Type) -> Option<Type> {
+    let tensor = |a: &TensorType, b: &TensorType| -> Option<TensorType> {
+        let elem = match (a.elem, b.elem) {
+            (Some(a), Some(b)) if a != b => return None,
+            (a, b) => a.and(b),
+        };
+        let shape = match (&a.shape, &b.shape) {
+            (Some(a), Some(b)) => common_shape(a, b),
+            _ => None,
+        };
+        Some(TensorType { elem, shape })
+    };
+    Some(match (a, b) {
+        (Type::Tensor(a), Type::Tensor(b)) => Type::Tensor(tensor(a, b)?),
+        (Type::SparseTensor(a), Type::SparseTensor(b)) => Type::SparseTensor(tensor(a, b)?),
+        (Type::Sequence(a), Type::Sequence(b)) => Type::Sequence(Box::new(join(a, b)?)),
+        (Type::Optional(a), Type::Optional(b)) => Type::Optional(Box::new(join(a, b)?)),
+        // A value may stand where one may be missing.
+        (Type::Optional(a), b) | (b, Type::Optional(a)) => Type::Optional(Box::new(join(a, b)?)),
+        (Type::Map(k, a), Type::Map(l, b)) if k == l => Type::Map(*k, Box::new(join(a, b)?)),
+        (Type::Opaque { .. }, Type::Opaque { .. }) if a == b => a.clone(),
+        _ => return None,
+    })
+}
+
+/// The value if it is the same on both ways.
+fn join_known(a: Option<&Known>, b: Option<&Known>) -> Option<Known> {
+    let (a, b) = (a?, b?);
+    if a.elem() != b.elem() || a.dims() != b.dims() {
+        return None;
+    }
+    let (x, y) = (a.elements()?, b.elements()?);
+    let same = x.iter().zip(&y).all(|(x, y)| x.surely_equals(y));
+    if !same {
+        return None;
+    }
+    Known::array(a.elem(), a.dims().into(), x)
+}
+
+fn truth(known: Option<&Known>) -> Option<bool> {
+    let tensor = known?.to_tensor()?;
+    match &tensor.to_vec::<Bool8>().ok()?[..] {
+        [truth] => Some(truth.get()),
+        _ => None,
+    }
+}
+
+fn without_shape(ty: &Type) -> Type {
+    match ty {
+        Type::Tensor(tensor) => Type::Tensor(TensorType {
+            elem: tensor.elem,
+            shape: None,
+        }),
+        Type::Sequence(inner) => Type::Sequence(Box::new(without_shape(inner))),
+        Type::Optional(inner) => Type::Optional(Box::new(without_shape(inner))),
+        _ => ty.clone(),
+    }
+}
+
+/// `If`: what both branches give, or the one that is taken.
+pub(crate) fn if_(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let taken = truth(cx.known(0)).filter(|_| cx.is_thorough());
+    // A branch that is not taken need not be possible.
+    let then = cx.subgraph("then_branch", &[])?;
+    if taken == Some(false) {
+        cx.is_not_run("then_branch");
+    }
+    let or_else = cx.subgraph("else_branch", &[])?;
+    if taken == Some(true) {
+        cx.is_not_run("else_branch");
+    }
+    let (Some(then), Some(or_else)) = (then, or_else) else {
+        return Ok(());
+    };
+    let count = cx.output_count();
+    for (branch, outputs) in [("then_branch", &then), ("else_branch", &or_else)] {
+        if outputs.len() != count {
+            let gives = outputs.len();
+            return cx.fail(format_args!(
+                "{branch} gives {gives} values, but the node has {count} outputs"
+            ));
+        }
+    }
+    for (index, (a, b)) in then.into_iter().zip(or_else).enumerate() {
+        let both = match (&a.ty, &b.ty) {
+            (Some(x), Some(y)) => match join(x, y) {
+                Some(both) => Some(both),
+                None if taken.is_some() => None,
+                None => {
+                    return cx.fail(format_args!(
+                        "output {index} is {x} of then_branch, but {y} of else_branch"
+                    ));
+                }
+            },
+            _ => None,
+        };
+        let given = match taken {
+            Some(true) => a,
+            Some(false) => b,
+            None => Inferred {
+                known: join_known(a.known.as_ref(), b.known.as_ref()),
+                ty: both,
+            },
+        };
+        if taken.is_none() {
+            cx.because(
+                index,
+                "which branch is taken, and they give different sizes",
+            );
+        }
+        if let Some(ty) = given.ty {
+            cx.set(index, ty);
+        }
+        if let Some(known) = given.known {
+            cx.set_known(index, known);
+        }
+    }
+    Ok(())
+}
+
+/// `Loop`: its body again and again, with what is still certain of the values that it carries, until nothing changes.
+pub(crate) fn loop_(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let carried = cx.input_count().saturating_sub(2);
+    let iteration = match cx.is_thorough() {
+        true => Type::tensor(DataType::Int64, [] as [Dim; 0]),
+        false => Type::unranked(DataType::Int64),
+    };
+    let condition = match (cx.has_input(1), cx.is_thorough()) {
+        (false, true) => Inferred {
+            ty: Some(Type::tensor(DataType::Bool, [] as [Dim; 0])),
+            known: Some(Known::Tensor(Tensor::scalar(Bool8::from(true)))),
+        },
+        (true, true) => Inferred {
+            ty: cx.input(1).cloned(),
+            known: cx.known(1).cloned(),
+        },
+        (_, false) => Inferred {
+            ty: cx.input(1).cloned(),
+            known: None,
+        },
+    };
+    // The condition is carried as well.
+    let mut state = vec![condition];
+    for index in 2..2 + carried {
+        state.push(match cx.is_thorough() {
+            true => Inferred {
+                ty: cx.input(index).cloned(),
+                known: cx.known(index).cloned(),
+            },
+            false => Inferred {
+                ty: cx.input(index).map(without_shape),
+                known: None,
+            },
+        });
+    }
+    let first = Inferred {
+        ty: Some(iteration),
+        known: None,
+    };
+    let given = |state: &[Inferred]| -> Vec<Inferred> {
+        [&first].into_iter().chain(state).cloned().collect()
+    };
+    let Some(outputs) = repeat(cx, "body", &mut state, given)? else {
+        return Ok(());
+    };
+    let count = cx.output_count();
+    if outputs.len() != count + 1 {
+        let gives = outputs.len();
+        return cx.fail(format_args!(
+            "body gives {gives} values: a condition and {count} outputs are wanted"
+        ));
+    }
+    let runs = match truth(state[0].known.as_ref()) {
+        Some(true) => cx.known_ints(0).and_then(|ints| match &ints[..] {
+            [runs] => Some(runs.larger(&Dim::Known(0))),
+            _ => None,
+        }),
+        _ => None,
+    };
+    for (index, output) in outputs.into_iter().skip(1).enumerate() {
+        match state.get(index + 1) {
+            Some(carried) => {
+                if let Some(ty) = &carried.ty {
+                    cx.set(index, ty.clone());
+                }
+                if let Some(known) = &carried.known {
+                    cx.set_known(index, known.clone());
+                }
+                cx.because(
+                    index,
+                    "how often the loop runs, which changes sizes of what it carries",
+                );
+            }
+            None => match output.ty {
+                Some(Type::Tensor(tensor)) => {
+                    let stacked = |dims: Shape| {
+                        let runs = runs.clone().unwrap_or(Dim::Unknown);
+                        [runs].into_iter().chain(dims).collect()
+                    };
+                    cx.set_tensor(index, tensor.elem, tensor.shape.map(stacked));
+                    cx.because(index, "how often the loop runs");
+                }
+                Some(other) => {
+                    return cx.fail(format_args!(
+                        "output {index} stacks what the body gives, but that is {other}"
+                    ));
+                }
+                None => {}
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Walks through a body until what it carries does not change any more; then `state` is what is always so. Returns what
+/// the body gives in the end.
+fn repeat(
+    cx: &Infer<'_>,
+    body: &str,
+    state: &mut [Inferred],
+    given: impl Fn(&[Inferred]) -> Vec<Inferred>,
+) -> Result<Option<Vec<Inferred>>, InferError> {
+    for round in 0.. {
+        let Some(outputs) = cx.subgraph(body, &given(state))? else {
+            return Ok(None);
+        };
+        let mut changed = false;
+        for (index, (before, after)) in state.iter_mut().zip(&outputs).enumerate() {
+            let known = join_known(before.known.as_ref(), after.known.as_ref());
+            changed |= known.is_some() != before.known.is_some();
+            before.known = known;
+            let (Some(a), Some(b)) = (&before.ty, &after.ty) else {
+                // Of a value without a type at the beginning the body may know one.
+                changed |= before.ty.is_some();
+                before.ty = None;
+                continue;
+            };
+            let Some(mut both) = join(a, b) else {
+                return cx.fail(format_args!(
+                    "value {index} that {body} carries is {a} at first, but {b} after a run"
+                ));
+            };
+            if both != *a && round >= PATIENCE {
+                both = without_shape(&both);
+            }
+            changed |= both != *a;
+            before.ty = Some(both);
+        }
+        if !changed || !cx.is_thorough() {
+            return Ok(Some(outputs));
+        }
+    }
+    Ok(None)
+}
+
+/// `Scan`: a body that sees its inputs slice by slice and carries values.
+pub(crate) fn scan(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let lists = Lists {
+        skipped: 0,
+        batched: false,
+    };
+    lists.scan(cx)
+}
+
+/// `Scan` of version 8: a batch of sequences, of which the first input gives the lengths.
+pub(crate) fn scan_8(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let lists = Lists {
+        skipped: 1,
+        batched: true,
+    };
+    lists.scan(cx)
+}
+
+struct Lists {
+    /// Inputs that are neither carried nor scanned.
+    skipped: usize,
+    /// Whether the first axis of everything is the batch.
+    batched: bool,
+}
+
+impl Lists {
+    fn scan(&self, cx: &mut Infer<'_>) -> Result<(), InferError> {
+        let inputs = cx.input_count().saturating_sub(self.skipped);
+        let wanted = cx.int("num_scan_inputs").unwrap_or(0);
+        let scanned = match usize::try_from(wanted) {
+            Ok(scanned) if (1..=inputs).contains(&scanned) => scanned,
+            _ => {
+                return cx.fail(format_args!(
+                    "num_scan_inputs is {wanted}, but the node has {inputs} inputs to carry or scan"
+                ));
+            }
+        };
+        let carried = inputs - scanned;
+        let count = cx.output_count();
+        if carried > count {
+            return cx.fail(format_args!(
+                "it has {carried} loop state variables, but only {count} outputs"
+            ));
+        }
+        let input_axes = self.axes(cx, "scan_input_axes", scanned)?;
+        let output_axes = self.axes(cx, "scan_output_axes", count - carried)?;
+        let (mut batch, mut len) = (Dim::Unknown, Dim::Unknown);
+        let mut state = Vec::new();
+        for index in 0..carried {
+            let mut ty = cx.input(index + self.skipped).cloned();
+            if self.batched {
+                ty = self.without_batch(cx, ty, &mut batch)?;
+            }
+            state.push(Inferred { ty, known: None });
+        }
+        let mut slices = Vec::new();
+        for (index, axis) in input_axes.iter().enumerate() {
+            let mut ty = cx.input(index + carried + self.skipped).cloned();
+            if self.batched {
+                ty = self.without_batch(cx, ty, &mut batch)?;
+            }
+            if let Some(Type::Tensor(TensorType {
+                shape: Some(shape), ..
+            })) = &mut ty
+            {
+                let axis = cx.axis(*axis, shape.len())?;
+                let size = shape.remove(axis);
+                len = cx.same_dim(&len, &size, "lengths of scanned inputs")?;
+            }
+            slices.push(Inferred { ty, known: None });
+        }
+        let given = |state: &[Inferred]| -> Vec<Inferred> {
+            state.iter().chain(&slices).cloned().collect()
+        };
+        // What is carried keeps its shape: the outputs have that of the inputs.
+        let Some(outputs) = cx.subgraph("body", &given(&state))? else {
+            return Ok(());
+        };
+        if outputs.len() != count {
+            let gives = outputs.len();
+            return cx.fail(format_args!(
+                "body gives {gives} values, but the node has {count} outputs"
+            ));
+        }
+        for (index, output) in outputs.into_iter().enumerate() {
+            let Some(made) = output.ty else { continue };
+            let Type::Tensor(tensor) = made else {
+                return cx.fail(format_args!(
+                    "body gives {made} for output {index}, not a tensor"
+                ));
+            };
+            let mut shape = tensor.shape;
+            let mut elem = tensor.elem;
+            if index < carried {
+                if let Some(Type::Tensor(before)) = &state[index].ty {
+                    if let (Some(a), Some(b)) = (before.elem, elem)
+                        && a != b
+                    {
+                        return cx.fail(format_args!(
+                            "value {index} that body carries is {} at first, but {} after a run",
+                            a.name(),
+                            b.name()
+                        ));
+                    }
+                    elem = elem.or(before.elem);
+                    if let (Some(a), Some(b)) = (&before.shape, &shape) {
+                        let merged = before.merge(&TensorType {
+                            elem,
+                            shape: Some(b.clone()),
+                        });
+                        let Some(merged) = merged else {
+                            return cx.fail(format_args!(
+                                "value {index} that body carries has {} at first, but {} after a run",
+                                sizes(a),
+                                sizes(b)
+                            ));
+                        };
+                        shape = merged.shape;
+                    } else {
+                        shape = before.shape.clone().or(shape);
+                    }
+                }
+            } else if let Some(shape) = &mut shape {
+                let axis = output_axes[index - carried];
+                let axis = cx.axis(axis, shape.len() + 1)?;
+                shape.insert(axis, len.clone());
+            }
+            if let Some(shape) = shape.as_mut().filter(|_| self.batched) {
+                shape.insert(0, batch.clone());
+            }
+            cx.set_tensor(index, elem, shape);
+        }
+        Ok(())
+    }
+
+    /// An attribute of one axis for each of some values.
+    fn axes(&self, cx: &Infer<'_>, name: &str, count: usize) -> Result<Vec<i64>, InferError> {
+        match cx.ints(name) {
+            Some(axes) if axes.len() != count => {
+                let given = axes.len();
+                cx.fail(format_args!(
+                    "{name} has {given} elements, but there are {count} values"
+                ))
+            }
+            Some(axes) => Ok(axes),
+            None => Ok(vec![0; count]),
+        }
+    }
+
+    fn without_batch(
+        &self,
+        cx: &Infer<'_>,
+        ty: Option<Type>,
+        batch: &mut Dim,
+    ) -> Result<Option<Type>, InferError> {
+        let Some(Type::Tensor(TensorType {
+            elem,
+            shape: Some(mut shape),
+        })) = ty
+        else {
+            return Ok(ty);
+        };
+        if shape.is_empty() {
+            return cx.fail("an input has no axis for the batch");
+        }
+        let size = shape.remove(0);
+        *batch = cx.same_dim(batch, &size, "sizes of the batch")?;
+        Ok(Some(Type::Tensor(TensorType {
+            elem,
+            shape: Some(shape),
+        })))
+    }
+}
+
+fn sizes(shape: &Shape) -> String {
+    let sizes: Vec<String> = shape.iter().map(Dim::to_string).collect();
+    format!("shape [{}]", sizes.join(", "))
+}
+
+/// `SequenceMap`: a body for each element of sequences.
+pub(crate) fn sequence_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let mut given = Vec::new();
+    for index in 0..cx.input_count() {
+        let ty = match cx.input(index) {
+            Some(Type::Sequence(inner)) => Some(Type::clone(inner)),
+            Some(ty @ Type::Tensor(_)) if index > 0 => Some(ty.clone()),
+            Some(other) => {
+                return cx.fail(format_args!("input {index} is {other}, not a sequence"));
+            }
+            None => None,
+        };
+        given.push(Inferred { ty, known: None });
+    }
+    let Some(outputs) = cx.subgraph("body", &given)? else {
+        return Ok(());
+    };
+    let count = cx.output_count();
+    if outputs.len() != count {
+        let gives = outputs.len();
+        return cx.fail(format_args!(
+            "body gives {gives} values, but the node has {count} outputs"
+        ));
+    }
+    for (index, output) in outputs.into_iter().enumerate() {
+        if let Some(ty) = output.ty {
+            cx.set(index, Type::Sequence(Box::new(ty)));
+        }
+    }
+    Ok(())
+}

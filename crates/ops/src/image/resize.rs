@@ -1,0 +1,542 @@
+//! Resize, and Upsample, which it once was.
+
+use std::fmt;
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType::{Bool, Double, Float, Float16, Int32, Int64};
+
+use super::factors::{Policy, scaled};
+use crate::attributes::AttrValue;
+use crate::def::OpDef;
+use crate::facts::{
+    ALL, ALL_IR4, FLOATS, deprecated, float, floats, input, int, ints, output, string, types,
+    without_attribute,
+};
+use crate::infer::{Infer, InferError};
+use crate::known::MAX_KNOWN;
+use crate::rules::{distinct_axes, shared_dim};
+use crate::typeset::TypeSet;
+
+pub(crate) static RESIZE: OpDef = OpDef::new("Resize")
+    .about("Changes the size of an image, or of any tensor, to a size or by factors: takes the nearest element or \
+         interpolates. How places of the output correspond to places of the input has several answers, of which one \
+         is chosen.")
+    .since(
+        10,
+        &[
+            input("X", "T"),
+            input("scales", "tensor(float)"),
+            output("Y", "T"),
+            string("mode").or_string("nearest"),
+            types("T", ALL),
+        ],
+    )
+    .since_anew(
+        11,
+        &[
+            input("X", "T1"),
+            input("roi", "T2"),
+            input("scales", "tensor(float)"),
+            input("sizes", "tensor(int64)").optional(),
+            output("Y", "T1"),
+            string("coordinate_transformation_mode").or_string("half_pixel"),
+            float("cubic_coeff_a").or_float(-0.75),
+            int("exclude_outside").or(0),
+            float("extrapolation_value").or_float(0.0),
+            string("mode").or_string("nearest"),
+            string("nearest_mode").or_string("round_prefer_floor"),
+            types("T1", ALL),
+            types("T2", FLOATS),
+        ],
+    )
+    .since(
+        13,
+        &[
+            input("X", "T1").differentiable(),
+            input("roi", "T2").optional().non_differentiable(),
+            input("scales", "tensor(float)")
+                .optional()
+                .non_differentiable(),
+            input("sizes", "tensor(int64)")
+                .optional()
+                .non_differentiable(),
+            output("Y", "T1").differentiable(),
+            types("T1", ALL_IR4),
+        ],
+    )
+    .since(
+        18,
+        &[
+            int("antialias").or(0),
+            ints("axes"),
+            string("keep_aspect_ratio_policy").or_string("stretch"),
+        ],
+    )
+    .since(19, &[])
+    .infer(infer_resize);
+
+pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
+    .about("The first form of `Resize`: larger by factors, by the nearest element or by linear interpolation.")
+    .since(
+        1,
+        &[
+            input("X", "T"),
+            output("Y", "T"),
+            float("height_scale").required(),
+            string("mode").or_string("nearest"),
+            float("width_scale").required(),
+            types(
+                "T",
+                TypeSet::tensors(&[Float16, Float, Double, Int32, Int64, Bool]),
+            ),
+        ],
+    )
+    .since(
+        7,
+        &[
+            without_attribute("height_scale"),
+            without_attribute("width_scale"),
+            floats("scales").required(),
+            types("T", ALL),
+        ],
+    )
+    .since(
+        9,
+        &[
+            input("scales", "tensor(float)"),
+            without_attribute("scales"),
+        ],
+    )
+    .since(10, &[deprecated()])
+    .infer(infer_upsample);
+
+/// Where factors and sizes are, by version.
+struct Inputs {
+    scales: usize,
+    sizes: Option<usize>,
+}
+
+fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let inputs = match cx.since() {
+        ..11 => Inputs {
+            scales: 1,
+            sizes: None,
+        },
+        _ => Inputs {
+            scales: 2,
+            sizes: Some(3),
+        },
+    };
+    let policy = Policy::new(cx)?;
+    let scales = Some(inputs.scales).filter(|input| is_given(cx, *input));
+    let sizes = inputs.sizes.filter(|input| is_given(cx, *input));
+    if cx.since() >= 13 && scales.is_some() == sizes.is_some() {
+        return cx.fail("either scales or sizes must be given, not both");
+    }
+    if scales.is_some() && sizes.is_none() && policy.is_some() {
+        return cx.fail("scales leave no choice of a keep_aspect_ratio_policy");
+    }
+    let axes = axes(cx)?;
+    let (shape, by) = match (sizes, scales) {
+        (Some(sizes), _) => (by_sizes(cx, sizes, axes.as_deref(), policy)?, sizes),
+        (None, Some(scales)) => {
+            let factors = known_floats(cx, scales);
+            check_len(cx, "scales", scales, axes.as_deref())?;
+            (by_factors(cx, factors.as_deref(), axes.as_deref())?, scales)
+        }
+        (None, None) => (None, inputs.scales),
+    };
+    say(cx, shape, by);
+    Ok(())
+}
+
+fn infer_upsample(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let given = |name: &str| cx.float(name);
+    let factors = match cx.since() {
+        ..7 => {
+            cx.demand_rank(0, 4)?;
+            let both = given("height_scale").zip(given("width_scale"));
+            both.map(|(height, width)| vec![1.0, 1.0, height, width])
+        }
+        7..9 => match cx.attribute("scales") {
+            Some(AttrValue::Floats(scales)) => Some(scales.into_owned()),
+            _ => None,
+        },
+        _ => {
+            check_len(cx, "scales", 1, None)?;
+            known_floats(cx, 1)
+        }
+    };
+    let shape = by_factors(cx, factors.as_deref(), None)?;
+    say(cx, shape, 1);
+    Ok(())
+}
+
+/// Says the type of the output. What is open then depends on the value of an input.
+fn say(cx: &mut Infer<'_>, shape: Option<Shape>, by: usize) {
+    let is_open = |shape: &Shape| shape.iter().any(Dim::is_unknown);
+    if shape.as_ref().is_some_and(is_open) && cx.known(by).is_none() && cx.has_input(by) {
+        cx.because(0, "the values of the sizes or scales");
+    }
+    cx.set_tensor(0, cx.elem(0), shape);
+}
+
+/// Whether there is a list. An empty one, which stood for none before inputs could be left out, is none.
+fn is_given(cx: &Infer<'_>, input: usize) -> bool {
+    let is_empty = match cx.known(input) {
+        Some(known) => known.dims() == [0],
+        None => cx
+            .shape(input)
+            .is_some_and(|shape| shape[..] == [Dim::Known(0)]),
+    };
+    cx.has_input(input) && !is_empty
+}
+
+/// The floats of an input that is a constant.
+fn known_floats(cx: &Infer<'_>, input: usize) -> Option<Vec<f32>> {
+    let tensor = cx.known(input)?.to_tensor()?;
+    let is_list = tensor.data_type() == Float && tensor.len() <= MAX_KNOWN;
+    tensor.to_vec().ok().filter(|_| is_list)
+}
+
+/// The axes that change, if not all do.
+fn axes(cx: &Infer<'_>) -> Result<Option<Vec<usize>>, InferError> {
+    let (Some(axes), Some(rank)) = (cx.ints("axes"), cx.rank(0)) else {
+        return Ok(None);
+    };
+    let resolved = distinct_axes(cx, &axes, rank)?;
+    // The reference takes an empty list for all axes.
+    Ok(Some(resolved).filter(|axes| !axes.is_empty()))
+}
+
+/// Demands one element per axis of a list of which only the length need be known.
+fn check_len(
+    cx: &Infer<'_>,
+    name: &str,
+    input: usize,
+    axes: Option<&[usize]>,
+) -> Result<(), InferError> {
+    cx.demand_rank(input, 1)?;
+    let found = shared_dim(cx, "elements", &[(input, 0)])?;
+    let count = match axes {
+        Some(axes) => Some(axes.len()),
+        None => cx
+            .rank(0)
+            .filter(|_| cx.ints("axes").is_none_or(|axes| axes.is_empty())),
+    };
+    if let Some(count) = count {
+        cx.same_dim(
+            &found,
+            &count.into(),
+            format_args!("elements of {name} and axes"),
+        )?;
+    }
+    Ok(())
+}
+
+/// One factor per axis.
+fn by_factors(
+    cx: &Infer<'_>,
+    factors: Option<&[f32]>,
+    axes: Option<&[usize]>,
+) -> Result<Option<Shape>, InferError> {
+    let Some(factors) = factors else {
+        return Ok(open(cx, axes));
+    };
+    if let Some(factor) = factors
+        .iter()
+        .find(|factor| !(**factor > 0.0 && factor.is_finite()))
+    {
+        return cx.fail(format_args!("a scale must be positive, not {factor:?}"));
+    }
+    let Some(shape) = cx.shape(0) else {
+        return Ok(None);
+    };
+    let mut shape = shape.clone();
+    for (index, axis) in changed(axes, shape.len()).into_iter().enumerate() {
+        let Some(factor) = factors.get(index) else {
+            return wrong_count(cx, "scales", factors.len(), axes, shape.len());
+        };
+        shape[axis] = scaled(&shape[axis], *factor);
+    }
+    if axes.is_none() && factors.len() != shape.len() {
+        return wrong_count(cx, "scales", factors.len(), axes, shape.len());
+    }
+    Ok(Some(shape))
+}
+
+fn wrong_count<T>(
+    cx: &Infer<'_>,
+    name: impl fmt::Display,
+    found: usize,
+    axes: Option<&[usize]>,
+    rank: usize,
+) -> Result<T, InferError> {
+    let count = axes.map_or(rank, <[usize]>::len);
+    cx.fail(format_args!("{name} has {found} elements for {count} axes"))
+}
+
+/// The axes that change.
+fn changed(axes: Option<&[usize]>, rank: usize) -> Vec<usize> {
+    axes.map_or_else(|| (0..rank).collect(), <[usize]>::to_vec)
+}
+
+/// The shape of the input, in which the axes that change are unknown.
+fn open(cx: &Infer<'_>, axes: Option<&[usize]>) -> Option<Shape> {
+    let mut shape = cx.shape(0)?.clone();
+    for axis in changed(axes, shape.len()) {
+        shape[axis] = Dim::Unknown;
+    }
+    Some(shape)
+}
+
+/// One size per axis.
+fn by_sizes(
+    cx: &Infer<'_>,
+    input: usize,
+    axes: Option<&[usize]>,
+    policy: Option<Policy>,
+) -> Result<Option<Shape>, InferError> {
+    check_len(cx, "sizes", input, axes)?;
+    let Some(wanted) = cx.known_ints(input) else {
+        return Ok(open(cx, axes));
+    };
+    if let Some(size) = wanted.iter().filter_map(Dim::known).find(|size| *size < 0) {
+        return cx.fail(format_args!("a size must not be negative, not {size}"));
+    }
+    let Some(shape) = cx.shape(0) else {
+        let is_whole = policy.is_none() && cx.ints("axes").is_none();
+        return Ok(is_whole.then(|| wanted.into_iter().collect()));
+    };
+    let mut shape = shape.clone();
+    let places = changed(axes, shape.len());
+    if places.len() != wanted.len() {
+        return wrong_count(cx, "sizes", wanted.len(), axes, shape.len());
+    }
+    let sizes: Vec<Dim> = places.iter().map(|axis| shape[*axis].clone()).collect();
+    let given = match policy {
+        Some(policy) => policy.bend(&sizes, &wanted),
+        None => wanted,
+    };
+    for (axis, size) in places.into_iter().zip(given) {
+        shape[axis] = size;
+    }
+    Ok(Some(shape))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::testing::{check, ints, word};
+
+    #[test]
+    fn sizes_by_factors() {
+        let scales = "~[1.0, 1.1, 1.3, 1.9]";
+        let x = "int32[2, 4, 3, 5]";
+        check(
+            &RESIZE,
+            10,
+            &[(&[], &format!("{x}; {scales}"), "int32[2, 4, 3, 9]")],
+        );
+        for opset in [11, 13, 18, 19] {
+            check(
+                &RESIZE,
+                opset,
+                &[
+                    (
+                        &[],
+                        &format!("{x}; float[8]; {scales}"),
+                        "int32[2, 4, 3, 9]",
+                    ),
+                    (
+                        &[],
+                        "float[N, C, H, W]; -; ~[1, 1, 2, 0.5]",
+                        "float[N, C, 2*H, floor(W/2)]",
+                    ),
+                    (
+                        &[],
+                        "float[N, 3, H, ?]; -; ~[1, 1, 0.75, 2]",
+                        "float[N, 3, floor((3*H)/4), ?]",
+                    ),
+                    (
+                        &[],
+                        "float[1, 1, 1, 16777217]; -; ~[1, 1, 1, 2]",
+                        "float[1, 1, 1, 33554434]",
+                    ),
+                    (&[], "float[N, 3]; -; float[2]", "float[?, ?]"),
+                    (&[], "float[...]; -; ~[1, 2]", "float[...]"),
+                    // An empty list is none.
+                    (&[], &format!("{x}; -; {scales}; =[]"), "int32[2, 4, 3, 9]"),
+                    (
+                        &[],
+                        "float[1, 2]; -; ~[1, 2, 3]",
+                        "Resize: elements of scales and axes differ (3 and 2)",
+                    ),
+                    (
+                        &[],
+                        "float[1, 2]; -; ~[1, -2]",
+                        "Resize: a scale must be positive, not -2.0",
+                    ),
+                ],
+            );
+        }
+        check(
+            &RESIZE,
+            18,
+            &[
+                (
+                    &[("axes", ints(&[3, 2]))],
+                    "float[2, N, 3, 5]; _; ~[1.9, 1.3]",
+                    "float[2, N, 3, 9]",
+                ),
+                (
+                    &[("axes", ints(&[-1]))],
+                    "float[2, N]; _; float[1]",
+                    "float[2, ?]",
+                ),
+                (
+                    &[("axes", ints(&[1, -1]))],
+                    "float[2, N]; _; -",
+                    "Resize: axis 1 is named twice",
+                ),
+                (
+                    &[("axes", ints(&[2]))],
+                    "float[2, N]; _; -",
+                    "Resize: axis 2 is out of range for rank 2",
+                ),
+                (
+                    &[("keep_aspect_ratio_policy", word("not_larger"))],
+                    "float[2, N]; _; -",
+                    "Resize: scales leave no choice of a keep_aspect_ratio_policy",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn sizes_as_given() {
+        // SHAPE-16, SHAPE-25
+        check(
+            &RESIZE,
+            11,
+            &[(&[], "float[2, 4]; -; float[2]; =[3, N]", "float[3, N]")],
+        );
+        for opset in [13, 18, 19] {
+            check(
+                &RESIZE,
+                opset,
+                &[
+                    (&[], "float[2, 4]; -; _; =[3, N]", "float[3, N]"),
+                    (&[], "float[...]; -; _; =[3, N]", "float[3, N]"),
+                    (&[], "float[2, 4]; -; float[0]; =[3, 5]", "float[3, 5]"),
+                    (&[], "float[2, 4]; -; _; int64[2]", "float[?, ?]"),
+                    (&[], "-; -; _; -", "?[...]"),
+                    (
+                        &[],
+                        "float[2, 4]; -; _; =[3]",
+                        "Resize: elements of sizes and axes differ (1 and 2)",
+                    ),
+                    (
+                        &[],
+                        "float[2, 4]; -; _; =[3, -1]",
+                        "Resize: a size must not be negative, not -1",
+                    ),
+                    (
+                        &[],
+                        "float[2, 4]; -; float[2]; int64[2]",
+                        "Resize: either scales or sizes must be given, not both",
+                    ),
+                    (
+                        &[],
+                        "float[2, 4]; -",
+                        "Resize: either scales or sizes must be given, not both",
+                    ),
+                ],
+            );
+        }
+    }
+
+    #[test]
+    fn proportions_are_kept() {
+        let policy = |name: &'static str| ("keep_aspect_ratio_policy", word(name));
+        let axes = || ("axes", ints(&[2, 3]));
+        check(
+            &RESIZE,
+            19,
+            &[
+                (
+                    &[policy("not_larger")],
+                    "float[3, 5]; _; _; =[6, 6]",
+                    "float[4, 6]",
+                ),
+                (
+                    &[policy("not_smaller")],
+                    "float[3, 5]; _; _; =[6, 6]",
+                    "float[6, 10]",
+                ),
+                (
+                    &[policy("not_larger"), axes()],
+                    "float[N, 4, 3, 5]; _; _; =[6, 6]",
+                    "float[N, 4, 4, 6]",
+                ),
+                (
+                    &[policy("not_larger"), axes()],
+                    "float[2, 4, 3, W]; _; _; =[6, 6]",
+                    "float[2, 4, ?, ?]",
+                ),
+                (
+                    &[policy("not_larger")],
+                    "float[16777217, 16777217]; _; _; =[16777217, 16777217]",
+                    "float[16777217, 16777217]",
+                ),
+                (&[policy("not_smaller")], "float[N]; _; _; =[7]", "float[7]"),
+                // No factor leads from nothing to something.
+                (
+                    &[policy("not_smaller")],
+                    "float[0, 2]; _; _; =[7, 7]",
+                    "float[?, ?]",
+                ),
+                (
+                    &[policy("larger")],
+                    "float[3, 5]; _; _; =[6, 6]",
+                    "Resize: keep_aspect_ratio_policy has no value \"larger\"",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn upsample() {
+        let scales = || ("scales", AttrValue::Floats(vec![1.0, 1.1, 1.3, 1.9].into()));
+        let row = [(&[scales()][..], "int32[2, 4, 3, 5]", "int32[2, 4, 3, 9]")];
+        check(&UPSAMPLE, 7, &row);
+        let first = [
+            ("height_scale", AttrValue::Float(2.0)),
+            ("width_scale", AttrValue::Float(1.5)),
+        ];
+        check(
+            &UPSAMPLE,
+            1,
+            &[
+                (&first, "float[N, 3, H, 5]", "float[N, 3, 2*H, 7]"),
+                (&[], "float[N, 3, H, 5]", "float[?, ?, ?, ?]"),
+                (
+                    &first,
+                    "float[3]",
+                    "Upsample: input 0 must have rank 4, not 1",
+                ),
+            ],
+        );
+        for opset in [9, 10] {
+            check(
+                &UPSAMPLE,
+                opset,
+                &[
+                    (&[], "float[N, 2]; ~[1, 2]", "float[N, 4]"),
+                    (&[], "float[N, 2]; float[2]", "float[?, ?]"),
+                    (&[], "-; -", "?[...]"),
+                ],
+            );
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Inference of Einsum: reading the equation.
+
+use std::collections::BTreeMap;
+
+use sardonyx_model::{Dim, Shape};
+
+use crate::cost::elements;
+use crate::infer::{Infer, InferError};
+use crate::rules::broadcast_shapes;
+
+/// Sizes of the product have the labels that the right side names, or those that the left side names once.
+pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));
+    let shape = match cx.string("equation") {
+        Some(equation) if !equation.is_empty() => product_shape(cx, &equation)?,
+        _ => None,
+    };
+    cx.set_tensor(0, elem, shape);
+    Ok(())
+}
+
+/// One side of an operand or of the result: labels, and where among them `...` is.
+struct Term {
+    labels: Vec<char>,
+    ellipsis: Option<usize>,
+}
+
+/// What the operands say of the labels.
+#[derive(Default)]
+struct Sizes {
+    labels: BTreeMap<char, Label>,
+    /// Sizes behind `...`, and the first operand that tells them.
+    ellipsis: Option<(usize, Shape)>,
+}
+
+struct Label {
+    size: Dim,
+    uses: usize,
+}
+
+fn product_shape(cx: &Infer<'_>, equation: &str) -> Result<Option<Shape>, InferError> {
+    let (left, right) = sides(equation);
+    let (sizes, has_ellipsis) = operands(cx, left)?;
+    let result = match right {
+        Some(text) => read(cx, text)?,
+        None => Term {
+            labels: sizes.used_once(),
+            ellipsis: Some(0),
+        },
+    };
+    let mut shape = Shape::new();
+    for (place, label) in result.labels.iter().enumerate() {
+        let Some(found) = sizes.labels.get(label) else {
+            return cx.fail(format_args!(
+                "no operand has the label {label} of the result"
+            ));
+        };
+        if result.labels[..place].contains(label) {
+            return cx.fail(format_args!("the result has the label {label} twice"));
+        }
+        shape.push(found.size.clone());
+    }
+    match (result.ellipsis.filter(|_| has_ellipsis), sizes.ellipsis) {
+        (Some(at), Some((_, dims))) => shape.insert_many(at, dims),
+        (Some(_), None) => return Ok(None),
+        (None, _) => {}
+    }
+    Ok(Some(shape))
+}
+
+/// One multiply-add for each combination of all labels, as long as there is something to multiply. More than two operands
+/// can be multiplied in orders that take less.
+pub(crate) fn multiply_adds(cx: &Infer<'_>) -> Option<Dim> {
+    if cx.input_count() < 2 {
+        return Some(Dim::Known(0));
+    }
+    let equation = cx.string("equation")?;
+    let (sizes, has_ellipsis) = operands(cx, sides(&equation).0).ok()?;
+    let mut all: Shape = sizes.labels.into_values().map(|label| label.size).collect();
+    match sizes.ellipsis {
+        Some((_, dims)) => all.extend(dims),
+        None if has_ellipsis => return None,
+        None => {}
+    }
+    elements(&all)
+}
+
+/// What is left of the arrow, and what is right of it if there is one.
+fn sides(equation: &str) -> (&str, Option<&str>) {
+    match equation.split_once("->") {
+        Some((left, right)) => (left, Some(right)),
+        None => (equation, None),
+    }
+}
+
+/// What all operands say of their labels, and whether one of them has `...`.
+fn operands(cx: &Infer<'_>, left: &str) -> Result<(Sizes, bool), InferError> {
+    let count = left.split(',').count();
+    if count != cx.input_count() {
+        return cx.fail(format_args!(
+            "the equation has {count} operands, the node has {} inputs",
+            cx.input_count()
+        ));
+    }
+    let mut sizes = Sizes::default();
+    let mut has_ellipsis = false;
+    for (index, text) in left.split(',').enumerate() {
+        let term = read(cx, text)?;
+        has_ellipsis |= term.ellipsis.is_some();
+        sizes.add(cx, index, &term)?;
+    }
+    Ok((sizes, has_ellipsis))
+}
+
+fn read(cx: &Infer<'_>, text: &str) -> Result<Term, InferError> {
+    let mut term = Term {
+        labels: Vec::new(),
+        ellipsis: None,
+    };
+    let mut rest = text.trim_start();
+    while let Some(char) = rest.chars().next() {
+        if char.is_ascii_alphabetic() {
+            term.labels.push(char);
+            rest = &rest[1..];
+        } else if let (Some(after), None) = (rest.strip_prefix("..."), term.ellipsis) {
+            term.ellipsis = Some(term.labels.len());
+            rest = after;
+        } else {
+            return cx.fail(format_args!("{char:?} in the equation is no label"));
+        }
+        rest = rest.trim_start();
+    }
+    Ok(term)
+}
+
+impl Sizes {
+    fn add(&mut self, cx: &Infer<'_>, index: usize, term: &Term) -> Result<(), InferError> {
+        let shape = cx.shape(index).map(|shape| &shape[..]);
+        if let Some(dims) = shape {
+            let covered = dims.len().checked_sub(term.labels.len());
+            let Some(covered) = covered.filter(|n| *n == 0 || term.ellipsis.is_some()) else {
+                return cx.fail(format_args!(
+                    "input {index} has rank {}, the equation gives it {} labels",
+                    dims.len(),
+                    term.labels.len()
+                ));
+            };
+            if let Some(at) = term.ellipsis {
+                self.add_ellipsis(cx, index, dims[at..at + covered].into())?;
+            }
+        }
+        for (place, label) in term.labels.iter().enumerate() {
+            let size = shape.map_or(Dim::Unknown, |dims| {
+                // What is after `...` counts from the end.
+                let from_end = term.ellipsis.is_some_and(|at| place >= at);
+                let skipped = if from_end {
+                    dims.len() - term.labels.len()
+                } else {
+                    0
+                };
+                dims[place + skipped].clone()
+            });
+            self.add_label(cx, *label, size)?;
+        }
+        Ok(())
+    }
+
+    fn add_ellipsis(
+        &mut self,
+        cx: &Infer<'_>,
+        index: usize,
+        dims: Shape,
+    ) -> Result<(), InferError> {
+        match &mut self.ellipsis {
+            None => self.ellipsis = Some((index, dims)),
+            Some((first, found)) if found.len() != dims.len() => {
+                return cx.fail(format_args!(
+                    "Ellipsis for input {index} represents {} dimensions, but ellipsis for input {first} represents {} \
+                     dimensions.",
+                    dims.len(),
+                    found.len()
+                ));
+            }
+            Some((_, found)) => *found = broadcast_shapes(cx, &[found, &dims])?,
+        }
+        Ok(())
+    }
+
+    fn add_label(&mut self, cx: &Infer<'_>, label: char, size: Dim) -> Result<(), InferError> {
+        let Some(found) = self.labels.get_mut(&label) else {
+            self.labels.insert(label, Label { size, uses: 1 });
+            return Ok(());
+        };
+        found.uses += 1;
+        match (found.size.known(), size.known()) {
+            // A single element is repeated.
+            (Some(a), Some(b)) if a != b && a != 1 && b != 1 => {
+                return cx.fail(format_args!("the label {label} has the sizes {a} and {b}"));
+            }
+            _ => found.size = found.size.broadcast(&size),
+        }
+        Ok(())
+    }
+
+    fn used_once(&self) -> Vec<char> {
+        let once = self.labels.iter().filter(|(_, label)| label.uses == 1);
+        once.map(|(label, _)| *label).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::attributes::AttrValue;
+    use crate::math::linear::EINSUM;
+    use crate::math::testing::inferred;
+
+    #[test]
+    fn labels_have_sizes() {
+        // SHAPE-16, SHAPE-18
+        let rows = [
+            ("ij,jk->ik", "float[N, 3]; float[3, M]", "float[N, M]"),
+            ("ij,jk", "float[N, 3]; float[3, M]", "float[N, M]"),
+            (
+                " b i j , b j k -> b i k ",
+                "float[B, 2, 3]; float[B, 3, 4]",
+                "float[B, 2, 4]",
+            ),
+            ("ba", "float[N, M]", "float[M, N]"),
+            ("Za", "float[N, M]", "float[N, M]"),
+            ("ii->i", "float[3, 3]", "float[3]"),
+            ("ii", "float[3, 3]", "float"),
+            (",ij->ij", "float; float[2, N]", "float[2, N]"),
+            ("ij,j->i", "float[2, 1]; float[3]", "float[2]"),
+            ("ij,j->j", "float[2, 1]; float[3]", "float[3]"),
+            (
+                "...ij,...jk->...ik",
+                "float[5, 1, 2, 3]; float[1, B, 3, 4]",
+                "float[5, B, 2, 4]",
+            ),
+            ("i...->...i", "float[2, N, 3]", "float[N, 3, 2]"),
+            ("i...j", "float[2, N, 3]", "float[N, 2, 3]"),
+            ("...i,i", "float[...]; float[3]", "float[...]"),
+            ("ij,jk->ik", "float[...]; float[3, M]", "float[?, M]"),
+            ("i->", "-", "?"),
+            ("", "float[2]", "float[...]"),
+            (
+                "i->i",
+                "float",
+                "Einsum: input 0 has rank 0, the equation gives it 1 labels",
+            ),
+            (
+                "...ij->ij",
+                "float[2]",
+                "Einsum: input 0 has rank 1, the equation gives it 2 labels",
+            ),
+            (
+                "...,...->...",
+                "float[2, 3]; float",
+                "Einsum: Ellipsis for input 1 represents 0 dimensions, but ellipsis for input 0 represents 2 \
+                 dimensions.",
+            ),
+            (
+                "i,j,k->i",
+                "float[2]; float[3]",
+                "Einsum: the equation has 3 operands, the node has 2 inputs",
+            ),
+            (
+                "i->j",
+                "float[2]",
+                "Einsum: no operand has the label j of the result",
+            ),
+            (
+                "i->ii",
+                "float[2]",
+                "Einsum: the result has the label i twice",
+            ),
+            (
+                "i1->i",
+                "float[2]",
+                "Einsum: '1' in the equation is no label",
+            ),
+            (
+                "ij,jk->ik",
+                "float[2, 3]; float[4, 5]",
+                "Einsum: the label j has the sizes 3 and 4",
+            ),
+        ];
+        for (equation, inputs, expected) in rows {
+            let attributes = [("equation", AttrValue::String(equation.as_bytes().into()))];
+            assert_eq!(
+                inferred(&EINSUM, 12, &attributes, inputs),
+                expected,
+                "{equation}"
+            );
+        }
+    }
+}

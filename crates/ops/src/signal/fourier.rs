@@ -1,0 +1,370 @@
+//! Spectra of signals, and of the frames of a signal.
+
+use sardonyx_model::{Dim, Shape};
+use sardonyx_tensor::DataType::{Int32, Int64};
+
+use super::{half_spectrum, positive, scalar};
+use crate::def::OpDef;
+use crate::facts::{FLOATS_IR4, input, int, output, types, without_attribute};
+use crate::infer::{Infer, InferError};
+use crate::rules::shared_dim;
+use crate::typeset::TypeSet;
+
+pub(crate) static DFT: OpDef = OpDef::new("DFT")
+    .about("The discrete Fourier transform along one axis, forwards or backwards. Real signals have 1 in the last axis, \
+         complex ones 2; of a real signal the half of the spectrum that says everything can be asked for.")
+    .since(
+        17,
+        &[
+            input("input", "T1").non_differentiable(),
+            input("dft_length", "T2").optional().non_differentiable(),
+            output("output", "T1"),
+            int("axis").or(1),
+            int("inverse").or(0),
+            int("onesided").or(0),
+            types("T1", FLOATS_IR4),
+            types("T2", TypeSet::tensors(&[Int32, Int64])),
+        ],
+    )
+    .since(
+        20,
+        &[
+            input("axis", "tensor(int64)")
+                .optional()
+                .non_differentiable(),
+            without_attribute("axis"),
+        ],
+    )
+.infer(infer_transform);
+
+pub(crate) static STFT: OpDef = OpDef::new("STFT")
+    .about("The short-time Fourier transform: spectra of frames that move along a signal, multiplied by a window first.").since(
+    17,
+    &[
+        input("signal", "T1").non_differentiable(),
+        input("frame_step", "T2").non_differentiable(),
+        input("window", "T1").optional().non_differentiable(),
+        input("frame_length", "T2").optional().non_differentiable(),
+        output("output", "T1").non_differentiable(),
+        int("onesided").or(1),
+        types("T1", FLOATS_IR4),
+        types("T2", TypeSet::tensors(&[Int32, Int64])),
+    ],
+)
+.infer(infer_frames);
+
+/// Of the inputs of DFT.
+const LENGTH: usize = 1;
+const AXIS: usize = 2;
+
+fn infer_transform(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    let shape = match cx.shape(0) {
+        Some(shape) => Some(transformed(cx, shape)?),
+        None => None,
+    };
+    let is_open = |shape: &Shape| shape.iter().any(Dim::is_unknown);
+    let is_unknown = |input: usize| cx.has_input(input) && cx.known(input).is_none();
+    if shape.as_ref().is_some_and(is_open) && (is_unknown(LENGTH) || is_unknown(AXIS)) {
+        cx.because(0, "the values of dft_length and axis");
+    }
+    cx.set_tensor(0, cx.elem(0), shape);
+    Ok(())
+}
+
+/// The signal with other sizes along the axis, and with 1 or 2 at the end for real or complex numbers.
+fn transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
+    let [axes @ .., parts] = &signal[..] else {
+        return cx.fail("the signal has rank 0, not at least 2");
+    };
+    if axes.is_empty() {
+        return cx.fail("the signal has rank 1, not at least 2");
+    }
+    let is = |name: &str| cx.int(name).is_some_and(|given| given != 0);
+    let (one_sided, inverse) = (is("onesided"), is("inverse"));
+    match (parts.known(), one_sided, inverse) {
+        (None | Some(1 | 2), false, _) | (None | Some(1), _, false) | (None | Some(2), _, true) => {
+        }
+        (Some(parts), ..) => {
+            return cx.fail(format_args!(
+                "{parts} is no size of the last axis for these numbers, real with 1 or complex with 2"
+            ));
+        }
+    }
+    let mut sizes = axes.to_vec();
+    match signal_axis(cx, signal.len())? {
+        Some(axis) => sizes[axis] = spectrum(cx, &sizes[axis], one_sided, inverse)?,
+        None if one_sided || cx.has_input(LENGTH) => sizes.fill(Dim::Unknown),
+        None => {}
+    }
+    let parts = if one_sided && inverse { 1 } else { 2 };
+    Ok(sizes.into_iter().chain([Dim::Known(parts)]).collect())
+}
+
+/// The size along the axis.
+fn spectrum(cx: &Infer<'_>, size: &Dim, one_sided: bool, inverse: bool) -> Result<Dim, InferError> {
+    let is_given = cx.has_input(LENGTH);
+    let length = match is_given {
+        true => positive(cx, LENGTH, "dft_length")?,
+        false => size.clone(),
+    };
+    Ok(match (one_sided, inverse) {
+        (true, false) => half_spectrum(&length),
+        // Half of a spectrum does not say whether the other half is as long; an even length is assumed.
+        (true, true) if !is_given => length.sub(&Dim::Known(1)).mul(&Dim::Known(2)),
+        _ => length,
+    })
+}
+
+/// The axis of the signal, which is never the last one. `None` if it is not known.
+fn signal_axis(cx: &Infer<'_>, rank: usize) -> Result<Option<usize>, InferError> {
+    let axis = match cx.since() {
+        ..20 => cx.int("axis").unwrap_or(1),
+        _ if !cx.has_input(AXIS) => -2,
+        _ => match scalar(cx, AXIS)?.known() {
+            Some(axis) => axis,
+            None => return Ok(None),
+        },
+    };
+    let resolved = cx.axis(axis, rank)?;
+    if resolved + 1 == rank {
+        return cx.fail(format_args!(
+            "axis {axis} is the last one, which is not of the signal"
+        ));
+    }
+    Ok(Some(resolved))
+}
+
+/// `[batch, frames, places of the spectrum, 2]`.
+fn infer_frames(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if let Some(rank) = cx.rank(0).filter(|rank| !(2..=3).contains(rank)) {
+        return cx.fail(format_args!("the signal has rank {rank}, not 2 or 3"));
+    }
+    cx.demand_rank(2, 1)?;
+    let batch = shared_dim(cx, "elements of the batch", &[(0, 0)])?;
+    let signal = shared_dim(cx, "places", &[(0, 1)])?;
+    let step = positive(cx, 1, "frame_step")?;
+    let window = shared_dim(cx, "places of the window", &[(2, 0)])?;
+    let given = positive(cx, 3, "frame_length")?;
+    let frame = cx.same_dim(&given, &window, "frame_length and the size of the window")?;
+    let rest = signal.sub(&frame);
+    if rest.known().is_some_and(|rest| rest < 0) {
+        return cx.fail(format_args!(
+            "a frame of {frame} is longer than the signal of {signal}"
+        ));
+    }
+    let frames = rest.floor_div(&step).add(&Dim::Known(1));
+    let places = match cx.int("onesided") {
+        // One half is the default. The reference implementation infers, if it knows everything, as if it were not.
+        _ if cx.attribute("onesided").is_none() && !cx.is_thorough() => match frames.known() {
+            Some(_) => frame,
+            None => Dim::Unknown,
+        },
+        Some(0) => frame,
+        _ => half_spectrum(&frame),
+    };
+    if step.is_unknown() || places.is_unknown() {
+        cx.because(0, "the values of frame_step and frame_length");
+    }
+    let shape = [batch, frames, places, Dim::Known(2)];
+    cx.set_tensor(0, cx.elem(0), Some(shape.into_iter().collect()));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DFT, STFT};
+    use crate::AttrValue::{self, Int};
+    use crate::tensor::testing::{check, outputs};
+
+    const ONE_SIDED: (&str, AttrValue<'static>) = ("onesided", Int(1));
+    const INVERSE: (&str, AttrValue<'static>) = ("inverse", Int(1));
+
+    #[test]
+    fn spectra() {
+        // Attributes, signal, axis, length, result.
+        let rows = [
+            (vec![], "float[2, 5, 1]", 1, "_", "float[2, 5, 2]"),
+            (vec![], "float[3, N, 10, 1]", -2, "_", "float[3, N, 10, 2]"),
+            (
+                vec![ONE_SIDED],
+                "float[3, 5, N, 1]",
+                2,
+                "_",
+                "float[3, 5, floor(N/2) + 1, 2]",
+            ),
+            (
+                vec![ONE_SIDED],
+                "float[3, 5, 10, 1]",
+                0,
+                "_",
+                "float[2, 5, 10, 2]",
+            ),
+            (vec![INVERSE], "float[2, 5, 2]", 1, "_", "float[2, 5, 2]"),
+            (
+                vec![ONE_SIDED, INVERSE],
+                "float[3, 3, 10, 2]",
+                1,
+                "_",
+                "float[3, 4, 10, 1]",
+            ),
+            (
+                vec![ONE_SIDED, INVERSE],
+                "float[3, N, 10, ?]",
+                1,
+                "_",
+                "float[3, 2*N - 2, 10, 1]",
+            ),
+            (vec![], "float[2, 5, 1]", 1, "=42", "float[2, 42, 2]"),
+            (
+                vec![ONE_SIDED],
+                "float[2, 5, 1]",
+                1,
+                "=42",
+                "float[2, 22, 2]",
+            ),
+            (
+                vec![ONE_SIDED, INVERSE],
+                "float[2, 5, 2]",
+                1,
+                "=N",
+                "float[2, N, 1]",
+            ),
+            (vec![], "float[2, 5, 1]", 0, "int64", "float[?, 5, 2]"),
+            (vec![], "float[...]", 1, "_", "float[...]"),
+            (
+                vec![],
+                "float[2, 5, 1]",
+                2,
+                "_",
+                "DFT: axis 2 is the last one, which is not of the signal",
+            ),
+            (
+                vec![],
+                "float[2, 5, 1]",
+                -1,
+                "_",
+                "DFT: axis -1 is the last one, which is not of the signal",
+            ),
+            (
+                vec![],
+                "float[2, 5, 1]",
+                -4,
+                "_",
+                "DFT: axis -4 is out of range for rank 3",
+            ),
+            (
+                vec![],
+                "float[2]",
+                0,
+                "_",
+                "DFT: the signal has rank 1, not at least 2",
+            ),
+            (
+                vec![],
+                "float[2, 5, 1]",
+                1,
+                "=0",
+                "DFT: dft_length must be positive, not 0",
+            ),
+            (
+                vec![],
+                "float[2, 5, 1]",
+                1,
+                "int64[1]",
+                "DFT: input 1 must have rank 0, not 1",
+            ),
+            (
+                vec![ONE_SIDED],
+                "float[2, 5, 2]",
+                1,
+                "_",
+                "DFT: 2 is no size of the last axis for these numbers, real with 1 or complex with 2",
+            ),
+            (
+                vec![ONE_SIDED, INVERSE],
+                "float[2, 5, 1]",
+                1,
+                "_",
+                "DFT: 1 is no size of the last axis for these numbers, real with 1 or complex with 2",
+            ),
+        ];
+        for (attributes, signal, axis, length, expected) in rows {
+            let mut with_axis = attributes.clone();
+            with_axis.push(("axis", Int(axis)));
+            let old = outputs(&DFT, 17, &with_axis, &format!("{signal}; {length}"), 1);
+            assert_eq!(old, expected, "{signal}");
+            let inputs = format!("{signal}; {length}; ={axis}");
+            let new = outputs(&DFT, 20, &attributes, &inputs, 1);
+            assert_eq!(new, expected, "{inputs}");
+        }
+    }
+
+    #[test]
+    fn axes_by_default_and_unknown() {
+        // SHAPE-16
+        let row = [(
+            &[ONE_SIDED][..],
+            "float[2, 5, 7, 1]; _",
+            "float[2, 3, 7, 2]",
+        )];
+        check(&DFT, 17, &row);
+        check(
+            &DFT,
+            20,
+            &[
+                (&[ONE_SIDED], "float[2, 5, 7, 1]", "float[2, 5, 4, 2]"),
+                (&[], "float[2, 5, 7, 1]; _; int64", "float[2, 5, 7, 2]"),
+                (
+                    &[ONE_SIDED],
+                    "float[2, 5, 7, 1]; _; int64",
+                    "float[?, ?, ?, 2]",
+                ),
+                (&[], "float[2, 5, 7, 1]; =9; int64", "float[?, ?, ?, 2]"),
+            ],
+        );
+    }
+
+    #[test]
+    fn frames() {
+        check(
+            &STFT,
+            17,
+            &[
+                (&[], "float[2, 10, 1]; =2; float[5]", "float[2, 3, 3, 2]"),
+                (
+                    &[ONE_SIDED],
+                    "float[2, 10, 1]; =2; _; =5",
+                    "float[2, 3, 3, 2]",
+                ),
+                (
+                    &[("onesided", Int(0))],
+                    "float[N, L, 1]; =2; float[5]; =5",
+                    "float[N, floor((L - 5)/2) + 1, 5, 2]",
+                ),
+                (&[], "float[2, 10, 1]; int64; float[5]", "float[2, ?, 3, 2]"),
+                (&[], "float[2, 10, 1]; =2", "float[2, ?, ?, 2]"),
+                (&[], "-; -", "?[?, ?, ?, 2]"),
+                (
+                    &[],
+                    "float[3]; -",
+                    "STFT: the signal has rank 1, not 2 or 3",
+                ),
+                (
+                    &[],
+                    "float[2, 10, 1]; =2; float[5]; =6",
+                    "STFT: frame_length and the size of the window differ (6 and 5)",
+                ),
+                (
+                    &[],
+                    "float[2, 10, 1]; =2; float[11]",
+                    "STFT: a frame of 11 is longer than the signal of 10",
+                ),
+                (
+                    &[],
+                    "float[2, 10, 1]; =0; float[5]",
+                    "STFT: frame_step must be positive, not 0",
+                ),
+            ],
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! Costs of the bodies of functions, each found while the types of a call are known.
+
+use std::cell::RefCell;
+
+use hashbrown::HashMap;
+use sardonyx_model::{Model, NodeId};
+use sardonyx_ops::Registry;
+
+use super::sum::Sum;
+use super::walk::Walk;
+use crate::infer::{Bindings, Inference};
+
+/// What calls of functions cost. Inference fills it, for whoever asks afterwards.
+#[derive(Debug, Default)]
+pub struct CallCosts {
+    bodies: RefCell<Vec<BodyCost>>,
+    /// The last call of each node: that is the one in the last walk through the graph around it.
+    of: RefCell<HashMap<NodeId, usize>>,
+}
+
+/// What the body of a function costs in one call.
+#[derive(Debug, Clone)]
+pub(super) struct BodyCost {
+    pub(super) multiply_adds: Sum,
+    pub(super) elements: Sum,
+    pub(super) peak: Sum,
+    pub(super) bodies_counted_once: usize,
+}
+
+impl CallCosts {
+    /// A body was just walked through. Gives the number under which its cost is kept.
+    pub(crate) fn called(
+        &self,
+        model: &Model,
+        registry: &Registry,
+        found: &Inference,
+        function: usize,
+        bindings: &Bindings,
+    ) -> usize {
+        let function = &model.functions[function];
+        let walk = Walk::new(model, registry, found, self, &function.opset_import);
+        let cost = walk.in_call(bindings).cost_of(function.body);
+        let mut bodies = self.bodies.borrow_mut();
+        bodies.push(BodyCost {
+            multiply_adds: cost.total.multiply_adds,
+            elements: cost.total.elements,
+            peak: cost.peak.bytes,
+            bodies_counted_once: cost.bodies_counted_once,
+        });
+        bodies.len() - 1
+    }
+
+    /// A node makes the call whose cost is kept under a number.
+    pub(crate) fn is_made_by(&self, node: NodeId, call: usize) {
+        self.of.borrow_mut().insert(node, call);
+    }
+
+    /// What the call that a node makes costs.
+    pub(super) fn of(&self, node: NodeId) -> Option<BodyCost> {
+        let index = *self.of.borrow().get(&node)?;
+        self.bodies.borrow().get(index).cloned()
+    }
+}

@@ -1,0 +1,458 @@
+//! The walk over the nodes of a graph whose types are known.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use hashbrown::{HashMap, HashSet};
+use sardonyx_model::{
+    Dim, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol, TensorProto, Type, ValueId,
+};
+use sardonyx_ops::cost::{elements, multiply_adds};
+use sardonyx_ops::{AttributeView, Infer, Known, Present, Registry, Schema};
+use sardonyx_tensor::DataType;
+use smallvec::SmallVec;
+
+use super::calls::CallCosts;
+use super::live::{Peak, Span, largest};
+use super::sum::{Adder, Assumed, Sum};
+use super::{Cost, NodeCost, Work};
+use crate::attributes::NodeAttributes;
+use crate::infer::{Bindings, Inference};
+
+/// Graphs within graphs; inference gives up there as well.
+const DEEPEST: usize = 100;
+
+/// Costs in the making.
+pub(super) struct Walk<'a> {
+    model: &'a Model,
+    registry: &'a Registry,
+    found: &'a Inference,
+    calls: &'a CallCosts,
+    imports: std::collections::HashMap<Cow<'a, str>, i64>,
+    bindings: Option<&'a Bindings>,
+    schemas: HashMap<(Option<Symbol>, Option<Symbol>), Option<&'a Schema>>,
+    /// Initializers that are inputs as well, as all were in early versions of the format.
+    defaults: HashMap<ValueId, &'a TensorProto>,
+    assumed: Assumed,
+    nodes: Vec<NodeCost>,
+    bodies_counted_once: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        model: &'a Model,
+        registry: &'a Registry,
+        found: &'a Inference,
+        calls: &'a CallCosts,
+        imports: &'a [OperatorSetId],
+    ) -> Self {
+        Walk {
+            model,
+            registry,
+            found,
+            calls,
+            imports: model.opsets_in(imports),
+            bindings: None,
+            schemas: HashMap::new(),
+            defaults: HashMap::new(),
+            assumed: Assumed::default(),
+            nodes: Vec::new(),
+            bodies_counted_once: 0,
+        }
+    }
+
+    /// In the body of a function, for a call that gives these values to its attributes.
+    pub(super) fn in_call(self, bindings: &'a Bindings) -> Self {
+        Walk {
+            bindings: Some(bindings),
+            ..self
+        }
+    }
+
+    /// The cost of a graph with all that is inside of it.
+    pub(super) fn cost_of(mut self, graph: GraphId) -> Cost {
+        let peak = self.graph(graph, &Dim::Known(1), 0);
+        Cost {
+            total: self.total(),
+            nodes: self.nodes,
+            peak,
+            bodies_counted_once: self.bodies_counted_once,
+        }
+    }
+
+    fn total(&self) -> Work {
+        let mut read = HashSet::new();
+        let nodes = self.nodes.iter();
+        let values = nodes.flat_map(|cost| self.model.inputs(cost.node).flatten());
+        let once = values.filter(|value| read.insert(*value));
+        let [parameters, parameter_bytes] = self.weights(once);
+        Work {
+            parameters,
+            parameter_bytes,
+            ..Work::sum(self.nodes.iter().map(|cost| (&cost.work, &cost.runs)))
+        }
+    }
+
+    /// Elements and bytes of those values that are initializers.
+    fn weights(&self, values: impl Iterator<Item = ValueId>) -> [Sum; 2] {
+        let [mut elements, mut bytes] = <[Adder; 2]>::default();
+        for tensor in values.filter_map(|value| self.weight(value)) {
+            let [count, size] = stored(tensor);
+            elements.add(&count.into());
+            bytes.add(&size.into());
+        }
+        [elements.finish(), bytes.finish()]
+    }
+
+    /// Lists the nodes of a graph, and gives the most memory that it takes at a time.
+    fn graph(&mut self, id: GraphId, runs: &Dim, depth: usize) -> Peak {
+        let graph = self.model.graph(id);
+        self.note_defaults(id);
+        // What goes into a body and comes out of it is that of the node around it.
+        let is_body = depth > 0 || self.bindings.is_some();
+        let mut spans = Spans::default();
+        for value in graph.inputs.iter().filter_map(|info| info.value) {
+            if !is_body && self.weight(value).is_none() {
+                spans.begin(value, self.bytes(value), 0);
+            }
+        }
+        // Memory inside of nodes: where it is largest, and in which step.
+        let mut inside: Vec<(usize, NodeId)> = Vec::new();
+        for (step, node) in graph.nodes.iter().enumerate() {
+            let peak = self.node(*node, runs, depth);
+            if let Some(node) = peak.node {
+                inside.push((step, node));
+            }
+            spans.extra(&peak.bytes, step);
+            self.read_by(*node, step, depth, &mut spans);
+            for value in self.made_by(*node) {
+                if !(is_body && self.model.value(value).is_output) {
+                    spans.begin(value, self.bytes(value), step);
+                }
+            }
+        }
+        let steps = graph.nodes.len().max(1);
+        for value in graph.outputs.iter().filter_map(|info| info.value) {
+            spans.read(value, steps - 1);
+        }
+        let (step, mut bytes) = largest(&spans.spans, steps, &mut self.assumed);
+        bytes.missing = bytes.missing.saturating_add(spans.missing);
+        let place = inside.binary_search_by_key(&step, |(step, _)| *step);
+        Peak {
+            bytes,
+            node: match place {
+                Ok(index) => Some(inside[index].1),
+                Err(_) => graph.nodes.get(step).copied(),
+            },
+        }
+    }
+
+    fn note_defaults(&mut self, graph: GraphId) {
+        for initializer in &self.model.graph(graph).initializers {
+            if let Some(value) = initializer.value
+                && matches!(self.model.value(value).producer, Producer::Input(_))
+            {
+                self.defaults.insert(value, &initializer.tensor);
+            }
+        }
+    }
+
+    /// The activations that a node makes: what is constant is none.
+    fn made_by(&self, node: NodeId) -> impl Iterator<Item = ValueId> + use<'a> {
+        let is_constant = self.is_constant(node);
+        let outputs = self.model.outputs(node).iter().flatten();
+        outputs.copied().filter(move |_| !is_constant)
+    }
+
+    /// What a node reads of a graph, itself or in graphs inside of it.
+    fn read_by(&self, node: NodeId, step: usize, depth: usize, spans: &mut Spans) {
+        for value in self.model.inputs(node).flatten() {
+            spans.read(value, step);
+        }
+        if depth >= DEEPEST {
+            return;
+        }
+        for inner in self.graphs_in(node) {
+            let outputs = self.model.graph(inner).outputs.iter();
+            for value in outputs.filter_map(|info| info.value) {
+                spans.read(value, step);
+            }
+            for node in &self.model.graph(inner).nodes {
+                self.read_by(*node, step, depth + 1, spans);
+            }
+        }
+    }
+
+    /// Lists a node and what is inside of it, and gives the memory that it takes beside its inputs and outputs.
+    fn node(&mut self, node: NodeId, runs: &Dim, depth: usize) -> Peak {
+        let work = self.work(node);
+        self.nodes.push(NodeCost {
+            node,
+            graph: self.model.node(node).graph,
+            runs: runs.clone(),
+            work,
+        });
+        if let Some(body) = self.calls.of(node).filter(|_| self.schema(node).is_none()) {
+            let once = &mut self.bodies_counted_once;
+            *once = once.saturating_add(body.bodies_counted_once);
+            return Peak {
+                bytes: body.peak,
+                node: None,
+            };
+        }
+        let graphs: SmallVec<[GraphId; 2]> = self.graphs_in(node).collect();
+        if graphs.is_empty() {
+            return Peak::default();
+        }
+        if depth >= DEEPEST {
+            let last = self.nodes.last_mut().expect("it was just listed");
+            last.work.multiply_adds = Dim::Unknown.into();
+            return Peak::default();
+        }
+        let runs = match self.turns(node) {
+            Some(turns) => runs.mul(&turns),
+            None => {
+                self.bodies_counted_once = self.bodies_counted_once.saturating_add(1);
+                runs.clone()
+            }
+        };
+        let mut parts = Vec::new();
+        let mut peaks = Vec::new();
+        for graph in graphs {
+            let first = self.nodes.len();
+            peaks.push(self.graph(graph, &runs, depth + 1));
+            parts.push(first..self.nodes.len());
+        }
+        if self.is("If", node) {
+            self.leave_out_smaller(&parts);
+        }
+        self.largest_of(peaks)
+    }
+
+    /// The largest of the peaks of graphs that run one after the other.
+    fn largest_of(&mut self, peaks: Vec<Peak>) -> Peak {
+        let missing = peaks.iter().map(|peak| peak.bytes.missing);
+        let missing = missing.fold(0, usize::saturating_add);
+        let largest = peaks
+            .into_iter()
+            .max_by_key(|peak| self.assumed.size(&peak.bytes.known));
+        let mut largest = largest.unwrap_or_default();
+        largest.bytes.missing = missing;
+        largest
+    }
+
+    /// Only one branch of an `If` runs: the one with more multiply-adds counts, of equals that with more elements.
+    fn leave_out_smaller(&mut self, branches: &[Range<usize>]) {
+        let mut sizes = Vec::new();
+        for branch in branches {
+            let mut size = (0, 0);
+            for node in &self.nodes[branch.clone()] {
+                let times = |sum: &Sum| sum.times(&node.runs).known;
+                size.0 += self.assumed.size(&times(&node.work.multiply_adds));
+                size.1 += self.assumed.size(&times(&node.work.elements));
+            }
+            sizes.push(size);
+        }
+        let largest = (0..sizes.len()).rev().max_by_key(|index| sizes[*index]);
+        for (index, branch) in branches.iter().enumerate() {
+            if Some(index) != largest {
+                let left_out = self.nodes[branch.clone()].iter_mut();
+                left_out.for_each(|node| node.runs = Dim::Known(0));
+            }
+        }
+    }
+
+    /// How often the graphs of a node run when it runs once; `None` if that is not known.
+    fn turns(&self, node: NodeId) -> Option<Dim> {
+        let schema = self.schema_of(node)?;
+        let inputs: Vec<Option<ValueId>> = self.model.inputs(node).collect();
+        match (schema.domain, schema.name) {
+            ("", "If") => Some(Dim::Known(1)),
+            ("", "Loop") => {
+                let turns = self.found.known((*inputs.first()?)?)?.ints()?;
+                let [turns] = &turns[..] else { return None };
+                match turns {
+                    Dim::Known(turns) => Some(Dim::Known(*turns.max(&0))),
+                    Dim::Expr(_) => Some(turns.clone()),
+                    Dim::Unknown => None,
+                }
+            }
+            ("", "Scan") if schema.since >= 9 => {
+                let attributes = NodeAttributes::in_call(self.model, node, self.bindings);
+                let view = AttributeView::new(schema, &attributes);
+                let scanned = usize::try_from(view.int("num_scan_inputs")?).ok()?;
+                let first = inputs.len().checked_sub(scanned)?;
+                let axis = view.ints("scan_input_axes");
+                let axis = axis.and_then(|axes| axes.first().copied()).unwrap_or(0);
+                let shape = self.found.ty((*inputs.get(first)?)?)?.shape()?;
+                let from_end = if axis < 0 { shape.len() as i64 } else { 0 };
+                let axis = usize::try_from(axis.checked_add(from_end)?).ok()?;
+                shape.get(axis).filter(|dim| !dim.is_unknown()).cloned()
+            }
+            // The graphs of FlexAttention take all scores at once.
+            ("ai.onnx.preview", "FlexAttention") => Some(Dim::Known(1)),
+            _ => None,
+        }
+    }
+
+    /// What one run of a node takes, without the graphs inside of it.
+    fn work(&mut self, node: NodeId) -> Work {
+        let [parameters, parameter_bytes] = self.weights(self.model.inputs(node).flatten());
+        let [mut made, mut bytes] = <[Adder; 2]>::default();
+        for value in self.made_by(node) {
+            made.add(&self.elements(value).into());
+            bytes.add(&self.bytes(value).into());
+        }
+        let (multiply_adds, elements) = match (self.schema(node), self.calls.of(node)) {
+            (Some(schema), _) => (self.multiply_adds(node, schema).into(), made.finish()),
+            (None, Some(body)) => (body.multiply_adds, body.elements),
+            (None, None) => (Dim::Unknown.into(), made.finish()),
+        };
+        Work {
+            parameters,
+            parameter_bytes,
+            multiply_adds,
+            elements,
+            bytes: bytes.finish(),
+        }
+    }
+
+    fn multiply_adds(&self, node: NodeId, schema: &Schema) -> Dim {
+        let (model, found) = (self.model, self.found);
+        let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
+        let type_of = |value: &Option<ValueId>| value.and_then(|value| found.ty(value).cloned());
+        let types: SmallVec<[Option<Type>; 6]> = inputs.iter().map(type_of).collect();
+        let known = inputs.iter();
+        let known = known.map(|value| value.and_then(|value| found.known(value).cloned()));
+        let known: SmallVec<[Option<Known>; 6]> = known.collect();
+        let present: SmallVec<[bool; 6]> = inputs.iter().map(Option::is_some).collect();
+        let outputs = model.outputs(node);
+        let made: SmallVec<[Option<Type>; 4]> = outputs.iter().map(type_of).collect();
+        let attributes = NodeAttributes::in_call(model, node, self.bindings);
+        let cx =
+            Infer::new(schema, &attributes, &types, &known, made.len()).with_present(Present {
+                inputs: &present,
+                outputs: &[],
+            });
+        multiply_adds(&cx, &made).unwrap_or(Dim::Unknown)
+    }
+
+    fn schema(&mut self, node: NodeId) -> Option<&'a Schema> {
+        let found = self.model.node(node);
+        let key = (found.domain, found.op_type);
+        if let Some(schema) = self.schemas.get(&key) {
+            return *schema;
+        }
+        let schema = self.schema_of(node);
+        self.schemas.insert(key, schema);
+        schema
+    }
+
+    fn schema_of(&self, node: NodeId) -> Option<&'a Schema> {
+        let domain = self.model.domain_of(node);
+        let name = self.model.display(self.model.node(node).op_type);
+        let opset = u32::try_from(*self.imports.get(&domain)?).ok()?;
+        self.registry.schema(&domain, &name, opset)
+    }
+
+    fn graphs_in(&self, node: NodeId) -> impl Iterator<Item = GraphId> + use<'a> {
+        let model = self.model;
+        let attributes = model.attributes(node).iter();
+        attributes.flat_map(|id| model.attribute(*id).graphs())
+    }
+
+    fn is(&self, name: &str, node: NodeId) -> bool {
+        let op = self.model.maybe_text(self.model.node(node).op_type);
+        op == Some(name.as_bytes()) && self.model.domain_of(node).is_empty()
+    }
+
+    fn is_constant(&self, node: NodeId) -> bool {
+        self.is("Constant", node)
+    }
+
+    /// The stored tensor behind a value, if it is an initializer.
+    fn weight(&self, value: ValueId) -> Option<&'a TensorProto> {
+        let found = self.model.value(value);
+        let graph = self.model.graph(found.graph);
+        match found.producer {
+            Producer::Initializer(index) => Some(&graph.initializers.get(index as usize)?.tensor),
+            Producer::SparseInitializer(index) => {
+                let sparse = graph.sparse_initializers.get(index as usize)?;
+                sparse.tensor.values.as_ref()
+            }
+            Producer::Input(_) => self.defaults.get(&value).copied(),
+            _ => None,
+        }
+    }
+
+    fn elements(&self, value: ValueId) -> Dim {
+        let shape = self.found.ty(value).and_then(Type::shape);
+        let count = shape.and_then(|shape| elements(shape));
+        count.unwrap_or(Dim::Unknown)
+    }
+
+    fn bytes(&self, value: ValueId) -> Dim {
+        let elem = self.found.ty(value).and_then(Type::elem);
+        bytes_of(&self.elements(value), elem)
+    }
+}
+
+/// Elements and bytes of a stored tensor.
+fn stored(tensor: &TensorProto) -> [Dim; 2] {
+    let dims: Vec<Dim> = tensor.dims.iter().map(|dim| Dim::Known(*dim)).collect();
+    let count = elements(&dims).unwrap_or(Dim::Unknown);
+    let elem = tensor.data_type.and_then(DataType::from_number);
+    let size = bytes_of(&count, elem);
+    [count, size]
+}
+
+/// Bytes of so many elements, with elements smaller than a byte packed. Strings have no size in advance.
+fn bytes_of(elements: &Dim, elem: Option<DataType>) -> Dim {
+    match elem.and_then(DataType::bits) {
+        Some(bits) if bits % 8 == 0 => elements.mul(&Dim::Known(bits as i64 / 8)),
+        Some(bits) => elements
+            .mul(&Dim::Known(bits as i64))
+            .ceil_div(&Dim::Known(8)),
+        None => Dim::Unknown,
+    }
+}
+
+/// From where to where values of a graph are alive.
+#[derive(Default)]
+struct Spans {
+    spans: Vec<Span>,
+    of: HashMap<ValueId, usize>,
+    /// Values inside of nodes that have no size in advance.
+    missing: usize,
+}
+
+impl Spans {
+    fn begin(&mut self, value: ValueId, bytes: Dim, step: usize) {
+        self.of.insert(value, self.spans.len());
+        self.spans.push(Span {
+            bytes,
+            first: step,
+            last: step,
+        });
+    }
+
+    /// Values of other graphs, and constants, are not listed.
+    fn read(&mut self, value: ValueId, step: usize) {
+        if let Some(index) = self.of.get(&value) {
+            let span = &mut self.spans[*index];
+            span.last = span.last.max(step);
+        }
+    }
+
+    /// What is alive in one step only.
+    fn extra(&mut self, bytes: &Sum, step: usize) {
+        self.missing = self.missing.saturating_add(bytes.missing);
+        if bytes.known != Dim::Known(0) {
+            self.spans.push(Span {
+                bytes: bytes.known.clone(),
+                first: step,
+                last: step,
+            });
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Writing what was inferred into the model: types of values between nodes, and what declared types leave open.
+
+use std::collections::HashSet;
+
+use hashbrown::HashMap;
+use sardonyx_model::{
+    Dim, DimProto, DimValue, GraphId, Model, Producer, ShapeProto, Symbol, TensorType, Type,
+    TypeKind, TypeProto, ValueId, ValueInfo,
+};
+
+use super::Inference;
+
+/// How sizes that are expressions are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Naming {
+    /// As text in the place of a name, such as `2*N + 5`.
+    #[default]
+    Expressions,
+    /// Not at all: only numbers and names.
+    Names,
+    /// As the reference implementation writes: outputs without a type are listed among the values between nodes as well,
+    /// and inputs of inner graphs get types.
+    Reference,
+}
+
+/// Writes inferred types into a model: a list entry for each value that a node makes, and what is open in existing
+/// declarations. Nothing else changes: names and numbers of the file stay, except that a name gives way to a number.
+///
+/// `symbols` are numbers that names stand for from now on, in every declaration.
+pub fn annotate(model: &mut Model, found: &Inference, naming: Naming, symbols: &[(String, i64)]) {
+    let Some(main) = model.main else { return };
+    let mut writer = Writer {
+        naming,
+        texts: HashMap::new(),
+        symbols,
+    };
+    let mut left = vec![main];
+    while let Some(id) = left.pop() {
+        let graph = model.graph(id);
+        for node in &graph.nodes {
+            let attributes = model.attributes(*node).iter();
+            left.extend(attributes.flat_map(|attribute| model.attribute(*attribute).graphs()));
+        }
+        writer.graph(model, found, id);
+    }
+}
+
+struct Writer<'a> {
+    naming: Naming,
+    /// What sizes are called.
+    texts: HashMap<Dim, Option<DimValue>>,
+    /// Numbers for names.
+    symbols: &'a [(String, i64)],
+}
+
+impl Writer<'_> {
+    fn graph(&mut self, model: &mut Model, found: &Inference, id: GraphId) {
+        let mut graph = std::mem::take(model.graph_mut(id));
+        let mut listed: HashSet<ValueId> = HashSet::new();
+        let outer = model.main == Some(id);
+        for info in &mut graph.inputs {
+            let ty = info.value.and_then(|value| found.ty(value));
+            // What the caller of the model gives is not for us to say.
+            match ty.filter(|_| !outer && self.naming == Naming::Reference) {
+                Some(ty) => self.fill(model, info.ty.get_or_insert_default(), ty),
+                None => self.number(model, info),
+            }
+            listed.extend(info.value);
+        }
+        for info in &mut graph.value_info {
+            self.complete(model, found, info);
+            listed.extend(info.value);
+        }
+        for info in &mut graph.outputs {
+            let was_open = info.ty.is_none();
+            self.complete(model, found, info);
+            // An output without a type is listed twice by the reference implementation.
+            if !was_open || self.naming != Naming::Reference {
+                listed.extend(info.value);
+            }
+        }
+        for node in &graph.nodes {
+            for index in 0..model.outputs(*node).len() {
+                let Some(value) = model.outputs(*node)[index] else {
+                    continue;
+                };
+                let Some(ty) = found.ty(value) else { continue };
+                let is_own = matches!(model.value(value).producer, Producer::Node(..));
+                if is_own && listed.insert(value) {
+                    let mut proto = TypeProto::default();
+                    self.fill(model, &mut proto, ty);
+                    graph.value_info.push(ValueInfo {
+                        name: Some(model.value(value).name),
+                        value: Some(value),
+                        ty: Some(proto),
+                        ..ValueInfo::default()
+                    });
+                }
+            }
+        }
+        *model.graph_mut(id) = graph;
+    }
+
+    fn complete(&mut self, model: &mut Model, found: &Inference, info: &mut ValueInfo) {
+        if let Some(ty) = info.value.and_then(|value| found.ty(value)) {
+            self.fill(model, info.ty.get_or_insert_default(), ty);
+        }
+        self.number(model, info);
+    }
+
+    /// Puts numbers in the place of names.
+    fn number(&self, model: &Model, info: &mut ValueInfo) {
+        if let Some(ty) = info.ty.as_mut().filter(|_| !self.symbols.is_empty()) {
+            number(ty, &|name| {
+                let text = std::str::from_utf8(model.text(name)).ok()?;
+                let size = Dim::parse(text).substitute(&|symbol| {
+                    let set = self.symbols.iter().find(|(name, _)| name == symbol);
+                    set.map(|(_, size)| Dim::Known(*size))
+                });
+                size.known()
+            });
+        }
+    }
+
+    /// Adds what a declaration leaves open. Where it says something else, it stays.
+    fn fill(&mut self, model: &mut Model, proto: &mut TypeProto, ty: &Type) {
+        let kind = proto.kind.get_or_insert_with(|| empty(ty));
+        match (kind, ty) {
+            (
+                TypeKind::Tensor {
+                    elem_type, shape, ..
+                },
+                Type::Tensor(tensor),
+            )
+            | (
+                TypeKind::SparseTensor {
+                    elem_type, shape, ..
+                },
+                Type::SparseTensor(tensor),
+            ) => {
+                self.fill_tensor(model, elem_type, shape, tensor);
+            }
+            (TypeKind::Sequence { elem_type, .. }, Type::Sequence(inner))
+            | (TypeKind::Optional { elem_type, .. }, Type::Optional(inner)) => {
+                self.fill(model, elem_type.get_or_insert_default(), inner);
+            }
+            (
+                TypeKind::Map {
+                    key_type,
+                    value_type,
+                    ..
+                },
+                Type::Map(key, inner),
+            ) => {
+                if key_type.is_none_or(|key| key == 0) {
+                    *key_type = Some(key.number());
+                }
+                self.fill(model, value_type.get_or_insert_default(), inner);
+            }
+            (TypeKind::Opaque { domain, name, .. }, Type::Opaque { domain: d, name: n }) => {
+                domain.get_or_insert_with(|| model.intern(d));
+                name.get_or_insert_with(|| model.intern(n));
+            }
+            _ => {}
+        }
+    }
+
+    fn fill_tensor(
+        &mut self,
+        model: &mut Model,
+        elem_type: &mut Option<i32>,
+        shape: &mut Option<ShapeProto>,
+        ty: &TensorType,
+    ) {
+        if elem_type.is_none_or(|elem| elem == 0) {
+            *elem_type = ty.elem.map(|elem| elem.number()).or(*elem_type);
+        }
+        let Some(sizes) = &ty.shape else { return };
+        let shape = shape.get_or_insert_with(|| ShapeProto {
+            dims: sizes.iter().map(|_| DimProto::default()).collect(),
+            ..ShapeProto::default()
+        });
+        if shape.dims.len() != sizes.len() {
+            return;
+        }
+        for (dim, size) in shape.dims.iter_mut().zip(sizes) {
+            match (dim.value, size) {
+                (Some(DimValue::Value(_)), _) => {}
+                (None, _) | (_, Dim::Known(_)) => {
+                    dim.value = self.text(model, size).or(dim.value);
+                }
+                (Some(DimValue::Param(_)), _) => {}
+            }
+        }
+    }
+
+    /// A size as a file says it.
+    fn text(&mut self, model: &mut Model, size: &Dim) -> Option<DimValue> {
+        match size {
+            Dim::Known(size) => Some(DimValue::Value(*size)),
+            Dim::Unknown => None,
+            Dim::Expr(_) => *self.texts.entry(size.clone()).or_insert_with(|| {
+                match (size.as_symbol(), self.naming) {
+                    (Some(name), _) => Some(DimValue::Param(model.intern(name))),
+                    (None, Naming::Names) => None,
+                    (None, _) => Some(DimValue::Param(model.intern(&size.to_string()))),
+                }
+            }),
+        }
+    }
+}
+
+fn number(ty: &mut TypeProto, size: &dyn Fn(Symbol) -> Option<i64>) {
+    match &mut ty.kind {
+        Some(TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. }) => {
+            for dim in shape.iter_mut().flat_map(|shape| &mut shape.dims) {
+                if let Some(DimValue::Param(name)) = dim.value
+                    && let Some(size) = size(name)
+                {
+                    dim.value = Some(DimValue::Value(size));
+                }
+            }
+        }
+        Some(
+            TypeKind::Sequence {
+                elem_type: inner, ..
+            }
+            | TypeKind::Optional {
+                elem_type: inner, ..
+            }
+            | TypeKind::Map {
+                value_type: inner, ..
+            },
+        ) => {
+            if let Some(inner) = inner {
+                number(inner, size);
+            }
+        }
+        Some(TypeKind::Opaque { .. }) | None => {}
+    }
+}
+
+/// A declaration of the kind of a type that says nothing else yet.
+fn empty(ty: &Type) -> TypeKind {
+    let unknown = Default::default();
+    match ty {
+        Type::Tensor(_) => TypeKind::Tensor {
+            elem_type: None,
+            shape: None,
+            unknown,
+        },
+        Type::SparseTensor(_) => TypeKind::SparseTensor {
+            elem_type: None,
+            shape: None,
+            unknown,
+        },
+        Type::Sequence(_) => TypeKind::Sequence {
+            elem_type: None,
+            unknown,
+        },
+        Type::Map(..) => TypeKind::Map {
+            key_type: None,
+            value_type: None,
+            unknown,
+        },
+        Type::Optional(_) => TypeKind::Optional {
+            elem_type: None,
+            unknown,
+        },
+        Type::Opaque { .. } => TypeKind::Opaque {
+            domain: None,
+            name: None,
+            unknown,
+        },
+    }
+}

@@ -1,0 +1,195 @@
+//! Calls of functions.
+
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use sardonyx_model::{Dim, NodeId, Producer, ValueId};
+use sardonyx_ops::{InferError, Inferred, Said};
+use sardonyx_proto::shown;
+
+use super::attributes::Bindings;
+use super::engine::{Engine, Given};
+use super::unknown::Unknown;
+
+/// A call on the way.
+pub(super) struct Call {
+    pub(super) function: usize,
+    pub(super) bindings: Rc<Bindings>,
+    pub(super) node: NodeId,
+    /// Which inputs are there; those beyond the end are not.
+    present: Vec<bool>,
+}
+
+/// What a call gave.
+pub(super) struct Answer {
+    outputs: Vec<Inferred>,
+    /// Numbers of the names that the call made up: another call has others.
+    fresh: std::ops::Range<usize>,
+    /// Under which number its cost is kept.
+    cost: Option<usize>,
+}
+
+impl Engine<'_> {
+    /// Whether an input is there: not left out, and no input of a function that the call leaves out.
+    pub(super) fn has(&self, value: Option<ValueId>) -> bool {
+        let Some(value) = value else { return false };
+        let Some(call) = self.calls.last() else {
+            return true;
+        };
+        let found = self.model.value(value);
+        let Producer::Input(index) = found.producer else {
+            return true;
+        };
+        found.graph != self.model.functions[call.function].body
+            || call.present.get(index as usize).copied().unwrap_or(false)
+    }
+
+    /// A call of a function.
+    pub(super) fn call(
+        &mut self,
+        node: NodeId,
+        function: usize,
+        given: &Given<'_>,
+    ) -> Result<Said, InferError> {
+        let model = self.model;
+        let callee = &model.functions[function];
+        let name = || shown(model.maybe_text(callee.name).unwrap_or_default());
+        if self.calls.iter().any(|call| call.function == function) {
+            return Err(InferError(format!("function {} calls itself", name())));
+        }
+        let formal = model.graph(callee.body).inputs.len();
+        // The reference implementation passes over what is too much.
+        if given.inputs.len() > formal && self.is_algebra() {
+            return Err(InferError(format!(
+                "function {} has {formal} inputs, but is given {}",
+                name(),
+                given.inputs.len()
+            )));
+        }
+        let (made, taken) = (
+            model.graph(callee.body).outputs.len(),
+            model.outputs(node).len(),
+        );
+        if made > taken && !self.is_algebra() {
+            return Err(InferError(format!(
+                "function {} has {made} outputs, but {taken} are taken",
+                name()
+            )));
+        }
+        let bindings = Rc::new(Bindings::of_call(model, callee, given.attributes));
+        let mut inputs: Vec<Inferred> = given
+            .inputs
+            .iter()
+            .zip(given.known)
+            .map(|(ty, known)| Inferred {
+                ty: ty.clone(),
+                known: known.clone(),
+            })
+            .collect();
+        inputs.resize(formal, Inferred::default());
+        let key = format!("{function} {inputs:?} {:?} {bindings:?}", given.present);
+        let outputs = match self.answers.get(&key) {
+            Some(answer) => {
+                let (outputs, fresh) = (answer.outputs.clone(), answer.fresh.clone());
+                self.counts_as(node, answer.cost);
+                self.renewed(node, outputs, &fresh)
+            }
+            None => {
+                let first = self.fresh.count();
+                self.calls.push(Call {
+                    function,
+                    bindings: bindings.clone(),
+                    node,
+                    present: given.present.to_vec(),
+                });
+                let outputs = self.graph(callee.body, &inputs);
+                self.calls.pop();
+                let outputs = outputs?;
+                let cost = self.options.calls.map(|calls| {
+                    calls.called(model, self.registry, &self.found, function, &bindings)
+                });
+                self.counts_as(node, cost);
+                let answer = Answer {
+                    outputs: outputs.clone(),
+                    fresh: first..self.fresh.count(),
+                    cost,
+                };
+                self.answers.insert(key, answer);
+                outputs
+            }
+        };
+        let count = model.outputs(node).len();
+        let mut said = Said::default();
+        for output in outputs
+            .into_iter()
+            .chain(std::iter::repeat_with(Inferred::default))
+            .take(count)
+        {
+            said.types.push(output.ty);
+            said.known.push(output.known);
+        }
+        Ok(said)
+    }
+
+    /// Keeps what the call of a node costs.
+    fn counts_as(&self, node: NodeId, cost: Option<usize>) {
+        if let (Some(calls), Some(cost)) = (self.options.calls, cost) {
+            calls.is_made_by(node, cost);
+        }
+    }
+
+    /// What a call gave before, with new names where it made up names: other data may give other sizes.
+    fn renewed(
+        &mut self,
+        node: NodeId,
+        mut outputs: Vec<Inferred>,
+        old: &std::ops::Range<usize>,
+    ) -> Vec<Inferred> {
+        if old.is_empty() {
+            return outputs;
+        }
+        let mut new: HashMap<String, Dim> = HashMap::new();
+        for output in &mut outputs {
+            if let Some(ty) = &mut output.ty {
+                ty.for_each_dim(&mut |dim| {
+                    for name in dim.symbols() {
+                        if self
+                            .fresh
+                            .number(&name)
+                            .is_some_and(|number| old.contains(&number))
+                        {
+                            new.entry(name)
+                                .or_insert_with(|| Dim::symbol(&self.fresh.next(self.model)));
+                        }
+                    }
+                    if !new.is_empty() {
+                        *dim = dim.substitute(&|name| new.get(name).cloned());
+                    }
+                });
+            }
+            // Values that were followed through the call are not followed beyond a second one.
+            output.known = output.known.take().filter(|_| new.is_empty());
+        }
+        self.explain_again(node, &new);
+        outputs
+    }
+
+    /// Lists new names with the reasons of the old ones.
+    fn explain_again(&mut self, node: NodeId, new: &HashMap<String, Dim>) {
+        let listed = self.found.unknown.iter().filter_map(|unknown| {
+            let name = new.get(unknown.symbol.as_ref()?)?.as_symbol()?;
+            Some(Unknown {
+                symbol: Some(name.to_string()),
+                ..unknown.clone()
+            })
+        });
+        let mut again: Vec<Unknown> = listed.collect();
+        let place = crate::finding::place_of_node(self.model, node);
+        for unknown in &mut again {
+            let reason = unknown.reason.split(", when called by").next();
+            unknown.reason = format!("{}, when called by {place}", reason.unwrap_or_default());
+        }
+        again.sort_by(|a, b| a.symbol.cmp(&b.symbol));
+        self.found.unknown.extend(again);
+    }
+}

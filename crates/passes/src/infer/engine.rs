@@ -1,0 +1,591 @@
+//! The walk over the nodes.
+
+use std::borrow::Cow;
+
+use hashbrown::HashMap;
+use sardonyx_model::{
+    Dim, GraphId, Id, Model, NoExternalData, NodeId, OperatorSetId, Producer, Symbol, TensorType,
+    Type, TypeProto, ValueId,
+};
+use sardonyx_ops::{Infer, InferError, InferFn, Known, MAX_KNOWN, Present, Registry, Said, Schema};
+use sardonyx_proto::shown;
+use smallvec::SmallVec;
+
+use super::calls::{Answer, Call};
+use super::equalities::Equalities;
+use super::inner::Inside;
+use super::operands::{Bound, wrong_count};
+use super::unknown::{Fresh, Missing};
+use super::{InferOptions, Inference, Problem, ProblemKind, Style};
+use crate::attributes::NodeAttributes;
+
+/// Node visits of graphs that are walked through more than once, for each node that the model has, and to begin with.
+const VISITS_PER_NODE: u64 = 64;
+const VISITS: u64 = 100_000;
+
+/// What is listed of each kind; nobody reads more.
+pub(super) const MOST_LISTED: usize = 100_000;
+
+/// What a job before this one knows of the main graph's nodes.
+#[derive(Default)]
+pub(super) struct Nodes<'a> {
+    /// Their order.
+    pub(super) order: Option<&'a [NodeId]>,
+    /// In which opset version's form each is.
+    pub(super) opsets: Option<&'a dyn Fn(NodeId) -> u32>,
+}
+
+/// Inference in progress.
+pub(super) struct Engine<'a> {
+    pub(super) model: &'a Model,
+    pub(super) registry: &'a Registry,
+    pub(super) options: InferOptions<'a>,
+    nodes: Nodes<'a>,
+    pub(super) found: Inference,
+    pub(super) equalities: Equalities,
+    pub(super) fresh: Fresh,
+    /// The sizes that names of the file stand for.
+    named: HashMap<Symbol, Dim>,
+    imports: HashMap<Scope, std::collections::HashMap<Cow<'a, str>, i64>>,
+    callees: HashMap<(Scope, Option<Symbol>, Option<Symbol>), Callee<'a>>,
+    /// Functions of the model by domain, name and overload; empty texts are `None`.
+    functions: HashMap<FunctionKey, usize>,
+    empty: Option<Symbol>,
+    /// Calls on the way, the innermost last.
+    pub(super) calls: Vec<Call>,
+    /// What calls of functions gave, by all that they were given.
+    pub(super) answers: HashMap<String, Answer>,
+    pub(super) depth: usize,
+    visits: u64,
+    /// The number of the first name that could be made up by the node at hand.
+    pub(super) first_name: usize,
+    /// Whether the graph has a node of which nothing is known: then it is no wonder if types are missing further down.
+    pub(super) unsupported: bool,
+    /// Whether that is so of a graph around this one.
+    pub(super) muted: bool,
+    /// Whether one node is looked at alone: it is compared with its operator, and unknown sizes get no names.
+    pub(super) alone: bool,
+}
+
+/// What decides which operator sets count: the model, or a function.
+type Scope = Option<usize>;
+
+type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
+
+/// What a node calls, by domain and operator.
+#[derive(Clone, Copy)]
+struct Callee<'a> {
+    schema: Option<&'a Schema>,
+    rule: Option<InferFn>,
+    /// The function, where that is decided already.
+    function: Option<usize>,
+    opset: u32,
+}
+
+/// Who said something of a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The rule of an operator of the standard.
+    Standard,
+    /// A rule of [`InferOptions::rules`].
+    Program,
+    /// The body of a function.
+    Function,
+    /// Nobody: the operator has no rule.
+    Nobody,
+}
+
+impl<'a> Engine<'a> {
+    pub(super) fn new(
+        model: &'a Model,
+        registry: &'a Registry,
+        options: InferOptions<'a>,
+        nodes: Nodes<'a>,
+    ) -> Self {
+        let empty = model.symbol(b"");
+        let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != empty);
+        let functions = model.functions.iter().enumerate();
+        let functions = functions.map(|(index, function)| {
+            let domain = some(function.domain);
+            ((domain, function.name, some(function.overload)), index)
+        });
+        Engine {
+            model,
+            registry,
+            options,
+            nodes,
+            found: Inference {
+                types: vec![None; model.value_count()],
+                known: vec![None; model.value_count()],
+                ..Inference::default()
+            },
+            equalities: Equalities::default(),
+            fresh: Fresh::default(),
+            named: HashMap::new(),
+            imports: HashMap::new(),
+            callees: HashMap::new(),
+            functions: functions.rev().collect(),
+            empty,
+            calls: Vec::new(),
+            answers: HashMap::new(),
+            depth: 0,
+            first_name: 0,
+            unsupported: false,
+            muted: false,
+            alone: false,
+            visits: visits(model),
+        }
+    }
+
+    pub(super) fn run(mut self) -> Inference {
+        let Some(main) = self.model.main else {
+            return self.found;
+        };
+        self.begin(main);
+        self.given_inputs(main);
+        let nodes = self.nodes.order.unwrap_or(&self.model.graph(main).nodes);
+        for node in nodes {
+            self.node(*node);
+        }
+        if !self.equalities.is_empty() {
+            for ty in self.found.types.iter_mut().flatten() {
+                self.equalities.apply_to(ty);
+            }
+        }
+        self.found.visits = visits(self.model) - self.visits;
+        self.found.equalities = self.equalities.into_learned();
+        self.found
+    }
+
+    /// What is said of the outputs of one node of the main graph: by the rule of an operator, or by the body of a function.
+    /// Unknown sizes stay unknown.
+    pub(super) fn alone(
+        mut self,
+        node: NodeId,
+        callee: Result<&Schema, usize>,
+    ) -> (Vec<Option<Type>>, Vec<Problem>) {
+        self.alone = true;
+        if let Some(main) = self.model.main {
+            self.begin(main);
+        }
+        let operator = callee
+            .ok()
+            .and_then(|schema| self.registry.operator(schema.domain, schema.name));
+        let opset = callee.map_or(1, |schema| schema.since);
+        if callee.is_err() {
+            // The body is looked at as if it stood alone.
+            self.functions.clear();
+        }
+        let callee = Callee {
+            schema: callee.ok(),
+            rule: operator.and_then(|operator| operator.inference_at(opset)),
+            function: callee.err(),
+            opset,
+        };
+        let said = self.said(node, &callee).unwrap_or_default();
+        let mut types = said.types;
+        for ty in types.iter_mut().flatten() {
+            ty.for_each_dim(&mut only_names);
+        }
+        types.resize(self.model.outputs(node).len(), None);
+        (types, self.found.problems)
+    }
+
+    pub(super) fn is_algebra(&self) -> bool {
+        self.options.style == Style::Algebra
+    }
+
+    /// Types of inputs and constants, and declared types of everything else.
+    pub(super) fn begin(&mut self, id: GraphId) {
+        let model = self.model;
+        let graph = model.graph(id);
+        for info in &graph.inputs {
+            // What an earlier walk was given.
+            if let Some(value) = info.value.filter(|value| model.value(*value).graph == id) {
+                self.found.types[value.index()] = None;
+                self.found.known[value.index()] = None;
+            }
+        }
+        for node in &graph.nodes {
+            for value in model.outputs(*node).iter().flatten() {
+                self.found.types[value.index()] = None;
+                self.found.known[value.index()] = None;
+            }
+        }
+        // What a walk before this one bound to the inputs was for that walk.
+        for value in graph.inputs.iter().filter_map(|info| info.value) {
+            self.found.types[value.index()] = None;
+            self.found.known[value.index()] = None;
+        }
+        let is_body = |call: &Call| model.functions[call.function].body == id;
+        let declared: &[_] = match self.calls.last().is_some_and(is_body) && !self.is_algebra() {
+            // Functions take other types in every call; the reference implementation reads nothing about them.
+            true => &[],
+            false => &graph.value_info,
+        };
+        let infos = declared.iter().chain(&graph.outputs);
+        for info in infos.chain(&graph.inputs) {
+            // Lists of an inner graph may name values of an outer one, which are what that one says.
+            if let (Some(value), Some(ty)) = (info.value, &info.ty)
+                && model.value(value).graph == id
+            {
+                let declared = self.declared(ty);
+                self.found.types[value.index()] = declared;
+            }
+        }
+        for initializer in &graph.sparse_initializers {
+            let (Some(value), Some(values)) = (initializer.value, &initializer.tensor.values)
+            else {
+                continue;
+            };
+            if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
+                // Nodes see the whole tensor.
+                let dims = &initializer.tensor.dims;
+                self.found.types[value.index()] = Some(constant_type(values.data_type, dims));
+            }
+        }
+        // Before version 4 of the format every constant had to be an input as well, so that says nothing about overriding it.
+        let all_are_inputs =
+            self.is_algebra() && model.main == Some(id) && model.header.ir_version.unwrap_or(0) < 4;
+        for initializer in &graph.initializers {
+            let Some(value) = initializer.value else {
+                continue;
+            };
+            let proto = &initializer.tensor;
+            let is_input = !matches!(model.value(value).producer, Producer::Initializer(_));
+            let is_default = is_input && !all_are_inputs;
+            // It may give way to anything that the declared type of the input allows.
+            if is_default && self.is_algebra() {
+                continue;
+            }
+            if !is_default {
+                self.found.types[value.index()] = Some(constant_type(proto.data_type, &proto.dims));
+            }
+            let elems = proto
+                .dims
+                .iter()
+                .try_fold(1i64, |product, dim| product.checked_mul(*dim));
+            if elems.is_some_and(|elems| elems <= MAX_KNOWN as i64) && !proto.is_external() {
+                let tensor = model.tensor(proto, &NoExternalData).ok();
+                self.found.known[value.index()] = tensor.map(Known::Tensor);
+            }
+        }
+    }
+
+    /// Types that the caller gives to inputs of the main graph.
+    fn given_inputs(&mut self, main: GraphId) {
+        let inputs = &self.model.graph(main).inputs;
+        for (info, given) in inputs.iter().zip(self.options.inputs) {
+            if let (Some(value), Some(given)) = (info.value, given) {
+                self.found.types[value.index()] = Some(given.clone());
+            }
+        }
+        if !self.is_algebra() {
+            return;
+        }
+        // What the file leaves open gets a name as well, so that it can be followed.
+        for value in inputs.iter().filter_map(|info| info.value) {
+            let Some(mut ty) = self.found.types[value.index()].take() else {
+                continue;
+            };
+            let reason = "the file does not say it".to_string();
+            for (axis, name) in self.name_open(&mut ty) {
+                self.note(value, Missing::Dim(axis), None, reason.clone(), Some(name));
+            }
+            if matches!(&ty, Type::Tensor(tensor) if tensor.shape.is_none()) {
+                self.note(value, Missing::Rank, None, reason, None);
+            }
+            self.found.types[value.index()] = Some(ty);
+        }
+    }
+
+    /// What a file declares, in the style of this inference.
+    fn declared(&mut self, ty: &TypeProto) -> Option<Type> {
+        let model = self.model;
+        let (named, options) = (&mut self.named, self.options);
+        model.type_with(ty, &mut |symbol| {
+            let dim = named.entry(symbol).or_insert_with(|| {
+                let Ok(text) = std::str::from_utf8(model.text(symbol)) else {
+                    return Dim::Unknown;
+                };
+                let set = |name: &str| {
+                    let found = options.symbols.iter().find(|(symbol, _)| symbol == name);
+                    found.map(|(_, size)| Dim::Known(*size))
+                };
+                match options.style {
+                    Style::Algebra => Dim::parse(text).substitute(&set),
+                    Style::Reference { .. } if text.is_empty() => Dim::Unknown,
+                    Style::Reference { .. } => Dim::symbol(text),
+                }
+            });
+            dim.clone()
+        })
+    }
+
+    pub(super) fn node(&mut self, node: NodeId) {
+        if self.visits == 0 {
+            return;
+        }
+        self.visits -= 1;
+        if self.visits == 0 {
+            let fact = "the functions and loops of the model would have to be walked through too often; what follows is left out";
+            self.problem(node, ProblemKind::Limit, fact.into());
+            return;
+        }
+        let callee = self.callee(node);
+        if let Some(said) = self.said(node, &callee) {
+            self.outputs(node, said);
+        }
+    }
+
+    /// What there is to say of the outputs of a node; nothing if something does not fit, or nobody knows its operator.
+    fn said(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<Said> {
+        let model = self.model;
+        let reference = !self.is_algebra();
+        if let Some(schema) = callee.schema
+            && reference
+            && !(self.demand_outputs(node, schema) && self.demand_integers(node, schema))
+        {
+            return None;
+        }
+        let values: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
+        let inputs: SmallVec<[Option<Type>; 6]> = values
+            .iter()
+            .map(|value| value.and_then(|value| self.found.types[value.index()].clone()))
+            .collect();
+        let known: SmallVec<[Option<Known>; 6]> = values
+            .iter()
+            .map(|value| value.and_then(|value| self.known(value)))
+            .collect();
+        let present: SmallVec<[bool; 6]> = values.iter().map(|value| self.has(*value)).collect();
+        let bindings = self.calls.last().map(|call| call.bindings.clone());
+        let attributes = NodeAttributes::in_call(model, node, bindings.as_deref());
+        let given = Given {
+            inputs: &inputs,
+            known: &known,
+            present: &present,
+            attributes: &attributes,
+        };
+        let first_name = self.fresh.count();
+        let applied = self.apply(node, callee, &given);
+        // Nodes inside have had their own.
+        self.first_name = first_name;
+        let (mut said, origin) = match applied {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                self.no_rule(node);
+                return None;
+            }
+            Err(error) => {
+                if !error.0.is_empty() {
+                    self.problem(node, ProblemKind::Node, error.0);
+                }
+                return None;
+            }
+        };
+        let Some(schema) = callee.schema else {
+            return Some(said);
+        };
+        let check = self.options.check_types || self.alone && self.depth == 0;
+        let (mut bound, mut wrong) = Bound::of_inputs(schema, &inputs);
+        if check || !reference || origin == Origin::Standard {
+            bound.complete(schema, &mut said.types);
+        }
+        if check && reference {
+            let counts = [inputs.len(), model.outputs(node).len()];
+            wrong = wrong_count(schema, counts)
+                .or(wrong)
+                .or_else(|| bound.outputs(schema, &said.types).err());
+        }
+        drop(bound);
+        if let Some(wrong) = wrong.filter(|_| check) {
+            self.problem(node, ProblemKind::Signature, wrong);
+            if reference {
+                return None;
+            }
+        }
+        if reference && origin == Origin::Standard {
+            self.demands(node, schema, &given, &said);
+        }
+        Some(said)
+    }
+
+    /// What the operator's rule, or the function's body, says of a node.
+    fn apply(
+        &mut self,
+        node: NodeId,
+        callee: &Callee<'_>,
+        given: &Given<'_>,
+    ) -> Result<Option<(Said, Origin)>, InferError> {
+        let count = self.model.outputs(node).len();
+        let (rules, rule) = (self.options.rules, callee.rule);
+        if let Some(schema) = callee.schema {
+            let (model, thorough) = (self.model, self.is_algebra());
+            let last = given.present.iter().rposition(|present| *present);
+            let inputs = &given.inputs[..last.map_or(0, |last| last + 1)];
+            let outputs = self.model.outputs(node).iter();
+            let outputs: SmallVec<[bool; 4]> = outputs.map(Option::is_some).collect();
+            let inside = Inside::new(self);
+            let mut cx = Infer::new(schema, given.attributes, inputs, given.known, count)
+                .with_present(Present {
+                    inputs: given.present,
+                    outputs: &outputs,
+                })
+                .with_thoroughness(thorough)
+                .with_subgraphs(&inside);
+            let custom = rules.and_then(|rules| rules.infer(model, node, schema, &mut cx));
+            let origin = match (custom, rule) {
+                (Some(result), _) => result.map(|()| Origin::Program)?,
+                (None, Some(rule)) => rule(&mut cx).map(|()| Origin::Standard)?,
+                (None, None) => Origin::Nobody,
+            };
+            return Ok(Some((cx.finish(), origin)));
+        }
+        let found = self.model.node(node);
+        let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);
+        let key = (some(found.domain), found.op_type, some(found.overload));
+        match callee.function.or(self.functions.get(&key).copied()) {
+            Some(function) => {
+                let said = self.call(node, function, given)?;
+                Ok(Some((said, Origin::Function)))
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn known(&self, value: ValueId) -> Option<Known> {
+        self.found.known[value.index()].clone()
+    }
+
+    fn callee(&mut self, node: NodeId) -> Callee<'a> {
+        let model = self.model;
+        let scope = self.calls.last().map(|call| call.function);
+        let found = model.node(node);
+        if let Some(opset) = self.nodes.opsets
+            && scope.is_none()
+            && Some(found.graph) == model.main
+        {
+            return self.look_up(node, opset(node));
+        }
+        let key = (scope, found.domain, found.op_type);
+        if let Some(callee) = self.callees.get(&key) {
+            return *callee;
+        }
+        let imports = self.imports.entry(scope).or_insert_with(|| {
+            let imports: &[OperatorSetId] = match scope {
+                None => &model.header.opset_import,
+                Some(function) => &model.functions[function].opset_import,
+            };
+            model.opsets_in(imports)
+        });
+        let opset = imports.get(&model.domain_of(node)).copied().unwrap_or(0);
+        let callee = self.look_up(node, u32::try_from(opset).unwrap_or(0));
+        self.callees.insert(key, callee);
+        callee
+    }
+
+    fn look_up(&self, node: NodeId, opset: u32) -> Callee<'a> {
+        let domain = self.model.domain_of(node);
+        let name = self.model.display(self.model.node(node).op_type);
+        let operator = self.registry.operator(&domain, &name);
+        Callee {
+            schema: self.registry.schema(&domain, &name, opset),
+            rule: operator.and_then(|operator| operator.inference_at(opset)),
+            function: None,
+            opset,
+        }
+    }
+
+    fn no_rule(&mut self, node: NodeId) {
+        let model = self.model;
+        let op = model.display(model.node(node).op_type);
+        let domain = model.domain_of(node);
+        let opset = self.callee(node).opset;
+        let reason = match opset {
+            0 => format!("operator set '{domain}' is not imported, so that {op} has no meaning"),
+            _ => format!("nothing is known of operator {op} of domain '{domain}'"),
+        };
+        if opset == 0 {
+            self.problem(node, ProblemKind::NotImported, reason.clone());
+        }
+        self.unsupported = true;
+        for value in model.outputs(node).iter().flatten() {
+            if self.found.types[value.index()].is_none() {
+                self.note(*value, Missing::Type, Some(node), reason.clone(), None);
+            }
+        }
+    }
+
+    pub(super) fn problem(&mut self, node: NodeId, mut kind: ProblemKind, mut fact: String) {
+        if !self.is_algebra() {
+            // Inside of a node it is a reason why that has no types.
+            if self.depth > usize::from(self.alone) && kind != ProblemKind::Limit {
+                kind = ProblemKind::Node;
+            }
+            let is_wonder = !self.unsupported && !self.muted;
+            if !is_wonder && matches!(kind, ProblemKind::Node | ProblemKind::Declared) {
+                return;
+            }
+        }
+        if self.found.problems.len() >= MOST_LISTED {
+            return;
+        }
+        if let Some(call) = self.calls.first() {
+            let place = crate::finding::place_of_node(self.model, call.node);
+            fact = format!("{fact}, when called by {place}");
+        }
+        let advice = describe_inputs(self.model, node, &self.found);
+        self.found.problems.push(Problem {
+            node,
+            kind,
+            fact,
+            advice,
+        });
+    }
+}
+
+/// What a node is given.
+pub(super) struct Given<'g> {
+    pub(super) inputs: &'g [Option<Type>],
+    pub(super) known: &'g [Option<Known>],
+    pub(super) present: &'g [bool],
+    pub(super) attributes: &'g NodeAttributes<'g>,
+}
+
+/// Leaves numbers and names, the sizes that the reference implementation knows.
+pub(super) fn only_names(dim: &mut Dim) {
+    if matches!(dim, Dim::Expr(_)) && dim.as_symbol().is_none() {
+        *dim = Dim::Unknown;
+    }
+}
+
+/// How many nodes may be looked at.
+fn visits(model: &Model) -> u64 {
+    VISITS + VISITS_PER_NODE * model.node_count() as u64
+}
+
+fn constant_type(data_type: Option<i32>, dims: &[i64]) -> Type {
+    Type::Tensor(TensorType {
+        elem: data_type.and_then(sardonyx_tensor::DataType::from_number),
+        shape: Some(dims.iter().map(|dim| (*dim).into()).collect()),
+    })
+}
+
+fn describe_inputs(model: &Model, node: NodeId, found: &Inference) -> String {
+    let inputs: Vec<String> = model
+        .inputs(node)
+        .flatten()
+        .take(8)
+        .map(|value| {
+            let name = shown(model.text(model.value(value).name));
+            match found.ty(value) {
+                Some(ty) => format!("{name}: {ty}"),
+                None => format!("{name}: ?"),
+            }
+        })
+        .collect();
+    match inputs.is_empty() {
+        true => String::new(),
+        false => format!("its inputs are {}", inputs.join(", ")),
+    }
+}

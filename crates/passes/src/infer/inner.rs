@@ -1,0 +1,161 @@
+//! Graphs inside of nodes, and bodies of functions.
+
+use std::cell::RefCell;
+
+use hashbrown::HashMap;
+use sardonyx_model::{GraphId, Id};
+use sardonyx_ops::{InferError, Inferred, Subgraphs};
+
+use super::engine::Engine;
+use super::unknown::Missing;
+
+/// Graphs within graphs and calls within calls; deeper ones are given up before the stack is.
+const DEEPEST: usize = 100;
+
+impl Engine<'_> {
+    /// A graph inside of a node, for inputs of which this is known. What was found out about it before is forgotten.
+    pub(super) fn graph(
+        &mut self,
+        id: GraphId,
+        inputs: &[Inferred],
+    ) -> Result<Vec<Inferred>, InferError> {
+        let model = self.model;
+        let graph = model.graph(id);
+        self.enter()?;
+        self.begin(id);
+        let unsupported = std::mem::take(&mut self.unsupported);
+        let muted = self.muted;
+        self.muted |= unsupported;
+        let result = self.bind_inputs(id, inputs);
+        if result.is_ok() {
+            for node in &graph.nodes {
+                self.node(*node);
+            }
+        }
+        self.depth -= 1;
+        self.unsupported = unsupported;
+        self.muted = muted;
+        result?;
+        let outputs = graph.outputs.iter().map(|info| match info.value {
+            Some(value) => Inferred {
+                ty: self.found.types[value.index()].clone(),
+                known: self.found.known[value.index()].clone(),
+            },
+            None => Inferred {
+                ty: info.ty.as_ref().and_then(|ty| model.type_of(ty)),
+                known: None,
+            },
+        });
+        Ok(outputs.collect())
+    }
+
+    fn enter(&mut self) -> Result<(), InferError> {
+        if self.depth >= DEEPEST {
+            return Err(InferError(format!(
+                "graphs and calls are nested more than {DEEPEST} deep"
+            )));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    /// What is given to the inputs of a graph inside of a node, together with what the graph declares.
+    fn bind_inputs(&mut self, id: GraphId, inputs: &[Inferred]) -> Result<(), InferError> {
+        let formal = &self.model.graph(id).inputs;
+        let before_4 = self.model.header.ir_version.unwrap_or(0) < 4;
+        // Before version 4 of the format every constant is an input as well, after those that are given.
+        let rest_are_constants = || {
+            let rest = formal
+                .iter()
+                .skip(inputs.len())
+                .filter_map(|info| info.value);
+            let constants = &self.model.graph(id).initializers;
+            let mut rest = rest.map(|value| constants.iter().any(|c| c.value == Some(value)));
+            rest.all(|is_constant| is_constant)
+        };
+        let fits = formal.len() == inputs.len()
+            || before_4 && formal.len() > inputs.len() && rest_are_constants();
+        if !fits {
+            return Err(InferError(format!(
+                "the graph has {} inputs, but is given {}",
+                formal.len(),
+                inputs.len()
+            )));
+        }
+        for (index, (info, given)) in formal.iter().zip(inputs).enumerate() {
+            let Some(value) = info.value else { continue };
+            let slot = value.index();
+            let declared = self.found.types[slot].take();
+            let algebra = self.is_algebra();
+            let merged = match (&given.ty, declared) {
+                (Some(given), Some(declared)) => {
+                    let merged = match algebra {
+                        true => given.merge(&declared),
+                        false => declared.merge(given),
+                    };
+                    Some(merged.ok_or_else(|| {
+                        InferError(format!(
+                            "input {index} of the graph is declared as {declared}, but is given {given}"
+                        ))
+                    })?)
+                }
+                (given, declared) => given.clone().or(declared),
+            };
+            let mut merged = merged;
+            if let Some(ty) = &mut merged {
+                for (axis, name) in self.name_open(ty) {
+                    let reason = "it may differ from run to run of the graph".to_string();
+                    let owner = self.model.graph(id).owner;
+                    self.note(value, Missing::Dim(axis), owner, reason, Some(name));
+                }
+            }
+            self.found.types[slot] = merged;
+            self.found.known[slot] = given.known.clone();
+        }
+        Ok(())
+    }
+}
+
+/// The graphs inside of a node, for its rule.
+pub(super) struct Inside<'e, 'a> {
+    engine: RefCell<&'e mut Engine<'a>>,
+    /// By graph: how much was listed before it was walked through first.
+    marks: RefCell<HashMap<GraphId, (usize, usize)>>,
+}
+
+impl<'e, 'a> Inside<'e, 'a> {
+    pub(super) fn new(engine: &'e mut Engine<'a>) -> Self {
+        Inside {
+            engine: RefCell::new(engine),
+            marks: RefCell::default(),
+        }
+    }
+}
+
+impl Subgraphs for Inside<'_, '_> {
+    fn infer(&self, graph: GraphId, inputs: &[Inferred]) -> Result<Vec<Inferred>, InferError> {
+        let mut engine = self.engine.borrow_mut();
+        let listed = (engine.found.problems.len(), engine.found.unknown.len());
+        let mut marks = self.marks.borrow_mut();
+        let (problems, unknown) = *marks.entry(graph).or_insert(listed);
+        // Only the last walk counts: those before it knew too little, or too much.
+        engine.found.problems.truncate(problems);
+        engine.found.unknown.truncate(unknown);
+        engine.graph(graph, inputs)
+    }
+
+    fn forgive(&self, graph: GraphId) {
+        // Graphs are inferred one after the other: what belongs to this one lies between its mark and the next.
+        let marks = self.marks.borrow();
+        if let Some((first, _)) = marks.get(&graph).copied() {
+            let next = marks
+                .values()
+                .map(|(mark, _)| *mark)
+                .filter(|mark| *mark > first);
+            let mut engine = self.engine.borrow_mut();
+            let problems = &mut engine.found.problems;
+            let last = next.min().unwrap_or(problems.len()).min(problems.len());
+            problems.drain(first..last);
+        }
+    }
+}

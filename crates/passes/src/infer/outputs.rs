@@ -1,0 +1,215 @@
+//! Taking down what is said of the outputs of nodes.
+
+use sardonyx_model::{Dim, Id, NodeId, Type, ValueId};
+use sardonyx_ops::Said;
+use smallvec::SmallVec;
+
+use super::engine::{Engine, MOST_LISTED, only_names};
+use super::unknown::{Missing, Unknown, usual_reason};
+use super::{ProblemKind, Style};
+
+impl Engine<'_> {
+    pub(super) fn note(
+        &mut self,
+        value: ValueId,
+        missing: Missing,
+        node: Option<NodeId>,
+        reason: String,
+        symbol: Option<String>,
+    ) {
+        if self.found.unknown.len() < MOST_LISTED {
+            let reason = match self.calls.first() {
+                Some(call) => {
+                    let place = crate::finding::place_of_node(self.model, call.node);
+                    format!("{reason}, when called by {place}")
+                }
+                None => reason,
+            };
+            self.found.unknown.push(Unknown {
+                value,
+                missing,
+                node,
+                reason,
+                symbol,
+            });
+        }
+    }
+
+    /// Takes down what a node's rule said of its outputs.
+    pub(super) fn outputs(&mut self, node: NodeId, said: Said) {
+        let model = self.model;
+        let algebra = self.is_algebra();
+        if algebra {
+            for (a, b) in &said.equal {
+                let fresh = &self.fresh;
+                self.equalities
+                    .learn(node, a, b, |name| fresh.number(name).is_some());
+            }
+        }
+        let is_constant = || {
+            let found = model.node(node);
+            model.maybe_text(found.op_type) == Some(b"Constant") && model.domain_of(node).is_empty()
+        };
+        let follows = match self.options.style {
+            Style::Algebra | Style::Reference { data_prop: true } => true,
+            Style::Reference { data_prop: false } => is_constant(),
+        };
+        let values = said.types.into_iter().zip(said.known).enumerate();
+        for (value, (index, (ty, known))) in model.outputs(node).iter().zip(values) {
+            let Some(value) = *value else { continue };
+            let reasons = said.reasons.iter().filter(|(output, _)| *output == index);
+            let mut reasons = reasons.map(|(_, reason)| reason.as_ref());
+            self.output(node, value, ty, &mut reasons);
+            let before = self.options.known.and_then(|known| known(value));
+            self.found.known[value.index()] = before.or(known.filter(|_| follows));
+        }
+    }
+
+    fn output(
+        &mut self,
+        node: NodeId,
+        value: ValueId,
+        ty: Option<Type>,
+        reasons: &mut dyn Iterator<Item = &str>,
+    ) {
+        let algebra = self.is_algebra();
+        let slot = value.index();
+        let Some(mut ty) = ty else {
+            if self.found.types[slot].is_none() {
+                self.note_unless_it_follows(node, value, Missing::Type, reasons);
+            }
+            return;
+        };
+        if algebra {
+            self.equalities.apply_to(&mut ty);
+            if let Type::Sequence(_) = ty {
+                // Names made up while a body ran for one element say nothing of the others.
+                let (fresh, first) = (&self.fresh, self.first_name);
+                ty.for_each_dim(&mut |dim| {
+                    let is_new = |name: &String| fresh.number(name).is_some_and(|n| n >= first);
+                    if dim.symbols().iter().any(is_new) {
+                        *dim = Dim::Unknown;
+                    }
+                });
+            }
+        } else {
+            // The reference implementation knows numbers and names only, and names what is neither at once.
+            self.name_unknown(node, value, &mut ty, reasons);
+        }
+        let declared = self.found.types[slot].take();
+        let merged = match &declared {
+            // A declared type adds to what was inferred, but what was inferred is what will happen.
+            Some(declared) if algebra => ty.merge(declared),
+            Some(declared) => declared.merge(&ty),
+            None => Some(ty.clone()),
+        };
+        let mut merged = merged.unwrap_or_else(|| {
+            let declared = declared.clone().unwrap_or_else(|| ty.clone());
+            let fact = format!("it makes {ty}, but the file declares {declared}");
+            self.problem(node, ProblemKind::Declared, fact);
+            if algebra { ty } else { declared }
+        });
+        if algebra {
+            self.name_unknown(node, value, &mut merged, reasons);
+            if let Type::Tensor(tensor) = &merged {
+                if tensor.elem.is_none() {
+                    self.note_unless_it_follows(node, value, Missing::Elem, reasons);
+                }
+                if tensor.shape.is_none() {
+                    self.note_unless_it_follows(node, value, Missing::Rank, reasons);
+                }
+            }
+        }
+        self.found.types[slot] = Some(merged);
+    }
+
+    /// Names what is unknown, so that it can be followed.
+    fn name_unknown(
+        &mut self,
+        node: NodeId,
+        value: ValueId,
+        ty: &mut Type,
+        reasons: &mut dyn Iterator<Item = &str>,
+    ) {
+        let named = self.name_open(ty);
+        if named.is_empty() || !self.is_algebra() {
+            return;
+        }
+        let reason = self.reason(node, reasons);
+        for (axis, name) in named {
+            self.note(
+                value,
+                Missing::Dim(axis),
+                Some(node),
+                reason.clone(),
+                Some(name),
+            );
+        }
+    }
+
+    /// Gives names to sizes that are open: the axes, and their names.
+    pub(super) fn name_open(&mut self, ty: &mut Type) -> SmallVec<[(usize, String); 2]> {
+        let algebra = self.is_algebra();
+        let mut axis = 0;
+        let mut named = SmallVec::new();
+        if self.alone {
+            ty.for_each_dim(&mut only_names);
+            return named;
+        }
+        // One name would say that the tensors of a sequence are all alike.
+        if algebra && matches!(ty, Type::Sequence(_) | Type::Map(..)) {
+            return named;
+        }
+        ty.for_each_dim(&mut |dim| {
+            let is_open = match dim {
+                Dim::Unknown => true,
+                Dim::Expr(_) => !algebra && dim.as_symbol().is_none(),
+                Dim::Known(_) => false,
+            };
+            if is_open {
+                let name = self.fresh.next(self.model);
+                *dim = Dim::symbol(&name);
+                named.push((axis, name));
+            }
+            axis += 1;
+        });
+        named
+    }
+
+    /// Lists what is missing of an output, unless that is because as much is missing of an input.
+    fn note_unless_it_follows(
+        &mut self,
+        node: NodeId,
+        value: ValueId,
+        missing: Missing,
+        reasons: &mut dyn Iterator<Item = &str>,
+    ) {
+        let mut inputs = self.model.inputs(node).flatten();
+        let follows = inputs.any(|input| match &self.found.types[input.index()] {
+            None => true,
+            Some(Type::Tensor(tensor)) => match missing {
+                Missing::Elem => tensor.elem.is_none(),
+                _ => tensor.shape.is_none(),
+            },
+            Some(_) => false,
+        });
+        let said = reasons.next();
+        if said.is_some() || !follows {
+            let reason = self.reason(node, &mut said.into_iter());
+            self.note(value, missing, Some(node), reason, None);
+        }
+    }
+
+    /// Why something of an output stays unknown.
+    fn reason(&self, node: NodeId, said: &mut dyn Iterator<Item = &str>) -> String {
+        match said.next() {
+            Some(reason) => format!("only running it tells {reason}"),
+            None => usual_reason(
+                self.model,
+                node,
+                |value| self.found.types[value.index()].clone(),
+                |value| self.found.known[value.index()].is_some(),
+            ),
+        }
+    }
+}

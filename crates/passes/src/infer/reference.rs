@@ -1,0 +1,114 @@
+//! What the reference implementation demands beyond the rules of operators.
+
+use sardonyx_model::{Dim, NodeId, Producer, Type, ValueId};
+use sardonyx_ops::{Known, Said, Schema};
+
+use super::engine::{Engine, Given};
+use super::{ProblemKind, Style};
+
+/// Inputs whose integers decide shapes, by operator.
+const DECIDING: &[(&str, &[usize])] = &[
+    ("ConstantOfShape", &[0]),
+    ("Expand", &[1]),
+    ("OneHot", &[1]),
+    ("Pad", &[1]),
+    ("Range", &[0, 1, 2]),
+    ("Reshape", &[1]),
+    ("Slice", &[1, 2, 3, 4]),
+    ("Split", &[1]),
+    ("Squeeze", &[1]),
+    ("Tile", &[1]),
+    ("TopK", &[1]),
+    ("Unsqueeze", &[1]),
+];
+
+impl Engine<'_> {
+    /// Whether a node has outputs where its operator has some; rules would have nothing to speak of.
+    pub(super) fn demand_outputs(&mut self, node: NodeId, schema: &Schema) -> bool {
+        let missing = self.model.outputs(node).is_empty() && schema.output_count().0 > 0;
+        if missing {
+            let fact = format!("{} must have at least one output", schema.name);
+            self.problem(node, ProblemKind::Node, fact);
+        }
+        !missing
+    }
+
+    /// Whether the integers that decide the shapes of a node's outputs are there, not in a data file.
+    pub(super) fn demand_integers(&mut self, node: NodeId, schema: &Schema) -> bool {
+        let deciding = DECIDING.iter().find(|(name, _)| *name == schema.name);
+        let Some((_, inputs)) = deciding.filter(|_| schema.domain.is_empty()) else {
+            return true;
+        };
+        let model = self.model;
+        let in_file = |value: ValueId| match model.value(value).producer {
+            Producer::Initializer(index) => {
+                let constants = &model.graph(model.value(value).graph).initializers;
+                let constant = constants.get(index as usize);
+                constant.is_some_and(|constant| constant.tensor.is_external())
+            }
+            _ => false,
+        };
+        let values = model.inputs(node).enumerate();
+        let mut values = values.filter(|(index, _)| inputs.contains(index));
+        let missing =
+            values.find_map(|(index, value)| value.filter(|v| in_file(*v)).map(|_| index));
+        if let Some(index) = missing {
+            let fact = format!(
+                "{}: the data of input {index} must be loaded from its file first",
+                schema.name
+            );
+            self.problem(node, ProblemKind::Node, fact);
+        }
+        missing.is_none()
+    }
+
+    /// What a rule must have said of a node, and what must be so for that.
+    pub(super) fn demands(
+        &mut self,
+        node: NodeId,
+        schema: &Schema,
+        given: &Given<'_>,
+        said: &Said,
+    ) {
+        self.demand_elems(node, said);
+        let data_prop = self.options.style == Style::Reference { data_prop: true };
+        if data_prop && overflows(schema, given, said) {
+            let fact = format!("{}: the result overflows 64 bits", schema.name);
+            self.problem(node, ProblemKind::Node, fact);
+        }
+    }
+
+    /// The reference implementation refuses nodes whose inputs leave the element type of an output open.
+    fn demand_elems(&mut self, node: NodeId, said: &Said) {
+        let outputs = self.model.outputs(node).iter().zip(&said.types).enumerate();
+        let open = outputs.filter(|(_, (value, ty))| {
+            let is_open = match ty {
+                None => true,
+                Some(Type::Tensor(tensor)) => tensor.elem.is_none(),
+                Some(_) => false,
+            };
+            value.is_some() && is_open
+        });
+        if let Some((index, _)) = open.into_iter().next() {
+            let fact =
+                format!("the element type of output {index} does not follow from its inputs");
+            self.problem(node, ProblemKind::Node, fact);
+        }
+    }
+}
+
+/// Whether numbers that shapes are made of gave something that is no number.
+fn overflows(schema: &Schema, given: &Given<'_>, said: &Said) -> bool {
+    if !matches!(schema.name, "Add" | "Sub" | "Mul") || !schema.domain.is_empty() {
+        return false;
+    }
+    let numbers = |known: &Option<Known>| -> Option<Vec<i64>> {
+        let ints = known.as_ref()?.ints()?;
+        ints.iter().map(Dim::known).collect()
+    };
+    let [Some(a), Some(b)] = [0, 1].map(|index| numbers(given.known.get(index)?)) else {
+        return false;
+    };
+    let fits = a.len() == b.len() || a.len() == 1 || b.len() == 1;
+    fits && numbers(&said.known[0]).is_none()
+}

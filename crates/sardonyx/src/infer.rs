@@ -1,0 +1,292 @@
+//! Types and shapes of everything: symbolic, with the reasons where something stays unknown.
+//!
+//! ```
+//! use sardonyx::{Model, infer};
+//!
+//! let mut model = Model::from_text(
+//!     "<ir_version: 10, opset_import: [\"\": 21]>
+//!      g (float[N, 4] x, float[M, 4] y) => (float[K, 4] z) {
+//!          both = Concat <axis = 0> (x, y)
+//!          flat = Flatten <axis = 0> (both)
+//!          z = Relu (both)
+//!      }",
+//! )?;
+//! let found = model.infer(&infer::Options::new());
+//! assert_eq!(found.ty(&model, "flat").unwrap().to_string(), "float[1, 4*M + 4*N]");
+//! model.add_types(&found);
+//!
+//! let found = model.infer(&infer::Options::new().set("N", 2).set("M", 3));
+//! assert_eq!(found.ty(&model, "flat").unwrap().to_string(), "float[1, 20]");
+//! # Ok::<(), sardonyx::Error>(())
+//! ```
+
+use std::collections::BTreeSet;
+
+use sardonyx_model::{self as graph, DimValue, GraphId, TypeKind, TypeProto, ValueId};
+use sardonyx_ops::Registry;
+use sardonyx_passes::{self as passes, Findings, InferOptions, Inference, Report};
+use sardonyx_proto::shown;
+
+pub use sardonyx_model::{Dim, Shape, TensorType, Type};
+pub use sardonyx_passes::{Missing, Naming, Style};
+
+use crate::model::Model;
+
+/// How to infer, and how to write what is found.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    symbols: Vec<(String, i64)>,
+    style: Style,
+    naming: Naming,
+    pub(crate) registry: Registry,
+}
+
+impl Options {
+    /// The defaults: expressions, with nothing set.
+    pub fn new() -> Options {
+        Options::default()
+    }
+
+    /// Gives a number to a symbol of the file, in every type.
+    #[must_use]
+    pub fn set(mut self, symbol: &str, size: i64) -> Options {
+        self.symbols.push((symbol.to_string(), size));
+        self
+    }
+
+    /// How to reason.
+    #[must_use]
+    pub fn style(mut self, style: Style) -> Options {
+        self.style = style;
+        self
+    }
+
+    /// How sizes that are expressions are written.
+    #[must_use]
+    pub fn naming(mut self, naming: Naming) -> Options {
+        self.naming = naming;
+        self
+    }
+
+    /// The operators that exist: the standard's, and those that were registered.
+    #[must_use]
+    pub fn registry(mut self, registry: Registry) -> Options {
+        self.registry = registry;
+        self
+    }
+
+    /// The same for inference.
+    pub(crate) fn settings(&self) -> InferOptions<'_> {
+        InferOptions {
+            symbols: &self.symbols,
+            style: self.style,
+            check_types: true,
+            ..InferOptions::default()
+        }
+    }
+}
+
+/// What inference found out about a model.
+#[derive(Debug, Clone)]
+pub struct Inferred {
+    pub(crate) found: Inference,
+    options: Options,
+}
+
+/// A value of a graph, and what is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ValueType {
+    /// The graph, as a way through the messages of the file such as `graph` or `graph.node[3] 'then_branch'`.
+    pub graph: String,
+    /// Its name.
+    pub name: String,
+    /// Its type; `None` if nothing is known.
+    pub ty: Option<Type>,
+    /// What it is: `input`, or the operator that makes it.
+    pub made_by: String,
+}
+
+/// Something that stays unknown, where that begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// The name of the value.
+    pub value: String,
+    /// What of it.
+    pub missing: Missing,
+    /// The node that could not say it, in words.
+    pub node: String,
+    /// Why.
+    pub reason: String,
+    /// What an unknown size is called from here on.
+    pub symbol: Option<String>,
+}
+
+/// Two sizes that a node demands to be equal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Equality {
+    /// One size.
+    pub left: Dim,
+    /// The other.
+    pub right: Dim,
+    /// The node, in words.
+    pub node: String,
+}
+
+impl Model {
+    /// Infers the types of all values, in graphs inside of nodes too. Weights are not read.
+    pub fn infer(&self, options: &Options) -> Inferred {
+        let settings = options.settings();
+        Inferred {
+            found: passes::infer_model(&self.graph, &options.registry, settings),
+            options: options.clone(),
+        }
+    }
+
+    /// Writes inferred types into the model: a type for each value that a node makes, and what existing declarations leave
+    /// open. Nothing else changes.
+    pub fn add_types(&mut self, found: &Inferred) {
+        let options = &found.options;
+        passes::annotate(
+            &mut self.graph,
+            &found.found,
+            options.naming,
+            &options.symbols,
+        );
+    }
+
+    /// The symbols in declared types, each once, those in expressions too.
+    pub fn symbols(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for (_, graph) in self.graph.graphs() {
+            let infos = graph.inputs.iter().chain(&graph.outputs);
+            for ty in infos
+                .chain(&graph.value_info)
+                .filter_map(|info| info.ty.as_ref())
+            {
+                self.symbols_in(ty, &mut names);
+            }
+        }
+        names
+    }
+
+    fn symbols_in(&self, ty: &TypeProto, names: &mut BTreeSet<String>) {
+        match &ty.kind {
+            Some(TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. }) => {
+                for dim in shape.iter().flat_map(|shape| &shape.dims) {
+                    if let Some(DimValue::Param(name)) = dim.value
+                        && let Ok(text) = std::str::from_utf8(self.graph.text(name))
+                    {
+                        names.extend(Dim::parse(text).symbols());
+                    }
+                }
+            }
+            Some(
+                TypeKind::Sequence {
+                    elem_type: inner, ..
+                }
+                | TypeKind::Optional {
+                    elem_type: inner, ..
+                }
+                | TypeKind::Map {
+                    value_type: inner, ..
+                },
+            ) => {
+                if let Some(inner) = inner {
+                    self.symbols_in(inner, names);
+                }
+            }
+            Some(TypeKind::Opaque { .. }) | None => {}
+        }
+    }
+}
+
+impl Inferred {
+    /// The type of a value of the main graph.
+    pub fn ty(&self, model: &Model, name: &str) -> Option<&Type> {
+        let symbol = model.graph.symbol(name.as_bytes())?;
+        let mut values = model.graph.values();
+        let (id, _) = values
+            .find(|(_, value)| value.name == symbol && Some(value.graph) == model.graph.main)?;
+        self.found.ty(id)
+    }
+
+    /// How many nodes were looked at: those of bodies as often as these were walked through.
+    pub fn visits(&self) -> u64 {
+        self.found.visits()
+    }
+
+    /// The values that inputs, constants and nodes define, graph by graph in the order of the file. Those of functions are
+    /// left out: what they are depends on the call.
+    pub fn values(&self, model: &Model) -> Vec<ValueType> {
+        let graph = &model.graph;
+        let places = graph.graph_places();
+        let mut values = Vec::new();
+        let mut left: Vec<GraphId> = graph.main.into_iter().collect();
+        while let Some(id) = left.pop() {
+            let place = places.get(&id).cloned().unwrap_or_default();
+            let mut push = |value: ValueId, made_by: String| {
+                values.push(ValueType {
+                    graph: place.clone(),
+                    name: shown(graph.text(graph.value(value).name)),
+                    ty: self.found.ty(value).cloned(),
+                    made_by,
+                });
+            };
+            let found = graph.graph(id);
+            for value in found.inputs.iter().filter_map(|info| info.value) {
+                push(value, "input".to_string());
+            }
+            let mut inner = Vec::new();
+            for node in &found.nodes {
+                let op = graph.display(graph.node(*node).op_type);
+                for value in graph.outputs(*node).iter().flatten() {
+                    push(*value, op.to_string());
+                }
+                let attributes = graph.attributes(*node).iter();
+                inner.extend(attributes.flat_map(|id| graph.attribute(*id).graphs()));
+            }
+            left.extend(inner.into_iter().rev());
+        }
+        values
+    }
+
+    /// What stays unknown, in the order of the nodes. What merely follows from it is not listed again.
+    pub fn unknown(&self, model: &Model) -> Vec<Unknown> {
+        let listed = self.found.unknown().iter();
+        listed
+            .map(|unknown| Unknown {
+                value: name_of(&model.graph, unknown.value),
+                missing: unknown.missing,
+                node: unknown.node.map_or("the input".to_string(), |node| {
+                    passes::place_of_node(&model.graph, node)
+                }),
+                reason: unknown.reason.clone(),
+                symbol: unknown.symbol.clone(),
+            })
+            .collect()
+    }
+
+    /// Sizes that nodes demand to be equal although the file names them apart.
+    pub fn equalities(&self, model: &Model) -> Vec<Equality> {
+        let learned = self.found.equalities().iter();
+        learned
+            .map(|equality| Equality {
+                left: equality.left.clone(),
+                right: equality.right.clone(),
+                node: passes::place_of_node(&model.graph, equality.node),
+            })
+            .collect()
+    }
+
+    /// What contradicts itself, as findings with places.
+    pub fn report(&self, model: &Model) -> Report {
+        let mut found = Findings::new(20);
+        self.found
+            .findings(&model.graph, &mut found, |code| code.severity);
+        found.report()
+    }
+}
+
+fn name_of(model: &graph::Model, value: ValueId) -> String {
+    shown(model.text(model.value(value).name))
+}

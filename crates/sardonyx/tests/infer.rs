@@ -1,0 +1,249 @@
+//! Inference of large and hostile models: work grows with the model and not faster, and whatever is too much is refused with
+//! a finding. Whatever is odd in a small way is in `tests/infer`.
+#![allow(clippy::unwrap_used)]
+
+use std::fmt::Write;
+
+use sardonyx::infer::{Dim, Options, Style};
+use sardonyx::{Model, ReadLimits};
+
+const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>\n";
+
+fn read(text: &str) -> Model {
+    let limits = ReadLimits {
+        memory: 1 << 30,
+        ..ReadLimits::default()
+    };
+    let options = sardonyx::OpenOptions::new().limits(limits);
+    options.from_bytes(text.as_bytes().to_vec()).unwrap()
+}
+
+fn type_of(model: &Model, name: &str, options: &Options) -> String {
+    let found = model.infer(options);
+    found
+        .ty(model, name)
+        .map_or("?".into(), ToString::to_string)
+}
+
+#[test]
+fn a_chain_is_walked_once() {
+    // SHAPE-13, SHAPE-15
+    let mut text = format!("{HEADER}g (float[N, 4] v0) => (float[?, ?] last) {{\n");
+    for index in 0..100_000 {
+        let op = ["Relu", "Neg", "Abs"][index % 3];
+        writeln!(text, "v{} = {op} (v{index})", index + 1).unwrap();
+    }
+    text += "last = Concat <axis = 0> (v0, v100000)\n}\n";
+    let model = read(&text);
+    for style in [Style::Algebra, Style::Reference { data_prop: true }] {
+        let found = model.infer(&Options::new().style(style));
+        assert_eq!(found.visits(), 100_001);
+        assert!(found.report(&model).findings.is_empty());
+    }
+    assert_eq!(type_of(&model, "last", &Options::new()), "float[2*N, 4]");
+    assert_eq!(
+        type_of(&model, "last", &Options::new().set("N", 5)),
+        "float[10, 4]"
+    );
+}
+
+#[test]
+fn nests_of_functions_are_refused_by_their_depth() {
+    // FUNC-32
+    let mut text = format!("{HEADER}g (float[N] x) => (y) {{ y = local.f0 (x) }}\n");
+    for index in 0..10_000 {
+        let body = match index {
+            9_999 => "w = Relu (v)".to_string(),
+            index => format!("w = local.f{} (v)", index + 1),
+        };
+        writeln!(text, "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (v) => (w) {{ {body} }}").unwrap();
+    }
+    let model = read(&text);
+    let found = model.infer(&Options::new());
+    let report = found.report(&model);
+    assert!(
+        report.findings[0]
+            .fact
+            .contains("nested more than 100 deep"),
+        "{}",
+        report.findings[0].fact
+    );
+    assert!(found.visits() <= 102);
+}
+
+#[test]
+fn calls_that_double_are_walked_through_once_for_each_kind() {
+    // FUNC-26, SHAPE-24
+    let levels = 60;
+    let mut text = format!("{HEADER}g (float[N] x) => (y) {{ y = local.f0 (x) }}\n");
+    for index in 0..levels {
+        let body = match index + 1 {
+            next if next == levels => "w = Relu (v)".to_string(),
+            next => format!("a = local.f{next} (v)  b = local.f{next} (a)  w = Add (a, b)"),
+        };
+        writeln!(text, "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (v) => (w) {{ {body} }}").unwrap();
+    }
+    let model = read(&text);
+    let found = model.infer(&Options::new());
+    assert_eq!(type_of(&model, "y", &Options::new()), "float[N]");
+    assert!(found.visits() <= 3 * levels + 1, "{}", found.visits());
+}
+
+#[test]
+fn calls_that_never_repeat_end_at_a_limit() {
+    let levels = 60;
+    let mut text = format!("{HEADER}g (float[N] x) => (y) {{ y = local.f0 (x) }}\n");
+    for index in 0..levels {
+        let body = match index + 1 {
+            next if next == levels => "w = Relu (v)".to_string(),
+            // Each call has its own size.
+            next => format!(
+                "a = local.f{next} (v)  c = Concat <axis = 0> (v, a)  w = local.f{next} (c)"
+            ),
+        };
+        writeln!(text, "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (v) => (w) {{ {body} }}").unwrap();
+    }
+    let model = read(&text);
+    let found = model.infer(&Options::new());
+    let report = found.report(&model);
+    let codes: Vec<&str> = report
+        .findings
+        .iter()
+        .map(|found| found.code.name)
+        .collect();
+    assert!(codes.contains(&"too-much-to-infer"), "{codes:?}");
+    assert!(found.visits() <= 200_000);
+}
+
+#[test]
+fn a_thousand_branches_are_walked_once_each() {
+    let mut text = format!("{HEADER}g (bool c, float[N, 4] v0) => (float[?, ?] last) {{\n");
+    for index in 0..1_000 {
+        writeln!(
+            text,
+            "v{} = If (c) <then_branch = a () => (t{index}) {{ t{index} = Relu (v{index}) }}, else_branch = b () => (e{index}) {{ e{index} = Neg (v{index}) }}>",
+            index + 1
+        )
+        .unwrap();
+    }
+    text += "last = Identity (v1000)\n}\n";
+    let model = read(&text);
+    let found = model.infer(&Options::new());
+    assert_eq!(found.visits(), 3_001);
+    assert_eq!(type_of(&model, "last", &Options::new()), "float[N, 4]");
+}
+
+#[test]
+fn graphs_within_graphs_are_refused_by_their_depth() {
+    // On a stack of 2 MB, as threads have.
+    let depth = 40;
+    let mut text = format!("{HEADER}g (bool c, float[N] x) => (y) {{ ");
+    for index in 0..depth {
+        write!(
+            text,
+            "{} = If (c) <then_branch = t{index} () => (a{index}) {{ ",
+            match index {
+                0 => "y".to_string(),
+                index => format!("a{}", index - 1),
+            }
+        )
+        .unwrap();
+    }
+    write!(text, "a{} = Relu (x) ", depth - 1).unwrap();
+    for index in (0..depth).rev() {
+        write!(
+            text,
+            "}}, else_branch = e{index} () => (b{index}) {{ b{index} = Neg (x) }}> "
+        )
+        .unwrap();
+    }
+    text += "}\n";
+    let model = read(&text);
+    let walk = std::thread::Builder::new().stack_size(2 << 20);
+    let walk = walk
+        .spawn(move || type_of(&model, "y", &Options::new()))
+        .unwrap();
+    assert_eq!(walk.join().unwrap(), "float[N]");
+}
+
+#[test]
+fn many_dimensions_and_large_ones() {
+    // SHAPE-09, SHAPE-12
+    let ones = vec!["1"; 1_024].join(", ");
+    let large = i64::MAX;
+    let text = format!(
+        "{HEADER}g (float[{ones}] x, float[{large}, 2] y, float[N, {large}] z) => (a, b, c, d, e) {{
+            a = Relu (x)
+            b = Concat <axis = 0> (y, y)
+            c = Flatten <axis = 0> (y)
+            d = Flatten <axis = 0> (z)
+            e = Add (x, x)
+        }}"
+    );
+    let model = read(&text);
+    let found = model.infer(&Options::new());
+    assert_eq!(found.ty(&model, "a").unwrap().shape().unwrap().len(), 1_024);
+    assert_eq!(found.ty(&model, "e").unwrap().shape().unwrap().len(), 1_024);
+    for name in ["c", "d"] {
+        let size = &found.ty(&model, name).unwrap().shape().unwrap()[1];
+        assert!(size.known().is_none_or(|size| size >= 0), "{name}: {size}");
+    }
+    // The sum is beyond what a dimension can be: the node cannot run, and that is said.
+    assert!(found.report(&model).errors >= 1);
+    assert_eq!(Dim::Known(large).add(&Dim::Known(1)), Dim::Unknown);
+}
+
+#[test]
+fn equalities_are_bounded() {
+    // Every node tells one more equality; the list ends, and so does the work.
+    let count = 3_000;
+    let mut inputs = String::new();
+    let mut nodes = String::new();
+    for index in 0..count {
+        write!(inputs, "float[A{index}, B{index}] x{index}, ").unwrap();
+        if index > 0 {
+            writeln!(nodes, "y{index} = MatMul (x{}, x{index})", index - 1).unwrap();
+        }
+    }
+    let text = format!(
+        "{HEADER}g ({}) => (y1) {{\n{nodes}}}\n",
+        inputs.trim_end_matches(", ")
+    );
+    let model = read(&text);
+    let found = model.infer(&Options::new());
+    assert_eq!(found.equalities(&model).len(), 1_000);
+}
+
+#[test]
+fn inference_changes_nothing_but_types() {
+    // SHAPE-21
+    let text = format!(
+        "{HEADER}g (float[N, 4] x, bool c) => (float[?, 4] y) <float[4] w = {{1, 2, 3, 4}}> {{
+            a = Add (x, w)
+            y = If (c) <then_branch = t () => (u) {{ u = Relu (a) }}, else_branch = e () => (v) {{ v = Neg (a) }}>
+        }}"
+    );
+    let before = read(&text);
+    let mut after = before.clone();
+    let found = after.infer(&Options::new());
+    after.add_types(&found);
+    assert_ne!(before.to_bytes(), after.to_bytes());
+    let strip = sardonyx::StripOptions {
+        inferred_types: true,
+        ..sardonyx::StripOptions::default()
+    };
+    let mut stripped = after.clone();
+    stripped.strip(&strip);
+    let text_of = |model: &Model| model.to_text().to_string();
+    // What is left are types of outputs, which were filled in.
+    let mut left = text_of(&stripped).replace("float[N, 4] y", "float[?, 4] y");
+    for output in ["u", "v"] {
+        left = left.replace(&format!("float[N, 4] {output})"), &format!("{output})"));
+    }
+    assert_eq!(left, text_of(&before));
+    // Doing it again changes nothing.
+    let mut twice = after.clone();
+    let found = twice.infer(&Options::new());
+    twice.add_types(&found);
+    assert_eq!(twice.to_bytes(), after.to_bytes());
+}

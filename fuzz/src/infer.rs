@@ -1,0 +1,43 @@
+//! Property: any model can be inferred, in every style, and the types that are found can be written into it. The model is one
+//! afterwards, with the nodes that it had, and can be inferred again.
+
+use sardonyx::Model;
+use sardonyx::infer::{Naming, Options, Style};
+
+/// Infers the bytes as a model, in every way.
+pub(crate) fn check(input: &[u8]) {
+    let Ok(model) = Model::from_bytes(input.to_vec()) else {
+        return;
+    };
+    let reference = |data_prop| {
+        Options::new()
+            .naming(Naming::Reference)
+            .style(Style::Reference { data_prop })
+    };
+    let styles = [
+        Options::new(),
+        Options::new().naming(Naming::Names).set("N", 3),
+        reference(false),
+        reference(true),
+    ];
+    for options in styles {
+        let mut typed = model.clone();
+        let found = typed.infer(&options);
+        assert_bounded(&found.report(&typed).findings, input.len());
+        typed.add_types(&found);
+        let again = Model::from_bytes(typed.to_bytes()).expect("a model that was written");
+        assert_eq!(again.node_count(), model.node_count());
+        again.infer(&options);
+    }
+}
+
+fn assert_bounded(findings: &[sardonyx::check::Finding], size: usize) {
+    for found in findings {
+        // Types of many sizes are told in full.
+        assert!(
+            found.fact.len() <= (64 << 10) + 4 * size,
+            "{}",
+            found.fact.len()
+        );
+    }
+}
