@@ -446,14 +446,17 @@ impl<'m, 'a> Builder<'m, 'a> {
         };
         let name = if is_last_output {
             PendingName {
-                text: Slice::default(),
+                text: None,
                 hash: 0,
                 place,
             }
         } else {
             check_length(text)?;
-            let hash = self.model.names.hash(text.bytes);
-            PendingName { text, hash, place }
+            PendingName {
+                text: Some(text),
+                hash: self.model.names.hash(text.bytes),
+                place,
+            }
         };
         if let NamePlace::Output(..) = place {
             self.last_output = text.bytes;
@@ -475,9 +478,9 @@ impl<'m, 'a> Builder<'m, 'a> {
             .names
             .fetch::<BATCH>(pending.iter().map(|name| name.hash), self.bytes);
         for &PendingName { text, place, hash } in &pending {
-            let name = match self.last_output_name {
-                Some(name) if text.bytes.is_empty() => name,
-                _ => self.hashed_name(text, hash),
+            let name = match (text, self.last_output_name) {
+                (None, Some(name)) => name,
+                (text, _) => self.hashed_name(text.unwrap_or_default(), hash),
             };
             if let NamePlace::Output(..) = place {
                 self.last_output_name = Some(name);
@@ -700,8 +703,8 @@ const BATCH: usize = 32;
 
 /// A name that has no symbol yet.
 struct PendingName<'a> {
-    /// Empty for that of the last output before it, which needs no search.
-    text: Slice<'a>,
+    /// `None` for that of the last output before it, which needs no search.
+    text: Option<Slice<'a>>,
     place: NamePlace,
     hash: u32,
 }

@@ -160,6 +160,26 @@ fn every_field_comes_back() {
     }
 }
 
+#[test]
+fn an_empty_name_of_a_node_stays_empty() {
+    // WIRE-18
+    let mut nodes = Vec::new();
+    for name in [None, Some("")] {
+        let mut node = Vec::new();
+        field(&mut node, 1, b"x");
+        field(&mut node, 2, b"y");
+        if let Some(name) = name {
+            field(&mut node, 3, name.as_bytes());
+        }
+        field(&mut node, 4, b"Op");
+        field(&mut nodes, 1, &node);
+    }
+    let mut bytes = Vec::new();
+    field(&mut bytes, 7, &nodes);
+    let model = Model::read(Buffer::from_vec(bytes.clone())).unwrap();
+    assert_eq!(model.to_bytes(), bytes);
+}
+
 /// A model with one tensor, written from its fields.
 fn with_tensor(fields: &[u8]) -> Model {
     let mut graph = Vec::new();
