@@ -1,7 +1,7 @@
 """Compares the functions of our operators with those of the reference, by meaning.
 
-    cargo build -p sardonyx --example dump_functions
-    python tests/conformance/compare_bodies.py target/debug/examples/dump_functions
+    cargo build -p sardonyx-tests --bin dump_functions
+    python tests/conformance/compare_bodies.py target/debug/dump_functions
 
 Two functions are the same if they have the same parameters and operator sets and their nodes are the same up to the
 names of the values between them and their order: same operators, attributes and wiring, each as often. Constants of a
@@ -30,7 +30,7 @@ NEWEST = defs.onnx_opset_version()
 
 
 class Ours:
-    """The program of `crates/sardonyx/examples/dump_functions.rs`."""
+    """The program of `tests/src/bin/dump_functions.rs`."""
 
     def __init__(self, program):
         self.process = Popen([program], stdin=PIPE, stdout=PIPE, text=True)

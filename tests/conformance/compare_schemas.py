@@ -1,8 +1,8 @@
 """Compares our operator schemas with those of the reference, fact by fact.
 
-    cargo run -p sardonyx-ops --example dump_schemas | python tests/conformance/compare_schemas.py
+    cargo run -p sardonyx-tests --bin dump_schemas | python tests/conformance/compare_schemas.py
 
-Reads the records of `crates/ops/examples/dump_schemas.rs` on standard input. Every version of every operator must be
+Reads the records of `tests/src/bin/dump_schemas.rs` on standard input. Every version of every operator must be
 there and say the same. Prints the differences and a count; exits with 1 if there is any.
 """
 

@@ -2,7 +2,7 @@
 
     python compare_formats.py CONVERTER FOLDER [CASES]
 
-CONVERTER is the example `convert_messages` of sardonyx-formats; FOLDER receives the files. The messages are all .onnx and .pb
+CONVERTER is the program `convert_messages` of sardonyx-tests; FOLDER receives the files. The messages are all .onnx and .pb
 files of the onnx wheel, those below CASES (as `dump_cases.py` writes them), one message of each type with every field,
 random messages, and a tensor of each element type in each form of storage.
 

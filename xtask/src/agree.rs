@@ -46,7 +46,7 @@ pub(crate) fn run(task: &Agree) -> Result {
     )?;
     let sides = Sides {
         python,
-        ours: build_release("sardonyx-cli", "sardonyx", &[])?,
+        ours: build_release("sardonyx", &[])?,
         isa: task.isa.clone(),
     };
 

@@ -3,7 +3,7 @@
 //! Python only writes the cases to disk; running and judging them is Rust.
 
 use crate::python;
-use crate::workspace::{artifacts, build_release, build_release_example, cargo, root};
+use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, shell};
 use std::fs;
 use std::io::Write;
@@ -34,7 +34,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
         compare_checks(&cases)?;
         compare_shapes(&cases)?;
     }
-    let runner = build_release("sardonyx-tests", "conformance", &[])?;
+    let runner = build_release("conformance", &[])?;
     let mut command = Command::new(runner);
     command
         .current_dir(root())
@@ -61,9 +61,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
 
 /// Every fact of every version of the operators we define, against the wheel's.
 fn compare_schemas() -> Result {
-    let mut dump = cargo();
-    dump.args(["run", "--quiet", "--package", "sardonyx-ops"]);
-    dump.args(["--example", "dump_schemas"]);
+    let mut dump = Command::new(build_release("dump_schemas", &[])?);
     let dump = dump.stderr(Stdio::inherit()).output()?;
     if !dump.status.success() {
         return Err("the schemas cannot be listed".into());
@@ -83,14 +81,14 @@ fn compare_schemas() -> Result {
 
 /// What operators do as functions of others, against the wheel's functions.
 fn compare_bodies() -> Result {
-    let dump = build_release_example("sardonyx", "dump_functions")?;
+    let dump = build_release("dump_functions", &[])?;
     let script = root().join("tests/conformance/compare_bodies.py");
     shell::run(Command::new(python_with_onnx()?).arg(script).arg(dump))
 }
 
 /// What our checker refuses, against what the wheel's refuses.
 fn compare_checks(cases: &Path) -> Result {
-    let command = build_release("sardonyx-cli", "sardonyx", &[])?;
+    let command = build_release("sardonyx", &[])?;
     shell::run(
         Command::new(python_with_onnx()?)
             .args(["-W", "ignore"])
@@ -103,7 +101,7 @@ fn compare_checks(cases: &Path) -> Result {
 
 /// The types that we infer, against what the cases give and what the wheel infers.
 fn compare_shapes(cases: &Path) -> Result {
-    let infer = build_release("sardonyx-tests", "infer_models", &[])?;
+    let infer = build_release("infer_models", &[])?;
     shell::run(
         Command::new(python_with_onnx()?)
             .args(["-W", "ignore"])

@@ -2,7 +2,7 @@
 //!
 //! Python makes the messages and judges; converting is an example of `sardonyx-formats`.
 
-use crate::workspace::{artifacts, build_release_example, root};
+use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, conformance, python, shell};
 use std::process::Command;
 
@@ -18,7 +18,7 @@ pub(crate) fn run(task: &Formats) -> Result {
         &artifacts("formats"),
         &root().join("tests/formats/requirements.txt"),
     )?;
-    let converter = build_release_example("sardonyx-formats", "convert_messages")?;
+    let converter = build_release("convert_messages", &[])?;
     let mut compare = Command::new(python);
     // Making tensors of the smallest types sets off warnings that say nothing about us.
     compare

@@ -19,7 +19,7 @@ pub(crate) struct Fuzz {
 }
 
 pub(crate) fn run(task: &Fuzz) -> Result {
-    let mut command = Command::new(build_release("sardonyx-fuzz", "sardonyx-fuzz", &[])?);
+    let mut command = Command::new(build_release("sardonyx-fuzz", &[])?);
     command.args(["--seconds", &task.seconds.to_string()]);
     command.args(["--seed", &task.seed.to_string()]);
     for property in &task.properties {

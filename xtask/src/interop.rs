@@ -20,7 +20,7 @@ pub(crate) fn run(task: &Interop) -> Result {
     let python = python::environment(&artifacts("interop"), &scripts.join("requirements.txt"))?;
     let command = match &task.command {
         Some(command) => command.clone(),
-        None => build_release("sardonyx-cli", "sardonyx", &[])?,
+        None => build_release("sardonyx", &[])?,
     };
     shell::run(
         Command::new(python)

@@ -20,7 +20,7 @@ pub(crate) struct Notation {
 pub(crate) fn run(task: &Notation) -> Result {
     let scripts = root().join("tests/notation");
     let python = python::environment(&artifacts("notation"), &scripts.join("requirements.txt"))?;
-    let parser = build_release("sardonyx-tests", "notation", &[])?;
+    let parser = build_release("notation", &[])?;
     let odd = artifacts("notation/odd");
     shell::run(
         Command::new(&python)

@@ -20,7 +20,7 @@ pub(crate) fn run() -> Result {
         println!("skipped: the static build is for x86_64 Linux");
         return Ok(());
     }
-    let binary = build_release("sardonyx-cli", "sardonyx", ENVIRONMENT)?;
+    let binary = build_release("sardonyx", ENVIRONMENT)?;
     let folder = artifacts("static/root");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

@@ -51,42 +51,28 @@ pub(crate) fn packages() -> Result<Vec<Value>> {
 /// Variables that a build is started with.
 pub(crate) type Environment = &'static [(&'static str, &'static str)];
 
-/// Builds one binary in release mode and returns its path.
-pub(crate) fn build_release(
-    package: &str,
-    binary: &str,
-    environment: Environment,
-) -> Result<PathBuf> {
-    build_executable(package, ["--bin", binary], environment)
-}
-
-/// Builds one example in release mode and returns its path.
-pub(crate) fn build_release_example(package: &str, example: &str) -> Result<PathBuf> {
-    build_executable(package, ["--example", example], &[])
-}
-
-fn build_executable(
-    package: &str,
-    [kind, name]: [&str; 2],
-    environment: Environment,
-) -> Result<PathBuf> {
+/// Builds a program of the workspace in release mode and returns its path.
+///
+/// With the features that the crates have in the workspace as a whole: those of one package alone may be fewer, and every
+/// crate that they reach would be built again.
+pub(crate) fn build_release(program: &str, environment: Environment) -> Result<PathBuf> {
     let mut command = cargo();
     command.envs(environment.iter().copied());
-    command.args(["build", "--release", "--package", package, kind, name]);
+    command.args(["build", "--release", "--workspace", "--bin", program]);
     command
         .arg("--message-format=json-render-diagnostics")
         .stderr(std::process::Stdio::inherit());
     let output = command.output()?;
     if !output.status.success() {
-        return Err(format!("{package} does not build").into());
+        return Err(format!("{program} does not build").into());
     }
     // One message per line; the binary's own says where the executable is.
     String::from_utf8(output.stdout)?
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == name)
+        .filter(|message| message["target"]["name"] == program)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| format!("cargo built no executable {name}").into())
+        .ok_or_else(|| format!("cargo built no executable {program}").into())
 }
 
 /// All files below `folder` whose name ends with one of `suffixes`, sorted. Build products and hidden folders

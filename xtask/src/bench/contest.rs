@@ -79,7 +79,7 @@ impl Sides {
         Ok(Sides {
             python: python::environment(&artifacts("bench/onnx"), &requirements)?,
             script: root().join(format!("tests/perf/{job}_onnx.py")),
-            ours: build_release("sardonyx-tests", "check_bench", &[])?,
+            ours: build_release("check_bench", &[])?,
             folder: artifacts("bench").join(folder),
             processor: *processors.first().ok_or("there is no processor")?,
             job: job.to_string(),

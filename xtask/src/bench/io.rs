@@ -234,7 +234,7 @@ impl Sides {
         Ok(Sides {
             python: python::environment(&artifacts("bench/onnx"), &requirements)?,
             prost: build_prost()?,
-            ours: build_release("sardonyx-tests", "io_bench", &[])?,
+            ours: build_release("io_bench", &[])?,
             folder: artifacts("bench").join(if smoke { "io-smoke" } else { "io" }),
             processor: *processors.first().ok_or("there is no processor")?,
         })

@@ -213,7 +213,7 @@ impl Sides {
                 &artifacts("bench"),
                 &root().join("tests/perf/requirements.txt"),
             )?,
-            ours: build_release("sardonyx-cli", "sardonyx", &[])?,
+            ours: build_release("sardonyx", &[])?,
             budget,
             processors: allowed_processors()?,
         })

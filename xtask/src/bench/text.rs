@@ -285,7 +285,7 @@ impl Sides {
         let processors = allowed_processors()?;
         Ok(Sides {
             python: python::environment(&artifacts("bench/onnx"), &requirements)?,
-            ours: build_release("sardonyx-tests", "text_bench", &[])?,
+            ours: build_release("text_bench", &[])?,
             folder: artifacts("bench").join(if smoke { "text-smoke" } else { "text" }),
             processor: *processors.first().ok_or("there is no processor")?,
         })

@@ -1,7 +1,7 @@
 //! Prints every version of every operator as lines of text, for `tests/conformance/compare_schemas.py`.
 //!
 //! ```text
-//! cargo run -p sardonyx-ops --example dump_schemas | python tests/conformance/compare_schemas.py
+//! cargo run -p sardonyx-tests --bin dump_schemas | python tests/conformance/compare_schemas.py
 //! ```
 //!
 //! One record per version; fields are separated by tabs. A record begins with its `op` line, and holds every fact that
@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use sardonyx_ops::{
+use sardonyx::ops::{
     Arity, AttrDefault, AttrType, Determinism, Differentiability, OpDef, Param, Registry, Schema,
 };
 
