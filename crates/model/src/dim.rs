@@ -50,24 +50,31 @@ enum Atom {
 }
 
 impl Atom {
-    fn is_never_negative(&self) -> bool {
+    /// What a function is of; nothing for a symbol.
+    fn operands(&self) -> impl Iterator<Item = &Dim> {
         let (a, b) = match self {
-            Atom::Symbol(_) => return true,
-            Atom::Mod(_, divisor) => return divisor.is_never_negative(),
-            Atom::Max(a, b) => return a.is_never_negative() || b.is_never_negative(),
-            Atom::FloorDiv(a, b) | Atom::Min(a, b) | Atom::Broadcast(a, b) => (a, b),
+            Atom::Symbol(_) => (None, None),
+            Atom::FloorDiv(a, b)
+            | Atom::Mod(a, b)
+            | Atom::Max(a, b)
+            | Atom::Min(a, b)
+            | Atom::Broadcast(a, b) => (Some(a), Some(b)),
         };
-        a.is_never_negative() && b.is_never_negative()
+        a.into_iter().chain(b)
+    }
+
+    fn is_never_negative(&self) -> bool {
+        match self {
+            Atom::Mod(_, divisor) => divisor.is_never_negative(),
+            Atom::Max(..) => self.operands().any(Dim::is_never_negative),
+            _ => self.operands().all(Dim::is_never_negative),
+        }
     }
 
     fn mentions(&self, symbol: &str) -> bool {
         match self {
             Atom::Symbol(name) => &**name == symbol,
-            Atom::FloorDiv(a, b)
-            | Atom::Mod(a, b)
-            | Atom::Max(a, b)
-            | Atom::Min(a, b)
-            | Atom::Broadcast(a, b) => a.mentions(symbol) || b.mentions(symbol),
+            _ => self.operands().any(|operand| operand.mentions(symbol)),
         }
     }
 }
@@ -305,18 +312,11 @@ impl Dim {
     fn collect_symbols(&self, found: &mut BTreeSet<String>) {
         let Dim::Expr(expr) = self else { return };
         for atom in expr.terms.keys().flatten() {
-            match atom {
-                Atom::Symbol(name) => {
-                    found.insert(name.to_string());
-                }
-                Atom::FloorDiv(a, b)
-                | Atom::Mod(a, b)
-                | Atom::Max(a, b)
-                | Atom::Min(a, b)
-                | Atom::Broadcast(a, b) => {
-                    a.collect_symbols(found);
-                    b.collect_symbols(found);
-                }
+            if let Atom::Symbol(name) = atom {
+                found.insert(name.to_string());
+            }
+            for operand in atom.operands() {
+                operand.collect_symbols(found);
             }
         }
     }
@@ -427,11 +427,7 @@ impl Dim {
             .flatten()
             .map(|atom| match atom {
                 Atom::Symbol(_) => 1,
-                Atom::FloorDiv(a, b)
-                | Atom::Mod(a, b)
-                | Atom::Max(a, b)
-                | Atom::Min(a, b)
-                | Atom::Broadcast(a, b) => a.weight() + b.weight(),
+                _ => atom.operands().map(Dim::weight).sum(),
             })
             .sum()
     }

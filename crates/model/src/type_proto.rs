@@ -104,6 +104,32 @@ pub enum DimValue {
     Param(Symbol),
 }
 
+impl TypeProto {
+    /// The shape of its tensors: those of a sequence, a map or an optional are what it holds, however deep.
+    pub fn innermost_shape(&self) -> Option<&ShapeProto> {
+        match self.kind.as_ref()? {
+            TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_ref(),
+            TypeKind::Sequence { elem_type, .. } | TypeKind::Optional { elem_type, .. } => {
+                elem_type.as_deref()?.innermost_shape()
+            }
+            TypeKind::Map { value_type, .. } => value_type.as_deref()?.innermost_shape(),
+            TypeKind::Opaque { .. } => None,
+        }
+    }
+
+    /// See [`innermost_shape`](Self::innermost_shape).
+    pub fn innermost_shape_mut(&mut self) -> Option<&mut ShapeProto> {
+        match self.kind.as_mut()? {
+            TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_mut(),
+            TypeKind::Sequence { elem_type, .. } | TypeKind::Optional { elem_type, .. } => {
+                elem_type.as_deref_mut()?.innermost_shape_mut()
+            }
+            TypeKind::Map { value_type, .. } => value_type.as_deref_mut()?.innermost_shape_mut(),
+            TypeKind::Opaque { .. } => None,
+        }
+    }
+}
+
 impl Model {
     /// What can be reasoned about in a declared type; `None` if it names no kind, or an element type that does not exist.
     pub fn type_of(&self, proto: &TypeProto) -> Option<Type> {

@@ -73,6 +73,8 @@ pub struct InferOptions<'a> {
     pub style: Style,
     /// Whether the types of operands are compared with what operators take.
     pub check_types: bool,
+    /// Whether [`Inference::unknown`] lists what stays unknown, with the reasons in words.
+    pub explain: bool,
     /// Rules beyond those of the standard's operators.
     pub rules: Option<&'a dyn Rules>,
     /// Where the costs of calls of functions are kept: the types in their bodies are known while inference is there.
@@ -86,6 +88,7 @@ impl std::fmt::Debug for InferOptions<'_> {
             .field("symbols", &self.symbols)
             .field("style", &self.style)
             .field("check_types", &self.check_types)
+            .field("explain", &self.explain)
             .finish_non_exhaustive()
     }
 }
@@ -122,7 +125,7 @@ impl Inference {
         &self.equalities
     }
 
-    /// What stays unknown, and where that begins.
+    /// What stays unknown, and where that begins, if [`InferOptions::explain`] asked for it.
     pub fn unknown(&self) -> &[Unknown] {
         &self.unknown
     }

@@ -22,7 +22,7 @@
 
 use std::collections::BTreeSet;
 
-use sardonyx_model::{self as graph, DimValue, GraphId, TypeKind, TypeProto, ValueId};
+use sardonyx_model::{self as graph, DimValue, GraphId, TypeProto, ValueId};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, Findings, InferOptions, Inference, Report};
 use sardonyx_proto::shown;
@@ -135,7 +135,10 @@ pub struct Equality {
 impl Model {
     /// Infers the types of all values, in graphs inside of nodes too. Weights are not read.
     pub fn infer(&self, options: &Options) -> Inferred {
-        let settings = options.settings();
+        let settings = InferOptions {
+            explain: true,
+            ..options.settings()
+        };
         Inferred {
             found: passes::infer_model(&self.graph, &options.registry, settings),
             options: options.clone(),
@@ -159,44 +162,19 @@ impl Model {
         let mut names = BTreeSet::new();
         for (_, graph) in self.graph.graphs() {
             let infos = graph.inputs.iter().chain(&graph.outputs);
-            for ty in infos
+            let types = infos
                 .chain(&graph.value_info)
-                .filter_map(|info| info.ty.as_ref())
-            {
-                self.symbols_in(ty, &mut names);
+                .filter_map(|info| info.ty.as_ref());
+            let shapes = types.filter_map(TypeProto::innermost_shape);
+            for dim in shapes.flat_map(|shape| &shape.dims) {
+                if let Some(DimValue::Param(name)) = dim.value
+                    && let Ok(text) = std::str::from_utf8(self.graph.text(name))
+                {
+                    names.extend(Dim::parse(text).symbols());
+                }
             }
         }
         names
-    }
-
-    fn symbols_in(&self, ty: &TypeProto, names: &mut BTreeSet<String>) {
-        match &ty.kind {
-            Some(TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. }) => {
-                for dim in shape.iter().flat_map(|shape| &shape.dims) {
-                    if let Some(DimValue::Param(name)) = dim.value
-                        && let Ok(text) = std::str::from_utf8(self.graph.text(name))
-                    {
-                        names.extend(Dim::parse(text).symbols());
-                    }
-                }
-            }
-            Some(
-                TypeKind::Sequence {
-                    elem_type: inner, ..
-                }
-                | TypeKind::Optional {
-                    elem_type: inner, ..
-                }
-                | TypeKind::Map {
-                    value_type: inner, ..
-                },
-            ) => {
-                if let Some(inner) = inner {
-                    self.symbols_in(inner, names);
-                }
-            }
-            Some(TypeKind::Opaque { .. }) | None => {}
-        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use hashbrown::HashMap;
 use sardonyx_model::{
-    Dim, DimProto, DimValue, GraphId, Model, Producer, ShapeProto, Symbol, TensorType, Type,
-    TypeKind, TypeProto, ValueId, ValueInfo,
+    Dim, DimProto, DimValue, GraphId, Model, Producer, ShapeProto, TensorType, Type, TypeKind,
+    TypeProto, ValueId, ValueInfo,
 };
 
 use super::Inference;
@@ -110,15 +110,24 @@ impl Writer<'_> {
 
     /// Puts numbers in the place of names.
     fn number(&self, model: &Model, info: &mut ValueInfo) {
-        if let Some(ty) = info.ty.as_mut().filter(|_| !self.symbols.is_empty()) {
-            number(ty, &|name| {
-                let text = std::str::from_utf8(model.text(name)).ok()?;
-                let size = Dim::parse(text).substitute(&|symbol| {
-                    let set = self.symbols.iter().find(|(name, _)| name == symbol);
-                    set.map(|(_, size)| Dim::Known(*size))
-                });
-                size.known()
+        if self.symbols.is_empty() {
+            return;
+        }
+        let shape = info.ty.as_mut().and_then(TypeProto::innermost_shape_mut);
+        for dim in shape.into_iter().flat_map(|shape| &mut shape.dims) {
+            let Some(DimValue::Param(name)) = dim.value else {
+                continue;
+            };
+            let Ok(text) = std::str::from_utf8(model.text(name)) else {
+                continue;
+            };
+            let size = Dim::parse(text).substitute(&|symbol| {
+                let set = self.symbols.iter().find(|(name, _)| name == symbol);
+                set.map(|(_, size)| Dim::Known(*size))
             });
+            if let Some(size) = size.known() {
+                dim.value = Some(DimValue::Value(size));
+            }
         }
     }
 
@@ -207,36 +216,6 @@ impl Writer<'_> {
                 }
             }),
         }
-    }
-}
-
-fn number(ty: &mut TypeProto, size: &dyn Fn(Symbol) -> Option<i64>) {
-    match &mut ty.kind {
-        Some(TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. }) => {
-            for dim in shape.iter_mut().flat_map(|shape| &mut shape.dims) {
-                if let Some(DimValue::Param(name)) = dim.value
-                    && let Some(size) = size(name)
-                {
-                    dim.value = Some(DimValue::Value(size));
-                }
-            }
-        }
-        Some(
-            TypeKind::Sequence {
-                elem_type: inner, ..
-            }
-            | TypeKind::Optional {
-                elem_type: inner, ..
-            }
-            | TypeKind::Map {
-                value_type: inner, ..
-            },
-        ) => {
-            if let Some(inner) = inner {
-                number(inner, size);
-            }
-        }
-        Some(TypeKind::Opaque { .. }) | None => {}
     }
 }
 

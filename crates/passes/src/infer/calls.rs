@@ -1,5 +1,6 @@
 //! Calls of functions.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
@@ -8,7 +9,7 @@ use sardonyx_ops::{InferError, Inferred, Said};
 use sardonyx_proto::shown;
 
 use super::attributes::Bindings;
-use super::engine::{Engine, Given};
+use super::engine::{Engine, Given, MOST_LISTED};
 use super::unknown::Unknown;
 
 /// A call on the way.
@@ -24,7 +25,9 @@ pub(super) struct Call {
 pub(super) struct Answer {
     outputs: Vec<Inferred>,
     /// Numbers of the names that the call made up: another call has others.
-    fresh: std::ops::Range<usize>,
+    fresh: Range<usize>,
+    /// What was listed on the way as unknown, by position.
+    unknown: Range<usize>,
     /// Under which number its cost is kept.
     cost: Option<usize>,
 }
@@ -90,12 +93,13 @@ impl Engine<'_> {
         let key = format!("{function} {inputs:?} {:?} {bindings:?}", given.present);
         let outputs = match self.answers.get(&key) {
             Some(answer) => {
-                let (outputs, fresh) = (answer.outputs.clone(), answer.fresh.clone());
+                let outputs = answer.outputs.clone();
+                let (fresh, unknown) = (answer.fresh.clone(), answer.unknown.clone());
                 self.counts_as(node, answer.cost);
-                self.renewed(node, outputs, &fresh)
+                self.renewed(node, outputs, &fresh, unknown)
             }
             None => {
-                let first = self.fresh.count();
+                let (first, listed) = (self.fresh.count(), self.found.unknown.len());
                 self.calls.push(Call {
                     function,
                     bindings: bindings.clone(),
@@ -112,6 +116,7 @@ impl Engine<'_> {
                 let answer = Answer {
                     outputs: outputs.clone(),
                     fresh: first..self.fresh.count(),
+                    unknown: listed..self.found.unknown.len(),
                     cost,
                 };
                 self.answers.insert(key, answer);
@@ -143,7 +148,8 @@ impl Engine<'_> {
         &mut self,
         node: NodeId,
         mut outputs: Vec<Inferred>,
-        old: &std::ops::Range<usize>,
+        old: &Range<usize>,
+        unknown: Range<usize>,
     ) -> Vec<Inferred> {
         if old.is_empty() {
             return outputs;
@@ -170,13 +176,13 @@ impl Engine<'_> {
             // Values that were followed through the call are not followed beyond a second one.
             output.known = output.known.take().filter(|_| new.is_empty());
         }
-        self.explain_again(node, &new);
+        self.explain_again(node, &new, unknown);
         outputs
     }
 
     /// Lists new names with the reasons of the old ones.
-    fn explain_again(&mut self, node: NodeId, new: &HashMap<String, Dim>) {
-        let listed = self.found.unknown.iter().filter_map(|unknown| {
+    fn explain_again(&mut self, node: NodeId, new: &HashMap<String, Dim>, old: Range<usize>) {
+        let listed = self.found.unknown[old].iter().filter_map(|unknown| {
             let name = new.get(unknown.symbol.as_ref()?)?.as_symbol()?;
             Some(Unknown {
                 symbol: Some(name.to_string()),
@@ -190,6 +196,7 @@ impl Engine<'_> {
             unknown.reason = format!("{}, when called by {place}", reason.unwrap_or_default());
         }
         again.sort_by(|a, b| a.symbol.cmp(&b.symbol));
-        self.found.unknown.extend(again);
+        let room = MOST_LISTED.saturating_sub(self.found.unknown.len());
+        self.found.unknown.extend(again.into_iter().take(room));
     }
 }

@@ -373,7 +373,7 @@ impl<'a> Engine<'a> {
         let (mut said, origin) = match applied {
             Ok(Some(found)) => found,
             Ok(None) => {
-                self.no_rule(node);
+                self.no_rule(node, callee.opset);
                 return None;
             }
             Err(error) => {
@@ -496,11 +496,10 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn no_rule(&mut self, node: NodeId) {
+    fn no_rule(&mut self, node: NodeId, opset: u32) {
         let model = self.model;
         let op = model.display(model.node(node).op_type);
         let domain = model.domain_of(node);
-        let opset = self.callee(node).opset;
         let reason = match opset {
             0 => format!("operator set '{domain}' is not imported, so that {op} has no meaning"),
             _ => format!("nothing is known of operator {op} of domain '{domain}'"),

@@ -17,7 +17,7 @@ impl Engine<'_> {
         reason: String,
         symbol: Option<String>,
     ) {
-        if self.found.unknown.len() < MOST_LISTED {
+        if self.options.explain && self.found.unknown.len() < MOST_LISTED {
             let reason = match self.calls.first() {
                 Some(call) => {
                     let place = crate::finding::place_of_node(self.model, call.node);
@@ -132,7 +132,7 @@ impl Engine<'_> {
         reasons: &mut dyn Iterator<Item = &str>,
     ) {
         let named = self.name_open(ty);
-        if named.is_empty() || !self.is_algebra() {
+        if named.is_empty() || !self.is_algebra() || !self.options.explain {
             return;
         }
         let reason = self.reason(node, reasons);
@@ -184,6 +184,9 @@ impl Engine<'_> {
         missing: Missing,
         reasons: &mut dyn Iterator<Item = &str>,
     ) {
+        if !self.options.explain {
+            return;
+        }
         let mut inputs = self.model.inputs(node).flatten();
         let follows = inputs.any(|input| match &self.found.types[input.index()] {
             None => true,
