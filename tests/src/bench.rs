@@ -2,12 +2,12 @@
 
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::Path;
 
 use sardonyx_proto::{
-    DataType, Encode, Encoder, dimension, encode_to_write, graph, model, operator_set_id,
-    tensor_shape, tensor_type, type_, value_info,
+    DataType, Encoded, Encoder, dimension, graph, model, operator_set_id, tensor_shape,
+    tensor_type, type_, value_info,
 };
 
 /// Writes a model around whatever a function writes into its graph.
@@ -15,27 +15,22 @@ use sardonyx_proto::{
 /// # Errors
 ///
 /// Those of writing the file.
-pub fn write_model(path: &Path, producer: &str, body: &dyn Fn(&mut Encoder<'_>)) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
-    encode_to_write(&Wrapped { producer, body }, &mut file)?;
-    file.flush()
-}
-
-struct Wrapped<'a> {
-    producer: &'a str,
-    body: &'a dyn Fn(&mut Encoder<'_>),
-}
-
-impl Encode for Wrapped<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
+pub fn write_model<'a>(
+    path: &Path,
+    producer: &str,
+    body: impl FnOnce(&mut Encoder<'a>),
+) -> io::Result<()> {
+    let model = Encoded::by(|out| {
         out.put(model::IrVersion, 10);
-        out.put(model::ProducerName, self.producer.as_bytes());
-        out.message(model::Graph, |out| (self.body)(out));
+        out.put(model::ProducerName, producer.as_bytes());
+        out.message(model::Graph, body);
         out.message(model::OpsetImport, |out| {
             out.put(operator_set_id::Domain, b"");
             out.put(operator_set_id::Version, 21);
         });
-    }
+    });
+    model.write_to(&mut File::create(path)?)?;
+    Ok(())
 }
 
 /// An input and an output of a graph: `float[batch, 768]`.
@@ -65,11 +60,24 @@ fn matrix(out: &mut Encoder<'_>, name: &str) {
 ///
 /// The kernel does not say.
 pub fn rss_peak_mb() -> Result<f64, Box<dyn Error>> {
+    memory_mb("VmHWM:")
+}
+
+/// The memory that the process has now in megabytes, pages of mapped files left out.
+///
+/// # Errors
+///
+/// The kernel does not say.
+pub fn rss_own_mb() -> Result<f64, Box<dyn Error>> {
+    memory_mb("RssAnon:")
+}
+
+fn memory_mb(name: &str) -> Result<f64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status
         .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))
-        .ok_or("/proc/self/status has no VmHWM")?;
+        .find_map(|line| line.strip_prefix(name))
+        .ok_or_else(|| format!("/proc/self/status has no {name}"))?;
     let kilobytes: f64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kilobytes / 1024.0)
 }

@@ -218,19 +218,30 @@ pub fn write_value(value: &Value, name: &str) -> Vec<u8> {
     })
 }
 
+#[derive(Clone, Copy)]
 struct Named<'a> {
     value: &'a Value,
     name: &'a [u8],
 }
 
-impl Named<'_> {
-    fn name(&self) -> Option<&[u8]> {
+impl<'v> Named<'v> {
+    fn name(self) -> Option<&'v [u8]> {
         (!self.name.is_empty()).then_some(self.name)
     }
 }
 
 impl Encode for Named<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
+        self.write(out);
+    }
+}
+
+impl<'v> Named<'v> {
+    fn unnamed(value: &'v Value) -> Self {
+        Named { value, name: b"" }
+    }
+
+    fn write(self, out: &mut Encoder<'v>) {
         match self.value {
             Value::Tensor(tensor) => write_tensor(out, tensor, self.name()),
             Value::Sparse(sparse) => {
@@ -245,7 +256,7 @@ impl Encode for Named<'_> {
             }
             Value::Sequence(items) => {
                 out.put_some(sequence::Name, self.name());
-                write_sequence(out, items.items(), items.element());
+                write_sequence(out, items.items().iter(), items.element());
             }
             Value::Map(entries) => {
                 out.put_some(map::Name, self.name());
@@ -263,74 +274,69 @@ impl Encode for Named<'_> {
                     }
                 }
                 out.message(map::Values, |out| {
-                    let values: Vec<Value> = entries
-                        .entries()
-                        .iter()
-                        .map(|(_, value)| value.clone())
-                        .collect();
-                    write_sequence(out, &values, entries.element());
+                    let values = entries.entries().iter().map(|(_, value)| value);
+                    write_sequence(out, values, entries.element());
                 });
             }
             Value::Optional(..) => self.write_optional(out),
         }
     }
-}
 
-impl Named<'_> {
-    fn write_optional(&self, out: &mut Encoder<'_>) {
+    fn write_optional(self, out: &mut Encoder<'v>) {
         out.put_some(optional::Name, self.name());
         let Value::Optional(_, Some(inner)) = self.value else {
             out.put(optional::ElemType, OptionalElemType::UNDEFINED.0);
             return;
         };
-        let inner = Named {
-            value: inner,
-            name: b"",
-        };
+        let inner = Named::unnamed(inner);
         match inner.value {
             Value::Tensor(_) => {
                 out.put(optional::ElemType, OptionalElemType::TENSOR.0);
-                out.encode(optional::TensorValue, &inner);
+                out.message(optional::TensorValue, |out| inner.write(out));
             }
             Value::Sparse(_) => {
                 out.put(optional::ElemType, OptionalElemType::SPARSE_TENSOR.0);
-                out.encode(optional::SparseTensorValue, &inner);
+                out.message(optional::SparseTensorValue, |out| inner.write(out));
             }
             Value::Sequence(_) => {
                 out.put(optional::ElemType, OptionalElemType::SEQUENCE.0);
-                out.encode(optional::SequenceValue, &inner);
+                out.message(optional::SequenceValue, |out| inner.write(out));
             }
             Value::Map(_) => {
                 out.put(optional::ElemType, OptionalElemType::MAP.0);
-                out.encode(optional::MapValue, &inner);
+                out.message(optional::MapValue, |out| inner.write(out));
             }
             Value::Optional(..) => {
                 out.put(optional::ElemType, OptionalElemType::OPTIONAL.0);
-                out.encode(optional::OptionalValue, &inner);
+                out.message(optional::OptionalValue, |out| inner.write(out));
             }
         }
     }
 }
 
-fn write_tensor(out: &mut Encoder<'_>, value: &Tensor, name: Option<&[u8]>) {
+fn write_tensor<'v>(out: &mut Encoder<'v>, value: &'v Tensor, name: Option<&[u8]>) {
     let dims: Vec<i64> = value.dims().iter().map(|dim| *dim as i64).collect();
     out.put(tensor::Dims, &dims);
     out.put(tensor::DataType, value.data_type().number());
     match value.strings() {
         Some(strings) => {
             for text in strings.iter() {
-                out.put(tensor::StringData, text);
+                out.payload(tensor::StringData, text);
             }
             out.put_some(tensor::Name, name);
         }
         None => {
             out.put_some(tensor::Name, name);
-            out.put(tensor::RawData, value.bytes());
+            out.payload(tensor::RawData, value.bytes());
         }
     }
 }
 
-fn write_sequence(out: &mut Encoder<'_>, items: &[Value], element: &ValueType) {
+fn write_sequence<'v>(
+    out: &mut Encoder<'v>,
+    items: impl Iterator<Item = &'v Value>,
+    element: &ValueType,
+) {
     let kind = match element {
         ValueType::Tensor(_) => SequenceElemType::TENSOR,
         ValueType::Sparse(_) => SequenceElemType::SPARSE_TENSOR,
@@ -340,16 +346,13 @@ fn write_sequence(out: &mut Encoder<'_>, items: &[Value], element: &ValueType) {
     };
     out.put(sequence::ElemType, kind.0);
     for item in items {
-        let item = Named {
-            value: item,
-            name: b"",
-        };
+        let item = Named::unnamed(item);
         match item.value {
-            Value::Tensor(_) => out.encode(sequence::TensorValues, &item),
-            Value::Sparse(_) => out.encode(sequence::SparseTensorValues, &item),
-            Value::Sequence(_) => out.encode(sequence::SequenceValues, &item),
-            Value::Map(_) => out.encode(sequence::MapValues, &item),
-            Value::Optional(..) => out.encode(sequence::OptionalValues, &item),
+            Value::Tensor(_) => out.message(sequence::TensorValues, |out| item.write(out)),
+            Value::Sparse(_) => out.message(sequence::SparseTensorValues, |out| item.write(out)),
+            Value::Sequence(_) => out.message(sequence::SequenceValues, |out| item.write(out)),
+            Value::Map(_) => out.message(sequence::MapValues, |out| item.write(out)),
+            Value::Optional(..) => out.message(sequence::OptionalValues, |out| item.write(out)),
         }
     }
 }
@@ -358,9 +361,9 @@ fn write_sequence(out: &mut Encoder<'_>, items: &[Value], element: &ValueType) {
 pub(crate) fn string_records(strings: &StringArray) -> Vec<u8> {
     struct Records<'a>(&'a StringArray);
     impl Encode for Records<'_> {
-        fn encode(&self, out: &mut Encoder<'_>) {
+        fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
             for text in self.0.iter() {
-                out.put(tensor::StringData, text);
+                out.payload(tensor::StringData, text);
             }
         }
     }

@@ -3,10 +3,10 @@
 use std::io;
 
 use sardonyx_proto::{
-    self as proto, Encode, Encoder, Field, attribute, dimension, encode_to_vec, encode_to_write,
-    function, graph, map_type, model, node, opaque_type, operator_set_id, optional_type,
-    sequence_type, sparse_tensor, sparse_tensor_type, string_string_entry, tensor,
-    tensor_annotation, tensor_segment, tensor_shape, tensor_type, training_info, type_, value_info,
+    self as proto, Encode, Encoded, Encoder, Field, attribute, dimension, encode_to_vec, function,
+    graph, map_type, model, node, opaque_type, operator_set_id, optional_type, sequence_type,
+    sparse_tensor, sparse_tensor_type, string_string_entry, tensor, tensor_annotation,
+    tensor_segment, tensor_shape, tensor_type, training_info, type_, value_info,
 };
 
 use crate::attribute::{Attribute, AttributeValue};
@@ -20,14 +20,14 @@ use crate::source::{Span, Unknowns};
 use crate::type_proto::{DimValue, ShapeProto, TypeKind, TypeProto};
 
 impl Model {
-    /// The model as a file holds it.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        encode_to_vec(self)
+    /// The model as a file holds it, in pieces: payloads stay where they lie.
+    pub fn encoded(&self) -> Encoded<'_> {
+        Encoded::of(self)
     }
 
-    /// Size of the model as a file holds it.
-    pub fn encoded_bytes(&self) -> u64 {
-        proto::Sizes::of(self).total()
+    /// The model as a file holds it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encoded().into_vec()
     }
 
     /// Writes the model, payloads straight from where they lie. Returns the number of bytes.
@@ -36,7 +36,7 @@ impl Model {
     ///
     /// Those of `sink`.
     pub fn write_to(&self, sink: &mut dyn io::Write) -> io::Result<u64> {
-        encode_to_write(self, sink)
+        self.encoded().write_to(sink)
     }
 }
 
@@ -70,7 +70,7 @@ struct PartOf<'m> {
 }
 
 impl Encode for PartOf<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         match self.part {
             Part::Graph(graph) => self.model.write_graph(out, graph),
             Part::Function(function) => self.model.write_function(out, function),
@@ -83,16 +83,16 @@ impl Encode for PartOf<'_> {
 }
 
 /// Writes the fields of one message and puts the unknown ones between them.
-struct Fields<'f, 'w> {
-    model: &'f Model,
-    out: &'f mut Encoder<'w>,
+struct Fields<'f, 'a> {
+    model: &'a Model,
+    out: &'f mut Encoder<'a>,
     unknown: &'f Unknowns,
     /// How many unknown ones are written.
     next: usize,
 }
 
-impl<'f, 'w> Fields<'f, 'w> {
-    fn new(model: &'f Model, out: &'f mut Encoder<'w>, unknown: &'f Unknowns) -> Self {
+impl<'f, 'a> Fields<'f, 'a> {
+    fn new(model: &'a Model, out: &'f mut Encoder<'a>, unknown: &'f Unknowns) -> Self {
         Fields {
             model,
             out,
@@ -104,7 +104,7 @@ impl<'f, 'w> Fields<'f, 'w> {
     fn before(&mut self, number: u32) {
         if !self.unknown.is_empty() {
             for record in self.unknown.before(number, &mut self.next) {
-                self.out.unknown(self.model.bytes(record));
+                self.out.records(self.model.bytes(record));
             }
         }
     }
@@ -130,23 +130,36 @@ impl<'f, 'w> Fields<'f, 'w> {
 
     fn text<F>(&mut self, field: F, text: Option<Symbol>)
     where
-        F: Field<Kind: for<'a> proto::Put<Input<'a> = &'a [u8]>>,
+        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
         if let Some(symbol) = text {
             self.put(field, self.model.text(symbol));
         }
     }
 
+    /// Bytes that may be long.
+    fn payload<F>(&mut self, field: F, bytes: &'a [u8])
+    where
+        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+    {
+        self.before(F::NUMBER);
+        self.out.payload(field, bytes);
+    }
+
     fn message<F: Field<Kind: proto::MessageKind>>(
         &mut self,
         field: F,
-        body: impl FnOnce(&mut Encoder<'w>),
+        body: impl FnOnce(&mut Encoder<'a>),
     ) {
         self.before(F::NUMBER);
         self.out.message(field, |out| body(out));
     }
 
-    fn entries<F: Field<Kind: proto::MessageKind> + Copy>(&mut self, field: F, entries: &[Entry]) {
+    fn entries<F: Field<Kind: proto::MessageKind> + Copy>(
+        &mut self,
+        field: F,
+        entries: &'a [Entry],
+    ) {
         for entry in entries {
             let model = self.model;
             self.message(field, |out| model.write_entry(out, entry));
@@ -158,7 +171,7 @@ impl<'f, 'w> Fields<'f, 'w> {
         for message in messages {
             let bytes = self.model.bytes(*message);
             // The content of a message is written as a record would be: as it is.
-            self.message(field, |out| out.unknown(bytes));
+            self.message(field, |out| out.records(bytes));
         }
     }
 
@@ -168,7 +181,7 @@ impl<'f, 'w> Fields<'f, 'w> {
 }
 
 impl Encode for Model {
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         let header = &self.header;
         let mut fields = Fields::new(self, out, &header.unknown);
         fields.put_some(model::IrVersion, header.ir_version);
@@ -198,7 +211,7 @@ impl Encode for Model {
 }
 
 impl Model {
-    fn write_graph(&self, out: &mut Encoder<'_>, id: GraphId) {
+    fn write_graph<'a>(&'a self, out: &mut Encoder<'a>, id: GraphId) {
         let graph = self.graph(id);
         let mut fields = Fields::new(self, out, &graph.unknown);
         for node in &graph.nodes {
@@ -234,11 +247,12 @@ impl Model {
         fields.finish();
     }
 
-    fn write_node(&self, out: &mut Encoder<'_>, id: NodeId) {
+    fn write_node<'a>(&'a self, out: &mut Encoder<'a>, id: NodeId) {
         let node = self.node(id);
-        let none = Default::default();
-        let extras = self.extras(id).unwrap_or(&none);
-        let mut fields = Fields::new(self, out, &extras.unknown);
+        let extras = self.extras(id);
+        let none = Unknowns::default();
+        let unknown = extras.map_or(&none, |extras| &extras.unknown);
+        let mut fields = Fields::new(self, out, unknown);
         let name = |value: Option<crate::ValueId>| {
             value.map_or(&b""[..], |value| self.text(self.value(value).name))
         };
@@ -255,15 +269,17 @@ impl Model {
                 self.write_attribute(out, self.attribute(*attribute))
             });
         }
-        fields.text(node::DocString, extras.doc_string);
+        fields.text(node::DocString, extras.and_then(|extras| extras.doc_string));
         fields.text(node::Domain, node.domain);
         fields.text(node::Overload, node.overload);
-        fields.entries(node::MetadataProps, &extras.metadata_props);
-        fields.kept(node::DeviceConfigurations, &extras.device_configurations);
+        if let Some(extras) = extras {
+            fields.entries(node::MetadataProps, &extras.metadata_props);
+            fields.kept(node::DeviceConfigurations, &extras.device_configurations);
+        }
         fields.finish();
     }
 
-    fn write_attribute(&self, out: &mut Encoder<'_>, attribute: &Attribute) {
+    fn write_attribute<'a>(&'a self, out: &mut Encoder<'a>, attribute: &'a Attribute) {
         let none = Default::default();
         let extras = attribute.extras.as_deref().unwrap_or(&none);
         let mut fields = Fields::new(self, out, &extras.unknown);
@@ -273,7 +289,7 @@ impl Model {
             match value {
                 AttributeValue::Float(value) => fields.put(attribute::F, *value),
                 AttributeValue::Int(value) => fields.put(attribute::I, *value),
-                AttributeValue::String(text) => fields.put(attribute::S, self.bytes(*text)),
+                AttributeValue::String(text) => fields.payload(attribute::S, self.bytes(*text)),
                 AttributeValue::Tensor(tensor) => {
                     fields.message(attribute::T, |out| self.write_tensor(out, tensor))
                 }
@@ -284,7 +300,7 @@ impl Model {
                 AttributeValue::Ints(values) => fields.put(attribute::Ints, values),
                 AttributeValue::Strings(texts) => {
                     for text in texts {
-                        fields.put(attribute::Strings, self.bytes(*text));
+                        fields.payload(attribute::Strings, self.bytes(*text));
                     }
                 }
                 AttributeValue::Tensors(tensors) => {
@@ -336,7 +352,7 @@ impl Model {
         fields.finish();
     }
 
-    pub(crate) fn write_tensor(&self, out: &mut Encoder<'_>, tensor: &TensorProto) {
+    pub(crate) fn write_tensor<'a>(&'a self, out: &mut Encoder<'a>, tensor: &'a TensorProto) {
         let mut fields = Fields::new(self, out, &tensor.unknown);
         fields.put(tensor::Dims, &tensor.dims);
         fields.put_some(tensor::DataType, tensor.data_type);
@@ -348,19 +364,21 @@ impl Model {
                 fields.finish();
             });
         }
-        let runs = |fields: &mut Fields<'_, '_>, numbers: std::ops::RangeInclusive<u32>| {
+        let runs = |fields: &mut Fields<'_, 'a>, numbers: std::ops::RangeInclusive<u32>| {
             for run in tensor
                 .typed
                 .iter()
                 .filter(|run| numbers.contains(&run.number))
             {
                 fields.before(run.number);
-                fields.out.unknown(self.bytes(run.records));
+                fields.out.records(self.bytes(run.records));
             }
         };
         runs(&mut fields, 4..=7);
         fields.text(tensor::Name, tensor.name);
-        fields.put_some(tensor::RawData, tensor.raw_data.map(|raw| self.bytes(raw)));
+        if let Some(raw) = tensor.raw_data {
+            fields.payload(tensor::RawData, self.bytes(raw));
+        }
         runs(&mut fields, 10..=11);
         fields.text(tensor::DocString, tensor.doc_string);
         fields.entries(tensor::ExternalData, &tensor.external_data);
@@ -369,7 +387,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_sparse(&self, out: &mut Encoder<'_>, sparse: &SparseTensorProto) {
+    fn write_sparse<'a>(&'a self, out: &mut Encoder<'a>, sparse: &'a SparseTensorProto) {
         let mut fields = Fields::new(self, out, &sparse.unknown);
         if let Some(values) = &sparse.values {
             fields.message(sparse_tensor::Values, |out| self.write_tensor(out, values));
@@ -383,7 +401,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_value_info(&self, out: &mut Encoder<'_>, info: &ValueInfo) {
+    fn write_value_info<'a>(&'a self, out: &mut Encoder<'a>, info: &'a ValueInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
         fields.text(value_info::Name, info.name);
         if let Some(ty) = &info.ty {
@@ -394,7 +412,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_type(&self, out: &mut Encoder<'_>, ty: &TypeProto) {
+    fn write_type<'a>(&'a self, out: &mut Encoder<'a>, ty: &'a TypeProto) {
         let mut fields = Fields::new(self, out, &ty.unknown);
         // The kinds with numbers below and above `denotation`, which is 6.
         match &ty.kind {
@@ -473,7 +491,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_shape(&self, out: &mut Encoder<'_>, shape: &ShapeProto) {
+    fn write_shape<'a>(&'a self, out: &mut Encoder<'a>, shape: &'a ShapeProto) {
         let mut fields = Fields::new(self, out, &shape.unknown);
         for dim in &shape.dims {
             fields.message(tensor_shape::Dim, |out| {
@@ -490,7 +508,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_function(&self, out: &mut Encoder<'_>, function: &Function) {
+    fn write_function<'a>(&'a self, out: &mut Encoder<'a>, function: &'a Function) {
         let body = self.graph(function.body);
         let mut fields = Fields::new(self, out, &function.unknown);
         fields.text(function::Name, function.name);
@@ -524,7 +542,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_training_info(&self, out: &mut Encoder<'_>, info: &TrainingInfo) {
+    fn write_training_info<'a>(&'a self, out: &mut Encoder<'a>, info: &'a TrainingInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
         if let Some(graph) = info.initialization {
             fields.message(training_info::Initialization, |out| {
@@ -542,14 +560,14 @@ impl Model {
         fields.finish();
     }
 
-    fn write_opset(&self, out: &mut Encoder<'_>, import: &OperatorSetId) {
+    fn write_opset<'a>(&'a self, out: &mut Encoder<'a>, import: &'a OperatorSetId) {
         let mut fields = Fields::new(self, out, &import.unknown);
         fields.text(operator_set_id::Domain, import.domain);
         fields.put_some(operator_set_id::Version, import.version);
         fields.finish();
     }
 
-    fn write_annotation(&self, out: &mut Encoder<'_>, annotation: &TensorAnnotation) {
+    fn write_annotation<'a>(&'a self, out: &mut Encoder<'a>, annotation: &'a TensorAnnotation) {
         let mut fields = Fields::new(self, out, &annotation.unknown);
         fields.text(tensor_annotation::TensorName, annotation.tensor_name);
         fields.entries(
@@ -559,7 +577,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_entry(&self, out: &mut Encoder<'_>, entry: &Entry) {
+    fn write_entry<'a>(&'a self, out: &mut Encoder<'a>, entry: &'a Entry) {
         let mut fields = Fields::new(self, out, &entry.unknown);
         fields.text(string_string_entry::Key, entry.key);
         fields.text(string_string_entry::Value, entry.value);

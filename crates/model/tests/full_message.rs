@@ -149,7 +149,7 @@ fn every_field_comes_back() {
             again.len()
         );
         assert_eq!(bytes.len(), again.len());
-        assert_eq!(model.encoded_bytes(), bytes.len() as u64);
+        assert_eq!(model.encoded().bytes(), bytes.len() as u64);
         assert!(!model.tensors().is_empty());
         let places = model.tensor_places();
         assert_eq!(model.tensors().len(), places.len());

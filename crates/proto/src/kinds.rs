@@ -88,7 +88,7 @@ pub trait Kind {
     ) -> Option<(Self::Value<'a>, usize)>;
     /// Writes the value in the form in which it was read.
     #[doc(hidden)]
-    fn copy(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
+    fn copy<'a>(number: u32, value: Self::Value<'a>, out: &mut Encoder<'a>) -> Result<(), Error>;
 }
 
 /// A type, without a label.
@@ -123,9 +123,17 @@ pub trait Word {
         reader: &Reader<'a, M>,
     ) -> Option<(Self::Many<'a>, usize)>;
     #[doc(hidden)]
-    fn copy_one(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
+    fn copy_one<'a>(
+        number: u32,
+        value: Self::Value<'a>,
+        out: &mut Encoder<'a>,
+    ) -> Result<(), Error>;
     #[doc(hidden)]
-    fn copy_many(number: u32, value: Self::Many<'_>, out: &mut Encoder<'_>) -> Result<(), Error>;
+    fn copy_many<'a>(
+        number: u32,
+        value: Self::Many<'a>,
+        out: &mut Encoder<'a>,
+    ) -> Result<(), Error>;
 }
 
 /// A type whose values are numbers, which may be packed.
@@ -160,7 +168,7 @@ macro_rules! labels {
                 W::$usual(wire_type, pos, reader)
             }
 
-            fn copy(number: u32, value: Self::Value<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {
+            fn copy<'a>(number: u32, value: Self::Value<'a>, out: &mut Encoder<'a>) -> Result<(), Error> {
                 W::$copy(number, value, out)
             }
         }
@@ -371,23 +379,23 @@ macro_rules! scalar_word {
             whole.then_some((Chunk::Packed(block), end))
         }
 
-        fn copy_one(
+        fn copy_one<'a>(
             number: u32,
-            value: Self::Value<'_>,
-            out: &mut Encoder<'_>,
+            value: Self::Value<'a>,
+            out: &mut Encoder<'a>,
         ) -> Result<(), Error> {
             out.word_field(number, Self::WIRE_TYPE, Self::to_word(value));
             Ok(())
         }
 
-        fn copy_many(
+        fn copy_many<'a>(
             number: u32,
-            value: Self::Many<'_>,
-            out: &mut Encoder<'_>,
+            value: Self::Many<'a>,
+            out: &mut Encoder<'a>,
         ) -> Result<(), Error> {
             match value {
                 Chunk::One(item) => out.word_field(number, Self::WIRE_TYPE, Self::to_word(item)),
-                Chunk::Packed(block) => out.bytes_field(number, block.bytes),
+                Chunk::Packed(block) => out.payload_field(number, block.bytes),
             }
             Ok(())
         }
@@ -487,10 +495,10 @@ macro_rules! one_per_tag {
             Self::usual_one(wire_type, pos, reader)
         }
 
-        fn copy_many(
+        fn copy_many<'a>(
             number: u32,
-            value: Self::Many<'_>,
-            out: &mut Encoder<'_>,
+            value: Self::Many<'a>,
+            out: &mut Encoder<'a>,
         ) -> Result<(), Error> {
             Self::copy_one(number, value, out)
         }
@@ -521,8 +529,8 @@ macro_rules! slices {
                 reader.usual_content(pos)
             }
 
-            fn copy_one(number: u32, value: Slice<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {
-                out.bytes_field(number, value.bytes);
+            fn copy_one<'a>(number: u32, value: Slice<'a>, out: &mut Encoder<'a>) -> Result<(), Error> {
+                out.payload_field(number, value.bytes);
                 Ok(())
             }
 
@@ -572,7 +580,7 @@ impl<N: MessageType> Word for Message<N> {
         Some((reader.child(content).ok()?, end))
     }
 
-    fn copy_one(number: u32, value: Reader<'_, N>, out: &mut Encoder<'_>) -> Result<(), Error> {
+    fn copy_one<'a>(number: u32, value: Reader<'a, N>, out: &mut Encoder<'a>) -> Result<(), Error> {
         out.message_field(number, |out| crate::rewrite::copy_fields(value, out))
     }
 

@@ -1,9 +1,9 @@
 //! The ONNX file, as it lies on the wire.
 //!
 //! One table ([`messages`]) holds every field of every message, one line each. From it come the pull reader
-//! ([`Reader`]: typed fields with their byte offsets, borrowed from the source, nothing allocated), the two-pass
-//! writer ([`Encoder`]: exact sizes first, then bytes, payloads straight from their slices) and, for tools, the
-//! descriptions of all messages ([`MESSAGES`]).
+//! ([`Reader`]: typed fields with their byte offsets, borrowed from the source, nothing allocated), the writer
+//! ([`Encoder`]: small things together, payloads straight from their slices) and, for tools, the descriptions of all
+//! messages ([`MESSAGES`]).
 //!
 //! ```
 //! use sardonyx_proto::{ModelField, ModelProto, Reader};
@@ -56,4 +56,4 @@ pub use skim::{SkimError, Skimmed, discard, skim};
 pub use suggest::closest;
 pub use table::{Field, FieldDef, MessageDef, MessageType};
 pub use wire::{WireType, varint_len, zigzag_decode, zigzag_encode};
-pub use write::{Encode, Encoder, MessageKind, Put, Sizes, encode_to_vec, encode_to_write};
+pub use write::{Encode, Encoded, Encoder, MessageKind, Put, encode_to_vec, encode_to_write};

@@ -18,9 +18,9 @@ pub fn rewrite<M: MessageType>(bytes: &[u8], limits: Limits) -> Result<Vec<u8>, 
     try_encode_to_vec(|out| copy_fields(Reader::<M>::with_limits(bytes, limits), out))
 }
 
-pub(crate) fn copy_fields<M: MessageType>(
-    reader: Reader<'_, M>,
-    out: &mut Encoder<'_>,
+pub(crate) fn copy_fields<'a, M: MessageType>(
+    reader: Reader<'a, M>,
+    out: &mut Encoder<'a>,
 ) -> Result<(), Error> {
     for field in reader {
         M::write_field(field?, out)?;
@@ -202,11 +202,13 @@ mod tests {
 
         struct Nested<'a>(&'a [u8]);
         impl Encode for Nested<'_> {
-            fn encode(&self, out: &mut Encoder<'_>) {
+            fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
                 out.put(model::IrVersion, -1);
                 out.message(model::Graph, |out| {
                     out.encode(graph::Initializer, &Initializer);
-                    out.message(graph::Initializer, |out| out.put(tensor::RawData, self.0));
+                    out.message(graph::Initializer, |out| {
+                        out.payload(tensor::RawData, self.0)
+                    });
                 });
                 out.message(model::Functions, |_| {});
             }
@@ -218,7 +220,7 @@ mod tests {
             b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
         );
         assert_eq!(&bytes[bytes.len() - 3..], b"\xca\x01\x00");
-        assert_eq!(Sizes::of(&Nested(&payload)).total(), bytes.len() as u64);
+        assert_eq!(Encoded::of(&Nested(&payload)).bytes(), bytes.len() as u64);
         assert_eq!(
             rewrite::<ModelProto>(&bytes, Limits::default()).as_deref(),
             Ok(&bytes[..])

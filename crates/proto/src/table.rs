@@ -27,7 +27,7 @@ pub trait MessageType: Sized + 'static {
     fn is_unknown(field: &Self::Field<'_>) -> bool;
     /// Writes a field as it was read.
     #[doc(hidden)]
-    fn write_field(field: Self::Field<'_>, out: &mut crate::Encoder<'_>) -> Result<(), Error>;
+    fn write_field<'a>(field: Self::Field<'a>, out: &mut crate::Encoder<'a>) -> Result<(), Error>;
 }
 
 /// A line of the table, as a type: what the writer needs to know of a field.
@@ -168,10 +168,10 @@ macro_rules! messages {
                     matches!(field, $field::Unknown(_))
                 }
 
-                fn write_field(field: $field<'_>, out: &mut Encoder<'_>) -> Result<(), Error> {
+                fn write_field<'a>(field: $field<'a>, out: &mut Encoder<'a>) -> Result<(), Error> {
                     match field {
                         $( $field::$variant(value) => <$kind as Kind>::copy($number, value, out), )*
-                        $field::Unknown(unknown) => { out.unknown(unknown.record.bytes); Ok(()) }
+                        $field::Unknown(unknown) => { out.records(unknown.record.bytes); Ok(()) }
                     }
                 }
             }

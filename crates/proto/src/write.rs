@@ -1,90 +1,52 @@
-//! The two-pass writer: the same code runs once to find the sizes of all messages and once to write them.
+//! The writer: one pass over what is written, nothing copied that is long.
 //!
-//! Whoever writes a message implements [`Encode`] once. In the first pass the [`Encoder`] only adds up; the length of
-//! every nested message goes into a list, which the second pass reads in the same order. So nothing is ever moved to
-//! make room for a length, sizes are exact before the first byte, and large payloads go from their slice straight to
-//! the destination.
+//! Whoever writes a message implements [`Encode`] once. The [`Encoder`] puts small things one behind the other and only
+//! notes where long payloads belong. A nested message begins with room for a length of one byte, which is enough for nearly
+//! all; where it is not, the small things of that message move up. So names are looked up once, and a gigabyte of weights
+//! goes from its slice straight to the destination. The length of the whole is known before its first byte leaves.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::io::{self, IoSlice, Write};
 
 use crate::error::Error;
 use crate::kinds::{Kind, Message, Packed, Repeated, Scalar};
 use crate::table::{Field, MessageType};
-use crate::wire::{WireType, varint_len, write_varint};
+use crate::wire::{WireType, write_varint};
 
 /// Something that can be written as a message.
 pub trait Encode {
-    /// Writes the fields, in ascending order of numbers. Runs twice, and must do the same both times.
-    fn encode(&self, out: &mut Encoder<'_>);
+    /// Writes the fields, in ascending order of numbers.
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>);
 }
 
-/// The exact sizes of a message and all messages in it.
-#[derive(Debug, Clone, Default)]
-pub struct Sizes {
-    total: u64,
-    /// Lengths of nested messages, in the order in which they begin.
-    nested: Vec<u64>,
+/// Receives the fields of a message.
+#[derive(Default)]
+pub struct Encoder<'a> {
+    /// All that is not long.
+    bytes: Vec<u8>,
+    payloads: Vec<Payload<'a>>,
+    /// The length of all payloads.
+    payload_bytes: u64,
 }
 
-impl Sizes {
-    /// Adds up the sizes of a message.
-    pub fn of(message: &impl Encode) -> Self {
-        let mut encoder = Encoder {
-            pass: Pass::Measure(Sizes::default()),
-        };
-        message.encode(&mut encoder);
-        encoder.into_sizes()
-    }
-
-    /// Length of the message in bytes.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
+/// Something long that stays where it is.
+#[derive(Clone, Copy)]
+struct Payload<'a> {
+    /// How many of the other bytes stand before it.
+    position: usize,
+    bytes: &'a [u8],
 }
 
-/// Receives the fields of a message, in either pass.
-#[derive(Debug)]
-pub struct Encoder<'w> {
-    pass: Pass<'w>,
-}
+/// From this size on something stays where it is; below, a copy takes less than the note.
+const PAYLOAD_BYTES: usize = 1 << 10;
 
-enum Pass<'w> {
-    Measure(Sizes),
-    Write(Output<'w>),
-}
-
-struct Output<'w> {
-    sink: &'w mut dyn Write,
-    /// Small things, collected.
-    buffer: Vec<u8>,
-    nested: std::vec::IntoIter<u64>,
-    written: u64,
-    /// The first failure; everything after it is dropped.
-    failure: Option<io::Error>,
-}
-
-impl std::fmt::Debug for Pass<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Pass::Measure(_) => "Measure",
-            Pass::Write(_) => "Write",
-        })
-    }
-}
-
-/// From this size on a payload is handed to the destination instead of being copied into the buffer.
-const DIRECT_BYTES: usize = 8 << 10;
-/// Size at which the buffer is handed over.
-const BUFFER_BYTES: usize = 64 << 10;
+/// A message as it goes into a file: a few long slices, of which the large ones lie where they were.
+pub struct Encoded<'a>(Encoder<'a>);
 
 /// Writes a message into a new vector of exactly its size.
 pub fn encode_to_vec(message: &impl Encode) -> Vec<u8> {
-    let sizes = Sizes::of(message);
-    let mut bytes = Vec::with_capacity(usize::try_from(sizes.total).unwrap_or(0));
-    encode_sized(message, sizes, &mut bytes)
-        .expect("a vector takes every byte, and both passes agree");
-    bytes
+    Encoded::of(message).into_vec()
 }
 
 /// Writes a message to `sink`, payloads straight from their slices. Returns the number of bytes.
@@ -93,61 +55,104 @@ pub fn encode_to_vec(message: &impl Encode) -> Vec<u8> {
 ///
 /// Those of `sink`.
 pub fn encode_to_write(message: &impl Encode, sink: &mut dyn Write) -> io::Result<u64> {
-    encode_sized(message, Sizes::of(message), sink)
+    Encoded::of(message).write_to(sink)
 }
 
-fn encode_sized(message: &impl Encode, sizes: Sizes, sink: &mut dyn Write) -> io::Result<u64> {
-    let total = sizes.total;
-    let mut encoder = Encoder::writing(sizes, sink);
-    message.encode(&mut encoder);
-    let written = encoder.finish()?;
-    if written != total {
-        return Err(io::Error::other(format!(
-            "the message was measured as {total} bytes but written as {written}"
-        )));
+impl<'a> Encoded<'a> {
+    /// Encodes a message.
+    pub fn of(message: &'a impl Encode) -> Self {
+        Encoded::by(|out| message.encode(out))
     }
-    Ok(written)
+
+    /// The message of whatever fields `body` writes.
+    pub fn by(body: impl FnOnce(&mut Encoder<'a>)) -> Self {
+        let mut encoder = Encoder::default();
+        body(&mut encoder);
+        Encoded(encoder)
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes.len() as u64 + self.0.payload_bytes
+    }
+
+    /// The message in pieces.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let Encoder {
+            bytes, payloads, ..
+        } = &self.0;
+        let ends = payloads.iter().map(|payload| payload.position);
+        let begins = std::iter::once(0).chain(ends.clone());
+        let small = begins
+            .zip(ends.chain([bytes.len()]))
+            .map(|(begin, end)| &bytes[begin..end]);
+        let long = payloads
+            .iter()
+            .map(|payload| payload.bytes)
+            .chain([&[][..]]);
+        let all = small.zip(long).flat_map(|(small, long)| [small, long]);
+        all.filter(|slice| !slice.is_empty())
+    }
+
+    /// The message as one vector of exactly its size.
+    pub fn into_vec(self) -> Vec<u8> {
+        if self.0.payloads.is_empty() {
+            let mut bytes = self.0.bytes;
+            bytes.shrink_to_fit();
+            return bytes;
+        }
+        let mut whole = Vec::with_capacity(usize::try_from(self.bytes()).unwrap_or(0));
+        for slice in self.slices() {
+            whole.extend_from_slice(slice);
+        }
+        whole
+    }
+
+    /// Writes the message, payloads straight from where they lie. Returns the number of bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `sink`.
+    pub fn write_to(&self, sink: &mut dyn Write) -> io::Result<u64> {
+        // As many as a system call takes.
+        const MOST: usize = 1024;
+        let mut left: Vec<IoSlice<'_>> = Vec::new();
+        let mut slices = self.slices().peekable();
+        while slices.peek().is_some() {
+            left.clear();
+            left.extend(slices.by_ref().take(MOST).map(IoSlice::new));
+            write_all(sink, &mut left)?;
+        }
+        Ok(self.bytes())
+    }
 }
 
-impl<'w> Encoder<'w> {
-    pub(crate) fn measuring() -> Self {
-        Encoder {
-            pass: Pass::Measure(Sizes::default()),
+fn write_all(sink: &mut dyn Write, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    while !slices.is_empty() {
+        match sink.write_vectored(slices) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => IoSlice::advance_slices(&mut slices, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
+    Ok(())
+}
 
-    pub(crate) fn into_sizes(self) -> Sizes {
-        match self.pass {
-            Pass::Measure(sizes) => sizes,
-            Pass::Write(_) => Sizes::default(),
-        }
+impl fmt::Debug for Encoded<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
+}
 
-    pub(crate) fn writing(sizes: Sizes, sink: &'w mut dyn Write) -> Self {
-        Encoder {
-            pass: Pass::Write(Output {
-                sink,
-                buffer: Vec::with_capacity(sizes.total.min(BUFFER_BYTES as u64) as usize),
-                nested: sizes.nested.into_iter(),
-                written: 0,
-                failure: None,
-            }),
-        }
+impl fmt::Debug for Encoder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, payloads) = (self.bytes.len(), self.payloads.len());
+        write!(f, "{bytes} bytes and {payloads} payloads")
     }
+}
 
-    pub(crate) fn finish(self) -> io::Result<u64> {
-        match self.pass {
-            Pass::Measure(sizes) => Ok(sizes.total),
-            Pass::Write(mut output) => {
-                output.hand_over(&[]);
-                match output.failure {
-                    Some(failure) => Err(failure),
-                    None => Ok(output.written),
-                }
-            }
-        }
-    }
-
+impl<'a> Encoder<'a> {
     /// A field that occurs once: a number, a text, bytes.
     #[inline]
     pub fn put<F: Field>(&mut self, _field: F, value: <F::Kind as Put>::Input<'_>)
@@ -168,7 +173,16 @@ impl<'w> Encoder<'w> {
         }
     }
 
+    /// Bytes that may be long, and stay where they are if they are.
+    pub fn payload<F>(&mut self, _field: F, bytes: &'a [u8])
+    where
+        F: Field<Kind: for<'b> Put<Input<'b> = &'b [u8]>>,
+    {
+        self.payload_field(F::NUMBER, bytes);
+    }
+
     /// A nested message, whose fields `body` writes.
+    #[inline]
     pub fn message<F: Field<Kind: MessageKind>>(
         &mut self,
         _field: F,
@@ -182,130 +196,127 @@ impl<'w> Encoder<'w> {
     }
 
     /// A nested message that is ready as it is.
-    pub fn encode<F: Field<Kind: MessageKind>>(&mut self, field: F, message: &impl Encode) {
+    pub fn encode<F: Field<Kind: MessageKind>>(&mut self, field: F, message: &'a impl Encode) {
         self.message(field, |out| message.encode(out));
     }
 
     /// A packed block of numbers that is ready as it is.
-    pub fn packed_block<S: Scalar, F: Field<Kind = Packed<S>>>(&mut self, _field: F, block: &[u8]) {
-        self.bytes_field(F::NUMBER, block);
+    pub fn packed_block<S: Scalar, F: Field<Kind = Packed<S>>>(
+        &mut self,
+        _field: F,
+        block: &'a [u8],
+    ) {
+        self.payload_field(F::NUMBER, block);
     }
 
-    /// A whole record, tag included, that was read as unknown.
-    pub fn unknown(&mut self, record: &[u8]) {
-        self.raw(record);
+    /// Whole records, tags included, as they are.
+    pub fn records(&mut self, records: &'a [u8]) {
+        if records.len() < PAYLOAD_BYTES {
+            self.bytes.extend_from_slice(records);
+        } else {
+            self.payload_bytes += records.len() as u64;
+            self.payloads.push(Payload {
+                position: self.bytes.len(),
+                bytes: records,
+            });
+        }
     }
 
+    /// The same for records that do not live long enough.
+    pub fn copy_of_records(&mut self, records: &[u8]) {
+        self.bytes.extend_from_slice(records);
+    }
+
+    #[inline]
     pub(crate) fn message_field<E>(
         &mut self,
         number: u32,
         body: impl FnOnce(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
-        let outer = match &mut self.pass {
-            Pass::Measure(sizes) => {
-                sizes.nested.push(0);
-                Some((sizes.nested.len() - 1, std::mem::take(&mut sizes.total)))
+        self.head(number, WireType::Len, 0);
+        let begin = self.bytes.len();
+        let (payloads, before) = (self.payloads.len(), self.payload_bytes);
+        body(self)?;
+        let length = (self.bytes.len() - begin) as u64 + (self.payload_bytes - before);
+        if length < 0x80 {
+            self.bytes[begin - 1] = length as u8;
+        } else {
+            self.long_length(length, begin, payloads);
+        }
+        Ok(())
+    }
+
+    /// Puts in a length for which there is too little room, before the small things from `begin` on and the payloads from
+    /// `first` on.
+    fn long_length(&mut self, length: u64, begin: usize, first: usize) {
+        let mut varint = [0; 10];
+        let more = write_varint(&mut varint, length) - 1;
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 10][..more]);
+        self.bytes.copy_within(begin..end, begin + more);
+        self.bytes[begin - 1..begin + more].copy_from_slice(&varint[..=more]);
+        for payload in &mut self.payloads[first..] {
+            payload.position += more;
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn word_field(&mut self, number: u32, wire_type: WireType, word: u64) {
+        match wire_type {
+            WireType::Fixed32 => {
+                self.tag(number, wire_type);
+                self.bytes.extend_from_slice(&(word as u32).to_le_bytes());
             }
-            Pass::Write(_) => None,
-        };
-        match outer {
-            Some((index, before)) => {
-                body(self)?;
-                if let Pass::Measure(sizes) = &mut self.pass {
-                    let length = sizes.total;
-                    sizes.nested[index] = length;
-                    sizes.total = before;
-                    self.head(number, WireType::Len, Some(length));
-                    if let Pass::Measure(sizes) = &mut self.pass {
-                        sizes.total += length;
-                    }
-                }
-                Ok(())
+            WireType::Fixed64 => {
+                self.tag(number, wire_type);
+                self.bytes.extend_from_slice(&word.to_le_bytes());
             }
-            None => {
-                let length = match &mut self.pass {
-                    Pass::Write(output) => output.nested.next().unwrap_or(0),
-                    Pass::Measure(_) => 0,
-                };
-                self.head(number, WireType::Len, Some(length));
-                body(self)
-            }
+            _ => self.head(number, wire_type, word),
         }
     }
 
     #[inline]
-    pub(crate) fn word_field(&mut self, number: u32, wire_type: WireType, word: u64) {
-        match wire_type {
-            WireType::Fixed32 => {
-                self.head(number, wire_type, None);
-                self.raw(&(word as u32).to_le_bytes());
-            }
-            WireType::Fixed64 => {
-                self.head(number, wire_type, None);
-                self.raw(&word.to_le_bytes());
-            }
-            _ => self.head(number, wire_type, Some(word)),
-        }
+    pub(crate) fn bytes_field(&mut self, number: u32, bytes: &[u8]) {
+        self.head(number, WireType::Len, bytes.len() as u64);
+        self.bytes.extend_from_slice(bytes);
     }
 
-    pub(crate) fn bytes_field(&mut self, number: u32, bytes: &[u8]) {
-        self.head(number, WireType::Len, Some(bytes.len() as u64));
-        self.raw(bytes);
+    pub(crate) fn payload_field(&mut self, number: u32, bytes: &'a [u8]) {
+        self.head(number, WireType::Len, bytes.len() as u64);
+        self.records(bytes);
     }
 
     /// A tag and, after it, a varint.
-    fn head(&mut self, number: u32, wire_type: WireType, varint: Option<u64>) {
-        let tag = u64::from(number << 3 | wire_type.number());
-        match &mut self.pass {
-            Pass::Measure(sizes) => sizes.total += varint_len(tag) + varint.map_or(0, varint_len),
-            Pass::Write(output) => {
-                for value in [Some(tag), varint].into_iter().flatten() {
-                    let mut bytes = [0; 10];
-                    let len = write_varint(&mut bytes, value);
-                    output.put(&bytes[..len]);
-                }
+    // The number of a field is a constant where it is written, and nearly all varints take one byte.
+    #[inline(always)]
+    fn head(&mut self, number: u32, wire_type: WireType, varint: u64) {
+        let tag = number << 3 | wire_type.number();
+        match (tag, varint) {
+            (..0x80, ..0x80) => self.bytes.extend_from_slice(&[tag as u8, varint as u8]),
+            (0x80..0x4000, ..0x80) => {
+                let tag = [tag as u8 | 0x80, (tag >> 7) as u8];
+                self.bytes
+                    .extend_from_slice(&[tag[0], tag[1], varint as u8]);
             }
+            _ => self.long_head(tag, varint),
         }
     }
 
-    fn raw(&mut self, bytes: &[u8]) {
-        match &mut self.pass {
-            Pass::Measure(sizes) => sizes.total += bytes.len() as u64,
-            Pass::Write(output) => output.put(bytes),
-        }
-    }
-}
-
-impl Output<'_> {
-    fn put(&mut self, bytes: &[u8]) {
-        if bytes.len() >= DIRECT_BYTES {
-            self.hand_over(bytes);
-        } else {
-            if self.buffer.len() + bytes.len() > BUFFER_BYTES {
-                self.hand_over(&[]);
-            }
-            self.buffer.extend_from_slice(bytes);
+    #[inline(never)]
+    fn long_head(&mut self, tag: u32, varint: u64) {
+        for value in [u64::from(tag), varint] {
+            self.varint(value);
         }
     }
 
-    /// Writes the buffer and a payload after it.
-    fn hand_over(&mut self, payload: &[u8]) {
-        let mut slices = [IoSlice::new(&self.buffer), IoSlice::new(payload)];
-        let mut rest = &mut slices[..];
-        // Drops the empty slices at the front, so that "wrote nothing" below means failure.
-        IoSlice::advance_slices(&mut rest, 0);
-        while !rest.is_empty() && self.failure.is_none() {
-            match self.sink.write_vectored(rest) {
-                Ok(0) => self.failure = Some(io::ErrorKind::WriteZero.into()),
-                Ok(n) => {
-                    self.written += n as u64;
-                    IoSlice::advance_slices(&mut rest, n);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => self.failure = Some(error),
-            }
-        }
-        self.buffer.clear();
+    fn tag(&mut self, number: u32, wire_type: WireType) {
+        self.varint(u64::from(number << 3 | wire_type.number()));
+    }
+
+    fn varint(&mut self, value: u64) {
+        let mut bytes = [0; 10];
+        let len = write_varint(&mut bytes, value);
+        self.bytes.extend_from_slice(&bytes[..len]);
     }
 }
 
@@ -386,16 +397,11 @@ mod put {
     impl<M: MessageType> MessageKind for Repeated<Message<M>> {}
 }
 
-/// Runs `body` in both passes and gives the bytes; the fallible twin of [`encode_to_vec`].
-pub(crate) fn try_encode_to_vec(
-    body: impl Fn(&mut Encoder<'_>) -> Result<(), Error>,
+/// Gives the bytes of what `body` writes; the fallible twin of [`encode_to_vec`].
+pub(crate) fn try_encode_to_vec<'a>(
+    body: impl FnOnce(&mut Encoder<'a>) -> Result<(), Error>,
 ) -> Result<Vec<u8>, Error> {
-    let mut measure = Encoder::measuring();
-    body(&mut measure)?;
-    let sizes = measure.into_sizes();
-    let mut bytes = Vec::with_capacity(usize::try_from(sizes.total).unwrap_or(0));
-    let mut encoder = Encoder::writing(sizes, &mut bytes);
+    let mut encoder = Encoder::default();
     body(&mut encoder)?;
-    encoder.finish().expect("a vector takes every byte");
-    Ok(bytes)
+    Ok(Encoded(encoder).into_vec())
 }

@@ -96,10 +96,10 @@ struct InModel<'a> {
 }
 
 impl Encode for InModel<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put_some(model::IrVersion, self.header.ir_version);
         if let Some((part, bytes)) = self.in_graph {
-            let ready = |out: &mut Encoder<'_>| out.unknown(bytes);
+            let ready = |out: &mut Encoder<'a>| out.records(bytes);
             out.message(model::Graph, |out| match part {
                 Part::Model | Part::Graph | Part::Function => ready(out),
                 Part::Node => out.message(graph::Node, ready),
@@ -118,7 +118,7 @@ impl Encode for InModel<'_> {
             });
         }
         if let Some(function) = self.function {
-            out.message(model::Functions, |out| out.unknown(function));
+            out.message(model::Functions, |out| out.records(function));
         }
     }
 }

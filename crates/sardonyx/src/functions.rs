@@ -96,9 +96,9 @@ impl OperatorFunction {
 struct AroundNode<'a>(&'a [u8]);
 
 impl Encode for AroundNode<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.message(model::Graph, |out| {
-            out.message(graph_fields::Node, |out| out.unknown(self.0));
+            out.message(graph_fields::Node, |out| out.records(self.0));
         });
     }
 }

@@ -76,7 +76,7 @@ pub use whole::WholeFile;
 
 /// The operators of the standard, in all of their versions.
 pub use sardonyx_ops as ops;
-pub use sardonyx_proto::suggest;
+pub use sardonyx_proto::{Encoded, suggest};
 
 pub use sardonyx_formats::{npz, safetensors};
 pub use sardonyx_model::{Dim, ReadLimits, Shape, TensorType, Type};

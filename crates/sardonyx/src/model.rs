@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
+use sardonyx_proto::Encoded;
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
@@ -128,6 +129,12 @@ impl Model {
     /// ```
     pub fn to_bytes(&self) -> Vec<u8> {
         self.graph.to_bytes()
+    }
+
+    /// The bytes of the model's file in pieces, for whoever sends or digests them: payloads stay where they lie, and a model
+    /// of a gigabyte takes as much memory as its nodes and names do.
+    pub fn encoded(&self) -> Encoded<'_> {
+        self.graph.encoded()
     }
 
     /// Writes the model in its binary form, payloads straight from where they lie. External data stays outside. Returns the

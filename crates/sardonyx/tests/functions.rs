@@ -14,8 +14,8 @@ use sardonyx_proto::{Encode, Encoder, encode_to_vec, model};
 struct Holder(Vec<u8>);
 
 impl Encode for Holder {
-    fn encode(&self, out: &mut Encoder<'_>) {
-        out.message(model::Functions, |out| out.unknown(&self.0));
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
+        out.message(model::Functions, |out| out.records(&self.0));
     }
 }
 

@@ -26,7 +26,7 @@ const DIGITS: &str = concat!(
 struct Message<F>(F);
 
 impl<F: Fn(&mut Encoder<'_>)> Encode for Message<F> {
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         (self.0)(out);
     }
 }
@@ -174,7 +174,7 @@ fn headers_are_told_without_running_anything() {
 #[test]
 fn what_is_no_text_is_kept_and_told() {
     // MODEL-05: field 2 as a number is no producer
-    let number = relu(8, |out| out.unknown(b"\x10\x07"));
+    let number = relu(8, |out| out.records(b"\x10\x07"));
     assert_eq!(number.producer_name(), "");
     // MODEL-10: not altered, and diagnosed
     let broken = relu(8, |out| out.put(model::DocString, b"caf\xe9"));
@@ -341,7 +341,7 @@ fn operator_sets_are_imported_by_domain() {
         // Before IR version 3 there were no imports, and one version.
         with(2, "", &[]),
         // Fields of the future do no harm.
-        relu(8, |out| out.unknown(b"\xfa\x3e\x03new")),
+        relu(8, |out| out.records(b"\xfa\x3e\x03new")),
     ];
     for model in fine {
         assert_eq!(run(&model).unwrap(), [0.0, 2.0]);
@@ -443,10 +443,11 @@ fn stored_tensors_are_what_they_say() {
         (&[][..], vec![2.0])
     );
     // WIRE-28
+    const ONE: [u8; 4] = 1f32.to_le_bytes();
     let both = with_tensor(|out| {
         out.put(tensor::Dims, &[1][..]);
         out.put(tensor::DataType, 1);
-        out.packed_block(tensor::FloatData, &1f32.to_le_bytes());
+        out.packed_block(tensor::FloatData, &ONE);
         out.put(tensor::Name, b"w");
         out.put(tensor::RawData, &2f32.to_le_bytes());
     });
@@ -488,7 +489,7 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
     for (data_type, dims) in [(DataType::Float, 3), (DataType::Float6e2m3, 3)] {
         let tensor = Tensor::zeros(data_type, [dims]).unwrap();
         let file = write_value(&Value::Tensor(tensor.clone()), "w");
-        let model = with_tensor(|out| out.unknown(&file));
+        let model = with_tensor(|out| out.copy_of_records(&file));
         assert_eq!(model.tensors()[0].storage, Storage::Raw, "{data_type:?}");
         let ty = Type::Tensor(TensorType {
             elem: Some(data_type),

@@ -17,10 +17,9 @@ use pyo3::prelude::*;
 use sardonyx_model::{Model, NodeId, Part};
 use sardonyx_ops::{Infer, InferError, Inferred, Known, Registry, Schema};
 use sardonyx_passes::Rules;
-use sardonyx_proto::encode_to_vec;
 
 use super::context::InferenceContext;
-use super::protos::{self, ShapeMessage};
+use super::protos;
 use crate::errors::InferenceError;
 use crate::registry::Key;
 
@@ -146,7 +145,7 @@ impl Facts {
                 .clone()
                 .map(|index| match cx.known(index)? {
                     Known::Tensor(_) => None,
-                    Known::Ints { values, .. } => Some(encode_to_vec(&ShapeMessage(values))),
+                    Known::Ints { values, .. } => Some(protos::shape_message(values)),
                 })
                 .collect(),
             has_input: inputs.map(|index| cx.has_input(index)).collect(),

@@ -157,11 +157,11 @@ struct NodeInGraph<'a> {
 }
 
 impl Encode for NodeInGraph<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
-        out.message(graph::Node, |out| out.unknown(self.node));
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
+        out.message(graph::Node, |out| out.records(self.node));
         for (name, data) in &self.around.data {
             out.message(graph::Initializer, |out| {
-                out.unknown(data);
+                out.records(data);
                 // The last name counts.
                 out.put(tensor::Name, name.as_bytes());
             });
@@ -180,7 +180,7 @@ struct CallInGraph<'a> {
 }
 
 impl Encode for CallInGraph<'_> {
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         let names: Vec<String> = self
             .input_types
             .iter()
@@ -198,7 +198,7 @@ impl Encode for CallInGraph<'_> {
                 out.put(node::Output, format!("output_{index}").as_bytes());
             }
             for attribute in self.attributes {
-                out.message(node::Attribute, |out| out.unknown(attribute));
+                out.message(node::Attribute, |out| out.records(attribute));
             }
         });
         for (name, ty) in names.iter().zip(self.input_types) {
@@ -209,9 +209,9 @@ impl Encode for CallInGraph<'_> {
     }
 }
 
-fn input(out: &mut Encoder<'_>, name: &str, ty: &[u8]) {
+fn input<'a>(out: &mut Encoder<'a>, name: &str, ty: &'a [u8]) {
     out.message(graph::Input, |out| {
         out.put(value_info::Name, name.as_bytes());
-        out.message(value_info::Type, |out| out.unknown(ty));
+        out.message(value_info::Type, |out| out.records(ty));
     });
 }

@@ -367,7 +367,7 @@ impl Saving<'_> {
         report: &mut SaveReport,
         pending: &Pending,
     ) -> Done {
-        self.total += graph.encoded_bytes();
+        self.total += graph.encoded().bytes();
         let mut sink = Sink {
             saving: self,
             file: &pending.file,

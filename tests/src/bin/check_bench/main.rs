@@ -7,12 +7,12 @@
 use clap::{Parser, Subcommand};
 use sardonyx::{Buffer, Model, check, infer};
 use sardonyx_proto::{AttributeType, DataType, Encoder, attribute, graph, node, tensor};
-use sardonyx_tests::bench::{ports, rss_peak_mb, write_model};
+use sardonyx_tests::bench::{ports, rss_own_mb, rss_peak_mb, write_model};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;
-use std::io::{self, IoSlice, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -110,6 +110,30 @@ fn timed(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
     }))
 }
 
+/// What is told apart within a job: how long each part took in milliseconds, and the most memory after one.
+struct Phases {
+    start: Instant,
+    times: Value,
+    most_mb: f64,
+}
+
+impl Phases {
+    fn begin() -> Phases {
+        Phases {
+            start: Instant::now(),
+            times: json!({}),
+            most_mb: 0.0,
+        }
+    }
+
+    fn end(&mut self, name: &str) -> Result {
+        self.times[name] = json!(self.start.elapsed().as_secs_f64() * 1e3);
+        self.most_mb = self.most_mb.max(rss_own_mb()?);
+        self.start = Instant::now();
+        Ok(())
+    }
+}
+
 impl Inference {
     fn run(&self) -> Result {
         let bytes = match self.map {
@@ -125,55 +149,49 @@ impl Inference {
             let style = infer::Style::Reference { data_prop: false };
             options = options.style(style).naming(infer::Naming::Reference);
         }
-        let infer = || -> Result<Model> {
+        let typed = |phases: &mut Phases| -> Result<Model> {
             let mut model = open()?;
+            phases.end("read")?;
             let found = model.infer(&options);
+            phases.end("infer")?;
             model.add_types(&found);
+            phases.end("annotate")?;
             Ok(model)
         };
-        let answer = timed(self.repeat, || {
-            let model = infer()?;
+        let (mut times, mut most_mb) = (Value::Null, 0f64);
+        let before_mb = rss_own_mb()?;
+        let mut answer = timed(self.repeat, || {
+            let mut phases = Phases::begin();
+            let model = typed(&mut phases)?;
             match self.slices {
                 true => {
-                    model.write_to(&mut Pieces::default())?;
+                    let slices = black_box(model.encoded());
+                    phases.end("write")?;
+                    drop(slices);
                 }
-                false => drop(black_box(model.to_bytes())),
+                false => {
+                    let bytes = black_box(model.to_bytes());
+                    phases.end("write")?;
+                    drop(bytes);
+                }
             }
+            drop(model);
+            most_mb = most_mb.max(phases.most_mb);
+            phases.end("drop")?;
+            times = phases.times;
             Ok(())
         })?;
+        answer["phases"] = times;
+        if self.map {
+            // Pages of the mapped file are the model's bytes, in however large pieces the kernel maps them.
+            answer["rss_before_mb"] = json!(before_mb);
+            answer["rss_peak_mb"] = json!(most_mb);
+        }
         if let Some(path) = &self.output {
-            fs::write(path, infer()?.to_bytes())?;
+            let model = typed(&mut Phases::begin())?;
+            model.write_to(&mut fs::File::create(path)?)?;
         }
         println!("{answer}");
-        Ok(())
-    }
-}
-
-/// Keeps what was made for the output. What lies in the model's file, whoever takes the slices reads from there.
-#[derive(Default)]
-struct Pieces {
-    made: Vec<u8>,
-    /// Where a slice of the file stands in what was made, and how long it is.
-    from_file: Vec<(usize, usize)>,
-}
-
-/// Slices of the file are as long as this or longer.
-const MADE_BYTES: usize = 128 << 10;
-
-impl Write for Pieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match bytes.len() {
-            long @ MADE_BYTES.. => self.from_file.push((self.made.len(), long)),
-            _ => self.made.extend_from_slice(bytes),
-        }
-        Ok(bytes.len())
-    }
-
-    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        slices.iter().map(|slice| self.write(slice)).sum()
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -189,19 +207,17 @@ fn make(folder: &Path, smoke: bool) -> io::Result<()> {
     // Rows as wide as the graph's input.
     let weights = vec![0x3c; if smoke { WIDTH } else { 1365 * WIDTH } * size_of::<f32>()];
     for (prefix, broken) in [("", false), ("broken-", true)] {
-        let write = |name: &str, body: &dyn Fn(&mut Encoder<'_>)| -> io::Result<()> {
-            write_model(&folder.join(format!("{prefix}{name}")), "check_bench", body)
-        };
-        write("nodes.onnx", &|out| {
+        let file = |name: &str| folder.join(format!("{prefix}{name}"));
+        write_model(&file("nodes.onnx"), "check_bench", |out| {
             nodes(out, count, &ANY_KINDS, |index| index * 7 / 9, broken)
         })?;
         // The last of each group is no mean.
         let group = FITTING_KINDS.len();
-        write("shapes.onnx", &|out| {
+        write_model(&file("shapes.onnx"), "check_bench", |out| {
             let older = |index: usize| index * 7 / 9 / group * group;
             nodes(out, count / group * group, &FITTING_KINDS, older, broken)
         })?;
-        write("weights.onnx", &|out| {
+        write_model(&file("weights.onnx"), "check_bench", |out| {
             weighty(out, tensors, &weights, broken)
         })?;
     }
@@ -282,7 +298,7 @@ fn nodes(
 }
 
 /// A chain that adds large weights.
-fn weighty(out: &mut Encoder<'_>, tensors: usize, weights: &[u8], broken: bool) {
+fn weighty<'a>(out: &mut Encoder<'a>, tensors: usize, weights: &'a [u8], broken: bool) {
     let value = |index: usize| format!("v_{index}");
     for index in 1..=tensors {
         out.message(graph::Node, |out| {
@@ -300,7 +316,7 @@ fn weighty(out: &mut Encoder<'_>, tensors: usize, weights: &[u8], broken: bool) 
             out.put(tensor::Dims, &[(rows + extra) as i64, WIDTH as i64]);
             out.put(tensor::DataType, DataType::FLOAT.0);
             out.put(tensor::Name, format!("layer.{index}.weight").as_bytes());
-            out.put(tensor::RawData, weights);
+            out.payload(tensor::RawData, weights);
         });
     }
     ports(out, &value(0), &value(tensors));

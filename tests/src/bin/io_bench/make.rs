@@ -47,14 +47,18 @@ const DATA_FILE: &str = "external.data";
 pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let weights = pseudo_random_bytes(TENSOR_BYTES.min(scale.inline_bytes));
-    let write = |name: &str, body: &dyn Fn(&mut Encoder<'_>)| -> io::Result<()> {
-        write_model(&folder.join(name), "io_bench", body)
-    };
-    write("inline.onnx", &|out| inline(out, scale, &weights))?;
-    write("external.onnx", &|out| external(out, scale, weights.len()))?;
-    write("nodes.onnx", &|out| nodes(out, scale.nodes))?;
+    let file = |name: &str| folder.join(name);
+    write_model(&file("inline.onnx"), "io_bench", |out| {
+        inline(out, scale, &weights)
+    })?;
+    write_model(&file("external.onnx"), "io_bench", |out| {
+        external(out, scale, weights.len())
+    })?;
+    write_model(&file("nodes.onnx"), "io_bench", |out| {
+        nodes(out, scale.nodes)
+    })?;
     let numbers = Numbers::new(scale.numbers);
-    write("packed.onnx", &|out| numbers.encode(out))?;
+    write_model(&file("packed.onnx"), "io_bench", |out| numbers.encode(out))?;
 
     let mut data = BufWriter::new(File::create(folder.join(DATA_FILE))?);
     for _ in 0..scale.external_bytes / weights.len() {
@@ -63,14 +67,14 @@ pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
     data.flush()
 }
 
-fn inline(out: &mut Encoder<'_>, scale: Scale, weights: &[u8]) {
+fn inline<'a>(out: &mut Encoder<'a>, scale: Scale, weights: &'a [u8]) {
     out.put(graph::Name, b"inline");
     for index in 0..scale.inline_bytes / weights.len() {
         out.message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[weights.len() as i64 / 4]);
             out.put(tensor::DataType, DataType::FLOAT.0);
             out.put(tensor::Name, format!("layer.{index}.weight").as_bytes());
-            out.put(tensor::RawData, weights);
+            out.payload(tensor::RawData, weights);
         });
     }
 }
@@ -158,7 +162,7 @@ impl Numbers {
         numbers
     }
 
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put(graph::Name, b"packed");
         self.tensor(out, DataType::INT64, |out| {
             out.packed_block(tensor::Int64Data, &self.int64)
@@ -171,11 +175,11 @@ impl Numbers {
         });
     }
 
-    fn tensor(
+    fn tensor<'a>(
         &self,
-        out: &mut Encoder<'_>,
+        out: &mut Encoder<'a>,
         data_type: DataType,
-        list: impl FnOnce(&mut Encoder<'_>),
+        list: impl FnOnce(&mut Encoder<'a>),
     ) {
         out.message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[self.count as i64]);

@@ -31,12 +31,14 @@ impl Scale {
 /// Writes all models into a folder.
 pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(folder)?;
-    let write = |name: &str, body: &dyn Fn(&mut Encoder<'_>)| -> io::Result<()> {
-        write_model(&folder.join(name), "text_bench", body)
-    };
-    write("nodes.onnx", &|out| nodes(out, scale.nodes))?;
+    let file = |name: &str| folder.join(name);
+    write_model(&file("nodes.onnx"), "text_bench", |out| {
+        nodes(out, scale.nodes)
+    })?;
     let numbers = Numbers::new(scale.numbers);
-    write("numbers.onnx", &|out| numbers.encode(out))
+    write_model(&file("numbers.onnx"), "text_bench", |out| {
+        numbers.encode(out)
+    })
 }
 
 /// The structure of the nodes that `io_bench` makes, with names as PyTorch's exporter gives them: each node reads its
@@ -109,7 +111,7 @@ impl Numbers {
         numbers
     }
 
-    fn encode(&self, out: &mut Encoder<'_>) {
+    fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put(graph::Name, b"numbers");
         self.tensor(out, DataType::FLOAT, |out| {
             out.packed_block(tensor::FloatData, &self.float)
@@ -122,11 +124,11 @@ impl Numbers {
         });
     }
 
-    fn tensor(
-        &self,
-        out: &mut Encoder<'_>,
+    fn tensor<'a>(
+        &'a self,
+        out: &mut Encoder<'a>,
         data_type: DataType,
-        list: impl FnOnce(&mut Encoder<'_>),
+        list: impl FnOnce(&mut Encoder<'a>),
     ) {
         out.message(graph::Initializer, |out| {
             out.put(tensor::Dims, &[self.count as i64]);
