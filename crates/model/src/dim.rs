@@ -208,6 +208,10 @@ impl Dim {
 
     /// The quotient, if the division surely leaves no remainder.
     pub fn exact_div(&self, divisor: &Dim) -> Option<Dim> {
+        if let (Dim::Known(value), Dim::Known(divisor)) = (self, divisor) {
+            let is_exact = value.checked_rem(*divisor)? == 0;
+            return is_exact.then(|| Dim::Known(value / divisor));
+        }
         let (terms, divisor) = (self.terms()?, divisor.terms()?);
         // Only a single product divides term by term.
         let [(atoms, factor)] = divisor.iter().collect::<Vec<_>>()[..] else {

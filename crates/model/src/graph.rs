@@ -360,6 +360,19 @@ impl Model {
         self.nodes.len()
     }
 
+    /// How many nodes there are, with all that they read, make and have as attributes, and declared values.
+    pub(crate) fn part_count(&self) -> usize {
+        let lists = |graph: &Graph| {
+            graph.inputs.len()
+                + graph.outputs.len()
+                + graph.value_info.len()
+                + graph.initializers.len()
+        };
+        let declared: usize = self.graphs.iter().map(|(_, graph)| lists(graph)).sum();
+        let of_nodes = self.uses.len() + self.output_lists.len() + self.attribute_lists.len();
+        self.nodes.len() + of_nodes + declared
+    }
+
     /// How many different texts the model has: the bound of [`Symbol`]'s index.
     pub fn symbol_count(&self) -> usize {
         self.names.len()

@@ -12,7 +12,7 @@ use sardonyx_proto::{
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::{SparseTensorProto, TensorProto};
 use crate::graph::{
-    Entry, Function, Model, OperatorSetId, TensorAnnotation, TrainingInfo, ValueInfo,
+    Entry, Function, Model, OperatorSetId, TensorAnnotation, Texts, TrainingInfo, ValueInfo,
 };
 use crate::ids::{GraphId, NodeId};
 use crate::names::Symbol;
@@ -71,20 +71,40 @@ struct PartOf<'m> {
 
 impl Encode for PartOf<'_> {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
+        let writer = Writer::new(self.model);
         match self.part {
-            Part::Graph(graph) => self.model.write_graph(out, graph),
-            Part::Function(function) => self.model.write_function(out, function),
-            Part::Node(node) => self.model.write_node(out, node),
-            Part::Attribute(attribute) => self.model.write_attribute(out, attribute),
-            Part::Tensor(tensor) => self.model.write_tensor(out, tensor),
-            Part::Type(ty) => self.model.write_type(out, ty),
+            Part::Graph(graph) => writer.write_graph(out, graph),
+            Part::Function(function) => writer.write_function(out, function),
+            Part::Node(node) => writer.write_node(out, node),
+            Part::Attribute(attribute) => writer.write_attribute(out, attribute),
+            Part::Tensor(tensor) => writer.write_tensor(out, tensor),
+            Part::Type(ty) => writer.write_type(out, ty),
+        }
+    }
+}
+
+/// What a part of a model, small as nearly all are, takes in a file, or a little more.
+const BYTES_PER_PART: usize = 32;
+
+/// Writes the parts of a model.
+#[derive(Clone, Copy)]
+struct Writer<'a> {
+    model: &'a Model,
+    texts: Texts<'a>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(model: &'a Model) -> Self {
+        Writer {
+            model,
+            texts: model.texts(),
         }
     }
 }
 
 /// Writes the fields of one message and puts the unknown ones between them.
 struct Fields<'f, 'a> {
-    model: &'a Model,
+    writer: Writer<'a>,
     out: &'f mut Encoder<'a>,
     unknown: &'f Unknowns,
     /// How many unknown ones are written.
@@ -92,9 +112,9 @@ struct Fields<'f, 'a> {
 }
 
 impl<'f, 'a> Fields<'f, 'a> {
-    fn new(model: &'a Model, out: &'f mut Encoder<'a>, unknown: &'f Unknowns) -> Self {
+    fn new(writer: Writer<'a>, out: &'f mut Encoder<'a>, unknown: &'f Unknowns) -> Self {
         Fields {
-            model,
+            writer,
             out,
             unknown,
             next: 0,
@@ -104,7 +124,7 @@ impl<'f, 'a> Fields<'f, 'a> {
     fn before(&mut self, number: u32) {
         if !self.unknown.is_empty() {
             for record in self.unknown.before(number, &mut self.next) {
-                self.out.records(self.model.bytes(record));
+                self.out.records(self.writer.model.bytes(record));
             }
         }
     }
@@ -133,7 +153,7 @@ impl<'f, 'a> Fields<'f, 'a> {
         F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
     {
         if let Some(symbol) = text {
-            self.put(field, self.model.text(symbol));
+            self.put(field, self.writer.texts.text(symbol));
         }
     }
 
@@ -161,15 +181,15 @@ impl<'f, 'a> Fields<'f, 'a> {
         entries: &'a [Entry],
     ) {
         for entry in entries {
-            let model = self.model;
-            self.message(field, |out| model.write_entry(out, entry));
+            let writer = self.writer;
+            self.message(field, |out| writer.write_entry(out, entry));
         }
     }
 
     /// Messages that are kept as bytes.
     fn kept<F: Field<Kind: proto::MessageKind> + Copy>(&mut self, field: F, messages: &[Span]) {
         for message in messages {
-            let bytes = self.model.bytes(*message);
+            let bytes = self.writer.model.bytes(*message);
             // The content of a message is written as a record would be: as it is.
             self.message(field, |out| out.records(bytes));
         }
@@ -182,8 +202,10 @@ impl<'f, 'a> Fields<'f, 'a> {
 
 impl Encode for Model {
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
+        out.reserve(BYTES_PER_PART * self.part_count());
         let header = &self.header;
-        let mut fields = Fields::new(self, out, &header.unknown);
+        let writer = Writer::new(self);
+        let mut fields = Fields::new(writer, out, &header.unknown);
         fields.put_some(model::IrVersion, header.ir_version);
         fields.text(model::ProducerName, header.producer_name);
         fields.text(model::ProducerVersion, header.producer_version);
@@ -191,28 +213,28 @@ impl Encode for Model {
         fields.put_some(model::ModelVersion, header.model_version);
         fields.text(model::DocString, header.doc_string);
         if let Some(main) = self.main {
-            fields.message(model::Graph, |out| self.write_graph(out, main));
+            fields.message(model::Graph, |out| writer.write_graph(out, main));
         }
         for import in &header.opset_import {
-            fields.message(model::OpsetImport, |out| self.write_opset(out, import));
+            fields.message(model::OpsetImport, |out| writer.write_opset(out, import));
         }
         fields.entries(model::MetadataProps, &header.metadata_props);
         for info in &self.training_info {
             fields.message(model::TrainingInfo, |out| {
-                self.write_training_info(out, info)
+                writer.write_training_info(out, info)
             });
         }
         for function in &self.functions {
-            fields.message(model::Functions, |out| self.write_function(out, function));
+            fields.message(model::Functions, |out| writer.write_function(out, function));
         }
         fields.kept(model::Configuration, &header.configuration);
         fields.finish();
     }
 }
 
-impl Model {
-    fn write_graph<'a>(&'a self, out: &mut Encoder<'a>, id: GraphId) {
-        let graph = self.graph(id);
+impl<'a> Writer<'a> {
+    fn write_graph(self, out: &mut Encoder<'a>, id: GraphId) {
+        let graph = self.model.graph(id);
         let mut fields = Fields::new(self, out, &graph.unknown);
         for node in &graph.nodes {
             fields.message(graph::Node, |out| self.write_node(out, *node));
@@ -247,26 +269,28 @@ impl Model {
         fields.finish();
     }
 
-    fn write_node<'a>(&'a self, out: &mut Encoder<'a>, id: NodeId) {
-        let node = self.node(id);
-        let extras = self.extras(id);
+    fn write_node(self, out: &mut Encoder<'a>, id: NodeId) {
+        let node = self.model.node(id);
+        let extras = self.model.extras(id);
         let none = Unknowns::default();
         let unknown = extras.map_or(&none, |extras| &extras.unknown);
         let mut fields = Fields::new(self, out, unknown);
         let name = |value: Option<crate::ValueId>| {
-            value.map_or(&b""[..], |value| self.text(self.value(value).name))
+            value.map_or(&b""[..], |value| {
+                self.texts.text(self.model.value(value).name)
+            })
         };
-        for input in self.inputs(id) {
+        for input in self.model.inputs(id) {
             fields.put(node::Input, name(input));
         }
-        for output in self.outputs(id) {
+        for output in self.model.outputs(id) {
             fields.put(node::Output, name(*output));
         }
         fields.text(node::Name, node.name);
         fields.text(node::OpType, node.op_type);
-        for attribute in self.attributes(id) {
+        for attribute in self.model.attributes(id) {
             fields.message(node::Attribute, |out| {
-                self.write_attribute(out, self.attribute(*attribute))
+                self.write_attribute(out, self.model.attribute(*attribute))
             });
         }
         fields.text(node::DocString, extras.and_then(|extras| extras.doc_string));
@@ -279,7 +303,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_attribute<'a>(&'a self, out: &mut Encoder<'a>, attribute: &'a Attribute) {
+    fn write_attribute(self, out: &mut Encoder<'a>, attribute: &'a Attribute) {
         let none = Default::default();
         let extras = attribute.extras.as_deref().unwrap_or(&none);
         let mut fields = Fields::new(self, out, &extras.unknown);
@@ -289,7 +313,9 @@ impl Model {
             match value {
                 AttributeValue::Float(value) => fields.put(attribute::F, *value),
                 AttributeValue::Int(value) => fields.put(attribute::I, *value),
-                AttributeValue::String(text) => fields.payload(attribute::S, self.bytes(*text)),
+                AttributeValue::String(text) => {
+                    fields.payload(attribute::S, self.model.bytes(*text))
+                }
                 AttributeValue::Tensor(tensor) => {
                     fields.message(attribute::T, |out| self.write_tensor(out, tensor))
                 }
@@ -300,7 +326,7 @@ impl Model {
                 AttributeValue::Ints(values) => fields.put(attribute::Ints, values),
                 AttributeValue::Strings(texts) => {
                     for text in texts {
-                        fields.payload(attribute::Strings, self.bytes(*text));
+                        fields.payload(attribute::Strings, self.model.bytes(*text));
                     }
                 }
                 AttributeValue::Tensors(tensors) => {
@@ -352,7 +378,7 @@ impl Model {
         fields.finish();
     }
 
-    pub(crate) fn write_tensor<'a>(&'a self, out: &mut Encoder<'a>, tensor: &'a TensorProto) {
+    fn write_tensor(self, out: &mut Encoder<'a>, tensor: &'a TensorProto) {
         let mut fields = Fields::new(self, out, &tensor.unknown);
         fields.put(tensor::Dims, &tensor.dims);
         fields.put_some(tensor::DataType, tensor.data_type);
@@ -371,13 +397,13 @@ impl Model {
                 .filter(|run| numbers.contains(&run.number))
             {
                 fields.before(run.number);
-                fields.out.records(self.bytes(run.records));
+                fields.out.records(self.model.bytes(run.records));
             }
         };
         runs(&mut fields, 4..=7);
         fields.text(tensor::Name, tensor.name);
         if let Some(raw) = tensor.raw_data {
-            fields.payload(tensor::RawData, self.bytes(raw));
+            fields.payload(tensor::RawData, self.model.bytes(raw));
         }
         runs(&mut fields, 10..=11);
         fields.text(tensor::DocString, tensor.doc_string);
@@ -387,7 +413,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_sparse<'a>(&'a self, out: &mut Encoder<'a>, sparse: &'a SparseTensorProto) {
+    fn write_sparse(self, out: &mut Encoder<'a>, sparse: &'a SparseTensorProto) {
         let mut fields = Fields::new(self, out, &sparse.unknown);
         if let Some(values) = &sparse.values {
             fields.message(sparse_tensor::Values, |out| self.write_tensor(out, values));
@@ -401,7 +427,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_value_info<'a>(&'a self, out: &mut Encoder<'a>, info: &'a ValueInfo) {
+    fn write_value_info(self, out: &mut Encoder<'a>, info: &'a ValueInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
         fields.text(value_info::Name, info.name);
         if let Some(ty) = &info.ty {
@@ -412,7 +438,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_type<'a>(&'a self, out: &mut Encoder<'a>, ty: &'a TypeProto) {
+    fn write_type(self, out: &mut Encoder<'a>, ty: &'a TypeProto) {
         let mut fields = Fields::new(self, out, &ty.unknown);
         // The kinds with numbers below and above `denotation`, which is 6.
         match &ty.kind {
@@ -491,14 +517,16 @@ impl Model {
         fields.finish();
     }
 
-    fn write_shape<'a>(&'a self, out: &mut Encoder<'a>, shape: &'a ShapeProto) {
+    fn write_shape(self, out: &mut Encoder<'a>, shape: &'a ShapeProto) {
         let mut fields = Fields::new(self, out, &shape.unknown);
         for dim in &shape.dims {
             fields.message(tensor_shape::Dim, |out| {
                 let mut fields = Fields::new(self, out, &dim.unknown);
                 match dim.value {
                     Some(DimValue::Value(value)) => fields.put(dimension::DimValue, value),
-                    Some(DimValue::Param(name)) => fields.put(dimension::DimParam, self.text(name)),
+                    Some(DimValue::Param(name)) => {
+                        fields.put(dimension::DimParam, self.texts.text(name))
+                    }
                     None => {}
                 }
                 fields.text(dimension::Denotation, dim.denotation);
@@ -508,8 +536,8 @@ impl Model {
         fields.finish();
     }
 
-    fn write_function<'a>(&'a self, out: &mut Encoder<'a>, function: &'a Function) {
-        let body = self.graph(function.body);
+    fn write_function(self, out: &mut Encoder<'a>, function: &'a Function) {
+        let body = self.model.graph(function.body);
         let mut fields = Fields::new(self, out, &function.unknown);
         fields.text(function::Name, function.name);
         for info in &body.inputs {
@@ -542,7 +570,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_training_info<'a>(&'a self, out: &mut Encoder<'a>, info: &'a TrainingInfo) {
+    fn write_training_info(self, out: &mut Encoder<'a>, info: &'a TrainingInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
         if let Some(graph) = info.initialization {
             fields.message(training_info::Initialization, |out| {
@@ -560,14 +588,14 @@ impl Model {
         fields.finish();
     }
 
-    fn write_opset<'a>(&'a self, out: &mut Encoder<'a>, import: &'a OperatorSetId) {
+    fn write_opset(self, out: &mut Encoder<'a>, import: &'a OperatorSetId) {
         let mut fields = Fields::new(self, out, &import.unknown);
         fields.text(operator_set_id::Domain, import.domain);
         fields.put_some(operator_set_id::Version, import.version);
         fields.finish();
     }
 
-    fn write_annotation<'a>(&'a self, out: &mut Encoder<'a>, annotation: &'a TensorAnnotation) {
+    fn write_annotation(self, out: &mut Encoder<'a>, annotation: &'a TensorAnnotation) {
         let mut fields = Fields::new(self, out, &annotation.unknown);
         fields.text(tensor_annotation::TensorName, annotation.tensor_name);
         fields.entries(
@@ -577,7 +605,7 @@ impl Model {
         fields.finish();
     }
 
-    fn write_entry<'a>(&'a self, out: &mut Encoder<'a>, entry: &'a Entry) {
+    fn write_entry(self, out: &mut Encoder<'a>, entry: &'a Entry) {
         let mut fields = Fields::new(self, out, &entry.unknown);
         fields.text(string_string_entry::Key, entry.key);
         fields.text(string_string_entry::Value, entry.value);

@@ -12,12 +12,12 @@ use crate::math::einsum;
 /// A node whose work is to be counted.
 struct Counted<'a> {
     cx: &'a Infer<'a>,
-    outputs: &'a [Option<Type>],
+    outputs: &'a [Option<&'a Type>],
 }
 
 /// The multiply-adds of a node, given what its rule is given and the types of its outputs. `None` if the inputs say too
 /// little, or nobody knows how to count the operator.
-pub fn multiply_adds(cx: &Infer<'_>, outputs: &[Option<Type>]) -> Option<Dim> {
+pub fn multiply_adds(cx: &Infer<'_>, outputs: &[Option<&Type>]) -> Option<Dim> {
     let node = Counted { cx, outputs };
     let count = match (cx.schema().domain, cx.schema().name) {
         ("", "MatMul" | "MatMulInteger") => node.matrix_product(0, 1),
@@ -61,7 +61,7 @@ impl Counted<'_> {
     }
 
     fn output(&self, index: usize) -> Option<&Shape> {
-        self.outputs.get(index)?.as_ref()?.shape()
+        (*self.outputs.get(index)?)?.shape()
     }
 
     fn output_elements(&self) -> Option<Dim> {
@@ -192,11 +192,12 @@ mod tests {
         let schema = registry.schema("", op, 27).unwrap();
         let given = Given(attributes);
         let inputs: Vec<_> = inputs.split(';').map(|text| ty(text.trim())).collect();
-        let known = vec![None; inputs.len()];
-        let mut cx = Infer::new(schema, &given, &inputs, &known, 1);
+        let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
+        let mut cx = Infer::new(schema, &given, &inputs, &[], 1);
         operator.inference_at(27).unwrap()(&mut cx).unwrap();
         let outputs = cx.finish().types;
-        let cx = Infer::new(schema, &given, &inputs, &known, 1);
+        let outputs: Vec<_> = outputs.iter().map(Option::as_ref).collect();
+        let cx = Infer::new(schema, &given, &inputs, &[], 1);
         multiply_adds(&cx, &outputs).map_or("?".to_string(), |count| count.to_string())
     }
 

@@ -6,6 +6,7 @@ use std::fmt;
 
 use sardonyx_model::{Dim, GraphId, Shape, TensorType, Type};
 use sardonyx_tensor::DataType;
+use smallvec::SmallVec;
 
 use crate::attributes::{AttributeView, Attributes};
 use crate::def::InferFn;
@@ -19,14 +20,12 @@ use crate::schema::Schema;
 pub struct Infer<'a> {
     schema: &'a Schema,
     attributes: &'a dyn Attributes,
-    inputs: &'a [Option<Type>],
-    known: &'a [Option<Known>],
+    inputs: &'a [Option<&'a Type>],
+    known: &'a [Option<&'a Known>],
     subgraphs: Option<&'a dyn Subgraphs>,
     present: Option<Present<'a>>,
     thorough: bool,
-    outputs: Vec<Option<Type>>,
-    known_outputs: Vec<Option<Known>>,
-    reasons: Vec<(usize, Cow<'static, str>)>,
+    said: Said,
     equal: RefCell<Vec<(Dim, Dim)>>,
 }
 
@@ -65,8 +64,8 @@ pub trait Subgraphs {
 #[derive(Debug, Default)]
 pub struct Said {
     /// By output: its type.
-    pub types: Vec<Option<Type>>,
-    /// By output: its value.
+    pub types: SmallVec<[Option<Type>; 1]>,
+    /// By output: its value. Shorter where nothing is known of the last ones.
     pub known: Vec<Option<Known>>,
     /// Outputs of which something stays unknown, and why.
     pub reasons: Vec<(usize, Cow<'static, str>)>,
@@ -79,7 +78,7 @@ impl fmt::Debug for Infer<'_> {
         f.debug_struct("Infer")
             .field("op", &self.schema.name)
             .field("inputs", &self.inputs)
-            .field("outputs", &self.outputs)
+            .field("outputs", &self.said.types)
             .finish_non_exhaustive()
     }
 }
@@ -101,8 +100,8 @@ impl<'a> Infer<'a> {
     pub fn new(
         schema: &'a Schema,
         attributes: &'a dyn Attributes,
-        inputs: &'a [Option<Type>],
-        known: &'a [Option<Known>],
+        inputs: &'a [Option<&'a Type>],
+        known: &'a [Option<&'a Known>],
         outputs: usize,
     ) -> Self {
         Infer {
@@ -113,9 +112,10 @@ impl<'a> Infer<'a> {
             subgraphs: None,
             present: None,
             thorough: true,
-            outputs: vec![None; outputs],
-            known_outputs: vec![None; outputs],
-            reasons: Vec::new(),
+            said: Said {
+                types: (0..outputs).map(|_| None).collect(),
+                ..Said::default()
+            },
             equal: RefCell::default(),
         }
     }
@@ -147,10 +147,8 @@ impl<'a> Infer<'a> {
     /// What the rule said.
     pub fn finish(self) -> Said {
         Said {
-            types: self.outputs,
-            known: self.known_outputs,
-            reasons: self.reasons,
             equal: self.equal.into_inner(),
+            ..self.said
         }
     }
 
@@ -160,7 +158,7 @@ impl<'a> Infer<'a> {
     ///
     /// Those of the rule.
     pub fn by_rule_of(&self, schema: &Schema, rule: InferFn) -> Result<Said, InferError> {
-        let outputs = self.outputs.len();
+        let outputs = self.output_count();
         let mut other = Infer::new(schema, self.attributes, self.inputs, self.known, outputs)
             .with_thoroughness(self.thorough);
         (other.subgraphs, other.present) = (self.subgraphs, self.present);
@@ -185,7 +183,7 @@ impl<'a> Infer<'a> {
 
     /// Outputs of the node, absent ones counted.
     pub fn output_count(&self) -> usize {
-        self.outputs.len()
+        self.said.types.len()
     }
 
     /// Whether the node has an input, be anything known of it or not.
@@ -197,12 +195,12 @@ impl<'a> Infer<'a> {
     /// Whether the node has an output.
     pub fn has_output(&self, index: usize) -> bool {
         let present = self.present.and_then(|present| present.outputs.get(index));
-        index < self.outputs.len() && *present.unwrap_or(&true)
+        index < self.output_count() && *present.unwrap_or(&true)
     }
 
     /// The type of an input.
     pub fn input(&self, index: usize) -> Option<&'a Type> {
-        self.inputs.get(index)?.as_ref()
+        *self.inputs.get(index)?
     }
 
     /// The tensor type of an input.
@@ -227,7 +225,7 @@ impl<'a> Infer<'a> {
 
     /// The value of an input, as far as known.
     pub fn known(&self, index: usize) -> Option<&'a Known> {
-        self.known.get(index)?.as_ref()
+        *self.known.get(index)?
     }
 
     /// The integers of an input that is a known scalar or vector.
@@ -272,7 +270,7 @@ impl<'a> Infer<'a> {
 
     /// Says the type of an output. An output that the node does not have is passed over.
     pub fn set(&mut self, index: usize, ty: Type) {
-        if let Some(output) = self.outputs.get_mut(index) {
+        if let Some(output) = self.said.types.get_mut(index) {
             *output = Some(ty);
         }
     }
@@ -284,8 +282,12 @@ impl<'a> Infer<'a> {
 
     /// Says the value of an output.
     pub fn set_known(&mut self, index: usize, known: Known) {
-        if let Some(output) = self.known_outputs.get_mut(index) {
-            *output = Some(known);
+        if index < self.output_count() {
+            let outputs = &mut self.said.known;
+            if outputs.len() <= index {
+                outputs.resize_with(index + 1, || None);
+            }
+            outputs[index] = Some(known);
         }
     }
 
@@ -323,7 +325,7 @@ impl<'a> Infer<'a> {
     /// Says why something of an output stays unknown, where that is not simply because something of an input is: what in
     /// the data decides it, as in `the number of elements that are not zero`.
     pub fn because(&mut self, output: usize, reason: impl Into<Cow<'static, str>>) {
-        self.reasons.push((output, reason.into()));
+        self.said.reasons.push((output, reason.into()));
     }
 
     /// Says that two sizes must be equal, or the node fails when it runs.

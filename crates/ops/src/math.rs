@@ -83,14 +83,17 @@ pub(crate) mod testing {
         let rule = def.inference_at(opset).expect("the operator has inference");
         let attributes = Given(attributes);
         let has_outputs = vec![true; outputs];
+        let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
+        let known: Vec<_> = known.iter().map(Option::as_ref).collect();
         let mut cx =
-            Infer::new(&schema, &attributes, inputs, known, outputs).with_present(Present {
+            Infer::new(&schema, &attributes, &inputs, &known, outputs).with_present(Present {
                 inputs: present,
                 outputs: &has_outputs,
             });
         rule(&mut cx)?;
-        let said = cx.finish();
-        Ok((said.types, said.known))
+        let mut said = cx.finish();
+        said.known.resize(outputs, None);
+        Ok((said.types.into_vec(), said.known))
     }
 
     /// The type of the only output for inputs such as `"float[2, N, ?]; int64"`, or the error, as text. See [`ty`].

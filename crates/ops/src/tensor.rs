@@ -169,6 +169,7 @@ pub(crate) mod testing {
         let schema = def.schema_at(opset).expect("the opset has it");
         let rule = def.inference_at(opset).expect("the operator has inference");
         let given = Given(attributes);
+        let types: Vec<_> = types.iter().map(Option::as_ref).collect();
         let mut cx = Infer::new(&schema, &given, &types, &[], count).with_thoroughness(false);
         rule(&mut cx).expect("no contradiction");
         let said = cx.finish().types;

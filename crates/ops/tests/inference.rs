@@ -157,6 +157,8 @@ fn infer_once(dice: &mut Dice, operator: &OpDef, schema: &Schema) {
     let known: Vec<_> = (0..inputs).map(|_| dice.known()).collect();
     let has_inputs: Vec<_> = (0..inputs).map(|_| dice.roll(5) > 0).collect();
     let has_outputs: Vec<_> = (0..outputs).map(|_| dice.roll(5) > 0).collect();
+    let types: Vec<_> = types.iter().map(Option::as_ref).collect();
+    let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let mut cx = Infer::new(schema, &attributes, &types, &known, outputs)
         .with_present(Present {
             inputs: &has_inputs,
@@ -213,7 +215,7 @@ fn nothing_known_is_nothing_wrong() {
                 shape: None,
             });
             for ty in [None, Some(unknown)] {
-                let types = vec![ty; count];
+                let types = vec![ty.as_ref(); count];
                 let given = Given(Vec::new());
                 let mut cx = Infer::new(&schema, &given, &types, &[], schema.output_count().0);
                 if let Err(error) = rule(&mut cx) {

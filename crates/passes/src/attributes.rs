@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use sardonyx_model::{Attribute, AttributeValue, Model, NoExternalData, NodeId};
+use sardonyx_model::{Attribute, AttributeValue, Model, NoExternalData, NodeId, Texts};
 use sardonyx_ops::{AttrType, AttrValue, Attributes};
 use sardonyx_proto::AttributeType;
 
@@ -12,6 +12,7 @@ use crate::infer::Bindings;
 #[derive(Debug, Clone, Copy)]
 pub struct NodeAttributes<'a> {
     model: &'a Model,
+    texts: Texts<'a>,
     node: NodeId,
     bindings: Option<&'a Bindings>,
 }
@@ -19,17 +20,19 @@ pub struct NodeAttributes<'a> {
 impl<'a> NodeAttributes<'a> {
     /// The attributes of a node.
     pub fn new(model: &'a Model, node: NodeId) -> Self {
-        NodeAttributes {
-            model,
-            node,
-            bindings: None,
-        }
+        NodeAttributes::in_call(model, model.texts(), node, None)
     }
 
     /// The attributes of a node in a function, for a call that gives these values to the function's attributes.
-    pub(crate) fn in_call(model: &'a Model, node: NodeId, bindings: Option<&'a Bindings>) -> Self {
+    pub(crate) fn in_call(
+        model: &'a Model,
+        texts: Texts<'a>,
+        node: NodeId,
+        bindings: Option<&'a Bindings>,
+    ) -> Self {
         NodeAttributes {
             model,
+            texts,
             node,
             bindings,
         }
@@ -38,7 +41,11 @@ impl<'a> NodeAttributes<'a> {
 
 impl Attributes for NodeAttributes<'_> {
     fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
-        let attribute = self.model.attribute_of(self.node, name)?;
+        let attributes = self.model.attributes(self.node).iter();
+        let attribute = attributes.map(|id| self.model.attribute(*id)).find(|a| {
+            let found = a.name.map(|name| self.texts.text(name));
+            found == Some(name.as_bytes())
+        })?;
         value_of(self.model, attribute, self.bindings)
     }
 }

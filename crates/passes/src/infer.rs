@@ -97,7 +97,7 @@ impl std::fmt::Debug for InferOptions<'_> {
 #[derive(Debug, Clone, Default)]
 pub struct Inference {
     types: Vec<Option<Type>>,
-    known: Vec<Option<Known>>,
+    known: Vec<Option<Box<Known>>>,
     problems: Vec<Problem>,
     equalities: Vec<Equality>,
     unknown: Vec<Unknown>,
@@ -112,7 +112,7 @@ impl Inference {
 
     /// The value itself, as far as known before anything runs.
     pub fn known(&self, value: ValueId) -> Option<&Known> {
-        self.known.get(value.index())?.as_ref()
+        self.known.get(value.index())?.as_deref()
     }
 
     /// What contradicts itself, in the order of the nodes.

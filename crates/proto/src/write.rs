@@ -153,6 +153,11 @@ impl fmt::Debug for Encoder<'_> {
 }
 
 impl<'a> Encoder<'a> {
+    /// Makes room for so many bytes of small things, which would otherwise move as they become more.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// A field that occurs once: a number, a text, bytes.
     #[inline]
     pub fn put<F: Field>(&mut self, _field: F, value: <F::Kind as Put>::Input<'_>)

@@ -80,7 +80,8 @@ impl Options {
         InferOptions {
             symbols: &self.symbols,
             style: self.style,
-            check_types: true,
+            // The reference implementation does so only if it is told to.
+            check_types: self.style == Style::Algebra,
             ..InferOptions::default()
         }
     }

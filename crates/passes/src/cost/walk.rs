@@ -278,7 +278,8 @@ impl<'a> Walk<'a> {
                 }
             }
             ("", "Scan") if schema.since >= 9 => {
-                let attributes = NodeAttributes::in_call(self.model, node, self.bindings);
+                let attributes =
+                    NodeAttributes::in_call(self.model, self.model.texts(), node, self.bindings);
                 let view = AttributeView::new(schema, &attributes);
                 let scanned = usize::try_from(view.int("num_scan_inputs")?).ok()?;
                 let first = inputs.len().checked_sub(scanned)?;
@@ -320,15 +321,15 @@ impl<'a> Walk<'a> {
     fn multiply_adds(&self, node: NodeId, schema: &Schema) -> Dim {
         let (model, found) = (self.model, self.found);
         let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
-        let type_of = |value: &Option<ValueId>| value.and_then(|value| found.ty(value).cloned());
-        let types: SmallVec<[Option<Type>; 6]> = inputs.iter().map(type_of).collect();
+        let type_of = |value: &Option<ValueId>| value.and_then(|value| found.ty(value));
+        let types: SmallVec<[Option<&Type>; 6]> = inputs.iter().map(type_of).collect();
         let known = inputs.iter();
-        let known = known.map(|value| value.and_then(|value| found.known(value).cloned()));
-        let known: SmallVec<[Option<Known>; 6]> = known.collect();
+        let known = known.map(|value| value.and_then(|value| found.known(value)));
+        let known: SmallVec<[Option<&Known>; 6]> = known.collect();
         let present: SmallVec<[bool; 6]> = inputs.iter().map(Option::is_some).collect();
         let outputs = model.outputs(node);
-        let made: SmallVec<[Option<Type>; 4]> = outputs.iter().map(type_of).collect();
-        let attributes = NodeAttributes::in_call(model, node, self.bindings);
+        let made: SmallVec<[Option<&Type>; 4]> = outputs.iter().map(type_of).collect();
+        let attributes = NodeAttributes::in_call(model, model.texts(), node, self.bindings);
         let cx =
             Infer::new(schema, &attributes, &types, &known, made.len()).with_present(Present {
                 inputs: &present,

@@ -1,10 +1,8 @@
 //! Writing what was inferred into the model: types of values between nodes, and what declared types leave open.
 
-use std::collections::HashSet;
-
 use hashbrown::HashMap;
 use sardonyx_model::{
-    Dim, DimProto, DimValue, GraphId, Model, Producer, ShapeProto, TensorType, Type, TypeKind,
+    Dim, DimProto, DimValue, GraphId, Id, Model, Producer, ShapeProto, TensorType, Type, TypeKind,
     TypeProto, ValueId, ValueInfo,
 };
 
@@ -32,7 +30,9 @@ pub fn annotate(model: &mut Model, found: &Inference, naming: Naming, symbols: &
     let mut writer = Writer {
         naming,
         texts: HashMap::new(),
+        last: None,
         symbols,
+        listed: vec![false; model.value_count()],
     };
     let mut left = vec![main];
     while let Some(id) = left.pop() {
@@ -49,14 +49,17 @@ struct Writer<'a> {
     naming: Naming,
     /// What sizes are called.
     texts: HashMap<Dim, Option<DimValue>>,
+    /// The size that was asked for last, which the next is likely to be.
+    last: Option<(Dim, Option<DimValue>)>,
     /// Numbers for names.
     symbols: &'a [(String, i64)],
+    /// Which values are listed.
+    listed: Vec<bool>,
 }
 
 impl Writer<'_> {
     fn graph(&mut self, model: &mut Model, found: &Inference, id: GraphId) {
         let mut graph = std::mem::take(model.graph_mut(id));
-        let mut listed: HashSet<ValueId> = HashSet::new();
         let outer = model.main == Some(id);
         for info in &mut graph.inputs {
             let ty = info.value.and_then(|value| found.ty(value));
@@ -65,40 +68,50 @@ impl Writer<'_> {
                 Some(ty) => self.fill(model, info.ty.get_or_insert_default(), ty),
                 None => self.number(model, info),
             }
-            listed.extend(info.value);
+            self.is_listed(info.value);
         }
         for info in &mut graph.value_info {
             self.complete(model, found, info);
-            listed.extend(info.value);
+            self.is_listed(info.value);
         }
         for info in &mut graph.outputs {
             let was_open = info.ty.is_none();
             self.complete(model, found, info);
             // An output without a type is listed twice by the reference implementation.
             if !was_open || self.naming != Naming::Reference {
-                listed.extend(info.value);
+                self.is_listed(info.value);
             }
         }
+        let outputs = graph.nodes.iter().map(|node| model.outputs(*node).len());
+        graph.value_info.reserve_exact(outputs.sum());
         for node in &graph.nodes {
             for index in 0..model.outputs(*node).len() {
                 let Some(value) = model.outputs(*node)[index] else {
                     continue;
                 };
                 let Some(ty) = found.ty(value) else { continue };
-                let is_own = matches!(model.value(value).producer, Producer::Node(..));
-                if is_own && listed.insert(value) {
-                    let mut proto = TypeProto::default();
-                    self.fill(model, &mut proto, ty);
+                let made = model.value(value);
+                let name = Some(made.name);
+                let is_own = matches!(made.producer, Producer::Node(..));
+                if is_own && !self.listed[value.index()] {
+                    self.listed[value.index()] = true;
                     graph.value_info.push(ValueInfo {
-                        name: Some(model.value(value).name),
+                        name,
                         value: Some(value),
-                        ty: Some(proto),
+                        ty: Some(self.proto(model, ty)),
                         ..ValueInfo::default()
                     });
                 }
             }
         }
+        graph.value_info.shrink_to_fit();
         *model.graph_mut(id) = graph;
+    }
+
+    fn is_listed(&mut self, value: Option<ValueId>) {
+        if let Some(value) = value {
+            self.listed[value.index()] = true;
+        }
     }
 
     fn complete(&mut self, model: &mut Model, found: &Inference, info: &mut ValueInfo) {
@@ -128,6 +141,30 @@ impl Writer<'_> {
             if let Some(size) = size.known() {
                 dim.value = Some(DimValue::Value(size));
             }
+        }
+    }
+
+    /// A declaration of a type.
+    fn proto(&mut self, model: &mut Model, ty: &Type) -> TypeProto {
+        let Type::Tensor(tensor) = ty else {
+            let mut proto = TypeProto::default();
+            self.fill(model, &mut proto, ty);
+            return proto;
+        };
+        let dim = |size| DimProto {
+            value: self.text(model, size),
+            ..DimProto::default()
+        };
+        TypeProto {
+            kind: Some(TypeKind::Tensor {
+                elem_type: tensor.elem.map(|elem| elem.number()),
+                shape: tensor.shape.as_ref().map(|sizes| ShapeProto {
+                    dims: sizes.iter().map(dim).collect(),
+                    ..ShapeProto::default()
+                }),
+                unknown: Default::default(),
+            }),
+            ..TypeProto::default()
         }
     }
 
@@ -208,13 +245,21 @@ impl Writer<'_> {
         match size {
             Dim::Known(size) => Some(DimValue::Value(*size)),
             Dim::Unknown => None,
-            Dim::Expr(_) => *self.texts.entry(size.clone()).or_insert_with(|| {
-                match (size.as_symbol(), self.naming) {
+            Dim::Expr(_) => {
+                if let Some((last, text)) = &self.last
+                    && last == size
+                {
+                    return *text;
+                }
+                let entry = self.texts.entry(size.clone());
+                let text = *entry.or_insert_with(|| match (size.as_symbol(), self.naming) {
                     (Some(name), _) => Some(DimValue::Param(model.intern(name))),
                     (None, Naming::Names) => None,
                     (None, _) => Some(DimValue::Param(model.intern(&size.to_string()))),
-                }
-            }),
+                });
+                self.last = Some((size.clone(), text));
+                text
+            }
         }
     }
 }

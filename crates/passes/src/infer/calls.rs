@@ -83,10 +83,10 @@ impl Engine<'_> {
         let mut inputs: Vec<Inferred> = given
             .inputs
             .iter()
-            .zip(given.known)
+            .zip(&given.known)
             .map(|(ty, known)| Inferred {
-                ty: ty.clone(),
-                known: known.clone(),
+                ty: ty.cloned(),
+                known: known.cloned(),
             })
             .collect();
         inputs.resize(formal, Inferred::default());

@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     Dim, GraphId, Id, Model, NoExternalData, NodeId, OperatorSetId, Producer, Symbol, TensorType,
-    Type, TypeProto, ValueId,
+    Texts, Type, TypeProto, ValueId,
 };
-use sardonyx_ops::{Infer, InferError, InferFn, Known, MAX_KNOWN, Present, Registry, Said, Schema};
+use sardonyx_ops::{
+    AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, Present, Registry, Said,
+    Schema, Subgraphs,
+};
 use sardonyx_proto::shown;
 use smallvec::SmallVec;
 
@@ -15,8 +18,9 @@ use super::calls::{Answer, Call};
 use super::equalities::Equalities;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
+use super::reference::deciding;
 use super::unknown::{Fresh, Missing};
-use super::{InferOptions, Inference, Problem, ProblemKind, Style};
+use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
 use crate::attributes::NodeAttributes;
 
 /// Node visits of graphs that are walked through more than once, for each node that the model has, and to begin with.
@@ -38,6 +42,7 @@ pub(super) struct Nodes<'a> {
 /// Inference in progress.
 pub(super) struct Engine<'a> {
     pub(super) model: &'a Model,
+    texts: Texts<'a>,
     pub(super) registry: &'a Registry,
     pub(super) options: InferOptions<'a>,
     nodes: Nodes<'a>,
@@ -65,6 +70,8 @@ pub(super) struct Engine<'a> {
     pub(super) muted: bool,
     /// Whether one node is looked at alone: it is compared with its operator, and unknown sizes get no names.
     pub(super) alone: bool,
+    /// Graphs that were walked through before: of their values there is something to forget.
+    walked: HashSet<GraphId>,
 }
 
 /// What decides which operator sets count: the model, or a function.
@@ -74,12 +81,37 @@ type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 
 /// What a node calls, by domain and operator.
 #[derive(Clone, Copy)]
-struct Callee<'a> {
+pub(super) struct Callee<'a> {
     schema: Option<&'a Schema>,
     rule: Option<InferFn>,
     /// The function, where that is decided already.
     function: Option<usize>,
     opset: u32,
+    /// Whether attributes are graphs.
+    has_graphs: bool,
+    /// Inputs whose integers decide shapes.
+    pub(super) deciding: &'static [usize],
+}
+
+impl<'a> Callee<'a> {
+    fn new(
+        registry: &Registry,
+        schema: Option<&'a Schema>,
+        function: Option<usize>,
+        opset: u32,
+    ) -> Self {
+        let operator = schema.and_then(|schema| registry.operator(schema.domain, schema.name));
+        let is_graph =
+            |attribute: &Attribute| matches!(attribute.ty, AttrType::Graph | AttrType::Graphs);
+        Callee {
+            schema,
+            rule: operator.and_then(|operator| operator.inference_at(opset)),
+            function,
+            opset,
+            has_graphs: schema.is_some_and(|schema| schema.attributes.iter().any(is_graph)),
+            deciding: schema.map_or(&[], deciding),
+        }
+    }
 }
 
 /// Who said something of a node.
@@ -111,12 +143,13 @@ impl<'a> Engine<'a> {
         });
         Engine {
             model,
+            texts: model.texts(),
             registry,
             options,
             nodes,
             found: Inference {
-                types: vec![None; model.value_count()],
-                known: vec![None; model.value_count()],
+                types: (0..model.value_count()).map(|_| None).collect(),
+                known: (0..model.value_count()).map(|_| None).collect(),
                 ..Inference::default()
             },
             equalities: Equalities::default(),
@@ -133,6 +166,7 @@ impl<'a> Engine<'a> {
             unsupported: false,
             muted: false,
             alone: false,
+            walked: HashSet::new(),
             visits: visits(model),
         }
     }
@@ -168,27 +202,19 @@ impl<'a> Engine<'a> {
         if let Some(main) = self.model.main {
             self.begin(main);
         }
-        let operator = callee
-            .ok()
-            .and_then(|schema| self.registry.operator(schema.domain, schema.name));
         let opset = callee.map_or(1, |schema| schema.since);
         if callee.is_err() {
             // The body is looked at as if it stood alone.
             self.functions.clear();
         }
-        let callee = Callee {
-            schema: callee.ok(),
-            rule: operator.and_then(|operator| operator.inference_at(opset)),
-            function: callee.err(),
-            opset,
-        };
+        let callee = Callee::new(self.registry, callee.ok(), callee.err(), opset);
         let said = self.said(node, &callee).unwrap_or_default();
         let mut types = said.types;
         for ty in types.iter_mut().flatten() {
             ty.for_each_dim(&mut only_names);
         }
         types.resize(self.model.outputs(node).len(), None);
-        (types, self.found.problems)
+        (types.into_vec(), self.found.problems)
     }
 
     pub(super) fn is_algebra(&self) -> bool {
@@ -199,23 +225,8 @@ impl<'a> Engine<'a> {
     pub(super) fn begin(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
-        for info in &graph.inputs {
-            // What an earlier walk was given.
-            if let Some(value) = info.value.filter(|value| model.value(*value).graph == id) {
-                self.found.types[value.index()] = None;
-                self.found.known[value.index()] = None;
-            }
-        }
-        for node in &graph.nodes {
-            for value in model.outputs(*node).iter().flatten() {
-                self.found.types[value.index()] = None;
-                self.found.known[value.index()] = None;
-            }
-        }
-        // What a walk before this one bound to the inputs was for that walk.
-        for value in graph.inputs.iter().filter_map(|info| info.value) {
-            self.found.types[value.index()] = None;
-            self.found.known[value.index()] = None;
+        if !self.walked.insert(id) {
+            self.forget(id);
         }
         let is_body = |call: &Call| model.functions[call.function].body == id;
         let declared: &[_] = match self.calls.last().is_some_and(is_body) && !self.is_algebra() {
@@ -267,8 +278,21 @@ impl<'a> Engine<'a> {
                 .try_fold(1i64, |product, dim| product.checked_mul(*dim));
             if elems.is_some_and(|elems| elems <= MAX_KNOWN as i64) && !proto.is_external() {
                 let tensor = model.tensor(proto, &NoExternalData).ok();
-                self.found.known[value.index()] = tensor.map(Known::Tensor);
+                self.found.known[value.index()] =
+                    tensor.map(|tensor| Box::new(Known::Tensor(tensor)));
             }
+        }
+    }
+
+    /// Forgets what an earlier walk through a graph found, and what was bound to its inputs for that walk.
+    fn forget(&mut self, id: GraphId) {
+        let model = self.model;
+        let graph = model.graph(id);
+        let inputs = graph.inputs.iter().filter_map(|info| info.value);
+        let made = graph.nodes.iter().flat_map(|node| model.outputs(*node));
+        for value in inputs.chain(made.flatten().copied()) {
+            self.found.types[value.index()] = None;
+            self.found.known[value.index()] = None;
         }
     }
 
@@ -341,105 +365,88 @@ impl<'a> Engine<'a> {
     /// What there is to say of the outputs of a node; nothing if something does not fit, or nobody knows its operator.
     fn said(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<Said> {
         let model = self.model;
-        let reference = !self.is_algebra();
-        if let Some(schema) = callee.schema
-            && reference
-            && !(self.demand_outputs(node, schema) && self.demand_integers(node, schema))
+        if !self.is_algebra()
+            && let Some(schema) = callee.schema
+            && !(self.demand_outputs(node, schema) && self.demand_integers(node, schema, callee))
         {
             return None;
         }
-        let values: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
-        let inputs: SmallVec<[Option<Type>; 6]> = values
-            .iter()
-            .map(|value| value.and_then(|value| self.found.types[value.index()].clone()))
-            .collect();
-        let known: SmallVec<[Option<Known>; 6]> = values
-            .iter()
-            .map(|value| value.and_then(|value| self.known(value)))
-            .collect();
-        let present: SmallVec<[bool; 6]> = values.iter().map(|value| self.has(*value)).collect();
+        let mut values: SmallVec<[Option<ValueId>; 6]> = SmallVec::new();
+        let mut present: SmallVec<[bool; 6]> = SmallVec::new();
+        for value in model.inputs(node) {
+            values.push(value);
+            present.push(self.has(value));
+        }
         let bindings = self.calls.last().map(|call| call.bindings.clone());
-        let attributes = NodeAttributes::in_call(model, node, bindings.as_deref());
-        let given = Given {
-            inputs: &inputs,
-            known: &known,
-            present: &present,
-            attributes: &attributes,
-        };
+        let attributes = NodeAttributes::in_call(model, self.texts, node, bindings.as_deref());
         let first_name = self.fresh.count();
-        let applied = self.apply(node, callee, &given);
+        let judged = match callee.schema.filter(|_| !callee.has_graphs) {
+            Some(schema) => {
+                let mut given = Given::new(&present, &attributes);
+                for value in &values {
+                    given
+                        .inputs
+                        .push(value.and_then(|value| self.found.ty(value)));
+                    given
+                        .known
+                        .push(value.and_then(|value| self.found.known(value)));
+                }
+                let said = self.book().apply(node, schema, callee.rule, &given, None);
+                said.map(|said| Some(self.judged(node, callee, &given, said)))
+            }
+            None => {
+                // What is known changes while graphs are walked through.
+                let types: SmallVec<[Option<Type>; 6]> = values
+                    .iter()
+                    .map(|value| self.found.ty((*value)?).cloned())
+                    .collect();
+                let known: SmallVec<[Option<Known>; 6]> = values
+                    .iter()
+                    .map(|value| self.found.known((*value)?).cloned())
+                    .collect();
+                let mut given = Given::new(&present, &attributes);
+                given.inputs.extend(types.iter().map(Option::as_ref));
+                given.known.extend(known.iter().map(Option::as_ref));
+                let said = self.by_walk(node, callee, &given);
+                said.map(|said| said.map(|said| self.judged(node, callee, &given, said)))
+            }
+        };
         // Nodes inside have had their own.
         self.first_name = first_name;
-        let (mut said, origin) = match applied {
-            Ok(Some(found)) => found,
+        match judged {
+            Ok(Some(judged)) => self.accepted(node, judged),
             Ok(None) => {
                 self.no_rule(node, callee.opset);
-                return None;
+                None
             }
             Err(error) => {
                 if !error.0.is_empty() {
                     self.problem(node, ProblemKind::Node, error.0);
                 }
-                return None;
-            }
-        };
-        let Some(schema) = callee.schema else {
-            return Some(said);
-        };
-        let check = self.options.check_types || self.alone && self.depth == 0;
-        let (mut bound, mut wrong) = Bound::of_inputs(schema, &inputs);
-        if check || !reference || origin == Origin::Standard {
-            bound.complete(schema, &mut said.types);
-        }
-        if check && reference {
-            let counts = [inputs.len(), model.outputs(node).len()];
-            wrong = wrong_count(schema, counts)
-                .or(wrong)
-                .or_else(|| bound.outputs(schema, &said.types).err());
-        }
-        drop(bound);
-        if let Some(wrong) = wrong.filter(|_| check) {
-            self.problem(node, ProblemKind::Signature, wrong);
-            if reference {
-                return None;
+                None
             }
         }
-        if reference && origin == Origin::Standard {
-            self.demands(node, schema, &given, &said);
-        }
-        Some(said)
     }
 
-    /// What the operator's rule, or the function's body, says of a node.
-    fn apply(
+    fn book(&self) -> Rulebook<'a> {
+        Rulebook {
+            model: self.model,
+            rules: self.options.rules,
+            thorough: self.is_algebra(),
+        }
+    }
+
+    /// What is said of a node whose attributes are graphs, or that calls a function.
+    fn by_walk(
         &mut self,
         node: NodeId,
         callee: &Callee<'_>,
         given: &Given<'_>,
     ) -> Result<Option<(Said, Origin)>, InferError> {
-        let count = self.model.outputs(node).len();
-        let (rules, rule) = (self.options.rules, callee.rule);
         if let Some(schema) = callee.schema {
-            let (model, thorough) = (self.model, self.is_algebra());
-            let last = given.present.iter().rposition(|present| *present);
-            let inputs = &given.inputs[..last.map_or(0, |last| last + 1)];
-            let outputs = self.model.outputs(node).iter();
-            let outputs: SmallVec<[bool; 4]> = outputs.map(Option::is_some).collect();
-            let inside = Inside::new(self);
-            let mut cx = Infer::new(schema, given.attributes, inputs, given.known, count)
-                .with_present(Present {
-                    inputs: given.present,
-                    outputs: &outputs,
-                })
-                .with_thoroughness(thorough)
-                .with_subgraphs(&inside);
-            let custom = rules.and_then(|rules| rules.infer(model, node, schema, &mut cx));
-            let origin = match (custom, rule) {
-                (Some(result), _) => result.map(|()| Origin::Program)?,
-                (None, Some(rule)) => rule(&mut cx).map(|()| Origin::Standard)?,
-                (None, None) => Origin::Nobody,
-            };
-            return Ok(Some((cx.finish(), origin)));
+            let (book, inside) = (self.book(), Inside::new(self));
+            let said = book.apply(node, schema, callee.rule, given, Some(&inside));
+            return said.map(Some);
         }
         let found = self.model.node(node);
         let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);
@@ -453,8 +460,52 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn known(&self, value: ValueId) -> Option<Known> {
-        self.found.known[value.index()].clone()
+    /// What was said of a node next to what its operator takes and makes.
+    fn judged(
+        &self,
+        node: NodeId,
+        callee: &Callee<'_>,
+        given: &Given<'_>,
+        (mut said, origin): (Said, Origin),
+    ) -> Judged {
+        let (mut wrong, mut unmet) = (None, Vec::new());
+        if let Some(schema) = callee.schema {
+            let reference = !self.is_algebra();
+            let check = self.options.check_types || self.alone && self.depth == 0;
+            let is_open = |ty: &Option<Type>| ty.as_ref().is_none_or(|ty| ty.elem().is_none());
+            if check || said.types.iter().any(is_open) {
+                let (mut bound, of_inputs) = Bound::of_inputs(schema, &given.inputs);
+                if check || !reference || origin == Origin::Standard {
+                    bound.complete(schema, &mut said.types);
+                }
+                if check && reference {
+                    let counts = [given.inputs.len(), self.model.outputs(node).len()];
+                    wrong = wrong_count(schema, counts)
+                        .or(of_inputs)
+                        .or_else(|| bound.outputs(schema, &said.types).err());
+                } else if check {
+                    wrong = of_inputs;
+                }
+            }
+            if reference && origin == Origin::Standard {
+                unmet = self.unmet(node, schema, given, &said);
+            }
+        }
+        Judged { said, wrong, unmet }
+    }
+
+    /// Lists what does not fit; gives what was said if it counts all the same.
+    fn accepted(&mut self, node: NodeId, judged: Judged) -> Option<Said> {
+        if let Some(wrong) = judged.wrong {
+            self.problem(node, ProblemKind::Signature, wrong);
+            if !self.is_algebra() {
+                return None;
+            }
+        }
+        for fact in judged.unmet {
+            self.problem(node, ProblemKind::Node, fact);
+        }
+        Some(judged.said)
     }
 
     fn callee(&mut self, node: NodeId) -> Callee<'a> {
@@ -487,13 +538,8 @@ impl<'a> Engine<'a> {
     fn look_up(&self, node: NodeId, opset: u32) -> Callee<'a> {
         let domain = self.model.domain_of(node);
         let name = self.model.display(self.model.node(node).op_type);
-        let operator = self.registry.operator(&domain, &name);
-        Callee {
-            schema: self.registry.schema(&domain, &name, opset),
-            rule: operator.and_then(|operator| operator.inference_at(opset)),
-            function: None,
-            opset,
-        }
+        let schema = self.registry.schema(&domain, &name, opset);
+        Callee::new(self.registry, schema, None, opset)
     }
 
     fn no_rule(&mut self, node: NodeId, opset: u32) {
@@ -545,10 +591,74 @@ impl<'a> Engine<'a> {
 
 /// What a node is given.
 pub(super) struct Given<'g> {
-    pub(super) inputs: &'g [Option<Type>],
-    pub(super) known: &'g [Option<Known>],
+    pub(super) inputs: SmallVec<[Option<&'g Type>; 6]>,
+    pub(super) known: SmallVec<[Option<&'g Known>; 6]>,
     pub(super) present: &'g [bool],
     pub(super) attributes: &'g NodeAttributes<'g>,
+}
+
+impl<'g> Given<'g> {
+    fn new(present: &'g [bool], attributes: &'g NodeAttributes<'g>) -> Self {
+        Given {
+            inputs: SmallVec::new(),
+            known: SmallVec::new(),
+            present,
+            attributes,
+        }
+    }
+}
+
+/// What was said of a node, and what is wrong with it.
+struct Judged {
+    said: Said,
+    /// Where it is not what its operator takes and makes.
+    wrong: Option<String>,
+    /// What the reference implementation demands beyond that.
+    unmet: Vec<String>,
+}
+
+/// What it takes to apply the rules of operators.
+#[derive(Clone, Copy)]
+struct Rulebook<'a> {
+    model: &'a Model,
+    rules: Option<&'a dyn Rules>,
+    thorough: bool,
+}
+
+impl Rulebook<'_> {
+    /// What the rule of an operator says of a node.
+    fn apply(
+        self,
+        node: NodeId,
+        schema: &Schema,
+        rule: Option<InferFn>,
+        given: &Given<'_>,
+        inside: Option<&dyn Subgraphs>,
+    ) -> Result<(Said, Origin), InferError> {
+        let last = given.present.iter().rposition(|present| *present);
+        let inputs = &given.inputs[..last.map_or(0, |last| last + 1)];
+        let outputs = self.model.outputs(node);
+        let present: SmallVec<[bool; 4]> = outputs.iter().map(Option::is_some).collect();
+        let count = outputs.len();
+        let mut cx = Infer::new(schema, given.attributes, inputs, &given.known, count)
+            .with_present(Present {
+                inputs: given.present,
+                outputs: &present,
+            })
+            .with_thoroughness(self.thorough);
+        if let Some(inside) = inside {
+            cx = cx.with_subgraphs(inside);
+        }
+        let custom = self
+            .rules
+            .and_then(|rules| rules.infer(self.model, node, schema, &mut cx));
+        let origin = match (custom, rule) {
+            (Some(result), _) => result.map(|()| Origin::Program)?,
+            (None, Some(rule)) => rule(&mut cx).map(|()| Origin::Standard)?,
+            (None, None) => Origin::Nobody,
+        };
+        Ok((cx.finish(), origin))
+    }
 }
 
 /// Leaves numbers and names, the sizes that the reference implementation knows.

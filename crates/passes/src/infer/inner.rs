@@ -39,7 +39,7 @@ impl Engine<'_> {
         let outputs = graph.outputs.iter().map(|info| match info.value {
             Some(value) => Inferred {
                 ty: self.found.types[value.index()].clone(),
-                known: self.found.known[value.index()].clone(),
+                known: self.found.known(value).cloned(),
             },
             None => Inferred {
                 ty: info.ty.as_ref().and_then(|ty| model.type_of(ty)),
@@ -110,7 +110,7 @@ impl Engine<'_> {
                 }
             }
             self.found.types[slot] = merged;
-            self.found.known[slot] = given.known.clone();
+            self.found.known[slot] = given.known.clone().map(Box::new);
         }
         Ok(())
     }

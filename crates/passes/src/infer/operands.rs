@@ -13,12 +13,12 @@ impl<'a> Bound<'a> {
     /// What the inputs of a node bind, and what does not fit.
     pub(super) fn of_inputs(
         schema: &Schema,
-        inputs: &'a [Option<Type>],
+        inputs: &[Option<&'a Type>],
     ) -> (Bound<'a>, Option<String>) {
         let mut bound = Bound::default();
         let mut wrong = None;
         for (index, ty) in inputs.iter().enumerate() {
-            let (Some(ty), Some(param)) = (ty, schema.input(index)) else {
+            let (Some(ty), Some(param)) = (*ty, schema.input(index)) else {
                 continue;
             };
             let found = bound.operand(schema, param, "input", index, ty);
@@ -111,12 +111,12 @@ impl<'a> Bound<'a> {
 pub(super) fn wrong_count(schema: &Schema, counts: [usize; 2]) -> Option<String> {
     let allowed = [schema.input_count(), schema.output_count()];
     let mut all = ["inputs", "outputs"].into_iter().zip(counts).zip(allowed);
-    all.find_map(|((what, count), (fewest, most))| {
-        let fits = count >= fewest && most.is_none_or(|most| count <= most);
-        let name = schema.name;
-        let most = most.map_or("any number".to_string(), |most| most.to_string());
-        (!fits).then(|| format!("{name} has {fewest} to {most} {what}, not {count}"))
-    })
+    let ((what, count), (fewest, most)) = all.find(|((_, count), (fewest, most))| {
+        count < fewest || most.is_some_and(|most| *count > most)
+    })?;
+    let name = schema.name;
+    let most = most.map_or("any number".to_string(), |most| most.to_string());
+    Some(format!("{name} has {fewest} to {most} {what}, not {count}"))
 }
 
 fn is_shared(param: &Param) -> bool {

@@ -54,14 +54,15 @@ impl Engine<'_> {
             Style::Algebra | Style::Reference { data_prop: true } => true,
             Style::Reference { data_prop: false } => is_constant(),
         };
-        let values = said.types.into_iter().zip(said.known).enumerate();
-        for (value, (index, (ty, known))) in model.outputs(node).iter().zip(values) {
+        let mut known = said.known.into_iter();
+        for (index, (value, ty)) in model.outputs(node).iter().zip(said.types).enumerate() {
+            let known = known.next().flatten().filter(|_| follows);
             let Some(value) = *value else { continue };
             let reasons = said.reasons.iter().filter(|(output, _)| *output == index);
             let mut reasons = reasons.map(|(_, reason)| reason.as_ref());
             self.output(node, value, ty, &mut reasons);
             let before = self.options.known.and_then(|known| known(value));
-            self.found.known[value.index()] = before.or(known.filter(|_| follows));
+            self.found.known[value.index()] = before.or(known).map(Box::new);
         }
     }
 
@@ -97,18 +98,21 @@ impl Engine<'_> {
             self.name_unknown(node, value, &mut ty, reasons);
         }
         let declared = self.found.types[slot].take();
-        let merged = match &declared {
-            // A declared type adds to what was inferred, but what was inferred is what will happen.
-            Some(declared) if algebra => ty.merge(declared),
-            Some(declared) => declared.merge(&ty),
-            None => Some(ty.clone()),
+        let mut merged = match declared {
+            None => ty,
+            Some(declared) => {
+                // A declared type adds to what was inferred, but what was inferred is what will happen.
+                let merged = match algebra {
+                    true => ty.merge(&declared),
+                    false => declared.merge(&ty),
+                };
+                merged.unwrap_or_else(|| {
+                    let fact = format!("it makes {ty}, but the file declares {declared}");
+                    self.problem(node, ProblemKind::Declared, fact);
+                    if algebra { ty } else { declared }
+                })
+            }
         };
-        let mut merged = merged.unwrap_or_else(|| {
-            let declared = declared.clone().unwrap_or_else(|| ty.clone());
-            let fact = format!("it makes {ty}, but the file declares {declared}");
-            self.problem(node, ProblemKind::Declared, fact);
-            if algebra { ty } else { declared }
-        });
         if algebra {
             self.name_unknown(node, value, &mut merged, reasons);
             if let Type::Tensor(tensor) = &merged {

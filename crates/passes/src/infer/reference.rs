@@ -3,10 +3,17 @@
 use sardonyx_model::{Dim, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::{Known, Said, Schema};
 
-use super::engine::{Engine, Given};
+use super::engine::{Callee, Engine, Given};
 use super::{ProblemKind, Style};
 
-/// Inputs whose integers decide shapes, by operator.
+/// The inputs of an operator whose integers decide shapes.
+pub(super) fn deciding(schema: &Schema) -> &'static [usize] {
+    let found = DECIDING.iter().find(|(name, _)| *name == schema.name);
+    let inputs = found.filter(|_| schema.domain.is_empty());
+    inputs.map_or(&[], |(_, inputs)| inputs)
+}
+
+/// Such inputs by operator.
 const DECIDING: &[(&str, &[usize])] = &[
     ("ConstantOfShape", &[0]),
     ("Expand", &[1]),
@@ -34,11 +41,16 @@ impl Engine<'_> {
     }
 
     /// Whether the integers that decide the shapes of a node's outputs are there, not in a data file.
-    pub(super) fn demand_integers(&mut self, node: NodeId, schema: &Schema) -> bool {
-        let deciding = DECIDING.iter().find(|(name, _)| *name == schema.name);
-        let Some((_, inputs)) = deciding.filter(|_| schema.domain.is_empty()) else {
+    pub(super) fn demand_integers(
+        &mut self,
+        node: NodeId,
+        schema: &Schema,
+        callee: &Callee<'_>,
+    ) -> bool {
+        let inputs = callee.deciding;
+        if inputs.is_empty() {
             return true;
-        };
+        }
         let model = self.model;
         let in_file = |value: ValueId| match model.value(value).producer {
             Producer::Initializer(index) => {
@@ -62,26 +74,18 @@ impl Engine<'_> {
         missing.is_none()
     }
 
-    /// What a rule must have said of a node, and what must be so for that.
-    pub(super) fn demands(
-        &mut self,
+    /// What a rule must have said of a node, and what must be so for that, as far as it is not.
+    pub(super) fn unmet(
+        &self,
         node: NodeId,
         schema: &Schema,
         given: &Given<'_>,
         said: &Said,
-    ) {
-        self.demand_elems(node, said);
-        let data_prop = self.options.style == Style::Reference { data_prop: true };
-        if data_prop && overflows(schema, given, said) {
-            let fact = format!("{}: the result overflows 64 bits", schema.name);
-            self.problem(node, ProblemKind::Node, fact);
-        }
-    }
-
-    /// The reference implementation refuses nodes whose inputs leave the element type of an output open.
-    fn demand_elems(&mut self, node: NodeId, said: &Said) {
-        let outputs = self.model.outputs(node).iter().zip(&said.types).enumerate();
-        let open = outputs.filter(|(_, (value, ty))| {
+    ) -> Vec<String> {
+        let mut unmet = Vec::new();
+        // The reference implementation refuses nodes whose inputs leave the element type of an output open.
+        let mut outputs = self.model.outputs(node).iter().zip(&said.types);
+        let open = outputs.position(|(value, ty)| {
             let is_open = match ty {
                 None => true,
                 Some(Type::Tensor(tensor)) => tensor.elem.is_none(),
@@ -89,11 +93,16 @@ impl Engine<'_> {
             };
             value.is_some() && is_open
         });
-        if let Some((index, _)) = open.into_iter().next() {
-            let fact =
-                format!("the element type of output {index} does not follow from its inputs");
-            self.problem(node, ProblemKind::Node, fact);
+        if let Some(index) = open {
+            unmet.push(format!(
+                "the element type of output {index} does not follow from its inputs"
+            ));
         }
+        let data_prop = self.options.style == Style::Reference { data_prop: true };
+        if data_prop && overflows(schema, given, said) {
+            unmet.push(format!("{}: the result overflows 64 bits", schema.name));
+        }
+        unmet
     }
 }
 
@@ -102,13 +111,13 @@ fn overflows(schema: &Schema, given: &Given<'_>, said: &Said) -> bool {
     if !matches!(schema.name, "Add" | "Sub" | "Mul") || !schema.domain.is_empty() {
         return false;
     }
-    let numbers = |known: &Option<Known>| -> Option<Vec<i64>> {
-        let ints = known.as_ref()?.ints()?;
+    let numbers = |known: Option<&Known>| -> Option<Vec<i64>> {
+        let ints = known?.ints()?;
         ints.iter().map(Dim::known).collect()
     };
-    let [Some(a), Some(b)] = [0, 1].map(|index| numbers(given.known.get(index)?)) else {
+    let [Some(a), Some(b)] = [0, 1].map(|index| numbers(*given.known.get(index)?)) else {
         return false;
     };
     let fits = a.len() == b.len() || a.len() == 1 || b.len() == 1;
-    fits && numbers(&said.known[0]).is_none()
+    fits && numbers(said.known.first().and_then(Option::as_ref)).is_none()
 }
