@@ -78,6 +78,7 @@ const MAY_USE_ALL: &[&str] = &["xtask", "sardonyx-tests", "sardonyx-fuzz"];
 const UNSAFE_PLACES: &[&str] = &[
     "crates/kernels/",
     "crates/tensor/",
+    "crates/sardonyx/src/large_pages.rs",
     "crates/sardonyx/src/mapping.rs",
 ];
 

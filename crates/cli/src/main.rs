@@ -54,6 +54,9 @@ use sardonyx::{Model, OpenOptions, ReadLimits};
 use crate::failure::Failure;
 use crate::terminal::Terminal;
 
+#[global_allocator]
+static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+
 /// ONNX models: inspect, change and run them.
 #[derive(Parser)]
 #[command(name = "sardonyx", version, max_term_width = 110)]

@@ -17,6 +17,9 @@ mod version_converter;
 
 use pyo3::prelude::*;
 
+#[global_allocator]
+static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+
 /// Sardonyx under the names of the onnx package's core.
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,4 +1,4 @@
-//! Mapping files into memory: the only place in this crate with unsafe code.
+//! Mapping files into memory.
 //!
 //! A mapping costs nothing until its pages are touched, so a model of many gigabytes opens at once, and several processes
 //! share one copy. The price: if somebody truncates the file while it is mapped, touching a page that is gone ends the

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
+#[global_allocator]
+static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 #[derive(Parser)]
