@@ -146,7 +146,7 @@ impl Inference {
             let Some(severity) = level(problem.code()) else {
                 continue;
             };
-            found.add(model, problem.code(), severity, problem.spot(), || {
+            found.add(model, problem.code(), severity, problem.spot, || {
                 (problem.fact.clone(), problem.advice.clone().into())
             });
         }
@@ -156,13 +156,13 @@ impl Inference {
 /// Something that contradicts itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// The node.
-    pub node: NodeId,
+    /// The node, or the constant of a graph.
+    pub spot: Spot,
     /// What kind.
     pub kind: ProblemKind,
     /// What does not fit.
     pub fact: String,
-    /// What is known of the inputs, in words.
+    /// What is known of the node's inputs, in words.
     pub advice: String,
 }
 
@@ -173,7 +173,7 @@ pub enum ProblemKind {
     Node,
     /// The numbers or types of its inputs and outputs are not what its operator takes and makes.
     Signature,
-    /// The node makes another type than the file declares.
+    /// The node makes another type than the file declares, or a constant has another.
     Declared,
     /// The node is of an operator set that is not imported.
     NotImported,
@@ -191,10 +191,6 @@ impl Problem {
             ProblemKind::NotImported => &codes::OPSET_NOT_IMPORTED,
             ProblemKind::Limit => &codes::TOO_MUCH_TO_INFER,
         }
-    }
-
-    fn spot(&self) -> Spot {
-        Spot::node(self.node)
     }
 }
 
@@ -253,7 +249,7 @@ pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference
         .map(|problem| Finding {
             code: problem.code(),
             severity: problem.code().severity.unwrap_or(Severity::Error),
-            place: places.of(model, problem.spot()),
+            place: places.of(model, problem.spot),
             fact: problem.fact.clone(),
             advice: problem.advice.clone().into(),
         })

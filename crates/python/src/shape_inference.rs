@@ -15,8 +15,8 @@ use sardonyx_model::Model;
 use sardonyx_ops::Registry;
 use sardonyx_passes::check::Levels;
 use sardonyx_passes::{
-    CheckOptions, CheckPart, InferOptions, Inference, Naming, Problem, ProblemKind, Style,
-    annotate, check_part, infer_model, place_of_node,
+    CheckOptions, CheckPart, InferOptions, Inference, Naming, Places, Problem, ProblemKind, Style,
+    annotate, check_part, infer_model,
 };
 
 use crate::checker::verdict;
@@ -173,11 +173,17 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
 
 /// Problems that count as an exception, one line each.
 fn raise(model: &Model, problems: &[Problem], counts: impl Fn(&Problem) -> bool) -> PyResult<()> {
+    let mut places = Places::default();
     let lines: Vec<String> = problems
         .iter()
         .filter(|problem| counts(problem))
         .take(100)
-        .map(|problem| format!("\n[ShapeInferenceError] {}", problem_text(model, problem)))
+        .map(|problem| {
+            format!(
+                "\n[ShapeInferenceError] {}",
+                problem_text(model, &mut places, problem)
+            )
+        })
         .collect();
     match lines.is_empty() {
         true => Ok(()),
@@ -188,8 +194,9 @@ fn raise(model: &Model, problems: &[Problem], counts: impl Fn(&Problem) -> bool)
     }
 }
 
-fn problem_text(model: &Model, problem: &Problem) -> String {
-    format!("{}: {}", place_of_node(model, problem.node), problem.fact)
+fn problem_text(model: &Model, places: &mut Places, problem: &Problem) -> String {
+    let place = places.of(model, problem.spot);
+    format!("{place}: {}", problem.fact)
 }
 
 /// The types of the outputs of a serialized FunctionProto for types of its inputs and values of its attributes.

@@ -22,6 +22,7 @@ use super::reference::deciding;
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
 use crate::attributes::NodeAttributes;
+use crate::finding::Spot;
 
 /// Node visits of graphs that are walked through more than once, for each node that the model has, and to begin with.
 const VISITS_PER_NODE: u64 = 64;
@@ -70,6 +71,8 @@ pub(super) struct Engine<'a> {
     pub(super) muted: bool,
     /// Whether one node is looked at alone: it is compared with its operator, and unknown sizes get no names.
     pub(super) alone: bool,
+    /// Inputs that are constants as well, with the position among these.
+    pub(super) defaults: HashMap<ValueId, usize>,
     /// Graphs that were walked through before: of their values there is something to forget.
     walked: HashSet<GraphId>,
 }
@@ -166,6 +169,7 @@ impl<'a> Engine<'a> {
             unsupported: false,
             muted: false,
             alone: false,
+            defaults: HashMap::new(),
             walked: HashSet::new(),
             visits: visits(model),
         }
@@ -258,13 +262,21 @@ impl<'a> Engine<'a> {
         // Before version 4 of the format every constant had to be an input as well, so that says nothing about overriding it.
         let all_are_inputs =
             self.is_algebra() && model.main == Some(id) && model.header.ir_version.unwrap_or(0) < 4;
-        for initializer in &graph.initializers {
+        for (index, initializer) in graph.initializers.iter().enumerate() {
             let Some(value) = initializer.value else {
                 continue;
             };
             let proto = &initializer.tensor;
             let is_input = !matches!(model.value(value).producer, Producer::Initializer(_));
             let is_default = is_input && !all_are_inputs;
+            if is_input {
+                self.defaults.insert(value, index);
+                let constant = constant_type(proto.data_type, &proto.dims);
+                let declared = self.found.types[value.index()].clone();
+                if let Some(declared) = declared.filter(|ty| ty.merge(&constant).is_none()) {
+                    self.differs(id, index, &constant, &declared);
+                }
+            }
             // It may give way to anything that the declared type of the input allows.
             if is_default && self.is_algebra() {
                 continue;
@@ -581,11 +593,27 @@ impl<'a> Engine<'a> {
         }
         let advice = describe_inputs(self.model, node, &self.found);
         self.found.problems.push(Problem {
-            node,
+            spot: Spot::node(node),
             kind,
             fact,
             advice,
         });
+    }
+
+    /// Notes a constant that is an input as well, and not what that is declared to be: the declared type is what counts.
+    fn differs(&mut self, id: GraphId, index: usize, constant: &Type, declared: &Type) {
+        if self.found.problems.len() < MOST_LISTED {
+            self.found.problems.push(Problem {
+                spot: Spot::graph(id).item("initializer", index),
+                kind: ProblemKind::Declared,
+                fact: format!(
+                    "it is {constant}, but the input of its name is declared as {declared}"
+                ),
+                advice:
+                    "the constant is the default of that input: change its type, or the declaration"
+                        .into(),
+            });
+        }
     }
 }
 

@@ -102,10 +102,15 @@ impl Engine<'_> {
             None => ty,
             Some(declared) => {
                 // A declared type adds to what was inferred, but what was inferred is what will happen.
-                let merged = match algebra {
+                let merge = |ty: &Type| match algebra {
                     true => ty.merge(&declared),
-                    false => declared.merge(&ty),
+                    false => declared.merge(ty),
                 };
+                // What may be missing as far as inference sees, such as what a loop begins with, is there if the file says so.
+                let merged = merge(&ty).or_else(|| match &ty {
+                    Type::Optional(inner) => merge(inner),
+                    _ => None,
+                });
                 merged.unwrap_or_else(|| {
                     let fact = format!("it makes {ty}, but the file declares {declared}");
                     self.problem(node, ProblemKind::Declared, fact);

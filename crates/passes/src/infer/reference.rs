@@ -1,7 +1,8 @@
 //! What the reference implementation demands beyond the rules of operators.
 
-use sardonyx_model::{Dim, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{Dim, NoExternalData, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::{Known, Said, Schema};
+use sardonyx_tensor::DataType;
 
 use super::engine::{Callee, Engine, Given};
 use super::{ProblemKind, Style};
@@ -40,38 +41,59 @@ impl Engine<'_> {
         !missing
     }
 
-    /// Whether the integers that decide the shapes of a node's outputs are there, not in a data file.
+    /// Whether the integers that decide the shapes of a node's outputs, where they are constants, can be read: are not in a
+    /// data file, of a type that the operator takes, and as many as the sizes say.
     pub(super) fn demand_integers(
         &mut self,
         node: NodeId,
         schema: &Schema,
         callee: &Callee<'_>,
     ) -> bool {
-        let inputs = callee.deciding;
-        if inputs.is_empty() {
+        if callee.deciding.is_empty() {
             return true;
         }
-        let model = self.model;
-        let in_file = |value: ValueId| match model.value(value).producer {
-            Producer::Initializer(index) => {
-                let constants = &model.graph(model.value(value).graph).initializers;
-                let constant = constants.get(index as usize);
-                constant.is_some_and(|constant| constant.tensor.is_external())
-            }
-            _ => false,
-        };
-        let values = model.inputs(node).enumerate();
-        let mut values = values.filter(|(index, _)| inputs.contains(index));
-        let missing =
-            values.find_map(|(index, value)| value.filter(|v| in_file(*v)).map(|_| index));
-        if let Some(index) = missing {
-            let fact = format!(
-                "{}: the data of input {index} must be loaded from its file first",
-                schema.name
-            );
+        let values = self.model.inputs(node).enumerate();
+        let mut deciding = values.filter(|(index, _)| callee.deciding.contains(index));
+        let fact = deciding.find_map(|(index, value)| {
+            let what = self.unreadable(schema, index, value?)?;
+            Some(format!("{}: {what}", schema.name))
+        });
+        let is_fine = fact.is_none();
+        if let Some(fact) = fact {
             self.problem(node, ProblemKind::Node, fact);
         }
-        missing.is_none()
+        is_fine
+    }
+
+    /// Why the elements of an input that is a constant cannot be read.
+    fn unreadable(&self, schema: &Schema, input: usize, value: ValueId) -> Option<String> {
+        let model = self.model;
+        let index = match model.value(value).producer {
+            Producer::Initializer(index) => index as usize,
+            Producer::Input(_) => *self.defaults.get(&value)?,
+            _ => return None,
+        };
+        let constants = &model.graph(model.value(value).graph).initializers;
+        let tensor = &constants.get(index)?.tensor;
+        if tensor.is_external() {
+            return Some(format!(
+                "the data of input {input} must be loaded from its file first"
+            ));
+        }
+        let number = tensor.data_type.unwrap_or(0);
+        let elem = DataType::from_number(number);
+        let variable = schema.type_var(schema.input(input)?.ty);
+        let is_allowed = elem.is_some_and(|elem| {
+            variable.is_none_or(|variable| variable.allowed.allows(&Type::unranked(elem)))
+        });
+        if !is_allowed {
+            let name = elem.map_or(format!("type {number}"), |elem| elem.to_string());
+            return Some(format!("the elements of input {input} are of {name}"));
+        }
+        let error = model.tensor(tensor, &NoExternalData).err()?;
+        Some(format!(
+            "the elements of input {input} cannot be read: {error}"
+        ))
     }
 
     /// What a rule must have said of a node, and what must be so for that, as far as it is not.

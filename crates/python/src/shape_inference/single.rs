@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 use sardonyx_model::{Model, NodeId, Type};
 use sardonyx_passes::check::Levels;
 use sardonyx_passes::{
-    CheckOptions, CheckPart, InferOptions, NEWEST_IR_VERSION, Problem, ProblemKind, Style,
-    check_part, infer_function, infer_node,
+    CheckOptions, CheckPart, InferOptions, NEWEST_IR_VERSION, Places, Problem, ProblemKind, Spot,
+    Style, check_part, infer_function, infer_node,
 };
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph, node, tensor, value_info};
 
@@ -82,10 +82,11 @@ pub(crate) fn node_outputs(
         infer_node(&model, &operators.registry, node, &schema, options)
     })?;
     // What goes wrong in graphs inside only means that less is known.
-    let is_error =
-        |problem: &&Problem| problem.node == node || problem.kind == ProblemKind::NotImported;
+    let is_error = |problem: &&Problem| {
+        problem.spot == Spot::node(node) || problem.kind == ProblemKind::NotImported
+    };
     if let Some(problem) = problems.iter().find(is_error) {
-        let words = problem_text(&model, problem);
+        let words = problem_text(&model, &mut Places::default(), problem);
         return Err(match problem.kind {
             ProblemKind::Signature => ValidationError::new_err(words),
             _ => InferenceError::new_err(words),
