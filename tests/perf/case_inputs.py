@@ -19,15 +19,22 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64
 
 def main(case, out):
     out.mkdir(parents=True, exist_ok=True)
-    lines = [line.split() for line in case.read_text().splitlines()]
-    lines = [line for line in lines if line and not line[0].startswith("#")]
-    for position, (name, dtype, dims, how) in enumerate(lines):
-        shape = () if dims == "-" else tuple(int(dim) for dim in dims.split(","))
-        values = fill(shape, how, position).astype(DTYPES[dtype]).reshape(shape)
+    for position, (name, values) in enumerate(read_case(case).items()):
         # Names of inputs may hold characters that names of files may not.
         path = out / f"{position}.npy"
         np.save(path, values)
         print(f"{name}={path}")
+
+
+def read_case(case):
+    """The inputs by name."""
+    inputs = {}
+    lines = [line.split() for line in case.read_text().splitlines()]
+    lines = [line for line in lines if line and not line[0].startswith("#")]
+    for position, (name, dtype, dims, how) in enumerate(lines):
+        shape = () if dims == "-" else tuple(int(dim) for dim in dims.split(","))
+        inputs[name] = fill(shape, how, position).astype(DTYPES[dtype]).reshape(shape)
+    return inputs
 
 
 def fill(shape, how, position):

@@ -4,7 +4,7 @@
 //! constants, and real models beside the checkout. Python makes models and inputs and asks ONNX Runtime; our side
 //! is the `sardonyx` command, as anyone would use it.
 
-use crate::workspace::{artifacts, build_release, root, shown};
+use crate::workspace::{artifacts, build_release, files, root, shown};
 use crate::{Result, python, shell};
 use serde_json::Value;
 use std::fs;
@@ -18,6 +18,10 @@ pub(crate) struct Agree {
     /// Keep models, inputs and outputs in target/agree also where they agree.
     #[arg(long)]
     keep: bool,
+    /// Compare the shapes that we infer with those of ONNX Runtime's arrays instead, for the models and cases beside the
+    /// checkout; names are those of models.
+    #[arg(long)]
+    shapes: bool,
     /// Let our side use no better instructions than these.
     #[arg(long, value_name = "NAME", value_parser = ["portable", "avx2", "avx512"])]
     isa: Option<String>,
@@ -39,7 +43,10 @@ const MODELS: &[&str] = &[
 ];
 
 pub(crate) fn run(task: &Agree) -> Result {
-    let models = chosen(&task.names)?;
+    let models = match task.shapes {
+        true => Vec::new(),
+        false => chosen(&task.names)?,
+    };
     let python = python::environment(
         &artifacts("agree"),
         &root().join("tests/agree/requirements.txt"),
@@ -49,6 +56,9 @@ pub(crate) fn run(task: &Agree) -> Result {
         ours: build_release("sardonyx", &[])?,
         isa: task.isa.clone(),
     };
+    if task.shapes {
+        return shapes(&sides, &task.names);
+    }
 
     println!("{:22} {:>7} {:>9}  verdict", "model", "outputs", "worst");
     let (mut agreeing, mut disagreeing) = (0, 0);
@@ -196,6 +206,66 @@ fn zoo(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
         labels: None,
         source: String::new(),
     }]))
+}
+
+/// The shapes that we infer for each model and each of its cases, against those that the arrays have.
+fn shapes(sides: &Sides, names: &[String]) -> Result {
+    let zoo = root().join("../shared/zoo");
+    if !zoo.is_dir() {
+        println!("skipped: no ../shared/zoo beside the checkout");
+        return Ok(());
+    }
+    println!("{:28} {:>7} {:>6}  for", "case", "values", "open");
+    let (mut cases, mut wrong) = (0, 0);
+    for skeleton in files(&zoo, &[".onnx"])? {
+        let name = stem(&skeleton);
+        if !names.is_empty() && !names.contains(&name) {
+            continue;
+        }
+        let folder = artifacts("agree").join("shapes").join(&name);
+        fs::create_dir_all(&folder)?;
+        let model = match skeleton.with_extension("weights.json").is_file() {
+            true => {
+                let filled = folder.join("model.onnx");
+                let mut fill = sides.script("tests/perf/zoo_weights.py");
+                shell::run(fill.arg(&skeleton).arg(&filled))?;
+                filled
+            }
+            false => skeleton,
+        };
+        for case in files(&zoo, &[".case"])? {
+            let case_name = stem(&case);
+            let is_of_model = case_name.strip_prefix(&name);
+            if !is_of_model.is_some_and(|rest| rest.starts_with('.')) {
+                continue;
+            }
+            let mut compare = sides.script("tests/agree/shapes.py");
+            compare.arg(&sides.ours).arg(&model).arg(&case).arg(&folder);
+            let answer: Value = serde_json::from_str(&shell::output(&mut compare)?)?;
+            let problems = texts(&answer["problems"]);
+            println!(
+                "{case_name:28} {:>7} {:>6}  {}",
+                answer["values"], answer["open"], answer["symbols"]
+            );
+            for problem in &problems {
+                println!("  {problem}");
+            }
+            cases += 1;
+            wrong += usize::from(!problems.is_empty());
+        }
+        fs::remove_dir_all(&folder)?;
+    }
+    println!("open: sizes and ranks that only the data decide");
+    match wrong {
+        0 => println!("{cases} cases have the shapes that we infer"),
+        _ => return Err(format!("{wrong} of {cases} cases have other shapes").into()),
+    }
+    Ok(())
+}
+
+fn stem(path: &Path) -> String {
+    let name = path.file_stem().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// A detector of file types, on files of this machine.
