@@ -335,6 +335,14 @@ impl<'a> Infer<'a> {
         }
     }
 
+    /// The quotient of two sizes that the node demands to divide, or it fails when it runs.
+    pub fn quotient(&self, whole: &Dim, part: &Dim) -> Dim {
+        whole.exact_div(part).unwrap_or_else(|| {
+            self.equate(&whole.rem(part), &Dim::Known(0));
+            whole.floor_div(part)
+        })
+    }
+
     /// Fails, naming the operator.
     pub fn fail<T>(&self, what: impl fmt::Display) -> Result<T, InferError> {
         Err(InferError(format!("{}: {what}", self.schema.name)))

@@ -246,7 +246,7 @@ fn parts(cx: &Infer<'_>, size: &Dim, part: &Dim, axis: usize) -> Result<Dim, Inf
             "axis {axis} of size {size} does not split into parts of {part}"
         ));
     }
-    Ok(size.floor_div(part))
+    Ok(cx.quotient(size, part))
 }
 
 fn infer_depth_to_space(cx: &mut Infer<'_>) -> Result<(), InferError> {

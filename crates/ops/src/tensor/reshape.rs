@@ -123,7 +123,7 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
             shape[axis] = match elems.exact_div(&divisor) {
                 Some(size) => size,
                 None if elems.known().is_none() || divisor.known().is_none() => {
-                    elems.floor_div(&divisor)
+                    cx.quotient(&elems, &divisor)
                 }
                 // Nothing splits into anything.
                 None if is_empty => Dim::Unknown,

@@ -138,7 +138,7 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
                 "axis {axis} of size {whole} does not split into {count} equal pieces"
             ));
         }
-        return Ok(vec![whole.floor_div(&pieces); count]);
+        return Ok(vec![cx.quotient(whole, &pieces); count]);
     }
     let size = whole.ceil_div(&pieces);
     let mut last = whole.sub(&size.mul(&pieces.sub(&Dim::Known(1))));

@@ -1,6 +1,6 @@
 //! What nodes demand of sizes: that two expressions are equal.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{Dim, NodeId, Type};
 
@@ -24,6 +24,8 @@ pub(super) struct Equalities {
     /// What a symbol is known to be. No replaced symbol occurs in what replaces others.
     replaced: HashMap<String, Dim>,
     learned: Vec<Equality>,
+    /// Equalities that no symbol can be solved for, each listed once.
+    unsolved: HashSet<(Dim, Dim)>,
 }
 
 impl Equalities {
@@ -50,6 +52,16 @@ impl Equalities {
                 self.learned.push(Equality { node, left, right });
             }
             self.replaced.insert(symbol, value);
+            return;
+        }
+        // It says nothing about other sizes, but people may want to know what their data must be like.
+        let is_known = left.known().is_some() && right.known().is_some();
+        let mut symbols = left.symbols().into_iter().chain(right.symbols());
+        if !is_known && !symbols.any(|symbol| is_ours(&symbol)) {
+            let sides = (left.clone(), right.clone());
+            if self.unsolved.insert(sides) {
+                self.learned.push(Equality { node, left, right });
+            }
         }
     }
 
