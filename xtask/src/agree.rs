@@ -3,8 +3,11 @@
 //! For where stored outputs prove little: the light networks of the onnx wheel with random weights in the place of
 //! constants, and real models beside the checkout. Python makes models and inputs and asks ONNX Runtime; our side
 //! is the `sardonyx` command, as anyone would use it.
+//!
+//! With `--shapes`: do all values in them have the shapes that we infer?
 
-use crate::workspace::{artifacts, build_release, files, root, shown};
+use crate::bench::{Case as ZooCase, zoo_cases};
+use crate::workspace::{artifacts, build_release, root, shown};
 use crate::{Result, python, shell};
 use serde_json::Value;
 use std::fs;
@@ -20,7 +23,7 @@ pub(crate) struct Agree {
     keep: bool,
     /// Compare the shapes that we infer with those of ONNX Runtime's arrays instead, for the models and cases beside the
     /// checkout; names are those of models.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["keep", "isa"])]
     shapes: bool,
     /// Let our side use no better instructions than these.
     #[arg(long, value_name = "NAME", value_parser = ["portable", "avx2", "avx512"])]
@@ -215,57 +218,38 @@ fn shapes(sides: &Sides, names: &[String]) -> Result {
         println!("skipped: no ../shared/zoo beside the checkout");
         return Ok(());
     }
+    let cases = zoo_cases(&zoo, names)?;
+    let folder = artifacts("agree/shapes");
+    fs::create_dir_all(&folder)?;
     println!("{:28} {:>7} {:>6}  for", "case", "values", "open");
-    let (mut cases, mut wrong) = (0, 0);
-    for skeleton in files(&zoo, &[".onnx"])? {
-        let name = stem(&skeleton);
-        if !names.is_empty() && !names.contains(&name) {
-            continue;
+    let mut wrong = 0;
+    for ZooCase { name, case, model } in &cases {
+        let mut compare = sides.script("tests/agree/shapes.py");
+        compare.arg(&sides.ours).arg(model).arg(case).arg(&folder);
+        let answer: Value = serde_json::from_str(&shell::output(&mut compare)?)?;
+        let mut problems = texts(&answer["problems"]);
+        if answer["values"] == 0 {
+            problems.push("no value was compared".into());
         }
-        let folder = artifacts("agree").join("shapes").join(&name);
-        fs::create_dir_all(&folder)?;
-        let model = match skeleton.with_extension("weights.json").is_file() {
-            true => {
-                let filled = folder.join("model.onnx");
-                let mut fill = sides.script("tests/perf/zoo_weights.py");
-                shell::run(fill.arg(&skeleton).arg(&filled))?;
-                filled
-            }
-            false => skeleton,
-        };
-        for case in files(&zoo, &[".case"])? {
-            let case_name = stem(&case);
-            let is_of_model = case_name.strip_prefix(&name);
-            if !is_of_model.is_some_and(|rest| rest.starts_with('.')) {
-                continue;
-            }
-            let mut compare = sides.script("tests/agree/shapes.py");
-            compare.arg(&sides.ours).arg(&model).arg(&case).arg(&folder);
-            let answer: Value = serde_json::from_str(&shell::output(&mut compare)?)?;
-            let problems = texts(&answer["problems"]);
-            println!(
-                "{case_name:28} {:>7} {:>6}  {}",
-                answer["values"], answer["open"], answer["symbols"]
-            );
-            for problem in &problems {
-                println!("  {problem}");
-            }
-            cases += 1;
-            wrong += usize::from(!problems.is_empty());
+        println!(
+            "{name:28} {:>7} {:>6}  {}",
+            answer["values"], answer["open"], answer["symbols"]
+        );
+        for problem in &problems {
+            println!("  {problem}");
         }
-        fs::remove_dir_all(&folder)?;
+        wrong += usize::from(!problems.is_empty());
     }
+    fs::remove_dir_all(&folder)?;
     println!("open: sizes and ranks that only the data decide");
-    match wrong {
-        0 => println!("{cases} cases have the shapes that we infer"),
-        _ => return Err(format!("{wrong} of {cases} cases have other shapes").into()),
+    match (wrong, cases.len()) {
+        (_, 0) => Err("no case was compared".into()),
+        (0, count) => {
+            println!("{count} cases have the shapes that we infer");
+            Ok(())
+        }
+        (wrong, count) => Err(format!("{wrong} of {count} cases have other shapes").into()),
     }
-    Ok(())
-}
-
-fn stem(path: &Path) -> String {
-    let name = path.file_stem().unwrap_or_default();
-    name.to_string_lossy().into_owned()
 }
 
 /// A detector of file types, on files of this machine.

@@ -9,6 +9,8 @@ mod text;
 
 use crate::Result;
 
+pub(crate) use models::{Case, zoo_cases};
+
 #[derive(clap::Subcommand)]
 pub(crate) enum Bench {
     /// Time checking models against the onnx package, and check that both accept them.

@@ -1,6 +1,6 @@
 //! `cargo xtask formats`: our protobuf JSON and text format against those of the protobuf package, in both directions.
 //!
-//! Python makes the messages and judges; converting is an example of `sardonyx-formats`.
+//! Python makes the messages and judges; converting is the program `convert_messages` of `sardonyx-tests`.
 
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, conformance, python, shell};

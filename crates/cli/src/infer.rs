@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// List the values with their types, or those whose names fit a pattern
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", value_parser = Glob::parse)]
     show: Option<Glob>,
-    /// List what stays unknown, with the node where that begins and the reason, and which sizes must be equal
+    /// List what stays unknown, with the node where that begins and the reason, and which sizes must be equal or divide
     #[arg(long)]
     explain: bool,
     /// Write nothing if something contradicts itself

@@ -324,6 +324,17 @@ impl<'m> Texts<'m> {
         let Model { names, sources, .. } = self.model;
         names.text_near(symbol, self.near, sources)
     }
+
+    /// The attribute of a node with a name.
+    pub fn attribute_of(self, node: NodeId, name: &str) -> Option<&'m Attribute> {
+        let attributes = self.model.attributes(node).iter();
+        attributes
+            .map(|id| self.model.attribute(*id))
+            .find(|attribute| {
+                let found = attribute.name.map(|name| self.text(name));
+                found == Some(name.as_bytes())
+            })
+    }
 }
 
 impl Model {
@@ -408,10 +419,7 @@ impl Model {
 
     /// The attribute of a node with a name.
     pub fn attribute_of(&self, node: NodeId, name: &str) -> Option<&Attribute> {
-        let attributes = self.attributes(node).iter();
-        attributes
-            .map(|id| &self.attributes[*id])
-            .find(|attribute| self.maybe_text(attribute.name) == Some(name.as_bytes()))
+        self.texts().attribute_of(node, name)
     }
 
     /// The attributes of a node, in the order of the file.

@@ -53,6 +53,8 @@ pub enum Part<'m> {
     Attribute(&'m Attribute),
     /// A tensor, as a `TensorProto`.
     Tensor(&'m TensorProto),
+    /// A sparse tensor, as a `SparseTensorProto`.
+    SparseTensor(&'m SparseTensorProto),
     /// A type, as a `TypeProto`.
     Type(&'m TypeProto),
 }
@@ -78,6 +80,7 @@ impl Encode for PartOf<'_> {
             Part::Node(node) => writer.write_node(out, node),
             Part::Attribute(attribute) => writer.write_attribute(out, attribute),
             Part::Tensor(tensor) => writer.write_tensor(out, tensor),
+            Part::SparseTensor(tensor) => writer.write_sparse(out, tensor),
             Part::Type(ty) => writer.write_type(out, ty),
         }
     }
@@ -166,6 +169,16 @@ impl<'f, 'a> Fields<'f, 'a> {
         self.out.payload(field, bytes);
     }
 
+    /// Text that may be long, such as documentation.
+    fn long_text<F>(&mut self, field: F, text: Option<Symbol>)
+    where
+        F: Field<Kind: for<'b> proto::Put<Input<'b> = &'b [u8]>>,
+    {
+        if let Some(symbol) = text {
+            self.payload(field, self.writer.texts.text(symbol));
+        }
+    }
+
     fn message<F: Field<Kind: proto::MessageKind>>(
         &mut self,
         field: F,
@@ -211,7 +224,7 @@ impl Encode for Model {
         fields.text(model::ProducerVersion, header.producer_version);
         fields.text(model::Domain, header.domain);
         fields.put_some(model::ModelVersion, header.model_version);
-        fields.text(model::DocString, header.doc_string);
+        fields.long_text(model::DocString, header.doc_string);
         if let Some(main) = self.main {
             fields.message(model::Graph, |out| writer.write_graph(out, main));
         }
@@ -245,7 +258,7 @@ impl<'a> Writer<'a> {
                 self.write_tensor(out, &initializer.tensor)
             });
         }
-        fields.text(graph::DocString, graph.doc_string);
+        fields.long_text(graph::DocString, graph.doc_string);
         for info in &graph.inputs {
             fields.message(graph::Input, |out| self.write_value_info(out, info));
         }
@@ -293,7 +306,7 @@ impl<'a> Writer<'a> {
                 self.write_attribute(out, self.model.attribute(*attribute))
             });
         }
-        fields.text(node::DocString, extras.and_then(|extras| extras.doc_string));
+        fields.long_text(node::DocString, extras.and_then(|extras| extras.doc_string));
         fields.text(node::Domain, node.domain);
         fields.text(node::Overload, node.overload);
         if let Some(extras) = extras {
@@ -342,7 +355,7 @@ impl<'a> Writer<'a> {
                 _ => {}
             }
         }
-        fields.text(attribute::DocString, extras.doc_string);
+        fields.long_text(attribute::DocString, extras.doc_string);
         for value in &attribute.values {
             match value {
                 AttributeValue::Type(ty) => {
@@ -406,7 +419,7 @@ impl<'a> Writer<'a> {
             fields.payload(tensor::RawData, self.model.bytes(raw));
         }
         runs(&mut fields, 10..=11);
-        fields.text(tensor::DocString, tensor.doc_string);
+        fields.long_text(tensor::DocString, tensor.doc_string);
         fields.entries(tensor::ExternalData, &tensor.external_data);
         fields.put_some(tensor::DataLocation, tensor.data_location);
         fields.entries(tensor::MetadataProps, &tensor.metadata_props);
@@ -433,7 +446,7 @@ impl<'a> Writer<'a> {
         if let Some(ty) = &info.ty {
             fields.message(value_info::Type, |out| self.write_type(out, ty));
         }
-        fields.text(value_info::DocString, info.doc_string);
+        fields.long_text(value_info::DocString, info.doc_string);
         fields.entries(value_info::MetadataProps, &info.metadata_props);
         fields.finish();
     }
@@ -552,7 +565,7 @@ impl<'a> Writer<'a> {
         for node in &body.nodes {
             fields.message(function::Node, |out| self.write_node(out, *node));
         }
-        fields.text(function::DocString, function.doc_string);
+        fields.long_text(function::DocString, function.doc_string);
         for import in &function.opset_import {
             fields.message(function::OpsetImport, |out| self.write_opset(out, import));
         }
@@ -608,7 +621,7 @@ impl<'a> Writer<'a> {
     fn write_entry(self, out: &mut Encoder<'a>, entry: &'a Entry) {
         let mut fields = Fields::new(self, out, &entry.unknown);
         fields.text(string_string_entry::Key, entry.key);
-        fields.text(string_string_entry::Value, entry.value);
+        fields.long_text(string_string_entry::Value, entry.value);
         fields.finish();
     }
 }

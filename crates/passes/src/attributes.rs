@@ -41,11 +41,7 @@ impl<'a> NodeAttributes<'a> {
 
 impl Attributes for NodeAttributes<'_> {
     fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
-        let attributes = self.model.attributes(self.node).iter();
-        let attribute = attributes.map(|id| self.model.attribute(*id)).find(|a| {
-            let found = a.name.map(|name| self.texts.text(name));
-            found == Some(name.as_bytes())
-        })?;
+        let attribute = self.texts.attribute_of(self.node, name)?;
         value_of(self.model, attribute, self.bindings)
     }
 }

@@ -120,7 +120,7 @@ impl Inference {
         &self.problems
     }
 
-    /// Sizes that nodes demand to be equal although the file names them apart.
+    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does not say so.
     pub fn equalities(&self) -> &[Equality] {
         &self.equalities
     }
@@ -162,7 +162,7 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// What does not fit.
     pub fact: String,
-    /// What is known of the node's inputs, in words.
+    /// What is known of the node's inputs, or what to do about the constant.
     pub advice: String,
 }
 

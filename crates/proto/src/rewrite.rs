@@ -233,4 +233,98 @@ mod tests {
         );
         assert_eq!(streamed, bytes);
     }
+
+    /// A message of texts and bytes, made by hand.
+    fn by_hand(number: u32, fields: &[(u32, &[u8])]) -> Vec<u8> {
+        let put = |out: &mut Vec<u8>, number: u32, content: &[u8]| {
+            push_tag(out, number, WireType::Len);
+            push_varint(out, content.len() as u64);
+            out.extend(content);
+        };
+        let mut inner = Vec::new();
+        for (number, content) in fields {
+            put(&mut inner, *number, content);
+        }
+        let mut out = Vec::new();
+        put(&mut out, number, &inner);
+        out
+    }
+
+    #[test]
+    fn payloads_and_lengths_stand_where_they_belong() {
+        // Lengths of one to four bytes; contents that are copied, that stay where they are, and too many to be moved.
+        let sizes = [0, 100, 127, 128, 1_023, 1_024, 20_000, 70_000, 2_100_000];
+        let doc = [b'd'; 90];
+        let pairs = sizes
+            .iter()
+            .flat_map(|first| sizes.map(|second| [*first, second]));
+        for pair in pairs {
+            let contents = pair.map(|size| vec![size as u8 | 1; size]);
+            let graph = contents
+                .each_ref()
+                .map(|content| by_hand(5, &[(8, b"w"), (9, content), (12, &doc)]));
+            let graph = graph.concat();
+            let mut expected = Vec::new();
+            push_tag(&mut expected, 7, WireType::Len);
+            push_varint(&mut expected, graph.len() as u64);
+            expected.extend(graph);
+            expected.extend(by_hand(7, &[(2, b"g"), (10, &doc)]));
+            for copied in [false, true] {
+                let encoded = Encoded::by(|out| {
+                    out.message(model::Graph, |out| {
+                        for content in &contents {
+                            out.message(graph::Initializer, |out| {
+                                out.put(tensor::Name, b"w");
+                                match copied {
+                                    true => out.put(tensor::RawData, content),
+                                    false => out.payload(tensor::RawData, content),
+                                }
+                                out.put(tensor::DocString, &doc);
+                            });
+                        }
+                    });
+                    out.message(model::Graph, |out| {
+                        out.put(graph::Name, b"g");
+                        out.put(graph::DocString, &doc);
+                    });
+                });
+                assert_eq!(encoded.bytes(), expected.len() as u64, "{pair:?}");
+                let pieces: Vec<&[u8]> = encoded.slices().collect();
+                assert!(pieces.concat() == expected, "{pair:?} in pieces");
+                assert!(encoded.into_vec() == expected, "{pair:?} in one");
+            }
+        }
+    }
+
+    #[test]
+    fn nested_messages_move_no_byte_often() {
+        // WIRE-16: each level is longer than a length of one byte.
+        fn nested(out: &mut Encoder<'_>, levels: usize) {
+            out.put(graph::Name, &[b'n'; 30]);
+            if levels > 0 {
+                out.message(graph::Node, |out| {
+                    out.message(node::Attribute, |out| {
+                        out.message(attribute::G, |out| nested(out, levels - 1));
+                    });
+                });
+            }
+        }
+        fn nested_by_hand(levels: usize) -> Vec<u8> {
+            let mut content = Vec::new();
+            for level in 0..=levels {
+                let mut outer = vec![2 << 3 | 2, 30];
+                outer.extend([b'n'; 30]);
+                if level > 0 {
+                    let attribute = by_hand(5, &[(6, &content)]);
+                    outer.push(1 << 3 | 2);
+                    push_varint(&mut outer, attribute.len() as u64);
+                    outer.extend(attribute);
+                }
+                content = outer;
+            }
+            content
+        }
+        let encoded = Encoded::by(|out| nested(out, 2_000));
+        assert!(encoded.into_vec() == nested_by_hand(2_000));
+    }
 }

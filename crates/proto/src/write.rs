@@ -2,8 +2,9 @@
 //!
 //! Whoever writes a message implements [`Encode`] once. The [`Encoder`] puts small things one behind the other and only
 //! notes where long payloads belong. A nested message begins with room for a length of one byte, which is enough for nearly
-//! all; where it is not, the small things of that message move up. So names are looked up once, and a gigabyte of weights
-//! goes from its slice straight to the destination. The length of the whole is known before its first byte leaves.
+//! all; where it is not, the small things of that message move up, or, if they are many, the rest of the length is noted like
+//! a payload. So names are looked up once, and a gigabyte of weights goes from its slice straight to the destination. The
+//! length of the whole is known before its first byte leaves.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -25,21 +26,48 @@ pub trait Encode {
 pub struct Encoder<'a> {
     /// All that is not long.
     bytes: Vec<u8>,
-    payloads: Vec<Payload<'a>>,
-    /// The length of all payloads.
-    payload_bytes: u64,
+    pieces: Vec<Piece<'a>>,
+    /// The length of all pieces.
+    piece_bytes: u64,
+    /// How many bytes moved to make room for lengths.
+    moved: usize,
 }
 
-/// Something long that stays where it is.
+/// What is not among the other bytes.
 #[derive(Clone, Copy)]
-struct Payload<'a> {
+struct Piece<'a> {
     /// How many of the other bytes stand before it.
     position: usize,
-    bytes: &'a [u8],
+    content: Content<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Content<'a> {
+    /// Something long that stays where it is.
+    Payload(&'a [u8]),
+    /// The bytes of a length behind the first one, none of which is zero, and then zeros.
+    Length([u8; 9]),
+}
+
+impl Content<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Content::Payload(bytes) => bytes,
+            Content::Length(bytes) => {
+                let zeros = bytes.iter().rev().take_while(|byte| **byte == 0);
+                &bytes[..bytes.len() - zeros.count()]
+            }
+        }
+    }
 }
 
 /// From this size on something stays where it is; below, a copy takes less than the note.
 const PAYLOAD_BYTES: usize = 1 << 10;
+
+/// From this size on what is in a message does not move to make room for its length, and smaller messages do so no more than
+/// this often for each byte: those that are nested deeply would move the same bytes again and again.
+const UNMOVED_BYTES: usize = 64 << 10;
+const MOST_MOVES: usize = 4;
 
 /// A message as it goes into a file: a few long slices, of which the large ones lie where they were.
 pub struct Encoded<'a>(Encoder<'a>);
@@ -68,27 +96,34 @@ impl<'a> Encoded<'a> {
     pub fn by(body: impl FnOnce(&mut Encoder<'a>)) -> Self {
         let mut encoder = Encoder::default();
         body(&mut encoder);
+        Encoded::from(encoder)
+    }
+
+    fn from(mut encoder: Encoder<'a>) -> Self {
+        // A length is noted after what is in the message, but stands before all of it.
+        encoder.pieces.sort_by_key(|piece| {
+            let is_payload = matches!(piece.content, Content::Payload(_));
+            (piece.position, is_payload)
+        });
         Encoded(encoder)
     }
 
     /// Length in bytes.
     pub fn bytes(&self) -> u64 {
-        self.0.bytes.len() as u64 + self.0.payload_bytes
+        self.0.bytes.len() as u64 + self.0.piece_bytes
     }
 
     /// The message in pieces.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        let Encoder {
-            bytes, payloads, ..
-        } = &self.0;
-        let ends = payloads.iter().map(|payload| payload.position);
+        let Encoder { bytes, pieces, .. } = &self.0;
+        let ends = pieces.iter().map(|piece| piece.position);
         let begins = std::iter::once(0).chain(ends.clone());
         let small = begins
             .zip(ends.chain([bytes.len()]))
             .map(|(begin, end)| &bytes[begin..end]);
-        let long = payloads
+        let long = pieces
             .iter()
-            .map(|payload| payload.bytes)
+            .map(|piece| piece.content.bytes())
             .chain([&[][..]]);
         let all = small.zip(long).flat_map(|(small, long)| [small, long]);
         all.filter(|slice| !slice.is_empty())
@@ -96,16 +131,38 @@ impl<'a> Encoded<'a> {
 
     /// The message as one vector of exactly its size.
     pub fn into_vec(self) -> Vec<u8> {
-        if self.0.payloads.is_empty() {
-            let mut bytes = self.0.bytes;
-            bytes.shrink_to_fit();
-            return bytes;
+        let is_length = |piece: &Piece<'_>| matches!(piece.content, Content::Length(_));
+        if self.0.pieces.iter().all(is_length) {
+            return self.with_lengths();
         }
         let mut whole = Vec::with_capacity(usize::try_from(self.bytes()).unwrap_or(0));
         for slice in self.slices() {
             whole.extend_from_slice(slice);
         }
         whole
+    }
+
+    /// The same if there are no payloads: from the end on, each byte moves to its place once.
+    fn with_lengths(self) -> Vec<u8> {
+        let Encoder {
+            mut bytes,
+            pieces,
+            piece_bytes,
+            ..
+        } = self.0;
+        let mut end = bytes.len();
+        let mut free = end + piece_bytes as usize;
+        bytes.resize(free, 0);
+        for piece in pieces.iter().rev() {
+            let content = piece.content.bytes();
+            free -= end - piece.position;
+            bytes.copy_within(piece.position..end, free);
+            end = piece.position;
+            free -= content.len();
+            bytes[free..free + content.len()].copy_from_slice(content);
+        }
+        bytes.shrink_to_fit();
+        bytes
     }
 
     /// Writes the message, payloads straight from where they lie. Returns the number of bytes.
@@ -147,8 +204,8 @@ impl fmt::Debug for Encoded<'_> {
 
 impl fmt::Debug for Encoder<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (bytes, payloads) = (self.bytes.len(), self.payloads.len());
-        write!(f, "{bytes} bytes and {payloads} payloads")
+        let (bytes, pieces) = (self.bytes.len(), self.pieces.len());
+        write!(f, "{bytes} bytes and {pieces} pieces")
     }
 }
 
@@ -219,11 +276,7 @@ impl<'a> Encoder<'a> {
         if records.len() < PAYLOAD_BYTES {
             self.bytes.extend_from_slice(records);
         } else {
-            self.payload_bytes += records.len() as u64;
-            self.payloads.push(Payload {
-                position: self.bytes.len(),
-                bytes: records,
-            });
+            self.put_piece(self.bytes.len(), Content::Payload(records));
         }
     }
 
@@ -240,29 +293,43 @@ impl<'a> Encoder<'a> {
     ) -> Result<(), E> {
         self.head(number, WireType::Len, 0);
         let begin = self.bytes.len();
-        let (payloads, before) = (self.payloads.len(), self.payload_bytes);
+        let (first, before) = (self.pieces.len(), self.piece_bytes);
         body(self)?;
-        let length = (self.bytes.len() - begin) as u64 + (self.payload_bytes - before);
+        let length = (self.bytes.len() - begin) as u64 + (self.piece_bytes - before);
         if length < 0x80 {
             self.bytes[begin - 1] = length as u8;
         } else {
-            self.long_length(length, begin, payloads);
+            self.long_length(length, begin, first);
         }
         Ok(())
     }
 
-    /// Puts in a length for which there is too little room, before the small things from `begin` on and the payloads from
+    /// Puts in a length for which there is too little room, before the small things from `begin` on and the pieces from
     /// `first` on.
     fn long_length(&mut self, length: u64, begin: usize, first: usize) {
         let mut varint = [0; 10];
         let more = write_varint(&mut varint, length) - 1;
         let end = self.bytes.len();
+        self.bytes[begin - 1] = varint[0];
+        // Pieces move as well, and each is as much work as a few bytes.
+        let moves = end - begin + size_of::<Piece<'_>>() * (self.pieces.len() - first);
+        if moves >= UNMOVED_BYTES || self.moved + moves > MOST_MOVES * (end + UNMOVED_BYTES) {
+            let mut rest = [0; 9];
+            rest.copy_from_slice(&varint[1..]);
+            return self.put_piece(begin, Content::Length(rest));
+        }
+        self.moved += moves;
         self.bytes.extend_from_slice(&[0; 10][..more]);
         self.bytes.copy_within(begin..end, begin + more);
-        self.bytes[begin - 1..begin + more].copy_from_slice(&varint[..=more]);
-        for payload in &mut self.payloads[first..] {
-            payload.position += more;
+        self.bytes[begin..begin + more].copy_from_slice(&varint[1..=more]);
+        for piece in &mut self.pieces[first..] {
+            piece.position += more;
         }
+    }
+
+    fn put_piece(&mut self, position: usize, content: Content<'a>) {
+        self.piece_bytes += content.bytes().len() as u64;
+        self.pieces.push(Piece { position, content });
     }
 
     #[inline(always)]
@@ -408,5 +475,5 @@ pub(crate) fn try_encode_to_vec<'a>(
 ) -> Result<Vec<u8>, Error> {
     let mut encoder = Encoder::default();
     body(&mut encoder)?;
-    Ok(Encoded(encoder).into_vec())
+    Ok(Encoded::from(encoder).into_vec())
 }

@@ -112,6 +112,22 @@ def test_a_call_gives_attributes_and_leaves_inputs_out():
     assert seen == [[True, False]]
 
 
+def test_sparse_constants():
+    values = helper.make_tensor("w", FLOAT, [2], [1.5, 2.5])
+    indices = helper.make_tensor("at", TensorProto.INT64, [2], [1, 5])
+    sparse = helper.make_sparse_tensor(values, indices, [2, 4])
+    seen = []
+
+    def function(context):
+        seen.append([context.get_input_sparse_data(index) for index in (0, 1)])
+
+    register("Look", function, inputs=2)
+    found = model(node("Look", ["x", "w"], ["y"]))
+    found.graph.sparse_initializer.append(sparse)
+    shape_inference.infer_shapes(found.SerializeToString(), False, True, False)
+    assert seen == [[None, sparse]]
+
+
 def test_what_a_function_may_know():
     seen = {}
 

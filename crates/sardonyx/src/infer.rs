@@ -245,7 +245,7 @@ impl Inferred {
             .collect()
     }
 
-    /// Sizes that nodes demand to be equal although the file names them apart.
+    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does not say so.
     pub fn equalities(&self, model: &Model) -> Vec<Equality> {
         let learned = self.found.equalities().iter();
         learned

@@ -16,11 +16,13 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// ```
 /// #[global_allocator]
 /// static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
-/// # fn main() {
-/// let model = sardonyx::Model::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx"))?;
-/// # Ok::<(), sardonyx::Error>(()).unwrap();
-/// # Ok::<(), sardonyx::Error>(())
-/// # }
+///
+/// fn main() -> Result<(), sardonyx::Error> {
+/// #   let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+///     let model = sardonyx::Model::open(path)?;
+///     println!("{} bytes", model.encoded().bytes());
+///     Ok(())
+/// }
 /// ```
 ///
 /// It takes up to a large page more memory for each array that is larger than one.

@@ -41,7 +41,7 @@ pub(crate) fn run(task: &Models) -> Result {
     let cases = if task.smoke {
         vec![digits()]
     } else {
-        zoo_cases(task)?
+        chosen(task)?
     };
     let sides = Sides::prepare(if task.smoke { 0.2 } else { task.budget })?;
     let rounds = if task.smoke { 1 } else { task.rounds };
@@ -89,11 +89,11 @@ pub(crate) fn run(task: &Models) -> Result {
 }
 
 /// A model with weights, and how its inputs are made.
-struct Case {
+pub(crate) struct Case {
     /// `resnet50.b1`
-    name: String,
-    model: PathBuf,
-    case: PathBuf,
+    pub(crate) name: String,
+    pub(crate) model: PathBuf,
+    pub(crate) case: PathBuf,
 }
 
 impl Case {
@@ -120,7 +120,7 @@ fn digits() -> Case {
 }
 
 /// The cases that were asked for, their models filled with weights.
-fn zoo_cases(task: &Models) -> Result<Vec<Case>> {
+fn chosen(task: &Models) -> Result<Vec<Case>> {
     let zoo = match &task.zoo {
         Some(zoo) => zoo.clone(),
         None => root().join("../shared/zoo"),
@@ -129,15 +129,20 @@ fn zoo_cases(task: &Models) -> Result<Vec<Case>> {
         let hint = "pass --zoo DIR (NAME.onnx, NAME.weights.json and NAME.*.case), or --smoke to do without";
         return Err(format!("no models in {}: {hint}", zoo.display()).into());
     }
+    zoo_cases(&zoo, &task.names)
+}
+
+/// The cases in a folder that the names of models and cases ask for, or all of them, with their models filled.
+pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
-    for entry in fs::read_dir(&zoo)? {
+    for entry in fs::read_dir(zoo)? {
         let file = entry?.file_name().to_string_lossy().into_owned();
         if let Some(name) = file.strip_suffix(".case") {
             cases.push(name.to_string());
         }
     }
     cases.sort();
-    for name in &task.names {
+    for name in names {
         if !cases
             .iter()
             .any(|case| case == name || model_of(case) == name)
@@ -150,13 +155,12 @@ fn zoo_cases(task: &Models) -> Result<Vec<Case>> {
         }
     }
     cases.retain(|case| {
-        task.names.is_empty()
-            || task
-                .names
+        names.is_empty()
+            || names
                 .iter()
                 .any(|name| case == name || model_of(case) == name)
     });
-    cases.into_iter().map(|name| fill(&zoo, name)).collect()
+    cases.into_iter().map(|name| fill(zoo, name)).collect()
 }
 
 /// `resnet50` of `resnet50.b1`.

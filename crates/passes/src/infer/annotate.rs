@@ -68,18 +68,18 @@ impl Writer<'_> {
                 Some(ty) => self.fill(model, info.ty.get_or_insert_default(), ty),
                 None => self.number(model, info),
             }
-            self.is_listed(info.value);
+            self.note_listed(info.value);
         }
         for info in &mut graph.value_info {
             self.complete(model, found, info);
-            self.is_listed(info.value);
+            self.note_listed(info.value);
         }
         for info in &mut graph.outputs {
             let was_open = info.ty.is_none();
             self.complete(model, found, info);
             // An output without a type is listed twice by the reference implementation.
             if !was_open || self.naming != Naming::Reference {
-                self.is_listed(info.value);
+                self.note_listed(info.value);
             }
         }
         let outputs = graph.nodes.iter().map(|node| model.outputs(*node).len());
@@ -108,7 +108,7 @@ impl Writer<'_> {
         *model.graph_mut(id) = graph;
     }
 
-    fn is_listed(&mut self, value: Option<ValueId>) {
+    fn note_listed(&mut self, value: Option<ValueId>) {
         if let Some(value) = value {
             self.listed[value.index()] = true;
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Dim, NodeId, Producer, ValueId};
 use sardonyx_ops::{InferError, Inferred, Said};
 use sardonyx_proto::shown;
@@ -26,8 +26,8 @@ pub(super) struct Answer {
     outputs: Vec<Inferred>,
     /// Numbers of the names that the call made up: another call has others.
     fresh: Range<usize>,
-    /// What was listed on the way as unknown, by position.
-    unknown: Range<usize>,
+    /// What was listed on the way as unknown, as far as it is unknown of the outputs.
+    unknown: Vec<Unknown>,
     /// Under which number its cost is kept.
     cost: Option<usize>,
 }
@@ -93,10 +93,13 @@ impl Engine<'_> {
         let key = format!("{function} {inputs:?} {:?} {bindings:?}", given.present);
         let outputs = match self.answers.get(&key) {
             Some(answer) => {
-                let outputs = answer.outputs.clone();
-                let (fresh, unknown) = (answer.fresh.clone(), answer.unknown.clone());
+                let (outputs, fresh) = (answer.outputs.clone(), answer.fresh.clone());
+                let unknown = match fresh.is_empty() {
+                    true => Vec::new(),
+                    false => answer.unknown.clone(),
+                };
                 self.counts_as(node, answer.cost);
-                self.renewed(node, outputs, &fresh, unknown)
+                self.renewed(node, outputs, &fresh, &unknown)
             }
             None => {
                 let (first, listed) = (self.fresh.count(), self.found.unknown.len());
@@ -116,7 +119,7 @@ impl Engine<'_> {
                 let answer = Answer {
                     outputs: outputs.clone(),
                     fresh: first..self.fresh.count(),
-                    unknown: listed..self.found.unknown.len(),
+                    unknown: self.unknown_of(&outputs, listed),
                     cost,
                 };
                 self.answers.insert(key, answer);
@@ -136,6 +139,24 @@ impl Engine<'_> {
         Ok(said)
     }
 
+    /// What is listed as unknown from a position on, as far as it is a size of these outputs.
+    fn unknown_of(&self, outputs: &[Inferred], first: usize) -> Vec<Unknown> {
+        let listed = self.found.unknown.get(first..).unwrap_or_default();
+        if listed.is_empty() {
+            return Vec::new();
+        }
+        let mut names = HashSet::new();
+        for ty in outputs.iter().filter_map(|output| output.ty.as_ref()) {
+            ty.clone()
+                .for_each_dim(&mut |dim| names.extend(dim.symbols()));
+        }
+        let is_of_output = |unknown: &&Unknown| {
+            let symbol = unknown.symbol.as_ref();
+            symbol.is_some_and(|symbol| names.contains(symbol))
+        };
+        listed.iter().filter(is_of_output).cloned().collect()
+    }
+
     /// Keeps what the call of a node costs.
     fn counts_as(&self, node: NodeId, cost: Option<usize>) {
         if let (Some(calls), Some(cost)) = (self.options.calls, cost) {
@@ -149,7 +170,7 @@ impl Engine<'_> {
         node: NodeId,
         mut outputs: Vec<Inferred>,
         old: &Range<usize>,
-        unknown: Range<usize>,
+        unknown: &[Unknown],
     ) -> Vec<Inferred> {
         if old.is_empty() {
             return outputs;
@@ -181,8 +202,8 @@ impl Engine<'_> {
     }
 
     /// Lists new names with the reasons of the old ones.
-    fn explain_again(&mut self, node: NodeId, new: &HashMap<String, Dim>, old: Range<usize>) {
-        let listed = self.found.unknown[old].iter().filter_map(|unknown| {
+    fn explain_again(&mut self, node: NodeId, new: &HashMap<String, Dim>, old: &[Unknown]) {
+        let listed = old.iter().filter_map(|unknown| {
             let name = new.get(unknown.symbol.as_ref()?)?.as_symbol()?;
             Some(Unknown {
                 symbol: Some(name.to_string()),

@@ -73,6 +73,8 @@ pub(super) struct Engine<'a> {
     pub(super) alone: bool,
     /// Inputs that are constants as well, with the position among these.
     pub(super) defaults: HashMap<ValueId, usize>,
+    /// Constants small enough to be sizes that cannot be read, and why.
+    pub(super) unreadable: HashMap<ValueId, String>,
     /// Graphs that were walked through before: of their values there is something to forget.
     walked: HashSet<GraphId>,
 }
@@ -170,6 +172,7 @@ impl<'a> Engine<'a> {
             muted: false,
             alone: false,
             defaults: HashMap::new(),
+            unreadable: HashMap::new(),
             walked: HashSet::new(),
             visits: visits(model),
         }
@@ -289,9 +292,14 @@ impl<'a> Engine<'a> {
                 .iter()
                 .try_fold(1i64, |product, dim| product.checked_mul(*dim));
             if elems.is_some_and(|elems| elems <= MAX_KNOWN as i64) && !proto.is_external() {
-                let tensor = model.tensor(proto, &NoExternalData).ok();
-                self.found.known[value.index()] =
-                    tensor.map(|tensor| Box::new(Known::Tensor(tensor)));
+                match model.tensor(proto, &NoExternalData) {
+                    Ok(tensor) => {
+                        self.found.known[value.index()] = Some(Box::new(Known::Tensor(tensor)));
+                    }
+                    Err(error) => {
+                        self.unreadable.insert(value, error.to_string());
+                    }
+                }
             }
         }
     }
@@ -600,7 +608,7 @@ impl<'a> Engine<'a> {
         });
     }
 
-    /// Notes a constant that is an input as well, and not what that is declared to be: the declared type is what counts.
+    /// Notes a constant that is an input as well, and not what that is declared to be.
     fn differs(&mut self, id: GraphId, index: usize, constant: &Type, declared: &Type) {
         if self.found.problems.len() < MOST_LISTED {
             self.found.problems.push(Problem {
@@ -609,9 +617,7 @@ impl<'a> Engine<'a> {
                 fact: format!(
                     "it is {constant}, but the input of its name is declared as {declared}"
                 ),
-                advice:
-                    "the constant is the default of that input: change its type, or the declaration"
-                        .into(),
+                advice: "change the type of the constant, or the declaration".into(),
             });
         }
     }

@@ -15,7 +15,7 @@ pub struct Equality {
     pub right: Dim,
 }
 
-/// Equalities kept; each of them costs work for every type that follows.
+/// Equalities kept of each kind. One that was solved costs work for every type that follows.
 const MOST: usize = 1000;
 
 /// Symbols that others stand for.
@@ -37,30 +37,31 @@ impl Equalities {
     /// the alphabet: any order will do, as long as it is the same in every run.
     pub(super) fn learn(&mut self, node: NodeId, a: &Dim, b: &Dim, is_ours: impl Fn(&str) -> bool) {
         let (left, right) = (self.apply(a), self.apply(b));
-        if left == right || self.learned.len() >= MOST {
+        if left == right || left.is_unknown() || right.is_unknown() {
             return;
         }
-        let solved = left.sub(&right).solve_for_zero(&is_ours);
-        if let Some((symbol, value)) = solved
-            && value.known().is_none_or(|value| value >= 0)
-        {
-            let only = |name: &str| (name == symbol).then(|| value.clone());
-            for known in self.replaced.values_mut() {
-                *known = known.substitute(&only);
+        match left.sub(&right).solve_for_zero(&is_ours) {
+            Some((symbol, value)) => {
+                if self.replaced.len() < MOST && value.known().is_none_or(|value| value >= 0) {
+                    let only = |name: &str| (name == symbol).then(|| value.clone());
+                    for known in self.replaced.values_mut() {
+                        *known = known.substitute(&only);
+                    }
+                    if !is_ours(&symbol) {
+                        self.learned.push(Equality { node, left, right });
+                    }
+                    self.replaced.insert(symbol, value);
+                }
             }
-            if !is_ours(&symbol) {
-                self.learned.push(Equality { node, left, right });
-            }
-            self.replaced.insert(symbol, value);
-            return;
-        }
-        // It says nothing about other sizes, but people may want to know what their data must be like.
-        let is_known = left.known().is_some() && right.known().is_some();
-        let mut symbols = left.symbols().into_iter().chain(right.symbols());
-        if !is_known && !symbols.any(|symbol| is_ours(&symbol)) {
-            let sides = (left.clone(), right.clone());
-            if self.unsolved.insert(sides) {
-                self.learned.push(Equality { node, left, right });
+            // It says nothing about other sizes, but people may want to know what their data must be like.
+            None => {
+                let is_known = left.known().is_some() && right.known().is_some();
+                let mut symbols = left.symbols().into_iter().chain(right.symbols());
+                let has_ours = symbols.any(|symbol| is_ours(&symbol));
+                let is_worth_it = !is_known && !has_ours && self.unsolved.len() < MOST;
+                if is_worth_it && self.unsolved.insert((left.clone(), right.clone())) {
+                    self.learned.push(Equality { node, left, right });
+                }
             }
         }
     }

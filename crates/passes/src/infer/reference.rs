@@ -1,6 +1,6 @@
 //! What the reference implementation demands beyond the rules of operators.
 
-use sardonyx_model::{Dim, NoExternalData, NodeId, Producer, Type, ValueId};
+use sardonyx_model::{Dim, NodeId, Producer, Type, ValueId};
 use sardonyx_ops::{Known, Said, Schema};
 use sardonyx_tensor::DataType;
 
@@ -90,7 +90,7 @@ impl Engine<'_> {
             let name = elem.map_or(format!("type {number}"), |elem| elem.to_string());
             return Some(format!("the elements of input {input} are of {name}"));
         }
-        let error = model.tensor(tensor, &NoExternalData).err()?;
+        let error = self.unreadable.get(&value)?;
         Some(format!(
             "the elements of input {input} cannot be read: {error}"
         ))

@@ -187,12 +187,13 @@ impl InferenceContext {
         }
     }
 
-    /// An input that is a sparse constant. No rule looks at these, so they are not followed.
-    fn get_input_sparse_data(&self, idx: Index) -> PyResult<Option<Py<PyAny>>> {
-        match idx.0 < self.facts.types.len() {
-            true => Ok(None),
-            false => Err(beyond("Input", idx.0)),
-        }
+    /// An input that is a sparse constant, as a SparseTensorProto.
+    fn get_input_sparse_data<'py>(
+        &self,
+        py: Python<'py>,
+        idx: Index,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        fact(py, "SparseTensorProto", &self.facts.sparse_data, idx)
     }
 
     /// The integers that an input is known to consist of, as a TensorShapeProto. No constants.

@@ -14,7 +14,7 @@ use std::thread::{self, ThreadId};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use sardonyx_model::{Model, NodeId, Part};
+use sardonyx_model::{Model, NodeId, Part, Producer, ValueId};
 use sardonyx_ops::{Infer, InferError, Inferred, Known, Registry, Schema};
 use sardonyx_passes::Rules;
 
@@ -109,6 +109,7 @@ pub(super) struct Facts {
     /// By input, as the fields that follow.
     pub(super) types: Vec<Option<Vec<u8>>>,
     pub(super) data: Vec<Option<Vec<u8>>>,
+    pub(super) sparse_data: Vec<Option<Vec<u8>>>,
     pub(super) symbolic: Vec<Option<Vec<u8>>>,
     pub(super) has_input: Vec<bool>,
     pub(super) has_output: Vec<bool>,
@@ -141,6 +142,10 @@ impl Facts {
                     Known::Ints { .. } => None,
                 })
                 .collect(),
+            sparse_data: inputs
+                .clone()
+                .map(|index| sparse_constant(model, model.inputs(node).nth(index)??))
+                .collect(),
             symbolic: inputs
                 .clone()
                 .map(|index| match cx.known(index)? {
@@ -152,6 +157,17 @@ impl Facts {
             has_output: model.outputs(node).iter().map(Option::is_some).collect(),
         }
     }
+}
+
+/// A value that is a sparse constant, as a SparseTensorProto.
+fn sparse_constant(model: &Model, value: ValueId) -> Option<Vec<u8>> {
+    let value = model.value(value);
+    let Producer::SparseInitializer(index) = value.producer else {
+        return None;
+    };
+    let constants = &model.graph(value.graph).sparse_initializers;
+    let tensor = &constants.get(index as usize)?.tensor;
+    Some(model.part_to_bytes(Part::SparseTensor(tensor)))
 }
 
 /// The side of Python.

@@ -7,7 +7,9 @@ use sardonyx_passes::{
     CheckOptions, CheckPart, InferOptions, NEWEST_IR_VERSION, Places, Problem, ProblemKind, Spot,
     Style, check_part, infer_function, infer_node,
 };
-use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph, node, tensor, value_info};
+use sardonyx_proto::{
+    Encode, Encoder, encode_to_vec, graph, node, sparse_tensor, tensor, value_info,
+};
 
 use super::functions::with_functions;
 use super::{problem_text, protos};
@@ -165,6 +167,15 @@ impl Encode for NodeInGraph<'_> {
                 out.records(data);
                 // The last name counts.
                 out.put(tensor::Name, name.as_bytes());
+            });
+        }
+        for (name, data) in &self.around.sparse_data {
+            out.message(graph::SparseInitializer, |out| {
+                out.records(data);
+                // Further fields of the values, of which the last name counts.
+                out.message(sparse_tensor::Values, |out| {
+                    out.put(tensor::Name, name.as_bytes());
+                });
             });
         }
         for (name, ty) in &self.around.types {

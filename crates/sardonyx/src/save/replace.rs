@@ -367,13 +367,22 @@ impl Saving<'_> {
         report: &mut SaveReport,
         pending: &Pending,
     ) -> Done {
-        self.total += graph.encoded().bytes();
+        let encoded = graph.encoded();
+        self.total += encoded.bytes();
         let mut sink = Sink {
             saving: self,
             file: &pending.file,
             bytes: 0,
         };
-        report.left_out = form.write(graph, &mut sink)?;
+        match form {
+            Form::Binary => {
+                encoded.write_to(&mut sink)?;
+            }
+            _ => {
+                drop(encoded);
+                report.left_out = form.write(graph, &mut sink)?;
+            }
+        }
         report.bytes = sink.bytes;
         if let Ok(old) = fs::metadata(self.path) {
             // Whoever could read the old file can read the new one.
@@ -690,15 +699,16 @@ impl Write for Sink<'_, '_> {
 
     fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.saving.step("write")?;
-        let total: usize = slices.iter().map(|slice| slice.len()).sum();
-        let written = match total > CHUNK_BYTES {
-            // One piece at a time, so that progress can be told.
-            true => {
-                let first = slices.iter().find(|slice| !slice.is_empty());
-                let first = first.map_or(&[][..], |slice| &slice[..slice.len().min(CHUNK_BYTES)]);
-                (&mut &*self.file).write(first)?
-            }
-            false => (&mut &*self.file).write_vectored(slices)?,
+        // As much at a time as progress is told of.
+        let mut room = CHUNK_BYTES;
+        let fitting = slices.iter().take_while(|slice| {
+            let fits = slice.len() <= room;
+            room -= slice.len().min(room);
+            fits
+        });
+        let written = match (fitting.count(), slices) {
+            (0, [first, ..]) => (&mut &*self.file).write(&first[..CHUNK_BYTES])?,
+            (count, _) => (&mut &*self.file).write_vectored(&slices[..count])?,
         };
         self.bytes += written as u64;
         self.saving.advance(written as u64);
