@@ -372,7 +372,7 @@ impl Model {
     }
 
     /// How many nodes there are, with all that they read, make and have as attributes, and declared values.
-    pub(crate) fn part_count(&self) -> usize {
+    pub fn part_count(&self) -> usize {
         let lists = |graph: &Graph| {
             graph.inputs.len()
                 + graph.outputs.len()

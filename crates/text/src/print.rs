@@ -103,9 +103,14 @@ pub fn print_model(
 /// Those of placing values.
 pub fn model_to_text(model: &Model, options: PrintOptions<'_>) -> io::Result<(Vec<u8>, LeftOut)> {
     let mut printer = Printer::new(model, options, None);
+    // Growing would copy it several times; what is not needed is never touched.
+    printer.out.reserve(BYTES_PER_PART * model.part_count());
     printer.model();
     printer.finish()
 }
+
+/// What a part of a model takes as text, or a little more.
+const BYTES_PER_PART: usize = 64;
 
 /// A part of a model to be printed alone. Like all such parts it is read without a header, and so without the defaults that
 /// the header of the full form changes.
