@@ -6,7 +6,7 @@ use std::path::Path;
 
 use sardonyx_formats::{LeftOut, Limits, json, text_format};
 use sardonyx_model::{self as graph, ExternalData, ReadLimits};
-use sardonyx_proto::{MessageType, ModelProto};
+use sardonyx_proto::{Encoded, MessageType, ModelProto};
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
@@ -137,15 +137,16 @@ impl Form {
         })
     }
 
-    /// Writes a model in this form. What cannot be expressed is left out and listed.
+    /// Writes a model, whose binary form this is, in this form. What cannot be expressed is left out and listed.
     pub(crate) fn write(
         self,
         graph: &graph::Model,
+        encoded: Encoded<'_>,
         sink: &mut dyn Write,
     ) -> io::Result<Vec<String>> {
         let left_out = match self {
             Form::Binary => {
-                graph.write_to(sink)?;
+                encoded.write_to(sink)?;
                 return Ok(Vec::new());
             }
             Form::Notation => {
@@ -154,10 +155,11 @@ impl Form {
                 return Ok(left_out.to_string().lines().map(String::from).collect());
             }
             Form::Json => {
-                json::write::<ModelProto>(&graph.to_bytes(), json::WriteOptions::default(), sink)
+                let options = json::WriteOptions::default();
+                json::write::<ModelProto>(&encoded.into_vec(), options, sink)
             }
             Form::TextFormat => text_format::write::<ModelProto>(
-                &graph.to_bytes(),
+                &encoded.into_vec(),
                 text_format::WriteOptions::default(),
                 sink,
             ),

@@ -374,15 +374,7 @@ impl Saving<'_> {
             file: &pending.file,
             bytes: 0,
         };
-        match form {
-            Form::Binary => {
-                encoded.write_to(&mut sink)?;
-            }
-            _ => {
-                drop(encoded);
-                report.left_out = form.write(graph, &mut sink)?;
-            }
-        }
+        report.left_out = form.write(graph, encoded, &mut sink)?;
         report.bytes = sink.bytes;
         if let Ok(old) = fs::metadata(self.path) {
             // Whoever could read the old file can read the new one.
