@@ -15,7 +15,7 @@ pub use gather::{
 };
 pub use join::{concat, split};
 pub use pad::{Pad, pad};
-pub use strided::{copy_strided, expand, fill, slice, transpose};
+pub use strided::{copy_between, copy_strided, expand, fill, slice, transpose};
 
 /// A plain element that can be moved about.
 pub trait Plain: Copy + Default + Send + Sync + 'static {}

@@ -10,6 +10,8 @@ use sardonyx_tensor::{DataType, Dims, Element, Tensor, TensorError, Value, Value
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
+use crate::layout::{Layout, ViewSite};
+
 /// A node, ready to run.
 pub(crate) trait Kernel: Send + Sync {
     /// Computes the outputs.
@@ -21,9 +23,14 @@ pub(crate) trait Kernel: Send + Sync {
         &[]
     }
 
-    /// Whether the first output has the bytes of the first input, under other dimensions. Such a kernel runs only where
-    /// the bytes must be copied.
-    fn is_view(&self) -> bool {
+    /// Where an output lies within the first input, if it consists of elements of it. Such a kernel runs only where they
+    /// must be copied, and then reads them through strides.
+    fn view(&self, _site: &ViewSite<'_>) -> Option<Layout> {
+        None
+    }
+
+    /// Whether an input may be given with strides. All others are dense.
+    fn reads_strides(&self, _input: usize) -> bool {
         false
     }
 
@@ -310,6 +317,15 @@ impl<'a> Call<'a> {
     /// The elements of a tensor input.
     pub(crate) fn slice<T: Element>(&self, index: usize) -> Result<&'a [T], KernelError> {
         Ok(self.tensor(index)?.as_slice::<T>()?)
+    }
+
+    /// The elements that the strides of a tensor input lead through, from its first one on.
+    pub(crate) fn strided<T: Element>(&self, index: usize) -> Result<&'a [T], KernelError> {
+        let view = self.tensor(index)?;
+        Ok(view
+            .data_slice::<T>()?
+            .get(view.offset()..)
+            .unwrap_or_default())
     }
 
     /// The elements of a tensor input that may be left out.

@@ -12,6 +12,7 @@ mod constants;
 mod error;
 mod fuse;
 mod kernel;
+mod layout;
 mod ops;
 mod plan;
 mod session;

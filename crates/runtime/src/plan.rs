@@ -11,11 +11,12 @@ use std::ops::Range;
 
 use sardonyx_model::{Type, ValueId};
 use sardonyx_ops::Known;
-use sardonyx_passes::{InferOptions, infer};
-use sardonyx_tensor::{ALIGNMENT, DataType, Dims};
+use sardonyx_passes::{InferOptions, Inference, infer};
+use sardonyx_tensor::{ALIGNMENT, DataType, Dims, Tensor};
 
 use crate::compile::{Program, Slot};
 use crate::error::RunError;
+use crate::layout::{Layout, ViewSite, is_whole};
 
 /// Where the values of a run lie.
 #[derive(Debug)]
@@ -43,8 +44,9 @@ pub(crate) enum Place {
     Own,
     /// In the arena, at a range of bytes.
     Arena(Range<usize>),
-    /// Where another slot lies, under its own dimensions.
-    View(Slot),
+    /// Within the memory of another slot, under its own dimensions: in all of it from the first element on, or as a layout
+    /// says.
+    View(Slot, Option<Layout>),
 }
 
 impl Plan {
@@ -52,8 +54,21 @@ impl Plan {
     pub(crate) fn root(&self, slot: Slot) -> Slot {
         match self.places[slot.index()] {
             // Views point at what is no view.
-            Place::View(root) => root,
+            Place::View(root, _) => root,
             _ => slot,
+        }
+    }
+
+    /// Whether a slot has no memory of its own.
+    pub(crate) fn is_view(&self, slot: Slot) -> bool {
+        matches!(self.places[slot.index()], Place::View(..))
+    }
+
+    /// How a slot lies in the memory of its root, if not simply from the first element on.
+    pub(crate) fn layout(&self, slot: Slot) -> Option<&Layout> {
+        match &self.places[slot.index()] {
+            Place::View(_, layout) => layout.as_ref(),
+            _ => None,
         }
     }
 }
@@ -99,7 +114,7 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
     for slot in program.inputs.iter().flatten().chain(&program.outputs) {
         owns[slot.index()] = true;
     }
-    place_views(program, &owns, &mut plan);
+    place_views(program, &owns, &inference, &mut plan);
     let last_read = last_reads(program, &plan);
     place_in_arena(program, &owns, &last_read, &mut plan);
     for (slot, last) in last_read.iter().enumerate() {
@@ -127,18 +142,91 @@ fn bytes_of(plan: &Plan, slot: Slot) -> Option<usize> {
     data_type.storage_bytes(sardonyx_tensor::shape::elems(dims).ok()?)
 }
 
-fn place_views(program: &Program, owns: &[bool], plan: &mut Plan) {
+/// Lets outputs be views where the kernel can say how, and everybody who reads them can follow.
+fn place_views(program: &Program, owns: &[bool], inference: &Inference, plan: &mut Plan) {
+    let follows = readers_that_follow_strides(program);
     for (index, step) in program.steps.iter().enumerate() {
-        let (Some(Some(input)), Some(Some(output))) = (step.inputs.first(), step.outputs.first())
-        else {
+        let Some(Some(input)) = step.inputs.first() else {
             continue;
         };
-        let same_bytes =
-            bytes_of(plan, *input).is_some() && bytes_of(plan, *input) == bytes_of(plan, *output);
-        if step.kernel.is_view() && same_bytes && !owns[output.index()] {
-            plan.places[output.index()] = Place::View(plan.root(*input));
-            plan.skip[index] = true;
+        let Some((data_type, from)) = plan.types[input.index()].clone() else {
+            continue;
+        };
+        // Strings have no bytes, and elements below one byte no address: they are viewed as a whole or not at all.
+        let Some(bits) = data_type.bits() else {
+            continue;
+        };
+        let layout = match plan.layout(*input) {
+            Some(layout) => layout.clone(),
+            None => Layout::dense(&from),
+        };
+        let ints = |position: usize| {
+            let slot = step.inputs.get(position).copied().flatten()?;
+            let slot = &program.slots[slot.index()];
+            let known = || inference.known(slot.value).and_then(Known::to_tensor);
+            integers(&slot.constant.clone().or_else(known)?)
+        };
+        let has_input = |position: usize| step.inputs.get(position).is_some_and(Option::is_some);
+        let mut all = true;
+        for (output, slot) in step.outputs.iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            let viewed = match &plan.types[slot.index()] {
+                Some((output_type, to)) if *output_type == data_type && !owns[slot.index()] => step
+                    .kernel
+                    .view(&ViewSite {
+                        output,
+                        from: &from,
+                        layout: &layout,
+                        to,
+                        ints: &ints,
+                        has_input: &has_input,
+                    })
+                    .filter(|layout| layout.is_dense(to) || follows[slot.index()])
+                    // Who follows strides does so forwards.
+                    .filter(|layout| layout.strides.iter().all(|stride| *stride >= 0))
+                    .map(|layout| (is_whole(to, &layout), layout))
+                    .filter(|(whole, _)| *whole || bits % 8 == 0),
+                _ => None,
+            };
+            match viewed {
+                Some((whole, layout)) => {
+                    let root = plan.root(*input);
+                    let whole = whole && bytes_of(plan, root) == bytes_of(plan, *slot);
+                    plan.places[slot.index()] = Place::View(root, (!whole).then_some(layout));
+                }
+                None => all = false,
+            }
         }
+        plan.skip[index] = all && step.outputs.iter().any(Option::is_some);
+    }
+}
+
+/// By slot: whether every step that reads it may be given strides.
+fn readers_that_follow_strides(program: &Program) -> Vec<bool> {
+    let mut follows = vec![true; program.slots.len()];
+    for step in &program.steps {
+        for (position, slot) in step.inputs.iter().enumerate() {
+            if let Some(slot) = slot {
+                follows[slot.index()] &= step.kernel.reads_strides(position);
+            }
+        }
+    }
+    follows
+}
+
+/// The elements of a tensor of integers.
+fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
+    match tensor.data_type() {
+        DataType::Int64 => tensor.to_vec().ok(),
+        DataType::Int32 => Some(
+            tensor
+                .to_vec::<i32>()
+                .ok()?
+                .into_iter()
+                .map(i64::from)
+                .collect(),
+        ),
+        _ => None,
     }
 }
 
@@ -160,7 +248,9 @@ fn place_in_arena(program: &Program, owns: &[bool], last_read: &[Option<usize>],
     for (index, step) in program.steps.iter().enumerate() {
         if !plan.skip[index] {
             for (position, output) in step.outputs.iter().enumerate() {
-                let Some(output) = output.filter(|slot| !owns[slot.index()]) else {
+                let Some(output) = output.filter(|slot| {
+                    !owns[slot.index()] && !matches!(plan.places[slot.index()], Place::View(..))
+                }) else {
                     continue;
                 };
                 let Some(bytes) = bytes_of(plan, output) else {
@@ -214,7 +304,9 @@ fn take_over(
             .filter(|slot| plan.root(**slot) == root)
             .count()
             == 1;
-        let same = plan.types[input.index()] == plan.types[output.index()];
+        // A part of another value is not its own to write.
+        let same =
+            plan.types[input.index()] == plan.types[output.index()] && plan.layout(input).is_none();
         (same && read_once && last_read[root.index()] == Some(index))
             .then(|| (*position, range.clone()))
     })

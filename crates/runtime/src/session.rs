@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{Dim, ExternalData, Model, Type};
-use sardonyx_tensor::{Arena, Dims, Tensor, TensorView, Value};
+use sardonyx_tensor::{Arena, Dims, Tensor, TensorView, Value, ViewData};
 use smallvec::SmallVec;
 
 use crate::compile::{Options, Program, Slot, compile};
@@ -386,6 +386,7 @@ impl Session {
             .outputs
             .iter()
             .flatten()
+            .filter(|slot| !plan.is_view(**slot))
             .filter_map(|slot| range(*slot))
             .collect();
         let failed = |what: String| RunError::Node {
@@ -417,6 +418,8 @@ impl Session {
         for slot in &step.outputs {
             targets.push(match slot {
                 None => Target::Absent,
+                // It lies in the input already.
+                Some(slot) if plan.is_view(*slot) => Target::Absent,
                 Some(slot) => match (range(*slot), &plan.types[slot.index()]) {
                     (Some(_), Some((data_type, dims))) => {
                         let bytes = written
@@ -457,32 +460,36 @@ impl Session {
         slot: Slot,
         bytes: Option<&'a [u8]>,
     ) -> Result<Operand<'a>, String> {
-        let text = |error: sardonyx_tensor::TensorError| error.to_string();
         let root = plan.root(slot);
-        if let Some(bytes) = bytes {
-            let (data_type, dims) = plan.types[slot.index()]
+        let planned = || {
+            plan.types[slot.index()]
                 .as_ref()
-                .ok_or("a planned value has no shape")?;
-            return Ok(Operand::Tensor(
-                TensorView::new(*data_type, dims, bytes).map_err(text)?,
-            ));
-        }
-        let value = own[root.index()].as_ref();
+                .ok_or_else(|| "a planned value has no shape".to_string())
+        };
+        let own = own[root.index()].as_ref();
         let tensor: Option<&Tensor> = self.program.slots[root.index()]
             .constant
             .as_ref()
-            .or(value.and_then(Value::as_tensor));
-        match (tensor, value) {
-            (Some(tensor), _) if root == slot => Ok(Operand::Tensor(tensor.view())),
-            (Some(tensor), _) => {
-                let (_, dims) = plan.types[slot.index()]
-                    .as_ref()
-                    .ok_or("a view has no shape")?;
-                Ok(Operand::Tensor(tensor.view().reshape(dims).map_err(text)?))
-            }
-            (None, Some(value)) => Ok(Operand::Value(value)),
-            (None, None) => Err("an input has not been computed".to_string()),
-        }
+            .or(own.and_then(Value::as_tensor));
+        let bytes = match (bytes, tensor, own) {
+            (Some(bytes), ..) => bytes,
+            (None, Some(tensor), _) if root == slot => return Ok(Operand::Tensor(tensor.view())),
+            (None, Some(tensor), _) => tensor.bytes(),
+            (None, None, Some(value)) => return Ok(Operand::Value(value)),
+            (None, None, None) => return Err("an input has not been computed".to_string()),
+        };
+        let (data_type, dims) = planned()?;
+        let view = match plan.layout(slot) {
+            None => TensorView::new(*data_type, dims, bytes),
+            Some(layout) => TensorView::with_strides(
+                *data_type,
+                dims,
+                &layout.strides,
+                layout.offset,
+                ViewData::Bytes(bytes),
+            ),
+        };
+        Ok(Operand::Tensor(view.map_err(|error| error.to_string())?))
     }
 }
 

@@ -71,6 +71,62 @@ pub fn copy_strided<T: Plain>(
     }
 }
 
+/// `y[y_start + i * y_strides[0] + ..] = x[x_start + i * x_strides[0] + ..]` for all coordinates below `dims`; the rest of
+/// `y` stays as it is. Strides count elements; those of `x` may be zero or negative.
+///
+/// # Panics
+///
+/// If an element would be read or written outside, more than [`MAX_RANK`] dims remain after merging neighbours, or a
+/// stride of `y` is not larger than what the axes behind it span, so that elements could be written twice.
+pub fn copy_between<T: Plain>(
+    pool: &Pool,
+    dims: &[usize],
+    (x, x_start, x_strides): (&[T], usize, &[isize]),
+    (y, y_start, y_strides): (&mut [T], usize, &[usize]),
+) {
+    assert_eq!(
+        [x_strides.len(), y_strides.len()],
+        [dims.len(); 2],
+        "one stride per dim"
+    );
+    let mut span = 0;
+    for (&dim, &stride) in dims.iter().zip(y_strides).rev() {
+        assert!(dim <= 1 || stride > span, "outputs overlap");
+        span += dim.saturating_sub(1) * stride;
+    }
+    let walk = Walk::merged(
+        dims,
+        |operand, d| match operand {
+            0 => x_strides[d],
+            _ => y_strides[d] as isize,
+        },
+        [x_start as isize, y_start as isize],
+        [x.len(), y.len()],
+    );
+    if walk.len == 0 {
+        return;
+    }
+    let [x_step, y_step] = walk.strides(walk.dims().len() - 1);
+    let per_chunk = chunk_len(pool, walk.len, 1);
+    let shared = Shared::new(y);
+    pool.run(walk.len.div_ceil(per_chunk), |chunk| {
+        let (first, last) = (chunk * per_chunk, walk.len.min((chunk + 1) * per_chunk));
+        for ([from, to], _, n) in walk.rows(first, last) {
+            if (x_step, y_step) == (1, 1) {
+                // SAFETY: no two coordinates have the same place in `y` (checked above), and each belongs to one chunk.
+                unsafe { shared.part(to, n) }.copy_from_slice(&x[from..][..n]);
+                continue;
+            }
+            for i in 0..n {
+                let at = (from as isize + i as isize * x_step) as usize;
+                // SAFETY: as above.
+                let y = unsafe { shared.part(to + i * y_step as usize, 1) };
+                y[0] = x[at];
+            }
+        }
+    });
+}
+
 /// Elements of a side of a tile: one or two cache lines of 4-byte elements on both sides.
 const TILE: usize = 16;
 /// Input elements of a row that one piece of work takes.

@@ -141,3 +141,40 @@ fn expansions() {
 fn reads_outside_are_refused() {
     copy_strided(&Pool::new(1), &[3], 1, &[-1], &[1u8, 2, 3], &mut [0; 3]);
 }
+
+#[test]
+fn copies_between_strides_reach_their_places_and_no_others() {
+    let x = numbers(500);
+    // A transposed block into the middle of a larger one, a repeated row, a row backwards, nothing, a scalar.
+    let cases: [(&[usize], usize, &[isize], usize, &[usize], usize); 6] = [
+        (&[3, 4, 5], 7, &[5, 15, 1], 10, &[40, 10, 1], 200),
+        (&[4, 6], 2, &[0, 1], 3, &[9, 1], 60),
+        (&[9], 20, &[-2], 1, &[3], 30),
+        (&[3, 0], 0, &[1, 1], 0, &[1, 1], 4),
+        (&[], 5, &[], 2, &[], 4),
+        (&[33, 65], 0, &[1, 7], 5, &[70, 1], 2400),
+    ];
+    for (dims, x_start, x_strides, y_start, y_strides, len) in cases {
+        for threads in [1, 3] {
+            let mut want = vec![u32::MAX; len];
+            let values = naive(dims, x_start, x_strides, &x);
+            let places = naive(
+                dims,
+                y_start,
+                &y_strides.iter().map(|s| *s as isize).collect::<Vec<_>>(),
+                &numbers(len),
+            );
+            for (place, value) in places.iter().zip(values) {
+                want[*place as usize] = value;
+            }
+            let mut y = vec![u32::MAX; len];
+            copy_between(
+                &Pool::new(threads),
+                dims,
+                (&x, x_start, x_strides),
+                (&mut y, y_start, y_strides),
+            );
+            assert_eq!(y, want, "{dims:?}, {threads} threads");
+        }
+    }
+}

@@ -4,8 +4,8 @@ use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
     BatchMat, BatchRhs, Epilogue, MatRef, Number, PackedB, gemm_batch, gemm_generic,
 };
-use sardonyx_tensor::shape::{broadcast_dims, broadcast_strides};
-use sardonyx_tensor::{DataType, Dims, Element};
+use sardonyx_tensor::shape::{self, broadcast_dims};
+use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
@@ -57,15 +57,75 @@ struct Shapes {
     rows: usize,
     depth: usize,
     cols: usize,
-    /// Distance between matrices per leading dimension, in elements; 0 where the operand broadcasts.
-    a_steps: SmallVec<[usize; 6]>,
-    b_steps: SmallVec<[usize; 6]>,
+    a: Side,
+    b: Side,
     /// Dimensions of the result, without those that vectors stood in for.
     output: Dims,
 }
 
+/// Where the matrices of an operand lie, in elements.
+struct Side {
+    row_step: usize,
+    col_step: usize,
+    /// From matrix to matrix per leading dimension; 0 where the operand broadcasts.
+    steps: SmallVec<[usize; 6]>,
+}
+
+/// Dimensions of an operand and the distances of its elements.
+struct Form<'a> {
+    dims: &'a [usize],
+    strides: Strides,
+}
+
+impl<'a> Form<'a> {
+    fn of(view: &'a TensorView<'_>) -> Self {
+        Form {
+            dims: view.dims(),
+            strides: view.strides(),
+        }
+    }
+
+    fn dense(dims: &'a [usize]) -> Self {
+        Form {
+            dims,
+            strides: shape::strides(dims),
+        }
+    }
+
+    /// Splits the strides as the dimensions are split; those of a vector's missing axis are 0.
+    fn side(&self, batch: &Dims, is_left: bool) -> Result<Side, KernelError> {
+        let Ok(strides) = self
+            .strides
+            .iter()
+            .map(|stride| usize::try_from(*stride))
+            .collect::<Result<SmallVec<[usize; 6]>, _>>()
+        else {
+            fail!("a matrix product cannot read backwards");
+        };
+        let (leading, row_step, col_step) = match &strides[..] {
+            [step] if is_left => (&[][..], 0, *step),
+            [step] => (&[][..], *step, 0),
+            [leading @ .., row, col] => (leading, *row, *col),
+            [] => (&[][..], 0, 0),
+        };
+        let mut steps = SmallVec::from_elem(0, batch.len());
+        let added = batch.len() - leading.len();
+        for (axis, step) in leading.iter().enumerate() {
+            if self.dims[axis] != 1 {
+                steps[added + axis] = *step;
+            }
+        }
+        Ok(Side {
+            row_step,
+            col_step,
+            steps,
+        })
+    }
+}
+
 impl Shapes {
-    fn new(a: &[usize], b: &[usize]) -> Result<Self, KernelError> {
+    fn new(a_form: &Form<'_>, b_form: &Form<'_>) -> Result<Self, KernelError> {
+        let (a, b) = (a_form.dims, b_form.dims);
         if a.is_empty() || b.is_empty() {
             fail!("scalars have no matrix product");
         }
@@ -84,13 +144,7 @@ impl Shapes {
             fail!("{a:?} and {b:?} do not multiply: {depth} columns, {b_depth} rows");
         }
         let batch = broadcast_dims(&[a_batch, b_batch])?;
-        let steps = |from: &[usize], elems: usize| -> Result<SmallVec<[usize; 6]>, KernelError> {
-            Ok(broadcast_strides(from, &batch)?
-                .iter()
-                .map(|step| *step as usize * elems)
-                .collect())
-        };
-        let (a_steps, b_steps) = (steps(a_batch, rows * depth)?, steps(b_batch, depth * cols)?);
+        let (a_side, b_side) = (a_form.side(&batch, true)?, b_form.side(&batch, false)?);
         let mut output = batch.clone();
         if a.len() > 1 {
             output.push(rows);
@@ -103,8 +157,8 @@ impl Shapes {
             rows,
             depth,
             cols,
-            a_steps,
-            b_steps,
+            a: a_side,
+            b: b_side,
             output,
         })
     }
@@ -128,9 +182,9 @@ impl Shapes {
             data,
             rows: self.rows,
             cols: self.depth,
-            row_stride: self.depth,
-            col_stride: 1,
-            batch_strides: &self.a_steps,
+            row_stride: self.a.row_step,
+            col_stride: self.a.col_step,
+            batch_strides: &self.a.steps,
         }
     }
 
@@ -139,9 +193,9 @@ impl Shapes {
             data,
             rows: self.depth,
             cols: self.cols,
-            row_stride: self.cols,
-            col_stride: 1,
-            batch_strides: &self.b_steps,
+            row_stride: self.b.row_step,
+            col_stride: self.b.col_step,
+            batch_strides: &self.b.steps,
         }
     }
 }
@@ -158,10 +212,10 @@ impl MatMul {
         let size = shapes.rows * shapes.cols;
         for (index, y) in y.chunks_mut(size.max(1)).enumerate().take(shapes.count()) {
             let a = a
-                .get(shapes.start(&shapes.a_steps, index)..)
+                .get(shapes.start(&shapes.a.steps, index)..)
                 .unwrap_or_default();
             let b = b
-                .get(shapes.start(&shapes.b_steps, index)..)
+                .get(shapes.start(&shapes.b.steps, index)..)
                 .unwrap_or_default();
             let (a, b) = (
                 MatRef::row_major(a, shapes.rows, shapes.depth),
@@ -176,6 +230,10 @@ impl MatMul {
 impl Kernel for MatMul {
     fn taken_in(&self) -> &[usize] {
         if self.packed.is_some() { &[1] } else { &[] }
+    }
+
+    fn reads_strides(&self, input: usize) -> bool {
+        self.elem == DataType::Float && input < 2
     }
 
     fn absorb(&mut self, tail: Tail) -> bool {
@@ -199,13 +257,19 @@ impl Kernel for MatMul {
             Some(packed) => Dims::from_slice(&[packed.depth(), packed.cols()]),
             None => call.tensor(1)?.dims().into(),
         };
-        let shapes = Shapes::new(call.tensor(0)?.dims(), &b_dims)?;
+        let left = call.tensor(0)?;
+        let shapes = match (self.elem, &self.packed) {
+            (DataType::Float, None) => Shapes::new(&Form::of(left), &Form::of(call.tensor(1)?))?,
+            (DataType::Float, Some(_)) => Shapes::new(&Form::of(left), &Form::dense(&b_dims))?,
+            // The other types are read, or widened, densely.
+            _ => Shapes::new(&Form::dense(left.dims()), &Form::dense(&b_dims))?,
+        };
         match self.elem {
             DataType::Float => {
-                let a = call.slice::<f32>(0)?;
+                let a = call.strided::<f32>(0)?;
                 let right = match &self.packed {
                     Some(packed) => BatchRhs::Packed(packed),
-                    None => BatchRhs::Plain(shapes.right(call.slice::<f32>(1)?)),
+                    None => BatchRhs::Plain(shapes.right(call.strided::<f32>(1)?)),
                 };
                 let residual = if self.tails.residual {
                     Some(call.slice::<f32>(call.input_count() - 1)?)

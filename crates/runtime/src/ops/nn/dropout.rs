@@ -3,6 +3,7 @@
 use sardonyx_tensor::{Dims, Tensor, Value};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 use crate::ops::narrow::widen;
 
 /// `Dropout`
@@ -37,9 +38,9 @@ impl Dropout {
 }
 
 impl Kernel for Dropout {
-    fn is_view(&self) -> bool {
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         // A mask has to be written, so the node has to run.
-        !self.has_mask
+        (!self.has_mask).then(|| site.layout.clone())
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -7,6 +7,7 @@ use sardonyx_tensor::{CastOptions, DataType, RoundMode, TensorError, Value, cast
 
 use super::moves::dense;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 
 struct Cast {
     from: DataType,
@@ -50,8 +51,8 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Cast {
-    fn is_view(&self) -> bool {
-        self.from == self.to
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        (self.from == self.to).then(|| site.layout.clone())
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -2,10 +2,10 @@
 
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_tensor::{Dims, TensorView, shape::normalize_axis};
+use sardonyx_tensor::{Dims, TensorView, ViewData, shape, shape::normalize_axis};
 use smallvec::SmallVec;
 
-use super::moves::{Movement, move_elements};
+use super::moves::{MAX_RANK, Movement, move_elements};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 
 struct Concat {
@@ -40,12 +40,100 @@ impl Kernel for Concat {
             }
             dims[axis] += input.dims()[axis];
         }
-        let outer = dims[..axis].iter().product();
-        move_elements(call, 0, &dims, &inputs, &Join { outer })
+        if inputs.iter().all(TensorView::is_contiguous)
+            || first.data_type().bits().is_none_or(|bits| bits % 8 != 0)
+        {
+            let outer = dims[..axis].iter().product();
+            return move_elements(call, 0, &dims, &inputs, &Join { outer });
+        }
+        join_through_strides(call, &dims, axis, &inputs)
+    }
+
+    fn reads_strides(&self, _: usize) -> bool {
+        true
     }
 
     fn describe(&self) -> String {
         "join".to_string()
+    }
+}
+
+/// Joins inputs that lie in memory in strides, each copied once.
+fn join_through_strides(
+    call: &mut Call<'_>,
+    dims: &Dims,
+    axis: usize,
+    inputs: &[TensorView<'_>],
+) -> Result<(), KernelError> {
+    if dims.len() > MAX_RANK {
+        fail!(
+            "rank {} is above {MAX_RANK}, the largest that is implemented",
+            dims.len()
+        );
+    }
+    let pool = call.pool;
+    let data_type = inputs[0].data_type();
+    let mut output = call.output(0, data_type, dims)?;
+    let steps: SmallVec<[usize; 6]> = shape::strides(dims)
+        .iter()
+        .map(|step| *step as usize)
+        .collect();
+    let mut start = 0;
+    for input in inputs {
+        let ViewData::Bytes(data) = input.data() else {
+            fail!("strings have no bytes to move");
+        };
+        if input.data_type() != data_type {
+            fail!(
+                "inputs of types {} and {} do not go together",
+                data_type.name(),
+                input.data_type().name()
+            );
+        }
+        let part = Part {
+            pool,
+            input,
+            data,
+            start,
+            steps: &steps,
+        };
+        let out = output.bytes_mut();
+        match data_type.bits() {
+            Some(8) => part.copy::<1>(out),
+            Some(16) => part.copy::<2>(out),
+            Some(32) => part.copy::<4>(out),
+            Some(64) => part.copy::<8>(out),
+            _ => part.copy::<16>(out),
+        }
+        start += input.dims()[axis] * steps[axis];
+    }
+    Ok(())
+}
+
+/// One input of a join, and where it goes.
+struct Part<'a> {
+    pool: &'a Pool,
+    input: &'a TensorView<'a>,
+    data: &'a [u8],
+    start: usize,
+    steps: &'a [usize],
+}
+
+impl Part<'_> {
+    fn copy<const WIDTH: usize>(&self, out: &mut [u8])
+    where
+        [u8; WIDTH]: Plain,
+    {
+        copy::copy_between(
+            self.pool,
+            self.input.dims(),
+            (
+                self.data.as_chunks::<WIDTH>().0,
+                self.input.offset(),
+                &self.input.strides(),
+            ),
+            (out.as_chunks_mut::<WIDTH>().0, self.start, self.steps),
+        );
     }
 }
 

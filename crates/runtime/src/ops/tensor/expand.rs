@@ -1,11 +1,10 @@
 //! Expand: a tensor repeated to a shape.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{Dims, shape::broadcast_dims};
 
-use super::moves::{Movement, move_elements};
+use super::moves::copy_view;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 
 struct Expand;
 
@@ -15,8 +14,15 @@ pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Expand {
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        site.layout.repeated(site.from, site.to)
+    }
+
+    fn reads_strides(&self, input: usize) -> bool {
+        input == 0
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let input = call.tensor(0)?.clone();
         let target = call.ints(1)?;
         let Ok(target) = target
             .iter()
@@ -25,32 +31,13 @@ impl Kernel for Expand {
         else {
             fail!("the shape {target:?} has a negative size");
         };
+        let input = call.tensor(0)?;
         let to = broadcast_dims(&[input.dims(), &target])?;
-        let repeat = Repeat {
-            from: input.dims().into(),
-            to: to.clone(),
-        };
-        move_elements(call, 0, &to, &[input], &repeat)
+        let repeated = input.broadcast_to(&to)?;
+        copy_view(call, 0, &repeated, &to)
     }
 
     fn describe(&self) -> String {
         "repeat".to_string()
-    }
-}
-
-struct Repeat {
-    from: Dims,
-    to: Dims,
-}
-
-impl Movement for Repeat {
-    fn run<T: Plain>(
-        &self,
-        pool: &Pool,
-        sources: &[&[T]],
-        out: &mut [T],
-    ) -> Result<(), KernelError> {
-        copy::expand(pool, &self.from, &self.to, sources[0], out);
-        Ok(())
     }
 }

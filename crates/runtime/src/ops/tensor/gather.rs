@@ -6,6 +6,7 @@ use sardonyx_tensor::{DataType, Dims, shape::normalize_axis};
 
 use super::moves::{Movement, move_elements};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 
 struct Gather {
     axis: i64,
@@ -19,6 +20,24 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Gather {
+    /// One index that is known picks a slice.
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        let axis = normalize_axis(self.axis, site.from.len()).ok()?;
+        let (ints, size) = ((site.ints)(1)?, site.from[axis]);
+        let [index] = ints[..] else { return None };
+        let index = if index < 0 {
+            index.checked_add(size as i64)?
+        } else {
+            index
+        };
+        let index = usize::try_from(index).ok().filter(|index| *index < size)?;
+        let picked = site.layout.narrowed(axis, index, 1)?;
+        // The axes of the indices take the place of the axis; all of them are 1 here.
+        let mut dims = Dims::from(site.from);
+        dims[axis] = 1;
+        picked.reshaped(&dims, site.to)
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
         let indices = call.tensor(1)?;

@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 
 use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::Plain;
+use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_tensor::{DataType, StringArray, Tensor, TensorView, Value, ViewData, packed, shape};
 
 use crate::kernel::{Call, KernelError, fail};
 
 /// Dimensions that the loops take at most.
-const MAX_RANK: usize = 32;
+pub(super) const MAX_RANK: usize = 32;
 
 /// What an operator does with elements.
 pub(super) trait Movement {
@@ -60,6 +60,50 @@ pub(super) fn move_elements(
         Some(128) => wide::<16>(call, index, dims, sources, movement),
         Some(bits) => codes(call, index, dims, sources, movement, data_type, bits),
     }
+}
+
+/// Writes the elements of a view, which may have strides, to an output of as many elements of dimensions `dims`.
+pub(super) fn copy_view(
+    call: &mut Call<'_>,
+    index: usize,
+    view: &TensorView<'_>,
+    dims: &[usize],
+) -> Result<(), KernelError> {
+    let pool = call.pool;
+    let ViewData::Bytes(data) = view.data() else {
+        // Strings have no bytes to copy.
+        let copy = view.to_tensor()?.reshape(dims)?;
+        return call.set_output(index, Value::Tensor(copy));
+    };
+    let mut output = call.output(index, view.data_type(), dims)?;
+    if output.len() != view.len() {
+        fail!("{} elements cannot have the shape {dims:?}", view.len());
+    }
+    let out = output.bytes_mut();
+    let rank = view.rank();
+    let strides = view.strides();
+    match view.data_type().bits() {
+        Some(8) if rank <= MAX_RANK => copy_wide::<1>(pool, view, &strides, data, out),
+        Some(16) if rank <= MAX_RANK => copy_wide::<2>(pool, view, &strides, data, out),
+        Some(32) if rank <= MAX_RANK => copy_wide::<4>(pool, view, &strides, data, out),
+        Some(64) if rank <= MAX_RANK => copy_wide::<8>(pool, view, &strides, data, out),
+        Some(128) if rank <= MAX_RANK => copy_wide::<16>(pool, view, &strides, data, out),
+        _ => view.copy_to(out)?,
+    }
+    Ok(())
+}
+
+fn copy_wide<const WIDTH: usize>(
+    pool: &Pool,
+    view: &TensorView<'_>,
+    strides: &[isize],
+    data: &[u8],
+    out: &mut [u8],
+) where
+    [u8; WIDTH]: Plain,
+{
+    let (data, out) = (data.as_chunks::<WIDTH>().0, out.as_chunks_mut::<WIDTH>().0);
+    copy::copy_strided(pool, view.dims(), view.offset(), strides, data, out);
 }
 
 /// Elements of `WIDTH` bytes.

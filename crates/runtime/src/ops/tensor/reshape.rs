@@ -3,9 +3,11 @@
 //! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an output of the model,
 //! or when the shape is known only now.
 
-use sardonyx_tensor::{Dims, Value, shape, shape::normalize_axis};
+use sardonyx_tensor::{Dims, shape, shape::normalize_axis};
 
+use super::moves::copy_view;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 
 /// How the dimensions of the output follow from those of the input.
 enum Rule {
@@ -53,8 +55,12 @@ pub(crate) fn bind_identity(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> 
 }
 
 impl Kernel for View {
-    fn is_view(&self) -> bool {
-        true
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        site.layout.reshaped(site.from, site.to)
+    }
+
+    fn reads_strides(&self, input: usize) -> bool {
+        input == 0
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -67,18 +73,7 @@ impl Kernel for View {
         }
         let dims = self.dims(call)?;
         let input = call.tensor(0)?.clone();
-        match input.contiguous_bytes() {
-            Some(bytes) => {
-                let mut output = call.output(0, input.data_type(), &dims)?;
-                if output.bytes_mut().len() != bytes.len() {
-                    fail!("{} elements cannot have the shape {dims:?}", input.len());
-                }
-                output.bytes_mut().copy_from_slice(bytes);
-                Ok(())
-            }
-            // Strings have no bytes to copy.
-            None => call.set_output(0, Value::Tensor(input.to_tensor()?.reshape(&dims)?)),
-        }
+        copy_view(call, 0, &input, &dims)
     }
 
     fn describe(&self) -> String {

@@ -1,13 +1,12 @@
 //! Slice: every so many elements from a start to an end, along some of the axes.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_tensor::Dims;
+use sardonyx_tensor::{Dims, TensorView};
 use smallvec::{SmallVec, smallvec};
 
-use super::moves::{Movement, move_elements};
+use super::moves::copy_view;
 use super::reshape::axes;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 
 struct Slice;
 
@@ -17,41 +16,77 @@ pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Slice {
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        let given = |index: usize| match (site.has_input)(index) {
+            true => (site.ints)(index).map(Some),
+            false => Some(None),
+        };
+        let (starts, ends, axes, steps) = (given(1)??, given(2)??, given(3)?, given(4)?);
+        let window = window(site.from, &starts, &ends, axes.as_deref(), steps.as_deref()).ok()?;
+        window.layout(site.layout)
+    }
+
+    fn reads_strides(&self, input: usize) -> bool {
+        input == 0
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
-        let rank = data.rank();
         let (starts, ends) = (call.ints(1)?, call.ints(2)?);
-        let sliced = match call.has_input(3) {
-            true => axes(&call.ints(3)?, rank)?,
-            false => (0..starts.len()).collect(),
+        let given = |index: usize| match call.has_input(index) {
+            true => call.ints(index).map(Some),
+            false => Ok(None),
         };
-        let steps = match call.has_input(4) {
-            true => call.ints(4)?,
-            false => smallvec![1; starts.len()],
-        };
-        if [ends.len(), sliced.len(), steps.len()] != [starts.len(); 3] {
-            fail!(
-                "there are {} starts, {} ends, {} axes and {} steps",
-                starts.len(),
-                ends.len(),
-                sliced.len(),
-                steps.len()
-            );
-        }
-        let mut window = Window::whole(data.dims());
-        for (index, &axis) in sliced.iter().enumerate() {
-            if axis >= rank {
-                fail!("axis {axis} is outside rank {rank}");
-            }
-            window.narrow(axis, starts[index], ends[index], steps[index])?;
-        }
-        let dims = window.out.clone();
-        move_elements(call, 0, &dims, &[data], &window)
+        let (axes, steps) = (given(3)?, given(4)?);
+        window(
+            data.dims(),
+            &starts,
+            &ends,
+            axes.as_deref(),
+            steps.as_deref(),
+        )?
+        .copy(call, 0, &data)
     }
 
     fn describe(&self) -> String {
         "slice".to_string()
     }
+}
+
+/// The window that the inputs of a slice describe.
+fn window(
+    dims: &[usize],
+    starts: &[i64],
+    ends: &[i64],
+    axes_given: Option<&[i64]>,
+    steps: Option<&[i64]>,
+) -> Result<Window, KernelError> {
+    let rank = dims.len();
+    let sliced = match axes_given {
+        Some(given) => axes(given, rank)?,
+        None => (0..starts.len()).collect(),
+    };
+    let steps = steps.map_or_else(
+        || smallvec![1; starts.len()],
+        SmallVec::<[i64; 8]>::from_slice,
+    );
+    if [ends.len(), sliced.len(), steps.len()] != [starts.len(); 3] {
+        fail!(
+            "there are {} starts, {} ends, {} axes and {} steps",
+            starts.len(),
+            ends.len(),
+            sliced.len(),
+            steps.len()
+        );
+    }
+    let mut window = Window::whole(dims);
+    for (index, &axis) in sliced.iter().enumerate() {
+        if axis >= rank {
+            fail!("axis {axis} is outside rank {rank}");
+        }
+        window.narrow(axis, starts[index], ends[index], steps[index])?;
+    }
+    Ok(window)
 }
 
 /// Part of a tensor.
@@ -113,24 +148,38 @@ impl Window {
         self.out[axis] = count as usize;
         Ok(())
     }
-}
 
-impl Movement for Window {
-    fn run<T: Plain>(
+    /// Where the window lies in memory in which all of the tensor has that layout.
+    pub(super) fn layout(&self, whole: &Layout) -> Option<Layout> {
+        if self.out.contains(&0) {
+            return Some(Layout::dense(&self.out));
+        }
+        (0..self.dims.len()).try_fold(whole.clone(), |layout, axis| {
+            layout.narrowed(axis, self.starts[axis], self.steps[axis])
+        })
+    }
+
+    /// Copies the window of `data` to an output.
+    pub(super) fn copy(
         &self,
-        pool: &Pool,
-        sources: &[&[T]],
-        out: &mut [T],
+        call: &mut Call<'_>,
+        index: usize,
+        data: &TensorView<'_>,
     ) -> Result<(), KernelError> {
-        copy::slice(
-            pool,
-            &self.dims,
-            &self.starts,
-            &self.steps,
+        let whole = Layout {
+            offset: data.offset(),
+            strides: data.strides(),
+        };
+        let Some(layout) = self.layout(&whole) else {
+            fail!("the steps {:?} reach outside of all memory", self.steps);
+        };
+        let part = TensorView::with_strides(
+            data.data_type(),
             &self.out,
-            sources[0],
-            out,
-        );
-        Ok(())
+            &layout.strides,
+            layout.offset,
+            data.data(),
+        )?;
+        copy_view(call, index, &part, &self.out)
     }
 }

@@ -3,9 +3,9 @@
 use sardonyx_tensor::shape::normalize_axis;
 use smallvec::SmallVec;
 
-use super::moves::move_elements;
 use super::slice::Window;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 
 struct Split {
     axis: i64,
@@ -31,23 +31,31 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Split {
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        let given = match (site.has_input)(1) {
+            true => Some((site.ints)(1)?),
+            false => None,
+        };
+        let window = self.window(site.from, given.as_deref(), site.output).ok()?;
+        window.layout(site.layout)
+    }
+
+    fn reads_strides(&self, input: usize) -> bool {
+        input == 0
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
-        let axis = normalize_axis(self.axis, data.rank())?;
-        let whole = data.dims()[axis];
-        let sizes = match call.has_input(1) {
-            true => self.given(&call.ints(1)?, axis, whole)?,
-            false => self.equal(axis, whole)?,
+        let given = match call.has_input(1) {
+            true => Some(call.ints(1)?),
+            false => None,
         };
-        let mut start = 0;
-        for (index, size) in sizes.into_iter().enumerate() {
-            if call.has_output(index) {
-                let mut piece = Window::whole(data.dims());
-                piece.take(axis, start, size);
-                let dims = piece.out.clone();
-                move_elements(call, index, &dims, std::slice::from_ref(&data), &piece)?;
-            }
-            start += size;
+        for index in (0..self.count)
+            .filter(|index| call.has_output(*index))
+            .collect::<SmallVec<[usize; 8]>>()
+        {
+            self.window(data.dims(), given.as_deref(), index)?
+                .copy(call, index, &data)?;
         }
         Ok(())
     }
@@ -58,6 +66,24 @@ impl Kernel for Split {
 }
 
 impl Split {
+    /// The part of a tensor of dimensions `dims` that is output number `output`.
+    fn window(
+        &self,
+        dims: &[usize],
+        given: Option<&[i64]>,
+        output: usize,
+    ) -> Result<Window, KernelError> {
+        let axis = normalize_axis(self.axis, dims.len())?;
+        let sizes = match given {
+            Some(given) => self.given(given, axis, dims[axis])?,
+            None => self.equal(axis, dims[axis])?,
+        };
+        let start = sizes[..output].iter().sum();
+        let mut piece = Window::whole(dims);
+        piece.take(axis, start, sizes[output]);
+        Ok(piece)
+    }
+
     fn given(
         &self,
         sizes: &[i64],

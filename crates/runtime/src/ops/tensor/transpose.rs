@@ -1,18 +1,14 @@
-//! Transpose: another order of the axes.
+//! Transpose: another order of the axes. Nothing moves where the readers follow strides.
 
-use sardonyx_kernels::Pool;
-use sardonyx_kernels::copy::{self, Plain};
-use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::Dims;
 
-use super::moves::{Movement, move_elements};
+use super::moves::copy_view;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::layout::{Layout, ViewSite};
 
 struct Transpose {
     /// `None` reverses the axes.
     order: Option<Dims>,
-    /// Only axes of size 1 change places, so all elements stay in theirs.
-    is_view: bool,
 }
 
 /// `Transpose`
@@ -28,63 +24,40 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         },
         None => None,
     };
-    let is_view = site
-        .shape(0)
-        .is_some_and(|shape| keeps_elements(shape, order.as_deref()));
-    Ok(Box::new(Transpose { order, is_view }))
+    Ok(Box::new(Transpose { order }))
 }
 
-fn keeps_elements(shape: &Shape, order: Option<&[usize]>) -> bool {
-    let rank = shape.len();
-    let moves = |axis: &usize| shape.get(*axis) != Some(&Dim::Known(1));
-    let kept: Vec<usize> = match order {
-        Some(order) => order.iter().copied().filter(moves).collect(),
-        None => (0..rank).rev().filter(moves).collect(),
-    };
-    kept.is_sorted()
-}
-
-impl Kernel for Transpose {
-    fn is_view(&self) -> bool {
-        self.is_view
-    }
-
-    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let data = call.tensor(0)?.clone();
-        let rank = data.rank();
-        let order = self
-            .order
-            .clone()
-            .unwrap_or_else(|| (0..rank).rev().collect());
+impl Transpose {
+    fn order(&self, rank: usize) -> Result<Dims, KernelError> {
+        let order = match &self.order {
+            Some(order) => order.clone(),
+            None => (0..rank).rev().collect(),
+        };
         if order.len() != rank || !(0..rank).all(|axis| order.contains(&axis)) {
             fail!("perm = {order:?} is no order of {rank} axes");
         }
-        let dims: Dims = order.iter().map(|axis| data.dims()[*axis]).collect();
-        let reorder = Reorder {
-            dims: data.dims().into(),
-            order,
-        };
-        move_elements(call, 0, &dims, &[data], &reorder)
+        Ok(order)
+    }
+}
+
+impl Kernel for Transpose {
+    fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        let order = self.order(site.from.len()).ok()?;
+        Some(site.layout.transposed(&order))
+    }
+
+    fn reads_strides(&self, input: usize) -> bool {
+        input == 0
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let data = call.tensor(0)?;
+        let turned = data.transpose(&self.order(data.rank())?)?;
+        let dims = Dims::from(turned.dims());
+        copy_view(call, 0, &turned, &dims)
     }
 
     fn describe(&self) -> String {
-        if self.is_view { "view" } else { "transpose" }.to_string()
-    }
-}
-
-struct Reorder {
-    dims: Dims,
-    order: Dims,
-}
-
-impl Movement for Reorder {
-    fn run<T: Plain>(
-        &self,
-        pool: &Pool,
-        sources: &[&[T]],
-        out: &mut [T],
-    ) -> Result<(), KernelError> {
-        copy::transpose(pool, &self.dims, &self.order, sources[0], out);
-        Ok(())
+        "transpose".to_string()
     }
 }

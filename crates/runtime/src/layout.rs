@@ -1,0 +1,214 @@
+//! Where the elements of a value lie in memory that belongs to another: views instead of copies.
+//!
+//! Transposing, slicing, splitting, repeating and reshaping move nothing by themselves; they say in which steps the
+//! same elements are read. A [`Layout`] is that: where the first element is, and how far apart neighbours are along each
+//! axis. Layouts compose, so a chain of such operators is one layout of the value at its beginning.
+
+use sardonyx_tensor::{Dims, Strides, shape};
+
+/// Offset and strides, in elements.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) offset: usize,
+    pub(crate) strides: Strides,
+}
+
+impl Layout {
+    /// Row-major, from the first element on.
+    pub(crate) fn dense(dims: &[usize]) -> Layout {
+        Layout {
+            offset: 0,
+            strides: shape::strides(dims),
+        }
+    }
+
+    /// Whether the elements lie in row-major order without gaps, wherever they begin.
+    pub(crate) fn is_dense(&self, dims: &[usize]) -> bool {
+        let mut expected = 1;
+        for (dim, stride) in dims.iter().zip(&self.strides).rev() {
+            if *dim == 0 {
+                return true;
+            }
+            if *dim != 1 && *stride != expected {
+                return false;
+            }
+            expected *= *dim as isize;
+        }
+        true
+    }
+
+    /// The same elements with the axes in another order.
+    pub(crate) fn transposed(&self, order: &[usize]) -> Layout {
+        Layout {
+            offset: self.offset,
+            strides: order.iter().map(|axis| self.strides[*axis]).collect(),
+        }
+    }
+
+    /// Every `step`-th element from `start` on along an axis. `None` where that is no address.
+    pub(crate) fn narrowed(&self, axis: usize, start: usize, step: isize) -> Option<Layout> {
+        let mut narrowed = self.clone();
+        let by = isize::try_from(start)
+            .ok()?
+            .checked_mul(self.strides[axis])?;
+        narrowed.offset = self.offset.checked_add_signed(by)?;
+        narrowed.strides[axis] = self.strides[axis].checked_mul(step)?;
+        Some(narrowed)
+    }
+
+    /// The same elements under other dimensions, if strides can say so: axes may be split, and joined where one steps
+    /// exactly over the other.
+    pub(crate) fn reshaped(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
+        if from.contains(&0) || to.contains(&0) {
+            return from
+                .iter()
+                .product::<usize>()
+                .eq(&to.iter().product())
+                .then(|| Layout::dense(to));
+        }
+        let mut strides = Strides::from_elem(0, to.len());
+        // Axes of size 1 say nothing about where elements are.
+        let mut old = from
+            .iter()
+            .zip(&self.strides)
+            .filter(|(dim, _)| **dim != 1)
+            .map(|(dim, stride)| (*dim, *stride))
+            .peekable();
+        let mut next = 0;
+        while next < to.len() {
+            if to[next] == 1 {
+                next += 1;
+                continue;
+            }
+            // The fewest axes on both sides that hold equally many elements.
+            let (mut have, mut last_stride) = old.next()?;
+            let first = next;
+            let mut want = to[next];
+            next += 1;
+            while have != want {
+                if have < want {
+                    let (dim, stride) = old.next()?;
+                    // To be one axis, the outer one must step over the inner one as a whole.
+                    if last_stride != stride.checked_mul(dim as isize)? {
+                        return None;
+                    }
+                    have = have.checked_mul(dim)?;
+                    last_stride = stride;
+                } else {
+                    want = want.checked_mul(*to.get(next)?)?;
+                    next += 1;
+                }
+            }
+            let mut stride = last_stride;
+            for axis in (first..next).rev() {
+                strides[axis] = stride;
+                stride = stride.checked_mul(to[axis] as isize)?;
+            }
+        }
+        old.peek().is_none().then_some(Layout {
+            offset: self.offset,
+            strides,
+        })
+    }
+
+    /// The same elements, repeated along the axes that `to` has more of; axes are aligned at the end.
+    pub(crate) fn repeated(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
+        let added = to.len().checked_sub(from.len())?;
+        let mut strides = Strides::from_elem(0, to.len());
+        for (axis, dim) in from.iter().enumerate() {
+            match to[added + axis] {
+                size if size == *dim => strides[added + axis] = self.strides[axis],
+                _ if *dim == 1 => {}
+                _ => return None,
+            }
+        }
+        Some(Layout {
+            offset: self.offset,
+            strides,
+        })
+    }
+}
+
+/// What a kernel may look at when it is asked where its output lies.
+pub(crate) struct ViewSite<'a> {
+    /// Which output.
+    pub(crate) output: usize,
+    /// Dimensions of the first input and where it lies.
+    pub(crate) from: &'a [usize],
+    pub(crate) layout: &'a Layout,
+    /// Dimensions of the output.
+    pub(crate) to: &'a [usize],
+    /// The integers of another input, if they are known before the run.
+    pub(crate) ints: &'a dyn Fn(usize) -> Option<Vec<i64>>,
+    /// Whether another input is there.
+    pub(crate) has_input: &'a dyn Fn(usize) -> bool,
+}
+
+/// Dimensions with the layout of a dense tensor, for tests and for values that own their memory.
+pub(crate) fn is_whole(dims: &Dims, layout: &Layout) -> bool {
+    layout.offset == 0 && layout.is_dense(dims)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The indices that a layout visits, in row-major order of the dims.
+    fn visits(dims: &[usize], layout: &Layout) -> Vec<isize> {
+        let count: usize = dims.iter().product();
+        (0..count)
+            .map(|mut index| {
+                let mut at = layout.offset as isize;
+                for (dim, stride) in dims.iter().zip(&layout.strides).rev() {
+                    at += (index % dim) as isize * stride;
+                    index /= dim;
+                }
+                at
+            })
+            .collect()
+    }
+
+    #[test]
+    fn reshaping_keeps_the_order_of_elements_or_refuses() {
+        let cases: [(&[usize], &[usize], &[usize], bool); 9] = [
+            // Heads split off and put in front, then a batch axis added and taken away.
+            (&[6, 8], &[0, 1], &[6, 2, 4], true),
+            (&[6, 8], &[1, 0], &[2, 4, 6], true),
+            (&[6, 8], &[1, 0], &[48], false),
+            (&[2, 3, 4], &[0, 1, 2], &[6, 4], true),
+            (&[2, 3, 4], &[1, 0, 2], &[6, 4], false),
+            (&[2, 3, 4], &[1, 0, 2], &[3, 1, 2, 2, 2], true),
+            (&[1, 3, 1, 4], &[3, 0, 1, 2], &[4, 3], true),
+            (&[1, 1], &[0, 1], &[], true),
+            (&[0, 4], &[1, 0], &[2, 0], true),
+        ];
+        for (dims, order, to, possible) in cases {
+            let turned: Vec<usize> = order.iter().map(|axis| dims[*axis]).collect();
+            let layout = Layout::dense(dims).transposed(order);
+            let reshaped = layout.reshaped(&turned, to);
+            assert_eq!(reshaped.is_some(), possible, "{dims:?} {order:?} as {to:?}");
+            if let Some(reshaped) = reshaped {
+                assert_eq!(
+                    visits(&turned, &layout),
+                    visits(to, &reshaped),
+                    "{dims:?} {order:?} as {to:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn repeating_and_narrowing_compose() {
+        let layout = Layout::dense(&[4, 1, 3]);
+        let last = layout.narrowed(0, 3, -1).unwrap();
+        assert_eq!(visits(&[2, 1, 3], &last), [9, 10, 11, 6, 7, 8]);
+        let twice = last.repeated(&[2, 1, 3], &[1, 2, 2, 3]).unwrap();
+        assert_eq!(
+            visits(&[1, 2, 2, 3], &twice),
+            [9, 10, 11, 9, 10, 11, 6, 7, 8, 6, 7, 8]
+        );
+        assert_eq!(twice.reshaped(&[1, 2, 2, 3], &[4, 3]), None);
+        assert!(!twice.is_dense(&[1, 2, 2, 3]));
+        assert!(layout.narrowed(0, 2, 1).unwrap().is_dense(&[2, 1, 3]));
+    }
+}
