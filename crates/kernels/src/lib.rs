@@ -15,6 +15,7 @@
 mod isa;
 mod pool;
 
+pub mod attention;
 pub mod conv;
 pub mod copy;
 pub mod elementwise;

@@ -81,6 +81,12 @@ impl Pool {
         GLOBAL.get_or_init(|| Pool::new(Pool::available_threads()))
     }
 
+    /// A pool of the calling thread alone, for work inside a chunk.
+    pub fn serial() -> &'static Pool {
+        static SERIAL: OnceLock<Pool> = OnceLock::new();
+        SERIAL.get_or_init(|| Pool::new(1))
+    }
+
     /// How many threads this process may usefully run: the smaller of its CPU affinity and its cgroup quota.
     ///
     /// `std::thread::available_parallelism` reads both on Linux (cgroup v1 and v2), so nothing is parsed here.

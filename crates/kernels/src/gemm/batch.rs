@@ -173,9 +173,8 @@ pub fn gemm_batch(
         } else {
             chunks
         };
-        let alone = Pool::new(1);
         pool.run(chunks, |chunk| {
-            crate::split_even(count, chunks, chunk).for_each(|i| one(&alone, i));
+            crate::split_even(count, chunks, chunk).for_each(|i| one(Pool::serial(), i));
         });
     } else {
         (0..count).for_each(|i| one(pool, i));
