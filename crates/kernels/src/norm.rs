@@ -3,9 +3,11 @@
 //! The one idea: parameters are folded into one multiplication and one addition per element before the loop, and
 //! statistics are kept in f64 (see [`reduce`](super::reduce)), so that the loops over elements stay trivial.
 
+mod layer;
 mod local;
 mod rows;
 
+pub use layer::{RowNorm, layer_norm, rms_norm};
 pub use local::local_response_norm;
 pub use rows::{Affine, Statistics, normalize_rows};
 

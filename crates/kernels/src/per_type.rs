@@ -91,6 +91,15 @@ per_type! {
             x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
             inverse_deviations: Option<&mut [Self::Real]>,
         );
+        norm::layer_norm = fn layer_norm(
+            pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
+            bias: Option<&[Self]>, epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>, means: Option<&mut [f32]>,
+            inverse_deviations: Option<&mut [f32]>,
+        );
+        norm::rms_norm = fn rms_norm(
+            pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
+            epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>,
+        );
     }
 
     /// Loops of the types that maximum pooling knows.

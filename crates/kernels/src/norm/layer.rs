@@ -1,0 +1,463 @@
+//! Layer and root-mean-square normalisation, with the sum that tends to come before it.
+//!
+//! The one idea: a row fits the first-level cache, so memory is read once however many passes there are over the row, and
+//! the sum with a residual is taken in the first of them. Means and variances are two passes, since the difference of two
+//! large sums has no digits left.
+
+use crate::elementwise::chunks::{Shared, ranges};
+use crate::gemm::simd::{Body as SimdBody, Simd, dispatch};
+use crate::number::{Arith, Math, Number};
+use crate::reduce::{Sum, run};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias` for each row `s = x + residual` of `width` elements.
+///
+/// `sum`, if asked for, gets `s`, rounded as a sum of two tensors is; `means` and `inverse_deviations` get one value per
+/// row. `scale` and `bias` have one row, or several that the rows take in turn.
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn layer_norm<T: RowNorm>(
+    pool: &Pool,
+    isa: Isa,
+    dims: [usize; 2],
+    x: &[T],
+    residual: Option<&[T]>,
+    scale: &[T],
+    bias: Option<&[T]>,
+    epsilon: f64,
+    y: &mut [T],
+    sum: Option<&mut [T]>,
+    means: Option<&mut [f32]>,
+    inverse_deviations: Option<&mut [f32]>,
+) {
+    let rows = Inputs {
+        center: true,
+        x,
+        residual,
+        scale,
+        bias,
+        epsilon,
+    };
+    normalize(pool, isa, dims, rows, y, sum, [means, inverse_deviations]);
+}
+
+/// `y = s / sqrt(mean(s * s) + epsilon) * scale`, and all else as [`layer_norm`].
+///
+/// # Panics
+///
+/// If lengths do not fit.
+pub fn rms_norm<T: RowNorm>(
+    pool: &Pool,
+    isa: Isa,
+    dims: [usize; 2],
+    x: &[T],
+    residual: Option<&[T]>,
+    scale: &[T],
+    epsilon: f64,
+    y: &mut [T],
+    sum: Option<&mut [T]>,
+) {
+    let rows = Inputs {
+        center: false,
+        x,
+        residual,
+        scale,
+        bias: None,
+        epsilon,
+    };
+    normalize(pool, isa, dims, rows, y, sum, [None, None]);
+}
+
+/// What is read, of all rows.
+#[derive(Clone, Copy, Debug)]
+struct Inputs<'a, T> {
+    /// Whether the mean is taken off.
+    center: bool,
+    x: &'a [T],
+    residual: Option<&'a [T]>,
+    scale: &'a [T],
+    bias: Option<&'a [T]>,
+    epsilon: f64,
+}
+
+fn normalize<T: RowNorm>(
+    pool: &Pool,
+    isa: Isa,
+    [count, width]: [usize; 2],
+    inputs: Inputs<'_, T>,
+    y: &mut [T],
+    sum: Option<&mut [T]>,
+    statistics: [Option<&mut [f32]>; 2],
+) {
+    let len = count * width;
+    assert_eq!(inputs.x.len(), len, "the input has other dims");
+    assert_eq!(y.len(), len, "one output per input");
+    let others = [inputs.residual, sum.as_deref()];
+    assert!(
+        others.into_iter().flatten().all(|other| other.len() == len),
+        "residual and sum have the dims of the input"
+    );
+    assert!(
+        statistics.iter().flatten().all(|list| list.len() == count),
+        "one statistic per row"
+    );
+    let level = Level::new(isa);
+    if len == 0 {
+        // Nothing is the mean of nothing.
+        for list in statistics.into_iter().flatten() {
+            list.fill(f32::NAN);
+        }
+        return;
+    }
+    for list in [Some(inputs.scale), inputs.bias].into_iter().flatten() {
+        assert!(
+            !list.is_empty() && list.len().is_multiple_of(width),
+            "one scale and shift per element"
+        );
+    }
+    let y = Shared::new(y);
+    let sum = sum.map(Shared::new);
+    let [means, inverses] = statistics.map(|list| list.map(Shared::new));
+    ranges(pool, count, width, |rows| {
+        let (first, n) = (rows.start, rows.len());
+        // SAFETY: ranges are disjoint, so each row is taken by one thread.
+        let (y, sum, means, inverses) = unsafe {
+            (
+                y.part(first * width, n * width),
+                sum.as_ref().map(|sum| sum.part(first * width, n * width)),
+                means.as_ref().map(|list| list.part(first, n)),
+                inverses.as_ref().map(|list| list.part(first, n)),
+            )
+        };
+        T::normalize(
+            level,
+            isa,
+            Rows {
+                inputs,
+                first,
+                width,
+                y,
+                sum,
+                means,
+                inverses,
+            },
+        );
+    });
+}
+
+/// Some rows and where their results go. Public only because a hidden method takes it.
+#[derive(Debug)]
+pub struct Rows<'a, T> {
+    inputs: Inputs<'a, T>,
+    first: usize,
+    width: usize,
+    y: &'a mut [T],
+    sum: Option<&'a mut [T]>,
+    means: Option<&'a mut [f32]>,
+    inverses: Option<&'a mut [f32]>,
+}
+
+impl<'a, T> Rows<'a, T> {
+    /// The row of `scale` or `bias` that belongs to row `i` of these.
+    #[inline(always)]
+    fn parameters(&self, list: &'a [T], i: usize) -> &'a [T] {
+        let row = (self.first + i) % (list.len() / self.width);
+        &list[row * self.width..][..self.width]
+    }
+}
+
+/// An element type of [`layer_norm`] and [`rms_norm`].
+pub trait RowNorm: Number {
+    #[doc(hidden)]
+    fn normalize(level: Level, isa: Isa, rows: Rows<'_, Self>);
+}
+
+impl RowNorm for f32 {
+    fn normalize(_: Level, isa: Isa, rows: Rows<'_, f32>) {
+        // SAFETY: making the level has checked that the machine has the instruction set; the body asks for nothing else.
+        unsafe { dispatch(isa, Single(rows)) }
+    }
+}
+
+macro_rules! through_real {
+    ($($t:ty),*) => { $(
+        impl RowNorm for $t {
+            fn normalize(level: Level, _: Isa, rows: Rows<'_, $t>) {
+                <$t>::run(level, rows);
+            }
+        }
+    )* };
+}
+
+through_real!(f64, half::f16, half::bf16);
+
+impl<T: Number> Body for Rows<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(mut self) {
+        let (inputs, width) = (self.inputs, self.width);
+        let mut block = [T::Real::ZERO; 256];
+        for i in 0..self.y.len() / width {
+            let from = (self.first + i) * width;
+            let own = i * width..(i + 1) * width;
+            if let Some(residual) = inputs.residual {
+                let terms = inputs.x[from..].iter().zip(&residual[from..]);
+                for (y, (x, residual)) in self.y[own.clone()].iter_mut().zip(terms) {
+                    *y = T::from_real(x.to_real().add(residual.to_real()));
+                }
+            } else {
+                self.y[own.clone()].copy_from_slice(&inputs.x[from..][..width]);
+            }
+            if let Some(sum) = &mut self.sum {
+                sum[own.clone()].copy_from_slice(&self.y[own.clone()]);
+            }
+            let (scale, bias) = (
+                self.parameters(inputs.scale, i),
+                inputs.bias.map(|bias| self.parameters(bias, i)),
+            );
+            let y = &mut self.y[own];
+            let mean = match inputs.center {
+                true => run(Sum, y).to_f64() / width as f64,
+                false => 0.0,
+            };
+            let center = T::Real::from_f64(mean);
+            let mut squares = 0.0;
+            for x in y.chunks(block.len()) {
+                for (square, x) in block.iter_mut().zip(x) {
+                    let d = x.to_real().sub(center);
+                    *square = d.mul(d);
+                }
+                squares += run(Sum, &block[..x.len()]).to_f64();
+            }
+            let inverse = 1.0 / (squares / width as f64 + inputs.epsilon).sqrt();
+            let factor = T::Real::from_f64(inverse);
+            match bias {
+                Some(bias) => {
+                    for ((y, scale), bias) in y.iter_mut().zip(scale).zip(bias) {
+                        let normal = y.to_real().sub(center).mul(factor);
+                        let y_real = normal.mul_add::<FMA>(scale.to_real(), bias.to_real());
+                        *y = T::from_real(y_real);
+                    }
+                }
+                None => {
+                    for (y, scale) in y.iter_mut().zip(scale) {
+                        let normal = y.to_real().sub(center).mul(factor);
+                        *y = T::from_real(normal.mul(scale.to_real()));
+                    }
+                }
+            }
+            for (list, value) in [(&mut self.means, mean), (&mut self.inverses, inverse)] {
+                if let Some(list) = list {
+                    list[i] = value as f32;
+                }
+            }
+        }
+    }
+}
+
+/// Rows of f32, in vectors.
+struct Single<'a>(Rows<'a, f32>);
+
+impl SimdBody for Single<'_> {
+    type Out = ();
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let Single(mut rows) = self;
+        let (inputs, width) = (rows.inputs, rows.width);
+        for i in 0..rows.y.len() / width {
+            let (from, own) = ((rows.first + i) * width, i * width..(i + 1) * width);
+            let scale = rows.parameters(inputs.scale, i);
+            let bias = inputs.bias.map(|bias| rows.parameters(bias, i));
+            let x = &inputs.x[from..][..width];
+            let residual = inputs.residual.map(|residual| &residual[from..][..width]);
+            let y = rows.y[own.clone()].as_mut_ptr();
+            let sum = rows.sum.as_mut().map(|sum| sum[own].as_mut_ptr());
+            // SAFETY: this runs with `S` enabled, and all the pointers are to `width` elements. What is written overlaps
+            // nothing that is read, but for a sum in `y`, each element of which is read before it is replaced.
+            unsafe {
+                let x = x.as_ptr();
+                let (row, total) = match (residual, sum) {
+                    (Some(residual), sum) => {
+                        let (residual, to) = (residual.as_ptr(), sum.unwrap_or(y));
+                        let total = if inputs.center {
+                            fold::<S, true, false>(x, residual, to, 0.0, width)
+                        } else {
+                            fold::<S, true, true>(x, residual, to, -0.0, width)
+                        };
+                        (to.cast_const(), total)
+                    }
+                    (None, sum) => {
+                        if let Some(sum) = sum {
+                            std::ptr::copy_nonoverlapping(x, sum, width);
+                        }
+                        let total = if inputs.center {
+                            fold::<S, false, false>(x, x, y, 0.0, width)
+                        } else {
+                            fold::<S, false, true>(x, x, y, -0.0, width)
+                        };
+                        (x, total)
+                    }
+                };
+                let (mut mean, mut squares) = (0.0, total);
+                if inputs.center {
+                    mean = total / width as f64;
+                    squares = fold::<S, false, true>(row, row, y, -mean as f32, width);
+                }
+                let inverse = 1.0 / (squares / width as f64 + inputs.epsilon).sqrt();
+                // Adding minus zero changes nothing, the sign of a zero included.
+                let minus = -mean as f32;
+                let factor = inverse as f32;
+                match bias {
+                    Some(bias) => {
+                        let bias = bias.as_ptr();
+                        finish::<S, true>(row, minus, factor, scale.as_ptr(), bias, y, width);
+                    }
+                    None => {
+                        let scale = scale.as_ptr();
+                        finish::<S, false>(row, minus, factor, scale, scale, y, width);
+                    }
+                }
+                for (list, value) in [(&mut rows.means, mean), (&mut rows.inverses, inverse)] {
+                    if let Some(list) = list {
+                        list[i] = value as f32;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Accumulators of a fold: enough additions in flight to hide their latency.
+const ACCUMULATORS: usize = 8;
+/// Elements that enter the accumulators before they go to the total, which is an f64. A multiple of what all accumulators
+/// take at a time.
+const BLOCK: usize = 32 * ACCUMULATORS * 16;
+
+/// The sum, or the sum of squares of the distances from `-minus`, of `n` elements; of `x + residual`, which goes to `to`,
+/// with `ADD`.
+///
+/// # Safety
+///
+/// As [`SimdBody::run`]; the pointers are valid for `n` elements, `residual` and `to` with `ADD` only.
+#[inline(always)]
+unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
+    x: *const f32,
+    residual: *const f32,
+    to: *mut f32,
+    minus: f32,
+    n: usize,
+) -> f64 {
+    // SAFETY: every access is at an index below `n`, or masked to such.
+    unsafe {
+        let step = ACCUMULATORS * S::LANES;
+        let minuses = [minus; 16];
+        let minus = S::splat(minus);
+        let mut total = 0.0;
+        for start in (0..n).step_by(BLOCK) {
+            let (mut at, end) = (start, n.min(start + BLOCK));
+            let mut sums = [S::splat(0.0); ACCUMULATORS];
+            while end - at >= step {
+                for (k, sum) in sums.iter_mut().enumerate() {
+                    let i = at + k * S::LANES;
+                    let mut v = S::load(x.add(i));
+                    if ADD {
+                        v = S::add(v, S::load(residual.add(i)));
+                        S::store(to.add(i), v);
+                    }
+                    *sum = if SQUARE {
+                        let d = S::add(v, minus);
+                        S::fma(d, d, *sum)
+                    } else {
+                        S::add(*sum, v)
+                    };
+                }
+                at += step;
+            }
+            for sum in &mut sums {
+                if at >= end {
+                    break;
+                }
+                // Lanes outside stay zero, and so does their distance.
+                let mask = S::first(end - at);
+                let mut v = S::load_m(x.add(at), mask);
+                if ADD {
+                    v = S::add(v, S::load_m(residual.add(at), mask));
+                    S::store_m(to.add(at), mask, v);
+                }
+                *sum = if SQUARE {
+                    let d = S::add(v, S::load_m(minuses.as_ptr(), mask));
+                    S::fma(d, d, *sum)
+                } else {
+                    S::add(*sum, v)
+                };
+                at += S::LANES;
+            }
+            let mut half = ACCUMULATORS / 2;
+            while half > 0 {
+                for k in 0..half {
+                    sums[k] = S::add(sums[k], sums[k + half]);
+                }
+                half /= 2;
+            }
+            total += f64::from(S::sum(sums[0]));
+        }
+        total
+    }
+}
+
+/// `y = (x + minus) * factor * scale + bias`
+///
+/// # Safety
+///
+/// As [`fold`]; `bias` is read with `SHIFT` only. `x` may be `y`.
+#[inline(always)]
+unsafe fn finish<S: Simd, const SHIFT: bool>(
+    x: *const f32,
+    minus: f32,
+    factor: f32,
+    scale: *const f32,
+    bias: *const f32,
+    y: *mut f32,
+    n: usize,
+) {
+    const TOGETHER: usize = 4;
+    // SAFETY: every access is at an index below `n`, or masked to such.
+    unsafe {
+        let (minus, factor) = (S::splat(minus), S::splat(factor));
+        let mut at = 0;
+        while n - at >= TOGETHER * S::LANES {
+            let mut results = [minus; TOGETHER];
+            for (k, result) in results.iter_mut().enumerate() {
+                let i = at + k * S::LANES;
+                let normal = S::mul(S::add(S::load(x.add(i)), minus), factor);
+                *result = if SHIFT {
+                    S::fma(normal, S::load(scale.add(i)), S::load(bias.add(i)))
+                } else {
+                    S::mul(normal, S::load(scale.add(i)))
+                };
+            }
+            for (k, result) in results.iter().enumerate() {
+                S::store(y.add(at + k * S::LANES), *result);
+            }
+            at += TOGETHER * S::LANES;
+        }
+        while at < n {
+            let mask = S::first(n - at);
+            let normal = S::mul(S::add(S::load_m(x.add(at), mask), minus), factor);
+            let scale = S::load_m(scale.add(at), mask);
+            let result = if SHIFT {
+                S::fma(normal, scale, S::load_m(bias.add(at), mask))
+            } else {
+                S::mul(normal, scale)
+            };
+            S::store_m(y.add(at), mask, result);
+            at += S::LANES;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
