@@ -5,12 +5,14 @@
 //!
 //! - [`unary`], [`clip`]: one operand, out of place and in place.
 //! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast to common dims.
+//! - [`range`]: no operand.
 
 mod binary;
 mod broadcast;
 pub(crate) mod chunks;
 mod compare;
 mod operations;
+mod range;
 mod unary;
 
 pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
@@ -19,4 +21,5 @@ pub use broadcast::{MAX_RANK, broadcast_strides};
 pub use compare::{
     Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,
 };
+pub use range::{Ranged, range};
 pub use unary::{Unary, UnaryElement, clip, clip_in_place, unary, unary_in_place};

@@ -8,6 +8,8 @@ mod narrow;
 mod nn;
 mod reduction;
 mod tensor;
+#[cfg(test)]
+mod testing;
 
 use crate::kernel::Bind;
 
@@ -51,6 +53,12 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "Flatten", tensor::reshape::bind_flatten),
     ("", "Floor", math::unary::bind_floor),
     ("", "Gather", tensor::gather::bind),
+    (
+        "",
+        "GatherElements",
+        tensor::gather_elements::bind_gather_elements,
+    ),
+    ("", "GatherND", tensor::gather_elements::bind_gather_nd),
     ("", "Gelu", math::unary::bind_gelu),
     ("", "Gemm", math::gemm::bind),
     ("", "GlobalAveragePool", nn::global_pool::bind_average),
@@ -67,6 +75,11 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
         nn::instance_normalization::bind,
     ),
     ("", "LRN", nn::lrn::bind),
+    (
+        "",
+        "LayerNormalization",
+        nn::layer_normalization::bind_layer,
+    ),
     ("", "LeakyRelu", math::unary::bind_leaky_relu),
     ("", "Less", math::binary::bind_less),
     ("", "LessOrEqual", math::binary::bind_less_or_equal),
@@ -86,6 +99,7 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "PRelu", math::prelu::bind),
     ("", "Pad", tensor::pad::bind),
     ("", "Pow", math::binary::bind_pow),
+    ("", "Range", tensor::generate::bind_range),
     ("", "Reciprocal", math::unary::bind_reciprocal),
     ("", "ReduceL1", reduction::bind_reduce_l1),
     ("", "ReduceL2", reduction::bind_reduce_l2),

@@ -8,6 +8,8 @@ pub(crate) mod constant;
 pub(crate) mod constant_of_shape;
 pub(crate) mod expand;
 pub(crate) mod gather;
+pub(crate) mod gather_elements;
+pub(crate) mod generate;
 pub(crate) mod pad;
 pub(crate) mod reshape;
 pub(crate) mod shape;

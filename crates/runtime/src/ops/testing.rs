@@ -1,0 +1,74 @@
+//! One node, bound and run, for the tests of bindings.
+
+use sardonyx_kernels::{Isa, Pool};
+use sardonyx_model::Type;
+use sardonyx_ops::{AttrValue, AttributeView, Attributes, Registry};
+use sardonyx_tensor::{Element, Tensor, Value};
+
+use super::binding;
+use crate::kernel::{BindError, Call, Operand, Site, SiteInput, Target};
+
+struct Given<'a>(&'a [(&'a str, AttrValue<'static>)]);
+
+impl Attributes for Given<'_> {
+    fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
+        let (_, value) = self.0.iter().find(|(given, _)| *given == name)?;
+        Some(value.clone())
+    }
+}
+
+/// The first outputs of an operator in its newest form, or what it says against the inputs.
+pub(crate) fn run(
+    op: &str,
+    attributes: &[(&str, AttrValue<'static>)],
+    inputs: &[Option<&Tensor>],
+    outputs: usize,
+) -> Result<Vec<Tensor>, String> {
+    let registry = Registry::standard();
+    let schema = registry
+        .schema("", op, u32::MAX)
+        .expect("a standard operator");
+    let given = Given(attributes);
+    let ty = |tensor: &Tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied());
+    let site = Site {
+        attributes: AttributeView::new(schema, &given),
+        inputs: inputs
+            .iter()
+            .map(|input| {
+                input.map(|tensor| SiteInput {
+                    ty: Some(ty(tensor)),
+                    constant: None,
+                })
+            })
+            .collect(),
+        outputs: (0..outputs).map(|_| Some(None)).collect(),
+        isa: Isa::detect(),
+    };
+    let bind = binding("", op).expect("a binding");
+    let kernel = bind(&site).map_err(|error| match error {
+        BindError::Unsupported(why) | BindError::Invalid(why) => why,
+    })?;
+    let operands = inputs.iter().map(|input| match input {
+        Some(tensor) => Operand::Tensor(tensor.view()),
+        None => Operand::Absent,
+    });
+    let mut call = Call {
+        operands: operands.collect(),
+        targets: (0..outputs).map(|_| Target::Owned(None)).collect(),
+        over: None,
+        pool: Pool::global(),
+        isa: Isa::detect(),
+    };
+    kernel.run(&mut call).map_err(|error| error.to_string())?;
+    let outputs = call.targets.into_iter().map(|target| match target {
+        Target::Owned(Some(Value::Tensor(tensor))) => Ok(tensor),
+        _ => Err("an output is missing".to_string()),
+    });
+    outputs.collect()
+}
+
+/// A tensor written down as dimensions and elements.
+#[track_caller]
+pub(crate) fn tensor<T: Element>(dims: &[usize], elements: &[T]) -> Tensor {
+    Tensor::from_slice(dims, elements).expect("as many elements as the dimensions say")
+}
