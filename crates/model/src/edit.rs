@@ -362,6 +362,11 @@ impl Model {
         };
     }
 
+    /// Takes all attributes of a node away.
+    pub fn clear_attributes(&mut self, node: NodeId) {
+        self.nodes[node].attributes.len = 0;
+    }
+
     /// Takes an attribute away, if the node has it.
     pub fn remove_attribute(&mut self, node: NodeId, name: &str) {
         let Some(symbol) = self.symbol(name.as_bytes()) else {

@@ -7,6 +7,7 @@ mod attributes;
 pub mod check;
 mod cost;
 mod finding;
+mod fuse;
 mod infer;
 mod ir_version;
 pub mod payload;
@@ -20,6 +21,7 @@ pub use cost::{ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assu
 pub use finding::{
     Code, Finding, Findings, Place, Places, Report, Severity, Spot, SpotPart, place_of_node,
 };
+pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
     Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, Rules, Style,
     Unknown, annotate, infer, infer_function, infer_model, infer_node,

@@ -121,6 +121,12 @@ impl Resolved {
         Ok(())
     }
 
+    /// Replaces the nodes of the main graph by these, which are in an order in which they can run.
+    pub(crate) fn set_order(&mut self, order: Vec<NodeId>) {
+        self.model.graph_mut(self.main).nodes.clone_from(&order);
+        self.order = order;
+    }
+
     fn find_opsets(&mut self, findings: &mut Findings) {
         let imported = self.model.opsets();
         let mut missing: BTreeSet<String> = BTreeSet::new();

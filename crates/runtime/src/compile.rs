@@ -1,13 +1,13 @@
 //! From a model to a program: the list of steps, with kernels chosen and constants packed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ExternalData, Id, Model, NodeId, Type, ValueId};
 use sardonyx_ops::{AttributeView, Registry};
 use sardonyx_passes::{
-    Finding, InferOptions, Inference, NodeAttributes, Resolved, infer, place_of_node, resolve,
-    upgrade,
+    Finding, Fusion, InferOptions, Inference, NodeAttributes, Resolved, fuse, infer, place_of_node,
+    resolve, upgrade,
 };
 use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
@@ -66,6 +66,8 @@ pub(crate) struct Program {
     /// Slot of each graph output.
     pub(crate) outputs: Vec<Slot>,
     pub(crate) isa: Isa,
+    /// What was recognised as a larger operator, and what nearly was.
+    pub(crate) fusions: Vec<Fusion>,
 }
 
 /// A value that exists while running.
@@ -124,15 +126,24 @@ pub(crate) fn compile(
     };
     let remaining = constants.fold(&resolved, &first, &binder, pool, options.fold_bytes)?;
     // What was computed may have decided shapes.
-    let known = |value: ValueId| constants.known(value);
-    let inference = infer(
-        &resolved,
-        InferOptions {
-            known: Some(&known),
-            ..InferOptions::default()
-        },
-    )
-    .map_err(CompileError::Invalid)?;
+    let mut inference = infer_with(&resolved, &constants)?;
+    let folded: HashSet<NodeId> = {
+        let remaining: HashSet<NodeId> = remaining.into_iter().collect();
+        let all = resolved.order().iter().copied();
+        all.filter(|node| !remaining.contains(node)).collect()
+    };
+    let mut fusions = Vec::new();
+    if options.fuse {
+        fusions = fuse(&mut resolved, &inference, &|value| {
+            constants.get(value).cloned()
+        });
+        if fusions.iter().any(|fusion| fusion.nodes > 0) {
+            constants.read_initializers(&resolved, external)?;
+            inference = infer_with(&resolved, &constants)?;
+        }
+    }
+    let nodes = resolved.order().iter().copied();
+    let remaining: Vec<NodeId> = nodes.filter(|node| !folded.contains(node)).collect();
 
     let binder = Binder {
         resolved: &resolved,
@@ -149,11 +160,22 @@ pub(crate) fn compile(
         inputs: parts.inputs,
         outputs: parts.outputs,
         isa,
+        fusions,
     };
     if options.fuse {
         absorb_tails(&mut program);
     }
     Ok(program)
+}
+
+/// What is inferred when constants are known.
+fn infer_with(resolved: &Resolved, constants: &Constants) -> Result<Inference, CompileError> {
+    let known = |value: ValueId| constants.known(value);
+    let options = InferOptions {
+        known: Some(&known),
+        ..InferOptions::default()
+    };
+    infer(resolved, options).map_err(CompileError::Invalid)
 }
 
 /// The nodes whose outputs somebody reads, directly or not.

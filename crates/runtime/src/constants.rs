@@ -30,20 +30,10 @@ impl Constants {
         resolved: &Resolved,
         external: &dyn ExternalData,
     ) -> Result<Self, CompileError> {
-        let model = resolved.model();
         let mut constants = Constants::default();
+        constants.read_initializers(resolved, external)?;
+        let model = resolved.model();
         let graph = model.graph(resolved.main());
-        for initializer in &graph.initializers {
-            let Some(value) = initializer.value.filter(|value| model.is_read(*value)) else {
-                continue;
-            };
-            if let Producer::Initializer(_) = model.value(value).producer {
-                let tensor = model
-                    .tensor(&initializer.tensor, external)
-                    .map_err(CompileError::Constant)?;
-                constants.tensors.insert(value, tensor);
-            }
-        }
         for initializer in &graph.sparse_initializers {
             let Some(value) = initializer.value.filter(|value| model.is_read(*value)) else {
                 continue;
@@ -68,6 +58,28 @@ impl Constants {
             }
         }
         Ok(constants)
+    }
+
+    /// Reads the initializers that something reads and that are not there yet.
+    pub(crate) fn read_initializers(
+        &mut self,
+        resolved: &Resolved,
+        external: &dyn ExternalData,
+    ) -> Result<(), CompileError> {
+        let model = resolved.model();
+        for initializer in &model.graph(resolved.main()).initializers {
+            let read = |value: &ValueId| model.is_read(*value) && self.get(*value).is_none();
+            let Some(value) = initializer.value.filter(read) else {
+                continue;
+            };
+            if let Producer::Initializer(_) = model.value(value).producer {
+                let tensor = model
+                    .tensor(&initializer.tensor, external)
+                    .map_err(CompileError::Constant)?;
+                self.tensors.insert(value, tensor);
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn get(&self, value: ValueId) -> Option<&Tensor> {

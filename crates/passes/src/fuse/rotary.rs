@@ -1,0 +1,97 @@
+//! Rotary position embedding: Su et al., "RoFormer" (2021), in the form with halves that exporters spell out.
+
+use sardonyx_model::{NodeId, ValueId};
+use sardonyx_tensor::DataType::Float;
+
+use super::{Match, Matcher, Rewrite, Source, give_up};
+
+/// `x * cos + concat(-x[half..], x[..half]) * sin`, where cosine and sine are those of angles that stand twice in a row.
+pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+    for (first, second) in cx.either_way(anchor) {
+        let (Some(straight), Some(crossed)) = (cx.made_by(first, "Mul"), cx.made_by(second, "Mul"))
+        else {
+            continue;
+        };
+        for (turned, sin) in cx.either_way(crossed) {
+            let Some((x, mut absorbed)) = half_turn(cx, turned) else {
+                continue;
+            };
+            let Some((_, cos)) = cx.either_way(straight).find(|(value, _)| *value == x) else {
+                continue;
+            };
+            if cx.elem(x) != Some(Float) || cx.rank(x) != Some(4) {
+                give_up!();
+            }
+            let (Some(cos), Some(sin)) = (once(cx, cos, "Cos"), once(cx, sin, "Sin")) else {
+                give_up!(
+                    "cosine and sine are not seen to be those of angles that stand twice in a row"
+                );
+            };
+            absorbed.extend([straight, crossed]);
+            if !cx.are_inner(&absorbed, anchor) {
+                give_up!("a value in between is read by somebody else as well");
+            }
+            let mut rewrite = Rewrite::absorbing(absorbed);
+            let cos = rewrite.step("Cos", vec![Source::Value(cos)], Vec::new());
+            let sin = rewrite.step("Sin", vec![Source::Value(sin)], Vec::new());
+            rewrite.step(
+                "RotaryEmbedding",
+                vec![Source::Value(x), cos, sin],
+                Vec::new(),
+            );
+            return Match::Yes(rewrite);
+        }
+    }
+    Match::No
+}
+
+/// `x`, if `value` is `concat(-x[half..], x[..half])` along the last axis.
+fn half_turn(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, Vec<NodeId>)> {
+    let concat = cx.made_by(value, "Concat")?;
+    let (negated, low) = cx.pair(concat)?;
+    if !cx.is_last_axis(cx.int(concat, "axis")?, value) {
+        return None;
+    }
+    let negation = cx.made_by(negated, "Neg")?;
+    let high = cx.input(negation, 0)?;
+    let (x, low_from, low_to, low_node) = slice_of_last_axis(cx, low)?;
+    let (also_x, high_from, high_to, high_node) = slice_of_last_axis(cx, high)?;
+    let size = cx.size_from_end(x, 1)?.known()?;
+    let fits = x == also_x
+        && size % 2 == 0
+        && low_from == 0
+        && low_to == size / 2
+        && high_from == size / 2
+        && high_to >= size;
+    fits.then(|| (x, vec![concat, negation, low_node, high_node]))
+}
+
+/// What is sliced, from where to where, if it is a slice of neighbours along the last axis.
+fn slice_of_last_axis(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, i64, i64, NodeId)> {
+    let node = cx.made_by(value, "Slice")?;
+    let list = |index: usize| cx.input(node, index).map(|value| cx.ints(value));
+    let x = cx.input(node, 0)?;
+    let [from] = list(1)??[..] else { return None };
+    let [to] = list(2)??[..] else { return None };
+    let [axis] = list(3)??[..] else { return None };
+    if let Some(steps) = list(4)
+        && steps? != [1]
+    {
+        return None;
+    }
+    cx.is_last_axis(axis, x).then_some((x, from, to, node))
+}
+
+/// The angles, if `value` is `function(concat(angles, angles))`, perhaps with an axis of heads put in.
+fn once(cx: &Matcher<'_>, value: ValueId, function: &str) -> Option<ValueId> {
+    let unsqueezed = cx.made_by(value, "Unsqueeze")?;
+    // [batch, sequence, angles] becomes [batch, 1, sequence, angles].
+    if cx.rank(value)? != 4 || cx.ints(cx.input(unsqueezed, 1)?)? != [1] {
+        return None;
+    }
+    let function = cx.made_by(cx.input(unsqueezed, 0)?, function)?;
+    let concat = cx.made_by(cx.input(function, 0)?, "Concat")?;
+    let (a, b) = cx.pair(concat)?;
+    let along_last = cx.is_last_axis(cx.int(concat, "axis")?, cx.output(concat)?);
+    (a == b && along_last).then_some(a)
+}
