@@ -25,6 +25,7 @@ pub mod number;
 mod per_type;
 pub mod pooling;
 pub mod reduce;
+pub mod rotary;
 pub mod softmax;
 mod vecmath;
 

@@ -11,6 +11,7 @@ use crate::norm::{Affine, Statistics};
 use crate::number::Number;
 use crate::pooling::{Divisor, Order, Window};
 use crate::reduce::{Extreme, Reduce, Ties};
+use crate::rotary::Rotary;
 use crate::softmax::Softmax;
 use crate::{Isa, Pool};
 
@@ -95,6 +96,10 @@ per_type! {
             pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
             bias: Option<&[Self]>, epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>, means: Option<&mut [f32]>,
             inverse_deviations: Option<&mut [f32]>,
+        );
+        rotary::rotary = fn rotary(
+            pool: &Pool, isa: Isa, which: Rotary, dims: [usize; 4], x: &[Self], cos: &[Self], sin: &[Self],
+            positions: Option<&[i64]>, y: &mut [Self],
         );
         norm::rms_norm = fn rms_norm(
             pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],

@@ -1,0 +1,258 @@
+//! Rotary embedding: pairs of features turned by angles that depend on the position.
+//!
+//! The one idea: whatever the layout of the tensor, a head at a position is one contiguous row, and the angles of a position
+//! are one row of the caches. So this is a loop over rows that finds the row of the caches.
+
+use crate::elementwise::chunks::rows;
+use crate::number::{Arith, Math, Number};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// Which features are pairs, and how many of them turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotary {
+    /// Neighbours are pairs, instead of the first half of the features with the second one.
+    pub interleaved: bool,
+    /// Pairs that turn, the first ones; all other features stay.
+    pub pairs: usize,
+    /// Columns of the caches, of which the first `pairs` are read.
+    pub columns: usize,
+}
+
+/// Turns the pair `(a, b)` to `(a * cos - b * sin, a * sin + b * cos)`, for `x` with dims `[outer, heads, inner, features]`.
+///
+/// The heads at `[o, .., i]` are those of token `o * inner + i`. It reads the row of the caches that `positions` has for
+/// it, which counts from the end if negative, or else the row of its own number. Where there are fewer positions, or rows
+/// without positions, than tokens, tokens take them in turn.
+///
+/// # Panics
+///
+/// If lengths do not fit, or a position is outside of the caches.
+pub fn rotary<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    which: Rotary,
+    [outer, heads, inner, features]: [usize; 4],
+    x: &[T],
+    cos: &[T],
+    sin: &[T],
+    positions: Option<&[i64]>,
+    y: &mut [T],
+) {
+    let Rotary { pairs, columns, .. } = which;
+    assert_eq!(
+        x.len(),
+        outer * heads * inner * features,
+        "the input has other dims"
+    );
+    assert_eq!(y.len(), x.len(), "one output per input");
+    assert_eq!(cos.len(), sin.len(), "the caches have the same dims");
+    assert!(pairs <= features / 2, "more pairs than features");
+    assert!(
+        pairs <= columns && (columns == 0 || cos.len().is_multiple_of(columns)),
+        "whole rows of the caches"
+    );
+    if y.is_empty() {
+        return;
+    }
+    if pairs == 0 {
+        y.copy_from_slice(x);
+        return;
+    }
+    let cached = cos.len() / columns;
+    let level = Level::new(isa);
+    rows(pool, y, features, features, |first, y| {
+        for (i, y) in y.chunks_exact_mut(features).enumerate() {
+            let row = first + i;
+            let token = row / (heads * inner) * inner + row % inner;
+            let angles = match positions {
+                None => token % cached,
+                Some(positions) => {
+                    let position = positions[token % positions.len()];
+                    let back = if position < 0 { cached } else { 0 };
+                    position.wrapping_add(back as i64) as usize
+                }
+            };
+            let angles = angles * columns..angles * columns + pairs;
+            T::run(
+                level,
+                Row {
+                    interleaved: which.interleaved,
+                    x: &x[row * features..][..features],
+                    cos: &cos[angles.clone()],
+                    sin: &sin[angles],
+                    y,
+                },
+            );
+        }
+    });
+}
+
+struct Row<'a, T> {
+    interleaved: bool,
+    x: &'a [T],
+    cos: &'a [T],
+    sin: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Number> Body for Row<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let turn = |a: T, b: T, cos: T, sin: T| {
+            let [a, b, cos, sin] = [a, b, cos, sin].map(T::to_real);
+            (
+                T::from_real(a.mul_add::<FMA>(cos, b.mul(sin).neg())),
+                T::from_real(a.mul_add::<FMA>(sin, b.mul(cos))),
+            )
+        };
+        let pairs = self.cos.len();
+        let (x, kept) = self.x.split_at(2 * pairs);
+        let (y, y_kept) = self.y.split_at_mut(2 * pairs);
+        y_kept.copy_from_slice(kept);
+        let angles = self.cos.iter().zip(self.sin);
+        if self.interleaved {
+            let (x, y) = (x.as_chunks::<2>().0, y.as_chunks_mut::<2>().0);
+            for ((y, x), (cos, sin)) in y.iter_mut().zip(x).zip(angles) {
+                (y[0], y[1]) = turn(x[0], x[1], *cos, *sin);
+            }
+        } else {
+            let (a, b) = x.split_at(pairs);
+            let (y_a, y_b) = y.split_at_mut(pairs);
+            let y = y_a.iter_mut().zip(y_b);
+            for (((y_a, y_b), (a, b)), (cos, sin)) in y.zip(a.iter().zip(b)).zip(angles) {
+                (*y_a, *y_b) = turn(*a, *b, *cos, *sin);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::{bf16, f16};
+
+    use super::*;
+
+    fn values<T: Number>(n: usize, seed: usize) -> Vec<T> {
+        (0..n)
+            .map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) / 64.0))
+            .collect()
+    }
+
+    /// Errors in units of the last place of the greatest term.
+    fn check<T: Number>(eps: f64) {
+        for &isa in Isa::available() {
+            for (dims, pairs, columns) in [
+                ([2, 3, 5, 8], 4, 4),
+                ([2, 3, 5, 9], 3, 4),
+                ([10, 4, 1, 64], 32, 32),
+                ([1, 1, 1, 2], 1, 1),
+                ([3, 2, 7, 70], 17, 35),
+                ([2, 2, 2, 5], 0, 0),
+                ([2, 0, 2, 4], 2, 2),
+                ([0, 1, 2, 4], 2, 2),
+                ([1, 12, 40, 66], 33, 33),
+            ] {
+                let [outer, heads, inner, features] = dims;
+                let tokens = outer * inner;
+                let x: Vec<T> = values(outer * heads * inner * features, 0);
+                let cached = tokens.max(1) + 3;
+                let (cos, sin) = (
+                    values::<T>(cached * columns, 5),
+                    values(cached * columns, 40),
+                );
+                let all: Vec<i64> = (0..tokens as i64)
+                    .map(|i| {
+                        let position = i * 7 % cached as i64;
+                        if i % 3 == 1 {
+                            position - cached as i64
+                        } else {
+                            position
+                        }
+                    })
+                    .collect();
+                for interleaved in [false, true] {
+                    for positions in [None, Some(&all[..]), Some(&all[..inner.min(all.len())])] {
+                        let mut y = vec![T::ONE; x.len()];
+                        let which = Rotary {
+                            interleaved,
+                            pairs,
+                            columns,
+                        };
+                        let pool = Pool::new(2);
+                        rotary(&pool, isa, which, dims, &x, &cos, &sin, positions, &mut y);
+                        for (i, y) in y.iter().enumerate() {
+                            let (row, at) = (i / features, i % features);
+                            let token = row / (heads * inner) * inner + row % inner;
+                            let position = match positions {
+                                None => token,
+                                Some(list) => {
+                                    list[token % list.len()].rem_euclid(cached as i64) as usize
+                                }
+                            };
+                            if at >= 2 * pairs {
+                                assert_eq!(*y, x[i]);
+                                continue;
+                            }
+                            let (pair, second) = match interleaved {
+                                true => (at / 2, at % 2 == 1),
+                                false => (at % pairs, at >= pairs),
+                            };
+                            let (a, b) = match interleaved {
+                                true => (2 * pair, 2 * pair + 1),
+                                false => (pair, pair + pairs),
+                            };
+                            let [a, b] = [a, b].map(|at| x[row * features + at].to_f64());
+                            let cache = position * columns + pair;
+                            let (cos, sin) = (cos[cache].to_f64(), sin[cache].to_f64());
+                            let expected = match second {
+                                false => a * cos - b * sin,
+                                true => a * sin + b * cos,
+                            };
+                            let error = (y.to_f64() - expected).abs();
+                            assert!(error <= eps, "{isa:?} {dims:?} {which:?} {i}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_turn() {
+        check::<f32>(f64::from(f32::EPSILON));
+        check::<f64>(f64::EPSILON);
+        check::<f16>(2f64.powi(-11));
+        check::<bf16>(2f64.powi(-8));
+    }
+
+    #[test]
+    fn what_is_no_number_spoils_its_own_pair_only() {
+        for &isa in Isa::available() {
+            let (cos, sin) = (vec![0.5f32; 16], vec![0.25f32; 16]);
+            let mut x = vec![1.0f32; 40];
+            (x[3], x[39]) = (f32::NAN, f32::INFINITY);
+            let mut y = vec![0.0; 40];
+            let which = Rotary {
+                interleaved: false,
+                pairs: 16,
+                columns: 16,
+            };
+            let pool = Pool::new(1);
+            rotary(
+                &pool,
+                isa,
+                which,
+                [1, 1, 1, 40],
+                &x,
+                &cos,
+                &sin,
+                None,
+                &mut y,
+            );
+            let odd: Vec<usize> = (0..40).filter(|i| !y[*i].is_finite()).collect();
+            assert_eq!(odd, [3, 19, 39]);
+        }
+    }
+}
