@@ -2,6 +2,7 @@
 
 pub(crate) mod binary;
 pub(crate) mod clip;
+pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod matmul;
 pub(crate) mod prelu;

@@ -1,5 +1,6 @@
 //! Layers: convolution, pooling, normalisation, dropout.
 
+pub(crate) mod attention;
 pub(crate) mod batch_normalization;
 pub(crate) mod conv;
 pub(crate) mod dropout;

@@ -61,7 +61,7 @@ rows! {
     bind_tanh: floats, Unary::Tanh;
 }
 
-fn floats(site: &Site<'_>, op: Unary) -> Result<Box<dyn Kernel>, BindError> {
+pub(super) fn floats(site: &Site<'_>, op: Unary) -> Result<Box<dyn Kernel>, BindError> {
     for_element!(site, site.elem(0)?, floats, T => Map::<T> { op, elements: PhantomData })
 }
 
@@ -74,7 +74,7 @@ fn numeric(site: &Site<'_>, op: Unary) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 /// A float attribute that must be there; all of the activations have defaults.
-fn number(site: &Site<'_>, name: &str) -> Result<f32, BindError> {
+pub(super) fn number(site: &Site<'_>, name: &str) -> Result<f32, BindError> {
     site.float(name)
         .ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
 }

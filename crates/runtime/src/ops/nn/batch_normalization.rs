@@ -41,7 +41,7 @@ struct BatchNormalization<T: Number> {
 type Folded<T> = (Vec<<T as Number>::Real>, Vec<<T as Number>::Real>);
 
 /// The elements of a parameter in double precision.
-fn wide(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
+pub(super) fn wide(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
     let Some(bytes) = view.contiguous_bytes() else {
         fail!("a parameter is not dense");
     };

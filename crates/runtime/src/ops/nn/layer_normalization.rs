@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 use sardonyx_kernels::elementwise::MAX_RANK;
 use sardonyx_kernels::number::Number;
 use sardonyx_kernels::{FloatLoops, Pool, copy};
-use sardonyx_tensor::{DataType, Dims, Element, shape::normalize_axis};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
+use super::batch_normalization::wide;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::ops::math::for_element;
 use crate::ops::narrow::narrow;
@@ -25,6 +26,37 @@ pub(crate) fn bind_layer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> 
     })
 }
 
+/// `RMSNormalization`
+pub(crate) fn bind_root_mean_square(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let (axis, epsilon) = (site.need_int("axis")?, epsilon(site));
+    let (elem, scale) = (site.elem(0)?, site.elem(1)?);
+    if elem != scale {
+        // Any pair of floats.
+        for elem in [elem, scale] {
+            if !elem_is_float(elem) {
+                return site.unsupported_type(elem);
+            }
+        }
+        return Ok(Box::new(MixedRootMeanSquare {
+            axis,
+            epsilon,
+            scale,
+        }));
+    }
+    for_element!(site, elem, floats, T => RootMeanSquare::<T> {
+        axis,
+        epsilon,
+        elements: PhantomData,
+    })
+}
+
+fn elem_is_float(elem: DataType) -> bool {
+    matches!(
+        elem,
+        DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16
+    )
+}
+
 fn epsilon(site: &Site<'_>) -> f64 {
     f64::from(site.float("epsilon").unwrap_or(1e-5))
 }
@@ -34,9 +66,7 @@ fn stash_type(site: &Site<'_>) -> Result<DataType, BindError> {
     let number = site.int("stash_type").unwrap_or(1);
     let found = i32::try_from(number).ok().and_then(DataType::from_number);
     match found {
-        Some(
-            stash @ (DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16),
-        ) => Ok(stash),
+        Some(stash) if elem_is_float(stash) => Ok(stash),
         Some(other) => site.unsupported_type(other),
         None => Err(BindError::Invalid(format!(
             "attribute 'stash_type' is {number}, which is no element type"
@@ -92,6 +122,72 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
 
     fn describe(&self) -> String {
         format!("layer normalization of {}", T::DATA_TYPE)
+    }
+}
+
+struct RootMeanSquare<T> {
+    axis: i64,
+    epsilon: f64,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims: Dims = call.tensor(0)?.dims().into();
+        let axis = normalize_axis(self.axis, dims.len())?;
+        let rows = [product(&dims[..axis]), product(&dims[axis..])];
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let scale = over_rows::<T>(call, 1, &dims, axis)?;
+        let y = call.output_slice::<T>(0, &dims)?;
+        T::rms_norm(pool, isa, rows, x, None, &scale, self.epsilon, y, None);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("root-mean-square normalization of {}", T::DATA_TYPE)
+    }
+}
+
+/// The output has the type of the scale, which is not that of the input. Computed in double precision.
+struct MixedRootMeanSquare {
+    axis: i64,
+    epsilon: f64,
+    scale: DataType,
+}
+
+impl Kernel for MixedRootMeanSquare {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims: Dims = call.tensor(0)?.dims().into();
+        let axis = normalize_axis(self.axis, dims.len())?;
+        let rows = [product(&dims[..axis]), product(&dims[axis..])];
+        let (pool, isa) = (call.pool, call.isa);
+        let (x, scale) = (wide(call.tensor(0)?)?, wide(call.tensor(1)?)?);
+        let scale = stretched(pool, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
+        let mut y = vec![0f64; x.len()];
+        f64::rms_norm(
+            pool,
+            isa,
+            rows,
+            &x,
+            None,
+            &scale,
+            self.epsilon,
+            &mut y,
+            None,
+        );
+        let mut output = call.output(0, self.scale, &dims)?;
+        Ok(cast_slices(
+            DataType::Double,
+            bytemuck::cast_slice(&y),
+            self.scale,
+            output.bytes_mut(),
+            y.len(),
+            CastOptions::default(),
+        )?)
+    }
+
+    fn describe(&self) -> String {
+        format!("root-mean-square normalization to {}", self.scale)
     }
 }
 
@@ -246,5 +342,32 @@ mod tests {
         let stash = ("stash_type", Int(16));
         let found = run("LayerNormalization", &[exact[0].clone(), stash], &inputs, 2).unwrap();
         assert_eq!(found[1], tensor(&[1, 1], &[half::bf16::from_f32(3.0)]));
+    }
+
+    #[test]
+    fn root_mean_squares() {
+        let x = tensor(&[2, 2], &[1f32, -7.0, 3.0, 4.0]);
+        let exact = [("epsilon", Float(0.0))];
+        let scale = tensor(&[2], &[5f32, 10.0]);
+        let inputs = [Some(&x), Some(&scale)];
+        let found = run("RMSNormalization", &exact, &inputs, 1).unwrap();
+        let root = 12.5f32.sqrt();
+        let expected = [1.0, -14.0, 15.0 / root, 40.0 / root];
+        for (found, expected) in found[0].to_vec::<f32>().unwrap().iter().zip(expected) {
+            let error = (found - expected).abs();
+            assert!(
+                error <= 2.0 * f32::EPSILON * expected.abs(),
+                "{found} {expected}"
+            );
+        }
+        // All of it at once, with a scale of another type.
+        let x = tensor(
+            &[1, 2],
+            &[half::f16::from_f32(1.0), half::f16::from_f32(-7.0)],
+        );
+        let axis = [("axis", Int(0)), exact[0].clone()];
+        let inputs = [Some(&x), Some(&scale)];
+        let found = run("RMSNormalization", &axis, &inputs, 1).unwrap();
+        assert_eq!(found[0], tensor(&[1, 2], &[1f32, -14.0]));
     }
 }
