@@ -450,12 +450,12 @@ impl Body for Tile<'_> {
 }
 
 /// The definition, element by element in the order of the words: the test oracle, and what runs for f64. Also gives the
-/// scores at a stage, if they are asked for.
+/// scores at a stage, if they are asked for, in rows of a given length.
 pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
     y: &mut [T],
     y_strides: [usize; 4],
-    mut scores: Option<(Stage, &mut [T])>,
+    mut scores: Option<(Stage, &mut [T], usize)>,
 ) {
     job.check(y.len(), y_strides);
     let s = job.sizes;
@@ -468,10 +468,10 @@ pub fn attention_plain<T: Math>(
         let (head, batch) = (rest % s.heads, rest / s.heads);
         let shared = head / (s.heads / s.shared_heads);
         let mut keep = |stage: Stage, row: &[f64]| {
-            if let Some((wanted, scores)) = &mut scores
+            if let Some((wanted, scores, stride)) = &mut scores
                 && *wanted == stage
             {
-                for (to, score) in scores[index * s.keys..].iter_mut().zip(row) {
+                for (to, score) in scores[index * *stride..].iter_mut().zip(row) {
                     *to = T::from_f64(*score);
                 }
             }

@@ -11,7 +11,7 @@ mod binary;
 mod broadcast;
 pub(crate) mod chunks;
 mod compare;
-mod operations;
+pub(crate) mod operations;
 mod range;
 mod unary;
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::{Isa, Pool};
-use sardonyx_model::{ExternalData, Id, Model, NodeId, Type, ValueId};
+use sardonyx_model::{ExternalData, Id, Model, NodeId, Shape, Type, ValueId};
 use sardonyx_ops::{AttributeView, Registry};
 use sardonyx_passes::{
     Finding, Fusion, InferOptions, Inference, NodeAttributes, Resolved, fuse, infer, place_of_node,
@@ -14,9 +14,9 @@ use smallvec::SmallVec;
 
 use crate::constants::Constants;
 use crate::error::CompileError;
-use crate::fuse::absorb_tails;
 use crate::kernel::{BindError, Kernel, Site, SiteInput};
 use crate::ops::binding;
+use crate::tails::absorb_tails;
 use crate::unsupported::{Unsupported, unsupported};
 
 /// How a model is compiled. Start from the default.
@@ -68,6 +68,15 @@ pub(crate) struct Program {
     pub(crate) isa: Isa,
     /// What was recognised as a larger operator, and what nearly was.
     pub(crate) fusions: Vec<Fusion>,
+    /// Who does the work of whom while storing: places of nodes.
+    pub(crate) absorbed: Vec<(String, String)>,
+}
+
+impl Program {
+    /// The shape of a value, as far as inferred.
+    pub(crate) fn shape(&self, slot: Slot) -> Option<&Shape> {
+        self.inference.ty(self.slots[slot.index()].value)?.shape()
+    }
 }
 
 /// A value that exists while running.
@@ -161,9 +170,10 @@ pub(crate) fn compile(
         outputs: parts.outputs,
         isa,
         fusions,
+        absorbed: Vec::new(),
     };
     if options.fuse {
-        absorb_tails(&mut program);
+        program.absorbed = absorb_tails(&mut program);
     }
     Ok(program)
 }

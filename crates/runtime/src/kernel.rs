@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sardonyx_kernels::gemm::Activation;
+use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
@@ -39,8 +39,19 @@ pub(crate) trait Kernel: Send + Sync {
         &[]
     }
 
-    /// Takes over what happens to the first output next; `false` if it cannot.
-    fn absorb(&mut self, _tail: Tail) -> bool {
+    /// Takes over what happens to the first output next; `false` if it cannot. A tensor that the tail reads becomes the
+    /// input at `position`, behind all others.
+    fn absorb(&mut self, _tail: &Tail, _position: usize) -> bool {
+        false
+    }
+
+    /// What this kernel does to its first input, if whoever computes that may do it as well.
+    fn as_tail(&self) -> Option<TailKind> {
+        None
+    }
+
+    /// Whether the output is all of the first input, in the same order, under other dimensions.
+    fn only_reshapes(&self) -> bool {
         false
     }
 
@@ -55,38 +66,88 @@ pub(crate) trait Kernel: Send + Sync {
     }
 }
 
-/// What may follow a matrix product or a convolution and be done while its result is written.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Tail {
-    /// Adds a tensor of the output's shape, which becomes one more input.
-    Residual,
-    /// Larger of the value and zero.
-    Relu,
-    /// Clamps.
-    Clip(f32, f32),
+/// What a step does to a value that another step computes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TailKind {
+    /// Adds another tensor, with broadcasting.
+    Add,
+    /// Multiplies with another tensor, with broadcasting.
+    Mul,
+    /// A function of each element.
+    Activation(Activation),
+    /// Clamps, between limits that are inputs 1 and 2.
+    Clip,
+    /// Changes the order of the axes.
+    Turn(Dims),
 }
 
-/// The tails that a kernel has taken over, in the order in which they happen: the sum, then the activation.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+/// What may follow a matrix product or a convolution and be done while its result is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Tail {
+    /// Multiplies with a number.
+    Scale(f32),
+    /// Adds a vector along the last axis, which becomes one more input.
+    Bias,
+    /// Adds a tensor of the output's shape, which becomes one more input.
+    Residual,
+    /// A function of each element.
+    Activation(Activation),
+    /// Multiplies with a tensor of the output's shape, which becomes one more input.
+    Factor,
+    /// Changes the order of the axes.
+    Turn(Dims),
+}
+
+/// The tails that a kernel has taken over, in the order in which they happen. Inputs are given by position.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Tails {
-    /// Whether a residual is added; it is the input behind all others.
-    pub(crate) residual: bool,
+    pub(crate) scale: f32,
+    pub(crate) bias: Option<usize>,
+    pub(crate) residual: Option<usize>,
     pub(crate) activation: Activation,
+    pub(crate) factor: Option<usize>,
+}
+
+impl Default for Tails {
+    fn default() -> Self {
+        Tails {
+            scale: 1.0,
+            bias: None,
+            residual: None,
+            activation: Activation::None,
+            factor: None,
+        }
+    }
 }
 
 impl Tails {
     /// Takes a tail over, unless it comes too late for the order or there is one of its kind already.
-    pub(crate) fn absorb(&mut self, tail: Tail) -> bool {
-        if self.activation != Activation::None {
-            return false;
-        }
+    pub(crate) fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
+        let linear = self.activation == Activation::None && self.factor.is_none();
         match tail {
-            Tail::Residual if self.residual => return false,
-            Tail::Residual => self.residual = true,
-            Tail::Relu => self.activation = Activation::Relu,
-            Tail::Clip(low, high) => self.activation = Activation::Clip(low, high),
+            Tail::Scale(by) if linear && self.bias.is_none() && self.residual.is_none() => {
+                self.scale *= by;
+            }
+            Tail::Bias if linear && self.bias.is_none() => self.bias = Some(position),
+            Tail::Residual if linear && self.residual.is_none() => self.residual = Some(position),
+            Tail::Activation(activation) if linear => self.activation = *activation,
+            Tail::Factor if self.factor.is_none() => self.factor = Some(position),
+            _ => return false,
         }
         true
+    }
+
+    /// What a matrix product does at its end.
+    pub(crate) fn epilogue<'a>(&self, call: &Call<'a>) -> Result<Epilogue<'a>, KernelError> {
+        let slice = |position: Option<usize>| position.map(|at| call.slice::<f32>(at)).transpose();
+        Ok(Epilogue {
+            alpha: self.scale,
+            bias: slice(self.bias)?.map(Bias::Col),
+            residual: slice(self.residual)?,
+            activation: self.activation,
+            factor: slice(self.factor)?,
+            ..Epilogue::default()
+        })
     }
 }
 

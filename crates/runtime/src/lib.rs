@@ -10,12 +10,12 @@
 mod compile;
 mod constants;
 mod error;
-mod fuse;
 mod kernel;
 mod layout;
 mod ops;
 mod plan;
 mod session;
+mod tails;
 mod unsupported;
 
 pub use compile::Options;

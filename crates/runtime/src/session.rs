@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{Dim, ExternalData, Model, Type};
+use sardonyx_passes::Fusion;
 use sardonyx_tensor::{Arena, Dims, Tensor, TensorView, Value, ViewData};
 use smallvec::SmallVec;
 
@@ -150,6 +151,16 @@ impl Session {
                 kernel: step.kernel.describe(),
             })
             .collect()
+    }
+
+    /// What was recognised as a larger operator, and what nearly was.
+    pub fn fusions(&self) -> &[Fusion] {
+        &self.program.fusions
+    }
+
+    /// Which nodes are done while the result of another is stored: the other, then the node.
+    pub fn absorbed(&self) -> &[(String, String)] {
+        &self.program.absorbed
     }
 
     /// Runs the model.

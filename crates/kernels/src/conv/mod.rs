@@ -404,6 +404,7 @@ impl PackedConv {
                 addend_cs: 0,
                 residual: epilogue.residual.map_or(null, <[f32]>::as_ptr),
                 activation: epilogue.activation,
+                factor: std::ptr::null(),
             },
         };
         match &self.weights {

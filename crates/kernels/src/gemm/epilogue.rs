@@ -1,7 +1,11 @@
-//! What happens to a product before it is stored: scale, bias, addend, residual, activation, in this order.
+//! What happens to a product before it is stored: scale, bias, addend, residual, activation, factor, in this order.
+
+use std::marker::PhantomData;
 
 use super::matrix::MatRef;
 use super::simd::Simd;
+use crate::Isa;
+use crate::elementwise::operations::{self as op, Map};
 
 /// The function applied last to each output. NaN stays NaN in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -18,6 +22,14 @@ pub enum Activation {
     HardSigmoid(f32, f32),
     /// `x * min(max(x / 6 + 1/2, 0), 1)`.
     HardSwish,
+    /// `x / 2 * (1 + erf(x / sqrt 2))`.
+    Gelu,
+    /// Its approximation with tanh.
+    GeluTanh,
+    Sigmoid,
+    /// `x * sigmoid(alpha * x)`.
+    Swish(f32),
+    Tanh,
 }
 
 impl Activation {
@@ -48,7 +60,55 @@ impl Activation {
             }
             Activation::HardSigmoid(alpha, beta) => clip(alpha * x + beta, 0.0, 1.0),
             Activation::HardSwish => x * clip(x * (1.0 / 6.0) + 0.5, 0.0, 1.0),
+            other => other.function::<false>(x),
         }
+    }
+
+    /// The activations that are functions rather than a few comparisons, in arithmetic without branches: loops around
+    /// this become vectors.
+    #[inline(always)]
+    fn function<const FMA: bool>(self, x: f32) -> f32 {
+        match self {
+            Activation::Gelu => op::Gelu(PhantomData, []).apply::<FMA>(x),
+            Activation::GeluTanh => op::GeluTanh(PhantomData, []).apply::<FMA>(x),
+            Activation::Sigmoid => op::Sigmoid(PhantomData, []).apply::<FMA>(x),
+            Activation::Swish(alpha) => op::Swish(PhantomData, [alpha]).apply::<FMA>(x),
+            Activation::Tanh => op::Tanh(PhantomData, []).apply::<FMA>(x),
+            _ => x,
+        }
+    }
+
+    /// [`Activation::function`] of the lanes of a vector. Decided once, so that each loop has one body.
+    #[inline(always)]
+    fn function_of<const FMA: bool>(self, lanes: &mut [f32]) {
+        macro_rules! each {
+            ($activation:expr) => {
+                for lane in lanes {
+                    *lane = $activation.function::<FMA>(*lane);
+                }
+            };
+        }
+        match self {
+            Activation::Gelu => each!(Activation::Gelu),
+            Activation::GeluTanh => each!(Activation::GeluTanh),
+            Activation::Sigmoid => each!(Activation::Sigmoid),
+            Activation::Swish(alpha) => each!(Activation::Swish(alpha)),
+            Activation::Tanh => each!(Activation::Tanh),
+            _ => {}
+        }
+    }
+
+    /// Whether it takes more than a few comparisons. Convolutions do not know these.
+    #[inline(always)]
+    pub fn is_function(self) -> bool {
+        matches!(
+            self,
+            Activation::Gelu
+                | Activation::GeluTanh
+                | Activation::Sigmoid
+                | Activation::Swish(_)
+                | Activation::Tanh
+        )
     }
 
     /// Constants in registers.
@@ -65,6 +125,8 @@ impl Activation {
             Activation::LeakyRelu(alpha) => (Kind::Leaky, alpha, 0.0),
             Activation::HardSigmoid(alpha, beta) => (Kind::HardSigmoid, alpha, beta),
             Activation::HardSwish => (Kind::HardSwish, 1.0 / 6.0, 0.5),
+            // Functions are applied to the vector in memory instead.
+            _ => (Kind::None, 0.0, 0.0),
         };
         // SAFETY: the caller's promise.
         unsafe {
@@ -126,7 +188,7 @@ pub enum Bias<'a> {
     Col(&'a [f32]),
 }
 
-/// `activation(alpha * product + bias + beta * addend + residual)`, applied while the result is in registers.
+/// `activation(alpha * product + bias + beta * addend + residual) * factor`, applied while the result is in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a> {
     pub alpha: f32,
@@ -136,6 +198,8 @@ pub struct Epilogue<'a> {
     /// A matrix in the layout of the output slice: same offsets, same row stride.
     pub residual: Option<&'a [f32]>,
     pub activation: Activation,
+    /// A matrix in the layout of the output slice, too.
+    pub factor: Option<&'a [f32]>,
 }
 
 impl Default for Epilogue<'_> {
@@ -146,6 +210,7 @@ impl Default for Epilogue<'_> {
             addend: None,
             residual: None,
             activation: Activation::None,
+            factor: None,
         }
     }
 }
@@ -163,6 +228,9 @@ impl Epilogue<'_> {
         }
         if let Some(r) = self.residual {
             assert!(r.len() >= c_len, "residual of {} for {c_len}", r.len());
+        }
+        if let Some(f) = self.factor {
+            assert!(f.len() >= c_len, "factor of {} for {c_len}", f.len());
         }
     }
 
@@ -188,11 +256,12 @@ impl Epilogue<'_> {
             addend_cs,
             residual: self.residual.map_or(null, <[f32]>::as_ptr),
             activation: self.activation,
+            factor: self.factor.map_or(null, <[f32]>::as_ptr),
         }
     }
 }
 
-/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none". The residual has the output's row stride.
+/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none". Residual and factor have the output's row stride.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileEpilogue {
     pub(crate) alpha: f32,
@@ -204,6 +273,7 @@ pub(crate) struct TileEpilogue {
     pub(crate) addend_cs: usize,
     pub(crate) residual: *const f32,
     pub(crate) activation: Activation,
+    pub(crate) factor: *const f32,
 }
 
 // SAFETY: only reads, from memory borrowed for the whole call that made it.
@@ -222,6 +292,7 @@ impl TileEpilogue {
             col_bias: step(self.col_bias, col),
             addend: step(self.addend, row * self.addend_rs + col * self.addend_cs),
             residual: step(self.residual, row * ldc + col),
+            factor: step(self.factor, row * ldc + col),
             ..*self
         }
     }
@@ -234,9 +305,10 @@ impl TileEpilogue {
             && self.addend.is_null()
             && self.residual.is_null()
             && self.activation == Activation::None
+            && self.factor.is_null()
     }
 
-    /// The limits to clamp to, if there is nothing else beside row bias and residual.
+    /// The limits to clamp to, if there is nothing else beside biases and residual.
     #[inline(always)]
     pub(crate) fn simple(&self) -> Option<(f32, f32)> {
         let limits = match self.activation {
@@ -245,7 +317,7 @@ impl TileEpilogue {
             Activation::Clip(lo, hi) => (lo, hi),
             _ => return None,
         };
-        (self.alpha == 1.0 && self.col_bias.is_null() && self.addend.is_null()).then_some(limits)
+        (self.alpha == 1.0 && self.addend.is_null() && self.factor.is_null()).then_some(limits)
     }
 
     /// Finishes one vector of row 0, from column `col`, `n` lanes; the order of steps is that of the tile.
@@ -276,10 +348,21 @@ impl TileEpilogue {
             if !self.residual.is_null() {
                 x = S::add(x, S::load_m(self.residual.add(col), mask));
             }
-            match self.activation {
-                Activation::None => x,
-                other => other.prepare::<S>().apply(x),
+            if self.activation.is_function() {
+                let mut lanes = [0.0f32; 16];
+                S::store(lanes.as_mut_ptr(), x);
+                match S::ISA {
+                    Isa::Portable => self.activation.function_of::<false>(&mut lanes[..S::LANES]),
+                    _ => self.activation.function_of::<true>(&mut lanes[..S::LANES]),
+                }
+                x = S::load(lanes.as_ptr());
+            } else if self.activation != Activation::None {
+                x = self.activation.prepare::<S>().apply(x);
             }
+            if !self.factor.is_null() {
+                x = S::mul(x, S::load_m(self.factor.add(col), mask));
+            }
+            x
         }
     }
 }
@@ -321,6 +404,8 @@ mod tests {
             Activation::LeakyRelu(0.1),
             Activation::HardSigmoid(0.2, 0.5),
             Activation::HardSwish,
+            Activation::Sigmoid,
+            Activation::Tanh,
         ];
         for act in acts {
             for &isa in Isa::available() {

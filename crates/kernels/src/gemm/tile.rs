@@ -126,6 +126,14 @@ pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UN
                     }
                 }
             }
+            if !e.col_bias.is_null() {
+                for v in 0..V {
+                    let bias = S::load_m(e.col_bias.add(v * S::LANES), masks[v]);
+                    for row in acc.iter_mut() {
+                        row[v] = S::add(row[v], bias);
+                    }
+                }
+            }
             if !e.residual.is_null() {
                 for (r, row) in acc.iter_mut().enumerate() {
                     for (v, x) in row.iter_mut().enumerate() {

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::Loops;
-use sardonyx_tensor::{Dims, Element};
+use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::for_element;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, TailKind, fail};
 
 /// See the module.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -20,6 +20,10 @@ struct Clip<T> {
 impl<T: Loops + Element> Kernel for Clip<T> {
     fn in_place(&self) -> &[usize] {
         &[0]
+    }
+
+    fn as_tail(&self) -> Option<TailKind> {
+        (T::DATA_TYPE == DataType::Float).then_some(TailKind::Clip)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

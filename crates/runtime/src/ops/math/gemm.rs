@@ -126,11 +126,8 @@ impl Gemm {
                 Rhs::Plain(b.of(call.slice::<f32>(1)?))
             }
         };
-        let mut epilogue = Epilogue {
-            alpha: self.alpha,
-            activation: self.tails.activation,
-            ..Epilogue::default()
-        };
+        let mut epilogue = self.tails.epilogue(call)?;
+        epilogue.alpha *= self.alpha;
         if self.has_c {
             let view = call.tensor(2)?;
             let (row_step, col_step) = stretch(view.dims(), a.rows, cols)?;
@@ -142,9 +139,6 @@ impl Gemm {
                         Some((self.beta, MatRef::new(c, a.rows, cols, row_step, col_step)))
                 }
             }
-        }
-        if self.tails.residual {
-            epilogue.residual = Some(call.slice::<f32>(call.input_count() - 1)?);
         }
         debug_assert_eq!(right.size(), (depth, cols));
         let (pool, isa) = (call.pool, self.isa);
@@ -213,8 +207,10 @@ impl Kernel for Gemm {
         &self.taken_in
     }
 
-    fn absorb(&mut self, tail: Tail) -> bool {
-        self.elem == DataType::Float && self.tails.absorb(tail)
+    fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
+        // C takes the place of a bias, and nothing scales it afterwards.
+        let fits = !matches!(tail, Tail::Scale(_) | Tail::Bias) || !self.has_c;
+        self.elem == DataType::Float && fits && self.tails.absorb(tail, position)
     }
 
     fn describe(&self) -> String {

@@ -236,8 +236,8 @@ impl Kernel for MatMul {
         self.elem == DataType::Float && input < 2
     }
 
-    fn absorb(&mut self, tail: Tail) -> bool {
-        self.elem == DataType::Float && self.tails.absorb(tail)
+    fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
+        self.elem == DataType::Float && self.tails.absorb(tail, position)
     }
 
     fn describe(&self) -> String {
@@ -271,16 +271,7 @@ impl Kernel for MatMul {
                     Some(packed) => BatchRhs::Packed(packed),
                     None => BatchRhs::Plain(shapes.right(call.strided::<f32>(1)?)),
                 };
-                let residual = if self.tails.residual {
-                    Some(call.slice::<f32>(call.input_count() - 1)?)
-                } else {
-                    None
-                };
-                let epilogue = Epilogue {
-                    residual,
-                    activation: self.tails.activation,
-                    ..Epilogue::default()
-                };
+                let epilogue = self.tails.epilogue(call)?;
                 let (pool, isa) = (call.pool, self.isa);
                 let y = call.output_slice::<f32>(0, &shapes.output)?;
                 let size = shapes.rows * shapes.cols;

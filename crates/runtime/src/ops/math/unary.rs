@@ -5,12 +5,13 @@ use std::marker::PhantomData;
 use sardonyx_kernels::elementwise::{
     Bitwise, Integer, Unary, UnaryElement, bitwise, not, unary, unary_in_place,
 };
+use sardonyx_kernels::gemm::Activation;
 use sardonyx_kernels::number::Arith;
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::binary::bytes;
 use super::{for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, TailKind};
 
 /// A binding per row: `bind_neg: signed, Unary::Neg;` becomes
 ///
@@ -174,6 +175,23 @@ struct Map<T> {
 impl<T: UnaryElement + Element> Kernel for Map<T> {
     fn in_place(&self) -> &[usize] {
         &[0]
+    }
+
+    fn as_tail(&self) -> Option<TailKind> {
+        let activation = match self.op {
+            _ if T::DATA_TYPE != DataType::Float => return None,
+            Unary::Relu => Activation::Relu,
+            Unary::LeakyRelu { alpha } => Activation::LeakyRelu(alpha),
+            Unary::HardSigmoid { alpha, beta } => Activation::HardSigmoid(alpha, beta),
+            Unary::HardSwish => Activation::HardSwish,
+            Unary::Gelu => Activation::Gelu,
+            Unary::GeluTanh => Activation::GeluTanh,
+            Unary::Sigmoid => Activation::Sigmoid,
+            Unary::Swish { alpha } => Activation::Swish(alpha),
+            Unary::Tanh => Activation::Tanh,
+            _ => return None,
+        };
+        Some(TailKind::Activation(activation))
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -251,11 +251,16 @@ impl Kernel for Conv {
         &self.taken_in
     }
 
-    fn absorb(&mut self, tail: Tail) -> bool {
+    fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
         let packed = |window: &Window| window.kernel.len() <= 3;
         self.elem == DataType::Float
             && self.window.as_ref().is_some_and(packed)
-            && self.tails.absorb(tail)
+            && match tail {
+                Tail::Residual => true,
+                Tail::Activation(activation) => !activation.is_function(),
+                _ => false,
+            }
+            && self.tails.absorb(tail, position)
     }
 
     fn describe(&self) -> String {
@@ -318,12 +323,8 @@ impl Kernel for Conv {
             }
             None => None,
         };
-        // The residual was added behind all other inputs.
-        let residual = if self.tails.residual {
-            Some(call.slice::<f32>(call.input_count() - 1)?)
-        } else {
-            None
-        };
+        let residual = self.tails.residual;
+        let residual = residual.map(|at| call.slice::<f32>(at)).transpose()?;
         let x = call.slice::<f32>(0)?;
         let pool = call.pool;
         let y = call.output_slice::<f32>(0, &dims)?;

@@ -55,6 +55,10 @@ pub(crate) fn bind_identity(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> 
 }
 
 impl Kernel for View {
+    fn only_reshapes(&self) -> bool {
+        true
+    }
+
     fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         site.layout.reshaped(site.from, site.to)
     }

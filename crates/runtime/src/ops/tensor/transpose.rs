@@ -3,7 +3,7 @@
 use sardonyx_tensor::Dims;
 
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, TailKind, fail};
 use crate::layout::{Layout, ViewSite};
 
 struct Transpose {
@@ -48,6 +48,10 @@ impl Kernel for Transpose {
 
     fn reads_strides(&self, input: usize) -> bool {
         input == 0
+    }
+
+    fn as_tail(&self) -> Option<TailKind> {
+        self.order.clone().map(TailKind::Turn)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -1,0 +1,570 @@
+//! Attention: heads in front of rows or packed into the last axis, a mask, a window, keys and values of earlier calls.
+//!
+//! Heads are told apart by strides, so nothing moves before the kernel runs, and where only a change of axes follows, it
+//! writes its output in that order.
+
+use std::borrow::Cow;
+
+use sardonyx_kernels::attention::{
+    Attention as Job, Heads, Mask, NO_WINDOW, Sizes, Stage, attention, attention_plain,
+};
+use sardonyx_kernels::number::Math;
+use sardonyx_kernels::{Isa, Pool};
+use sardonyx_passes::BLIND_IS_NAN;
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
+
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
+use crate::layout::Layout;
+use crate::ops::narrow::widen;
+
+const MASK: usize = 3;
+const PAST_KEY: usize = 4;
+const PAST_VALUE: usize = 5;
+const VALID_KEYS: usize = 6;
+const PRESENT_KEY: usize = 1;
+const PRESENT_VALUE: usize = 2;
+const SCORES: usize = 3;
+
+struct Attention {
+    elem: DataType,
+    /// Heads packed into the last axis of queries, and of keys and values; 0 where there is an axis for them.
+    packed: [usize; 2],
+    scale: Option<f64>,
+    softcap: f64,
+    is_causal: bool,
+    /// How many keys to the left and to the right a query sees.
+    limits: [Option<usize>; 2],
+    stage: Stage,
+    blind_is_zero: bool,
+    /// Order of the axes of the output, of batch, head, row and feature.
+    order: Option<Dims>,
+}
+
+/// `Attention`
+pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    use DataType::{Bfloat16, Double, Float, Float16};
+    let elem = site.elem(0)?;
+    for index in 0..3 {
+        let other = site.elem(index)?;
+        if !matches!(other, Float | Double | Float16 | Bfloat16) || other != elem {
+            return site.unsupported_type(other);
+        }
+    }
+    let count = |name: &str| match site.int(name).unwrap_or(0) {
+        given => usize::try_from(given)
+            .map_err(|_| BindError::Invalid(format!("attribute '{name}' is {given}"))),
+    };
+    let limit = |name: &str| match site.int(name).unwrap_or(-1) {
+        -1 => Ok(None),
+        given => usize::try_from(given)
+            .map(Some)
+            .map_err(|_| BindError::Invalid(format!("attribute '{name}' is {given}"))),
+    };
+    let stage = match site.int("qk_matmul_output_mode").unwrap_or(0) {
+        0 => Stage::Products,
+        1 => Stage::Capped,
+        2 => Stage::Masked,
+        3 => Stage::Weights,
+        other => {
+            return Err(BindError::Invalid(format!(
+                "attribute 'qk_matmul_output_mode' is {other}, not 0 to 3"
+            )));
+        }
+    };
+    Ok(Box::new(Attention {
+        elem,
+        packed: [count("q_num_heads")?, count("kv_num_heads")?],
+        scale: site.float("scale").map(f64::from),
+        softcap: f64::from(site.float("softcap").unwrap_or(0.0)),
+        is_causal: site.int("is_causal") == Some(1),
+        limits: [limit("left_window_size")?, limit("right_window_size")?],
+        stage,
+        blind_is_zero: site.int(BLIND_IS_NAN) != Some(1),
+        order: None,
+    }))
+}
+
+/// Dimensions and strides of an operand with an axis for heads.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    /// Batch, heads, rows, features.
+    dims: [usize; 4],
+    strides: [usize; 4],
+}
+
+impl Form {
+    fn new(view: &TensorView<'_>, packed: usize, name: &str) -> Result<Form, KernelError> {
+        let Ok(strides) = view
+            .strides()
+            .iter()
+            .map(|stride| usize::try_from(*stride))
+            .collect::<Result<Dims, _>>()
+        else {
+            fail!("{name} is read backwards");
+        };
+        match (view.dims(), &strides[..]) {
+            (&[b, h, r, f], &[sb, sh, sr, sf]) => Ok(Form {
+                dims: [b, h, r, f],
+                strides: [sb, sh, sr, sf],
+            }),
+            (&[b, r, f], &[sb, sr, sf]) if packed > 0 && f % packed == 0 => Ok(Form {
+                dims: [b, packed, r, f / packed],
+                strides: [sb, f / packed * sf, sr, sf],
+            }),
+            (&[_, _, f], _) => {
+                fail!("the last axis of {name}, {f}, does not split into {packed} heads")
+            }
+            (other, _) => fail!("{name} has the dimensions {other:?}, not 3 or 4 of them"),
+        }
+    }
+
+    fn dense(dims: [usize; 4]) -> Form {
+        let strides = shape::strides(&dims);
+        Form {
+            dims,
+            strides: std::array::from_fn(|axis| strides[axis] as usize),
+        }
+    }
+}
+
+/// Elements with their form.
+struct Part<'a, T: Clone> {
+    data: Cow<'a, [T]>,
+    form: Form,
+}
+
+impl<T: Clone> Part<'_, T> {
+    fn heads(&self) -> Heads<'_, T> {
+        Heads {
+            data: &self.data,
+            strides: self.form.strides,
+        }
+    }
+}
+
+/// How elements of an operand are had: as they lie where the type is that of the kernel, else converted.
+trait Operands: Element + Math {
+    fn load<'a>(view: &TensorView<'a>) -> Result<(Cow<'a, [Self]>, bool), KernelError>;
+}
+
+impl Operands for f32 {
+    fn load<'a>(view: &TensorView<'a>) -> Result<(Cow<'a, [f32]>, bool), KernelError> {
+        if view.data_type() == DataType::Float {
+            let data = view.data_slice::<f32>()?;
+            return Ok((
+                Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()),
+                true,
+            ));
+        }
+        Ok((Cow::Owned(widen(view)?), false))
+    }
+}
+
+impl Operands for f64 {
+    fn load<'a>(view: &TensorView<'a>) -> Result<(Cow<'a, [f64]>, bool), KernelError> {
+        let data = view.data_slice::<f64>()?;
+        Ok((
+            Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()),
+            true,
+        ))
+    }
+}
+
+fn part<'a, T: Operands>(
+    call: &Call<'a>,
+    index: usize,
+    packed: usize,
+    name: &str,
+) -> Result<Part<'a, T>, KernelError> {
+    let view = call.tensor(index)?;
+    let (data, as_it_lies) = T::load(view)?;
+    let mut form = Form::new(view, packed, name)?;
+    if !as_it_lies {
+        // Converted elements are dense under the dimensions of the input.
+        let dense = TensorView::from_slice(view.dims(), &data)?;
+        form = Form::new(&dense, packed, name)?;
+    }
+    Ok(Part { data, form })
+}
+
+/// Earlier keys or values with the new ones behind them, dense.
+fn joined<T: Operands>(
+    past: &Part<'_, T>,
+    new: &Part<'_, T>,
+) -> Result<Part<'static, T>, KernelError> {
+    let ([b, h, old, f], [b2, h2, rows, f2]) = (past.form.dims, new.form.dims);
+    if [b, h, f] != [b2, h2, f2] {
+        fail!(
+            "{:?} of earlier calls does not go with {:?}",
+            past.form.dims,
+            new.form.dims
+        );
+    }
+    let form = Form::dense([b, h, old + rows, f]);
+    let mut data = vec![T::ZERO; b * h * (old + rows) * f];
+    for (part, start) in [(past, 0), (new, old)] {
+        let [_, _, rows, _] = part.form.dims;
+        for index in 0..b * h * rows {
+            let (row, head, batch) = (index % rows, index / rows % h, index / rows / h);
+            let at = |form: &Form, row: usize| {
+                batch * form.strides[0] + head * form.strides[1] + row * form.strides[2]
+            };
+            let (from, to) = (at(&part.form, row), at(&form, start + row));
+            for i in 0..f {
+                data[to + i] = part.data[from + i * part.form.strides[3]];
+            }
+        }
+    }
+    Ok(Part {
+        data: Cow::Owned(data),
+        form,
+    })
+}
+
+/// A mask by batch, head, query and key.
+enum Hidden<'a, T: Clone> {
+    Add(Part<'a, T>),
+    Keep(Part<'a, u8>),
+}
+
+/// Computes one attention into memory with these strides.
+type Compute<T> = fn(&Pool, Isa, &Job<'_, T>, &mut [T], [usize; 4]);
+
+impl Attention {
+    fn run_as<T: Operands>(
+        &self,
+        call: &mut Call<'_>,
+        compute: Compute<T>,
+    ) -> Result<(), KernelError> {
+        let q = part::<T>(call, 0, self.packed[0], "Q")?;
+        let (mut k, mut v) = (
+            part::<T>(call, 1, self.packed[1], "K")?,
+            part::<T>(call, 2, self.packed[1], "V")?,
+        );
+        let mut past = 0;
+        if call.has_input(PAST_KEY) {
+            let old = part::<T>(call, PAST_KEY, 0, "past_key")?;
+            past = old.form.dims[2];
+            k = joined(&old, &k)?;
+        }
+        if call.has_input(PAST_VALUE) {
+            v = joined(&part::<T>(call, PAST_VALUE, 0, "past_value")?, &v)?;
+        }
+        let sizes = sizes(q.form.dims, k.form.dims, v.form.dims)?;
+        let mask = mask::<T>(call, sizes)?;
+        for (index, part) in [(PRESENT_KEY, &k), (PRESENT_VALUE, &v)] {
+            if call.has_output(index) {
+                give(call, index, self.elem, &part.form.dims, dense(part))?;
+            }
+        }
+        let job = Job {
+            sizes,
+            q: q.heads(),
+            k: k.heads(),
+            v: v.heads(),
+            mask: mask.as_ref().map(|mask| match mask {
+                Hidden::Add(part) => Mask::Add(part.heads()),
+                Hidden::Keep(part) => Mask::Keep(part.heads()),
+            }),
+            scale: self.scale.unwrap_or(1.0 / (sizes.features as f64).sqrt()),
+            softcap: self.softcap,
+            window: self.window(past as isize),
+            blind_is_zero: self.blind_is_zero,
+        };
+        let jobs = self.of_lengths(call, job)?;
+        let (dims, strides) = self.output(sizes, call.tensor(0)?.rank());
+        let (pool, isa) = (call.pool, call.isa);
+        let mut scores = Vec::new();
+        let row = sizes.heads * sizes.queries * sizes.keys;
+        if call.has_output(SCORES) {
+            scores = vec![T::ZERO; sizes.batch * row];
+        }
+        let has_scores = call.has_output(SCORES);
+        let mut fill = |y: &mut [T]| {
+            for (index, job) in jobs.iter().enumerate() {
+                let y = y.get_mut(index * strides[0]..).unwrap_or_default();
+                if has_scores {
+                    // A job of fewer keys than there are leaves the rest of each row as it is.
+                    let wanted = (self.stage, &mut scores[index * row..], sizes.keys);
+                    attention_plain(job, y, strides, Some(wanted));
+                } else {
+                    compute(pool, isa, job, y, strides);
+                }
+            }
+        };
+        if T::DATA_TYPE == self.elem {
+            fill(call.output_slice::<T>(0, &dims)?);
+        } else {
+            let mut y = vec![T::ZERO; dims.iter().product()];
+            fill(&mut y);
+            give(call, 0, self.elem, &dims, y)?;
+        }
+        if has_scores {
+            let dims = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
+            give(call, SCORES, self.elem, &dims, scores)?;
+        }
+        Ok(())
+    }
+
+    /// The keys that a query sees, counted from its own number, when `outside` keys come before those of this call.
+    fn window(&self, outside: isize) -> (isize, isize) {
+        let [left, right] = self.limits;
+        let reach = |keys: usize| isize::try_from(keys).unwrap_or(isize::MAX);
+        let first = left.map_or(NO_WINDOW.0, |keys| outside.saturating_sub(reach(keys)));
+        let last = right.map_or(NO_WINDOW.1, |keys| outside.saturating_add(reach(keys)));
+        (
+            first,
+            if self.is_causal {
+                last.min(outside)
+            } else {
+                last
+            },
+        )
+    }
+
+    /// With a cache that is kept outside, each element of the batch is an attention of its own length.
+    fn of_lengths<'j, T: Operands>(
+        &self,
+        call: &Call<'_>,
+        job: Job<'j, T>,
+    ) -> Result<Vec<Job<'j, T>>, KernelError> {
+        if !call.has_input(VALID_KEYS) {
+            return Ok(vec![job]);
+        }
+        let (valid, sizes) = (call.ints(VALID_KEYS)?, job.sizes);
+        if valid.len() != sizes.batch || valid.iter().any(|count| *count < 0) {
+            fail!(
+                "nonpad_kv_seqlen is {valid:?} for a batch of {}",
+                sizes.batch
+            );
+        }
+        let one = |(index, count): (usize, &i64)| {
+            let (mut one, count) = (job, usize::try_from(*count).unwrap_or(0).min(sizes.keys));
+            one.sizes.batch = 1;
+            one.sizes.keys = count;
+            if !call.has_input(PAST_KEY) {
+                one.window = self.window(count as isize - sizes.queries as isize);
+            }
+            one.q.data = from(one.q.data, index * one.q.strides[0]);
+            one.k.data = from(one.k.data, index * one.k.strides[0]);
+            one.v.data = from(one.v.data, index * one.v.strides[0]);
+            match &mut one.mask {
+                Some(Mask::Add(mask)) => mask.data = from(mask.data, index * mask.strides[0]),
+                Some(Mask::Keep(mask)) => mask.data = from(mask.data, index * mask.strides[0]),
+                None => {}
+            }
+            one
+        };
+        Ok(valid.iter().enumerate().map(one).collect())
+    }
+
+    /// Dimensions of the output, and its strides by batch, head, query and feature.
+    fn output(&self, sizes: Sizes, rank: usize) -> (Dims, [usize; 4]) {
+        let Sizes {
+            batch,
+            heads,
+            queries,
+            value_features,
+            ..
+        } = sizes;
+        if rank == 3 {
+            let packed = heads * value_features;
+            let strides = [queries * packed, value_features, packed, 1];
+            return (Dims::from_slice(&[batch, queries, packed]), strides);
+        }
+        let dims = [batch, heads, queries, value_features];
+        let order = self.order.clone().unwrap_or_else(|| (0..4).collect());
+        let turned: Dims = order.iter().map(|axis| dims[*axis]).collect();
+        let mut strides = [0; 4];
+        for (axis, stride) in order.iter().zip(shape::strides(&turned)) {
+            strides[*axis] = stride as usize;
+        }
+        (turned, strides)
+    }
+}
+
+fn from<T>(data: &[T], start: usize) -> &[T] {
+    data.get(start..).unwrap_or_default()
+}
+
+fn sizes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<Sizes, KernelError> {
+    let ([batch, heads, queries, features], [k_batch, shared_heads, keys, k_features]) = (q, k);
+    let [v_batch, v_heads, v_keys, value_features] = v;
+    let same = [batch, batch, shared_heads, keys, features]
+        == [k_batch, v_batch, v_heads, v_keys, k_features];
+    let shares = heads == 0 || shared_heads > 0 && heads % shared_heads == 0;
+    if !same || !shares {
+        fail!(
+            "queries {q:?}, keys {k:?} and values {v:?} (batch, heads, rows, features) do not go together"
+        );
+    }
+    Ok(Sizes {
+        batch,
+        heads,
+        shared_heads,
+        queries,
+        keys,
+        features,
+        value_features,
+    })
+}
+
+/// The mask, if there is one, stretched to all scores. One with fewer columns than there are keys hides the others.
+fn mask<'a, T: Operands>(
+    call: &Call<'a>,
+    sizes: Sizes,
+) -> Result<Option<Hidden<'a, T>>, KernelError> {
+    let Some(view) = call.maybe_tensor(MASK)? else {
+        return Ok(None);
+    };
+    let all = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
+    let stretched = |dims: &[usize], strides: &[isize]| -> Result<Form, KernelError> {
+        let Some(steps) = Layout {
+            offset: 0,
+            strides: strides.into(),
+        }
+        .repeated(dims, &all) else {
+            fail!(
+                "the mask has the dimensions {dims:?}, which do not stretch to the scores {all:?}"
+            );
+        };
+        let strides = std::array::from_fn(|axis| steps.strides[axis] as usize);
+        Ok(Form { dims: all, strides })
+    };
+    let dims = view.dims();
+    let columns = dims.last().copied().unwrap_or(1);
+    let is_short = !dims.is_empty() && columns < sizes.keys;
+    if view.data_type() == DataType::Bool {
+        let bytes = match view.contiguous_bytes() {
+            Some(bytes) => Cow::Borrowed(bytes),
+            None => Cow::Owned(view.to_tensor()?.bytes().to_vec()),
+        };
+        let (dims, data) = match is_short {
+            true => (
+                widened(dims, sizes.keys),
+                Cow::Owned(lengthened(&bytes, columns, sizes.keys, 0)),
+            ),
+            false => (dims.into(), bytes),
+        };
+        let form = stretched(&dims, &shape::strides(&dims))?;
+        return Ok(Some(Hidden::Keep(Part { data, form })));
+    }
+    let dense;
+    let view = match view.data_type() == T::DATA_TYPE {
+        true => view,
+        false => {
+            dense = cast(&view.to_tensor()?, T::DATA_TYPE, CastOptions::default())?;
+            &dense.view()
+        }
+    };
+    let (data, form) = if is_short
+        || view.data_type() != call.tensor(MASK)?.data_type()
+        || !view.is_contiguous()
+    {
+        let data: Vec<T> = view.to_tensor()?.to_vec()?;
+        let minus_inf = T::from_f64(f64::NEG_INFINITY);
+        match is_short {
+            true => {
+                let dims = widened(dims, sizes.keys);
+                let form = stretched(&dims, &shape::strides(&dims))?;
+                (
+                    Cow::Owned(lengthened(&data, columns, sizes.keys, minus_inf)),
+                    form,
+                )
+            }
+            false => (Cow::Owned(data), stretched(dims, &shape::strides(dims))?),
+        }
+    } else {
+        let (data, _) = T::load(call.tensor(MASK)?)?;
+        (data, stretched(dims, &call.tensor(MASK)?.strides())?)
+    };
+    Ok(Some(Hidden::Add(Part { data, form })))
+}
+
+fn widened(dims: &[usize], keys: usize) -> Dims {
+    let mut widened = Dims::from(dims);
+    if let Some(last) = widened.last_mut() {
+        *last = keys;
+    }
+    widened
+}
+
+/// Rows of `columns` elements made `keys` long.
+fn lengthened<T: Copy>(data: &[T], columns: usize, keys: usize, with: T) -> Vec<T> {
+    let mut long = Vec::new();
+    for row in data.chunks(columns.max(1)) {
+        long.extend_from_slice(row);
+        long.extend(std::iter::repeat_n(with, keys - columns));
+    }
+    long
+}
+
+/// All elements in order.
+fn dense<T: Operands>(part: &Part<'_, T>) -> Vec<T> {
+    let ([b, h, rows, f], strides) = (part.form.dims, part.form.strides);
+    let mut elements = Vec::with_capacity(b * h * rows * f);
+    for index in 0..b * h * rows {
+        let (row, head, batch) = (index % rows, index / rows % h, index / rows / h);
+        let start = batch * strides[0] + head * strides[1] + row * strides[2];
+        elements.extend((0..f).map(|i| part.data[start + i * strides[3]]));
+    }
+    elements
+}
+
+/// Gives an output that was computed in another place.
+fn give<T: Operands>(
+    call: &mut Call<'_>,
+    index: usize,
+    elem: DataType,
+    dims: &[usize],
+    elements: Vec<T>,
+) -> Result<(), KernelError> {
+    let mut output = call.output(index, elem, dims)?;
+    match elem == T::DATA_TYPE {
+        true => output.copy_from(&TensorView::from_slice(dims, &elements)?)?,
+        false => {
+            let tensor = Tensor::from_vec(dims, elements)?;
+            output.copy_from(&cast(&tensor, elem, CastOptions::default())?.view())?;
+        }
+    }
+    Ok(())
+}
+
+impl Kernel for Attention {
+    fn reads_strides(&self, input: usize) -> bool {
+        input < 3 || input == MASK
+    }
+
+    fn absorb(&mut self, tail: &Tail, _: usize) -> bool {
+        match tail {
+            // Features stay last, and there must be an axis for heads.
+            Tail::Turn(order) if self.order.is_none() && order.len() == 4 && order[3] == 3 => {
+                self.order = Some(order.clone());
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn describe(&self) -> String {
+        let heads = if self.packed[0] > 0 {
+            "packed heads"
+        } else {
+            "heads"
+        };
+        let order = match &self.order {
+            Some(order) => format!(", output in the order {order:?}"),
+            None => String::new(),
+        };
+        format!("tiled attention of {}, {heads}{order}", self.elem)
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        match self.elem {
+            DataType::Double => self.run_as::<f64>(call, |_, _, job, y, strides| {
+                attention_plain(job, y, strides, None)
+            }),
+            _ => self.run_as::<f32>(call, attention),
+        }
+    }
+}

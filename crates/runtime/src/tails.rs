@@ -1,0 +1,217 @@
+//! Tails: what only reads the result of a product or convolution is done while that result is written.
+//!
+//! `MatMul -> Add -> Gelu` becomes one step: the kernel takes the vector of the sum as a bias and the activation as the
+//! last thing it does before storing. A step is absorbed only if it is the sole reader and nothing else wants the value
+//! in between. Steps that only give the value other dimensions do not stand in the way: they happen afterwards.
+
+use std::collections::HashMap;
+
+use sardonyx_kernels::gemm::Activation;
+use smallvec::SmallVec;
+
+use crate::compile::{Program, Slot, Step};
+use crate::kernel::{Tail, TailKind};
+
+/// A step and the reshapes that follow it at once.
+struct Item {
+    step: Step,
+    views: Vec<Step>,
+}
+
+impl Item {
+    /// Where the result is after all views.
+    fn result(&self) -> Option<Slot> {
+        self.views
+            .last()
+            .unwrap_or(&self.step)
+            .outputs
+            .first()
+            .copied()
+            .flatten()
+    }
+}
+
+/// Lets every step that can take over what follows it. Says what was absorbed by whom.
+pub(crate) fn absorb_tails(program: &mut Program) -> Vec<(String, String)> {
+    let mut absorbed = Vec::new();
+    let mut readers = readers(program);
+    // An item moves to the place of what it absorbs, where everything that it reads then exists.
+    let mut items: Vec<Option<Item>> = std::mem::take(&mut program.steps)
+        .into_iter()
+        .map(|step| {
+            Some(Item {
+                step,
+                views: Vec::new(),
+            })
+        })
+        .collect();
+    for index in 0..items.len() {
+        let mut at = index;
+        while let Some(found) = next_tail(program, &items, at, &readers) {
+            let Some(mut item) = items[at].take() else {
+                break;
+            };
+            let position = item.step.inputs.len();
+            if !item.step.kernel.absorb(&found.tail, position) {
+                items[at] = Some(item);
+                break;
+            }
+            for view in found.views {
+                item.views.extend(items[view].take().map(|view| view.step));
+            }
+            let Some(tail) = items[found.at].take() else {
+                break;
+            };
+            absorbed.push((item.step.place.clone(), tail.step.place.clone()));
+            let last = item.views.last_mut().unwrap_or(&mut item.step);
+            last.outputs[0] = tail.step.outputs[0];
+            item.step.place = format!("{} with {}", item.step.place, tail.step.op);
+            if let Some(other) = found.other {
+                item.step.inputs.push(Some(other));
+            }
+            item.views.extend(tail.views);
+            for slot in item.step.inputs.iter().flatten() {
+                for reader in readers.entry(*slot).or_default().iter_mut() {
+                    if *reader == at {
+                        *reader = found.at;
+                    }
+                }
+            }
+            at = found.at;
+            items[at] = Some(item);
+        }
+    }
+    program.steps = items
+        .into_iter()
+        .flatten()
+        .flat_map(|item| std::iter::once(item.step).chain(item.views))
+        .collect();
+    absorbed
+}
+
+/// What a step may absorb.
+struct Found {
+    /// Reshapes between, in order.
+    views: SmallVec<[usize; 2]>,
+    /// The step that is absorbed.
+    at: usize,
+    tail: Tail,
+    /// What else it reads.
+    other: Option<Slot>,
+}
+
+fn next_tail(
+    program: &Program,
+    items: &[Option<Item>],
+    index: usize,
+    readers: &HashMap<Slot, SmallVec<[usize; 2]>>,
+) -> Option<Found> {
+    let item = items[index].as_ref()?;
+    let mut value = item.result()?;
+    let mut views = SmallVec::new();
+    loop {
+        let [at] = readers.get(&value)?[..] else {
+            return None;
+        };
+        // Outputs of the model have a reader that is no step.
+        let next = &items.get(at)?.as_ref()?.step;
+        if next.kernel.only_reshapes() && next.inputs.first() == Some(&Some(value)) {
+            value = next.outputs.first().copied().flatten()?;
+            views.push(at);
+            continue;
+        }
+        let is_reshaped = !views.is_empty() || !item.views.is_empty();
+        let (tail, other) = tail_of(program, next, value, is_reshaped)?;
+        if tail == Tail::Bias && is_reshaped {
+            // A vector along the last axis must still be that for the product itself.
+            let last = |slot: Slot| program.shape(slot)?.last();
+            let before = last(item.step.outputs.first().copied().flatten()?)?;
+            if !before.surely_equals(last(value)?) {
+                return None;
+            }
+        }
+        return Some(Found {
+            views,
+            at,
+            tail,
+            other,
+        });
+    }
+}
+
+/// What `next` does to `value`, as a tail of whoever computes it.
+fn tail_of(
+    program: &Program,
+    next: &Step,
+    value: Slot,
+    is_reshaped: bool,
+) -> Option<(Tail, Option<Slot>)> {
+    let kind = next.kernel.as_tail()?;
+    let other = || match next.inputs[..] {
+        [Some(a), Some(b)] => Some(if a == value { b } else { a }),
+        _ => None,
+    };
+    let constant = |slot: Slot| program.slots[slot.index()].constant.as_ref();
+    if next.inputs.first() != Some(&Some(value)) && !matches!(kind, TailKind::Add | TailKind::Mul) {
+        return None;
+    }
+    match kind {
+        TailKind::Activation(activation) => Some((Tail::Activation(activation), None)),
+        TailKind::Turn(order) if !is_reshaped => Some((Tail::Turn(order), None)),
+        TailKind::Turn(_) => None,
+        TailKind::Clip => {
+            // Limits that are known, or absent; NaN limits nothing the same way everywhere, so it is left alone.
+            let limit = |index: usize, absent: f32| match next.inputs.get(index).copied().flatten()
+            {
+                None => Some(absent),
+                Some(slot) => {
+                    let limit = constant(slot)?.item::<f32>().ok();
+                    limit.filter(|limit| !limit.is_nan())
+                }
+            };
+            let (low, high) = (limit(1, f32::NEG_INFINITY)?, limit(2, f32::INFINITY)?);
+            Some((Tail::Activation(Activation::Clip(low, high)), None))
+        }
+        TailKind::Add | TailKind::Mul => {
+            let other = other()?;
+            let (shape, other_shape) = (program.shape(value)?, program.shape(other)?);
+            let same = shape.len() == other_shape.len()
+                && shape
+                    .iter()
+                    .zip(other_shape)
+                    .all(|(a, b)| a.surely_equals(b));
+            if same {
+                let tail = match kind {
+                    TailKind::Add => Tail::Residual,
+                    _ => Tail::Factor,
+                };
+                return Some((tail, Some(other)));
+            }
+            if other_shape.len() > shape.len() {
+                return None;
+            }
+            if kind == TailKind::Mul {
+                let scale = constant(other).filter(|scale| scale.len() == 1)?;
+                return Some((Tail::Scale(*scale.to_vec::<f32>().ok()?.first()?), None));
+            }
+            let (last, leading) = other_shape.split_last()?;
+            let is_vector = last.surely_equals(shape.last()?)
+                && leading.iter().all(|dim| dim.known() == Some(1));
+            is_vector.then_some((Tail::Bias, Some(other)))
+        }
+    }
+}
+
+/// By slot: the steps that read it, once for each input, and once a number beyond all for an output of the model.
+fn readers(program: &Program) -> HashMap<Slot, SmallVec<[usize; 2]>> {
+    let mut readers: HashMap<Slot, SmallVec<[usize; 2]>> = HashMap::new();
+    for (index, step) in program.steps.iter().enumerate() {
+        for slot in step.inputs.iter().flatten() {
+            readers.entry(*slot).or_default().push(index);
+        }
+    }
+    for slot in &program.outputs {
+        readers.entry(*slot).or_default().push(usize::MAX);
+    }
+    readers
+}
