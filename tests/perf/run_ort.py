@@ -3,7 +3,7 @@
     python run_ort.py MODEL NAME=FILE.npy... --threads N --budget SECONDS --output OUT.npz
 
 Takes what `sardonyx bench` takes and prints the same line of JSON: load_ms, first_ms, median_ms,
-min_ms, n, rss_peak_mb. Outputs that are not arrays (sequences, maps) are not written.
+min_ms, n, rss_peak_mb; and the version that was timed. Outputs that are not arrays (sequences, maps) are not written.
 """
 
 import argparse
@@ -11,10 +11,11 @@ import json
 import resource
 import statistics
 import time
-import zipfile
 
 import numpy as np
 import onnxruntime as ort
+
+from arrays import write_npz
 
 FEWEST_RUNS, MOST_RUNS = 7, 2000
 
@@ -44,6 +45,7 @@ def main():
                 "min_ms": round(min(runs), 4),
                 "n": len(runs),
                 "rss_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+                "version": ort.__version__,
             }
         )
     )
@@ -75,15 +77,6 @@ def timed(job):
     start = time.perf_counter()
     result = job()
     return result, (time.perf_counter() - start) * 1e3
-
-
-def write_npz(path, arrays):
-    """Like np.savez, which cannot write an array named `file`."""
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, array in arrays.items():
-            if isinstance(array, np.ndarray) and array.dtype != object:
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, array)
 
 
 if __name__ == "__main__":
