@@ -28,6 +28,22 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
+/// Runs the command and returns what it prints or, where it fails, what it says on standard error or else its status.
+pub(crate) fn attempt(command: &mut Command) -> Result<std::result::Result<String, String>> {
+    let output = command
+        .output()
+        .map_err(|error| could_not_start(command, &error))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        eprint!("{said}");
+        Ok(Ok(String::from_utf8(output.stdout)?))
+    } else if said.trim().is_empty() {
+        Ok(Err(output.status.to_string()))
+    } else {
+        Ok(Err(said.into_owned()))
+    }
+}
+
 /// The command as one would type it.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());

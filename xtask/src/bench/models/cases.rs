@@ -1,0 +1,138 @@
+//! Models of the zoo, their cases, and what is made of them before anything is measured.
+
+use crate::conformance::python_with_onnx;
+use crate::workspace::{artifacts, root, shown};
+use crate::{Result, shell};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A model with weights, and how its inputs are made.
+pub(crate) struct Case {
+    /// `resnet50.b1`
+    pub(crate) name: String,
+    pub(crate) model: PathBuf,
+    pub(crate) case: PathBuf,
+}
+
+impl Case {
+    pub(super) fn digits() -> Case {
+        Case {
+            name: "digits".into(),
+            model: root().join("examples/digits/digits.onnx"),
+            case: root().join("tests/perf/digits.case"),
+        }
+    }
+
+    /// The inputs as `NAME=FILE` words, which both sides understand.
+    pub(super) fn make_inputs(&self) -> Result<Vec<String>> {
+        let folder = artifacts("bench/inputs").join(&self.name);
+        let script = root().join("tests/perf/case_inputs.py");
+        let words = shell::output(
+            Command::new(python_with_onnx()?)
+                .arg(script)
+                .arg(&self.case)
+                .arg(folder),
+        )?;
+        Ok(words.lines().map(str::to_string).collect())
+    }
+
+    /// What the model gives in double precision, computed once; `None` if that says nothing about it.
+    pub(super) fn float64_outputs(&self) -> Result<Option<PathBuf>> {
+        let outputs = artifacts("bench/float64").join(format!("{}.npz", self.name));
+        let script = root().join("tests/perf/float64_outputs.py");
+        let inputs = root().join("tests/perf/case_inputs.py");
+        if is_newer(&outputs, &[&self.model, &self.case, &script, &inputs]) {
+            return Ok(Some(outputs));
+        }
+        eprintln!("{}: running it in double precision", self.name);
+        let answer = shell::output(Command::new(python_with_onnx()?).arg(script).args([
+            &self.model,
+            &self.case,
+            &outputs,
+        ]))?;
+        let answer: Value = serde_json::from_str(&answer)?;
+        Ok(answer["skipped"].is_null().then_some(outputs))
+    }
+}
+
+/// The cases in a folder that the names of models and cases ask for, or all of them, with their models filled.
+pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(zoo)? {
+        let file = entry?.file_name().to_string_lossy().into_owned();
+        if let Some(name) = file.strip_suffix(".case") {
+            cases.push(name.to_string());
+        }
+    }
+    cases.sort();
+    for name in names {
+        if !cases
+            .iter()
+            .any(|case| case == name || model_of(case) == name)
+        {
+            return Err(format!(
+                "{name}: no such model or case; there are: {}",
+                cases.join(", ")
+            )
+            .into());
+        }
+    }
+    cases.retain(|case| {
+        names.is_empty()
+            || names
+                .iter()
+                .any(|name| case == name || model_of(case) == name)
+    });
+    cases.into_iter().map(|name| fill(zoo, name)).collect()
+}
+
+/// `resnet50` of `resnet50.b1`.
+pub(super) fn model_of(case: &str) -> &str {
+    case.split_once('.').map_or(case, |(model, _)| model)
+}
+
+fn fill(zoo: &Path, name: String) -> Result<Case> {
+    let file = format!("{}.onnx", model_of(&name));
+    let (skeleton, model) = (zoo.join(&file), artifacts("bench/models").join(&file));
+    let script = root().join("tests/perf/zoo_weights.py");
+    if !is_newer(&model, &[&skeleton, &script]) {
+        eprintln!("Filling {} with weights", shown(&model));
+        fs::create_dir_all(artifacts("bench/models"))?;
+        shell::run(
+            Command::new(python_with_onnx()?)
+                .arg(script)
+                .arg(skeleton)
+                .arg(&model),
+        )?;
+    }
+    Ok(Case {
+        case: zoo.join(format!("{name}.case")),
+        name,
+        model,
+    })
+}
+
+fn is_newer(made: &Path, sources: &[&Path]) -> bool {
+    let time = |path: &Path| {
+        fs::metadata(path)
+            .and_then(|metadata| metadata.modified())
+            .ok()
+    };
+    time(made).is_some_and(|made| {
+        sources
+            .iter()
+            .all(|source| time(source).is_some_and(|source| source <= made))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_belongs_to_a_model() {
+        assert_eq!(model_of("qwen2_0_5b.decode"), "qwen2_0_5b");
+    }
+}

@@ -1,0 +1,190 @@
+//! Kinds of models, how fast we are on each as a whole, and how fast we have to be.
+
+use super::cases::model_of;
+use super::row::{Measured, Row};
+use serde_json::{Value, json};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Group {
+    /// Transformers on many positions at once.
+    Prefill,
+    /// Transformers on one position, with what came before it given.
+    Decode,
+    Convolutions,
+    /// Recurrent and quantised networks, pipelines, trees.
+    Others,
+}
+
+impl Group {
+    const ALL: [Group; 4] = [
+        Group::Prefill,
+        Group::Decode,
+        Group::Convolutions,
+        Group::Others,
+    ];
+
+    fn of(case: &str) -> Group {
+        match model_of(case) {
+            _ if case.ends_with(".decode") => Group::Decode,
+            _ if case.ends_with(".prefill") => Group::Prefill,
+            "bert_base" | "vit_b_16" => Group::Prefill,
+            "convnext_tiny" | "mobilenet_v3" | "resnet50" | "yolov8n_like" => Group::Convolutions,
+            _ => Group::Others,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Group::Prefill => "transformers",
+            Group::Decode => "transformers, decoding",
+            Group::Convolutions => "convolution networks",
+            Group::Others => "others",
+        }
+    }
+
+    /// The smallest geometric mean of speeds that will do.
+    fn bar(self) -> Option<f64> {
+        match self {
+            Group::Prefill => Some(1.0),
+            Group::Decode => Some(0.95),
+            Group::Convolutions | Group::Others => None,
+        }
+    }
+}
+
+/// The smallest speed of any case that will do.
+const CELL_BAR: f64 = 0.8;
+/// The largest part of ONNX Runtime's time that creating a session may take.
+const SESSION_BAR: f64 = 0.4;
+
+/// What the rows of a group come to.
+pub(super) struct Summary {
+    pub(super) group: Group,
+    pub(super) cells: usize,
+    /// Geometric means of [`Measured::speed`] and [`Measured::median_speed`].
+    pub(super) best: f64,
+    pub(super) median: f64,
+    /// The smallest speed, by the best runs, and whose it is.
+    pub(super) smallest: f64,
+    pub(super) slowest: String,
+}
+
+/// One for each group that something was measured of.
+pub(super) fn summaries(rows: &[Row]) -> Vec<Summary> {
+    let summary = |group: Group| {
+        let cells: Vec<(&Row, &Measured)> = rows
+            .iter()
+            .filter(|row| Group::of(&row.case) == group)
+            .filter_map(|row| Some((row, row.measured()?)))
+            .collect();
+        let (slowest, measured) = cells
+            .iter()
+            .min_by(|(_, a), (_, b)| a.speed().total_cmp(&b.speed()))?;
+        let mean = |speed: fn(&Measured) -> f64| {
+            let logarithms = cells.iter().map(|(_, measured)| speed(measured).ln());
+            (logarithms.sum::<f64>() / cells.len() as f64).exp()
+        };
+        Some(Summary {
+            group,
+            cells: cells.len(),
+            best: mean(Measured::speed),
+            median: mean(Measured::median_speed),
+            smallest: measured.speed(),
+            slowest: slowest.name(),
+        })
+    };
+    Group::ALL.into_iter().filter_map(summary).collect()
+}
+
+impl Summary {
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "group": self.group.name(),
+            "cells": self.cells,
+            "speed": { "best": self.best, "median": self.median },
+            "smallest": self.smallest,
+            "slowest": self.slowest,
+        })
+    }
+}
+
+/// Which bars are not reached, errors included. Those of speed are about the best runs, which other processes disturb least.
+pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
+    let mut missed = Vec::new();
+    for summary in summaries {
+        if let Some(bar) = summary.group.bar().filter(|bar| summary.best < *bar) {
+            let (group, mean) = (summary.group.name(), summary.best);
+            missed.push(format!(
+                "{group}: {mean:.3} times as fast in the geometric mean, the bar is {bar}"
+            ));
+        }
+    }
+    for (row, measured) in rows.iter().filter_map(|row| Some((row, row.measured()?))) {
+        let (name, speed) = (row.name(), measured.speed());
+        if speed < CELL_BAR {
+            missed.push(format!(
+                "{name}: {speed:.3} times as fast, the bar is {CELL_BAR}"
+            ));
+        }
+        let session = measured.session_ratio();
+        if session > SESSION_BAR {
+            missed.push(format!(
+                "{name}: creating the session takes {session:.2} of the rival's time, the bar is {SESSION_BAR}"
+            ));
+        }
+        missed.extend(row.inaccurate());
+    }
+    missed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::Outcome;
+    use super::super::row::tests::row;
+    use super::*;
+
+    #[test]
+    fn cases_belong_to_groups() {
+        for (case, group) in [
+            ("bert_base.b8", Group::Prefill),
+            ("bert_base_int8dyn.b8", Group::Others),
+            ("gpt2.prefill", Group::Prefill),
+            ("gpt2.decode", Group::Decode),
+            ("resnet50.b1", Group::Convolutions),
+            ("resnet50_qdq.b1", Group::Others),
+            ("lstm.b1", Group::Others),
+        ] {
+            assert_eq!(Group::of(case), group, "{case}");
+        }
+    }
+
+    #[test]
+    fn a_group_has_a_geometric_mean_and_bars() {
+        let mut refused = row("vit_b_16.b1", 1, 1.0, 1.0);
+        refused.outcome = Outcome::CannotRun("Erf".into());
+        let rows = [
+            row("bert_base.b1", 1, 4.0, 2.0),
+            row("bert_base.b1", 2, 1.0, 2.0),
+            refused,
+            row("gpt2.decode", 1, 9.0, 10.0),
+        ];
+        let summaries = summaries(&rows);
+        let [prefill, decode] = summaries.as_slice() else {
+            panic!("{} groups", summaries.len());
+        };
+        assert!((prefill.best - 1.0).abs() < 1e-12);
+        assert_eq!((prefill.cells, prefill.smallest), (2, 0.5));
+        assert_eq!(prefill.slowest, "bert_base.b1, 2 threads");
+        assert_eq!(decode.smallest, 0.9);
+        let missed = missed(&rows, &summaries);
+        assert!(
+            missed[0].starts_with("transformers, decoding: 0.900"),
+            "{missed:?}"
+        );
+        assert!(
+            missed[1].starts_with("bert_base.b1, 2 threads: 0.500"),
+            "{missed:?}"
+        );
+        assert_eq!(missed.len(), 2, "{missed:?}");
+    }
+}

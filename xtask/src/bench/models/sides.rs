@@ -1,0 +1,202 @@
+//! The two programs that are measured, what they share, and what they say.
+
+use super::cases::Case;
+use crate::workspace::{artifacts, build_release, root};
+use crate::{Result, python, shell};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(super) struct Sides {
+    pub(super) python: PathBuf,
+    ours: PathBuf,
+    budget: f64,
+    pub(super) processors: Vec<usize>,
+}
+
+/// A way of ours to run a model.
+#[derive(Clone, Copy)]
+pub(super) enum Precision {
+    Full,
+    /// With fewer bits where that is faster.
+    Fast,
+}
+
+/// One measurement: a model with inputs on some processors.
+#[derive(Clone, Copy)]
+pub(super) struct Job<'a> {
+    pub(super) case: &'a Case,
+    pub(super) inputs: &'a [String],
+    pub(super) threads: usize,
+}
+
+impl Sides {
+    /// `program` is the command that is measured on our side; it is built if none is given.
+    pub(super) fn prepare(program: Option<&Path>, budget: f64) -> Result<Sides> {
+        Ok(Sides {
+            python: python::environment(
+                &artifacts("bench"),
+                &root().join("tests/perf/requirements.txt"),
+            )?,
+            ours: match program {
+                Some(program) => program.canonicalize()?,
+                None => build_release("sardonyx", &[])?,
+            },
+            budget,
+            processors: allowed_processors()?,
+        })
+    }
+
+    /// What our command calls itself, with its version.
+    pub(super) fn version(&self) -> Result<String> {
+        let line = shell::output(Command::new(&self.ours).arg("--version"))?;
+        Ok(line.trim().to_string())
+    }
+
+    pub(super) fn ort(&self, job: Job<'_>, output: &Path) -> Result<Sample> {
+        let mut command = self.bound(job.threads)?;
+        command
+            .arg(&self.python)
+            .arg(root().join("tests/perf/run_ort.py"));
+        self.finish(&mut command, job, output);
+        Sample::of(&shell::output(&mut command)?)
+    }
+
+    /// The sample or, in few words, why there is none.
+    pub(super) fn ours(
+        &self,
+        job: Job<'_>,
+        precision: Precision,
+        output: &Path,
+    ) -> Result<std::result::Result<Sample, String>> {
+        let mut command = self.bound(job.threads)?;
+        command.arg(&self.ours).args(["bench", "--json"]);
+        if let Precision::Fast = precision {
+            command.args(["--precision", "fast"]);
+        }
+        self.finish(&mut command, job, output);
+        match shell::attempt(&mut command)? {
+            Ok(line) => Sample::of(&line).map(Ok),
+            Err(complaint) => Ok(Err(in_few_words(&complaint))),
+        }
+    }
+
+    fn finish(&self, command: &mut Command, job: Job<'_>, output: &Path) {
+        command.arg(&job.case.model).args(job.inputs);
+        command.args(["--threads", &job.threads.to_string()]);
+        command.args(["--budget", &self.budget.to_string()]);
+        command.arg("--output").arg(output);
+    }
+
+    /// A command that may use only the first `threads` of our processors.
+    fn bound(&self, threads: usize) -> Result<Command> {
+        let Some(processors) = self.processors.get(..threads) else {
+            return Err(format!("there are only {} processors", self.processors.len()).into());
+        };
+        let list: Vec<String> = processors.iter().map(usize::to_string).collect();
+        let mut command = Command::new("taskset");
+        command.args(["--cpu-list", &list.join(",")]);
+        Ok(command)
+    }
+}
+
+/// The processors that this process may use.
+pub(in crate::bench) fn allowed_processors() -> Result<Vec<usize>> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let mut processors = Vec::new();
+    for part in list
+        .ok_or("/proc/self/status names no processors")?
+        .trim()
+        .split(',')
+    {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        processors.extend(first.parse::<usize>()?..=last.parse()?);
+    }
+    Ok(processors)
+}
+
+/// What our command complained about: the operators if it is about them, or else what stands behind `error:`.
+fn in_few_words(complaint: &str) -> String {
+    // `  LSTM, opset 18, 2 nodes: operator not implemented`, and beyond a screen `  and 3 more: Scan, STFT, Unique`.
+    let operators: Vec<&str> = complaint
+        .lines()
+        .filter_map(|line| {
+            let line = line.trim();
+            match line
+                .strip_prefix("and ")
+                .and_then(|l| l.split_once(" more: "))
+            {
+                Some((_, names)) => Some(names),
+                None => line.split_once(", opset ").map(|(name, _)| name),
+            }
+        })
+        .collect();
+    if !operators.is_empty() {
+        return operators.join(", ");
+    }
+    let error = complaint
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("error:"));
+    let line = error.or_else(|| complaint.lines().last());
+    line.unwrap_or_default().trim().to_string()
+}
+
+/// What one process said.
+pub(super) struct Sample {
+    pub(super) load_ms: f64,
+    pub(super) first_ms: f64,
+    pub(super) median_ms: f64,
+    pub(super) min_ms: f64,
+    pub(super) rss_peak_mb: f64,
+    /// Of ONNX Runtime.
+    pub(super) version: Option<String>,
+}
+
+impl Sample {
+    fn of(line: &str) -> Result<Sample> {
+        let answer: Value = serde_json::from_str(line.trim())
+            .map_err(|error| format!("{line:?} is no JSON: {error}"))?;
+        let number = |key: &str| {
+            answer[key]
+                .as_f64()
+                .ok_or_else(|| format!("no {key} in {line}"))
+        };
+        Ok(Sample {
+            load_ms: number("load_ms")?,
+            first_ms: number("first_ms")?,
+            median_ms: number("median_ms")?,
+            min_ms: number("min_ms")?,
+            rss_peak_mb: number("rss_peak_mb")?,
+            version: answer["version"].as_str().map(str::to_string),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_become_short() {
+        for (complaint, wanted) in [
+            (
+                "error: the model uses 2 operators that this release cannot run\n  in m.onnx\n  LSTM, opset 18, 2 nodes: \
+                 operator not implemented\n  ai.onnx.ml.Scaler, opset 1, 1 node: operator not implemented\n",
+                "LSTM, ai.onnx.ml.Scaler",
+            ),
+            (
+                "error: too many\n  A, opset 1, 1 node: no\n  and 2 more: B, C\n",
+                "A, B, C",
+            ),
+            ("error: no such file\n  in m.onnx\n", "no such file"),
+            ("signal: 11 (SIGSEGV)", "signal: 11 (SIGSEGV)"),
+            ("", ""),
+        ] {
+            assert_eq!(in_few_words(complaint), wanted);
+        }
+    }
+}
