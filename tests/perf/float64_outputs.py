@@ -209,6 +209,16 @@ class LayerNormalization(OpRun):
         return (y if bias is None else y + bias, mean, inverse)
 
 
+class MatMul(OpRun):
+    """Views whose rows and columns both have gaps would be multiplied without the library for products."""
+
+    op_domain = ""
+
+    def _run(self, a, b):
+        dense = [x if x.itemsize in x.strides[-2:] else np.ascontiguousarray(x) for x in (a, b)]
+        return (np.matmul(*dense),)
+
+
 class Window:
     """Where the taps of a kernel fall on an input with spatial axes behind the first two."""
 
@@ -257,15 +267,19 @@ class Conv(OpRun):
     ):
         window = Window(x, w.shape[2:], auto_pad, dilations, pads, strides)
         batch, group = x.shape[0], group or 1
-        places = math.prod(window.out)
-        weights = w.reshape(group, w.shape[0] // group, w.shape[1], *w.shape[2:])
-        y = np.zeros((batch, group, weights.shape[1], places))
-        for tap, part in window.taps(x, 0.0):
-            factors = weights[(slice(None), slice(None), slice(None), *tap)]
-            part = np.ascontiguousarray(part).reshape(batch, group, w.shape[1], places)
-            # A product of a column and a row each is better done without the library for products.
-            depthwise = factors.shape[1:] == (1, 1)
-            y += factors * part if depthwise else factors @ part
+        places, taps = math.prod(window.out), math.prod(w.shape[2:])
+        y = np.zeros((batch, group, w.shape[0] // group, places))
+        if w.shape[1] == 1 and w.shape[0] == group:
+            # Nothing to multiply matrices for.
+            for tap, part in window.taps(x, 0.0):
+                y += w[(slice(None), slice(None), *tap)].reshape(group, 1, 1) * part.reshape(batch, group, 1, places)
+        else:
+            weights = w.reshape(group, w.shape[0] // group, w.shape[1] * taps)
+            for image, result in zip(x, y):
+                columns = np.empty((group, w.shape[1], taps, places))
+                for number, (_, part) in enumerate(window.taps(image[None], 0.0)):
+                    columns[:, :, number] = part.reshape(group, w.shape[1], places)
+                np.matmul(weights, columns.reshape(group, -1, places), out=result)
         y = y.reshape(batch, w.shape[0], *window.out)
         return (y if b is None else y + b.reshape(-1, *[1] * len(window.out)),)
 
@@ -319,7 +333,7 @@ class Resize(ReferenceResize):
         return (x,)
 
 
-OPERATORS = [Erf, Sigmoid, GatherElements, HardSwish, LayerNormalization, Conv, MaxPool, Resize]
+OPERATORS = [Erf, Sigmoid, GatherElements, HardSwish, LayerNormalization, MatMul, Conv, MaxPool, Resize]
 
 if __name__ == "__main__":
     if len(sys.argv) != 4:
