@@ -22,6 +22,7 @@ pub mod elementwise;
 pub mod gemm;
 pub mod norm;
 pub mod number;
+pub mod peak;
 mod per_type;
 pub mod pooling;
 pub mod reduce;
