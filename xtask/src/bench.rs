@@ -1,9 +1,10 @@
-//! `cargo xtask bench`: measure against other runtimes and libraries, always side by side in one run.
+//! `cargo xtask bench`: measure against other runtimes, libraries and the machine itself, always side by side in one run.
 
 mod check;
 mod contest;
 mod infer;
 mod io;
+mod kernels;
 mod models;
 mod text;
 
@@ -19,6 +20,8 @@ pub(crate) enum Bench {
     Infer(contest::Task),
     /// Time opening, reading and saving files against other protobuf readers, and check that they find the same.
     Io(io::Io),
+    /// Time kernels, as shares of what the machine can do at most.
+    Kernels(kernels::Kernels),
     /// Time whole models against ONNX Runtime and check that the outputs agree.
     Models(models::Models),
     /// Time reading and printing the notation against the onnx package, and check that both find the same.
@@ -30,6 +33,7 @@ pub(crate) fn run(task: Bench) -> Result {
         Bench::Check(task) => check::run(&task),
         Bench::Infer(task) => infer::run(&task),
         Bench::Io(task) => io::run(&task),
+        Bench::Kernels(task) => kernels::run(&task),
         Bench::Models(task) => models::run(&task),
         Bench::Text(task) => text::run(&task),
     }

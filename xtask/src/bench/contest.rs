@@ -103,8 +103,14 @@ impl Sides {
 
 /// A command bound to one processor.
 pub(super) fn bound(processor: usize, program: &Path) -> Command {
+    bound_to(&[processor], program)
+}
+
+/// A command that may use only these processors.
+pub(super) fn bound_to(processors: &[usize], program: &Path) -> Command {
+    let list: Vec<String> = processors.iter().map(usize::to_string).collect();
     let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &processor.to_string()]);
+    command.args(["--cpu-list", &list.join(",")]);
     command.arg(program);
     command
 }

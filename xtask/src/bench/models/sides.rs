@@ -1,6 +1,7 @@
 //! The two programs that are measured, what they share, and what they say.
 
 use super::cases::Case;
+use crate::bench::contest::bound_to;
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, python, shell};
 use serde_json::Value;
@@ -55,10 +56,8 @@ impl Sides {
     }
 
     pub(super) fn ort(&self, job: Job<'_>, output: &Path) -> Result<Sample> {
-        let mut command = self.bound(job.threads)?;
-        command
-            .arg(&self.python)
-            .arg(root().join("tests/perf/run_ort.py"));
+        let mut command = self.bound(job.threads, &self.python)?;
+        command.arg(root().join("tests/perf/run_ort.py"));
         self.finish(&mut command, job, output);
         Sample::of(&shell::output(&mut command)?)
     }
@@ -70,8 +69,8 @@ impl Sides {
         precision: Precision,
         output: &Path,
     ) -> Result<std::result::Result<Sample, String>> {
-        let mut command = self.bound(job.threads)?;
-        command.arg(&self.ours).args(["bench", "--json"]);
+        let mut command = self.bound(job.threads, &self.ours)?;
+        command.args(["bench", "--json"]);
         if let Precision::Fast = precision {
             command.args(["--precision", "fast"]);
         }
@@ -90,14 +89,11 @@ impl Sides {
     }
 
     /// A command that may use only the first `threads` of our processors.
-    fn bound(&self, threads: usize) -> Result<Command> {
+    fn bound(&self, threads: usize, program: &Path) -> Result<Command> {
         let Some(processors) = self.processors.get(..threads) else {
             return Err(format!("there are only {} processors", self.processors.len()).into());
         };
-        let list: Vec<String> = processors.iter().map(usize::to_string).collect();
-        let mut command = Command::new("taskset");
-        command.args(["--cpu-list", &list.join(",")]);
-        Ok(command)
+        Ok(bound_to(processors, program))
     }
 }
 

@@ -1,0 +1,163 @@
+//! Functions of elements, rows and copies: what stands between the products of a network.
+
+use super::{Bench, Group, Work, numbers};
+use sardonyx_kernels::FloatLoops;
+use sardonyx_kernels::copy::transpose;
+use sardonyx_kernels::elementwise::{Binary, Unary, binary, broadcast_strides, unary};
+use sardonyx_kernels::norm::{Affine, Statistics};
+use sardonyx_kernels::softmax::Softmax;
+
+const FUNCTIONS: &[(&str, Unary)] = &[
+    ("exp", Unary::Exp),
+    ("tanh", Unary::Tanh),
+    ("erf", Unary::Erf),
+    ("gelu", Unary::Gelu),
+    ("gelu by tanh", Unary::GeluTanh),
+    ("sigmoid", Unary::Sigmoid),
+    ("silu", Unary::Silu),
+    ("relu", Unary::Relu),
+];
+/// Of each thread: with the result half of a usual second cache.
+const CACHED: usize = 64 << 10;
+
+/// Rows and their length: attention of bert, attention of vit, logits of gpt2.
+const ROWS: &[(usize, usize)] = &[(12 * 128, 128), (12 * 197, 197), (1, 50257)];
+
+/// Dims and the order that they are brought into.
+const TRANSPOSITIONS: &[(&str, &[usize], &[usize])] = &[
+    ("heads to the front", &[128, 12, 64], &[1, 0, 2]),
+    ("keys to columns", &[128, 12, 64], &[1, 2, 0]),
+    ("channels to the back", &[96, 56, 56], &[1, 2, 0]),
+    ("a matrix of 64 MB", &[4096, 4096], &[1, 0]),
+];
+
+/// Dims of the result and of the second operand.
+const SUMS: &[(&str, &[usize], &[usize])] = &[
+    ("128 x 768, same dims", &[128, 768], &[128, 768]),
+    ("128 x 3072, a row", &[128, 3072], &[3072]),
+    ("12 x 128 x 128, a mask", &[12, 128, 128], &[128, 128]),
+    ("64 MB each", &[16 << 20], &[16 << 20]),
+];
+
+pub(super) fn run(bench: &Bench) {
+    functions(&mut Group::new(bench, "functions"));
+    rows(&mut Group::new(bench, "rows"));
+    sums(&mut Group::new(bench, "sums"));
+    copies(&mut Group::new(bench, "copies"));
+}
+
+fn functions(group: &mut Group<'_>) {
+    let bench = group.bench;
+    let len = CACHED * bench.threads;
+    for (name, function) in FUNCTIONS {
+        let (x, mut y) = (numbers(len), vec![0.0; len]);
+        group.time(name, moved(2 * len), |_| {
+            unary(&bench.pool, bench.isa, *function, &x, &mut y);
+        });
+    }
+}
+
+fn rows(group: &mut Group<'_>) {
+    let bench = group.bench;
+    for &(count, len) in ROWS {
+        let (x, mut y) = (numbers(count * len), vec![0.0; count * len]);
+        let name = format!("softmax, {count} of {len}");
+        group.time(&name, moved(2 * x.len()), |_| {
+            let dims = [count, len, 1];
+            f32::softmax(&bench.pool, bench.isa, Softmax::Softmax, dims, &x, &mut y);
+        });
+    }
+    let (count, len) = (128, 768);
+    let (x, mut y) = (numbers(count * len), vec![0.0; count * len]);
+    let (scale, shift) = (numbers(len), numbers(len));
+    for (name, statistics) in [
+        ("layer normalisation", Statistics::MeanVariance),
+        ("root mean square", Statistics::RootMeanSquare),
+    ] {
+        group.time(
+            &format!("{name}, {count} of {len}"),
+            moved(2 * x.len()),
+            |_| {
+                f32::normalize_rows(
+                    &bench.pool,
+                    bench.isa,
+                    statistics,
+                    len,
+                    1e-5,
+                    Affine::Elements(&scale, Some(&shift)),
+                    &x,
+                    &mut y,
+                    None,
+                    None,
+                );
+            },
+        );
+    }
+}
+
+fn sums(group: &mut Group<'_>) {
+    let bench = group.bench;
+    for (name, dims, second) in SUMS {
+        if !group.wants(name) {
+            continue;
+        }
+        let (mut a_strides, mut b_strides) = (vec![0; dims.len()], vec![0; dims.len()]);
+        broadcast_strides(dims, dims, &mut a_strides).expect("the dims fit");
+        broadcast_strides(second, dims, &mut b_strides).expect("the dims fit");
+        let (a, b) = (numbers(size(dims)), numbers(size(second)));
+        let mut out = vec![0.0; a.len()];
+        let work = bench.moved_maybe_far(2 * a.len() + b.len());
+        group.time(name, work, |_| {
+            binary(
+                &bench.pool,
+                bench.isa,
+                Binary::Add,
+                dims,
+                &a,
+                &a_strides,
+                &b,
+                &b_strides,
+                &mut out,
+            );
+        });
+    }
+}
+
+fn copies(group: &mut Group<'_>) {
+    let bench = group.bench;
+    for (name, dims, order) in TRANSPOSITIONS {
+        if !group.wants(name) {
+            continue;
+        }
+        // Elements of four bytes, as the runtime moves them.
+        let x: Vec<u32> = (0..).take(size(dims)).collect();
+        let mut y = vec![0; x.len()];
+        let work = bench.moved_maybe_far(2 * x.len());
+        group.time(name, work, |_| {
+            transpose(&bench.pool, dims, order, &x, &mut y);
+        });
+    }
+}
+
+impl Bench {
+    /// Elements of four bytes, from and to memory if there are many.
+    fn moved_maybe_far(&self, elements: usize) -> Work {
+        let work = moved(elements);
+        Work {
+            from_memory: work.bytes > self.beyond_caches as f64,
+            ..work
+        }
+    }
+}
+
+/// Elements of four bytes, from and to caches.
+fn moved(elements: usize) -> Work {
+    Work {
+        bytes: 4.0 * elements as f64,
+        ..Work::default()
+    }
+}
+
+fn size(dims: &[usize]) -> usize {
+    dims.iter().product()
+}

@@ -1,0 +1,188 @@
+//! `cargo xtask bench kernels`, the program: times kernels, and in the same run what the machine can do at most.
+//!
+//! Prints one line of JSON for each measurement: how long it took, how many operations and bytes that were, and the peaks,
+//! the means of what was found before and after the measurement's group. Clocks drift, so peaks of another minute say
+//! little.
+
+mod convolutions;
+mod elementwise;
+mod peaks;
+mod products;
+
+use clap::Parser;
+use peaks::{Meter, Peaks};
+use sardonyx_kernels::{Isa, Pool};
+use serde_json::json;
+use std::fs;
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: sardonyx::LargePages = sardonyx::LargePages;
+
+#[derive(Parser)]
+struct Arguments {
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Only measurements whose name, group included, contains this.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// Milliseconds for each measurement.
+    #[arg(long, default_value_t = 200)]
+    budget: u64,
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let threads = usize::from(arguments.threads);
+    let isa = Isa::detect();
+    let bench = Bench {
+        pool: Pool::new(threads),
+        isa,
+        threads,
+        filter: arguments.filter,
+        budget: Duration::from_millis(arguments.budget),
+        meter: Meter::new(isa, threads),
+        // Where the system does not say, more than most machines have.
+        beyond_caches: 3 * last_cache().unwrap_or(64 << 20),
+    };
+    let mut regions = Group::new(&bench, "threads");
+    regions.time("empty region", Work::default(), |_| {
+        bench.pool.run(threads, |_| {});
+    });
+    drop(regions);
+    products::run(&bench);
+    convolutions::run(&bench);
+    elementwise::run(&bench);
+}
+
+/// What all measurements share.
+struct Bench {
+    pool: Pool,
+    isa: Isa,
+    threads: usize,
+    filter: String,
+    budget: Duration,
+    meter: Meter,
+    /// Bytes that no cache holds.
+    beyond_caches: usize,
+}
+
+impl Bench {
+    /// How many buffers of this size must take turns so that each comes from memory.
+    fn turns(&self, bytes: usize) -> usize {
+        self.beyond_caches.div_ceil(bytes.max(1)).clamp(1, 64)
+    }
+}
+
+/// What a call does.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// Multiplications and additions, one each.
+    flops: f64,
+    /// Read and written, each once.
+    bytes: f64,
+    /// Whether most of them come from memory, not from a cache.
+    from_memory: bool,
+}
+
+/// Measurements between two looks at the peaks. Dropping the group ends it.
+struct Group<'b> {
+    bench: &'b Bench,
+    name: &'static str,
+    before: Option<Peaks>,
+    measured: Vec<Measured>,
+}
+
+struct Measured {
+    name: String,
+    work: Work,
+    /// Seconds.
+    best: f64,
+    median: f64,
+    runs: usize,
+}
+
+const FEWEST_RUNS: usize = 3;
+const MOST_RUNS: usize = 100_000;
+
+impl<'b> Group<'b> {
+    fn new(bench: &'b Bench, name: &'static str) -> Group<'b> {
+        Group {
+            bench,
+            name,
+            before: None,
+            measured: Vec::new(),
+        }
+    }
+
+    /// Whether a measurement was asked for: making its data may take long.
+    fn wants(&self, name: &str) -> bool {
+        format!("{} {name}", self.name).contains(&self.bench.filter)
+    }
+
+    /// Times a call, which is told how often it was made before.
+    fn time(&mut self, name: &str, work: Work, mut call: impl FnMut(usize)) {
+        if !self.wants(name) {
+            return;
+        }
+        self.before.get_or_insert_with(|| self.bench.meter.look());
+        let mut times = Vec::new();
+        let start = Instant::now();
+        call(0);
+        // The first call only warms up, unless it takes all the time there is.
+        while times.len() < FEWEST_RUNS
+            || start.elapsed() < self.bench.budget && times.len() < MOST_RUNS
+        {
+            let start = Instant::now();
+            call(times.len() + 1);
+            times.push(start.elapsed().as_secs_f64());
+        }
+        times.sort_by(f64::total_cmp);
+        self.measured.push(Measured {
+            name: name.to_string(),
+            work,
+            best: times[0],
+            median: times[times.len() / 2],
+            runs: times.len(),
+        });
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        let Some(before) = &self.before else {
+            return;
+        };
+        let peaks = before.mean(&self.bench.meter.look());
+        for measured in &self.measured {
+            let line = json!({
+                "group": self.name,
+                "name": measured.name,
+                "isa": format!("{:?}", self.bench.isa),
+                "threads": self.bench.threads,
+                "best_s": measured.best,
+                "median_s": measured.median,
+                "runs": measured.runs,
+                "flops": measured.work.flops,
+                "bytes": measured.work.bytes,
+                "from_memory": measured.work.from_memory,
+                "peaks": peaks.to_json(),
+            });
+            println!("{line}");
+        }
+    }
+}
+
+/// The size of the largest cache.
+fn last_cache() -> Option<usize> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size").ok()?;
+    let kilobytes: usize = text.trim().strip_suffix('K')?.parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+/// Numbers between -1 and 1, none of them special.
+fn numbers(len: usize) -> Vec<f32> {
+    (0..len)
+        .map(|i| ((i * 7919) % 1000) as f32 / 500.0 - 1.0)
+        .collect()
+}

@@ -1,0 +1,91 @@
+//! Matrix products of the shapes of real networks.
+
+use super::{Bench, Group, Work, numbers};
+use sardonyx_kernels::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
+
+/// Rows, columns, depth.
+type Shape = (usize, usize, usize);
+
+/// Where shapes are from, and how often each buffer of weights is used in a run of the network: once.
+const GROUPS: &[(&str, &[Shape])] = &[
+    (
+        "products, bert",
+        &[(128, 768, 768), (128, 3072, 768), (128, 768, 3072)],
+    ),
+    (
+        "products, gpt2",
+        &[
+            (128, 50257, 768),
+            (1, 2304, 768),
+            (1, 3072, 768),
+            (1, 768, 3072),
+            (1, 50257, 768),
+        ],
+    ),
+    (
+        "products, qwen2",
+        &[
+            (1, 4864, 896),
+            (1, 896, 4864),
+            (128, 4864, 896),
+            (128, 896, 4864),
+        ],
+    ),
+    (
+        "products, others",
+        &[
+            (1, 1000, 2048),
+            (1, 4096, 4096),
+            (8, 4096, 1024),
+            (32, 512, 512),
+            (512, 512, 512),
+            (1000, 1000, 1000),
+            (2048, 2048, 2048),
+        ],
+    ),
+];
+
+pub(super) fn run(bench: &Bench) {
+    for (name, shapes) in GROUPS {
+        let mut group = Group::new(bench, name);
+        for &shape in *shapes {
+            product(&mut group, shape);
+        }
+    }
+}
+
+/// One shape with weights in each form: packed ahead, as rows, and as columns (a matrix stored transposed).
+fn product(group: &mut Group<'_>, (m, n, k): Shape) {
+    let bench = group.bench;
+    let count = |x: usize, y: usize| x as f64 * y as f64;
+    let work = Work {
+        flops: 2.0 * count(m, n) * k as f64,
+        bytes: size_of::<f32>() as f64 * (count(m, k) + count(k, n) + count(m, n)),
+        from_memory: true,
+    };
+    let names = ["packed", "plain", "transposed"].map(|form| format!("{m} x {n} x {k}, {form}"));
+    if !names.iter().any(|name| group.wants(name)) {
+        return;
+    }
+    let a = numbers(m * k);
+    let a = Lhs::Plain(MatRef::row_major(&a, m, k));
+    let mut c = vec![0.0; m * n];
+    let mut multiply = |b: Rhs<'_>| {
+        let epilogue = Epilogue::default();
+        gemm(&bench.pool, bench.isa, a, b, &mut c, n, &epilogue);
+    };
+    let turns = bench.turns(n * k * size_of::<f32>());
+    let weights: Vec<Vec<f32>> = (0..turns).map(|_| numbers(k * n)).collect();
+    let [packed, plain, transposed] = &names;
+    if group.wants(packed) {
+        let pack = |b: &Vec<f32>| PackedB::new(bench.isa, MatRef::row_major(b, k, n));
+        let weights: Vec<PackedB> = weights.iter().map(pack).collect();
+        group.time(packed, work, |i| multiply(Rhs::Packed(&weights[i % turns])));
+    }
+    group.time(plain, work, |i| {
+        multiply(Rhs::Plain(MatRef::row_major(&weights[i % turns], k, n)));
+    });
+    group.time(transposed, work, |i| {
+        multiply(Rhs::Plain(MatRef::col_major(&weights[i % turns], k, n)));
+    });
+}

@@ -1,0 +1,225 @@
+//! `cargo xtask bench kernels`: how much of what the machine can do at most our kernels do.
+//!
+//! A kernel is bound by what it computes or by what it moves, so both are set against their peaks; the larger share is the
+//! one to look at. Peaks are found in the same process with the same number of threads, before and after each group.
+
+use super::contest::bound_to;
+use super::models::allowed_processors;
+use crate::workspace::{artifacts, build_release};
+use crate::{Result, shell};
+use serde_json::{Value, json};
+use std::fs;
+
+#[derive(clap::Args)]
+pub(crate) struct Kernels {
+    /// How many threads.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Only measurements whose name, group included, contains this.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    filter: String,
+    /// Milliseconds for each measurement.
+    #[arg(long, default_value_t = 200)]
+    budget: u64,
+    /// Let the kernels use no better instructions than these.
+    #[arg(long, value_name = "NAME", value_parser = ["portable", "avx2", "avx512"])]
+    isa: Option<String>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(task: &Kernels) -> Result {
+    let program = build_release("kernel_bench", &[])?;
+    let processors = allowed_processors()?;
+    let Some(processors) = processors.get(..usize::from(task.threads)) else {
+        return Err(format!("there are only {} processors", processors.len()).into());
+    };
+    let mut command = bound_to(processors, &program);
+    command.args(["--threads", &task.threads.to_string()]);
+    command.args(["--budget", &task.budget.to_string()]);
+    command.args(["--filter", &task.filter]);
+    if let Some(isa) = &task.isa {
+        command.env("SARDONYX_ISA", isa);
+    }
+    let lines = shell::output(&mut command)?;
+    let rows: Vec<Row> = lines.lines().map(Row::of).collect::<Result<_>>()?;
+    if rows.is_empty() {
+        return Err(format!("no measurement has {:?} in its name", task.filter).into());
+    }
+    let report: Vec<Value> = rows.iter().map(Row::to_json).collect();
+    let report = serde_json::to_string_pretty(&report)?;
+    fs::create_dir_all(artifacts("bench"))?;
+    fs::write(artifacts("bench/kernels.json"), &report)?;
+    match task.json {
+        true => println!("{report}"),
+        false => print_table(&rows),
+    }
+    Ok(())
+}
+
+/// One measurement.
+struct Row {
+    group: String,
+    name: String,
+    isa: String,
+    threads: u64,
+    best_s: f64,
+    median_s: f64,
+    flops: f64,
+    bytes: f64,
+    from_memory: bool,
+    peaks: Peaks,
+}
+
+/// Operations and bytes in a second.
+#[derive(Clone, Copy)]
+struct Peaks {
+    multiply_add: f64,
+    bf16_dot: Option<f64>,
+    memory: f64,
+    cache: f64,
+}
+
+impl Row {
+    fn of(line: &str) -> Result<Row> {
+        let line: Value = serde_json::from_str(line)?;
+        let number = |value: &Value| value.as_f64().ok_or("a figure is missing");
+        let text = |key: &str| line[key].as_str().unwrap_or_default().to_string();
+        let peaks = &line["peaks"];
+        Ok(Row {
+            group: text("group"),
+            name: text("name"),
+            isa: text("isa"),
+            threads: line["threads"].as_u64().unwrap_or_default(),
+            best_s: number(&line["best_s"])?,
+            median_s: number(&line["median_s"])?,
+            flops: number(&line["flops"])?,
+            bytes: number(&line["bytes"])?,
+            from_memory: line["from_memory"] == true,
+            peaks: Peaks {
+                multiply_add: number(&peaks["multiply_add"])?,
+                bf16_dot: peaks["bf16_dot"].as_f64(),
+                memory: number(&peaks["memory"])?,
+                cache: number(&peaks["cache"])?,
+            },
+        })
+    }
+
+    /// Operations in a second and what part of the peak that is, of the best run; `None` if it is not about computing.
+    fn computing(&self) -> Option<(f64, f64)> {
+        let rate = self.flops / self.best_s;
+        (self.flops > 0.0).then_some((rate, rate / self.peaks.multiply_add))
+    }
+
+    /// The same of bytes and of the memory or the cache that most of them come from.
+    fn moving(&self) -> Option<(f64, f64)> {
+        let rate = self.bytes / self.best_s;
+        let peak = match self.from_memory {
+            true => self.peaks.memory,
+            false => self.peaks.cache,
+        };
+        (self.bytes > 0.0).then_some((rate, rate / peak))
+    }
+
+    fn to_json(&self) -> Value {
+        let (computing, moving) = (self.computing().unzip(), self.moving().unzip());
+        json!({
+            "group": self.group,
+            "name": self.name,
+            "isa": self.isa,
+            "threads": self.threads,
+            "best_us": self.best_s * 1e6,
+            "median_us": self.median_s * 1e6,
+            "gflop_per_s": computing.0.map(giga),
+            "gflop_share": computing.1,
+            "gb_per_s": moving.0.map(giga),
+            "gb_share": moving.1,
+            "from": if self.from_memory { "memory" } else { "cache" },
+            "peaks": {
+                "gflop_per_s": giga(self.peaks.multiply_add),
+                "bf16_gflop_per_s": self.peaks.bf16_dot.map(giga),
+                "memory_gb_per_s": giga(self.peaks.memory),
+                "cache_gb_per_s": giga(self.peaks.cache),
+            },
+        })
+    }
+}
+
+fn giga(rate: f64) -> f64 {
+    rate * 1e-9
+}
+
+fn print_table(rows: &[Row]) {
+    println!(
+        "Microseconds of the best and of the median run; rates of the best one, as shares of the peaks around the group. \
+         Bytes: all that is read and written, once each, from memory or the second cache."
+    );
+    let mut group = "";
+    for row in rows {
+        if row.group != group {
+            group = &row.group;
+            print_header(row);
+        }
+        let rate = |rate: Option<(f64, f64)>| match rate {
+            Some((rate, share)) => format!("{:>9.1} {:>4.0} %", giga(rate), share * 100.0),
+            None => " ".repeat(16),
+        };
+        println!(
+            "  {:36} {:>11.2} {:>11.2} {} {} {}",
+            row.name,
+            row.best_s * 1e6,
+            row.median_s * 1e6,
+            rate(row.computing()),
+            rate(row.moving()),
+            match (row.bytes > 0.0, row.from_memory) {
+                (false, _) => "",
+                (true, true) => "memory",
+                (true, false) => "cache",
+            }
+        );
+    }
+}
+
+/// The group's name and its peaks.
+fn print_header(row: &Row) {
+    let peaks = row.peaks;
+    let bf16 = peaks.bf16_dot.map_or(String::new(), |rate| {
+        format!(" ({:.0} of bf16)", giga(rate))
+    });
+    println!(
+        "\n{}: {}, threads: {}, peaks {:.0} GFLOP/s{bf16}, {:.1} GB/s from memory, {:.0} from the second cache",
+        row.group,
+        row.isa,
+        row.threads,
+        giga(peaks.multiply_add),
+        giga(peaks.memory),
+        giga(peaks.cache),
+    );
+    println!(
+        "  {:36} {:>11} {:>11} {:>16} {:>16}",
+        "", "best", "median", "GFLOP/s", "GB/s"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_shares_of_the_right_peaks() {
+        let line = |from_memory: bool| {
+            let peaks =
+                json!({ "multiply_add": 100.0, "bf16_dot": null, "memory": 10.0, "cache": 40.0 });
+            let row = json!({
+                "group": "g", "name": "n", "isa": "Avx2", "threads": 1, "best_s": 0.5, "median_s": 0.7,
+                "flops": 25.0, "bytes": 4.0, "from_memory": from_memory, "peaks": peaks,
+            });
+            Row::of(&row.to_string()).expect("it is whole")
+        };
+        assert_eq!(line(true).computing(), Some((50.0, 0.5)));
+        assert_eq!(line(true).moving(), Some((8.0, 0.8)));
+        assert_eq!(line(false).moving(), Some((8.0, 0.2)));
+        assert!(Row::of("{}").is_err());
+    }
+}
