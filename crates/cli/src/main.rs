@@ -32,6 +32,7 @@ mod pack;
 mod parse;
 mod picture;
 mod print;
+mod profile;
 mod random;
 mod run;
 mod saving;
@@ -77,6 +78,7 @@ enum Command {
     Fmt(fmt::Args),
     Run(run::Args),
     Bench(bench::Args),
+    Profile(profile::Args),
     Pack(pack::Args),
     Externalize(externalize::Args),
     ConvertFormat(convert_format::Args),
@@ -149,6 +151,7 @@ fn main() -> ExitCode {
             Command::Fmt(args) => fmt::fmt(&args, &terminal),
             Command::Run(args) => fine(run::run(&args, &terminal)),
             Command::Bench(args) => fine(bench::bench(&args, &terminal)),
+            Command::Profile(args) => fine(profile::profile(&args, &terminal)),
             Command::Pack(args) => fine(pack::pack(&args, &terminal)),
             Command::Externalize(args) => fine(externalize::externalize(&args, &terminal)),
             Command::ConvertFormat(args) => convert_format::convert_format(&args, &terminal),

@@ -20,5 +20,5 @@ mod unsupported;
 
 pub use compile::Options;
 pub use error::{CompileError, RunError};
-pub use session::{Port, Session, StepInfo};
+pub use session::{Port, Session, StepEvent, StepInfo};
 pub use unsupported::{UnsupportedOp, unsupported};

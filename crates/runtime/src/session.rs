@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{Dim, ExternalData, Model, Type};
@@ -50,6 +51,18 @@ pub struct StepInfo {
     pub op: &'static str,
     /// Which loops run.
     pub kernel: String,
+}
+
+/// A step of a run that has just ended.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct StepEvent {
+    /// Its number among [`Session::steps`].
+    pub step: usize,
+    /// When it began, since the beginning of the run.
+    pub start: Duration,
+    /// How long it took.
+    pub took: Duration,
 }
 
 enum SharedPool {
@@ -169,10 +182,23 @@ impl Session {
     ///
     /// Inputs that are missing, unknown or of another type than declared; a node that cannot compute its outputs.
     pub fn run(&self, inputs: Vec<(String, Value)>) -> Result<Vec<(String, Value)>, RunError> {
+        self.run_watched(inputs, None)
+    }
+
+    /// As [`Session::run`]; `watch` is told of every step that has run.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run`].
+    pub fn run_watched(
+        &self,
+        inputs: Vec<(String, Value)>,
+        watch: Option<&mut dyn FnMut(StepEvent)>,
+    ) -> Result<Vec<(String, Value)>, RunError> {
         let given = self.sort_inputs(inputs)?;
         let plan = self.plan_for(&given)?;
         let mut arena = self.arena(plan.arena_bytes)?;
-        let result = self.run_steps(&plan, &mut arena, given);
+        let result = self.run_steps(&plan, &mut arena, given, watch);
         self.arenas
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -296,7 +322,9 @@ impl Session {
         plan: &Plan,
         arena: &mut Arena,
         given: Vec<Option<Value>>,
+        mut watch: Option<&mut dyn FnMut(StepEvent)>,
     ) -> Result<Vec<(String, Value)>, RunError> {
+        let began = watch.is_some().then(Instant::now);
         let program = &self.program;
         let mut own: Vec<Option<Value>> = program.slots.iter().map(|_| None).collect();
         for (index, (slot, value)) in program.inputs.iter().zip(given).enumerate() {
@@ -316,7 +344,15 @@ impl Session {
             if plan.skip[index] {
                 continue;
             }
+            let start = began.map(|began| began.elapsed());
             let made = self.run_step(plan, arena, &own, index)?;
+            if let (Some(watch), Some(began), Some(start)) = (&mut watch, began, start) {
+                watch(StepEvent {
+                    step: index,
+                    start,
+                    took: began.elapsed() - start,
+                });
+            }
             for (slot, value) in program.steps[index].outputs.iter().zip(made) {
                 if let (Some(slot), Some(value)) = (slot, value) {
                     own[slot.index()] = Some(value);

@@ -2,8 +2,9 @@
 
 use std::fmt;
 
+use sardonyx_passes::Fusion;
 use sardonyx_runtime as runtime;
-use sardonyx_runtime::{CompileError, RunError};
+use sardonyx_runtime::{CompileError, RunError, StepEvent, StepInfo};
 use sardonyx_tensor::Value;
 
 use crate::error::{Error, ErrorKind, UnsupportedOperator};
@@ -125,15 +126,61 @@ impl Session {
         N: Into<String>,
         V: Into<Value>,
     {
+        self.run_with(inputs, None)
+    }
+
+    /// As [`Session::run`]; `watch` is told of every step that has run, by its number among [`Session::steps`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::run`].
+    pub fn run_watched<I, N, V>(
+        &self,
+        inputs: I,
+        watch: &mut dyn FnMut(StepEvent),
+    ) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
+        self.run_with(inputs, Some(watch))
+    }
+
+    fn run_with<I, N, V>(
+        &self,
+        inputs: I,
+        watch: Option<&mut dyn FnMut(StepEvent)>,
+    ) -> Result<Outputs, Error>
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<String>,
+        V: Into<Value>,
+    {
         let mut inputs: Vec<(String, Value)> = inputs
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
         check_inputs(&self.inputs, &mut inputs)?;
         self.session
-            .run(inputs)
+            .run_watched(inputs, watch)
             .map(Outputs::new)
             .map_err(run_error)
+    }
+
+    /// The steps of a run, in order: what nodes have become.
+    pub fn steps(&self) -> Vec<StepInfo> {
+        self.session.steps()
+    }
+
+    /// What was recognised as a larger operator, and what nearly was, with the reason.
+    pub fn fusions(&self) -> &[Fusion] {
+        self.session.fusions()
+    }
+
+    /// Which nodes are done while the result of another is stored: the other, then the node.
+    pub fn absorbed(&self) -> &[(String, String)] {
+        self.session.absorbed()
     }
 }
 

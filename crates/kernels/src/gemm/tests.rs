@@ -219,6 +219,7 @@ fn epilogues() {
                                 addend: addend.map(|c| (beta, c)),
                                 residual,
                                 activation,
+                                ..Epilogue::default()
                             };
                             for form in [Form::Plain, Form::PackBoth] {
                                 let c = run(&pool, isa, form, a, b, ldc, &epilogue);
