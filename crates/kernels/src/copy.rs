@@ -8,6 +8,7 @@ mod gather;
 mod join;
 mod pad;
 mod strided;
+mod triangle;
 
 pub use gather::{
     GatherIndex, IndexOutOfRange, ScatterInto, gather, gather_elements, gather_nd,
@@ -16,6 +17,7 @@ pub use gather::{
 pub use join::{concat, split};
 pub use pad::{Pad, pad};
 pub use strided::{copy_between, copy_strided, expand, fill, slice, transpose};
+pub use triangle::{one_hot, triangle};
 
 /// A plain element that can be moved about.
 pub trait Plain: Copy + Default + Send + Sync + 'static {}

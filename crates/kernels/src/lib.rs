@@ -16,8 +16,10 @@ mod isa;
 mod pool;
 
 pub mod attention;
+pub mod choose;
 pub mod conv;
 pub mod copy;
+pub mod cumulative;
 pub mod elementwise;
 pub mod gemm;
 pub mod norm;
@@ -31,5 +33,5 @@ pub mod softmax;
 mod vecmath;
 
 pub use isa::Isa;
-pub use per_type::{FloatLoops, Loops, MaxPoolLoops};
+pub use per_type::{CumulativeLoops, FloatLoops, Loops, MaxPoolLoops};
 pub use pool::{Pool, split_even};

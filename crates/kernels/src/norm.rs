@@ -5,10 +5,12 @@
 
 mod layer;
 mod local;
+mod lp;
 mod rows;
 
 pub use layer::{RowNorm, layer_norm, rms_norm};
 pub use local::local_response_norm;
+pub use lp::{Norm, lp_norm};
 pub use rows::{Affine, Statistics, normalize_rows};
 
 use crate::elementwise::chunks::rows as in_rows;

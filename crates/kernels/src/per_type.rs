@@ -6,8 +6,9 @@
 
 use half::{bf16, f16};
 
+use crate::cumulative::Cumulative;
 use crate::elementwise::Compare;
-use crate::norm::{Affine, Statistics};
+use crate::norm::{Affine, Norm, Statistics};
 use crate::number::Number;
 use crate::pooling::{Divisor, Order, Window};
 use crate::reduce::{Extreme, Reduce, Ties};
@@ -60,6 +61,10 @@ per_type! {
         reduce::arg_extreme = fn arg_extreme(
             pool: &Pool, isa: Isa, which: Extreme, ties: Ties, dims: [usize; 3], x: &[Self], out: &mut [i64],
         );
+        choose::top_k = fn top_k(
+            pool: &Pool, largest: bool, dims: [usize; 3], k: usize, x: &[Self], values: &mut [Self],
+            positions: &mut [i64],
+        );
         elementwise::compare = fn compare(
             pool: &Pool, isa: Isa, op: Compare, dims: &[usize], a: &[Self], a_strides: &[usize], b: &[Self],
             b_strides: &[usize], out: &mut [u8],
@@ -92,6 +97,9 @@ per_type! {
             x: &[Self], y: &mut [Self], means: Option<&mut [Self::Real]>,
             inverse_deviations: Option<&mut [Self::Real]>,
         );
+        norm::lp_norm = fn lp_norm(
+            pool: &Pool, isa: Isa, norm: Norm, dims: [usize; 3], x: &[Self], y: &mut [Self],
+        );
         norm::layer_norm = fn layer_norm(
             pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
             bias: Option<&[Self]>, epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>, means: Option<&mut [f32]>,
@@ -104,6 +112,13 @@ per_type! {
         norm::rms_norm = fn rms_norm(
             pool: &Pool, isa: Isa, dims: [usize; 2], x: &[Self], residual: Option<&[Self]>, scale: &[Self],
             epsilon: f64, y: &mut [Self], sum: Option<&mut [Self]>,
+        );
+    }
+
+    /// Loops of the types that are summed up along an axis.
+    trait CumulativeLoops: Loops for [f32, f64, f16, bf16, i32, i64, u32, u64] {
+        cumulative::cumulative_sum = fn cumulative_sum(
+            pool: &Pool, isa: Isa, which: Cumulative, dims: [usize; 3], x: &[Self], y: &mut [Self],
         );
     }
 

@@ -12,14 +12,14 @@ mod arg;
 mod fold;
 
 pub use arg::{Extreme, Ties, arg_extreme};
-pub(crate) use fold::{Fold, Maximum, Sum, run, run_block};
+pub(crate) use fold::{Fold, Maximum, Norm1, Squares, Sum, run, run_block};
 
 use crate::elementwise::chunks::fill;
 use crate::elementwise::{MAX_RANK, Walk};
 use crate::number::{Arith, Math, Number};
 use crate::vecmath::{Body, Level};
 use crate::{Isa, Pool};
-use fold::{Least, Norm1, Product, Reduction, Squares};
+use fold::{Least, Product, Reduction};
 
 /// What to reduce to. The value of an empty reduction is given in brackets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,6 +23,9 @@ pub enum Affine<'a, R> {
     Elements(&'a [R], Option<&'a [R]>),
     /// A scale and a shift for each row; rows take them in turn (instance normalisation: one per channel).
     Rows(&'a [R], &'a [R]),
+    /// A scale and a shift for each so many elements (channels, in group normalisation). A row has several, and the next
+    /// row goes on with the next ones.
+    Groups(usize, &'a [R], &'a [R]),
 }
 
 /// Normalises each row of `len` elements.
@@ -64,6 +67,15 @@ pub fn normalize_rows<T: Number>(
             assert!(count == 0 || !scale.is_empty(), "no scale");
             assert_eq!(scale.len(), shift.len(), "one shift per scale");
         }
+        Affine::Groups(inner, scale, shift) => {
+            let whole = inner > 0 && len.is_multiple_of(inner);
+            assert!(
+                count == 0 || (whole && scale.len().is_multiple_of(len / inner)),
+                "whole rows of scales"
+            );
+            assert!(count == 0 || !scale.is_empty(), "no scale");
+            assert_eq!(scale.len(), shift.len(), "one shift per scale");
+        }
     }
     for list in [&means, &inverse_deviations].into_iter().flatten() {
         assert!(list.len() >= count, "one statistic per row");
@@ -73,6 +85,10 @@ pub fn normalize_rows<T: Number>(
     let (means, inverse_deviations) = (means.map(Shared::new), inverse_deviations.map(Shared::new));
     ranges(pool, count, 4 * len, |rows| {
         for row in rows {
+            let first = match affine {
+                Affine::Groups(inner, scale, _) => row * (len / inner) % scale.len(),
+                _ => 0,
+            };
             let (row_scale, row_shift) = match affine {
                 Affine::Rows(scale, shift) => (scale[row % scale.len()], shift[row % scale.len()]),
                 _ => (T::Real::ONE, T::Real::ZERO),
@@ -88,6 +104,7 @@ pub fn normalize_rows<T: Number>(
                     affine,
                     row_scale,
                     row_shift,
+                    first,
                     x,
                     y,
                 },
@@ -109,6 +126,8 @@ struct Row<'a, T: Number> {
     affine: Affine<'a, T::Real>,
     row_scale: T::Real,
     row_shift: T::Real,
+    /// The first scale of [`Affine::Groups`].
+    first: usize,
     x: &'a [T],
     y: &'a mut [T],
 }
@@ -147,6 +166,17 @@ impl<T: Number> Body for Row<'_, T> {
             Affine::Elements(scale, None) => {
                 for ((y, x), scale) in pairs.zip(scale) {
                     *y = T::from_real(x.to_real().sub(center).mul(factor).mul(*scale));
+                }
+            }
+            Affine::Groups(inner, scale, shift) => {
+                let pieces = self.y.chunks_exact_mut(inner).zip(x.chunks_exact(inner));
+                let parameters = scale[self.first..].iter().zip(&shift[self.first..]);
+                for ((y, x), (scale, shift)) in pieces.zip(parameters) {
+                    let scale = factor.mul(*scale);
+                    for (y, x) in y.iter_mut().zip(x) {
+                        let centred = x.to_real().sub(center);
+                        *y = T::from_real(centred.mul_add::<FMA>(scale, *shift));
+                    }
                 }
             }
             Affine::Rows(..) | Affine::None => {

@@ -137,6 +137,8 @@ fn check_rows<T: Number>(tolerance: f64) {
                     Affine::Elements(&scale, None),
                     Affine::Elements(&scale, Some(&shift)),
                     Affine::Rows(&row_scale, &row_shift),
+                    Affine::Groups(1, &scale, &shift),
+                    Affine::Groups(len, &row_scale, &row_shift),
                 ] {
                     let mut y = vec![T::ONE; x.len()];
                     let (mut means, mut inverses) =
@@ -172,6 +174,13 @@ fn check_rows<T: Number>(tolerance: f64) {
                                 Affine::Elements(scale, Some(shift)) => {
                                     normal * scale[i].to_f64() + shift[i].to_f64()
                                 }
+                                Affine::Groups(1, scale, shift) if len > 1 => {
+                                    normal * scale[i].to_f64() + shift[i].to_f64()
+                                }
+                                Affine::Groups(_, scale, shift) => {
+                                    let row = row % scale.len();
+                                    normal * scale[row].to_f64() + shift[row].to_f64()
+                                }
                                 Affine::Rows(scale, shift) => {
                                     normal * scale[row % 3].to_f64() + shift[row % 3].to_f64()
                                 }
@@ -191,6 +200,60 @@ fn rows_by_their_own_statistics() {
     check_rows::<f64>(1e-12);
     check_rows::<f16>(1e-2);
     check_rows::<bf16>(5e-2);
+}
+
+fn check_lp<T: Number>(eps: f64) {
+    for &isa in Isa::available() {
+        for dims in [
+            [3, 7, 1],
+            [2, 5, 3],
+            [1, 300, 65],
+            [4, 1000, 1],
+            [2, 9, 128],
+            [0, 3, 2],
+            [2, 0, 3],
+            [1, 1, 2],
+        ] {
+            let [_, axis, inner] = dims;
+            let mut x: Vec<T> = values(dims.iter().product());
+            // A row or column of zeros.
+            x.iter_mut()
+                .step_by(inner.max(1))
+                .take(axis)
+                .for_each(|x| *x = T::ZERO);
+            for norm in [Norm::L1, Norm::L2] {
+                let mut y = vec![T::ONE; x.len()];
+                lp_norm(&Pool::new(2), isa, norm, dims, &x, &mut y);
+                for (at, y) in y.iter().enumerate() {
+                    let first = at / inner / axis * axis * inner + at % inner;
+                    let others = (0..axis).map(|a| x[first + a * inner].to_f64());
+                    let total: f64 = match norm {
+                        Norm::L1 => others.map(f64::abs).sum(),
+                        Norm::L2 => others.map(|x| x * x).sum::<f64>().sqrt(),
+                    };
+                    let expected = if total == 0.0 {
+                        0.0
+                    } else {
+                        x[at].to_f64() / total
+                    };
+                    let error = (y.to_f64() - expected).abs();
+                    // Halves are subnormal near zero.
+                    assert!(
+                        error <= 4.0 * eps * expected.abs() + eps * 1e-4,
+                        "{isa:?} {dims:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn division_by_norms() {
+    check_lp::<f32>(f64::from(f32::EPSILON));
+    check_lp::<f64>(f64::EPSILON);
+    check_lp::<f16>(2f64.powi(-10));
+    check_lp::<bf16>(2f64.powi(-7));
 }
 
 #[test]

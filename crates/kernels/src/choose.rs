@@ -1,0 +1,265 @@
+//! Finding elements by what they are: the greatest ones along an axis, and those that pass a test.
+//!
+//! The one idea of [`top_k`]: elements of every type become integers that are ordered as they are, so that there is one
+//! selection and not one for each type and direction.
+
+use half::{bf16, f16};
+
+use crate::Pool;
+use crate::elementwise::chunks::{Shared, ranges};
+use crate::number::Number;
+
+/// An element type of [`top_k`].
+pub trait Ordered: Number {
+    /// A number that is greater where the element is. Equal elements have one number, all NaN the greatest.
+    #[doc(hidden)]
+    fn key(self) -> u64;
+}
+
+macro_rules! ordered {
+    ($($t:ty: |$x:ident| $key:expr;)*) => { $(
+        impl Ordered for $t {
+            #[inline(always)]
+            fn key(self) -> u64 {
+                let $x = self;
+                $key
+            }
+        }
+    )* };
+}
+
+ordered! {
+    u8: |x| x.into();
+    u16: |x| x.into();
+    u32: |x| x.into();
+    u64: |x| x;
+    i8: |x| signed(x.into());
+    i16: |x| signed(x.into());
+    i32: |x| signed(x.into());
+    i64: |x| signed(x);
+    f16: |x| float(x.to_f64());
+    bf16: |x| float(x.to_f64());
+    f32: |x| float(x.into());
+    f64: |x| float(x);
+}
+
+#[inline(always)]
+fn signed(x: i64) -> u64 {
+    x as u64 ^ 1 << 63
+}
+
+#[inline(always)]
+fn float(x: f64) -> u64 {
+    if x.is_nan() {
+        return u64::MAX;
+    }
+    // Minus zero plus zero is zero. The bits of a float are its sign and a magnitude.
+    let bits = (x + 0.0).to_bits();
+    if bits >> 63 == 1 {
+        !bits
+    } else {
+        bits | 1 << 63
+    }
+}
+
+/// The `k` greatest (or least) elements along the middle one of the dims `[outer, axis, inner]`, best first, and their
+/// positions. Of equal elements the first one is better. NaN is greater than all numbers.
+///
+/// # Panics
+///
+/// If lengths do not fit, or `k` exceeds `axis`.
+pub fn top_k<T: Ordered>(
+    pool: &Pool,
+    largest: bool,
+    [outer, axis, inner]: [usize; 3],
+    k: usize,
+    x: &[T],
+    values: &mut [T],
+    positions: &mut [i64],
+) {
+    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
+    assert!(k <= axis, "there are not so many elements");
+    let found = [values.len(), positions.len()];
+    assert_eq!(found, [outer * k * inner; 2], "the output has other dims");
+    if values.is_empty() {
+        return;
+    }
+    let (values, positions) = (Shared::new(values), Shared::new(positions));
+    let flip = if largest { 0 } else { u64::MAX };
+    ranges(pool, outer * inner, 4 * axis, |columns| {
+        let mut keys = vec![0; axis];
+        let mut best = Vec::new();
+        for column in columns {
+            let (o, i) = (column / inner, column % inner);
+            let x = &x[o * axis * inner + i..];
+            for (key, x) in keys.iter_mut().zip(x.iter().step_by(inner)) {
+                *key = x.key() ^ flip;
+            }
+            pick(&keys, k, &mut best);
+            for (j, (_, position)) in best.iter().enumerate() {
+                let at = (o * k + j) * inner + i;
+                // SAFETY: each column is taken by one thread, and one element is held at a time.
+                let (to_value, to_position) =
+                    unsafe { (values.part(at, 1), positions.part(at, 1)) };
+                to_value[0] = x[position * inner];
+                to_position[0] = *position as i64;
+            }
+        }
+    });
+}
+
+/// Up to so many elements are kept in order while looking through an axis; more are sorted at the end.
+const FEW: usize = 64;
+
+/// The `k` greatest keys with their positions; `k` is not 0.
+fn pick(keys: &[u64], k: usize, best: &mut Vec<(u64, usize)>) {
+    best.clear();
+    let elements = keys.iter().copied().zip(0..);
+    if k > FEW {
+        best.extend(elements);
+        let order = |a: &(u64, usize), b: &(u64, usize)| b.0.cmp(&a.0).then(a.1.cmp(&b.1));
+        if k < best.len() {
+            best.select_nth_unstable_by(k - 1, order);
+            best.truncate(k);
+        }
+        best.sort_unstable_by(order);
+        return;
+    }
+    for (key, position) in elements {
+        if best.len() == k {
+            // Most elements end here: one comparison with the worst that is kept.
+            if key <= best[k - 1].0 {
+                continue;
+            }
+            best.pop();
+        }
+        let behind = best.iter().rev().take_while(|kept| key > kept.0).count();
+        best.insert(best.len() - behind, (key, position));
+    }
+}
+
+/// How many elements pass.
+pub fn count_where<T: Copy>(x: &[T], passes: impl Fn(T) -> bool) -> usize {
+    x.iter().filter(|x| passes(**x)).count()
+}
+
+/// The positions of the elements that pass, in row-major order: all coordinates on the first dim, then all on the second,
+/// and so on.
+///
+/// # Panics
+///
+/// If `x` has other dims, or `positions` has not exactly room for what passes.
+pub fn positions_where<T: Copy>(
+    dims: &[usize],
+    x: &[T],
+    passes: impl Fn(T) -> bool,
+    positions: &mut [i64],
+) {
+    assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
+    let (Some((&width, outer)), false) = (dims.split_last(), x.is_empty()) else {
+        assert!(positions.is_empty(), "nothing can pass");
+        return;
+    };
+    let count = positions.len() / dims.len();
+    let mut place = vec![0; outer.len()];
+    let mut found = 0;
+    for row in x.chunks_exact(width) {
+        for (column, _) in row.iter().enumerate().filter(|(_, x)| passes(**x)) {
+            assert!(found < count, "more pass than there is room for");
+            for (d, coordinate) in place.iter().enumerate() {
+                positions[d * count + found] = *coordinate;
+            }
+            positions[outer.len() * count + found] = column as i64;
+            found += 1;
+        }
+        for (coordinate, size) in place.iter_mut().zip(outer).rev() {
+            *coordinate += 1;
+            if *coordinate < *size as i64 {
+                break;
+            }
+            *coordinate = 0;
+        }
+    }
+    assert_eq!(found, count, "fewer pass than there is room for");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check<T: Ordered>() {
+        for (dims, k) in [
+            ([3, 7, 1], 3),
+            ([2, 5, 3], 5),
+            ([1, 1, 1], 1),
+            ([2, 300, 2], 70),
+            ([1, 300, 1], 300),
+            ([40, 129, 5], 64),
+            ([2, 3, 2], 0),
+            ([0, 3, 2], 2),
+        ] {
+            let [outer, axis, inner] = dims;
+            // Few different values, so that many are equal.
+            let mut x: Vec<T> = (0..outer * axis * inner)
+                .map(|i| T::from_f64((i * 29 % 83 / 2) as f64))
+                .collect();
+            if T::IS_FLOAT && x.len() > 8 {
+                (x[2], x[5], x[8]) = (T::LOWEST, T::from_f64(f64::NAN), T::HIGHEST);
+            }
+            for largest in [false, true] {
+                let mut values = vec![T::ONE; outer * k * inner];
+                let mut positions = vec![-1; values.len()];
+                let pool = Pool::new(2);
+                top_k(&pool, largest, dims, k, &x, &mut values, &mut positions);
+                for column in 0..outer * inner {
+                    let (o, i) = (column / inner, column % inner);
+                    let at = |a: usize| x[(o * axis + a) * inner + i].to_f64();
+                    let mut all: Vec<usize> = (0..axis).collect();
+                    // NaN is greater than infinity; a stable sort keeps equal ones in order.
+                    all.sort_by(|a, b| {
+                        let order = at(*a).total_cmp(&at(*b));
+                        if largest { order.reverse() } else { order }
+                    });
+                    for (j, a) in all[..k].iter().enumerate() {
+                        let out = (o * k + j) * inner + i;
+                        assert_eq!(positions[out], *a as i64, "{dims:?} {k} {largest}");
+                        assert!(values[out].to_f64().total_cmp(&at(*a)).is_eq());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_best() {
+        check::<f32>();
+        check::<f64>();
+        check::<f16>();
+        check::<bf16>();
+        check::<i8>();
+        check::<u8>();
+        check::<i64>();
+        check::<u64>();
+    }
+
+    #[test]
+    fn positions() {
+        for dims in [&[3, 4, 5][..], &[7], &[2, 0, 3], &[1, 1], &[]] {
+            let len = dims.iter().product();
+            let x: Vec<u8> = (0..len).map(|i| (i * 7 % 3) as u8).collect();
+            let passes = |x| x != 0;
+            let count = count_where(&x, passes);
+            let mut found = vec![-1; count * dims.len()];
+            positions_where(dims, &x, passes, &mut found);
+            let mut expected = vec![vec![]; dims.len()];
+            for (at, _) in x.iter().enumerate().filter(|(_, x)| passes(**x)) {
+                let mut rest = at;
+                for (d, size) in dims.iter().enumerate().rev() {
+                    expected[d].push((rest % size) as i64);
+                    rest /= size;
+                }
+            }
+            assert_eq!(found, expected.concat(), "{dims:?}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Sums up to each element of an axis.
+//!
+//! The one idea: what is added up is kept in f64 for floats, so that the error does not grow with the length of the axis.
+
+use crate::elementwise::chunks::{Shared, chunk_len, rows};
+use crate::number::{Arith, Number};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// Where a sum starts and whether an element is part of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cumulative {
+    pub exclusive: bool,
+    /// From the end.
+    pub reverse: bool,
+}
+
+/// `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]` for `x` with dims `[outer, axis, inner]`. Integers wrap.
+///
+/// # Panics
+///
+/// If lengths do not fit the dims.
+pub fn cumulative_sum<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    which: Cumulative,
+    [outer, axis, inner]: [usize; 3],
+    x: &[T],
+    y: &mut [T],
+) {
+    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
+    assert_eq!(y.len(), x.len(), "one output per input");
+    if y.is_empty() {
+        return;
+    }
+    if inner == 1 {
+        return rows(pool, y, axis, 4 * axis, |first, y| {
+            for (y, x) in y
+                .chunks_exact_mut(axis)
+                .zip(x[first * axis..].chunks_exact(axis))
+            {
+                row(which, x, y);
+            }
+        });
+    }
+    let level = Level::new(isa);
+    // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
+    let per_outer = inner.div_ceil(COLUMNS);
+    let pieces = outer * per_outer;
+    let per_chunk = chunk_len(pool, pieces, axis * COLUMNS.min(inner));
+    let shared = Shared::new(y);
+    pool.run(pieces.div_ceil(per_chunk), |chunk| {
+        for piece in chunk * per_chunk..pieces.min((chunk + 1) * per_chunk) {
+            let column = piece % per_outer * COLUMNS;
+            T::run(
+                level,
+                Columns {
+                    which,
+                    axis,
+                    inner,
+                    first: piece / per_outer * axis * inner + column,
+                    width: COLUMNS.min(inner - column),
+                    x,
+                    y: &shared,
+                },
+            );
+        }
+    });
+}
+
+fn row<T: Number>(which: Cumulative, x: &[T], y: &mut [T]) {
+    let mut total = <T::Wide as Arith>::Total::ZERO;
+    let mut step = |(y, x): (&mut T, &T)| {
+        let before = total;
+        total = total.add(x.widen().to_total());
+        let sum = if which.exclusive { before } else { total };
+        *y = T::narrow(T::Wide::from_total(sum));
+    };
+    let pairs = y.iter_mut().zip(x);
+    if which.reverse {
+        pairs.rev().for_each(&mut step);
+    } else {
+        pairs.for_each(&mut step);
+    }
+}
+
+/// Columns that are worked on together.
+const COLUMNS: usize = 64;
+
+struct Columns<'a, T> {
+    which: Cumulative,
+    axis: usize,
+    inner: usize,
+    /// The offset of the first element.
+    first: usize,
+    width: usize,
+    x: &'a [T],
+    y: &'a Shared<'a, T>,
+}
+
+impl<T: Number> Body for Columns<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let mut totals = [<T::Wide as Arith>::Total::ZERO; COLUMNS];
+        for i in 0..self.axis {
+            let i = if self.which.reverse {
+                self.axis - 1 - i
+            } else {
+                i
+            };
+            let at = self.first + i * self.inner;
+            let x = &self.x[at..][..self.width];
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a time.
+            let y = unsafe { self.y.part(at, self.width) };
+            for ((y, x), total) in y.iter_mut().zip(x).zip(&mut totals) {
+                let before = *total;
+                *total = before.add(x.widen().to_total());
+                let sum = if self.which.exclusive { before } else { *total };
+                *y = T::narrow(T::Wide::from_total(sum));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::*;
+
+    fn check<T: Number>() {
+        for &isa in Isa::available() {
+            for dims in [
+                [3, 7, 1],
+                [2, 5, 3],
+                [1, 300, 65],
+                [4, 9, 128],
+                [1, 1, 1],
+                [0, 3, 2],
+                [2, 0, 3],
+                [2, 3, 0],
+                [50, 120, 1],
+            ] {
+                let [outer, axis, inner] = dims;
+                // Small whole numbers: their sums are exact in every type but the narrowest.
+                let x: Vec<T> = (0..outer * axis * inner)
+                    .map(|i| T::from_f64((i * 7 % 3) as f64))
+                    .collect();
+                for which in [(false, false), (false, true), (true, false), (true, true)] {
+                    let (exclusive, reverse) = which;
+                    let which = Cumulative { exclusive, reverse };
+                    let mut y = vec![T::ONE; x.len()];
+                    cumulative_sum(&Pool::new(2), isa, which, dims, &x, &mut y);
+                    for (at, y) in y.iter().enumerate() {
+                        let (o, a, i) = (at / inner / axis, at / inner % axis, at % inner);
+                        let sum: f64 = (0..axis)
+                            .filter(|other| match reverse {
+                                false => *other < a || (*other == a && !exclusive),
+                                true => *other > a || (*other == a && !exclusive),
+                            })
+                            .map(|other| x[(o * axis + other) * inner + i].to_f64())
+                            .sum();
+                        // Integers wrap: the low bits are right.
+                        let expected = match T::IS_FLOAT {
+                            true => T::from_f64(sum),
+                            false => T::from_f64((sum as i64 as u8 & 0x7f).into()),
+                        };
+                        let found = match T::IS_FLOAT {
+                            true => *y,
+                            false => T::from_f64((y.to_f64() as i64 as u8 & 0x7f).into()),
+                        };
+                        assert_eq!(found, expected, "{isa:?} {dims:?} {which:?} {at}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_type() {
+        check::<f32>();
+        check::<f64>();
+        check::<f16>();
+        check::<i32>();
+        check::<u64>();
+    }
+
+    #[test]
+    fn what_is_no_number_stays() {
+        let x = [1.0f32, f32::NAN, 2.0, f32::INFINITY];
+        let mut y = [0.0; 4];
+        let which = Cumulative {
+            exclusive: true,
+            reverse: false,
+        };
+        cumulative_sum(&Pool::new(1), Isa::detect(), which, [1, 4, 1], &x, &mut y);
+        assert_eq!(y[..2], [0.0, 1.0]);
+        assert!(y[2].is_nan() && y[3].is_nan());
+    }
+}

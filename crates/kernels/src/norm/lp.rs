@@ -1,0 +1,141 @@
+//! Division by the norm along an axis.
+
+use crate::elementwise::chunks::{Shared, chunk_len, rows};
+use crate::number::{Arith, Math, Number};
+use crate::reduce::{Norm1, Squares, run};
+use crate::vecmath::{Body, Level};
+use crate::{Isa, Pool};
+
+/// Which norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Norm {
+    /// The sum of absolute values.
+    L1,
+    /// The root of the sum of squares.
+    L2,
+}
+
+/// `y = x / norm(x)` along the middle one of the dims `[outer, axis, inner]`. What has norm 0 stays 0.
+///
+/// # Panics
+///
+/// If lengths do not fit the dims.
+pub fn lp_norm<T: Number>(
+    pool: &Pool,
+    isa: Isa,
+    norm: Norm,
+    [outer, axis, inner]: [usize; 3],
+    x: &[T],
+    y: &mut [T],
+) {
+    assert_eq!(x.len(), outer * axis * inner, "the input has other dims");
+    assert_eq!(y.len(), x.len(), "one output per input");
+    if y.is_empty() {
+        return;
+    }
+    let level = Level::new(isa);
+    if inner == 1 {
+        return rows(pool, y, axis, 2 * axis, |first, y| {
+            for (y, x) in y
+                .chunks_exact_mut(axis)
+                .zip(x[first * axis..].chunks_exact(axis))
+            {
+                T::run(level, Row { norm, x, y });
+            }
+        });
+    }
+    // Pieces of columns; their rows are apart in the buffer, so each is taken as a part of its own.
+    let per_outer = inner.div_ceil(COLUMNS);
+    let pieces = outer * per_outer;
+    let per_chunk = chunk_len(pool, pieces, 2 * axis * COLUMNS.min(inner));
+    let shared = Shared::new(y);
+    pool.run(pieces.div_ceil(per_chunk), |chunk| {
+        for piece in chunk * per_chunk..pieces.min((chunk + 1) * per_chunk) {
+            let column = piece % per_outer * COLUMNS;
+            T::run(
+                level,
+                Columns {
+                    norm,
+                    axis,
+                    inner,
+                    first: piece / per_outer * axis * inner + column,
+                    width: COLUMNS.min(inner - column),
+                    x,
+                    y: &shared,
+                },
+            );
+        }
+    });
+}
+
+/// What to multiply with.
+#[inline(always)]
+fn factor<R: Math>(norm: Norm, total: f64) -> R {
+    let norm = match norm {
+        Norm::L1 => total,
+        Norm::L2 => total.sqrt(),
+    };
+    R::from_f64(if norm == 0.0 { 0.0 } else { 1.0 / norm })
+}
+
+struct Row<'a, T> {
+    norm: Norm,
+    x: &'a [T],
+    y: &'a mut [T],
+}
+
+impl<T: Number> Body for Row<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let total = match self.norm {
+            Norm::L1 => run(Norm1, self.x).to_f64(),
+            Norm::L2 => run(Squares, self.x).to_f64(),
+        };
+        let factor: T::Real = factor(self.norm, total);
+        for (y, x) in self.y.iter_mut().zip(self.x) {
+            *y = T::from_real(x.to_real().mul(factor));
+        }
+    }
+}
+
+/// Columns that are worked on together.
+const COLUMNS: usize = 64;
+
+struct Columns<'a, T> {
+    norm: Norm,
+    axis: usize,
+    inner: usize,
+    /// The offset of the first element.
+    first: usize,
+    width: usize,
+    x: &'a [T],
+    y: &'a Shared<'a, T>,
+}
+
+impl<T: Number> Body for Columns<'_, T> {
+    type Out = ();
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        let mut totals = [0.0; COLUMNS];
+        for i in 0..self.axis {
+            let x = &self.x[self.first + i * self.inner..][..self.width];
+            for (total, x) in totals.iter_mut().zip(x) {
+                let x = x.to_f64();
+                *total += match self.norm {
+                    Norm::L1 => x.abs(),
+                    Norm::L2 => x * x,
+                };
+            }
+        }
+        let factors = totals.map(|total| factor::<T::Real>(self.norm, total));
+        for i in 0..self.axis {
+            let at = self.first + i * self.inner;
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a time.
+            let y = unsafe { self.y.part(at, self.width) };
+            for ((y, x), factor) in y.iter_mut().zip(&self.x[at..]).zip(&factors) {
+                *y = T::from_real(x.to_real().mul(*factor));
+            }
+        }
+    }
+}
