@@ -1,7 +1,9 @@
 //! Arithmetic, comparison, logic and activations element by element; matrix products; what works along one axis.
 
 pub(crate) mod binary;
+pub(crate) mod classify;
 pub(crate) mod clip;
+pub(crate) mod cumulative;
 pub(crate) mod gated;
 pub(crate) mod gemm;
 pub(crate) mod matmul;
@@ -73,7 +75,7 @@ impl Pair {
 }
 
 /// How many elements apart the neighbours of a dense operand are along each dimension of the output; 0 where it repeats.
-fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
+pub(super) fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
     if to.len() > MAX_RANK {
         fail!(
             "the rank is {}, but at most {MAX_RANK} is implemented",

@@ -3,15 +3,20 @@
 use std::borrow::Cow;
 use std::marker::PhantomData;
 
-use sardonyx_kernels::elementwise::MAX_RANK;
+use sardonyx_kernels::elementwise::{
+    Binary, BinaryElement, MAX_RANK, Side, binary, binary_in_place,
+};
+use sardonyx_kernels::norm::{Affine, Norm, Statistics};
 use sardonyx_kernels::number::Number;
-use sardonyx_kernels::{FloatLoops, Pool, copy};
+use sardonyx_kernels::reduce::Reduce;
+use sardonyx_kernels::{FloatLoops, Isa, Loops, Pool, copy};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
 use super::batch_normalization::wide;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
-use crate::ops::math::for_element;
-use crate::ops::narrow::narrow;
+use crate::ops::math::softmax::around;
+use crate::ops::math::{for_element, steps};
+use crate::ops::narrow::{narrow, widen};
 
 /// `LayerNormalization`
 pub(crate) fn bind_layer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -48,6 +53,58 @@ pub(crate) fn bind_root_mean_square(site: &Site<'_>) -> Result<Box<dyn Kernel>, 
         epsilon,
         elements: PhantomData,
     })
+}
+
+/// `GroupNormalization`
+pub(crate) fn bind_groups(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let (epsilon, groups) = (epsilon(site), site.need_int("num_groups")?);
+    let Some(groups) = usize::try_from(groups).ok().filter(|groups| *groups > 0) else {
+        return Err(BindError::Invalid(format!(
+            "attribute 'num_groups' must be positive, not {groups}"
+        )));
+    };
+    for_element!(site, site.elem(0)?, floats, T => GroupNormalization::<T> {
+        groups,
+        epsilon,
+        elements: PhantomData,
+    })
+}
+
+/// `LpNormalization`
+pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let axis = site.need_int("axis")?;
+    let norm = match site.need_int("p")? {
+        1 => Norm::L1,
+        2 => Norm::L2,
+        other => {
+            return Err(BindError::Invalid(format!(
+                "attribute 'p' is {other}, not 1 or 2"
+            )));
+        }
+    };
+    for_element!(site, site.elem(0)?, floats, T => LpNormalization::<T> {
+        axis,
+        norm,
+        elements: PhantomData,
+    })
+}
+
+/// `MeanVarianceNormalization`
+pub(crate) fn bind_mean_variance(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let Some(axes) = site.ints("axes") else {
+        return Err(BindError::Invalid(
+            "attribute 'axes' is missing".to_string(),
+        ));
+    };
+    match site.elem(0)? {
+        DataType::Float16 | DataType::Bfloat16 => {
+            Ok(Box::new(NarrowMeanVariance(MeanVariance { axes })))
+        }
+        elem => for_element!(site, elem, [f32, f64], T => WideMeanVariance::<T> {
+            of: MeanVariance { axes },
+            elements: PhantomData,
+        }),
+    }
 }
 
 fn elem_is_float(elem: DataType) -> bool {
@@ -191,6 +248,187 @@ impl Kernel for MixedRootMeanSquare {
     }
 }
 
+struct GroupNormalization<T> {
+    groups: usize,
+    epsilon: f64,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Element + FloatLoops> Kernel for GroupNormalization<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims: Dims = call.tensor(0)?.dims().into();
+        let [_, channels, spatial @ ..] = &dims[..] else {
+            fail!(
+                "the input must have batch and channels, not dimensions {:?}",
+                &dims[..]
+            );
+        };
+        if channels % self.groups != 0 {
+            fail!(
+                "{channels} channels do not split into {} groups",
+                self.groups
+            );
+        }
+        let real = |index: usize| -> Result<Vec<T::Real>, KernelError> {
+            let values = call.slice::<T>(index)?;
+            if values.len() != *channels {
+                fail!(
+                    "input {index} has {} elements for {channels} channels",
+                    values.len()
+                );
+            }
+            Ok(values.iter().map(|value| value.to_real()).collect())
+        };
+        let (scale, shift) = (real(1)?, real(2)?);
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let inner = product(spatial);
+        let y = call.output_slice::<T>(0, &dims)?;
+        if y.is_empty() {
+            return Ok(());
+        }
+        T::normalize_rows(
+            pool,
+            isa,
+            Statistics::MeanVariance,
+            channels / self.groups * inner,
+            self.epsilon,
+            Affine::Groups(inner, &scale, &shift),
+            x,
+            y,
+            None,
+            None,
+        );
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("group normalization of {}", T::DATA_TYPE)
+    }
+}
+
+struct LpNormalization<T> {
+    axis: i64,
+    norm: Norm,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Element + FloatLoops> Kernel for LpNormalization<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let dims: Dims = call.tensor(0)?.dims().into();
+        let sizes = around(&dims, self.axis)?;
+        let y = call.output_slice::<T>(0, &dims)?;
+        T::lp_norm(pool, isa, self.norm, sizes, x, y);
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        format!("{:?} normalization of {}", self.norm, T::DATA_TYPE)
+    }
+}
+
+struct MeanVariance {
+    axes: Vec<i64>,
+}
+
+impl MeanVariance {
+    fn normalize<T: Element + Loops + BinaryElement>(
+        &self,
+        pool: &Pool,
+        isa: Isa,
+        dims: &[usize],
+        x: &[T],
+        y: &mut [T],
+    ) -> Result<(), KernelError> {
+        let mut marked = [false; MAX_RANK];
+        for axis in &self.axes {
+            let axis = normalize_axis(*axis, dims.len())?;
+            match marked.get_mut(axis) {
+                Some(mark) => *mark = true,
+                None => fail!("axis {axis} is beyond rank {MAX_RANK}, the largest implemented"),
+            }
+        }
+        if y.is_empty() {
+            return Ok(());
+        }
+        let reduced: Dims = dims
+            .iter()
+            .zip(&marked)
+            .map(|(size, marked)| if *marked { 1 } else { *size })
+            .collect();
+        let (own, repeated) = (steps(dims, dims)?, steps(&reduced, dims)?);
+        let marked = &marked[..dims.len()];
+        let mut statistic = vec![T::ZERO; product(&reduced)];
+        T::reduce(pool, isa, Reduce::Mean, dims, marked, x, &mut statistic);
+        binary(
+            pool,
+            isa,
+            Binary::Sub,
+            dims,
+            x,
+            &own,
+            &statistic,
+            &repeated,
+            y,
+        );
+        // Around the mean, not the difference of two large sums.
+        T::reduce(
+            pool,
+            isa,
+            Reduce::SumSquare,
+            dims,
+            marked,
+            y,
+            &mut statistic,
+        );
+        let count = (y.len() / statistic.len()) as f64;
+        for value in &mut statistic {
+            *value = T::from_f64((value.to_f64() / count).sqrt() + 1e-9);
+        }
+        binary_in_place(
+            pool,
+            isa,
+            Binary::Div,
+            Side::Left,
+            dims,
+            y,
+            &statistic,
+            &repeated,
+        );
+        Ok(())
+    }
+}
+
+struct WideMeanVariance<T> {
+    of: MeanVariance,
+    elements: PhantomData<fn() -> T>,
+}
+
+impl<T: Element + Loops + BinaryElement> Kernel for WideMeanVariance<T> {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
+        let dims: Dims = call.tensor(0)?.dims().into();
+        let y = call.output_slice::<T>(0, &dims)?;
+        self.of.normalize(pool, isa, &dims, x, y)
+    }
+}
+
+/// Through `f32`.
+struct NarrowMeanVariance(MeanVariance);
+
+impl Kernel for NarrowMeanVariance {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let (elem, dims) = (
+            call.tensor(0)?.data_type(),
+            Dims::from(call.tensor(0)?.dims()),
+        );
+        let x = widen(call.tensor(0)?)?;
+        let mut y = vec![0f32; x.len()];
+        self.0.normalize(call.pool, call.isa, &dims, &x, &mut y)?;
+        narrow(call, 0, elem, &dims, y)
+    }
+}
+
 fn product(dims: &[usize]) -> usize {
     dims.iter().product()
 }
@@ -244,7 +482,7 @@ fn stretched<'a, T: Element + Number>(
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_ops::AttrValue::{Float, Int};
+    use sardonyx_ops::AttrValue::{self, Float, Int};
     use sardonyx_tensor::Tensor;
 
     use super::*;
@@ -369,5 +607,60 @@ mod tests {
         let inputs = [Some(&x), Some(&scale)];
         let found = run("RMSNormalization", &axis, &inputs, 1).unwrap();
         assert_eq!(found[0], tensor(&[1, 2], &[1f32, -14.0]));
+    }
+
+    #[test]
+    fn groups() {
+        let x = tensor(&[1, 4, 2], &[1f32, 3.0, 3.0, 1.0, 5.0, 5.0, 9.0, 9.0]);
+        let (scale, bias) = (
+            tensor(&[4], &[1f32, 2.0, 3.0, 4.0]),
+            tensor(&[4], &[0f32, 1.0, 0.0, 0.0]),
+        );
+        let attributes = [("num_groups", Int(2)), ("epsilon", Float(0.0))];
+        let inputs = [Some(&x), Some(&scale), Some(&bias)];
+        let found = run("GroupNormalization", &attributes, &inputs, 1).unwrap();
+        let expected = [-1f32, 1.0, 3.0, -1.0, -3.0, -3.0, 4.0, 4.0];
+        assert_eq!(found[0], tensor(&[1, 4, 2], &expected));
+        let found = run("GroupNormalization", &[("num_groups", Int(3))], &inputs, 1);
+        assert_eq!(found.unwrap_err(), "4 channels do not split into 3 groups");
+    }
+
+    #[test]
+    fn norms() {
+        let x = tensor(&[2, 2], &[3f32, -4.0, 0.0, 0.0]);
+        for (axis, p, expected) in [
+            (-1, 2, [0.6f32, -0.8, 0.0, 0.0]),
+            (-1, 1, [3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0]),
+            (0, 2, [1.0, -1.0, 0.0, 0.0]),
+        ] {
+            let attributes = [("axis", Int(axis)), ("p", Int(p))];
+            let found = run("LpNormalization", &attributes, &[Some(&x)], 1).unwrap();
+            for (found, expected) in found[0].to_vec::<f32>().unwrap().iter().zip(expected) {
+                assert!(
+                    (found - expected).abs() <= f32::EPSILON,
+                    "{found} {expected}"
+                );
+            }
+        }
+        let found = run("LpNormalization", &[("p", Int(3))], &[Some(&x)], 1);
+        assert_eq!(found.unwrap_err(), "attribute 'p' is 3, not 1 or 2");
+    }
+
+    #[test]
+    fn means_and_variances() {
+        let numbers = [1f32, 10.0, 3.0, 20.0, 1.0, 10.0, 3.0, 20.0];
+        let expected = [-1f32, -1.0, 1.0, 1.0, -1.0, -1.0, 1.0, 1.0];
+        let axes = ("axes", AttrValue::Ints(vec![0, -2].into()));
+        for (x, expected) in [
+            (tensor(&[2, 2, 2], &numbers), tensor(&[2, 2, 2], &expected)),
+            (
+                tensor(&[2, 2, 2], &numbers.map(half::f16::from_f32)),
+                tensor(&[2, 2, 2], &expected.map(half::f16::from_f32)),
+            ),
+        ] {
+            let attributes = [axes.clone()];
+            let found = run("MeanVarianceNormalization", &attributes, &[Some(&x)], 1).unwrap();
+            assert_eq!(found[0], expected);
+        }
     }
 }

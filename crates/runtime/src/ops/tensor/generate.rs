@@ -2,11 +2,52 @@
 
 use std::marker::PhantomData;
 
+use sardonyx_kernels::Pool;
+use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::elementwise::{self, Ranged};
-use sardonyx_tensor::Element;
+use sardonyx_tensor::shape::normalize_axis;
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast_slices};
 
+use super::moves::{Movement, dense, move_elements};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::ops::math::for_element;
+
+/// `EyeLike`
+pub(crate) fn bind_eye_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    let elem = match site.int("dtype") {
+        None => site.elem(0)?,
+        Some(number) => match i32::try_from(number).ok().and_then(DataType::from_number) {
+            Some(elem) => elem,
+            None => {
+                return Err(BindError::Invalid(format!(
+                    "attribute 'dtype' is {number}, which is no element type"
+                )));
+            }
+        },
+    };
+    let mut one = Tensor::zeros(elem, [1])?;
+    let options = CastOptions::default();
+    let from = 1f32.to_ne_bytes();
+    cast_slices(DataType::Float, &from, elem, one.bytes_mut()?, 1, options)?;
+    Ok(Box::new(EyeLike {
+        diagonal: site.need_int("k")?,
+        one,
+    }))
+}
+
+/// `OneHot`
+pub(crate) fn bind_one_hot(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(OneHot {
+        axis: site.need_int("axis")?,
+    }))
+}
+
+/// `Trilu`
+pub(crate) fn bind_trilu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
+    Ok(Box::new(Trilu {
+        upper: site.need_int("upper")? != 0,
+    }))
+}
 
 /// `Range`
 pub(crate) fn bind_range(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -52,13 +93,156 @@ fn one<T: Element>(call: &Call<'_>, index: usize) -> Result<T, KernelError> {
     }
 }
 
+struct EyeLike {
+    /// Columns to the right of the main diagonal.
+    diagonal: i64,
+    one: Tensor,
+}
+
+impl Kernel for EyeLike {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let dims = Dims::from(call.tensor(0)?.dims());
+        let &[_, width] = &dims[..] else {
+            fail!("the input has rank {}, not 2", dims.len());
+        };
+        let ones = Diagonal {
+            width,
+            diagonal: self.diagonal,
+        };
+        move_elements(call, 0, &dims, &[self.one.view()], &ones)
+    }
+}
+
+/// One value on a diagonal, the default one elsewhere.
+struct Diagonal {
+    width: usize,
+    diagonal: i64,
+}
+
+impl Movement for Diagonal {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        copy::fill(pool, T::default(), out);
+        for (row, out) in (0i64..).zip(out.chunks_exact_mut(self.width)) {
+            let column = usize::try_from(row.saturating_add(self.diagonal)).ok();
+            if let Some(one) = column.and_then(|column| out.get_mut(column)) {
+                *one = sources[0][0];
+            }
+        }
+        Ok(())
+    }
+}
+
+struct OneHot {
+    axis: i64,
+}
+
+impl Kernel for OneHot {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let index_dims = Dims::from(call.tensor(0)?.dims());
+        let axis = normalize_axis(self.axis, index_dims.len() + 1)?;
+        let depth = integers(call.tensor(1)?)?;
+        let &[depth] = &depth[..] else {
+            fail!("depth must be one number, not {}", depth.len());
+        };
+        let Ok(depth) = usize::try_from(depth) else {
+            fail!("depth is {depth}");
+        };
+        let values = call.tensor(2)?.clone();
+        if values.len() != 2 {
+            fail!("values must be two, not {}", values.len());
+        }
+        let (before, after) = index_dims.split_at(axis);
+        let sizes = [before.iter().product(), depth, after.iter().product()];
+        let mut dims = index_dims.clone();
+        dims.insert(axis, depth);
+        let indices = integers(call.tensor(0)?)?;
+        move_elements(call, 0, &dims, &[values], &Hot { sizes, indices })
+    }
+}
+
+/// Numbers of any type as integers; fractions are cut off.
+fn integers(view: &TensorView<'_>) -> Result<Vec<i64>, KernelError> {
+    let mut wide = vec![0i64; view.len()];
+    let target = bytemuck::cast_slice_mut(&mut wide);
+    let options = CastOptions::default();
+    let (from, len) = (view.data_type(), view.len());
+    cast_slices(from, &dense(view)?, DataType::Int64, target, len, options)?;
+    Ok(wide)
+}
+
+struct Hot {
+    /// Indices in front of the new axis, its depth, and indices behind it.
+    sizes: [usize; 3],
+    indices: Vec<i64>,
+}
+
+impl Movement for Hot {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        let (off, on) = (sources[0][0], sources[0][1]);
+        copy::one_hot(pool, self.sizes, &self.indices, off, on, out);
+        Ok(())
+    }
+}
+
+struct Trilu {
+    upper: bool,
+}
+
+impl Kernel for Trilu {
+    fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
+        let data = call.tensor(0)?.clone();
+        let [outer @ .., height, width] = data.dims() else {
+            fail!("the input has rank {}, not 2 or more", data.rank());
+        };
+        let diagonal = match call.has_input(1) {
+            true => one::<i64>(call, 1)?,
+            false => 0,
+        };
+        let part = Triangle {
+            upper: self.upper,
+            diagonal,
+            sizes: [outer.iter().product(), *height, *width],
+        };
+        let dims = Dims::from(data.dims());
+        move_elements(call, 0, &dims, &[data], &part)
+    }
+}
+
+struct Triangle {
+    upper: bool,
+    diagonal: i64,
+    sizes: [usize; 3],
+}
+
+impl Movement for Triangle {
+    fn run<T: Plain>(
+        &self,
+        pool: &Pool,
+        sources: &[&[T]],
+        out: &mut [T],
+    ) -> Result<(), KernelError> {
+        copy::triangle(pool, self.upper, self.diagonal, self.sizes, sources[0], out);
+        Ok(())
+    }
+}
+
 /// More numbers than any memory has room for.
 const MOST: f64 = (1u64 << 48) as f64;
 
 #[cfg(test)]
 mod tests {
     use sardonyx_ops::AttrValue::Int;
-    use sardonyx_tensor::Tensor;
+    use sardonyx_tensor::{Bool8, StringArray};
 
     use super::*;
     use crate::ops::testing::{run, tensor};
@@ -95,5 +279,93 @@ mod tests {
         assert!(of([0f32, f32::INFINITY, 1.0]).is_err());
         assert!(of([0f32, f32::NAN, 1.0]).is_err());
         assert!(of([0f64, 1.0, 1e-300]).is_err());
+    }
+
+    #[test]
+    fn eyes() {
+        let x = tensor(&[2, 3], &[9i32; 6]);
+        let of =
+            |attributes: &[_]| run("EyeLike", attributes, &[Some(&x)], 1).map(|mut y| y.remove(0));
+        assert_eq!(of(&[]).unwrap(), tensor(&[2, 3], &[1i32, 0, 0, 0, 1, 0]));
+        assert_eq!(
+            of(&[("k", Int(-1)), ("dtype", Int(11))]).unwrap(),
+            tensor(&[2, 3], &[0f64, 0.0, 0.0, 1.0, 0.0, 0.0])
+        );
+        assert_eq!(
+            of(&[("k", Int(2)), ("dtype", Int(9))]).unwrap(),
+            tensor(&[2, 3], &[0, 0, 1, 0, 0, 0].map(Bool8))
+        );
+        assert_eq!(
+            of(&[("k", Int(i64::MIN))]).unwrap(),
+            tensor(&[2, 3], &[0i32; 6])
+        );
+        assert!(of(&[("dtype", Int(-7))]).is_err());
+    }
+
+    #[test]
+    fn one_is_hot() {
+        let indices = tensor(&[3], &[1f32, -1.0, 7.0]);
+        let values = tensor(&[2], &[5u8, 6]);
+        for (axis, dims, expected) in [
+            (-1, [3, 2], [5u8, 6, 5, 6, 5, 5]),
+            (0, [2, 3], [5, 5, 5, 6, 6, 5]),
+        ] {
+            let inputs = [Some(&indices), Some(&tensor(&[1], &[2i32])), Some(&values)];
+            let found = run("OneHot", &[("axis", Int(axis))], &inputs, 1).unwrap();
+            assert_eq!(found[0], tensor(&dims, &expected));
+        }
+        let strings = Tensor::from_strings([2], ["no", "yes"].iter().collect::<StringArray>());
+        let inputs = [
+            Some(&tensor(&[1], &[1i8])),
+            Some(&tensor(&[], &[2i64])),
+            Some(&strings.unwrap()),
+        ];
+        let found = run("OneHot", &[], &inputs, 1).unwrap();
+        let expected = Tensor::from_strings([1, 2], ["no", "yes"].iter().collect::<StringArray>());
+        assert_eq!(found[0], expected.unwrap());
+        for (depth, values, refusal) in [
+            (
+                tensor(&[], &[-2i64]),
+                tensor(&[2], &[0u8, 1]),
+                "depth is -2",
+            ),
+            (
+                tensor(&[2], &[1i64, 2]),
+                tensor(&[2], &[0u8, 1]),
+                "depth must be one number, not 2",
+            ),
+            (
+                tensor(&[], &[2i64]),
+                tensor(&[1], &[0u8]),
+                "values must be two, not 1",
+            ),
+        ] {
+            let inputs = [Some(&indices), Some(&depth), Some(&values)];
+            assert_eq!(run("OneHot", &[], &inputs, 1).unwrap_err(), refusal);
+        }
+    }
+
+    #[test]
+    fn triangles() {
+        let x = tensor(&[1, 2, 3], &[1u16, 2, 3, 4, 5, 6]);
+        for (upper, k, expected) in [
+            (1, None, [1u16, 2, 3, 0, 5, 6]),
+            (0, None, [1, 0, 0, 4, 5, 0]),
+            (1, Some(1i64), [0, 2, 3, 0, 0, 6]),
+            (0, Some(-1), [0, 0, 0, 4, 0, 0]),
+        ] {
+            let k = k.map(|k| tensor(&[], &[k]));
+            let found = run(
+                "Trilu",
+                &[("upper", Int(upper))],
+                &[Some(&x), k.as_ref()],
+                1,
+            )
+            .unwrap();
+            assert_eq!(found[0], tensor(&[1, 2, 3], &expected));
+        }
+        let vector = tensor(&[3], &[1u16, 2, 3]);
+        let found = run("Trilu", &[], &[Some(&vector)], 1);
+        assert_eq!(found.unwrap_err(), "the input has rank 1, not 2 or more");
     }
 }
