@@ -160,13 +160,10 @@ pub struct Rows<'a, T> {
     inverses: Option<&'a mut [f32]>,
 }
 
-impl<'a, T> Rows<'a, T> {
-    /// The row of `scale` or `bias` that belongs to row `i` of these.
-    #[inline(always)]
-    fn parameters(&self, list: &'a [T], i: usize) -> &'a [T] {
-        let row = (self.first + i) % (list.len() / self.width);
-        &list[row * self.width..][..self.width]
-    }
+/// The row of `scale` or `bias` that belongs to a row of the input.
+#[inline(always)]
+fn parameters<T>(list: &[T], row: usize, width: usize) -> &[T] {
+    &list[row % (list.len() / width) * width..][..width]
 }
 
 /// An element type of [`layer_norm`] and [`rms_norm`].
@@ -215,8 +212,10 @@ impl<T: Number> Body for Rows<'_, T> {
                 sum[own.clone()].copy_from_slice(&self.y[own.clone()]);
             }
             let (scale, bias) = (
-                self.parameters(inputs.scale, i),
-                inputs.bias.map(|bias| self.parameters(bias, i)),
+                parameters(inputs.scale, self.first + i, width),
+                inputs
+                    .bias
+                    .map(|bias| parameters(bias, self.first + i, width)),
             );
             let y = &mut self.y[own];
             let mean = match inputs.center {
@@ -267,68 +266,91 @@ impl SimdBody for Single<'_> {
     unsafe fn run<S: Simd>(self) {
         let Single(mut rows) = self;
         let (inputs, width) = (rows.inputs, rows.width);
-        for i in 0..rows.y.len() / width {
-            let (from, own) = ((rows.first + i) * width, i * width..(i + 1) * width);
-            let scale = rows.parameters(inputs.scale, i);
-            let bias = inputs.bias.map(|bias| rows.parameters(bias, i));
-            let x = &inputs.x[from..][..width];
-            let residual = inputs.residual.map(|residual| &residual[from..][..width]);
-            let y = rows.y[own.clone()].as_mut_ptr();
-            let sum = rows.sum.as_mut().map(|sum| sum[own].as_mut_ptr());
-            // SAFETY: this runs with `S` enabled, and all the pointers are to `width` elements. What is written overlaps
-            // nothing that is read, but for a sum in `y`, each element of which is read before it is replaced.
+        let (count, first) = (rows.y.len() / width, rows.first);
+        let together = if width <= NARROW { TOGETHER } else { 1 };
+        let to_x = &inputs.x[first * width..][..count * width];
+        let to_residual = inputs
+            .residual
+            .map(|residual| &residual[first * width..][..count * width]);
+        let y = rows.y.as_mut_ptr();
+        // Where the sum goes, which all passes but the first read.
+        let summed = rows
+            .sum
+            .as_mut()
+            .map_or(y, |sum| sum[..count * width].as_mut_ptr());
+        let sums = rows.sum.is_some();
+        for start in (0..count).step_by(together) {
+            let n = together.min(count - start);
+            let (mut means, mut squares) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+            // SAFETY: this runs with `S` enabled, and all the pointers are to rows of `width` elements. What is written
+            // overlaps nothing that is read, but for a sum in `y`, each element of which is read before it is replaced.
             unsafe {
-                let x = x.as_ptr();
-                let (row, total) = match (residual, sum) {
-                    (Some(residual), sum) => {
-                        let (residual, to) = (residual.as_ptr(), sum.unwrap_or(y));
-                        let total = if inputs.center {
-                            fold::<S, true, false>(x, residual, to, 0.0, width)
-                        } else {
-                            fold::<S, true, true>(x, residual, to, -0.0, width)
-                        };
-                        (to.cast_const(), total)
-                    }
-                    (None, sum) => {
-                        if let Some(sum) = sum {
-                            std::ptr::copy_nonoverlapping(x, sum, width);
+                for (g, squares) in squares[..n].iter_mut().enumerate() {
+                    let at = (start + g) * width;
+                    let (x, to) = (to_x.as_ptr().add(at), summed.add(at));
+                    // Adding minus zero changes nothing, the sign of a zero included.
+                    let total = match (to_residual, inputs.center) {
+                        (Some(residual), center) => {
+                            let residual = residual.as_ptr().add(at);
+                            if center {
+                                fold::<S, true, false>(x, residual, to, 0.0, width)
+                            } else {
+                                fold::<S, true, true>(x, residual, to, -0.0, width)
+                            }
                         }
-                        let total = if inputs.center {
-                            fold::<S, false, false>(x, x, y, 0.0, width)
-                        } else {
-                            fold::<S, false, true>(x, x, y, -0.0, width)
-                        };
-                        (x, total)
-                    }
+                        (None, center) => {
+                            if sums {
+                                std::ptr::copy_nonoverlapping(x, to, width);
+                            }
+                            if center {
+                                fold::<S, false, false>(x, x, to, 0.0, width)
+                            } else {
+                                fold::<S, false, true>(x, x, to, -0.0, width)
+                            }
+                        }
+                    };
+                    *squares = total;
+                }
+                let read = match to_residual {
+                    Some(_) => summed.cast_const(),
+                    None => to_x.as_ptr(),
                 };
-                let (mut mean, mut squares) = (0.0, total);
                 if inputs.center {
-                    mean = total / width as f64;
-                    squares = fold::<S, false, true>(row, row, y, -mean as f32, width);
-                }
-                let inverse = 1.0 / (squares / width as f64 + inputs.epsilon).sqrt();
-                // Adding minus zero changes nothing, the sign of a zero included.
-                let minus = -mean as f32;
-                let factor = inverse as f32;
-                match bias {
-                    Some(bias) => {
-                        let bias = bias.as_ptr();
-                        finish::<S, true>(row, minus, factor, scale.as_ptr(), bias, y, width);
-                    }
-                    None => {
-                        let scale = scale.as_ptr();
-                        finish::<S, false>(row, minus, factor, scale, scale, y, width);
+                    for g in 0..n {
+                        let row = read.add((start + g) * width);
+                        means[g] = squares[g] / width as f64;
+                        squares[g] = fold::<S, false, true>(row, row, y, -means[g] as f32, width);
                     }
                 }
-                for (list, value) in [(&mut rows.means, mean), (&mut rows.inverses, inverse)] {
-                    if let Some(list) = list {
-                        list[i] = value as f32;
+                for g in 0..n {
+                    let (i, mean) = (start + g, means[g]);
+                    let inverse = 1.0 / (squares[g] / width as f64 + inputs.epsilon).sqrt();
+                    let (row, y) = (read.add(i * width), y.add(i * width));
+                    let (minus, factor) = (-mean as f32, inverse as f32);
+                    let scale = parameters(inputs.scale, first + i, width).as_ptr();
+                    match inputs.bias {
+                        Some(bias) => {
+                            let bias = parameters(bias, first + i, width).as_ptr();
+                            finish::<S, true>(row, minus, factor, scale, bias, y, width);
+                        }
+                        None => finish::<S, false>(row, minus, factor, scale, scale, y, width),
+                    }
+                    for (list, value) in [(&mut rows.means, mean), (&mut rows.inverses, inverse)] {
+                        if let Some(list) = list {
+                            list[i] = value as f32;
+                        }
                     }
                 }
             }
         }
     }
 }
+
+/// Rows that go through each pass together, so that the next row's loads run while the last one's division and root are
+/// waited for.
+const TOGETHER: usize = 4;
+/// Elements of a row up to which that many rows, read and written, stay in the first-level cache.
+const NARROW: usize = 1024;
 
 /// Accumulators of a fold: enough additions in flight to hide their latency.
 const ACCUMULATORS: usize = 8;
@@ -423,13 +445,13 @@ unsafe fn finish<S: Simd, const SHIFT: bool>(
     y: *mut f32,
     n: usize,
 ) {
-    const TOGETHER: usize = 4;
+    const VECTORS: usize = 4;
     // SAFETY: every access is at an index below `n`, or masked to such.
     unsafe {
         let (minus, factor) = (S::splat(minus), S::splat(factor));
         let mut at = 0;
-        while n - at >= TOGETHER * S::LANES {
-            let mut results = [minus; TOGETHER];
+        while n - at >= VECTORS * S::LANES {
+            let mut results = [minus; VECTORS];
             for (k, result) in results.iter_mut().enumerate() {
                 let i = at + k * S::LANES;
                 let normal = S::mul(S::add(S::load(x.add(i)), minus), factor);
@@ -442,7 +464,7 @@ unsafe fn finish<S: Simd, const SHIFT: bool>(
             for (k, result) in results.iter().enumerate() {
                 S::store(y.add(at + k * S::LANES), *result);
             }
-            at += TOGETHER * S::LANES;
+            at += VECTORS * S::LANES;
         }
         while at < n {
             let mask = S::first(n - at);
