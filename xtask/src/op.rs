@@ -81,15 +81,16 @@ fn print_state(operator: &OpDef, bindings: &str) -> Result {
     Ok(())
 }
 
-/// The engine's list of bindings: private to it, but one line each, with the name in it.
+/// The engine's list of bindings: private to it, but text with the names in it. Without white space, since long entries
+/// have several lines.
 pub(crate) fn bindings() -> Result<String> {
-    Ok(fs::read_to_string(
-        root().join("crates/runtime/src/ops.rs"),
-    )?)
+    let mut list = fs::read_to_string(root().join("crates/runtime/src/ops.rs"))?;
+    list.retain(|letter| !letter.is_whitespace());
+    Ok(list)
 }
 
 pub(crate) fn is_bound(operator: &OpDef, bindings: &str) -> bool {
-    bindings.contains(&format!("(\"{}\", \"{}\",", operator.domain, operator.name))
+    bindings.contains(&format!("(\"{}\",\"{}\",", operator.domain, operator.name))
 }
 
 /// The file that defines the operator: the one place where its name is a definition's.
