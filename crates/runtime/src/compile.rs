@@ -27,10 +27,43 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Instruction set; `None` for the best of this machine.
     pub isa: Option<Isa>,
+    /// Whether the session has threads of its own. Sessions share those of the process otherwise, if they want as many.
+    pub private_pool: bool,
     /// Bytes that values computed ahead of time may take. Weights that a file computes from constants count too.
     pub fold_bytes: usize,
-    /// Whether activations and residual sums are done while a product or convolution is written.
-    pub fuse: bool,
+    /// How much of the graph may change on the way to a program.
+    pub optimization: Optimization,
+    /// How exact products are.
+    pub precision: Precision,
+    /// Bytes that a run may take for the values between its inputs and outputs; a run that needs more is refused before it
+    /// starts. `None` for no limit.
+    pub memory_limit: Option<usize>,
+    /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
+    pub dims: Vec<(String, i64)>,
+}
+
+/// How much of the graph may change on the way to a program. Results stay within the tolerance of
+/// [`Precision::Exact`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Optimization {
+    /// Every node runs as it is written; only what inference knows is not computed.
+    Off,
+    /// What depends on constants only is computed ahead of time.
+    Basic,
+    /// Nodes are fused as well.
+    #[default]
+    All,
+}
+
+/// How exact products are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// In the type of the operands.
+    #[default]
+    Exact,
+    /// Products of `float` may round their operands to `bfloat16`, where the machine multiplies these faster. Sums stay in
+    /// `float`.
+    Fast,
 }
 
 impl Default for Options {
@@ -38,8 +71,12 @@ impl Default for Options {
         Options {
             threads: None,
             isa: None,
+            private_pool: false,
             fold_bytes: 4 << 30,
-            fuse: true,
+            optimization: Optimization::All,
+            precision: Precision::Exact,
+            memory_limit: None,
+            dims: Vec::new(),
         }
     }
 }
@@ -133,7 +170,11 @@ pub(crate) fn compile(
         inference: &first,
         isa,
     };
-    let remaining = constants.fold(&resolved, &first, &binder, pool, options.fold_bytes)?;
+    let budget = match options.optimization {
+        Optimization::Off => 0,
+        _ => options.fold_bytes,
+    };
+    let remaining = constants.fold(&resolved, &first, &binder, pool, budget)?;
     // What was computed may have decided shapes.
     let mut inference = infer_with(&resolved, &constants)?;
     let folded: HashSet<NodeId> = {
@@ -142,7 +183,8 @@ pub(crate) fn compile(
         all.filter(|node| !remaining.contains(node)).collect()
     };
     let mut fusions = Vec::new();
-    if options.fuse {
+    let fuses = options.optimization >= Optimization::All;
+    if fuses {
         fusions = fuse(&mut resolved, &inference, &|value| {
             constants.get(value).cloned()
         });
@@ -172,7 +214,7 @@ pub(crate) fn compile(
         fusions,
         absorbed: Vec::new(),
     };
-    if options.fuse {
+    if fuses {
         program.absorbed = absorb_tails(&mut program);
     }
     Ok(program)

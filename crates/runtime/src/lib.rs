@@ -18,7 +18,7 @@ mod session;
 mod tails;
 mod unsupported;
 
-pub use compile::Options;
+pub use compile::{Optimization, Options, Precision};
 pub use error::{CompileError, RunError};
 pub use session::{Port, Session, StepEvent, StepInfo};
 pub use unsupported::{UnsupportedOp, unsupported};

@@ -23,6 +23,7 @@ pub struct Session {
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     pool: SharedPool,
+    memory_limit: Option<usize>,
     plans: Mutex<HashMap<Vec<Option<Type2>>, Arc<Plan>>>,
     /// Arenas that no run uses at the moment.
     arenas: Mutex<Vec<Arena>>,
@@ -94,10 +95,14 @@ impl Session {
         options: &Options,
     ) -> Result<Session, CompileError> {
         let pool = match options.threads {
-            Some(threads) if threads != Pool::global().threads() => {
+            None if !options.private_pool => SharedPool::Global(Pool::global()),
+            Some(threads) if !options.private_pool && threads == Pool::global().threads() => {
+                SharedPool::Global(Pool::global())
+            }
+            threads => {
+                let threads = threads.unwrap_or_else(Pool::available_threads);
                 SharedPool::Private(Pool::new(threads.max(1)))
             }
-            _ => SharedPool::Global(Pool::global()),
         };
         let program = compile(model, external, options, pool.get())?;
         let model = program.resolved.model();
@@ -134,6 +139,7 @@ impl Session {
             inputs,
             outputs,
             pool,
+            memory_limit: options.memory_limit,
             plans: Mutex::default(),
             arenas: Mutex::default(),
         })
@@ -197,6 +203,14 @@ impl Session {
     ) -> Result<Vec<(String, Value)>, RunError> {
         let given = self.sort_inputs(inputs)?;
         let plan = self.plan_for(&given)?;
+        if let Some(limit) = self.memory_limit
+            && plan.arena_bytes > limit
+        {
+            return Err(RunError::Resources(format!(
+                "with inputs of these sizes a run needs {} bytes between its inputs and outputs, but the limit is {limit}",
+                plan.arena_bytes
+            )));
+        }
         let mut arena = self.arena(plan.arena_bytes)?;
         let result = self.run_steps(&plan, &mut arena, given, watch);
         self.arenas

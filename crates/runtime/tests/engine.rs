@@ -7,7 +7,7 @@ use sardonyx_proto::{Encode, Encoder, encode_to_vec};
 use sardonyx_proto::{
     attribute, dimension, graph, model, node, operator_set_id, sparse_tensor, tensor, value_info,
 };
-use sardonyx_runtime::{CompileError, Options, RunError, Session, unsupported};
+use sardonyx_runtime::{CompileError, Optimization, Options, RunError, Session, unsupported};
 use sardonyx_tensor::{Buffer, Tensor, Value};
 
 /// A model of float tensors, written down in one expression.
@@ -431,7 +431,11 @@ fn fusing_changes_nothing_that_matters() {
     let draft = network();
     let compile = |fuse: bool| {
         let mut options = Options::with_threads(1);
-        options.fuse = fuse;
+        options.optimization = if fuse {
+            Optimization::All
+        } else {
+            Optimization::Basic
+        };
         Session::compile(&draft.model(), &NoExternalData, &options).expect("a valid model")
     };
     let (plain, fused) = (compile(false), compile(true));

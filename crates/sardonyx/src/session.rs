@@ -4,7 +4,7 @@ use std::fmt;
 
 use sardonyx_passes::Fusion;
 use sardonyx_runtime as runtime;
-use sardonyx_runtime::{CompileError, RunError, StepEvent, StepInfo};
+use sardonyx_runtime::{CompileError, Optimization, Precision, RunError, StepEvent, StepInfo};
 use sardonyx_tensor::Value;
 
 use crate::error::{Error, ErrorKind, UnsupportedOperator};
@@ -47,6 +47,38 @@ impl SessionBuilder<'_> {
     /// The number changes no result.
     pub fn threads(mut self, threads: usize) -> Self {
         self.options.threads = Some(threads);
+        self
+    }
+
+    /// How much of the graph may change on the way to a program; all of it by default.
+    pub fn optimization(mut self, optimization: Optimization) -> Self {
+        self.options.optimization = optimization;
+        self
+    }
+
+    /// How exact products are; exact by default.
+    pub fn precision(mut self, precision: Precision) -> Self {
+        self.options.precision = precision;
+        self
+    }
+
+    /// Bytes that a run may take for the values between its inputs and outputs. A run that needs more fails before it
+    /// starts. No limit by default.
+    pub fn memory_limit(mut self, bytes: usize) -> Self {
+        self.options.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Gives the session threads of its own. By default sessions share those of the process.
+    pub fn private_pool(mut self) -> Self {
+        self.options.private_pool = true;
+        self
+    }
+
+    /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when the model is
+    /// compiled, and a run with another size is refused.
+    pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
+        self.options.dims.push((name.into(), size as i64));
         self
     }
 
