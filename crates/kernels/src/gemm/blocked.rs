@@ -28,6 +28,10 @@ const TRANSPOSED_COLS: usize = 256;
 
 /// Size of A from which its panels are fetched ahead: half of a 1 MB second-level cache.
 const AHEAD_FLOATS: usize = 128 * 1024;
+/// Size of A that is kept in the second-level cache for all of k while column panels pass by: half of a 1 MB one.
+const KEPT_FLOATS: usize = 128 * 1024;
+/// Column panels between which A is read again for the next k block, where it is larger.
+const GROUP: usize = 8;
 /// Most values of the narrow operand per step for which it is read where it lies.
 const NARROW: usize = 12;
 
@@ -232,109 +236,140 @@ impl Product<'_> {
             });
             return;
         }
-        // Columns in blocks that stay in the second-level cache, rows in as many parts as it takes to feed the threads.
-        let most = (LOCAL_FLOATS / (kc.max(1) * w)).max(1);
-        let col_parts = col_panels.div_ceil(most);
-        let row_parts = if threads == 1 {
-            1
-        } else {
-            (threads * 6).div_ceil(col_parts).clamp(1, row_panels)
+        // As many rows as stay in the second-level cache for a k block; columns in chunks that feed the threads.
+        let row_parts = row_panels.div_ceil((LOCAL_FLOATS / (kc.max(1) * w)).max(1) * 2);
+        let whole = self.m.div_ceil(row_parts) * self.k <= KEPT_FLOATS;
+        let group = if whole { 1 } else { GROUP };
+        let groups = col_panels.div_ceil(group);
+        let per_chunk = match threads {
+            1 => groups,
+            _ => (groups * row_parts / (threads * 8)).clamp(1, groups),
         };
+        let col_parts = groups.div_ceil(per_chunk);
         pool_run(pool, threads, row_parts * col_parts, |part| {
-            let rows = split_even(row_panels, row_parts, part % row_parts);
-            let cols = split_even(col_panels, col_parts, part / row_parts);
-            let mut k0 = 0;
-            loop {
-                let k1 = self.k.min(k0 + kc);
-                let block = Block {
-                    rows: rows.clone(),
-                    cols: cols.clone(),
-                    b_first: 0,
-                    k0,
-                    b_k0: 0,
-                    k1,
-                };
-                // SAFETY: all panels are packed; the chunk owns this rectangle of C.
-                unsafe { self.block(a, b, block) };
-                k0 = k1;
-                if k0 == self.k {
-                    break;
+            let rows = split_even(row_panels, row_parts, part / col_parts);
+            for group_index in split_even(groups, col_parts, part % col_parts) {
+                let cols = group_index * group..col_panels.min((group_index + 1) * group);
+                let mut k0 = 0;
+                loop {
+                    let k1 = self.k.min(k0 + kc);
+                    let block = Block {
+                        rows: rows.clone(),
+                        cols: cols.clone(),
+                        b_first: 0,
+                        k0,
+                        b_k0: 0,
+                        k1,
+                    };
+                    // SAFETY: all panels are packed; the chunk owns this rectangle of C.
+                    unsafe { self.block_by_columns(a, b, block) };
+                    k0 = k1;
+                    if k0 == self.k {
+                        break;
+                    }
                 }
             }
         });
+    }
+
+    /// Multiplies the panels of one block, column panel by column panel: each stays in the first-level cache while all
+    /// rows meet it, and the one after it is fetched meanwhile. Panels of constants come from memory and are used once for
+    /// every part of the rows, so nothing else hides that latency.
+    #[inline]
+    unsafe fn block_by_columns(&self, a: Panels, b: Panels, block: Block) {
+        let w = panel_width(self.isa);
+        let steps = block.k1 - block.k0;
+        let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
+        let tiles_of_column = rows.div_ceil(tiles(self.isa).len());
+        for col_panel in block.cols.clone() {
+            let b_panel = b.at(col_panel, block.k0);
+            let next = if col_panel + 1 < block.cols.end {
+                b.at(col_panel + 1, block.k0)
+            } else if block.k1 < self.k {
+                b.at(block.cols.start, block.k1)
+            } else {
+                b.at(block.cols.end, 0)
+            };
+            let mut ahead = Ahead::new(b_panel, next, steps, w, tiles_of_column);
+            for row_panel in block.rows.clone() {
+                // SAFETY: the caller's promise.
+                unsafe { self.tiles_of(a, b_panel, row_panel, col_panel, &block, &mut ahead) };
+            }
+        }
+    }
+
+    /// The tiles of a panel of rows and one of columns.
+    #[inline(always)]
+    unsafe fn tiles_of(
+        &self,
+        a: Panels,
+        b_panel: *const f32,
+        row_panel: usize,
+        col_panel: usize,
+        block: &Block,
+        ahead: &mut Ahead,
+    ) {
+        let w = panel_width(self.isa);
+        let tiles = tiles(self.isa);
+        let unit = usize::from(a.ws == 1);
+        let last = block.k1 == self.k && !self.epilogue.is_plain();
+        let (row0, col0) = (row_panel * w, col_panel * w);
+        let rows = w.min(self.m - row0);
+        let tile_rows = rows.div_ceil(rows.div_ceil(tiles.len()));
+        let a_panel = a.at(row_panel, block.k0);
+        let n = w.min(self.n - col0);
+        let vectors = n.div_ceil(w / 2);
+        let mut r = 0;
+        while r < rows {
+            let count = tile_rows.min(rows - r);
+            let row = row0 + r;
+            let epilogue;
+            let tile = Tile {
+                k: block.k1 - block.k0,
+                a: a_panel.wrapping_add(r * a.ws),
+                a_rs: a.ws,
+                a_ks: a.ks,
+                b: b_panel,
+                b_vs: w / 2,
+                b_ks: w,
+                ahead: ahead.advance(),
+                ahead_step: ahead.step,
+                c: self.c.get().wrapping_add(row * self.ldc + col0),
+                ldc: self.ldc,
+                n,
+                resume: block.k0 != 0,
+                epilogue: if last {
+                    epilogue = self.epilogue.at(row, col0, self.ldc);
+                    &epilogue
+                } else {
+                    std::ptr::null()
+                },
+            };
+            // SAFETY: panels hold `k` steps, padded to whole vectors; the tile is inside C.
+            unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
+            r += count;
+        }
     }
 
     /// Multiplies the panels of one block: A narrow, B wide.
     #[inline]
     unsafe fn block(&self, a: Panels, b: Panels, block: Block) {
         let w = panel_width(self.isa);
-        let tiles = tiles(self.isa);
-        let unit = usize::from(a.ws == 1);
-        let last = block.k1 == self.k && !self.epilogue.is_plain();
-        // With few rows it is B that comes from memory and is used once, unless this chunk has just packed it.
-        let few_rows = block.rows.len() <= 2 && block.b_first == 0 && block.b_k0 == 0;
+        let steps = block.k1 - block.k0;
         for row_panel in block.rows.clone() {
-            let row0 = row_panel * w;
-            let rows = w.min(self.m - row0);
-            let tile_rows = rows.div_ceil(rows.div_ceil(tiles.len()));
-            let a_panel = a.at(row_panel, block.k0);
+            let rows = w.min(self.m - row_panel * w);
             // The panel after this one, or the first one of the next k block.
             let next = if row_panel + 1 < block.rows.end {
                 a.at(row_panel + 1, block.k0)
             } else {
                 a.at(block.rows.start, block.k1)
             };
-            let per_panel = block.cols.len() * rows.div_ceil(tile_rows);
-            let mut ahead = self.ahead(a_panel, next, block.k1 - block.k0, per_panel);
+            let per_panel = block.cols.len() * rows.div_ceil(tiles(self.isa).len());
+            let mut ahead = self.ahead(a.at(row_panel, block.k0), next, steps, per_panel);
             for col_panel in block.cols.clone() {
-                let col0 = col_panel * w;
-                let n = w.min(self.n - col0);
-                let vectors = n.div_ceil(w / 2);
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
-                if few_rows {
-                    let next = if col_panel + 1 < block.cols.end {
-                        b_panel.wrapping_add(b.stride)
-                    } else {
-                        b.at(block.cols.start, block.k1)
-                    };
-                    ahead = Ahead::new(
-                        b_panel,
-                        next,
-                        block.k1 - block.k0,
-                        w,
-                        rows.div_ceil(tile_rows),
-                    );
-                }
-                let mut r = 0;
-                while r < rows {
-                    let count = tile_rows.min(rows - r);
-                    let (row, col) = (row0 + r, col0);
-                    let epilogue;
-                    let tile = Tile {
-                        k: block.k1 - block.k0,
-                        a: a_panel.wrapping_add(r * a.ws),
-                        a_rs: a.ws,
-                        a_ks: a.ks,
-                        b: b_panel,
-                        b_vs: w / 2,
-                        b_ks: w,
-                        ahead: ahead.advance(),
-                        ahead_step: ahead.step,
-                        c: self.c.get().wrapping_add(row * self.ldc + col),
-                        ldc: self.ldc,
-                        n,
-                        resume: block.k0 != 0,
-                        epilogue: if last {
-                            epilogue = self.epilogue.at(row, col, self.ldc);
-                            &epilogue
-                        } else {
-                            std::ptr::null()
-                        },
-                    };
-                    // SAFETY: panels hold `k` steps, padded to whole vectors; the tile is inside C.
-                    unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
-                    r += count;
-                }
+                // SAFETY: the caller's promise.
+                unsafe { self.tiles_of(a, b_panel, row_panel, col_panel, &block, &mut ahead) };
             }
         }
     }

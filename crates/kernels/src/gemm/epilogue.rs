@@ -380,10 +380,15 @@ mod tests {
         unsafe fn run<S: Simd>(self) {
             // SAFETY: 16 is a multiple of the lanes of every instruction set.
             unsafe {
-                let act = self.0.prepare::<S>();
+                let epilogue = Epilogue {
+                    activation: self.0,
+                    ..Epilogue::default()
+                };
+                let epilogue = epilogue.raw();
                 for i in (0..16).step_by(S::LANES) {
                     let x = S::load(self.1.as_ptr().add(i));
-                    S::store(self.2.as_mut_ptr().add(i), act.apply(x));
+                    let y = epilogue.finish::<S>(x, i, 16 - i);
+                    S::store(self.2.as_mut_ptr().add(i), y);
                 }
             }
         }
@@ -406,6 +411,9 @@ mod tests {
             Activation::HardSwish,
             Activation::Sigmoid,
             Activation::Tanh,
+            Activation::Gelu,
+            Activation::GeluTanh,
+            Activation::Swish(1.5),
         ];
         for act in acts {
             for &isa in Isa::available() {
@@ -414,7 +422,7 @@ mod tests {
                 unsafe { dispatch(isa, Apply(act, &x, &mut y)) };
                 for (x, y) in x.iter().zip(y) {
                     let want = act.apply(*x);
-                    let close = (want - y).abs() <= 1e-6 * want.abs();
+                    let close = (want - y).abs() <= 2e-6 * want.abs();
                     assert!(
                         want == y || want.is_nan() && y.is_nan() || close,
                         "{act:?} {isa:?}: {x} -> {y}, not {want}"

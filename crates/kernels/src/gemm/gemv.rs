@@ -3,7 +3,7 @@
 //! Packing would cost more than the product. Two loops, by the layout of the matrix:
 //!
 //! - steps far apart, columns adjacent: rows of the matrix, scaled, are added to a block of results that stays in the
-//!   first-level cache, four rows at a time. Same chain of multiply-adds as the blocked product, hence the same bits;
+//!   first-level cache, four rows at a time;
 //! - steps adjacent: dot products in vector accumulators, four columns at a time.
 //!
 //! A product with a few *columns* is the transposed problem.

@@ -12,8 +12,8 @@
 //! assert_eq!(c, [19.0, 22.0, 43.0, 50.0]);
 //! ```
 //!
-//! The idea to know: whatever the path, an output element is one chain of multiply-adds over k in order (the paths for
-//! matrix-vector products aside, which are chosen by size and layout only). Blocking, threads and orientation thus do not
+//! The idea to know: whatever the path, an output element is the same sum: chains of multiply-adds over blocks of k, in
+//! order (the paths for matrix-vector products aside, which are chosen by size and layout only). Blocking, threads and orientation thus do not
 //! change a bit of the result; the instruction set may.
 
 #[macro_use]

@@ -3,8 +3,9 @@
 //! A tile multiplies a few scalars (up to the length of [`TileTable`]) of the *narrow* operand with one or two vectors of the *wide* operand per
 //! step of k. Which of A and B is narrow is the driver's choice; both come from panels of the same form.
 //!
-//! Every output element is one chain of multiply-adds over k in order, whatever the tile shape, the blocking or the
-//! orientation. That is why results do not depend on the partition.
+//! Every output element is the same sum whatever the tile shape or the orientation: chains of multiply-adds in order over
+//! blocks of k, which depend on k alone, added up in order. That is why results do not depend on the partition. Chains
+//! of limited length also keep the rounding error of long sums small.
 
 use super::epilogue::TileEpilogue;
 use super::simd::{Body, Simd, dispatch};
@@ -34,7 +35,7 @@ pub(crate) struct Tile {
     pub(crate) ldc: usize,
     /// Columns, more than `V - 1` vectors and at most `V`.
     pub(crate) n: usize,
-    /// Continue from the values in `c` instead of zero.
+    /// Add the values in `c`, the sums of earlier k blocks.
     pub(crate) resume: bool,
     /// Null: store the plain sums.
     pub(crate) epilogue: *const TileEpilogue,
@@ -71,13 +72,6 @@ pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UN
         for (v, mask) in masks.iter_mut().enumerate() {
             *mask = S::first(t.n - v * S::LANES);
         }
-        if t.resume {
-            for (r, row) in acc.iter_mut().enumerate() {
-                for (v, x) in row.iter_mut().enumerate() {
-                    *x = S::load_m(t.c.add(r * t.ldc + v * S::LANES), masks[v]);
-                }
-            }
-        }
         let a_rs = if UNIT { 1 } else { t.a_rs };
         let (mut a, mut b) = (t.a, t.b);
         let mut ahead = t.ahead;
@@ -113,6 +107,13 @@ pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UN
             step!();
         }
         // The loops over `acc` must stay small: the compiler keeps `acc` in registers only if it unrolls them all.
+        if t.resume {
+            for (r, row) in acc.iter_mut().enumerate() {
+                for (v, x) in row.iter_mut().enumerate() {
+                    *x = S::add(*x, S::load_m(t.c.add(r * t.ldc + v * S::LANES), masks[v]));
+                }
+            }
+        }
         if !t.epilogue.is_null() {
             let e = &*t.epilogue;
             let Some((lo, hi)) = e.simple() else {
