@@ -188,6 +188,7 @@ impl Constants {
             over: None,
             pool,
             isa: Isa::detect(),
+            memory: None,
         };
         kernel.run(&mut call).map_err(|error| failed(error.0))?;
         Ok(call

@@ -1,12 +1,13 @@
 //! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
-use sardonyx_tensor::{DataType, Dims, Element, Tensor, TensorError, Value, ValueType};
+use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Value, ValueType};
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
@@ -325,6 +326,8 @@ pub(crate) struct Call<'a> {
     pub(crate) over: Option<usize>,
     pub(crate) pool: &'a Pool,
     pub(crate) isa: Isa,
+    /// Where memory for outputs comes from that have no place in the plan.
+    pub(crate) memory: Option<&'a Arc<Recycler>>,
 }
 
 impl<'a> Call<'a> {
@@ -462,7 +465,14 @@ impl<'a> Call<'a> {
                 Ok(TensorViewMut::new(data_type, planned_dims.clone(), bytes)?)
             }
             Some(Target::Owned(slot)) => {
-                let value = slot.insert(Value::Tensor(Tensor::zeros(data_type, dims)?));
+                let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
+                let tensor = match (bytes, self.memory) {
+                    (Some(bytes), Some(memory)) => {
+                        Tensor::from_buffer(data_type, dims, memory.take(bytes)?)?
+                    }
+                    _ => Tensor::zeros(data_type, dims)?,
+                };
+                let value = slot.insert(Value::Tensor(tensor));
                 match value {
                     Value::Tensor(tensor) => Ok(tensor.view_mut()?),
                     _ => fail!("output {index} is not a tensor"),

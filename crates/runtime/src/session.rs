@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sardonyx_kernels::Pool;
 use sardonyx_model::{Dim, ExternalData, Model, Type};
 use sardonyx_passes::Fusion;
-use sardonyx_tensor::{Arena, Dims, Tensor, TensorView, Value, ViewData};
+use sardonyx_tensor::{Arena, Dims, Recycler, Tensor, TensorView, Value, ViewData};
 use smallvec::SmallVec;
 
 use crate::compile::{Options, Program, Slot, compile};
@@ -25,6 +25,8 @@ pub struct Session {
     pool: SharedPool,
     memory_limit: Option<usize>,
     plans: Mutex<HashMap<Vec<Option<Type2>>, Arc<Plan>>>,
+    /// Memory of outputs, which comes back when they are dropped.
+    memory: Arc<Recycler>,
     /// Arenas that no run uses at the moment.
     arenas: Mutex<Vec<Arena>>,
 }
@@ -141,6 +143,7 @@ impl Session {
             pool,
             memory_limit: options.memory_limit,
             plans: Mutex::default(),
+            memory: Arc::default(),
             arenas: Mutex::default(),
         })
     }
@@ -502,6 +505,7 @@ impl Session {
             over,
             pool: self.pool.get(),
             isa: self.program.isa,
+            memory: Some(&self.memory),
         };
         step.kernel
             .run(&mut call)

@@ -85,6 +85,16 @@ impl Buffer {
         }
     }
 
+    /// Refers to all bytes of an owner.
+    pub(crate) fn from_owner(owner: Arc<dyn Owner>) -> Buffer {
+        let len = owner.bytes().len();
+        Buffer {
+            owner,
+            offset: 0,
+            len,
+        }
+    }
+
     /// Number of bytes.
     pub fn len(&self) -> usize {
         self.len
@@ -165,7 +175,7 @@ impl fmt::Debug for Buffer {
 }
 
 /// Where bytes live.
-trait Owner: Send + Sync {
+pub(crate) trait Owner: Send + Sync {
     fn bytes(&self) -> &[u8];
     /// `None` if they must not be written.
     fn bytes_mut(&mut self) -> Option<&mut [u8]>;

@@ -128,6 +128,7 @@ mod tests {
             over,
             pool: &Pool::new(1),
             isa: Isa::detect(),
+            memory: None,
         };
         kernel.run(&mut call).unwrap();
         match call.targets.remove(0) {

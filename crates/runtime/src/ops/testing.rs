@@ -58,6 +58,7 @@ pub(crate) fn run(
         over: None,
         pool: Pool::global(),
         isa: Isa::detect(),
+        memory: None,
     };
     kernel.run(&mut call).map_err(|error| error.to_string())?;
     let outputs = call.targets.into_iter().map(|target| match target {

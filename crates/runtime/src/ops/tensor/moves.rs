@@ -237,6 +237,7 @@ mod tests {
             over: None,
             pool: Pool::global(),
             isa: Isa::detect(),
+            memory: None,
         };
         move_elements(
             &mut call,

@@ -407,6 +407,7 @@ mod tests {
                 over: Some(0),
                 pool: Pool::global(),
                 isa: Isa::detect(),
+                memory: None,
             };
             kernel.run(&mut call).unwrap();
             drop(call);

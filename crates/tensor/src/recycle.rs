@@ -1,0 +1,150 @@
+//! Memory that comes back: buffers whose bytes return to where they were taken when the last reference goes.
+//!
+//! Fresh memory costs more than most things that are done with it: the system has to find and clear its pages. Whoever
+//! makes tensors of the same sizes again and again takes their bytes from a [`Recycler`].
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::buffer::{AlignedBytes, Buffer, Owner};
+use crate::error::TensorError;
+
+/// A stock of memory. Buffers made from it may outlive it; their bytes are then freed as usual.
+#[derive(Default)]
+pub struct Recycler {
+    stock: Mutex<Stock>,
+}
+
+#[derive(Default)]
+struct Stock {
+    free: Vec<AlignedBytes>,
+    free_bytes: usize,
+    /// Bytes of buffers that exist, and the most that ever did: no more than that is kept.
+    lent: usize,
+    most_lent: usize,
+}
+
+impl Recycler {
+    /// A buffer of `len` bytes of no particular values, aligned as all memory of this crate.
+    ///
+    /// # Errors
+    /// If memory is refused.
+    pub fn take(self: &Arc<Self>, len: usize) -> Result<Buffer, TensorError> {
+        let found = {
+            let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+            // Not much more than is wanted, so that a small buffer does not hold a large block.
+            let fits = |block: &AlignedBytes| (len..=len + len / 4 + 64).contains(&block.len());
+            let best = (0..stock.free.len())
+                .filter(|index| fits(&stock.free[*index]))
+                .min_by_key(|index| stock.free[*index].len());
+            best.map(|index| {
+                let block = stock.free.swap_remove(index);
+                stock.free_bytes -= block.len();
+                block
+            })
+        };
+        let bytes = match found {
+            Some(block) => block,
+            // Room to grow by a little: a sequence that gets longer with every call finds its memory again.
+            None => AlignedBytes::zeroed_on_huge_pages((len + len / 16).next_multiple_of(64))?,
+        };
+        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        stock.lent += bytes.len();
+        stock.most_lent = stock.most_lent.max(stock.lent);
+        drop(stock);
+        let lent = Lent {
+            bytes: Some(bytes),
+            home: Arc::downgrade(self),
+        };
+        Buffer::from_owner(Arc::new(lent)).slice(0..len)
+    }
+
+    fn give_back(&self, bytes: AlignedBytes) {
+        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        stock.lent -= bytes.len();
+        stock.free_bytes += bytes.len();
+        stock.free.push(bytes);
+        // What was not wanted for longest goes first.
+        let mut freed = 0;
+        while stock.free_bytes > stock.most_lent && freed < stock.free.len() {
+            stock.free_bytes -= stock.free[freed].len();
+            freed += 1;
+        }
+        stock.free.drain(..freed);
+    }
+}
+
+impl fmt::Debug for Recycler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(
+            f,
+            "Recycler({} bytes free, {} lent)",
+            stock.free_bytes, stock.lent
+        )
+    }
+}
+
+/// Bytes on loan.
+struct Lent {
+    /// `None` only while dropping.
+    bytes: Option<AlignedBytes>,
+    home: Weak<Recycler>,
+}
+
+impl Owner for Lent {
+    fn bytes(&self) -> &[u8] {
+        self.bytes.as_deref().unwrap_or_default()
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        self.bytes.as_deref_mut()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let (Some(bytes), Some(home)) = (self.bytes.take(), self.home.upgrade()) {
+            home.give_back(bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_comes_back_and_is_used_again() {
+        let recycler = Arc::new(Recycler::default());
+        let mut first = recycler.take(1000).unwrap();
+        first.make_mut().unwrap().fill(7);
+        let start = first.as_slice().as_ptr();
+        assert!(first.is_aligned_to(64));
+        let part = first.slice(10..20).unwrap();
+        drop(first);
+        // A part of it is still alive.
+        let other = recycler.take(1000).unwrap();
+        assert_ne!(other.as_slice().as_ptr(), start);
+        assert_eq!(part.as_slice(), [7; 10]);
+        drop(part);
+        // A little longer, and much shorter.
+        let longer = recycler.take(1040).unwrap();
+        assert_eq!((longer.as_slice().as_ptr(), longer.len()), (start, 1040));
+        drop(longer);
+        assert_ne!(recycler.take(100).unwrap().as_slice().as_ptr(), start);
+        drop(recycler);
+        assert_eq!(other.len(), 1000);
+    }
+
+    #[test]
+    fn no_more_is_kept_than_was_ever_in_use() {
+        let recycler = Arc::new(Recycler::default());
+        for len in [1 << 10, 1 << 14, 1 << 12, 1 << 16] {
+            drop(recycler.take(len).unwrap());
+        }
+        let stock = recycler.stock.lock().unwrap();
+        assert!(stock.free_bytes <= stock.most_lent && stock.lent == 0);
+        assert!(stock.most_lent <= (1 << 16) + (1 << 12) + 64);
+    }
+}
