@@ -48,7 +48,7 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         text += &format!("{took:12.1} us {count:5} {name}\n");
     }
     for (step, took) in steps.iter().zip(&best) {
-        if *took > 100.0 {
+        if *took > 5.0 && took.is_finite() {
             text += &format!("{took:10.1} us  {}  {}\n", step.place, step.kernel);
         }
     }

@@ -75,7 +75,11 @@ impl Plan {
 
 /// Plans for inputs of the given types, by position among the graph's inputs.
 pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, RunError> {
-    let constant = |value: ValueId| -> Option<Known> { program.inference.known(value).cloned() };
+    // Only numbers: what was an expression when the model was compiled is a number now.
+    let constant = |value: ValueId| -> Option<Known> {
+        let known = program.inference.known(value)?;
+        known.to_tensor().is_some().then(|| known.clone())
+    };
     let options = InferOptions {
         inputs,
         known: Some(&constant),
