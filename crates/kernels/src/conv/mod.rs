@@ -395,16 +395,10 @@ impl PackedConv {
             input,
             output: SendPtr(output.as_mut_ptr()),
             epilogue: TileEpilogue {
-                alpha: 1.0,
                 row_bias: epilogue.bias.map_or(null, <[f32]>::as_ptr),
-                col_bias: null,
-                beta: 0.0,
-                addend: null,
-                addend_rs: 0,
-                addend_cs: 0,
                 residual: epilogue.residual.map_or(null, <[f32]>::as_ptr),
                 activation: epilogue.activation,
-                factor: std::ptr::null(),
+                ..TileEpilogue::PLAIN
             },
         };
         match &self.weights {

@@ -31,7 +31,7 @@ const AHEAD_FLOATS: usize = 128 * 1024;
 /// Size of A that is kept in the second-level cache for all of k while column panels pass by: half of a 1 MB one.
 const KEPT_FLOATS: usize = 128 * 1024;
 /// Column panels between which A is read again for the next k block, where it is larger.
-const GROUP: usize = 8;
+const GROUP: usize = 16;
 /// Most values of the narrow operand per step for which it is read where it lies.
 const NARROW: usize = 12;
 

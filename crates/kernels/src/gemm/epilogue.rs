@@ -78,9 +78,10 @@ impl Activation {
         }
     }
 
-    /// [`Activation::function`] of the lanes of a vector. Decided once, so that each loop has one body.
+    /// [`Activation::function`] of each number. Decided once, so that each loop has one body. The compiler must not see a
+    /// short length: it would unroll the loop before it has made vectors of it.
     #[inline(always)]
-    fn function_of<const FMA: bool>(self, lanes: &mut [f32]) {
+    pub(crate) fn function_of<const FMA: bool>(self, lanes: &mut [f32]) {
         macro_rules! each {
             ($activation:expr) => {
                 for lane in lanes {
@@ -282,6 +283,20 @@ unsafe impl Send for TileEpilogue {}
 unsafe impl Sync for TileEpilogue {}
 
 impl TileEpilogue {
+    /// Nothing to do at all.
+    pub(crate) const PLAIN: TileEpilogue = TileEpilogue {
+        alpha: 1.0,
+        row_bias: std::ptr::null(),
+        col_bias: std::ptr::null(),
+        beta: 0.0,
+        addend: std::ptr::null(),
+        addend_rs: 0,
+        addend_cs: 0,
+        residual: std::ptr::null(),
+        activation: Activation::None,
+        factor: std::ptr::null(),
+    };
+
     /// The epilogue of the part of the output that starts at `row`, `col`.
     #[inline(always)]
     pub(crate) fn at(&self, row: usize, col: usize, ldc: usize) -> TileEpilogue {
@@ -326,7 +341,40 @@ impl TileEpilogue {
     ///
     /// As [`Simd`]; the pointers are valid for these columns.
     #[inline(always)]
-    pub(crate) unsafe fn finish<S: Simd>(&self, mut x: S::V, col: usize, n: usize) -> S::V {
+    pub(crate) unsafe fn finish<S: Simd>(&self, x: S::V, col: usize, n: usize) -> S::V {
+        if !self.activation.is_function() {
+            // SAFETY: the caller's promise.
+            return unsafe { self.finish_linear::<S>(x, col, n) };
+        }
+        let before = TileEpilogue {
+            activation: Activation::None,
+            factor: std::ptr::null(),
+            ..*self
+        };
+        let after = TileEpilogue {
+            factor: self.factor,
+            ..TileEpilogue::PLAIN
+        };
+        let mut lanes = [0.0f32; 16];
+        // SAFETY: the caller's promise; 16 lanes are the most.
+        unsafe {
+            S::store(lanes.as_mut_ptr(), before.finish_linear::<S>(x, col, n));
+            let count = std::hint::black_box(S::LANES).min(lanes.len());
+            match S::ISA {
+                Isa::Portable => self.activation.function_of::<false>(&mut lanes[..count]),
+                _ => self.activation.function_of::<true>(&mut lanes[..count]),
+            }
+            after.finish_linear::<S>(S::load(lanes.as_ptr()), col, n)
+        }
+    }
+
+    /// As [`TileEpilogue::finish`], for all activations but functions, which are left out.
+    ///
+    /// # Safety
+    ///
+    /// As [`TileEpilogue::finish`].
+    #[inline(always)]
+    pub(crate) unsafe fn finish_linear<S: Simd>(&self, mut x: S::V, col: usize, n: usize) -> S::V {
         // SAFETY: the caller's promise.
         unsafe {
             let mask = S::first(n);
@@ -348,15 +396,7 @@ impl TileEpilogue {
             if !self.residual.is_null() {
                 x = S::add(x, S::load_m(self.residual.add(col), mask));
             }
-            if self.activation.is_function() {
-                let mut lanes = [0.0f32; 16];
-                S::store(lanes.as_mut_ptr(), x);
-                match S::ISA {
-                    Isa::Portable => self.activation.function_of::<false>(&mut lanes[..S::LANES]),
-                    _ => self.activation.function_of::<true>(&mut lanes[..S::LANES]),
-                }
-                x = S::load(lanes.as_ptr());
-            } else if self.activation != Activation::None {
+            if self.activation != Activation::None {
                 x = self.activation.prepare::<S>().apply(x);
             }
             if !self.factor.is_null() {

@@ -7,8 +7,9 @@
 //! blocks of k, which depend on k alone, added up in order. That is why results do not depend on the partition. Chains
 //! of limited length also keep the rounding error of long sums small.
 
-use super::epilogue::TileEpilogue;
+use super::epilogue::{Activation, TileEpilogue};
 use super::simd::{Body, Simd, dispatch};
+use crate::Isa;
 
 /// One tile's work. Pointers are valid for the sizes given.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,11 @@ pub(crate) struct Tile {
 /// without, 141 with (Cascade Lake, 11 x 32 x 256, both operands in that cache).
 const PREFETCH_STEPS: usize = 8;
 
+/// Products of so few rows wait for the wide operand to come from memory, panel after panel in one stream.
+const FEW_ROWS: usize = 4;
+/// How far ahead it is fetched then.
+const STREAM_STEPS: usize = 64;
+
 pub(crate) type TileFn = unsafe fn(&Tile);
 
 /// Tile functions by rows - 1, vectors - 1, and whether the rows of the narrow operand are adjacent (1) or not (0).
@@ -75,10 +81,15 @@ pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UN
         let a_rs = if UNIT { 1 } else { t.a_rs };
         let (mut a, mut b) = (t.a, t.b);
         let mut ahead = t.ahead;
+        let steps_ahead = if R <= FEW_ROWS {
+            STREAM_STEPS
+        } else {
+            PREFETCH_STEPS
+        };
         macro_rules! step {
             () => {
                 for v in 0..V {
-                    S::prefetch(b.wrapping_add(v * t.b_vs + PREFETCH_STEPS * t.b_ks));
+                    S::prefetch(b.wrapping_add(v * t.b_vs + steps_ahead * t.b_ks));
                 }
                 S::prefetch(a.wrapping_add(PREFETCH_STEPS * t.a_ks));
                 let mut wide = [zero; V];
@@ -173,12 +184,12 @@ unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
                 S::store(out.as_mut_ptr().add(v * S::LANES), x);
             }
         }
-        finish_rows::<S>(t, e, copy.as_ptr().cast(), R);
+        finish_rows::<S>(t, e, copy.as_mut_ptr().cast(), R);
     }
 }
 
 /// The slow end of a tile; not inlined, so that it exists once per instruction set.
-unsafe fn finish_rows<S: Simd>(t: &Tile, e: &TileEpilogue, copy: *const f32, rows: usize) {
+unsafe fn finish_rows<S: Simd>(t: &Tile, e: &TileEpilogue, copy: *mut f32, rows: usize) {
     // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
     unsafe {
         dispatch(
@@ -197,7 +208,7 @@ struct FinishRows<'a> {
     tile: &'a Tile,
     epilogue: &'a TileEpilogue,
     /// Rows of 32.
-    copy: *const f32,
+    copy: *mut f32,
     rows: usize,
 }
 
@@ -206,16 +217,55 @@ impl Body for FinishRows<'_> {
 
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
+        let activation = self.epilogue.activation;
+        if !activation.is_function() {
+            // SAFETY: as below.
+            return unsafe { self.each::<S>(self.epilogue, true) };
+        }
+        // All that comes before the function, then the function of everything at once, then the rest.
+        let before = TileEpilogue {
+            activation: Activation::None,
+            factor: std::ptr::null(),
+            ..*self.epilogue
+        };
+        let after = TileEpilogue {
+            factor: self.epilogue.factor,
+            ..TileEpilogue::PLAIN
+        };
+        // SAFETY: inside the tile and the copy, which holds `rows` rows of 32.
+        unsafe {
+            self.each::<S>(&before, false);
+            let all = std::slice::from_raw_parts_mut(self.copy, self.rows * 32);
+            match S::ISA {
+                Isa::Portable => activation.function_of::<false>(all),
+                _ => activation.function_of::<true>(all),
+            }
+            self.each::<S>(&after, true);
+        }
+    }
+}
+
+impl FinishRows<'_> {
+    /// Finishes every vector, back into the copy or to the output.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd`]; copy and tile are valid.
+    #[inline(always)]
+    unsafe fn each<S: Simd>(&self, epilogue: &TileEpilogue, to_output: bool) {
         let t = self.tile;
         for r in 0..self.rows {
-            let e = self.epilogue.at(r, 0, t.ldc);
+            let e = epilogue.at(r, 0, t.ldc);
             let mut col = 0;
             while col < t.n {
                 // SAFETY: inside the tile and the copy.
                 unsafe {
-                    let x = S::load(self.copy.add(r * 32 + col));
-                    let x = e.finish::<S>(x, col, t.n - col);
-                    S::store_m(t.c.add(r * t.ldc + col), S::first(t.n - col), x);
+                    let at = self.copy.add(r * 32 + col);
+                    let x = e.finish_linear::<S>(S::load(at), col, t.n - col);
+                    match to_output {
+                        true => S::store_m(t.c.add(r * t.ldc + col), S::first(t.n - col), x),
+                        false => S::store(at, x),
+                    }
                 }
                 col += S::LANES;
             }
