@@ -290,6 +290,7 @@ impl Binder<'_> {
                             })
                             .or_else(|| ty(value)),
                         constant: constants.get(value),
+                        turned: constants.turned(value),
                     })
                 })
                 .collect(),
@@ -391,21 +392,27 @@ fn build(
                 .map(|value| slots.of(value))
         })
         .collect();
-    let outputs = graph
+    let outputs: Vec<Slot> = graph
         .outputs
         .iter()
         .filter_map(|info| info.value)
         .map(|value| slots.of(value))
         .collect();
+    let uses = use_of_slots(&mut steps, slots.values.len(), &outputs);
     let slots = slots
         .values
         .into_iter()
-        .map(|value| {
-            // Kernels read slices; bytes of a file may lie anywhere.
-            let constant = constants
-                .take(value)
-                .map(|tensor| tensor.aligned())
-                .transpose();
+        .zip(uses)
+        .map(|(value, used)| {
+            let constant = match used {
+                Used::Not => Ok(None),
+                Used::AsBytes => Ok(constants.take(value)),
+                // Kernels read slices; bytes of a file may lie anywhere.
+                Used::AsElements => constants
+                    .take(value)
+                    .map(|tensor| tensor.aligned())
+                    .transpose(),
+            };
             constant
                 .map(|constant| SlotInfo { value, constant })
                 .map_err(|e| CompileError::Resources(e.to_string()))
@@ -417,6 +424,42 @@ fn build(
         inputs,
         outputs,
     })
+}
+
+/// How steps read a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Used {
+    Not,
+    /// At any address.
+    AsBytes,
+    AsElements,
+}
+
+/// Takes out steps that nobody needs, now that kernels have taken in what they need, and says how slots are read.
+fn use_of_slots(steps: &mut Vec<Step>, count: usize, outputs: &[Slot]) -> Vec<Used> {
+    let mut used = vec![Used::Not; count];
+    for slot in outputs {
+        used[slot.index()] = Used::AsElements;
+    }
+    let mut needed = vec![false; steps.len()];
+    for (index, step) in steps.iter().enumerate().rev() {
+        let mut made = step.outputs.iter().flatten();
+        needed[index] = made.any(|slot| used[slot.index()] != Used::Not);
+        if !needed[index] {
+            continue;
+        }
+        for (position, slot) in step.inputs.iter().enumerate() {
+            let Some(slot) = slot else { continue };
+            let how = match step.kernel.reads_unaligned(position) {
+                true => Used::AsBytes,
+                false => Used::AsElements,
+            };
+            used[slot.index()] = used[slot.index()].max(how);
+        }
+    }
+    let mut needed = needed.into_iter();
+    steps.retain(|_| needed.next().unwrap_or(true));
+    used
 }
 
 /// What [`build`] makes of a program.

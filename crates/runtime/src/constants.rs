@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeId, Producer, ValueId};
-use sardonyx_ops::Known;
-use sardonyx_passes::{Inference, Resolved, place_of_node};
-use sardonyx_tensor::{Tensor, Value};
+use sardonyx_ops::{AttrValue, Attributes, Known};
+use sardonyx_passes::{Inference, NodeAttributes, Resolved, place_of_node};
+use sardonyx_tensor::{DataType, Tensor, Value};
 use smallvec::SmallVec;
 
 use crate::compile::Binder;
@@ -17,11 +17,15 @@ use crate::kernel::{BindError, Call, Kernel, Operand, Target};
 /// a few bytes made to take all memory. Kernels want the whole tensor.
 const DENSE_ELEMENTS: usize = 1 << 28;
 const DENSE_RATIO: usize = 1000;
+/// Elements from which on the transpose of a constant is not made.
+const WORTH_PACKING: usize = 1 << 14;
 
 /// The values that are known before anything runs.
 #[derive(Default)]
 pub(crate) struct Constants {
     tensors: HashMap<ValueId, Tensor>,
+    /// Values that are transposes of constants and only wanted packed: what they are transposes of.
+    turned: HashMap<ValueId, ValueId>,
 }
 
 impl Constants {
@@ -118,6 +122,13 @@ impl Constants {
                 remaining.push(*node);
                 continue;
             }
+            if self.is_wanted_packed(resolved, *node) {
+                let source = model.inputs(*node).next().flatten();
+                let output = outputs.first().copied().flatten();
+                self.turned.extend(output.zip(source));
+                remaining.push(*node);
+                continue;
+            }
             // What cannot be bound is reported later, with everything else that cannot.
             let kernel = match binder.bind(*node, self) {
                 Ok(kernel) if kernel.deterministic() => kernel,
@@ -144,6 +155,39 @@ impl Constants {
             }
         }
         Ok(remaining)
+    }
+
+    /// Whether a node is the transpose of a large constant matrix that only products want, which pack it anyway.
+    fn is_wanted_packed(&self, resolved: &Resolved, node: NodeId) -> bool {
+        let model = resolved.model();
+        let is = |node: NodeId, name: &str| {
+            resolved
+                .schema(node)
+                .is_some_and(|schema| schema.domain.is_empty() && schema.name == name)
+        };
+        let source = model.inputs(node).next().flatten();
+        let Some(matrix) = source.and_then(|source| self.get(source)) else {
+            return false;
+        };
+        let Some(output) = model.outputs(node).first().copied().flatten() else {
+            return false;
+        };
+        is(node, "Transpose")
+            && matrix.rank() == 2
+            && matrix.data_type() == DataType::Float
+            && matrix.len() >= WORTH_PACKING
+            && NodeAttributes::new(model, node)
+                .attribute("perm")
+                .is_none_or(|perm| matches!(perm, AttrValue::Ints(perm) if *perm == [1, 0]))
+            && !model.value(output).is_output
+            && model
+                .uses(output)
+                .all(|(reader, position)| position == 1 && is(reader, "MatMul"))
+    }
+
+    /// The constant that a value is the transpose of.
+    pub(crate) fn turned(&self, value: ValueId) -> Option<&Tensor> {
+        self.get(*self.turned.get(&value)?)
     }
 
     fn run_once(

@@ -46,6 +46,11 @@ pub(crate) trait Kernel: Send + Sync {
         false
     }
 
+    /// Whether an input may lie at any address: its elements are moved as bytes.
+    fn reads_unaligned(&self, _input: usize) -> bool {
+        false
+    }
+
     /// What this kernel does to its first input, if whoever computes that may do it as well.
     fn as_tail(&self) -> Option<TailKind> {
         None
@@ -218,6 +223,21 @@ pub(crate) struct Site<'a> {
 pub(crate) struct SiteInput<'a> {
     pub(crate) ty: Option<Type>,
     pub(crate) constant: Option<&'a Tensor>,
+    /// The matrix that this input is the transpose of, if that is a constant.
+    pub(crate) turned: Option<&'a Tensor>,
+}
+
+/// Lets `pack` read all bytes of a constant once, front to back; memory that only holds a copy of a file is given back
+/// afterwards.
+pub(crate) fn pack_once<R>(constant: &Tensor, pack: impl FnOnce(&[u8]) -> R) -> R {
+    if let Some(buffer) = constant.buffer() {
+        buffer.fetch_pages();
+    }
+    let packed = pack(constant.bytes());
+    if let Some(buffer) = constant.buffer() {
+        buffer.give_back_pages();
+    }
+    packed
 }
 
 impl<'a> Site<'a> {
@@ -234,6 +254,11 @@ impl<'a> Site<'a> {
     /// The constant at an input.
     pub(crate) fn constant(&self, index: usize) -> Option<&'a Tensor> {
         self.inputs.get(index)?.as_ref()?.constant
+    }
+
+    /// The constant matrix that an input is the transpose of.
+    pub(crate) fn turned(&self, index: usize) -> Option<&'a Tensor> {
+        self.inputs.get(index)?.as_ref()?.turned
     }
 
     /// The shape of an input, as far as inferred.

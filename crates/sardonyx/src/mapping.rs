@@ -10,9 +10,10 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
-use sardonyx_tensor::Buffer;
+use sardonyx_tensor::{Buffer, Pages};
 
 /// The whole content of a regular file, mapped for reading.
 pub(crate) fn map(file: &File) -> io::Result<Buffer> {
@@ -25,5 +26,51 @@ pub(crate) fn map(file: &File) -> io::Result<Buffer> {
     // packing of weights) checks what it reads as it reads it and relies on no earlier check of bytes read again, and
     // the bytes are never handed out as a type with invalid values (`str`, `bool`, enums) without being checked or copied.
     let mapping = unsafe { memmap2::Mmap::map(file)? };
-    Ok(Buffer::from_shared(Arc::new(mapping)))
+    Ok(Buffer::from_pages(Arc::new(Mapping(mapping))))
 }
+
+struct Mapping(memmap2::Mmap);
+
+impl AsRef<[u8]> for Mapping {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Pages for Mapping {
+    fn fetch(&self, range: Range<usize>) {
+        // One call instead of a fault every few pages. Older systems refuse, and then pages come one by one.
+        #[cfg(target_os = "linux")]
+        let _ = self
+            .0
+            .advise_range(memmap2::Advice::PopulateRead, range.start, range.len());
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
+    }
+
+    fn give_back(&self, range: Range<usize>) {
+        #[cfg(unix)]
+        {
+            // Pages at the ends may hold what others read.
+            let start = range.start.next_multiple_of(PAGE);
+            let end = range.end / PAGE * PAGE;
+            if start < end {
+                // SAFETY: The mapping is private and was never written, so a page that is dropped is read again from
+                // the file when it is touched; that its content may have changed is what mapping accepts.
+                let _ = unsafe {
+                    self.0.unchecked_advise_range(
+                        memmap2::UncheckedAdvice::DontNeed,
+                        start,
+                        end - start,
+                    )
+                };
+            }
+        }
+        #[cfg(not(unix))]
+        let _ = range;
+    }
+}
+
+/// The largest page of the systems at hand; advice for ranges of smaller ones is rounded to it.
+#[cfg(unix)]
+const PAGE: usize = 1 << 16;

@@ -20,6 +20,15 @@ pub const ALIGNMENT: usize = 64;
 /// the missing part of a buffer reads as empty.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
+/// Bytes that the system keeps elsewhere and fetches page by page when they are touched: a file mapping. Only advice; the
+/// bytes are the same before and after.
+pub trait Pages: AsRef<[u8]> + Send + Sync {
+    /// These bytes will be read soon, all of them.
+    fn fetch(&self, range: Range<usize>);
+    /// These bytes will not be read for long: the memory that holds them may go.
+    fn give_back(&self, range: Range<usize>);
+}
+
 /// A reference-counted range of bytes. Cloning and slicing copy no bytes.
 #[derive(Clone)]
 pub struct Buffer {
@@ -82,6 +91,25 @@ impl Buffer {
             owner: Arc::new(Foreign(owner)),
             offset: 0,
             len,
+        }
+    }
+
+    /// Refers to all bytes of a mapping; no copy.
+    pub fn from_pages(pages: Arc<dyn Pages>) -> Buffer {
+        Buffer::from_owner(Arc::new(Mapped(pages)))
+    }
+
+    /// Says that the bytes will be read soon; see [`Pages`].
+    pub fn fetch_pages(&self) {
+        if let Some(pages) = self.owner.pages() {
+            pages.fetch(self.offset..self.offset + self.len);
+        }
+    }
+
+    /// Says that the bytes will not be read for long; see [`Pages`].
+    pub fn give_back_pages(&self) {
+        if let Some(pages) = self.owner.pages() {
+            pages.give_back(self.offset..self.offset + self.len);
         }
     }
 
@@ -179,6 +207,26 @@ pub(crate) trait Owner: Send + Sync {
     fn bytes(&self) -> &[u8];
     /// `None` if they must not be written.
     fn bytes_mut(&mut self) -> Option<&mut [u8]>;
+    /// The mapping, if it is one.
+    fn pages(&self) -> Option<&dyn Pages> {
+        None
+    }
+}
+
+struct Mapped(Arc<dyn Pages>);
+
+impl Owner for Mapped {
+    fn bytes(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+
+    fn bytes_mut(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+
+    fn pages(&self) -> Option<&dyn Pages> {
+        Some(&*self.0)
+    }
 }
 
 impl<T: Pod + Send + Sync> Owner for Vec<T> {

@@ -38,6 +38,7 @@ pub(crate) fn run(
                 input.map(|tensor| SiteInput {
                     ty: Some(ty(tensor)),
                     constant: None,
+                    turned: None,
                 })
             })
             .collect(),

@@ -6,7 +6,7 @@ use sardonyx_kernels::gemm::{
 };
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail, pack_once};
 use crate::ops::narrow::{narrow, widen};
 
 struct Gemm {
@@ -39,8 +39,12 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             let (rows, cols) = (b.dims()[0], b.dims()[1]);
             taken_in.push(1);
             Some(match trans_b {
-                false => PackedB::from_le_bytes(site.isa, b.bytes(), rows, cols, cols, 1),
-                true => PackedB::from_le_bytes(site.isa, b.bytes(), cols, rows, 1, cols),
+                false => pack_once(b, |bytes| {
+                    PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1)
+                }),
+                true => pack_once(b, |bytes| {
+                    PackedB::from_le_bytes(site.isa, bytes, cols, rows, 1, cols)
+                }),
             })
         }
         _ => None,

@@ -8,7 +8,7 @@ use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail, pack_once};
 use crate::ops::narrow::{narrow, widen};
 
 struct MatMul {
@@ -28,17 +28,19 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     ) {
         return site.unsupported_type(elem);
     }
-    let packed = match site.constant(1) {
-        Some(b) if elem == Float && b.rank() == 2 => {
+    let packed = match (site.constant(1), site.turned(1)) {
+        (Some(b), _) if elem == Float && b.rank() == 2 => {
             let (rows, cols) = (b.dims()[0], b.dims()[1]);
-            Some(PackedB::from_le_bytes(
-                site.isa,
-                b.bytes(),
-                rows,
-                cols,
-                cols,
-                1,
-            ))
+            Some(pack_once(b, |bytes| {
+                PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1)
+            }))
+        }
+        // The transpose of a constant is packed from the constant itself.
+        (None, Some(b)) if elem == Float && b.rank() == 2 => {
+            let (rows, cols) = (b.dims()[1], b.dims()[0]);
+            Some(pack_once(b, |bytes| {
+                PackedB::from_le_bytes(site.isa, bytes, rows, cols, 1, rows)
+            }))
         }
         _ => None,
     };

@@ -7,7 +7,7 @@ use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, PackedConv, conv_naive};
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::window::{Placed, Window};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail, pack_once};
 use crate::ops::narrow::{narrow, widen};
 
 struct Conv {
@@ -94,7 +94,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             match window.fixed_pads() {
                 Some((begin, end)) => {
                     let params = params(window, &dims, group, begin, end)?;
-                    let packed = PackedConv::from_le_bytes(site.isa, params, constant.bytes());
+                    let packed = pack_once(constant, |bytes| {
+                        PackedConv::from_le_bytes(site.isa, params, bytes)
+                    });
                     Weights::Packed(Arc::new(
                         packed.map_err(|error| BindError::Invalid(error.to_string()))?,
                     ))

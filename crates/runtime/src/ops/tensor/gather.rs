@@ -10,18 +10,24 @@ use crate::layout::{Layout, ViewSite};
 
 struct Gather {
     axis: i64,
+    /// Constants may lie at any address of a file, which a view of one must not.
+    from_constant: bool,
 }
 
 /// `Gather`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Gather {
         axis: site.need_int("axis")?,
+        from_constant: site.constant(0).is_some(),
     }))
 }
 
 impl Kernel for Gather {
     /// One index that is known picks a slice.
     fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
+        if self.from_constant {
+            return None;
+        }
         let axis = normalize_axis(self.axis, site.from.len()).ok()?;
         let (ints, size) = ((site.ints)(1)?, site.from[axis]);
         let [index] = ints[..] else { return None };
@@ -36,6 +42,10 @@ impl Kernel for Gather {
         let mut dims = Dims::from(site.from);
         dims[axis] = 1;
         picked.reshaped(&dims, site.to)
+    }
+
+    fn reads_unaligned(&self, input: usize) -> bool {
+        input == 0 && self.from_constant
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
