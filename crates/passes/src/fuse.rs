@@ -379,6 +379,29 @@ impl<'a> Matcher<'a> {
         Some(self.shape(value)?.len())
     }
 
+    /// Whether the result of a node has as many axes as `x`: constants of one element may have more.
+    pub(crate) fn keeps_rank(&self, node: NodeId, x: ValueId) -> bool {
+        let found = self.output(node).and_then(|value| self.rank(value));
+        found.is_some() && found == self.rank(x)
+    }
+
+    /// The only node that reads the result of a node, if nothing else does.
+    pub(crate) fn only_reader(&self, node: NodeId) -> Option<NodeId> {
+        let value = self.output(node)?;
+        let mut uses = self.model.uses(value).map(|(reader, _)| reader);
+        let reader = uses.next()?;
+        let alone = uses.next().is_none() && !self.model.value(value).is_output;
+        alone.then_some(reader)
+    }
+
+    /// Whether two values surely have the same shape.
+    pub(crate) fn same_shape(&self, a: ValueId, b: ValueId) -> bool {
+        let (Some(a), Some(b)) = (self.shape(a), self.shape(b)) else {
+            return false;
+        };
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.surely_equals(b))
+    }
+
     /// Size number `axis` from the end.
     pub(crate) fn size_from_end(&self, value: ValueId, axis: usize) -> Option<&'a Dim> {
         let shape = self.shape(value)?;

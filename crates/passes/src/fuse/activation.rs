@@ -58,6 +58,9 @@ fn replace(
     if !matches!(cx.elem(x), Some(Float | Double)) {
         give_up!()
     }
+    if !cx.keeps_rank(anchor, x) {
+        give_up!("the result is not seen to have the rank of the input");
+    }
     if !cx.are_inner(&absorbed, anchor) {
         give_up!("a value in between is read by somebody else as well");
     }
@@ -142,6 +145,9 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         };
         if !matches!(cx.elem(x), Some(Float | Double)) {
             continue;
+        }
+        if !cx.keeps_rank(anchor, x) {
+            give_up!("the result is not seen to have the rank of the input");
         }
         if !cx.are_inner(&absorbed, anchor) {
             give_up!("a value in between is read by somebody else as well");

@@ -72,6 +72,11 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             give_up!("the mask is not seen to have a column for each key");
         }
     }
+    // Neither the mask nor a scale may make more of the scores.
+    let product = cx.output(found.product);
+    if !product.is_some_and(|product| cx.same_shape(product, scores)) {
+        give_up!("the scores are not seen to keep their shape when the mask is added");
+    }
     let shared = (rank == 4)
         .then(|| heads_before_copies(cx, turned, v))
         .flatten();

@@ -22,6 +22,11 @@ pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             continue;
         }
         absorbed.push(squared.1);
+        // Of what is centred, with a bias to come, it is part of a larger whole.
+        let next = cx.only_reader(anchor).filter(|next| cx.is(*next, "Add"));
+        if next.is_some_and(|next| matches!(layer(cx, next), Match::Yes(_))) {
+            give_up!();
+        }
         return normalized(
             cx,
             anchor,
@@ -105,6 +110,9 @@ fn normalized(
         if !fits {
             give_up!("the weight is not a vector of the size of the last axis");
         }
+    }
+    if !cx.keeps_rank(anchor, x) {
+        give_up!("the result is not seen to have the rank of the input");
     }
     if !cx.are_inner(&absorbed, anchor) {
         give_up!("a value in between is read by somebody else as well");

@@ -27,6 +27,9 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
                     "cosine and sine are not seen to be those of angles that stand twice in a row"
                 );
             };
+            if !of_all_tokens(cx, cos, x) || !of_all_tokens(cx, sin, x) {
+                give_up!("there are not seen to be angles for each position");
+            }
             absorbed.extend([straight, crossed]);
             if !cx.are_inner(&absorbed, anchor) {
                 give_up!("a value in between is read by somebody else as well");
@@ -80,6 +83,17 @@ fn slice_of_last_axis(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, i64,
         return None;
     }
     cx.is_last_axis(axis, x).then_some((x, from, to, node))
+}
+
+/// Whether there are angles `[batch or 1, sequence, pairs]` for `x`, `[batch, heads, sequence, features]`.
+fn of_all_tokens(cx: &Matcher<'_>, angles: ValueId, x: ValueId) -> bool {
+    let (Some([batch, length, _]), Some([x_batch, _, x_length, _])) = (
+        cx.shape(angles).map(|s| &s[..]),
+        cx.shape(x).map(|s| &s[..]),
+    ) else {
+        return false;
+    };
+    (batch.known() == Some(1) || batch.surely_equals(x_batch)) && length.surely_equals(x_length)
 }
 
 /// The angles, if `value` is `function(concat(angles, angles))`, perhaps with an axis of heads put in.

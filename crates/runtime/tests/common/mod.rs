@@ -1,0 +1,221 @@
+//! Models written as text, random inputs for them, and comparing what two ways to run them give.
+#![allow(clippy::unwrap_used, dead_code)]
+
+use sardonyx_model::NoExternalData;
+use sardonyx_runtime::{Optimization, Options, Session};
+use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+/// Numbers that look random and are the same every time (xorshift, Marsaglia 2003).
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn new(seed: u64) -> Numbers {
+        Numbers(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 >> 11
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    /// Between -1 and 1.
+    pub(crate) fn float(&mut self) -> f32 {
+        (self.next() % (1 << 20)) as f32 / (1 << 19) as f32 - 1.0
+    }
+
+    pub(crate) fn floats(&mut self, count: usize) -> Vec<f32> {
+        (0..count).map(|_| self.float()).collect()
+    }
+}
+
+/// A whole model from the signature and body of its graph: `g (float[N, 4] x) => (y) { … }`.
+pub(crate) fn whole(graph: &str) -> String {
+    format!("<ir_version: 10, opset_import: [\"\" : 23]>\n{graph}")
+}
+
+pub(crate) fn compile(text: &str, optimization: Optimization, threads: usize) -> Session {
+    let parsed = parse_model(
+        Buffer::from(text.as_bytes().to_vec()),
+        ParseOptions::default(),
+    );
+    let model = parsed
+        .unwrap_or_else(|error| panic!("{error:?}\n{text}"))
+        .model;
+    let mut options = Options::with_threads(threads);
+    options.optimization = optimization;
+    Session::compile(&model, &NoExternalData, &options)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// The same model as it is written and with everything that may be done to it.
+pub(crate) struct Both {
+    pub(crate) plain: Session,
+    pub(crate) fused: Session,
+    pub(crate) text: String,
+}
+
+impl Both {
+    pub(crate) fn new(graph: &str) -> Both {
+        let text = whole(graph);
+        Both {
+            plain: compile(&text, Optimization::Off, 1),
+            fused: compile(&text, Optimization::All, 1),
+            text,
+        }
+    }
+
+    /// Random inputs, with numbers for the names of sizes.
+    pub(crate) fn inputs(&self, sizes: &[(&str, usize)], seed: u64) -> Vec<(String, Value)> {
+        inputs(&self.plain, sizes, seed)
+    }
+
+    /// Runs both and compares.
+    #[track_caller]
+    pub(crate) fn agree(&self, sizes: &[(&str, usize)]) {
+        for seed in 1..3 {
+            let inputs = self.inputs(sizes, seed);
+            let (plain, fused) = (self.plain.run(inputs.clone()), self.fused.run(inputs));
+            match (plain, fused) {
+                (Ok(plain), Ok(fused)) => same(&plain, &fused, 1e-5, &self.text),
+                (plain, fused) => panic!(
+                    "plain: {:?}\nfused: {:?}\n{}",
+                    plain.err().map(|error| error.to_string()),
+                    fused.err().map(|error| error.to_string()),
+                    self.text
+                ),
+            }
+        }
+    }
+
+    /// Operators of the steps that run when everything is fused.
+    pub(crate) fn ops(&self) -> Vec<&'static str> {
+        self.fused.steps().iter().map(|step| step.op).collect()
+    }
+
+    /// What was fused.
+    pub(crate) fn fused(&self) -> Vec<&'static str> {
+        let done = self.fused.fusions().iter();
+        done.filter(|fusion| fusion.nodes > 0)
+            .map(|fusion| fusion.pattern)
+            .collect()
+    }
+
+    /// Why things were not fused that nearly were.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        let all = self.fused.fusions().iter();
+        all.filter_map(|fusion| fusion.why_not.clone()).collect()
+    }
+
+    /// What runs, for messages.
+    pub(crate) fn listing(&self) -> String {
+        let steps = self.fused.steps();
+        let steps: Vec<String> = steps
+            .iter()
+            .map(|step| format!("{} ({}): {}", step.place, step.op, step.kernel))
+            .collect();
+        format!("{:?}\n{}", self.fused.fusions(), steps.join("\n"))
+    }
+}
+
+/// Random inputs of the declared types; booleans, strings and integers as well.
+pub(crate) fn inputs(
+    session: &Session,
+    sizes: &[(&str, usize)],
+    seed: u64,
+) -> Vec<(String, Value)> {
+    let mut numbers = Numbers::new(seed);
+    let ports = session.inputs().iter().filter(|port| port.required);
+    ports
+        .map(|port| {
+            let ty = port.ty.as_ref().unwrap();
+            let size = |dim: &sardonyx_model::Dim| match (dim.size(), dim.as_symbol()) {
+                (Some(size), _) => size,
+                (_, Some(name)) => {
+                    let found = sizes.iter().find(|(known, _)| *known == name);
+                    found.unwrap_or_else(|| panic!("no size for {name}")).1
+                }
+                _ => 1,
+            };
+            let dims: Vec<usize> = ty.shape().unwrap().iter().map(size).collect();
+            let count = dims.iter().product();
+            let tensor = match ty.elem().unwrap() {
+                DataType::Float => Tensor::from_slice(&dims[..], &numbers.floats(count)),
+                DataType::Double => {
+                    let elements: Vec<f64> =
+                        (0..count).map(|_| f64::from(numbers.float())).collect();
+                    Tensor::from_slice(&dims[..], &elements)
+                }
+                DataType::Int64 => {
+                    let elements: Vec<i64> =
+                        (0..count).map(|_| numbers.below(100) as i64).collect();
+                    Tensor::from_slice(&dims[..], &elements)
+                }
+                DataType::Bool => {
+                    let elements: Vec<bool> = (0..count).map(|_| numbers.below(3) > 0).collect();
+                    Tensor::from_bools(&dims[..], &elements)
+                }
+                DataType::String => {
+                    let elements: Vec<String> = (0..count)
+                        .map(|_| format!("s{}", numbers.below(9)))
+                        .collect();
+                    Tensor::from_strings(&dims[..], elements.iter().collect::<StringArray>())
+                }
+                other => panic!("no random {other:?}"),
+            };
+            (port.name.clone(), tensor.unwrap().into())
+        })
+        .collect()
+}
+
+pub(crate) type Outputs = [(String, Value)];
+
+/// Outputs of the same names and shapes, elements apart by at most `tolerance` of the largest magnitude.
+#[track_caller]
+pub(crate) fn same(expected: &Outputs, found: &Outputs, tolerance: f64, text: &str) {
+    assert_eq!(expected.len(), found.len());
+    for ((name, expected), (other, found)) in expected.iter().zip(found) {
+        assert_eq!(name, other);
+        let (expected, found) = (expected.as_tensor().unwrap(), found.as_tensor().unwrap());
+        assert_eq!(expected.dims(), found.dims(), "{name}\n{text}");
+        assert_eq!(expected.data_type(), found.data_type(), "{name}\n{text}");
+        let numbers = |tensor: &Tensor| -> Option<Vec<f64>> {
+            match tensor.data_type() {
+                DataType::Float => {
+                    let elements = tensor.to_vec::<f32>().unwrap();
+                    Some(elements.into_iter().map(f64::from).collect())
+                }
+                DataType::Double => Some(tensor.to_vec::<f64>().unwrap()),
+                _ => None,
+            }
+        };
+        match (numbers(expected), numbers(found)) {
+            (Some(expected), Some(found)) => {
+                let largest = expected
+                    .iter()
+                    .filter(|number| number.is_finite())
+                    .fold(0f64, |most, number| most.max(number.abs()));
+                for (index, (a, b)) in expected.iter().zip(&found).enumerate() {
+                    let near =
+                        a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tolerance * largest;
+                    assert!(near, "{name}[{index}]: {a} and {b}\n{text}");
+                }
+            }
+            _ => assert!(expected.bit_eq(found), "{name}\n{text}"),
+        }
+    }
+}
+
+/// The bytes of all outputs.
+pub(crate) fn bits(outputs: &Outputs) -> Vec<Vec<u8>> {
+    outputs
+        .iter()
+        .map(|(_, value)| value.as_tensor().unwrap().bytes().to_vec())
+        .collect()
+}

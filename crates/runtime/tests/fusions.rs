@@ -1,0 +1,727 @@
+//! What exporters spell out becomes the operator that it means, in every spelling that is known, and nothing else does;
+//! either way the numbers are those of the model as it is written.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Both;
+
+/// Batch and length of two runs of one session.
+const SIZES: [[(&str, usize); 3]; 2] = [
+    [("N", 2), ("S", 5), ("T", 7)],
+    [("N", 3), ("S", 8), ("T", 4)],
+];
+
+/// A graph of one input.
+fn graph(constants: &str, body: &str) -> String {
+    format!("g (float[N, S, 8] x) => (y) <{constants}> {{ {body} }}")
+}
+
+#[track_caller]
+fn agree_twice(both: &Both) {
+    for sizes in &SIZES {
+        both.agree(sizes);
+    }
+}
+
+/// Everything becomes one step of `pattern`.
+#[track_caller]
+fn becomes(pattern: &str, graph: &str) {
+    let both = Both::new(graph);
+    assert_eq!(both.fused(), [pattern], "{}\n{}", both.listing(), both.text);
+    assert!(
+        both.ops().contains(&pattern),
+        "{}\n{}",
+        both.listing(),
+        both.text
+    );
+    agree_twice(&both);
+}
+
+/// The same, and `pattern` is all that is left.
+#[track_caller]
+fn becomes_only(pattern: &str, graph: &str) {
+    becomes(pattern, graph);
+    let both = Both::new(graph);
+    assert_eq!(both.ops(), [pattern], "{}\n{}", both.listing(), both.text);
+}
+
+/// Nothing is fused, with that reason if it is a near miss.
+#[track_caller]
+fn stays(reason: Option<&str>, graph: &str) {
+    let both = Both::new(graph);
+    let context = || format!("{}\n{}", both.listing(), both.text);
+    assert!(both.fused().is_empty(), "{}", context());
+    match reason {
+        Some(reason) => assert!(
+            both.reasons().iter().any(|given| given.contains(reason)),
+            "{}",
+            context()
+        ),
+        None => assert!(both.reasons().is_empty(), "{}", context()),
+    }
+    agree_twice(&both);
+}
+
+const READ_ELSEWHERE: Option<&str> = Some("read by somebody else");
+
+const GELU: &str =
+    "float half = {0.5}, float one = {1}, float r = {1.4142135}, float i = {0.70710677}";
+
+#[test]
+fn gelu_with_erf() {
+    for body in [
+        "a = Div (x, r) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)",
+        "a = Div (x, r) b = Erf (a) c = Add (one, b) d = Mul (c, x) y = Mul (half, d)",
+        "a = Mul (x, i) b = Erf (a) c = Add (b, one) h = Mul (x, half) y = Mul (h, c)",
+        "a = Mul (i, x) b = Erf (a) c = Add (b, one) h = Mul (half, x) y = Mul (c, h)",
+        "a = Mul (x, i) b = Erf (a) c = Add (b, one) h = Mul (half, c) y = Mul (x, h)",
+        "a = Mul (x, i) b = Erf (a) c = Add (b, one) h = Mul (c, half) y = Mul (h, x)",
+    ] {
+        becomes_only("Gelu", &graph(GELU, body));
+    }
+    // Constants of one element count as well, and doubles.
+    let ones = "float[1] half = {0.5}, float[1, 1] one = {1}, float[1, 1, 1] r = {1.4142135}";
+    let body = "a = Div (x, r) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)";
+    becomes_only("Gelu", &graph(ones, body));
+    let double = graph(GELU, body).replace("float", "double");
+    becomes_only(
+        "Gelu",
+        &double.replace("1.4142135", "1.4142135623730951").replace(
+            "double[N, S, 8] x) => (y)",
+            "double[N, S, 8] x) => (double[N, S, 8] y)",
+        ),
+    );
+}
+
+#[test]
+fn gelu_with_tanh() {
+    let constants = "float half = {0.5}, float one = {1}, float three = {3}, float c3 = {0.044715}, \
+                     float s = {0.7978846}";
+    for cube in [
+        "p = Pow (x, three) q = Mul (p, c3)",
+        "p = Pow (x, three) q = Mul (c3, p)",
+        "p2 = Mul (x, x) p = Mul (p2, x) q = Mul (c3, p)",
+        "p2 = Mul (x, x) p = Mul (x, p2) q = Mul (p, c3)",
+        "p2 = Mul (c3, x) p = Mul (p2, x) q = Mul (p, x)",
+    ] {
+        for (sum, scale) in [("Add (x, q)", "Mul (s, u)"), ("Add (q, x)", "Mul (u, s)")] {
+            for end in [
+                "w = Add (one, t) h = Mul (x, half) y = Mul (h, w)",
+                "w = Add (t, one) h = Mul (x, w) y = Mul (half, h)",
+            ] {
+                let body = format!("{cube} u = {sum} v = {scale} t = Tanh (v) {end}");
+                becomes_only("Gelu", &graph(constants, &body));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_gelu() {
+    let body = "a = Div (x, r) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)";
+    for (right, wrong) in [
+        ("half = {0.5}", "half = {0.5001}"),
+        ("one = {1}", "one = {1.0001}"),
+        ("r = {1.4142135}", "r = {1.4143}"),
+        ("r = {1.4142135}", "r = {-1.4142135}"),
+    ] {
+        stays(None, &graph(&GELU.replace(right, wrong), body));
+    }
+    // The other way round it is another function.
+    stays(
+        None,
+        &graph(GELU, &body.replace("Div (x, r)", "Div (r, x)")),
+    );
+    // Values in between that somebody wants.
+    for value in ["a", "b", "c"] {
+        let output = graph(GELU, body).replace("=> (y)", &format!("=> (y, {value})"));
+        stays(READ_ELSEWHERE, &output);
+        let read = format!("{body} z = Neg ({value})");
+        stays(
+            READ_ELSEWHERE,
+            &graph(GELU, &read).replace("=> (y)", "=> (y, z)"),
+        );
+    }
+    // Another x in one place.
+    let other =
+        "e = Neg (x) a = Div (e, r) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)";
+    stays(None, &graph(GELU, other));
+    // A vector is no number, even if it holds the same one.
+    let vector = GELU.replace(
+        "float half = {0.5}",
+        "float[8] half = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}",
+    );
+    stays(None, &graph(&vector, body));
+    // Constants with more axes than x make more of x.
+    for (name, value) in [("half", "0.5"), ("one", "1"), ("r", "1.4142135")] {
+        let larger = GELU.replace(
+            &format!("float {name} = {{{value}}}"),
+            &format!("float[1, 1, 1, 1] {name} = {{{value}}}"),
+        );
+        let both = Both::new(&graph(&larger, body));
+        assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
+        agree_twice(&both);
+    }
+}
+
+#[test]
+fn swish() {
+    for body in [
+        "s = Sigmoid (x) y = Mul (x, s)",
+        "s = Sigmoid (x) y = Mul (s, x)",
+        "t = Mul (x, a) s = Sigmoid (t) y = Mul (x, s)",
+        "t = Mul (a, x) s = Sigmoid (t) y = Mul (s, x)",
+    ] {
+        for alpha in ["1.702", "1", "-0.5"] {
+            let constants = format!("float a = {{{alpha}}}");
+            becomes_only("Swish", &graph(&constants, body));
+        }
+    }
+    let a = "float a = {1.702}";
+    let body = "t = Mul (x, a) s = Sigmoid (t) y = Mul (x, s)";
+    for value in ["t", "s"] {
+        stays(
+            READ_ELSEWHERE,
+            &graph(a, body).replace("=> (y)", &format!("=> (y, {value})")),
+        );
+        let read = graph(a, &format!("{body} z = Neg ({value})"));
+        stays(READ_ELSEWHERE, &read.replace("=> (y)", "=> (y, z)"));
+    }
+    stays(
+        None,
+        &graph(a, "e = Neg (x) s = Sigmoid (e) y = Mul (x, s)"),
+    );
+    let vector = "float[8] a = {1, 2, 3, 4, 5, 6, 7, 8}";
+    stays(None, &graph(vector, body));
+    let both = Both::new(&graph("float[1, 1, 1, 1] a = {1.702}", body));
+    assert!(both.fused().is_empty(), "{}", both.listing());
+    agree_twice(&both);
+}
+
+const RMS: &str = "float two = {2}, float one = {1}, float e = {0.00001}, float p = {-0.5}, int64[1] last = {-1}, \
+                   float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}";
+
+#[test]
+fn root_mean_square() {
+    let mean = |square: &str| format!("q = {square} m = ReduceMean (q, last) f = Add (m, e)");
+    for square in ["Pow (x, two)", "Mul (x, x)"] {
+        for end in [
+            "r = Sqrt (f) i = Reciprocal (r) n = Mul (x, i) y = Mul (w, n)",
+            "r = Sqrt (f) i = Reciprocal (r) n = Mul (i, x) y = Mul (n, w)",
+            "r = Sqrt (f) i = Div (one, r) n = Mul (x, i) y = Mul (n, w)",
+            "r = Sqrt (f) n = Div (x, r) y = Mul (n, w)",
+            "i = Pow (f, p) n = Mul (x, i) y = Mul (w, n)",
+        ] {
+            becomes_only(
+                "RMSNormalization",
+                &graph(RMS, &format!("{} {end}", mean(square))),
+            );
+        }
+    }
+    let end = "r = Sqrt (f) i = Reciprocal (r) n = Mul (x, i) y = Mul (w, n)";
+    let body = format!("{} {end}", mean("Mul (x, x)"));
+    let swapped = body.replace("Add (m, e)", "Add (e, m)");
+    becomes_only("RMSNormalization", &graph(RMS, &swapped));
+    let counted = RMS.replace("{-1}", "{2}");
+    becomes_only("RMSNormalization", &graph(&counted, &body));
+
+    // What is nearly one.
+    stays(None, &graph(&RMS.replace("{-1}", "{1}"), &body));
+    stays(
+        None,
+        &graph(
+            &RMS.replace("two = {2}", "two = {2.001}"),
+            &body.replace("Mul (x, x)", "Pow (x, two)"),
+        ),
+    );
+    stays(
+        None,
+        &graph(
+            &RMS.replace("p = {-0.5}", "p = {-0.499}"),
+            &body.replace("r = Sqrt (f) i = Reciprocal (r)", "i = Pow (f, p)"),
+        ),
+    );
+    stays(
+        None,
+        &graph(
+            RMS,
+            &format!("o = Neg (x) {}", body.replace("Mul (x, i)", "Mul (o, i)")),
+        ),
+    );
+    for value in ["q", "m", "f", "r", "i", "n"] {
+        let output = graph(RMS, &body).replace("=> (y)", &format!("=> (y, {value})"));
+        stays(READ_ELSEWHERE, &output);
+    }
+    let weight = Some("the weight is not a vector");
+    for (dims, elements) in [
+        ("1", "3"),
+        ("1, 8", "1, 2, 3, 4, 5, 6, 7, 8"),
+        ("5, 1", "1, 2, 3, 4, 5"),
+    ] {
+        let constants = RMS.replace(
+            "float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}",
+            &format!("float[{dims}] w = {{{elements}}}"),
+        );
+        let both = Both::new(&graph(&constants, &body).replace("[N, S, 8]", "[N, 5, 8]"));
+        assert!(both.fused().is_empty(), "{}", both.listing());
+        assert!(
+            both.reasons()
+                .iter()
+                .any(|why| why.contains(weight.unwrap())),
+            "{}",
+            both.listing()
+        );
+        agree_twice(&both);
+    }
+    // A weight longer than x makes more of x.
+    let longer = graph(RMS, &body).replace("[N, S, 8]", "[N, S, 1]");
+    stays(weight, &longer);
+    // Epsilon with more axes than x.
+    let larger = RMS.replace("float e = ", "float[1, 1, 1, 1] e = ");
+    let both = Both::new(&graph(&larger, &body));
+    assert!(both.fused().is_empty(), "{}", both.listing());
+    agree_twice(&both);
+    // Somebody gives the weight.
+    let given =
+        "g (float[N, S, 8] x, float[8] w) => (y) <float e = {0.00001}, int64[1] last = {-1}>";
+    becomes_only("RMSNormalization", &format!("{given} {{ {body} }}"));
+    stays(
+        weight,
+        &format!("{given} {{ {body} }}")
+            .replace("float[8] w", "float[T] w")
+            .replace("S, 8]", "S, T]")
+            .replace("float[T] w)", "float[N, 1, T] w)"),
+    );
+}
+
+const LAYER: &str = "float two = {2}, float e = {0.00001}, float p = {-0.5}, int64[1] last = {-1}, \
+                     float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}, float[8] b = {0, 1, 2, 3, 4, 5, 6, 7}";
+
+#[test]
+fn layer_normalization() {
+    let start = "m = ReduceMean (x, last) c = Sub (x, m)";
+    for square in ["Pow (c, two)", "Mul (c, c)"] {
+        for end in [
+            "r = Sqrt (f) n = Div (c, r) s = Mul (n, w) y = Add (s, b)",
+            "r = Sqrt (f) n = Div (c, r) s = Mul (w, n) y = Add (b, s)",
+            "r = Sqrt (f) i = Reciprocal (r) n = Mul (c, i) s = Mul (n, w) y = Add (s, b)",
+            "i = Pow (f, p) n = Mul (c, i) s = Mul (n, w) y = Add (s, b)",
+        ] {
+            let body =
+                format!("{start} q = {square} v = ReduceMean (q, last) f = Add (v, e) {end}");
+            becomes_only("LayerNormalization", &graph(LAYER, &body));
+        }
+    }
+    let body = format!(
+        "{start} q = Pow (c, two) v = ReduceMean (q, last) f = Add (v, e) r = Sqrt (f) n = Div (c, r) s = Mul (n, w) \
+         y = Add (s, b)"
+    );
+    for value in ["q", "v", "f", "r", "n"] {
+        let output = graph(LAYER, &body).replace("=> (y)", &format!("=> (y, {value})"));
+        stays(READ_ELSEWHERE, &output);
+    }
+    stays(None, &graph(&LAYER.replace("{-1}", "{1}"), &body));
+    let power = LAYER.replace("two = {2}", "two = {2.01}");
+    stays(None, &graph(&power, &body));
+    // Without one of these it is still the other normalization, of what is centred.
+    for value in ["m", "c", "s"] {
+        let output = graph(LAYER, &body).replace("=> (y)", &format!("=> (y, {value})"));
+        becomes("RMSNormalization", &output);
+    }
+    let scalar = LAYER.replace("float[8] b = {0, 1, 2, 3, 4, 5, 6, 7}", "float[1] b = {3}");
+    becomes("RMSNormalization", &graph(&scalar, &body));
+    for (right, wrong) in [
+        ("Sub (x, m)", "Sub (m, x)"),
+        (
+            "m = ReduceMean (x, last)",
+            "o = Neg (x) m = ReduceMean (o, last)",
+        ),
+        ("y = Add (s, b)", "y = Sub (s, b)"),
+    ] {
+        becomes(
+            "RMSNormalization",
+            &graph(LAYER, &body.replace(right, wrong)),
+        );
+    }
+}
+
+const ROTARY: &str = "int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {9223372036854775807}, int64[1] three = {3}, \
+                      int64[1] one = {1}";
+
+fn rotary(x: &str, angles: &str, body: &str) -> String {
+    format!("g (float[{x}] x, float[{angles}] angles) => (y) <{ROTARY}> {{ {body} }}")
+}
+
+const ROTARY_BODY: &str = "twice = Concat <axis = -1> (angles, angles) cc = Cos (twice) ss = Sin (twice) \
+                           c = Unsqueeze (cc, one) s = Unsqueeze (ss, one) straight = Mul (x, c) \
+                           low = Slice (x, zero, half, three) high = Slice (x, half, end, three) minus = Neg (high) \
+                           turned = Concat <axis = -1> (minus, low) crossed = Mul (turned, s) y = Add (straight, crossed)";
+
+#[test]
+fn rotary_embedding() {
+    let (x, angles) = ("N, 3, S, 8", "N, S, 4");
+    becomes("RotaryEmbedding", &rotary(x, angles, ROTARY_BODY));
+    becomes("RotaryEmbedding", &rotary(x, "1, S, 4", ROTARY_BODY));
+    for (right, other) in [
+        ("Add (straight, crossed)", "Add (crossed, straight)"),
+        ("Mul (x, c)", "Mul (c, x)"),
+        ("Mul (turned, s)", "Mul (s, turned)"),
+        ("(x, zero, half, three)", "(x, zero, half, three, one)"),
+        ("turned = Concat <axis = -1>", "turned = Concat <axis = 3>"),
+    ] {
+        becomes(
+            "RotaryEmbedding",
+            &rotary(x, angles, &ROTARY_BODY.replace(right, other)),
+        );
+    }
+    // Two values turn by the same angles: cosine and sine are taken once.
+    let second = ROTARY_BODY.replace("y = Add", "y1 = Add").replace("twice = Concat <axis = -1> (angles, angles) cc = Cos (twice) ss = Sin (twice) c = Unsqueeze (cc, one) s = Unsqueeze (ss, one)", "")
+        .replace("straight", "straight1").replace("low", "low1").replace("high", "high1").replace("minus", "minus1")
+        .replace("turned", "turned1").replace("crossed", "crossed1").replace("Mul (x, c)", "Mul (x1, c)")
+        .replace("Slice (x,", "Slice (x1,");
+    let two = rotary(x, angles, &format!("{ROTARY_BODY} x1 = Exp (x) {second}"))
+        .replace("=> (y)", "=> (y, y1)");
+    let both = Both::new(&two);
+    assert_eq!(both.fused(), ["RotaryEmbedding"; 2], "{}", both.listing());
+    let count = |op: &str| both.ops().iter().filter(|other| **other == op).count();
+    assert_eq!((count("Cos"), count("Sin")), (1, 1), "{}", both.listing());
+    agree_twice(&both);
+}
+
+#[test]
+fn no_rotary_embedding() {
+    let (x, angles) = ("N, 3, S, 8", "N, S, 4");
+    for (right, wrong) in [
+        // The halves are not halves, or stand in the other order, or the wrong one is negative.
+        ("half = {4}", "half = {3}"),
+        (
+            "Concat <axis = -1> (minus, low)",
+            "Concat <axis = -1> (low, minus)",
+        ),
+        ("minus = Neg (high)", "minus = Abs (high)"),
+    ] {
+        let graph = rotary(x, angles, ROTARY_BODY).replace(right, wrong);
+        stays(None, &graph);
+    }
+    let why = Some("angles that stand twice in a row");
+    let other_twice = ROTARY_BODY.replace("(angles, angles)", "(angles, others)");
+    stays(
+        why,
+        &rotary(x, angles, &format!("others = Neg (angles) {other_twice}")),
+    );
+    stays(
+        why,
+        &rotary(
+            x,
+            angles,
+            &ROTARY_BODY.replace("Cos (twice)", "Exp (twice)"),
+        ),
+    );
+    for value in ["straight", "turned", "crossed", "minus", "low", "high"] {
+        stays(
+            READ_ELSEWHERE,
+            &rotary(x, angles, ROTARY_BODY).replace("=> (y)", &format!("=> (y, {value})")),
+        );
+    }
+    // Angles that are stretched, or that stretch x.
+    for (x, angles) in [
+        ("N, 3, S, 8", "N, 1, 4"),
+        ("1, 3, S, 8", "N, S, 4"),
+        ("N, 3, 1, 8", "N, S, 4"),
+    ] {
+        let both = Both::new(&rotary(x, angles, ROTARY_BODY));
+        assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
+        assert!(!both.reasons().is_empty(), "{}", both.listing());
+        agree_twice(&both);
+    }
+}
+
+/// Attention of rank 4 with the first product, what happens to the scores, and the constants that it takes.
+fn heads(key: &str, scores: &str) -> String {
+    format!(
+        "g (float[N, 3, S, 8] q, float[N, 3, T, 8] k, float[N, 3, T, 4] v, float[N, 1, S, T] mask) => (y) \
+         <float s = {{0.35}}, float d = {{2.8}}, float h = {{0.6}}> {{ {key} p = MatMul (q, t) {scores} \
+         w = Softmax <axis = -1> (z) y = MatMul (w, v) }}"
+    )
+}
+
+const KEY: &str = "t = Transpose <perm = [0, 1, 3, 2]> (k)";
+
+#[test]
+fn attention_with_heads() {
+    for scores in [
+        "z = Mul (p, s)",
+        "z = Mul (s, p)",
+        "z = Div (p, d)",
+        "z1 = Mul (p, s) z = Div (z1, d)",
+        "z1 = Div (p, d) z = Add (z1, mask)",
+        "z1 = Mul (p, s) z = Add (mask, z1)",
+        "z = Add (p, mask)",
+    ] {
+        let both = Both::new(&heads(KEY, scores));
+        assert_eq!(
+            both.fused(),
+            ["Attention"],
+            "{}\n{}",
+            both.listing(),
+            both.text
+        );
+        // The keys are not moved.
+        let left = both.ops();
+        assert!(
+            !left.contains(&"MatMul") && !left.contains(&"Softmax"),
+            "{left:?}"
+        );
+        agree_twice(&both);
+    }
+    // No scale and no mask at all.
+    let bare = heads(KEY, "").replace("(z)", "(p)");
+    becomes("Attention", &bare);
+    // Scales of the operands.
+    let key = "k1 = Mul (k, h) t = Transpose <perm = [0, 1, 3, 2]> (k1) ";
+    for (key, product) in [
+        (KEY, "q1 = Mul (q, h) p = MatMul (q1, t)"),
+        (
+            "t1 = Transpose <perm = [0, 1, 3, 2]> (k) t = Mul (t1, h)",
+            "q1 = Mul (h, q) p = MatMul (q1, t)",
+        ),
+        (key, "q1 = Mul (h, q) p = MatMul (q1, t)"),
+    ] {
+        let graph = heads(key, "z = Add (p, mask)").replace("p = MatMul (q, t)", product);
+        becomes("Attention", &graph);
+    }
+    // Masks of fewer axes, or of fewer rows.
+    for mask in [
+        "1, 1, S, T",
+        "N, 1, 1, T",
+        "N, 3, S, T",
+        "S, T",
+        "1, T",
+        "T",
+        "1, S, T",
+        "3, 1, T",
+    ] {
+        let graph = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)").replace("N, 1, S, T", mask);
+        becomes("Attention", &graph);
+    }
+}
+
+#[test]
+fn attention_in_a_transformer() {
+    // Keys as a linear layer leaves them, turned once; the result is turned back and joined.
+    for (perm, order) in [("[0, 2, 3, 1]", true), ("[0, 1, 3, 2]", false)] {
+        let key = match order {
+            true => format!("t = Transpose <perm = {perm}> (k4)"),
+            false => format!(
+                "k5 = Transpose <perm = [0, 2, 1, 3]> (k4) t = Transpose <perm = {perm}> (k5)"
+            ),
+        };
+        let graph = format!(
+            "g (float[N, S, 24] q, float[N, T, 24] k, float[N, T, 24] v, float[N, 1, 1, T] mask) => (y) \
+             <int64[4] split = {{0, 0, 3, 8}}, int64[3] join = {{0, 0, 24}}, float s = {{0.35}}> {{ \
+             q4 = Reshape (q, split) q5 = Transpose <perm = [0, 2, 1, 3]> (q4) \
+             k4 = Reshape (k, split) {key} v4 = Reshape (v, split) v5 = Transpose <perm = [0, 2, 1, 3]> (v4) \
+             p = MatMul (q5, t) p1 = Mul (p, s) p2 = Add (p1, mask) w = Softmax <axis = -1> (p2) o = MatMul (w, v5) \
+             o1 = Transpose <perm = [0, 2, 1, 3]> (o) y = Reshape (o1, join) }}"
+        );
+        let both = Both::new(&graph);
+        assert_eq!(
+            both.fused(),
+            ["Attention"],
+            "{}\n{}",
+            both.listing(),
+            both.text
+        );
+        let kernels = both.fused.steps();
+        let attention = kernels.iter().find(|step| step.op == "Attention").unwrap();
+        assert!(attention.kernel.contains("order"), "{}", both.listing());
+        agree_twice(&both);
+    }
+}
+
+#[test]
+fn attention_of_matrices() {
+    let graph = |scores: &str| {
+        format!(
+            "g (float[N, S, 8] q, float[N, T, 8] k, float[N, T, 4] v, float[S, T] mask) => (y) <float s = {{0.35}}> \
+             {{ t = Transpose <perm = [0, 2, 1]> (k) p = MatMul (q, t) {scores} w = Softmax <axis = 2> (z) \
+             y = MatMul (w, v) }}"
+        )
+    };
+    becomes("Attention", &graph("z = Mul (p, s)"));
+    becomes("Attention", &graph("z1 = Mul (p, s) z = Add (z1, mask)"));
+    for mask in ["T", "1, T", "N, S, T", "N, 1, T"] {
+        let graph = graph("z1 = Mul (p, s) z = Add (z1, mask)")
+            .replace("float[S, T]", &format!("float[{mask}]"));
+        becomes("Attention", &graph);
+    }
+}
+
+#[test]
+fn attention_with_shared_heads() {
+    let graph = |k_copies: usize, v_copies: usize| {
+        let copies = |name: &str, copies: usize| {
+            format!(
+                "{name}1 = Unsqueeze ({name}, two) {name}2 = Expand ({name}1, c{copies}) {name}3 = Reshape ({name}2, join)"
+            )
+        };
+        format!(
+            "g (float[N, 6, S, 8] q, float[N, {}, T, 8] k, float[N, {}, T, 8] v) => (y) <int64[1] two = {{2}}, \
+             int64[5] c2 = {{1, 1, 2, 1, 1}}, int64[5] c3 = {{1, 1, 3, 1, 1}}, int64[4] join = {{0, 6, -1, 8}}, \
+             float s = {{0.35}}> {{ {} {} t = Transpose <perm = [0, 1, 3, 2]> (k3) p = MatMul (q, t) z = Mul (p, s) \
+             w = Softmax <axis = -1> (z) y = MatMul (w, v3) }}",
+            6 / k_copies,
+            6 / v_copies,
+            copies("k", k_copies),
+            copies("v", v_copies),
+        )
+    };
+    for copies in [2, 3] {
+        let both = Both::new(&graph(copies, copies));
+        assert_eq!(
+            both.fused(),
+            ["Attention"],
+            "{}\n{}",
+            both.listing(),
+            both.text
+        );
+        assert!(!both.ops().contains(&"Expand"), "{}", both.listing());
+        agree_twice(&both);
+    }
+    // Different copies are copied, and then it is the same again.
+    becomes("Attention", &graph(2, 3));
+    // Whole sets of heads one after the other are another order.
+    let other = graph(2, 2)
+        .replace("{2}", "{1}")
+        .replace("{1, 1, 2, 1, 1}", "{1, 2, 1, 1, 1}");
+    let both = Both::new(&other);
+    assert_eq!(
+        both.fused(),
+        ["Attention"],
+        "{}\n{}",
+        both.listing(),
+        both.text
+    );
+    agree_twice(&both);
+}
+
+#[test]
+fn no_attention() {
+    let masked = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)");
+    for value in ["p", "z1", "z", "w"] {
+        stays(
+            READ_ELSEWHERE,
+            &masked.replace("=> (y)", &format!("=> (y, {value})")),
+        );
+        let read = masked.replace("y = MatMul", &format!("o = Neg ({value}) y = MatMul"));
+        stays(READ_ELSEWHERE, &read.replace("=> (y)", "=> (y, o)"));
+    }
+    // Keys that somebody else wants turned are no hindrance: they are turned for him alone.
+    becomes("Attention", &masked.replace("=> (y)", "=> (y, t)"));
+    let column = Some("a column for each key");
+    stays(column, &masked.replace("N, 1, S, T", "N, 1, S, 1"));
+    stays(
+        column,
+        &masked.replace("float[N, 1, S, T] mask", "float mask"),
+    );
+    stays(
+        Some("not along the last axis"),
+        &masked.replace("<axis = -1>", "<axis = 2>"),
+    );
+    stays(
+        Some("no scaled product"),
+        &heads(KEY, "z1 = Add (p, mask) z = Mul (z1, s)"),
+    );
+    stays(
+        Some("no scaled product"),
+        &heads(KEY, "z1 = Tanh (p) z = Add (z1, mask)"),
+    );
+    stays(Some("no scaled product"), &heads(KEY, "z = Div (s, p)"));
+    // A vector is no scale.
+    let vector = heads(KEY, "z = Mul (p, mask)");
+    stays(Some("no scaled product"), &vector);
+    stays(
+        Some("the type is not float"),
+        &masked
+            .replace("float", "double")
+            .replace("=> (y)", "=> (double[N, 3, S, 4] y)"),
+    );
+    // Sizes that are not seen to be equal: one of them may be 1, and stretch.
+    let stretched = masked.replace("float[N, 3, T, 8] k", "float[1, 3, T, 8] k");
+    stays(Some("the same leading sizes"), &stretched);
+    let stretched = masked.replace("float[N, 3, T, 4] v", "float[N, 1, T, 4] v");
+    stays(Some("the same leading sizes"), &stretched);
+    // Masks that make more of the scores.
+    let wide = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)").replace("[N, 3,", "[1, 3,");
+    let both = Both::new(&wide);
+    assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
+    assert!(!both.reasons().is_empty());
+    agree_twice(&both);
+    let heads_of_mask = masked
+        .replace("N, 3, ", "N, 1, ")
+        .replace("N, 1, S, T", "N, 3, S, T");
+    let both = Both::new(&heads_of_mask);
+    assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
+    agree_twice(&both);
+    let rows_of_mask = masked.replace("float[N, 3, S, 8] q", "float[N, 3, 1, 8] q");
+    let both = Both::new(&rows_of_mask);
+    assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
+    agree_twice(&both);
+    // A scale with more axes than the scores.
+    let scale = heads(KEY, "z = Mul (p, s)").replace("float s = ", "float[1, 1, 1, 1, 1] s = ");
+    let both = Both::new(&scale);
+    assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
+    agree_twice(&both);
+}
+
+#[test]
+fn queries_that_see_nothing_are_nan_as_written() {
+    let graph = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)");
+    let both = Both::new(&graph);
+    assert_eq!(both.fused(), ["Attention"]);
+    let mut inputs = both.inputs(&SIZES[0], 1);
+    let mut mask: Vec<f32> = inputs[3].1.as_tensor().unwrap().to_vec().unwrap();
+    mask[..7].fill(f32::NEG_INFINITY);
+    mask[8..12].fill(f32::NEG_INFINITY);
+    inputs[3].1 = sardonyx_tensor::Tensor::from_slice([2, 1, 5, 7], &mask)
+        .unwrap()
+        .into();
+    let (plain, fused) = (
+        both.plain.run(inputs.clone()).unwrap(),
+        both.fused.run(inputs).unwrap(),
+    );
+    common::same(&plain, &fused, 1e-5, &both.text);
+    let y: Vec<f32> = fused[0].1.as_tensor().unwrap().to_vec().unwrap();
+    assert!(y[..4].iter().all(|y| y.is_nan()) && y[4..20].iter().all(|y| y.is_finite()));
+}
+
+#[test]
+fn fusions_follow_each_other() {
+    // A normalization, a product with a Gelu at its end, and another product with what came before added.
+    let graph = format!(
+        "g (float[N, S, 8] x) => (y) <{LAYER}, {GELU}, float[8, 8] w1 = {{{m}}}, float[8, 8] w2 = {{{m}}}> {{ \
+         m = ReduceMean (x, last) c = Sub (x, m) q = Pow (c, two) v = ReduceMean (q, last) f = Add (v, e) ro = Sqrt (f) \
+         n = Div (c, ro) s = Mul (n, w) ln = Add (s, b) \
+         l1 = MatMul (ln, w1) l2 = Add (l1, b) a1 = Div (l2, r) a2 = Erf (a1) a3 = Add (a2, one) a4 = Mul (l2, a3) \
+         a5 = Mul (a4, half) l3 = MatMul (a5, w2) l4 = Add (b, l3) y = Add (x, l4) }}",
+        m = (0..64)
+            .map(|i| format!("{}", (i * 37 % 19) as f32 / 19.0 - 0.5))
+            .collect::<Vec<_>>()
+            .join(", ")
+    );
+    let both = Both::new(&graph);
+    assert_eq!(
+        both.fused(),
+        ["LayerNormalization", "Gelu"],
+        "{}",
+        both.listing()
+    );
+    assert_eq!(
+        both.ops(),
+        ["LayerNormalization", "MatMul", "MatMul"],
+        "{}",
+        both.listing()
+    );
+    agree_twice(&both);
+}
