@@ -11,9 +11,10 @@ mod walk;
 use sardonyx_model::{Dim, GraphId, Model, NodeId};
 use sardonyx_ops::Registry;
 
-use crate::infer::{InferOptions, infer_model};
+use crate::infer::{InferOptions, Inference, infer_model};
+use crate::resolve::Resolved;
 use sum::Adder;
-use walk::Walk;
+use walk::{Walk, multiply_adds_of};
 
 pub use calls::CallCosts;
 pub use live::Peak;
@@ -98,4 +99,12 @@ pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Co
         }
         None => Cost::default(),
     }
+}
+
+/// The multiply-adds of one node of a resolved model, in the form that it has there. `None` if `found` says too little of
+/// sizes, or nobody knows how to count the operator.
+pub fn node_multiply_adds(resolved: &Resolved, found: &Inference, node: NodeId) -> Option<u64> {
+    let schema = resolved.schema(node)?;
+    let count = multiply_adds_of(resolved.model(), found, node, schema, None);
+    u64::try_from(count.known()?).ok()
 }

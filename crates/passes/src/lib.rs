@@ -17,7 +17,10 @@ mod upgrade;
 
 pub use attributes::NodeAttributes;
 pub use check::{CheckOptions, CheckPart, check, check_part};
-pub use cost::{ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assumed_sizes, cost};
+pub use cost::{
+    ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assumed_sizes, cost,
+    node_multiply_adds,
+};
 pub use finding::{
     Code, Finding, Findings, Place, Places, Report, Severity, Spot, SpotPart, place_of_node,
 };
@@ -29,4 +32,4 @@ pub use infer::{
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use resolve::{Resolved, resolve};
 pub use strip::{StripOptions, StripReport, strip};
-pub use upgrade::upgrade;
+pub use upgrade::{Upgrade, upgrade};

@@ -319,23 +319,7 @@ impl<'a> Walk<'a> {
     }
 
     fn multiply_adds(&self, node: NodeId, schema: &Schema) -> Dim {
-        let (model, found) = (self.model, self.found);
-        let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
-        let type_of = |value: &Option<ValueId>| value.and_then(|value| found.ty(value));
-        let types: SmallVec<[Option<&Type>; 6]> = inputs.iter().map(type_of).collect();
-        let known = inputs.iter();
-        let known = known.map(|value| value.and_then(|value| found.known(value)));
-        let known: SmallVec<[Option<&Known>; 6]> = known.collect();
-        let present: SmallVec<[bool; 6]> = inputs.iter().map(Option::is_some).collect();
-        let outputs = model.outputs(node);
-        let made: SmallVec<[Option<&Type>; 4]> = outputs.iter().map(type_of).collect();
-        let attributes = NodeAttributes::in_call(model, model.texts(), node, self.bindings);
-        let cx =
-            Infer::new(schema, &attributes, &types, &known, made.len()).with_present(Present {
-                inputs: &present,
-                outputs: &[],
-            });
-        multiply_adds(&cx, &made).unwrap_or(Dim::Unknown)
+        multiply_adds_of(self.model, self.found, node, schema, self.bindings)
     }
 
     fn schema(&mut self, node: NodeId) -> Option<&'a Schema> {
@@ -396,6 +380,31 @@ impl<'a> Walk<'a> {
         let elem = self.found.ty(value).and_then(Type::elem);
         bytes_of(&self.elements(value), elem)
     }
+}
+
+/// The multiply-adds of a node in the form of an operator version; unknown where the types say too little.
+pub(super) fn multiply_adds_of(
+    model: &Model,
+    found: &Inference,
+    node: NodeId,
+    schema: &Schema,
+    bindings: Option<&Bindings>,
+) -> Dim {
+    let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
+    let type_of = |value: &Option<ValueId>| value.and_then(|value| found.ty(value));
+    let types: SmallVec<[Option<&Type>; 6]> = inputs.iter().map(type_of).collect();
+    let known = inputs.iter();
+    let known = known.map(|value| value.and_then(|value| found.known(value)));
+    let known: SmallVec<[Option<&Known>; 6]> = known.collect();
+    let present: SmallVec<[bool; 6]> = inputs.iter().map(Option::is_some).collect();
+    let outputs = model.outputs(node);
+    let made: SmallVec<[Option<&Type>; 4]> = outputs.iter().map(type_of).collect();
+    let attributes = NodeAttributes::in_call(model, model.texts(), node, bindings);
+    let cx = Infer::new(schema, &attributes, &types, &known, made.len()).with_present(Present {
+        inputs: &present,
+        outputs: &[],
+    });
+    multiply_adds(&cx, &made).unwrap_or(Dim::Unknown)
 }
 
 /// Elements and bytes of a stored tensor.
