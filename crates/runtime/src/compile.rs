@@ -13,6 +13,7 @@ use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
 
 use crate::constants::Constants;
+use crate::dims;
 use crate::error::CompileError;
 use crate::kernel::{BindError, Kernel, Site, SiteInput};
 use crate::ops::binding;
@@ -103,6 +104,8 @@ pub(crate) struct Program {
     /// Slot of each graph output.
     pub(crate) outputs: Vec<Slot>,
     pub(crate) isa: Isa,
+    /// Sizes that are fixed for all runs.
+    pub(crate) dims: Vec<(String, i64)>,
     /// What was recognised as a larger operator, and what nearly was.
     pub(crate) fusions: Vec<Fusion>,
     /// Who does the work of whom while storing: places of nodes.
@@ -157,12 +160,16 @@ pub(crate) fn compile(
         // Before IR version 4 every initializer had to be an input as well, so that says nothing about overriding it.
         model.fix_default_inputs(main);
     }
+    dims::check(&model, &options.dims)?;
     let mut resolved = resolve(model, Registry::standard()).map_err(CompileError::Invalid)?;
-    let at_file_versions =
-        infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
+    let declared = InferOptions {
+        symbols: &options.dims,
+        ..InferOptions::default()
+    };
+    let at_file_versions = infer(&resolved, declared).map_err(CompileError::Invalid)?;
     upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
     let mut constants = Constants::read(&resolved, external)?;
-    let first = infer(&resolved, InferOptions::default()).map_err(CompileError::Invalid)?;
+    let first = infer(&resolved, declared).map_err(CompileError::Invalid)?;
 
     let isa = options.isa.unwrap_or_else(Isa::detect);
     let binder = Binder {
@@ -176,7 +183,7 @@ pub(crate) fn compile(
     };
     let remaining = constants.fold(&resolved, &first, &binder, pool, budget)?;
     // What was computed may have decided shapes.
-    let mut inference = infer_with(&resolved, &constants)?;
+    let mut inference = infer_with(&resolved, &constants, &options.dims)?;
     let folded: HashSet<NodeId> = {
         let remaining: HashSet<NodeId> = remaining.into_iter().collect();
         let all = resolved.order().iter().copied();
@@ -190,7 +197,7 @@ pub(crate) fn compile(
         });
         if fusions.iter().any(|fusion| fusion.nodes > 0) {
             constants.read_initializers(&resolved, external)?;
-            inference = infer_with(&resolved, &constants)?;
+            inference = infer_with(&resolved, &constants, &options.dims)?;
         }
     }
     let nodes = resolved.order().iter().copied();
@@ -211,6 +218,7 @@ pub(crate) fn compile(
         inputs: parts.inputs,
         outputs: parts.outputs,
         isa,
+        dims: options.dims.clone(),
         fusions,
         absorbed: Vec::new(),
     };
@@ -221,9 +229,14 @@ pub(crate) fn compile(
 }
 
 /// What is inferred when constants are known.
-fn infer_with(resolved: &Resolved, constants: &Constants) -> Result<Inference, CompileError> {
+fn infer_with(
+    resolved: &Resolved,
+    constants: &Constants,
+    dims: &[(String, i64)],
+) -> Result<Inference, CompileError> {
     let known = |value: ValueId| constants.known(value);
     let options = InferOptions {
+        symbols: dims,
         known: Some(&known),
         ..InferOptions::default()
     };

@@ -19,6 +19,8 @@ pub enum CompileError {
     Constant(ConstantError),
     /// Memory is refused, or a thread cannot be started.
     Resources(String),
+    /// An option that does not fit the model.
+    Option(String),
 }
 
 impl fmt::Display for CompileError {
@@ -39,7 +41,7 @@ impl fmt::Display for CompileError {
                 Ok(())
             }
             CompileError::Constant(error) => error.fmt(f),
-            CompileError::Resources(what) => f.write_str(what),
+            CompileError::Resources(what) | CompileError::Option(what) => f.write_str(what),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 mod compile;
 mod constants;
+mod dims;
 mod error;
 mod kernel;
 mod layout;

@@ -82,6 +82,7 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
     };
     let options = InferOptions {
         inputs,
+        symbols: &program.dims,
         known: Some(&constant),
         ..InferOptions::default()
     };

@@ -13,6 +13,7 @@ use sardonyx_tensor::{Arena, Dims, Recycler, Tensor, TensorView, Value, ViewData
 use smallvec::SmallVec;
 
 use crate::compile::{Options, Program, Slot, compile};
+use crate::dims;
 use crate::error::{CompileError, RunError};
 use crate::kernel::{Call, Operand, Target, value_type};
 use crate::plan::{Place, Plan, plan};
@@ -120,7 +121,10 @@ impl Session {
             .iter()
             .map(|info| Port {
                 name: model.display(info.name).into_owned(),
-                ty: info.ty.as_ref().and_then(|ty| model.type_of(ty)),
+                ty: info
+                    .ty
+                    .as_ref()
+                    .and_then(|ty| Some(dims::fix(model.type_of(ty)?, &program.dims))),
                 required: !initialized(info.value),
             })
             .collect();
@@ -241,7 +245,8 @@ impl Session {
         let mut symbols = HashMap::new();
         for (port, value) in self.inputs.iter().zip(&given) {
             match value {
-                Some(value) => check_input(port, value, &mut symbols)?,
+                Some(value) => check_input(port, value, &mut symbols)
+                    .map_err(|error| dims::refusal(error, &self.program.dims))?,
                 None if port.required => {
                     return Err(RunError::Input(format!(
                         "input '{}' is missing; {}",

@@ -463,3 +463,58 @@ fn a_run_that_cannot_be_done_says_where() {
         && error.contains('3')
         && error.contains('2')));
 }
+
+#[test]
+fn sizes_can_be_fixed_when_the_model_is_compiled() {
+    let draft = Draft::new(13)
+        .input("x", &["N", "M"])
+        .input("z", &["N", "M"])
+        .node("Add", &["x", "z"], &["y"]);
+    let compile = |dims: &[(&str, i64)]| {
+        let mut options = Options::with_threads(1);
+        let dims = dims.iter().map(|(name, size)| (name.to_string(), *size));
+        options.dims = dims.collect();
+        Session::compile(&draft.model(), &NoExternalData, &options)
+    };
+    let session = compile(&[("N", 2)]).expect("a size of the inputs");
+    let types: Vec<String> = session
+        .inputs()
+        .iter()
+        .chain(session.outputs())
+        .map(|port| port.ty.as_ref().expect("a declared type").to_string())
+        .collect();
+    assert_eq!(types, ["float[2, M]"; 3]);
+    let run = |session: &Session, dims: [usize; 2]| {
+        let elements = vec![1.0; dims[0] * dims[1]];
+        let inputs = values(&[("x", &dims, &elements), ("z", &dims, &elements)]);
+        session.run(inputs)
+    };
+    for size in [1, 3] {
+        let outputs = run(&session, [2, size]).expect("the fixed size");
+        assert_eq!(floats(&outputs[0].1), vec![2.0; 2 * size]);
+    }
+    let other = run(&session, [3, 1]).expect_err("another size").to_string();
+    for part in ["'x' must be float[2, M]", "float[3, 1]", "fixed", "N = 2"] {
+        assert!(other.contains(part), "{other}");
+    }
+
+    let refused = |dims: &[(&str, i64)]| match compile(dims) {
+        Err(CompileError::Option(what)) => what,
+        other => panic!("{other:?}"),
+    };
+    let unknown = refused(&[("batch", 2)]);
+    assert!(
+        unknown.contains("'batch'") && unknown.contains("M, N"),
+        "{unknown}"
+    );
+    assert!(refused(&[("N", -1)]).contains("-1"));
+    assert!(refused(&[("N", 1), ("N", 2)]).contains("1 and 2"));
+    let numbers = Draft::new(13)
+        .input("x", &["2"])
+        .node("Relu", &["x"], &["y"]);
+    let mut options = Options::with_threads(1);
+    options.dims.push(("N".to_string(), 2));
+    let error = Session::compile(&numbers.model(), &NoExternalData, &options);
+    let error = error.expect_err("no such size").to_string();
+    assert!(error.contains("numbers or unknown"), "{error}");
+}

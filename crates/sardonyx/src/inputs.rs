@@ -10,8 +10,13 @@ use crate::error::{Error, ErrorKind};
 use crate::port::Port;
 use sardonyx_proto::closest;
 
-/// Checks names, types and shapes; wraps what goes into an input of optional type.
-pub(crate) fn check_inputs(ports: &[Port], inputs: &mut [(String, Value)]) -> Result<(), Error> {
+/// Checks names, types and shapes; wraps what goes into an input of optional type. `fixed` says which sizes the model itself
+/// leaves open and the session does not.
+pub(crate) fn check_inputs(
+    ports: &[Port],
+    inputs: &mut [(String, Value)],
+    fixed: &str,
+) -> Result<(), Error> {
     let by_name: HashMap<&str, &Port> = ports.iter().map(|port| (port.name(), port)).collect();
     let mut given: HashMap<String, ()> = HashMap::new();
     let mut symbols = Symbols::default();
@@ -38,8 +43,14 @@ pub(crate) fn check_inputs(ports: &[Port], inputs: &mut [(String, Value)]) -> Re
             *value = Value::some(inner);
         }
         fits(name, value, ty, &mut symbols).map_err(|what| {
-            Error::new(ErrorKind::Input, format!("the input '{name}' {what}"))
-                .with_help(wanted(ports))
+            let wanted = match fixed {
+                "" => wanted(ports),
+                fixed => format!(
+                    "{}\nfixed when the session was made: {fixed}",
+                    wanted(ports)
+                ),
+            };
+            Error::new(ErrorKind::Input, format!("the input '{name}' {what}")).with_help(wanted)
         })?;
     }
     let missing: Vec<&str> = ports
@@ -205,7 +216,7 @@ mod tests {
                 .iter()
                 .map(|(name, value)| (name.to_string(), value.clone()))
                 .collect();
-            check_inputs(&ports, &mut inputs).map_err(|error| error.to_string())
+            check_inputs(&ports, &mut inputs, "").map_err(|error| error.to_string())
         };
         assert_eq!(
             check(&[("image", floats(&[2, 3])), ("mask", bools(&[2]))]),
@@ -236,7 +247,7 @@ mod tests {
     fn optional_inputs_are_wrapped() {
         let ty = Type::Optional(Box::new(Type::unranked(DataType::Int64)));
         let mut inputs = [("o".to_string(), Value::from(Tensor::scalar(1i64)))];
-        check_inputs(&[port("o", ty)], &mut inputs).unwrap();
+        check_inputs(&[port("o", ty)], &mut inputs, "").unwrap();
         assert_eq!(inputs[0].1, Value::some(Tensor::scalar(1i64).into()));
     }
 }

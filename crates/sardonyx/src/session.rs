@@ -33,6 +33,8 @@ pub struct Session {
     session: runtime::Session,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
+    /// Sizes that were fixed when it was made, for people; empty if there are none.
+    fixed: String,
 }
 
 /// Options of a session that is about to be made; see [`Session::builder`].
@@ -76,9 +78,10 @@ impl SessionBuilder<'_> {
     }
 
     /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when the model is
-    /// compiled, and a run with another size is refused.
+    /// compiled, and a run with another size is refused. Making the session fails if no input has a size of that name.
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
-        self.options.dims.push((name.into(), size as i64));
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        self.options.dims.push((name.into(), size));
         self
     }
 
@@ -87,16 +90,22 @@ impl SessionBuilder<'_> {
     /// # Errors
     ///
     /// [`ErrorKind::Unsupported`] with the list of everything that cannot run, [`ErrorKind::Invalid`] if the model contradicts
-    /// itself, [`ErrorKind::ExternalData`] if values outside the model's file cannot be had.
+    /// itself, [`ErrorKind::ExternalData`] if values outside the model's file cannot be had, [`ErrorKind::Input`] if a size
+    /// is fixed that the inputs do not have.
     pub fn build(self) -> Result<Session, Error> {
         let external = Watched::new(&self.model.data);
         let session = runtime::Session::compile(&self.model.graph, &external, &self.options)
             .map_err(|error| compile_error(error, &external, self.model))?;
         let (inputs, outputs) = (ports(session.inputs()), ports(session.outputs()));
+        let fixed = self.options.dims.iter();
+        let fixed: Vec<String> = fixed
+            .map(|(name, size)| format!("{name} = {size}"))
+            .collect();
         Ok(Session {
             session,
             inputs,
             outputs,
+            fixed: fixed.join(", "),
         })
     }
 }
@@ -193,7 +202,7 @@ impl Session {
             .into_iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
-        check_inputs(&self.inputs, &mut inputs)?;
+        check_inputs(&self.inputs, &mut inputs, &self.fixed)?;
         self.session
             .run_watched(inputs, watch)
             .map(Outputs::new)
@@ -285,6 +294,9 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
         }
         CompileError::Constant(_) => {
             Error::new(ErrorKind::Invalid, error.to_string()).with_source(error)
+        }
+        CompileError::Option(_) => {
+            Error::new(ErrorKind::Input, error.to_string()).with_source(error)
         }
         _ => Error::new(ErrorKind::Run, error.to_string()).with_source(error),
     }

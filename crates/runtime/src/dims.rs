@@ -1,0 +1,81 @@
+//! Sizes that are fixed for all runs: symbols of the declared inputs that stand for a number from the beginning.
+
+use std::collections::BTreeSet;
+
+use sardonyx_model::{Dim, Model, Type};
+
+use crate::error::{CompileError, RunError};
+
+/// How many names a message lists.
+const SHOWN: usize = 20;
+
+/// Refuses names that no input has, sizes below 0, and two sizes for one name.
+pub(crate) fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), CompileError> {
+    if dims.is_empty() {
+        return Ok(());
+    }
+    let graphs = model.main.iter().map(|main| model.graph(*main));
+    let inputs = graphs.flat_map(|graph| &graph.inputs);
+    let types = inputs.filter_map(|info| model.type_of(info.ty.as_ref()?));
+    let mut names = BTreeSet::new();
+    for mut ty in types {
+        ty.for_each_dim(&mut |dim| names.extend(dim.symbols()));
+    }
+    for (index, (name, size)) in dims.iter().enumerate() {
+        if !names.contains(name) {
+            let there_are = match names.len() {
+                0 => "all of them are numbers or unknown".to_string(),
+                _ => format!("there are: {}", listed(&names)),
+            };
+            return Err(CompileError::Option(format!(
+                "no size of the inputs is called '{name}'; {there_are}"
+            )));
+        }
+        if *size < 0 {
+            return Err(CompileError::Option(format!(
+                "the size '{name}' cannot be {size}"
+            )));
+        }
+        let before = dims[..index].iter().find(|(before, _)| before == name);
+        if let Some((_, before)) = before.filter(|(_, before)| before != size) {
+            return Err(CompileError::Option(format!(
+                "the size '{name}' is to be {before} and {size}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn listed(names: &BTreeSet<String>) -> String {
+    let shown: Vec<&str> = names.iter().map(String::as_str).take(SHOWN).collect();
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// A type with the numbers in place of the names.
+pub(crate) fn fix(ty: Type, dims: &[(String, i64)]) -> Type {
+    if dims.is_empty() {
+        return ty;
+    }
+    let size = |name: &str| {
+        let found = dims.iter().find(|(fixed, _)| fixed == name);
+        found.map(|(_, size)| Dim::Known(*size))
+    };
+    ty.substitute(&size)
+}
+
+/// An input that does not fit, with what was fixed, because the model itself would take other sizes.
+pub(crate) fn refusal(error: RunError, dims: &[(String, i64)]) -> RunError {
+    match error {
+        RunError::Input(what) if !dims.is_empty() => {
+            let fixed: Vec<String> = dims
+                .iter()
+                .take(SHOWN)
+                .map(|(name, size)| format!("{name} = {size}"))
+                .collect();
+            let fixed = fixed.join(", ");
+            RunError::Input(format!("{what}; fixed when the session was made: {fixed}"))
+        }
+        other => other,
+    }
+}
