@@ -227,6 +227,17 @@ pub fn place_of_node(model: &Model, node: NodeId) -> String {
     }
 }
 
+/// The name of a node, or that of its first output if it has none; bounded in length.
+pub fn name_of_node(model: &Model, node: NodeId) -> String {
+    let name = model.maybe_text(model.node(node).name);
+    let name = name.filter(|name| !name.is_empty());
+    let output = || {
+        let value = model.outputs(node).iter().flatten().next()?;
+        Some(model.text(model.value(*value).name))
+    };
+    sardonyx_proto::shown(name.or_else(output).unwrap_or_default())
+}
+
 /// Turns spots into places. What takes a walk through the model is found once, and only if anybody asks.
 #[derive(Debug, Default)]
 pub struct Places {

@@ -22,7 +22,8 @@ pub use cost::{
     node_multiply_adds,
 };
 pub use finding::{
-    Code, Finding, Findings, Place, Places, Report, Severity, Spot, SpotPart, place_of_node,
+    Code, Finding, Findings, Place, Places, Report, Severity, Spot, SpotPart, name_of_node,
+    place_of_node,
 };
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{

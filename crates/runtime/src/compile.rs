@@ -17,6 +17,7 @@ use crate::dims;
 use crate::error::CompileError;
 use crate::kernel::{BindError, Kernel, Site, SiteInput};
 use crate::ops::binding;
+use crate::report::{Clock, CompileReport};
 use crate::tails::absorb_tails;
 use crate::unsupported::{Unsupported, unsupported};
 
@@ -106,6 +107,8 @@ pub(crate) struct Program {
     pub(crate) isa: Isa,
     /// Sizes that are fixed for all runs.
     pub(crate) dims: Vec<(String, i64)>,
+    /// What was done, in numbers.
+    pub(crate) report: CompileReport,
     /// What was recognised as a larger operator, and what nearly was.
     pub(crate) fusions: Vec<Fusion>,
     /// Who does the work of whom while storing: places of nodes.
@@ -139,6 +142,8 @@ pub(crate) struct Step {
     pub(crate) kernel: Box<dyn Kernel>,
     pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
     pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
+    /// The node, of those that it does the first.
+    pub(crate) node: NodeId,
     /// The node of the file, for errors and profiles.
     pub(crate) place: String,
     pub(crate) op: &'static str,
@@ -151,6 +156,7 @@ pub(crate) fn compile(
     options: &Options,
     pool: &Pool,
 ) -> Result<Program, CompileError> {
+    let (mut report, mut clock) = (CompileReport::default(), Clock::start());
     let missing = unsupported(model);
     if !missing.is_empty() {
         return Err(CompileError::Unsupported(missing));
@@ -167,8 +173,13 @@ pub(crate) fn compile(
         ..InferOptions::default()
     };
     let at_file_versions = infer(&resolved, declared).map_err(CompileError::Invalid)?;
-    upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
+    report.nodes = resolved.order().len();
+    clock.lap(&mut report, "resolve");
+    report.upgraded = upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
+    report.added = resolved.order().len() - report.nodes;
+    clock.lap(&mut report, "upgrade");
     let mut constants = Constants::read(&resolved, external)?;
+    clock.lap(&mut report, "read");
     let first = infer(&resolved, declared).map_err(CompileError::Invalid)?;
 
     let isa = options.isa.unwrap_or_else(Isa::detect);
@@ -189,6 +200,8 @@ pub(crate) fn compile(
         let all = resolved.order().iter().copied();
         all.filter(|node| !remaining.contains(node)).collect()
     };
+    note_folded(&mut report, &resolved, &constants, &folded);
+    clock.lap(&mut report, "fold");
     let mut fusions = Vec::new();
     let fuses = options.optimization >= Optimization::All;
     if fuses {
@@ -202,6 +215,7 @@ pub(crate) fn compile(
     }
     let nodes = resolved.order().iter().copied();
     let remaining: Vec<NodeId> = nodes.filter(|node| !folded.contains(node)).collect();
+    clock.lap(&mut report, "fuse");
 
     let binder = Binder {
         resolved: &resolved,
@@ -209,7 +223,9 @@ pub(crate) fn compile(
         isa,
     };
     let live = live_nodes(&resolved, &remaining);
-    let parts = build(&binder, constants, live)?;
+    report.unread = remaining.len() - live.len();
+    let parts = build(&binder, constants, live, &mut report)?;
+    clock.lap(&mut report, "bind");
     let mut program = Program {
         resolved,
         inference,
@@ -219,13 +235,38 @@ pub(crate) fn compile(
         outputs: parts.outputs,
         isa,
         dims: options.dims.clone(),
+        report,
         fusions,
         absorbed: Vec::new(),
     };
     if fuses {
         program.absorbed = absorb_tails(&mut program);
     }
+    clock.lap(&mut program.report, "absorb");
     Ok(program)
+}
+
+/// Counts what was computed ahead of time. A node that only holds a value computes nothing.
+fn note_folded(
+    report: &mut CompileReport,
+    resolved: &Resolved,
+    constants: &Constants,
+    folded: &HashSet<NodeId>,
+) {
+    let model = resolved.model();
+    report.folded = folded.len();
+    for node in folded {
+        if resolved
+            .schema(*node)
+            .is_some_and(|schema| schema.name == "Constant")
+        {
+            report.constant_nodes += 1;
+            continue;
+        }
+        let values = model.outputs(*node).iter().flatten();
+        let tensors = values.filter_map(|value| constants.get(*value));
+        report.folded_bytes += tensors.map(|tensor| tensor.bytes().len()).sum::<usize>();
+    }
 }
 
 /// What is inferred when constants are known.
@@ -324,6 +365,7 @@ fn build(
     binder: &Binder<'_>,
     mut constants: Constants,
     nodes: Vec<NodeId>,
+    report: &mut CompileReport,
 ) -> Result<Parts, CompileError> {
     let model = binder.resolved.model();
     let graph = model.graph(binder.resolved.main());
@@ -362,6 +404,10 @@ fn build(
                 if !taken.contains(&index) {
                     return Some(slots.of(value));
                 }
+                report.packed += 1;
+                report.packed_bytes += constants
+                    .get(value)
+                    .map_or(0, |tensor| tensor.bytes().len());
                 // The packed form is all that is needed; the original may go as soon as nobody else wants it.
                 if let Some(left) = readers.get_mut(&value) {
                     *left -= 1;
@@ -389,6 +435,7 @@ fn build(
             kernel,
             inputs,
             outputs,
+            node: *node,
             place: place_of_node(model, *node),
             op,
         });
@@ -396,6 +443,12 @@ fn build(
     if !unsupported.is_empty() {
         return Err(CompileError::Unsupported(unsupported.into_sorted()));
     }
+    let kept = slots
+        .values
+        .iter()
+        .filter_map(|value| constants.get(*value));
+    let kept: Vec<usize> = kept.map(|tensor| tensor.bytes().len()).collect();
+    (report.kept, report.kept_bytes) = (kept.len(), kept.iter().sum());
     let inputs = graph
         .inputs
         .iter()

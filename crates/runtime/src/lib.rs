@@ -9,17 +9,21 @@
 
 mod compile;
 mod constants;
+mod details;
 mod dims;
 mod error;
 mod kernel;
 mod layout;
 mod ops;
 mod plan;
+mod report;
 mod session;
 mod tails;
 mod unsupported;
 
 pub use compile::{Optimization, Options, Precision};
+pub use details::{OperandDetails, RunDetails, StepDetails};
 pub use error::{CompileError, RunError};
+pub use report::CompileReport;
 pub use session::{Port, Session, StepEvent, StepInfo};
 pub use unsupported::{UnsupportedOp, unsupported};

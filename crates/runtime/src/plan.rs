@@ -220,7 +220,7 @@ fn readers_that_follow_strides(program: &Program) -> Vec<bool> {
 }
 
 /// The elements of a tensor of integers.
-fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
+pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     match tensor.data_type() {
         DataType::Int64 => tensor.to_vec().ok(),
         DataType::Int32 => Some(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{Dim, ExternalData, Model, Type};
-use sardonyx_passes::Fusion;
+use sardonyx_passes::{Fusion, name_of_node, place_of_node};
 use sardonyx_tensor::{Arena, Dims, Recycler, Tensor, TensorView, Value, ViewData};
 use smallvec::SmallVec;
 
@@ -17,10 +17,11 @@ use crate::dims;
 use crate::error::{CompileError, RunError};
 use crate::kernel::{Call, Operand, Target, value_type};
 use crate::plan::{Place, Plan, plan};
+use crate::report::CompileReport;
 
 /// A model ready to run, from any number of threads at once.
 pub struct Session {
-    program: Program,
+    pub(crate) program: Program,
     inputs: Vec<Port>,
     outputs: Vec<Port>,
     pool: SharedPool,
@@ -48,11 +49,16 @@ pub struct Port {
 
 /// What a step of a session is, for profiles and `explain`.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct StepInfo {
     /// The node of the file, for people.
     pub place: String,
+    /// The name of the node, or that of its first output if it has none.
+    pub node: String,
     /// Its operator.
     pub op: &'static str,
+    /// Operators of the nodes that are done while its result is stored, in order.
+    pub with: Vec<String>,
     /// Which loops run.
     pub kernel: String,
 }
@@ -170,13 +176,26 @@ impl Session {
     /// The steps of a run, in order.
     pub fn steps(&self) -> Vec<StepInfo> {
         let steps = self.program.steps.iter();
+        let model = self.program.resolved.model();
         steps
             .map(|step| StepInfo {
                 place: step.place.clone(),
+                node: name_of_node(model, step.node),
                 op: step.op,
+                with: absorbed_by(&step.place, &place_of_node(model, step.node)),
                 kernel: step.kernel.describe(),
             })
             .collect()
+    }
+
+    /// The instruction set that kernels use, in lower case: `portable`, `avx2`, …
+    pub fn instruction_set(&self) -> String {
+        format!("{:?}", self.program.isa).to_lowercase()
+    }
+
+    /// What compiling did.
+    pub fn report(&self) -> &CompileReport {
+        &self.program.report
     }
 
     /// What was recognised as a larger operator, and what nearly was.
@@ -561,6 +580,13 @@ impl Session {
         };
         Ok(Operand::Tensor(view.map_err(|error| error.to_string())?))
     }
+}
+
+/// The operators that the place of a step names behind that of its node.
+fn absorbed_by(place: &str, node: &str) -> Vec<String> {
+    let rest = place.strip_prefix(node).unwrap_or_default();
+    let names = rest.split(" with ").filter(|name| !name.is_empty());
+    names.map(str::to_string).collect()
 }
 
 /// Compares a value with the declared type, and sizes that share a name with each other.

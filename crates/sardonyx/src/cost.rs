@@ -23,7 +23,7 @@
 
 use std::collections::HashMap;
 
-use sardonyx_model::{self as graph, Dim, NodeId};
+use sardonyx_model::Dim;
 use sardonyx_passes as passes;
 use sardonyx_proto::shown;
 
@@ -80,7 +80,7 @@ impl Model {
             let node = model.node(cost.node);
             NodeCost {
                 graph: place.unwrap_or_default(),
-                name: name_of(model, cost.node),
+                name: passes::name_of_node(model, cost.node),
                 domain: model.domain_of(cost.node).into_owned(),
                 operator: shown(model.maybe_text(node.op_type).unwrap_or_default()),
                 runs: cost.runs,
@@ -98,16 +98,6 @@ impl Model {
             bodies_counted_once: found.bodies_counted_once,
         }
     }
-}
-
-fn name_of(model: &graph::Model, node: NodeId) -> String {
-    let name = model.node(node).name;
-    let name = model.maybe_text(name).filter(|name| !name.is_empty());
-    let output = || {
-        let value = model.outputs(node).iter().flatten().next()?;
-        Some(model.text(model.value(*value).name))
-    };
-    shown(name.or_else(output).unwrap_or_default())
 }
 
 impl Cost {

@@ -66,8 +66,11 @@ pub use model::Model;
 pub use open::{Access, ExternalFiles, OpenOptions};
 pub use outputs::Outputs;
 pub use port::Port;
-pub use sardonyx_passes::Fusion;
-pub use sardonyx_runtime::{Optimization, Precision, StepEvent, StepInfo};
+pub use sardonyx_passes::{Fusion, Upgrade};
+pub use sardonyx_runtime::{
+    CompileReport, OperandDetails, Optimization, Precision, RunDetails, StepDetails, StepEvent,
+    StepInfo,
+};
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{
     ScanFacts, ScanFinding, ScanOptions, ScanReport, ScanSeverity, ScannedDomain, ScannedFile,

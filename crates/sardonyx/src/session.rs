@@ -2,9 +2,12 @@
 
 use std::fmt;
 
+use sardonyx_model::Type;
 use sardonyx_passes::Fusion;
 use sardonyx_runtime as runtime;
-use sardonyx_runtime::{CompileError, Optimization, Precision, RunError, StepEvent, StepInfo};
+use sardonyx_runtime::{
+    CompileError, CompileReport, Optimization, Precision, RunDetails, RunError, StepEvent, StepInfo,
+};
 use sardonyx_tensor::Value;
 
 use crate::error::{Error, ErrorKind, UnsupportedOperator};
@@ -212,6 +215,51 @@ impl Session {
     /// The steps of a run, in order: what nodes have become.
     pub fn steps(&self) -> Vec<StepInfo> {
         self.session.steps()
+    }
+
+    /// The instruction set that kernels use, in lower case: `portable`, `avx2`, … The environment variable `SARDONYX_ISA`
+    /// lowers it.
+    pub fn instruction_set(&self) -> String {
+        self.session.instruction_set()
+    }
+
+    /// What making the session did, in numbers.
+    pub fn report(&self) -> &CompileReport {
+        self.session.report()
+    }
+
+    /// What a run does for inputs of these types, by name: sizes, work and memory of each step. Nothing runs. Inputs that
+    /// are left out have their declared type; what depends on sizes that are unknown is unknown.
+    ///
+    /// ```
+    /// # use sardonyx::{DataType, Model, Session, Type};
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let session = Session::new(&Model::open(path)?)?;
+    /// let images = Type::tensor(DataType::Float, [2i64, 1, 8, 8]);
+    /// let details = session.details([("image", images)])?;
+    /// let multiply_adds: u64 = details.steps.iter().filter_map(|step| step.multiply_adds).sum();
+    /// assert!(multiply_adds > 0 && details.arena_bytes > 0);
+    /// # Ok::<(), sardonyx::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] for a name that is no input, and for types with which the model contradicts itself.
+    pub fn details<I, N>(&self, inputs: I) -> Result<RunDetails, Error>
+    where
+        I: IntoIterator<Item = (N, Type)>,
+        N: AsRef<str>,
+    {
+        let mut types: Vec<Option<Type>> = self.inputs.iter().map(|_| None).collect();
+        for (name, ty) in inputs {
+            let name = name.as_ref();
+            let index = self.inputs.iter().position(|port| port.name() == name);
+            let index = index.ok_or_else(|| {
+                Error::new(ErrorKind::Input, format!("the model has no input '{name}'"))
+            })?;
+            types[index] = Some(ty);
+        }
+        self.session.details(&types).map_err(run_error)
     }
 
     /// What was recognised as a larger operator, and what nearly was, with the reason.

@@ -1,0 +1,242 @@
+//! What a run will do for inputs of given types: sizes, work and memory of each step. Nothing runs for it.
+
+use sardonyx_model::Type;
+use sardonyx_ops::Known;
+use sardonyx_passes::{InferOptions, Inference, infer, node_multiply_adds};
+use sardonyx_tensor::Dims;
+use smallvec::SmallVec;
+
+use crate::compile::{Program, Slot, Step};
+use crate::error::RunError;
+use crate::layout::{Layout, ViewSite};
+use crate::plan::{Plan, integers, plan};
+use crate::session::Session;
+
+/// What a run does for inputs of given types.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunDetails {
+    /// By step, as in [`Session::steps`].
+    pub steps: Vec<StepDetails>,
+    /// Bytes of the one piece of memory in which values between inputs and outputs lie.
+    pub arena_bytes: usize,
+    /// Bytes that these values would take if none shared the memory of another.
+    pub unshared_bytes: u64,
+}
+
+/// What a step does for inputs of given types.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct StepDetails {
+    /// The output is a view of the input: nothing runs.
+    pub is_view: bool,
+    /// The output takes over the memory of an input.
+    pub in_place: bool,
+    /// An input is read through strides.
+    pub strided: bool,
+    /// It copies what could be a view, if whoever reads it could follow.
+    pub copies: bool,
+    /// Multiply-adds; `None` if sizes are unknown, or nobody knows how to count the operator.
+    pub multiply_adds: Option<u64>,
+    /// Bytes that it reads, constants included; of a table that rows are taken from, only as much as is taken. `None` if
+    /// a size is unknown.
+    pub read_bytes: Option<u64>,
+    /// Bytes that it writes. `None` if a size is unknown.
+    pub written_bytes: Option<u64>,
+    /// What it reads, in the order of its inputs; those left out are not listed.
+    pub inputs: Vec<OperandDetails>,
+    /// What it makes, as far as anybody reads it.
+    pub outputs: Vec<OperandDetails>,
+}
+
+/// What a step reads or makes.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct OperandDetails {
+    /// Type, with all dimensions if they are known before the run.
+    pub ty: Option<Type>,
+    /// Whether it is known when the model is compiled.
+    pub constant: bool,
+    /// Whether it is read through strides.
+    pub strided: bool,
+}
+
+impl OperandDetails {
+    /// Bytes. `None` if its size is unknown or it has none, as strings.
+    pub fn bytes(&self) -> Option<u64> {
+        bytes_of(self.ty.as_ref()?)
+    }
+}
+
+fn bytes_of(ty: &Type) -> Option<u64> {
+    let sizes: Option<Dims> = ty.shape()?.iter().map(|dim| dim.size()).collect();
+    let elems = sardonyx_tensor::shape::elems(&sizes?).ok()?;
+    u64::try_from(ty.elem()?.storage_bytes(elems)?).ok()
+}
+
+impl Session {
+    /// What a run does for inputs of these types, by position among [`Session::inputs`]; `None` for one that is not given,
+    /// or of which nothing is known. Unknown sizes are no error: what depends on them is unknown then.
+    ///
+    /// # Errors
+    ///
+    /// Types with which the model contradicts itself.
+    pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
+        let program = &self.program;
+        let plan = plan(program, inputs)?;
+        let constant = |value| program.inference.known(value).cloned();
+        let options = InferOptions {
+            inputs,
+            symbols: &program.dims,
+            known: Some(&constant),
+            ..InferOptions::default()
+        };
+        let inference = infer(&program.resolved, options).map_err(|findings| {
+            let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+            RunError::Input(lines.join("\n  "))
+        })?;
+        let look = Look {
+            program,
+            plan: &plan,
+            inference: &inference,
+        };
+        let steps: Vec<StepDetails> = program
+            .steps
+            .iter()
+            .enumerate()
+            .map(|(index, step)| look.step(index, step))
+            .collect();
+        let outputs = program.steps.iter().flat_map(|step| &step.outputs);
+        let planned = outputs.flatten().filter(|slot| look.is_between(**slot));
+        let unshared_bytes = planned
+            .filter_map(|slot| bytes_of(&look.type_of(*slot)?))
+            .fold(0, u64::saturating_add);
+        Ok(RunDetails {
+            steps,
+            arena_bytes: plan.arena_bytes,
+            unshared_bytes,
+        })
+    }
+}
+
+struct Look<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    inference: &'a Inference,
+}
+
+impl Look<'_> {
+    fn step(&self, index: usize, step: &Step) -> StepDetails {
+        let model = self.program.resolved.model();
+        let mut inputs = Vec::new();
+        let nodes = model.inputs(step.node);
+        // Behind the inputs of the node stand those of the nodes that it does on the way.
+        let values: SmallVec<[_; 6]> = nodes.collect();
+        let places: SmallVec<[Option<usize>; 6]> = (0..step.inputs.len().max(values.len()))
+            .map(|position| {
+                let operand = match step.inputs.get(position).copied().flatten() {
+                    Some(slot) => self.operand(slot),
+                    None => {
+                        // Taken in by the kernel, if it is there.
+                        let value = values.get(position).copied().flatten()?;
+                        step.kernel.taken_in().contains(&position).then_some(())?;
+                        OperandDetails {
+                            ty: self.inference.ty(value).cloned(),
+                            constant: true,
+                            strided: false,
+                        }
+                    }
+                };
+                inputs.push(operand);
+                Some(inputs.len() - 1)
+            })
+            .collect();
+        let outputs: Vec<OperandDetails> = step
+            .outputs
+            .iter()
+            .flatten()
+            .map(|slot| self.operand(*slot))
+            .collect();
+        let sum = |operands: &[OperandDetails]| {
+            let mut bytes = operands.iter().map(OperandDetails::bytes);
+            bytes.try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
+        };
+        let (mut read_bytes, written_bytes) = (sum(&inputs), sum(&outputs));
+        let table = places.first().copied().flatten();
+        if let ("Gather" | "GatherElements" | "GatherND" | "Slice", Some(table)) = (step.op, table)
+            && let (Some(read), Some(written)) = (&mut read_bytes, written_bytes)
+        {
+            *read -= inputs[table].bytes().unwrap_or(0).saturating_sub(written);
+        }
+        let is_view = self.plan.skip[index];
+        StepDetails {
+            is_view,
+            in_place: self.plan.over[index].is_some(),
+            strided: !is_view && inputs.iter().any(|input| input.strided),
+            copies: !is_view && self.could_be_view(step),
+            multiply_adds: node_multiply_adds(&self.program.resolved, self.inference, step.node),
+            read_bytes,
+            written_bytes,
+            inputs,
+            outputs,
+        }
+    }
+
+    fn operand(&self, slot: Slot) -> OperandDetails {
+        OperandDetails {
+            ty: self.type_of(slot),
+            constant: self.program.slots[slot.index()].constant.is_some(),
+            strided: self.plan.layout(slot).is_some(),
+        }
+    }
+
+    fn type_of(&self, slot: Slot) -> Option<Type> {
+        match &self.plan.types[slot.index()] {
+            Some((elem, dims)) => Some(Type::tensor(*elem, dims.iter().copied())),
+            None => {
+                let value = self.program.slots[slot.index()].value;
+                self.inference.ty(value).cloned()
+            }
+        }
+    }
+
+    /// Whether a slot is neither input nor output of the model, nor a constant.
+    fn is_between(&self, slot: Slot) -> bool {
+        let program = self.program;
+        let outside = program.outputs.contains(&slot) || program.inputs.contains(&Some(slot));
+        !outside && program.slots[slot.index()].constant.is_none()
+    }
+
+    /// Whether every output consists of elements of the first input, as if that were dense.
+    fn could_be_view(&self, step: &Step) -> bool {
+        let sized = |slot: Slot| self.plan.types[slot.index()].as_ref();
+        let Some((_, from)) = step.inputs.first().copied().flatten().and_then(sized) else {
+            return false;
+        };
+        let layout = Layout::dense(from);
+        let ints = |position: usize| {
+            let slot = step.inputs.get(position).copied().flatten()?;
+            let slot = &self.program.slots[slot.index()];
+            let known = || self.inference.known(slot.value).and_then(Known::to_tensor);
+            integers(&slot.constant.clone().or_else(known)?)
+        };
+        let has_input = |position: usize| step.inputs.get(position).is_some_and(Option::is_some);
+        let outputs = step.outputs.iter().enumerate();
+        let mut outputs = outputs.filter_map(|(output, slot)| Some((output, (*slot)?)));
+        let is_view = |(output, slot): (usize, Slot)| {
+            let Some((_, to)) = sized(slot) else {
+                return false;
+            };
+            let site = ViewSite {
+                output,
+                from,
+                layout: &layout,
+                to,
+                ints: &ints,
+                has_input: &has_input,
+            };
+            step.kernel.view(&site).is_some()
+        };
+        step.outputs.iter().any(Option::is_some) && outputs.all(is_view)
+    }
+}

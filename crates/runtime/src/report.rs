@@ -1,0 +1,56 @@
+//! What compiling did, in numbers: noted on the way, for `explain`.
+
+use std::time::{Duration, Instant};
+
+use sardonyx_passes::Upgrade;
+
+/// What compiling did to a model. Nodes are those of the main graph.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct CompileReport {
+    /// Nodes of the file.
+    pub nodes: usize,
+    /// Nodes that became another form of their operator, by operator.
+    pub upgraded: Vec<Upgrade>,
+    /// Nodes that upgrading added.
+    pub added: usize,
+    /// Nodes whose outputs were computed ahead of time, or followed from types alone.
+    pub folded: usize,
+    /// How many of these are `Constant` nodes, which only hold a value.
+    pub constant_nodes: usize,
+    /// Bytes of the values of the other folded nodes.
+    pub folded_bytes: usize,
+    /// Nodes that went because nothing reads what they make.
+    pub unread: usize,
+    /// Constants that kernels took in, mostly packed weights: once for each kernel.
+    pub packed: usize,
+    /// Bytes of these before they were packed.
+    pub packed_bytes: usize,
+    /// Constants that stay as they are for runs to read.
+    pub kept: usize,
+    /// Bytes of these.
+    pub kept_bytes: usize,
+    /// How long each part took, in order: `resolve` (names, types at the file's versions), `upgrade`, `read` (constants),
+    /// `fold`, `fuse`, `bind` (kernels, packing), `absorb`.
+    pub took: Vec<(&'static str, Duration)>,
+}
+
+/// Notes how long parts take.
+pub(crate) struct Clock {
+    last: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock {
+            last: Instant::now(),
+        }
+    }
+
+    /// A part has ended.
+    pub(crate) fn lap(&mut self, report: &mut CompileReport, part: &'static str) {
+        let now = Instant::now();
+        report.took.push((part, now - self.last));
+        self.last = now;
+    }
+}
