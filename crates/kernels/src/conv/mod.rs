@@ -462,6 +462,7 @@ impl Job<'_> {
                     c: SendPtr(self.output.get().wrapping_add(out)),
                     ldc: self.out_plane,
                     epilogue,
+                    pairs: false,
                 };
                 // SAFETY: sizes were checked; images and groups have outputs of their own; the weights were packed for
                 // an instruction set that this machine has.

@@ -182,4 +182,4 @@ unsafe fn mask_of(lanes: u32) -> __m256i {
     }
 }
 
-tile_table!(Avx2, [#[target_feature(enable = "avx2,fma")]], 1 2 3 4 5 6);
+tile_table!(Avx2, crate::gemm::tile::Floats, [#[target_feature(enable = "avx2,fma")]], 1 2 3 4 5 6);

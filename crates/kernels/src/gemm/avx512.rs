@@ -188,6 +188,7 @@ impl Simd for Avx512 {
 
 tile_table!(
     Avx512,
+    crate::gemm::tile::Floats,
     [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
     1 2 3 4 5 6 7 8 9 10 11 12
 );

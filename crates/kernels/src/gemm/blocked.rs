@@ -58,9 +58,19 @@ pub(crate) struct Product<'a> {
     pub(crate) c: SendPtr,
     pub(crate) ldc: usize,
     pub(crate) epilogue: TileEpilogue,
+    /// Whether panels hold pairs of bfloat16; `k` then counts these.
+    pub(crate) pairs: bool,
 }
 
 impl Product<'_> {
+    fn tiles(&self) -> TileTable {
+        #[cfg(target_arch = "x86_64")]
+        if self.pairs {
+            return super::bf16::tiles::TILES;
+        }
+        tiles(self.isa)
+    }
+
     /// Computes the product.
     ///
     /// # Safety
@@ -280,7 +290,7 @@ impl Product<'_> {
         let w = panel_width(self.isa);
         let steps = block.k1 - block.k0;
         let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
-        let tiles_of_column = rows.div_ceil(tiles(self.isa).len());
+        let tiles_of_column = rows.div_ceil(self.tiles().len());
         for col_panel in block.cols.clone() {
             let b_panel = b.at(col_panel, block.k0);
             let next = if col_panel + 1 < block.cols.end {
@@ -310,7 +320,7 @@ impl Product<'_> {
         ahead: &mut Ahead,
     ) {
         let w = panel_width(self.isa);
-        let tiles = tiles(self.isa);
+        let tiles = self.tiles();
         let unit = usize::from(a.ws == 1);
         let last = block.k1 == self.k && !self.epilogue.is_plain();
         let (row0, col0) = (row_panel * w, col_panel * w);
@@ -364,7 +374,7 @@ impl Product<'_> {
             } else {
                 a.at(block.rows.start, block.k1)
             };
-            let per_panel = block.cols.len() * rows.div_ceil(tiles(self.isa).len());
+            let per_panel = block.cols.len() * rows.div_ceil(self.tiles().len());
             let mut ahead = self.ahead(a.at(row_panel, block.k0), next, steps, per_panel);
             for col_panel in block.cols.clone() {
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
@@ -392,7 +402,7 @@ impl Product<'_> {
         kc: usize,
     ) {
         let w = panel_width(self.isa);
-        let tiles = tiles(self.isa);
+        let tiles = self.tiles();
         let unit = usize::from(b.ws == 1);
         let ld = row_panels.len() * w;
         // Whole vectors of rows, so that the end can be transposed in blocks.
@@ -603,7 +613,7 @@ fn pool_run(pool: &Pool, threads: usize, parts: usize, body: impl Fn(usize) + Sy
     }
 }
 
-pub(crate) fn tiles(isa: Isa) -> TileTable {
+fn tiles(isa: Isa) -> TileTable {
     match isa {
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => super::avx512::TILES,

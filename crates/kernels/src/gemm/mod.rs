@@ -24,6 +24,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod batch;
+mod bf16;
 mod blocked;
 pub(crate) mod buffer;
 mod epilogue;
@@ -101,7 +102,8 @@ impl<'a> Rhs<'a> {
 ///
 /// # Panics
 ///
-/// If the depths of `a` and `b` differ, if C does not fit `c`, if a part of the epilogue does not fit C, if a packed
+/// operand was packed for another instruction set, if A is packed and B in bfloat16, or if this machine does not have
+/// `isa`.
 /// operand was packed for another instruction set, or if this machine does not have `isa`.
 pub fn gemm(
     pool: &Pool,
@@ -123,6 +125,31 @@ pub fn gemm(
         c.len()
     );
     epilogue.check(m, n, c_len.unwrap_or(0));
+    let c = SendPtr(c.as_mut_ptr());
+    if let Rhs::Packed(b) = &b
+        && b.panels.pairs
+    {
+        let Lhs::Plain(a) = a else {
+            panic!("a left operand in floats for a right one in bfloat16");
+        };
+        assert_eq!(b.isa(), isa, "instruction set of the packed B");
+        return bf16::with_pairs(pool, isa, &a, |a| {
+            let product = Product {
+                isa,
+                m,
+                n,
+                k: k.div_ceil(2),
+                a: Operand::Panels(a),
+                b: Operand::Panels(b.panels.view()),
+                c,
+                ldc,
+                epilogue: epilogue.raw(),
+                pairs: true,
+            };
+            // SAFETY: as below; B was packed in pairs, which only happens where the machine multiplies them.
+            unsafe { product.run(pool) }
+        });
+    }
     let a_turned;
     let a = match a {
         Lhs::Packed(a) => {
@@ -149,9 +176,10 @@ pub fn gemm(
         k,
         a,
         b,
-        c: SendPtr(c.as_mut_ptr()),
+        c,
         ldc,
         epilogue: epilogue.raw(),
+        pairs: false,
     };
     // SAFETY: sizes were checked, `c` is borrowed mutably, the machine has `isa`.
     unsafe { product.run(pool) }

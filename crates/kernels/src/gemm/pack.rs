@@ -148,6 +148,22 @@ impl PackedB {
     pub fn bytes(&self) -> usize {
         self.panels.data.len() * size_of::<f32>()
     }
+
+    /// Whether products with this operand round both operands to bfloat16.
+    pub fn is_bf16(&self) -> bool {
+        self.panels.pairs
+    }
+
+    /// The same matrix rounded to bfloat16, for products that round the left operand too and sum in f32. Unchanged where
+    /// the machine has no instruction for them.
+    pub fn into_bf16(self) -> PackedB {
+        match super::bf16::is_available(self.isa()) && !self.panels.pairs {
+            true => PackedB {
+                panels: self.panels.into_pairs(),
+            },
+            false => self,
+        }
+    }
 }
 
 /// All panels of a matrix.
@@ -157,6 +173,8 @@ pub(crate) struct Packed {
     pub(crate) depth: usize,
     pub(crate) width: usize,
     pub(crate) data: AlignedBuf,
+    /// Whether a step of the panels is two steps of k in bfloat16.
+    pub(crate) pairs: bool,
 }
 
 impl Packed {
@@ -176,6 +194,7 @@ impl Packed {
             depth,
             width,
             data,
+            pairs: false,
         }
     }
 
@@ -215,7 +234,12 @@ impl Packed {
     }
 
     pub(crate) fn view(&self) -> Panels {
-        Panels::packed(self.isa, &self.data, self.depth)
+        let steps = if self.pairs {
+            self.depth.div_ceil(2)
+        } else {
+            self.depth
+        };
+        Panels::packed(self.isa, &self.data, steps)
     }
 }
 

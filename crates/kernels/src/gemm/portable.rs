@@ -137,4 +137,4 @@ impl Simd for Portable {
     }
 }
 
-tile_table!(Portable, [], 1 2 3 4);
+tile_table!(Portable, crate::gemm::tile::Floats, [], 1 2 3 4);

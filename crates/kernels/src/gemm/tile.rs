@@ -59,13 +59,38 @@ pub(crate) type TileTable = &'static [[[TileFn; 2]; MAX_VECTORS]];
 /// Most vectors of the wide operand in a tile.
 pub(crate) const MAX_VECTORS: usize = 2;
 
+/// What panels hold: how a lane of both operands is multiplied and added to a float.
+pub(crate) trait Mac<S: Simd> {
+    /// # Safety
+    ///
+    /// As [`Simd`], on a machine with the instruction.
+    unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V;
+}
+
+/// Floats.
+pub(crate) struct Floats;
+
+impl<S: Simd> Mac<S> for Floats {
+    #[inline(always)]
+    unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::fma(a, b, c) }
+    }
+}
+
 /// The body of a tile function of `R` rows and `V` vectors; `UNIT` fixes `a_rs` to 1.
 ///
 /// # Safety
 ///
 /// As [`Simd`] and [`Tile`] say.
 #[inline(always)]
-pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UNIT: bool>(
+pub(crate) unsafe fn tile_body<
+    S: Simd,
+    P: Mac<S>,
+    const R: usize,
+    const V: usize,
+    const UNIT: bool,
+>(
     t: &Tile,
 ) {
     // SAFETY: the caller's promise; every access below is inside the sizes of the tile.
@@ -99,7 +124,7 @@ pub(crate) unsafe fn tile_body<S: Simd, const R: usize, const V: usize, const UN
                 for (r, row) in acc.iter_mut().enumerate() {
                     let narrow = S::splat(*a.add(r * a_rs));
                     for (x, &w) in row.iter_mut().zip(&wide) {
-                        *x = S::fma(narrow, w, *x);
+                        *x = P::mac(narrow, w, *x);
                     }
                 }
             };
@@ -275,20 +300,20 @@ impl FinishRows<'_> {
 
 /// Defines `TILES`, the tile functions of one instruction set, for the row counts listed.
 ///
-/// `tile_table!(Avx2, [#[target_feature(enable = "avx2,fma")]], 1 2)` becomes a function `tile::<R, V, UNIT>` with that
+/// `tile_table!(Avx2, Floats, [#[target_feature(enable = "avx2,fma")]], 1 2)` becomes a function `tile::<R, V, UNIT>` with that
 /// attribute that calls [`tile_body`], and `static TILES` with its eight instances. A function cannot do that: the
 /// attribute takes a literal, and generic arguments cannot be computed.
 macro_rules! tile_table {
-    ($simd:ty, [$(#[$attr:meta])?], $($rows:literal)*) => {
+    ($simd:ty, $mac:ty, [$(#[$attr:meta])?], $($rows:literal)*) => {
         $(#[$attr])?
         unsafe fn tile<const R: usize, const V: usize, const UNIT: bool>(
             t: &$crate::gemm::tile::Tile,
         ) {
             // SAFETY: the features are enabled here; the rest is the caller's promise.
-            unsafe { $crate::gemm::tile::tile_body::<$simd, R, V, UNIT>(t) }
+            unsafe { $crate::gemm::tile::tile_body::<$simd, $mac, R, V, UNIT>(t) }
         }
 
-        pub(super) static TILES: $crate::gemm::tile::TileTable = &[$([
+        pub(crate) static TILES: $crate::gemm::tile::TileTable = &[$([
             [tile::<$rows, 1, false>, tile::<$rows, 1, true>],
             [tile::<$rows, 2, false>, tile::<$rows, 2, true>],
         ]),*];
