@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::compile::{Program, Slot, Step};
 use crate::error::RunError;
 use crate::layout::{Layout, ViewSite};
-use crate::plan::{Plan, integers, plan};
+use crate::plan::{Plan, integers, plan, settled};
 use crate::session::Session;
 
 /// What a run does for inputs of given types.
@@ -84,7 +84,7 @@ impl Session {
     pub fn details(&self, inputs: &[Option<Type>]) -> Result<RunDetails, RunError> {
         let program = &self.program;
         let plan = plan(program, inputs)?;
-        let constant = |value| program.inference.known(value).cloned();
+        let constant = |value| settled(program, value);
         let options = InferOptions {
             inputs,
             symbols: &program.dims,

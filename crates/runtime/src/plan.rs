@@ -75,11 +75,7 @@ impl Plan {
 
 /// Plans for inputs of the given types, by position among the graph's inputs.
 pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, RunError> {
-    // Only numbers: what was an expression when the model was compiled is a number now.
-    let constant = |value: ValueId| -> Option<Known> {
-        let known = program.inference.known(value)?;
-        known.to_tensor().is_some().then(|| known.clone())
-    };
+    let constant = |value: ValueId| settled(program, value);
     let options = InferOptions {
         inputs,
         symbols: &program.dims,
@@ -130,6 +126,16 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
         }
     }
     Ok(plan)
+}
+
+/// What is known of a value for all sizes of the inputs. What was known only as a formula of these is found anew.
+pub(crate) fn settled(program: &Program, value: ValueId) -> Option<Known> {
+    let known = program.inference.known(value)?;
+    let is_settled = match known {
+        Known::Tensor(_) => true,
+        Known::Ints { values, .. } => values.iter().all(|value| value.known().is_some()),
+    };
+    is_settled.then(|| known.clone())
 }
 
 /// Element type and dimensions of a tensor of which everything is known.

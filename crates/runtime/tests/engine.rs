@@ -1,14 +1,14 @@
 //! What the engine promises whatever the operators are: which models it takes, what it says of those it does not, and that
 //! nothing but the inputs decides the result.
 
-use sardonyx_model::{Model, NoExternalData};
+use sardonyx_model::{Model, NoExternalData, Type};
 use sardonyx_proto::{AttributeType, tensor_shape, tensor_type, type_};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec};
 use sardonyx_proto::{
     attribute, dimension, graph, model, node, operator_set_id, sparse_tensor, tensor, value_info,
 };
 use sardonyx_runtime::{CompileError, Optimization, Options, RunError, Session, unsupported};
-use sardonyx_tensor::{Buffer, Tensor, Value};
+use sardonyx_tensor::{Buffer, DataType, Tensor, Value};
 
 /// A model of float tensors, written down in one expression.
 #[derive(Clone, Default)]
@@ -517,4 +517,60 @@ fn sizes_can_be_fixed_when_the_model_is_compiled() {
     let error = Session::compile(&numbers.model(), &NoExternalData, &options);
     let error = error.expect_err("no such size").to_string();
     assert!(error.contains("numbers or unknown"), "{error}");
+}
+
+#[test]
+fn memory_is_planned_for_sizes_that_shapes_are_computed_from() {
+    // A shape that follows from another shape is a formula when the model is compiled, and numbers for a run.
+    let draft = Draft::new(13)
+        .input("x", &["N", "4"])
+        .node("Relu", &["x"], &["a"])
+        .node("Shape", &["x"], &["s"])
+        .node("Expand", &["a", "s"], &["e"])
+        .node("Reshape", &["e", "s"], &["r"])
+        .node("Neg", &["r"], &["y"]);
+    let session = draft.session(1).expect("a valid model");
+    for size in [1, 3] {
+        let input = Type::tensor(DataType::Float, [size as i64, 4]);
+        let details = session.details(&[Some(input)]).expect("a fitting type");
+        let sizes = |op: &str| {
+            let steps = session.steps();
+            let index = steps.iter().position(|step| step.op == op);
+            let step = &details.steps[index.expect("it is there")];
+            (step.outputs[0].bytes(), step.is_view)
+        };
+        let bytes = Some(16 * size as u64);
+        assert_eq!(sizes("Relu"), (bytes, false));
+        assert_eq!(sizes("Expand"), (bytes, true));
+        assert_eq!(sizes("Reshape"), (bytes, true));
+        assert!(details.arena_bytes >= 16 * size);
+        let elements = vec![-1.0; 4 * size];
+        let outputs = session.run(values(&[("x", &[size, 4], &elements)]));
+        assert_eq!(
+            floats(&outputs.expect("a fitting input")[0].1),
+            vec![0.0; 4 * size]
+        );
+    }
+}
+
+#[test]
+fn compiling_is_counted_and_steps_are_described() {
+    let session = network().session(1).expect("a valid model");
+    let report = session.report();
+    assert_eq!(report.nodes, network().nodes.len());
+    assert!(report.packed > 0 && report.packed_bytes > 0);
+    assert!(report.took.iter().any(|(part, _)| *part == "bind"));
+    let input = Type::tensor(DataType::Float, [2i64, 3, 10, 10]);
+    let details = session.details(&[Some(input)]).expect("a fitting type");
+    let steps = session.steps();
+    assert_eq!(details.steps.len(), steps.len());
+    for (info, step) in steps.iter().zip(&details.steps) {
+        assert!(!info.node.is_empty() && !info.op.is_empty());
+        let work = step.multiply_adds.expect("sizes are known");
+        assert_eq!(work > 0, matches!(info.op, "Conv" | "Gemm" | "MatMul"));
+        assert!(step.read_bytes > Some(0) && step.written_bytes > Some(0));
+    }
+    // A size that is left open is no error.
+    let open = session.details(&[None]).expect("the declared type");
+    assert_eq!(open.steps.len(), steps.len());
 }
