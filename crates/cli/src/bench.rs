@@ -1,19 +1,26 @@
-//! `sardonyx bench`: how long a model takes to load and to run.
+//! `sardonyx bench`: how long a model takes to load and to run, and how many runs there are in a second.
 
+use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use sardonyx::{Outputs, Session};
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::files::Protected;
-use crate::inputs::{self, gather};
-use crate::run::{open, parse_threads};
+use crate::human;
+use crate::inputs::{self, Inputs, gather_or_make};
+use crate::session::SessionArgs;
 use crate::terminal::Terminal;
-use crate::timing::{Timing, millis, timed};
+use crate::timing::{RepeatArgs, Timing, millis, timed};
 use crate::{ModelArg, outputs};
 
 /// Time a model: loading, the first run, and repeated runs
+///
+/// Without any inputs these are filled, as by --random 0.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -21,12 +28,13 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     inputs: inputs::Args,
-    /// Threads to use; by default one per processor
-    #[arg(long, value_name = "N", value_parser = parse_threads)]
-    threads: Option<usize>,
-    /// Repeat for about this long; at least 7 times
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_budget)]
-    budget: f64,
+    #[command(flatten)]
+    session: SessionArgs,
+    #[command(flatten)]
+    repeat: RepeatArgs,
+    /// Callers that run the model at the same time, sharing one session and its threads
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    concurrency: u16,
     /// Answer in one line of JSON
     #[arg(long)]
     json: bool,
@@ -41,45 +49,53 @@ struct Report {
     schema: &'static str,
     model: String,
     threads: usize,
+    concurrency: u16,
+    instruction_set: String,
     /// Opening the file and making it ready to run.
     load_ms: f64,
     first_ms: f64,
     median_ms: f64,
     min_ms: f64,
+    mean_ms: f64,
+    /// The median again, among the percentiles.
+    p50_ms: f64,
+    p90_ms: f64,
     p95_ms: f64,
-    /// Repeated runs, the first one not counted.
+    p99_ms: f64,
+    max_ms: f64,
+    /// Runs of all callers in a second.
+    runs_per_second: f64,
+    /// Repeated runs, the first one and those of the warm-up not counted.
     n: usize,
+    /// Bytes between inputs and outputs that a run takes; null if a run does not say.
+    arena_bytes: Option<usize>,
     /// Most memory that the process ever held, in MiB; null where the system does not say.
     rss_peak_mb: Option<f64>,
 }
 
 const SCHEMA: &str = "sardonyx.bench/1";
-const FEWEST_RUNS: usize = 7;
 /// So that a model of microseconds does not fill the memory with timings.
-const MOST_RUNS: usize = 1_000_000;
+const MOST_RUNS: u64 = 1_000_000;
 
 pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let (loaded, load) = timed(|| open(&args.model, args.threads, terminal));
+    let (loaded, load) = timed(|| args.session.open(&args.model, terminal));
     let (model, session) = loaded?;
-    let inputs = gather(&args.inputs, &model, session.inputs(), terminal)?;
+    let inputs = gather_or_make(&args.inputs, &model, session.inputs(), terminal)?;
 
     let values = inputs.values.clone();
     let (outputs, first) = timed(|| session.run(values));
     let mut outputs = outputs?;
 
-    let progress = terminal.progress("running", None);
-    let budget = Duration::from_secs_f64(args.budget);
-    let start = Instant::now();
-    let mut durations = Vec::new();
-    while durations.len() < FEWEST_RUNS || (start.elapsed() < budget && durations.len() < MOST_RUNS)
-    {
-        let values = inputs.values.clone();
-        let (again, duration) = timed(|| session.run(values));
-        // Dropping the old outputs belongs to whoever uses them, not to the run.
-        outputs = again?;
-        durations.push(duration);
+    let progress = terminal.progress("warming up", None);
+    let (start, mut runs) = (Instant::now(), 0);
+    while args.repeat.is_cold(runs, start.elapsed()) {
+        outputs = session.run(inputs.values.clone())?;
+        runs += 1;
     }
+    progress.set_message("running");
+    let measured = measure(args, &session, &inputs)?;
     progress.finish_and_clear();
+    outputs = measured.outputs.unwrap_or(outputs);
 
     if let Some(target) = &args.output {
         let mut protected = Protected::default();
@@ -87,17 +103,27 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         inputs.files.iter().for_each(|file| protected.add(file));
         outputs::write(&outputs, target, &protected)?;
     }
-    let timing = Timing::of(&durations).ok_or_else(|| Failure::new("nothing was run"))?;
+    let timing = Timing::of(&measured.durations).ok_or_else(|| Failure::new("nothing was run"))?;
+    let details = session.details(inputs.types()).ok();
     let report = Report {
         schema: SCHEMA,
         model: args.model.name(),
         threads: session.threads(),
+        concurrency: args.concurrency,
+        instruction_set: session.instruction_set(),
         load_ms: millis(load),
         first_ms: millis(first),
         median_ms: timing.median_ms,
         min_ms: timing.min_ms,
+        mean_ms: timing.mean_ms,
+        p50_ms: timing.median_ms,
+        p90_ms: timing.p90_ms,
         p95_ms: timing.p95_ms,
+        p99_ms: timing.p99_ms,
+        max_ms: timing.max_ms,
+        runs_per_second: per_second(timing.runs, measured.took),
         n: timing.runs,
+        arena_bytes: details.map(|details| details.arena_bytes),
         rss_peak_mb: peak_memory_mib(),
     };
     match args.json {
@@ -106,20 +132,111 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
+/// What callers have measured.
+struct Measured {
+    /// How long each run took, without the dropping of old outputs: that belongs to whoever uses them.
+    durations: Vec<Duration>,
+    /// From the beginning of the first to the end of the last.
+    took: Duration,
+    /// Those of the last run of a caller.
+    outputs: Option<Outputs>,
+}
+
+fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, Failure> {
+    let failed = AtomicBool::new(false);
+    let start = Instant::now();
+    let call = || {
+        let mut durations = Vec::new();
+        let mut outputs = None;
+        while !failed.load(Ordering::Relaxed)
+            && args
+                .repeat
+                .goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
+        {
+            let values = inputs.values.clone();
+            let (again, duration) = timed(|| session.run(values));
+            if again.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+            outputs = Some(again?);
+            durations.push(duration);
+        }
+        Ok((durations, outputs))
+    };
+    // The last caller is this thread.
+    let callers: Vec<Result<_, Failure>> = thread::scope(|scope| {
+        let mut others = Vec::new();
+        for _ in 1..args.concurrency {
+            let spawned = thread::Builder::new().spawn_scoped(scope, call);
+            if let Err(error) = &spawned {
+                failed.store(true, Ordering::Relaxed);
+                return vec![Err(Failure::new(format!(
+                    "no thread for a caller: {error}"
+                )))];
+            }
+            others.extend(spawned);
+        }
+        let own = call();
+        let others = others
+            .into_iter()
+            .map(|caller| caller.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        let mut all: Vec<_> = others.collect();
+        all.push(own);
+        all
+    });
+    let mut measured = Measured {
+        durations: Vec::new(),
+        took: start.elapsed(),
+        outputs: None,
+    };
+    for caller in callers {
+        let (durations, outputs) = caller?;
+        measured.durations.extend(durations);
+        measured.outputs = outputs.or(measured.outputs);
+    }
+    Ok(measured)
+}
+
+/// To two digits behind the point.
+fn per_second(runs: usize, took: Duration) -> f64 {
+    let rate = runs as f64 / took.as_secs_f64().max(1e-9);
+    (rate * 100.0).round() / 100.0
+}
+
 fn as_text(report: &Report) -> String {
-    let peak = report
-        .rss_peak_mb
-        .map_or("unknown".to_string(), |mib| format!("{mib:.1} MiB"));
-    format!(
-        "load    {:>12.3} ms\nfirst   {:>12.3} ms\nmedian  {:>12.3} ms\nmin     {:>12.3} ms\np95     {:>12.3} ms\nruns    {:>12}\nthreads {:>12}\nmemory  {peak:>12}\n",
-        report.load_ms,
-        report.first_ms,
-        report.median_ms,
-        report.min_ms,
-        report.p95_ms,
-        report.n,
-        report.threads
-    )
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text += &format!("{name:<10}  {value:>14}\n");
+    let times = [
+        ("load", report.load_ms),
+        ("first", report.first_ms),
+        ("median", report.median_ms),
+        ("min", report.min_ms),
+        ("p90", report.p90_ms),
+        ("p95", report.p95_ms),
+        ("p99", report.p99_ms),
+        ("max", report.max_ms),
+    ];
+    for (name, time) in times {
+        line(name, format!("{time:.3} ms"));
+    }
+    line(
+        "throughput",
+        format!("{:.2} runs/s", report.runs_per_second),
+    );
+    line("runs", human::group(report.n as u64));
+    line("threads", report.threads.to_string());
+    if report.concurrency > 1 {
+        line("callers", report.concurrency.to_string());
+    }
+    if let Some(bytes) = report.arena_bytes {
+        line("planned", human::bytes(bytes as u64));
+    }
+    let peak = report.rss_peak_mb;
+    line(
+        "memory",
+        peak.map_or("unknown".to_string(), |mib| format!("{mib:.1} MiB")),
+    );
+    text
 }
 
 /// The high-water mark of this process's memory, as Linux keeps it.
@@ -130,11 +247,4 @@ fn peak_memory_mib() -> Option<f64> {
         .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some((kib / 102.4).round() / 10.0)
-}
-
-fn parse_budget(arg: &str) -> Result<f64, String> {
-    match arg.parse::<f64>() {
-        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("expected seconds, from 0 to 86400".to_string()),
-    }
 }

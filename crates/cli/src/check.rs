@@ -389,42 +389,29 @@ fn requirement(code: &Code) -> Option<&'static str> {
     Some(code.requirement).filter(|id| !id.is_empty())
 }
 
-/// Say what a finding of `check` means, why it matters and what to do about it
-#[derive(clap::Args)]
-#[group(skip)]
-pub(crate) struct ExplainArgs {
-    /// The code of a finding, such as unknown-operator, or the id of a rule, such as GRAPH-02; without, all codes are listed
-    #[arg(value_name = "CODE")]
-    code: Option<String>,
-    /// Answer in JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
 const EXPLAIN_SCHEMA: &str = "sardonyx.explain/1";
 
-pub(crate) fn explain(args: &ExplainArgs, terminal: &Terminal) -> Result<(), Failure> {
-    let chosen: Vec<&Code> = match &args.code {
-        None => check::CODES.to_vec(),
-        Some(name) => match check::code(name) {
-            Some(code) => vec![code],
-            None => {
-                let codes = check::CODES.iter().copied();
-                codes.filter(|code| code.requirement == *name).collect()
-            }
-        },
-    };
-    if let (true, Some(name)) = (chosen.is_empty(), &args.code) {
-        let failure = Failure::new(format!("there is no finding called '{name}'"));
-        let names = check::CODES.iter().map(|code| code.name);
-        return Err(match sardonyx::suggest::closest(name, names) {
-            Some(near) => failure.help(format!("did you mean '{near}'?")),
-            None => failure.help("`sardonyx explain` lists all codes"),
-        });
+/// The codes that a word stands for: that of a finding, or the id of a rule.
+pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
+    match check::code(name) {
+        Some(code) => vec![code],
+        None => {
+            let codes = check::CODES.iter().copied();
+            codes.filter(|code| code.requirement == name).collect()
+        }
     }
-    if args.json {
-        let codes = chosen.iter().map(|code| {
+}
+
+/// Says what codes mean; without any, lists all.
+pub(crate) fn explain(
+    chosen: Option<&[&Code]>,
+    json: bool,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let listed = chosen.unwrap_or(check::CODES);
+    if json {
+        let codes = listed.iter().map(|code| {
             json!({
                 "code": code.name,
                 "severity": level(code),
@@ -437,9 +424,9 @@ pub(crate) fn explain(args: &ExplainArgs, terminal: &Terminal) -> Result<(), Fai
         let answer = json!({"schema": EXPLAIN_SCHEMA, "codes": codes.collect::<Vec<_>>()});
         return terminal.json(&answer, true);
     }
-    let text: String = match &args.code {
-        None => chosen.iter().map(|code| line(code)).collect(),
-        Some(_) => {
+    let text: String = match chosen {
+        None => listed.iter().map(|code| line(code)).collect(),
+        Some(chosen) => {
             let pages: Vec<String> = chosen.iter().map(|code| page(code)).collect();
             pages.join("\n")
         }

@@ -38,9 +38,49 @@ pub(crate) struct Inputs {
     pub(crate) files: Vec<PathBuf>,
 }
 
+impl Inputs {
+    /// The types of the tensors among them, by name.
+    pub(crate) fn types(&self) -> Vec<(String, Type)> {
+        let types = self.values.iter().filter_map(|(name, value)| {
+            let tensor = value.as_tensor()?;
+            let dims = tensor.dims().iter().copied();
+            Some((name.clone(), Type::tensor(tensor.data_type(), dims)))
+        });
+        types.collect()
+    }
+}
+
 /// Reads the files, fills what is missing if that is wanted, and says what is still missing.
 pub(crate) fn gather(
     args: &Args,
+    model: &Model,
+    ports: &[Port],
+    terminal: &Terminal,
+) -> Result<Inputs, Failure> {
+    gather_or_fill(args, args.random, model, ports, terminal)
+}
+
+/// As [`gather`], for commands to which the values hardly matter: without any inputs they are filled.
+pub(crate) fn gather_or_make(
+    args: &Args,
+    model: &Model,
+    ports: &[Port],
+    terminal: &Terminal,
+) -> Result<Inputs, Failure> {
+    let needs_some = ports.iter().any(Port::is_required);
+    let seed = match args.random {
+        None if args.files.is_empty() && needs_some => {
+            terminal.detail("no inputs are given: they are filled as by --random 0");
+            Some(0)
+        }
+        seed => seed,
+    };
+    gather_or_fill(args, seed, model, ports, terminal)
+}
+
+fn gather_or_fill(
+    args: &Args,
+    seed: Option<u64>,
     model: &Model,
     ports: &[Port],
     terminal: &Terminal,
@@ -62,7 +102,7 @@ pub(crate) fn gather(
     for (name, path) in named.into_iter().chain(positional) {
         gather.file(name, &path)?;
     }
-    if let Some(seed) = args.random {
+    if let Some(seed) = seed {
         let mut filled = random::fill(seed, &args.dims, ports, &gather.inputs.values, terminal)?;
         gather.inputs.values.append(&mut filled);
     } else if !args.dims.is_empty() {

@@ -14,6 +14,7 @@ mod classes;
 mod convert_format;
 mod cost;
 mod data_files;
+mod explain_model;
 mod externalize;
 mod failure;
 mod files;
@@ -37,6 +38,7 @@ mod random;
 mod run;
 mod saving;
 mod scan;
+mod session;
 mod set;
 mod show;
 mod stats;
@@ -87,7 +89,7 @@ enum Command {
     Check(check::Args),
     Infer(infer::Args),
     Cost(cost::Args),
-    Explain(check::ExplainArgs),
+    Explain(explain_model::Args),
     Scan(scan::Args),
     Hash(hash::Args),
     Ops(ops::Args),
@@ -157,7 +159,7 @@ fn main() -> ExitCode {
             Command::ConvertFormat(args) => convert_format::convert_format(&args, &terminal),
             Command::Set(args) => fine(set::set(&args, &terminal)),
             Command::Check(args) => check::check(&args, &terminal),
-            Command::Explain(args) => fine(check::explain(&args, &terminal)),
+            Command::Explain(args) => fine(explain_model::explain(&args, &terminal)),
             Command::Scan(args) => scan::scan(&args, &terminal),
             Command::Infer(args) => infer::infer(&args, &terminal),
             Command::Cost(args) => fine(cost::cost(&args, &terminal)),

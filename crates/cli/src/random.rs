@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use sardonyx::{CastOptions, DataType, Dim, Port, StringArray, Tensor, Type, Value, cast};
+use sardonyx::{CastOptions, DataType, Dim, Port, Shape, StringArray, Tensor, Type, Value, cast};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -24,6 +24,93 @@ pub(crate) fn parse_dim(arg: &str) -> Result<(String, usize), String> {
     Ok((name.to_string(), size))
 }
 
+/// The sizes that names stand for.
+pub(crate) struct Sizes {
+    known: HashMap<String, usize>,
+    /// What is open and taken as 1.
+    assumed: Vec<String>,
+}
+
+impl Sizes {
+    /// From the command line and from inputs that are given. Fails for a name that no input has.
+    pub(crate) fn new(
+        dims: &[(String, usize)],
+        ports: &[Port],
+        given: &[(String, Value)],
+    ) -> Result<Sizes, Failure> {
+        let mut sizes: HashMap<String, usize> = HashMap::new();
+        // What the given inputs say about named dims holds for the others too.
+        for (name, value) in given {
+            let shape = ports
+                .iter()
+                .find(|port| port.name() == name)
+                .and_then(Port::ty)
+                .and_then(Type::shape);
+            if let (Some(shape), Some(tensor)) = (shape, value.as_tensor()) {
+                for (dim, size) in shape.iter().zip(tensor.dims()) {
+                    sizes.extend(dim.as_symbol().map(|symbol| (symbol.to_string(), *size)));
+                }
+            }
+        }
+        let mut symbols: Vec<String> = ports
+            .iter()
+            .filter_map(|port| port.ty()?.shape())
+            .flatten()
+            .flat_map(Dim::symbols)
+            .collect();
+        symbols.sort_unstable();
+        symbols.dedup();
+        for (name, size) in dims {
+            if !symbols.contains(name) {
+                let help = match symbols.is_empty() {
+                    true => "its inputs have no named dimensions".to_string(),
+                    false => format!("the named dimensions are: {}", symbols.join(", ")),
+                };
+                return Err(Failure::new(format!(
+                    "no input of the model has a dimension '{name}'"
+                ))
+                .help(help));
+            }
+            sizes.insert(name.clone(), *size);
+        }
+        Ok(Sizes {
+            known: sizes,
+            assumed: Vec::new(),
+        })
+    }
+
+    /// The sizes of a shape, 1 for what is open.
+    pub(crate) fn of(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
+        let mut dims = Vec::new();
+        for dim in shape {
+            let known = dim
+                .substitute(&|name| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?)));
+            dims.push(known.size().unwrap_or_else(|| {
+                let name = if dim.is_unknown() {
+                    format!("? of {}", port.name())
+                } else {
+                    dim.to_string()
+                };
+                if !self.assumed.contains(&name) {
+                    self.assumed.push(name);
+                }
+                1
+            }));
+        }
+        dims
+    }
+
+    /// Says what was taken as 1.
+    pub(crate) fn note(&self, terminal: &Terminal) {
+        if !self.assumed.is_empty() {
+            terminal.note(&format!(
+                "the size of these dimensions is open and taken as 1 (see --dim): {}",
+                self.assumed.join(", ")
+            ));
+        }
+    }
+}
+
 /// Values for the required inputs that are not given.
 pub(crate) fn fill(
     seed: u64,
@@ -32,43 +119,7 @@ pub(crate) fn fill(
     given: &[(String, Value)],
     terminal: &Terminal,
 ) -> Result<Vec<(String, Value)>, Failure> {
-    let mut sizes: HashMap<String, usize> = HashMap::new();
-    // What the given inputs say about named dims holds for the others too.
-    for (name, value) in given {
-        let shape = ports
-            .iter()
-            .find(|port| port.name() == name)
-            .and_then(Port::ty)
-            .and_then(Type::shape);
-        if let (Some(shape), Some(tensor)) = (shape, value.as_tensor()) {
-            for (dim, size) in shape.iter().zip(tensor.dims()) {
-                sizes.extend(dim.as_symbol().map(|symbol| (symbol.to_string(), *size)));
-            }
-        }
-    }
-    let symbols: Vec<&str> = ports
-        .iter()
-        .filter_map(|port| port.ty()?.shape())
-        .flatten()
-        .filter_map(Dim::as_symbol)
-        .collect();
-    for (name, size) in dims {
-        if !symbols.contains(&name.as_str()) {
-            let mut known = symbols.clone();
-            known.sort_unstable();
-            known.dedup();
-            let help = match known.is_empty() {
-                true => "its inputs have no named dimensions".to_string(),
-                false => format!("the named dimensions are: {}", known.join(", ")),
-            };
-            return Err(
-                Failure::new(format!("no input of the model has a dimension '{name}'")).help(help),
-            );
-        }
-        sizes.insert(name.clone(), *size);
-    }
-
-    let mut assumed = Vec::new();
+    let mut sizes = Sizes::new(dims, ports, given)?;
     let mut values = Vec::new();
     for port in ports.iter().filter(|port| port.is_required()) {
         if given.iter().any(|(name, _)| name == port.name()) {
@@ -80,32 +131,12 @@ pub(crate) fn fill(
             ))
             .help("give it as NAME=FILE"));
         };
-        let mut dims = Vec::new();
-        for dim in shape {
-            let known =
-                dim.substitute(&|name| sizes.get(name).map(|size| Dim::Known(*size as i64)));
-            dims.push(known.size().unwrap_or_else(|| {
-                let name = if dim.is_unknown() {
-                    format!("? of {}", port.name())
-                } else {
-                    dim.to_string()
-                };
-                if !assumed.contains(&name) {
-                    assumed.push(name);
-                }
-                1
-            }));
-        }
+        let dims = sizes.of(port, shape);
         let tensor = tensor(seed, port.name(), elem, &dims)
             .map_err(|failure| failure.at(format!("input '{}'", port.name())))?;
         values.push((port.name().to_string(), Value::Tensor(tensor)));
     }
-    if !assumed.is_empty() {
-        terminal.note(&format!(
-            "the size of these dimensions is open and taken as 1 (see --dim): {}",
-            assumed.join(", ")
-        ));
-    }
+    sizes.note(terminal);
     Ok(values)
 }
 

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sardonyx::{ErrorKind, Model, Outputs, Session};
+use sardonyx::{Outputs, Session};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::files::Protected;
 use crate::inputs::{self, gather};
+use crate::session::SessionArgs;
 use crate::terminal::Terminal;
-use crate::timing::{Timing, millis, timed};
+use crate::timing::{Timing, timed};
 use crate::{ModelArg, classes, outputs, show};
 
 /// Run a model on arrays, stored values or pictures, and show its outputs
@@ -29,9 +30,8 @@ pub(crate) struct Args {
     /// Write the outputs: to a folder as NAME.npy (.pb for what is no array), or to one .npz file
     #[arg(short, long, value_name = "DIR|FILE.npz")]
     output: Option<PathBuf>,
-    /// Threads to use; by default one per processor
-    #[arg(long, value_name = "N", value_parser = parse_threads)]
-    threads: Option<usize>,
+    #[command(flatten)]
+    session: SessionArgs,
     /// Run N times and print minimum, median and 95th percentile of the time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     repeat: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let (model, session) = open(&args.model, args.threads, terminal)?;
+    let (model, session) = args.session.open(&args.model, terminal)?;
     let classes = classes::Classes::new(&args.classes, &model)?;
     let inputs = gather(&args.inputs, &model, session.inputs(), terminal)?;
     let mut protected = Protected::default();
@@ -87,6 +87,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             min_ms,
             median_ms,
             p95_ms,
+            ..
         } = timing;
         terminal.remark(&format!(
             "{runs} runs: min {min_ms:.3} ms, median {median_ms:.3} ms, p95 {p95_ms:.3} ms"
@@ -97,40 +98,6 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         terminal.print(&as_text(&outputs, &classes)?)?;
     }
     Ok(())
-}
-
-/// Opens the model and makes it ready, telling the curious how long that took.
-pub(crate) fn open(
-    model: &ModelArg,
-    threads: Option<usize>,
-    terminal: &Terminal,
-) -> Result<(Model, Session), Failure> {
-    let (opened, opening) = timed(|| model.open());
-    let opened = opened?;
-    let spinner = terminal.progress("preparing", None);
-    let mut builder = Session::builder(&opened);
-    if let Some(threads) = threads {
-        builder = builder.threads(threads);
-    }
-    let (session, preparing) = timed(|| builder.build());
-    spinner.finish_and_clear();
-    let session = session.map_err(|error| {
-        let from_stdin = model.path.as_os_str() == "-";
-        let has_no_folder = from_stdin && error.kind() == ErrorKind::ExternalData;
-        let failure = Failure::from(error);
-        match (from_stdin, has_no_folder) {
-            (_, true) => failure.help("give the model as a file, in the folder of its data files"),
-            (true, false) => failure,
-            (false, _) => failure.at(model.name()),
-        }
-    })?;
-    terminal.detail(&format!(
-        "opened in {:.3} ms, prepared in {:.3} ms, {} threads",
-        millis(opening),
-        millis(preparing),
-        session.threads()
-    ));
-    Ok((opened, session))
 }
 
 /// The outputs of the last of `times` runs.
@@ -178,12 +145,4 @@ fn as_text(outputs: &Outputs, classes: &classes::Classes) -> Result<String, Fail
         }
     }
     Ok(text)
-}
-
-/// More threads than any machine has are a slip, and each costs memory.
-pub(crate) fn parse_threads(arg: &str) -> Result<usize, String> {
-    match arg.parse() {
-        Ok(threads @ 1..=1024) => Ok(threads),
-        _ => Err("expected a number from 1 to 1024".to_string()),
-    }
 }

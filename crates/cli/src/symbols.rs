@@ -11,11 +11,12 @@ use crate::failure::Failure;
 #[group(skip)]
 pub(crate) struct Args {
     /// A number for a name of the file, everywhere
-    #[arg(long, value_name = "NAME=SIZE", value_parser = symbol)]
+    #[arg(long, value_name = "NAME=SIZE", value_parser = parse)]
     set: Vec<(String, i64)>,
 }
 
-fn symbol(text: &str) -> Result<(String, i64), String> {
+/// `NAME=SIZE` on the command line.
+pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
     let wrong = || format!("'{text}' is not of the form NAME=SIZE");
     let (name, size) = text.split_once('=').ok_or_else(wrong)?;
     match size.parse() {

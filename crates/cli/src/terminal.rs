@@ -184,7 +184,7 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 /// The same for JSON, where such characters can only be in texts and have escapes of their own.
-fn harmless_json(json: &str) -> String {
+pub(crate) fn harmless_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         match is_harmless(c) {

@@ -4,13 +4,93 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+/// How often something is run.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct RepeatArgs {
+    /// Runs that are not counted, after the first: so many (3), or for so long (0.5s, 200ms)
+    #[arg(long, value_name = "N|SECONDS", default_value = "0", value_parser = parse_amount)]
+    warm_up: Amount,
+    /// Repeat for about this long; at least 7 times
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = parse_budget)]
+    budget: f64,
+    /// Repeat exactly so often
+    #[arg(long, value_name = "N", conflicts_with = "budget", value_parser = clap::value_parser!(u64).range(1..=MOST_RUNS))]
+    runs: Option<u64>,
+}
+
+/// A number of runs, or a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Amount {
+    Runs(u64),
+    Time(Duration),
+}
+
+const FEWEST_RUNS: u64 = 7;
+/// So that a model of microseconds does not fill the memory with timings.
+const MOST_RUNS: u64 = 1_000_000;
+
+impl RepeatArgs {
+    /// Whether to warm up further after so many runs and so much time.
+    pub(crate) fn is_cold(&self, runs: u64, elapsed: Duration) -> bool {
+        match self.warm_up {
+            Amount::Runs(wanted) => runs < wanted,
+            Amount::Time(wanted) => elapsed < wanted,
+        }
+    }
+
+    /// Whether to go on after so many runs and so much time. Without a number that was asked for it ends with `most`.
+    pub(crate) fn goes_on(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
+        match self.runs {
+            Some(wanted) => runs < wanted,
+            None => {
+                let budget = Duration::from_secs_f64(self.budget);
+                runs < FEWEST_RUNS || (elapsed < budget && runs < most.min(MOST_RUNS))
+            }
+        }
+    }
+
+    /// The number of runs that was asked for.
+    pub(crate) fn runs(&self) -> Option<u64> {
+        self.runs
+    }
+}
+
+fn parse_amount(arg: &str) -> Result<Amount, String> {
+    let wrong = || format!("expected runs such as 3, or a time such as 0.5s or 200ms, not '{arg}'");
+    let (number, scale) = match (arg.strip_suffix("ms"), arg.strip_suffix('s')) {
+        (Some(number), _) => (number, 1e-3),
+        (None, Some(number)) => (number, 1.0),
+        (None, None) => {
+            let runs = arg.parse().ok().filter(|runs| *runs <= MOST_RUNS);
+            return runs.map(Amount::Runs).ok_or_else(wrong);
+        }
+    };
+    let seconds = number.parse::<f64>().map_err(|_| wrong())? * scale;
+    match (0.0..=86_400.0).contains(&seconds) {
+        true => Ok(Amount::Time(Duration::from_secs_f64(seconds))),
+        false => Err(wrong()),
+    }
+}
+
+fn parse_budget(arg: &str) -> Result<f64, String> {
+    match arg.parse::<f64>() {
+        Ok(seconds) if (0.0..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected seconds, from 0 to 86400".to_string()),
+    }
+}
+
 /// Statistics over runs, in milliseconds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct Timing {
     pub(crate) runs: usize,
     pub(crate) min_ms: f64,
     pub(crate) median_ms: f64,
+    pub(crate) p90_ms: f64,
     pub(crate) p95_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+    pub(crate) mean_ms: f64,
 }
 
 impl Timing {
@@ -19,16 +99,27 @@ impl Timing {
         let mut sorted = durations.to_vec();
         sorted.sort_unstable();
         let n = sorted.len();
-        let middle = (*sorted.get(n.checked_sub(1)? / 2)? + sorted[n / 2]) / 2;
-        // Nearest rank: the smallest duration that at least 95 % of the runs do not exceed.
-        let p95 = sorted[(n * 95).div_ceil(100) - 1];
+        let middle = median(&sorted)?;
+        // Nearest rank: the smallest duration that at least so many of the runs do not exceed.
+        let percentile = |percent: usize| millis(sorted[(n * percent).div_ceil(100) - 1]);
+        let sum: Duration = sorted.iter().sum();
         Some(Timing {
             runs: n,
             min_ms: millis(sorted[0]),
             median_ms: millis(middle),
-            p95_ms: millis(p95),
+            p90_ms: percentile(90),
+            p95_ms: percentile(95),
+            p99_ms: percentile(99),
+            max_ms: millis(sorted[n - 1]),
+            mean_ms: millis(sum.div_f64(n as f64)),
         })
     }
+}
+
+/// The middle of durations in their order, or between the two in the middle. `None` without any.
+pub(crate) fn median(sorted: &[Duration]) -> Option<Duration> {
+    let n = sorted.len();
+    Some((*sorted.get(n.checked_sub(1)? / 2)? + sorted[n / 2]) / 2)
 }
 
 /// Milliseconds, to a tenth of a microsecond.
@@ -67,5 +158,25 @@ mod tests {
         assert_eq!((even.min_ms, even.median_ms, even.p95_ms), (1.0, 2.5, 4.0));
         let many = of(&(1..=100).collect::<Vec<_>>()).unwrap();
         assert_eq!((many.median_ms, many.p95_ms), (50.5, 95.0));
+    }
+
+    #[test]
+    fn warm_up_is_a_number_or_a_time() {
+        let time = |millis| Ok(Amount::Time(Duration::from_millis(millis)));
+        let rows = [
+            ("0", Ok(Amount::Runs(0))),
+            ("3", Ok(Amount::Runs(3))),
+            ("0.5s", time(500)),
+            ("2s", time(2000)),
+            ("200ms", time(200)),
+        ];
+        for (text, expected) in rows {
+            assert_eq!(parse_amount(text), expected, "{text}");
+        }
+        for text in [
+            "", "s", "1.5", "-1", "-1s", "infs", "NaNs", "99999999", "3 runs",
+        ] {
+            assert!(parse_amount(text).is_err(), "{text}");
+        }
     }
 }

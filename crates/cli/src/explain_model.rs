@@ -1,0 +1,526 @@
+//! `sardonyx explain`: what a model becomes before it runs; or what a finding of `check` means.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use sardonyx::{Fusion, Port, RunDetails, Session, StepDetails, StepInfo, Type, check as findings};
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::human::{self, Align, columns, count, cut};
+use crate::profile::operand_json;
+use crate::random::{self, Sizes};
+use crate::session::SessionArgs;
+use crate::terminal::Terminal;
+use crate::timing::millis;
+use crate::{Limits, ModelArg, check};
+
+/// Say what a model becomes before it runs, or what a finding of `check` means and what to do about it
+///
+/// For a model: which nodes are upgraded, computed ahead of time and fused, what nearly was and why not, which nodes are done
+/// while the result of another is stored, and how much memory is planned. For the code of a finding, such as
+/// unknown-operator, or the id of a rule, such as GRAPH-02: what it means. Without either, all codes are listed.
+#[derive(clap::Args)]
+#[group(skip)]
+pub(crate) struct Args {
+    /// ONNX file, binary or text, or - for stdin; or the code of a finding, or the id of a rule
+    #[arg(value_name = "MODEL|CODE")]
+    what: Option<PathBuf>,
+    #[command(flatten)]
+    limits: Limits,
+    #[command(flatten)]
+    session: SessionArgs,
+    /// Size of a named dimension, for planning memory; 1 if not given
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = random::parse_dim)]
+    dims: Vec<(String, usize)>,
+    /// List the steps of a run with their kernels
+    #[arg(long)]
+    steps: bool,
+    /// Answer in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+const SCHEMA: &str = "sardonyx.explain-model/1";
+/// Rows of one kind that are listed.
+const SHOWN: usize = 12;
+
+pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let Some(what) = &args.what else {
+        return check::explain(None, args.json, terminal);
+    };
+    let name = what.to_str();
+    let codes = name.map(check::codes_called).unwrap_or_default();
+    if !codes.is_empty() {
+        return check::explain(Some(&codes), args.json, terminal);
+    }
+    if !(name == Some("-") || what.exists()) {
+        let what = what.display().to_string();
+        let failure = Failure::new(format!("there is no finding and no file called '{what}'"));
+        let names = findings::CODES.iter().map(|code| code.name);
+        return Err(match sardonyx::suggest::closest(&what, names) {
+            Some(near) => failure.help(format!("did you mean '{near}'?")),
+            None => failure.help("give a model, or a code; `sardonyx explain` lists all codes"),
+        });
+    }
+    let model = ModelArg {
+        path: what.clone(),
+        limits: args.limits.clone(),
+    };
+    let (_, session) = args.session.open(&model, terminal)?;
+    let inputs = input_types(args, session.inputs(), terminal)?;
+    let known = inputs
+        .iter()
+        .filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
+    let details = session.details(known).map_err(Failure::from);
+    let story = Story {
+        name: model.name(),
+        session: &session,
+        steps: session.steps(),
+        inputs,
+        details,
+    };
+    match args.json {
+        true => terminal.json(&story.json(args.steps), true),
+        false => terminal.print(&story.text(args.steps)),
+    }
+}
+
+/// The types of the inputs, for which memory is planned: with a number for every size.
+fn input_types(
+    args: &Args,
+    ports: &[Port],
+    terminal: &Terminal,
+) -> Result<Vec<(String, Option<Type>)>, Failure> {
+    let mut sizes = Sizes::new(&args.dims, ports, &[])?;
+    let types = ports.iter().map(|port| {
+        let ty = port.ty().map(|ty| match (ty.elem(), ty.shape()) {
+            (Some(elem), Some(shape)) => Type::tensor(elem, sizes.of(port, shape)),
+            _ => ty.clone(),
+        });
+        (port.name().to_string(), ty)
+    });
+    let types = types.collect();
+    sizes.note(terminal);
+    Ok(types)
+}
+
+/// What became of a model.
+struct Story<'a> {
+    name: String,
+    session: &'a Session,
+    steps: Vec<StepInfo>,
+    inputs: Vec<(String, Option<Type>)>,
+    details: Result<RunDetails, Failure>,
+}
+
+/// How often something happened, and where first.
+struct Group {
+    times: usize,
+    nodes: usize,
+    example: String,
+}
+
+/// By pattern and reason; most first.
+fn groups<'a>(
+    fusions: impl Iterator<Item = &'a Fusion>,
+) -> Vec<((&'static str, Option<&'a str>), Group)> {
+    let mut found: BTreeMap<(&'static str, Option<&str>), Group> = BTreeMap::new();
+    for fusion in fusions {
+        let key = (fusion.pattern, fusion.why_not.as_deref());
+        let group = found.entry(key).or_insert_with(|| Group {
+            times: 0,
+            nodes: 0,
+            example: fusion.place.clone(),
+        });
+        group.times += 1;
+        group.nodes += fusion.nodes;
+    }
+    let mut groups: Vec<_> = found.into_iter().collect();
+    groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.times));
+    groups
+}
+
+/// Counts of steps by how their memory is used.
+struct Memory {
+    views: usize,
+    in_place: usize,
+    strided: usize,
+    copies: usize,
+}
+
+impl Memory {
+    fn of(details: &RunDetails) -> Memory {
+        let count = |which: fn(&StepDetails) -> bool| {
+            let steps = details.steps.iter();
+            steps.filter(|step| which(step)).count()
+        };
+        Memory {
+            views: count(|step| step.is_view),
+            in_place: count(|step| step.in_place),
+            strided: count(|step| step.strided),
+            copies: count(|step| step.copies),
+        }
+    }
+}
+
+impl Story<'_> {
+    /// What fusing did, and what it nearly did.
+    fn fusions(&self) -> [Vec<((&'static str, Option<&str>), Group)>; 2] {
+        let all = || self.session.fusions().iter();
+        [
+            groups(all().filter(|fusion| fusion.nodes > 0)),
+            groups(all().filter(|fusion| fusion.nodes == 0)),
+        ]
+    }
+
+    /// By operators such as `Conv with Relu`: how many, and the first.
+    fn with_tails(&self) -> Vec<(String, Group)> {
+        let mut found: BTreeMap<String, Group> = BTreeMap::new();
+        for step in self.steps.iter().filter(|step| !step.with.is_empty()) {
+            let group = found.entry(operator(step)).or_insert_with(|| Group {
+                times: 0,
+                nodes: 0,
+                example: step.node.clone(),
+            });
+            group.times += 1;
+            group.nodes += step.with.len();
+        }
+        let mut groups: Vec<_> = found.into_iter().collect();
+        groups.sort_by_key(|(_, group)| std::cmp::Reverse(group.times));
+        groups
+    }
+
+    fn text(&self, with_steps: bool) -> String {
+        let report = self.session.report();
+        let mut text = format!(
+            "{}: {} become {}\n\n",
+            self.name,
+            count(report.nodes, "node"),
+            count(self.steps.len(), "step")
+        );
+        let mut line = |name: &str, rest: String| text += &format!("{name:<9} {rest}\n");
+        let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
+        match upgraded {
+            0 => line("upgraded", "nothing: every node has the newest form".into()),
+            _ => line(
+                "upgraded",
+                format!(
+                    "{} to newer forms, {} added for it",
+                    count(upgraded, "node"),
+                    report.added
+                ),
+            ),
+        }
+        for group in report.upgraded.iter().take(SHOWN) {
+            let op = qualified(group.domain, group.op);
+            let (from, to, nodes) = (group.from, group.to, group.nodes);
+            line("", format!("{nodes:>5}  {op}, from opset {from} to {to}"));
+        }
+        more(&mut line, report.upgraded.len());
+        line(
+            "folded",
+            format!(
+                "{} computed ahead of time, {}; {} held a value",
+                count(report.folded - report.constant_nodes, "node"),
+                human::bytes(report.folded_bytes as u64),
+                count(report.constant_nodes, "Constant node")
+            ),
+        );
+        let [fused, nearly] = self.fusions();
+        let gone: usize = fused
+            .iter()
+            .map(|(_, group)| group.nodes - group.times)
+            .sum();
+        let times: usize = fused.iter().map(|(_, group)| group.times).sum();
+        line(
+            "fused",
+            match times {
+                0 => "nothing".to_string(),
+                _ => format!("{} became {times}", count(gone + times, "node")),
+            },
+        );
+        for ((pattern, _), group) in &fused {
+            let (times, example) = (group.times, cut(&group.example));
+            let size = match group.nodes.is_multiple_of(times) {
+                true => format!("{} nodes each", group.nodes / times),
+                false => format!("{} nodes in all", group.nodes),
+            };
+            line(
+                "",
+                format!("{times:>5}  {pattern}, {size}, such as {example}"),
+            );
+        }
+        if !nearly.is_empty() {
+            let times = nearly.iter().map(|(_, group)| group.times).sum();
+            line(
+                "nearly",
+                format!("{} would be fused, but:", count(times, "node")),
+            );
+            for ((pattern, why), group) in nearly.iter().take(SHOWN) {
+                let (times, example) = (group.times, cut(&group.example));
+                let why = cut(why.unwrap_or_default());
+                line(
+                    "",
+                    format!("{times:>5}  {pattern}: {why}; such as {example}"),
+                );
+            }
+            more(&mut line, nearly.len());
+        }
+        let tails = self.with_tails();
+        let times: usize = tails.iter().map(|(_, group)| group.nodes).sum();
+        line(
+            "absorbed",
+            match times {
+                0 => "nothing".to_string(),
+                _ => format!(
+                    "{} done while the result of another is stored",
+                    count(times, "node")
+                ),
+            },
+        );
+        for (operators, group) in tails.iter().take(SHOWN) {
+            let (times, example) = (group.times, cut(&group.example));
+            line("", format!("{times:>5}  {operators}, such as '{example}'"));
+        }
+        more(&mut line, tails.len());
+        if report.unread > 0 {
+            let unread = count(report.unread, "node");
+            line(
+                "unread",
+                format!("{unread} gone, because nothing reads them"),
+            );
+        }
+        line(
+            "constants",
+            format!(
+                "{} packed for kernels, {}; {} read as they are, {}",
+                human::group(report.packed as u64),
+                human::bytes(report.packed_bytes as u64),
+                human::group(report.kept as u64),
+                human::bytes(report.kept_bytes as u64)
+            ),
+        );
+        match &self.details {
+            Err(failure) => line("memory", format!("unknown: {}", failure.message())),
+            Ok(details) => {
+                let memory = Memory::of(details);
+                let inputs = self.inputs.iter().take(SHOWN).map(|(name, ty)| match ty {
+                    Some(ty) => format!("{name}: {ty}"),
+                    None => name.clone(),
+                });
+                let inputs = inputs.collect::<Vec<_>>().join(", ");
+                line(
+                    "memory",
+                    format!(
+                        "{} between inputs and outputs ({} if nothing were shared), for {}",
+                        human::bytes(details.arena_bytes as u64),
+                        human::bytes(details.unshared_bytes),
+                        if inputs.is_empty() {
+                            "no inputs"
+                        } else {
+                            &inputs
+                        }
+                    ),
+                );
+                line(
+                    "",
+                    format!(
+                        "of the steps {} are views and never run, {} work in place, {} read through strides, {} copy what could be a view",
+                        memory.views, memory.in_place, memory.strided, memory.copies
+                    ),
+                );
+            }
+        }
+        let took = report.took.iter();
+        let took: Vec<String> = took
+            .map(|(part, took)| format!("{part} {:.1}", millis(*took)))
+            .collect();
+        line("took", format!("{} ms", took.join(", ")));
+        if with_steps {
+            text += "\n";
+            text += &self.step_table();
+        }
+        text
+    }
+
+    fn step_table(&self) -> String {
+        let headings = [
+            ("step", Align::Right),
+            ("node", Align::Left),
+            ("operator", Align::Left),
+            ("layout", Align::Left),
+            ("multiply-adds", Align::Right),
+            ("kernel", Align::Left),
+        ];
+        let details = self.details.as_ref().ok();
+        let rows = self.steps.iter().enumerate().map(|(index, step)| {
+            let details = details.and_then(|details| details.steps.get(index));
+            let work = details.and_then(|step| step.multiply_adds);
+            let work = work.filter(|work| *work > 0);
+            vec![
+                index.to_string(),
+                cut(&step.node),
+                operator(step),
+                details.map(layout).unwrap_or_default(),
+                work.map(human::group).unwrap_or_default(),
+                cut(&step.kernel),
+            ]
+        });
+        columns(&headings, &rows.collect::<Vec<_>>())
+    }
+
+    fn json(&self, with_steps: bool) -> Value {
+        let report = self.session.report();
+        let upgraded = report.upgraded.iter().map(|group| {
+            json!({
+                "domain": group.domain,
+                "operator": group.op,
+                "from": group.from,
+                "to": group.to,
+                "nodes": group.nodes,
+            })
+        });
+        let [fused, nearly] = self.fusions();
+        let fused = fused.iter().map(|((pattern, _), group)| {
+            json!({
+                "pattern": pattern,
+                "times": group.times,
+                "nodes": group.nodes,
+                "example": group.example,
+            })
+        });
+        let nearly = nearly.iter().map(|((pattern, why), group)| {
+            json!({
+                "pattern": pattern,
+                "reason": why,
+                "times": group.times,
+                "example": group.example,
+            })
+        });
+        let absorbed = self.session.absorbed().iter();
+        let absorbed = absorbed.map(|(by, node)| json!({"node": node, "by": by}));
+        let took = report.took.iter();
+        let took: Map<String, Value> = took
+            .map(|(part, took)| (part.to_string(), json!(millis(*took))))
+            .collect();
+        let memory = match &self.details {
+            Ok(details) => {
+                let memory = Memory::of(details);
+                let inputs = self.inputs.iter().map(
+                    |(name, ty)| json!({"name": name, "type": ty.as_ref().map(Type::to_string)}),
+                );
+                json!({
+                    "inputs": inputs.collect::<Vec<_>>(),
+                    "arena_bytes": details.arena_bytes,
+                    "unshared_bytes": details.unshared_bytes,
+                    "views": memory.views,
+                    "in_place": memory.in_place,
+                    "strided": memory.strided,
+                    "copies": memory.copies,
+                })
+            }
+            Err(failure) => json!({"problem": failure.message()}),
+        };
+        let mut answer = json!({
+            "schema": SCHEMA,
+            "model": self.name,
+            "threads": self.session.threads(),
+            "instruction_set": self.session.instruction_set(),
+            "nodes": report.nodes,
+            "step_count": self.steps.len(),
+            "upgraded": upgraded.collect::<Vec<_>>(),
+            "added": report.added,
+            "folded": {
+                "nodes": report.folded - report.constant_nodes,
+                "constant_nodes": report.constant_nodes,
+                "bytes": report.folded_bytes,
+            },
+            "fused": fused.collect::<Vec<_>>(),
+            "nearly_fused": nearly.collect::<Vec<_>>(),
+            "absorbed": absorbed.collect::<Vec<_>>(),
+            "unread": report.unread,
+            "packed": {"constants": report.packed, "bytes": report.packed_bytes},
+            "kept": {"constants": report.kept, "bytes": report.kept_bytes},
+            "memory": memory,
+            "took_ms": took,
+        });
+        if with_steps {
+            let details = self.details.as_ref().ok();
+            let steps = self.steps.iter().enumerate().map(|(index, step)| {
+                match details.and_then(|details| details.steps.get(index)) {
+                    Some(details) => Value::Object(step_json(step, details)),
+                    None => Value::Object(info_json(step)),
+                }
+            });
+            answer["steps"] = steps.collect();
+        }
+        answer
+    }
+}
+
+/// Says how many rows are not listed.
+fn more(line: &mut impl FnMut(&str, String), rows: usize) {
+    if rows > SHOWN {
+        line("", format!("    … and {} more", rows - SHOWN));
+    }
+}
+
+fn qualified(domain: &str, op: &str) -> String {
+    match domain {
+        "" => op.to_string(),
+        domain => format!("{domain}.{op}"),
+    }
+}
+
+/// `Conv with Relu`
+pub(crate) fn operator(step: &StepInfo) -> String {
+    let names = std::iter::once(step.op).chain(step.with.iter().map(String::as_str));
+    names.collect::<Vec<_>>().join(" with ")
+}
+
+/// How the memory of a step is used, in words; nothing for one that reads and writes dense memory of its own.
+pub(crate) fn layout(step: &StepDetails) -> String {
+    let words = [
+        (step.is_view, "view"),
+        (step.in_place, "in place"),
+        (step.strided, "strided"),
+        (step.copies, "copy"),
+    ];
+    let words = words.into_iter().filter(|(holds, _)| *holds);
+    words.map(|(_, word)| word).collect::<Vec<_>>().join(", ")
+}
+
+fn info_json(step: &StepInfo) -> Map<String, Value> {
+    let mut answer = Map::new();
+    answer.insert("node".to_string(), json!(step.node));
+    answer.insert("place".to_string(), json!(step.place));
+    answer.insert("operator".to_string(), json!(step.op));
+    answer.insert("with".to_string(), json!(step.with));
+    answer.insert("kernel".to_string(), json!(step.kernel));
+    answer
+}
+
+/// A step as JSON, without times.
+pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, Value> {
+    let mut answer = info_json(step);
+    let operands = |operands: &[sardonyx::OperandDetails]| -> Value {
+        operands.iter().map(operand_json).collect()
+    };
+    let more = [
+        ("view", json!(details.is_view)),
+        ("in_place", json!(details.in_place)),
+        ("strided", json!(details.strided)),
+        ("copy", json!(details.copies)),
+        ("multiply_adds", json!(details.multiply_adds)),
+        ("read_bytes", json!(details.read_bytes)),
+        ("written_bytes", json!(details.written_bytes)),
+        ("inputs", operands(&details.inputs)),
+        ("outputs", operands(&details.outputs)),
+    ];
+    for (key, value) in more {
+        answer.insert(key.to_string(), value);
+    }
+    answer
+}

@@ -1,0 +1,267 @@
+//! The commands of the engine: bench, profile, explain, and the options of sessions. Times differ; keys and sums do not.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+mod support;
+
+use serde_json::Value;
+use support::{Files, digits_model, sardonyx};
+
+/// A matrix product with bias and activation, a view, something of an old form, and something nothing reads.
+const MODEL: &str = r#"<ir_version: 8, opset_import: ["": 11]>
+g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[2] b = {1, -1}, int64[2] s = {-1, 2}>
+{
+    [product] p = MatMul (x, w)
+    [bias] q = Add (p, b)
+    [relu] r = Relu (q)
+    [shape] v = Reshape (r, s)
+    [soft] y = Softmax <axis: int = 1> (v)
+    [idle] z = Exp (p)
+}
+"#;
+
+fn files() -> Files {
+    Files::new(&[("m.onnxtxt", MODEL.into())])
+}
+
+fn json(files: &Files, command: &str, more: &[&str]) -> Value {
+    let answer = files.run(command, "m.onnxtxt", more).good();
+    serde_json::from_str(&answer).unwrap()
+}
+
+#[test]
+fn profile_answers_in_json() {
+    let files = files();
+    let answer = json(
+        &files,
+        "profile",
+        &["--json", "--runs", "9", "--dim", "N=3", "--warm-up", "1"],
+    );
+    assert_eq!(answer["schema"], "sardonyx.profile/1");
+    assert_eq!(answer["runs"], 9);
+    // Three rows of two columns, each a sum of four products.
+    assert_eq!(answer["multiply_adds"], 24);
+    for key in ["run_us", "run_min_us", "steps_us", "overhead_us"] {
+        assert!(answer[key].as_f64().unwrap() >= 0.0, "{answer:#}");
+    }
+    let steps = answer["steps"].as_array().unwrap();
+    let product = steps.iter().find(|step| step["node"] == "product").unwrap();
+    assert_eq!(product["operator"], "MatMul");
+    assert_eq!(product["with"], serde_json::json!(["Add", "Relu"]));
+    assert_eq!(product["calls"], 1);
+    assert_eq!(product["multiply_adds"], 24);
+    // x: 3 x 4, packed w: 4 x 2, b: 2, and out 3 x 2; all of 4 bytes.
+    assert_eq!(product["read_bytes"], 4 * (12 + 8 + 2));
+    assert_eq!(product["written_bytes"], 4 * 6);
+    assert_eq!(
+        product["inputs"][0]["shape"],
+        serde_json::json!([3, 4]),
+        "{product:#}"
+    );
+    assert!(product["us"].as_f64().unwrap() > 0.0);
+    let view = steps.iter().find(|step| step["operator"] == "Reshape");
+    let view = view.unwrap();
+    assert_eq!((&view["view"], &view["calls"]), (&true.into(), &0.into()));
+    assert!(view["us"].is_null());
+    assert!(answer["views"].as_u64().unwrap() >= 1);
+    let operators = answer["operators"].as_array().unwrap();
+    let shares: f64 = operators
+        .iter()
+        .map(|operator| operator["share"].as_f64().unwrap())
+        .sum();
+    assert!((shares - 1.0).abs() < 0.01, "{answer:#}");
+    for operator in operators {
+        assert!(operator["calls"].as_u64() > Some(0));
+        assert!(operator["kernels"].is_object());
+    }
+}
+
+#[test]
+fn profile_lists_the_steps_that_take_most_or_all() {
+    let files = files();
+    let all = files
+        .run("profile", "m.onnxtxt", &["--runs", "3", "--all", "-q"])
+        .good();
+    for word in ["overhead", "operator", "MatMul with Add with Relu", "view"] {
+        assert!(all.contains(word), "lacks {word}:\n{all}");
+    }
+    let top = files
+        .run("profile", "m.onnxtxt", &["--runs", "3", "--top", "1", "-q"])
+        .good();
+    let table = top.split("\n\n").last().unwrap();
+    assert_eq!(table.lines().count(), 2, "{top}");
+}
+
+#[test]
+fn profile_writes_a_trace() {
+    let files = files();
+    let target = files.path("trace.json");
+    let answer = json(
+        &files,
+        "profile",
+        &["--json", "--runs", "3", "--trace", &target],
+    );
+    let trace: Value = serde_json::from_slice(&files.read("trace.json")).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let complete: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
+    let ran = answer["steps"].as_array().unwrap();
+    let ran = ran.iter().filter(|step| step["calls"] == 1).count();
+    assert_eq!(complete.len(), ran);
+    let mut end = 0.0;
+    for event in complete {
+        let number = |key: &str| event[key].as_f64().unwrap();
+        assert!(number("ts") >= end, "steps come one after the other");
+        end = number("ts") + number("dur") - 1e-3;
+        for key in ["op", "node", "kernel", "dims"] {
+            assert!(event["args"][key].is_string(), "{event:#}");
+        }
+    }
+    // What the command reads is not overwritten.
+    let model = files.path("m.onnxtxt");
+    files
+        .run("profile", "m.onnxtxt", &["-q", "--trace", &model])
+        .refused(&["not overwritten", "--trace"]);
+}
+
+#[test]
+fn explain_says_what_a_model_becomes() {
+    let files = files();
+    let answer = json(&files, "explain", &["--json", "--steps", "--dim", "N=3"]);
+    assert_eq!(answer["schema"], "sardonyx.explain-model/1");
+    assert_eq!(answer["nodes"], 6);
+    assert_eq!(answer["unread"], 1);
+    let upgraded = answer["upgraded"].as_array().unwrap();
+    let softmax = upgraded.iter().find(|group| group["operator"] == "Softmax");
+    let softmax = softmax.unwrap();
+    assert_eq!(
+        (&softmax["from"], &softmax["nodes"]),
+        (&11.into(), &1.into())
+    );
+    let absorbed = answer["absorbed"].to_string();
+    assert!(
+        absorbed.contains("'bias'") && absorbed.contains("'relu'"),
+        "{absorbed}"
+    );
+    assert_eq!(answer["packed"]["bytes"], 32);
+    assert!(answer["memory"]["arena_bytes"].as_u64() > Some(0));
+    assert!(answer["memory"]["views"].as_u64() > Some(0));
+    assert_eq!(answer["memory"]["inputs"][0]["type"], "float[3, 4]");
+    let steps = answer["steps"].as_array().unwrap();
+    assert_eq!(answer["step_count"], steps.len());
+    assert!(steps.iter().all(|step| step["kernel"].is_string()));
+
+    let plain = json(&files, "explain", &["--json", "--optimization", "off"]);
+    assert_eq!(plain["absorbed"], serde_json::json!([]));
+    assert!(plain["steps"].is_null());
+    assert!(plain["step_count"].as_u64() > answer["step_count"].as_u64());
+
+    let text = files.run("explain", "m.onnxtxt", &["--steps", "-q"]).good();
+    for word in [
+        "6 nodes become",
+        "Softmax, from opset 11",
+        "absorbed",
+        "memory",
+        "kernel",
+    ] {
+        assert!(text.contains(word), "lacks {word}:\n{text}");
+    }
+}
+
+#[test]
+fn explain_says_what_nearly_was_fused() {
+    let attention = r#"<ir_version: 10, opset_import: ["": 20]>
+g (float[4, 4] s, float[4, 2] v) => (float[4, 2] y)
+{
+    w = Softmax <axis: int = 0> (s)
+    y = MatMul (w, v)
+}
+"#;
+    let files = Files::new(&[("m.onnxtxt", attention.into())]);
+    let answer = json(&files, "explain", &["--json"]);
+    let nearly = answer["nearly_fused"].as_array().unwrap();
+    assert_eq!(nearly[0]["pattern"], "Attention", "{answer:#}");
+    assert_eq!(nearly[0]["times"], 1);
+    assert!(!nearly[0]["reason"].as_str().unwrap().is_empty());
+    let text = files.run("explain", "m.onnxtxt", &[]).good();
+    assert!(
+        text.contains("nearly") && text.contains("Attention: "),
+        "{text}"
+    );
+}
+
+#[test]
+fn explain_still_knows_codes() {
+    assert!(sardonyx(&["explain"]).good().contains("unknown-operator"));
+    let page = sardonyx(&["explain", "unknown-operator"]).good();
+    assert!(page.contains("What to do"), "{page}");
+    sardonyx(&["explain", "GRAPH-02"]).good();
+    sardonyx(&["explain", "unknown-operater"]).refused(&[
+        "no finding and no file called 'unknown-operater'",
+        "did you mean 'unknown-operator'?",
+    ]);
+    sardonyx(&["explain", "/nowhere.onnx"]).refused(&["no finding and no file"]);
+}
+
+#[test]
+fn bench_measures_latency_and_throughput() {
+    let answer = sardonyx(&[
+        "bench",
+        &digits_model(),
+        "--runs",
+        "5",
+        "--concurrency",
+        "3",
+        "--warm-up",
+        "10ms",
+        "--set",
+        "N=2",
+        "--json",
+        "-q",
+    ])
+    .good();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["schema"], "sardonyx.bench/1");
+    assert_eq!(
+        (&answer["n"], &answer["concurrency"]),
+        (&15.into(), &3.into())
+    );
+    assert!(answer["runs_per_second"].as_f64().unwrap() > 0.0);
+    assert!(answer["arena_bytes"].as_u64() > Some(0));
+    let order = ["min_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms"];
+    let times = order.map(|key| answer[key].as_f64().unwrap());
+    assert!(times.is_sorted(), "{answer:#}");
+}
+
+#[test]
+fn options_of_sessions_hold_for_all() {
+    let files = files();
+    for command in ["run", "bench", "profile"] {
+        let random: &[&str] = if command == "run" {
+            &["--random", "1"]
+        } else {
+            &["--runs", "1"]
+        };
+        let run = |more: &[&str]| files.run(command, "m.onnxtxt", &[random, more].concat());
+        run(&[
+            "--threads",
+            "1",
+            "--precision",
+            "fast",
+            "--optimization",
+            "basic",
+            "-q",
+        ])
+        .good();
+        run(&["--memory-limit", "1G", "--set", "N=2", "-q"]).good();
+        run(&["--memory-limit", "4", "-q"]).refused(&["limit is 4"]);
+        run(&["--set", "M=2", "-q"]).refused(&["called 'M'", "there are: N"]);
+        run(&["--set", "N", "-q"]).refused(&[]);
+        run(&["--optimization", "most"]).refused(&[]);
+    }
+    let answer = json(
+        &files,
+        "run",
+        &["--random", "1", "--set", "N=3", "--json", "-q"],
+    );
+    assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([3, 2]));
+}
