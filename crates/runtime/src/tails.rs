@@ -130,6 +130,12 @@ fn next_tail(
                 return None;
             }
         }
+        // The item moves to this place, and nobody may want another result of it before.
+        let others = item.step.outputs.iter().skip(1).flatten();
+        let mut early = others.filter_map(|slot| readers.get(slot)).flatten();
+        if early.any(|reader| *reader < at) {
+            return None;
+        }
         return Some(Found {
             views,
             at,

@@ -167,7 +167,10 @@ pub(crate) fn inputs(
                         .collect();
                     Tensor::from_strings(&dims[..], elements.iter().collect::<StringArray>())
                 }
-                other => panic!("no random {other:?}"),
+                small => {
+                    let codes: Vec<u8> = (0..count).map(|_| numbers.below(4) as u8).collect();
+                    Tensor::from_codes(small, &dims[..], &codes)
+                }
             };
             (port.name.clone(), tensor.unwrap().into())
         })
@@ -218,4 +221,88 @@ pub(crate) fn bits(outputs: &Outputs) -> Vec<Vec<u8>> {
         .iter()
         .map(|(_, value)| value.as_tensor().unwrap().bytes().to_vec())
         .collect()
+}
+
+/// The same graph with every value in between an output as well: each is then computed by a step of its own into memory of
+/// its own.
+pub(crate) fn exposed(graph: &str) -> String {
+    let (mut plain, mut depth) = (String::new(), 0);
+    let body = &graph[graph.find('{').map_or(0, |start| start + 1)..];
+    // Constants of the graph come before its body, and have braces as well.
+    let body = match graph.find("> {") {
+        Some(end) => &graph[end + 3..],
+        None => body,
+    };
+    for letter in body.chars() {
+        match letter {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            _ if depth == 0 => plain.push(letter),
+            _ => {}
+        }
+    }
+    let outputs = graph
+        .split("=> (")
+        .nth(1)
+        .and_then(|rest| rest.split(')').next());
+    let already: Vec<&str> = outputs
+        .unwrap()
+        .split(',')
+        .map(|name| name.trim())
+        .collect();
+    let mut names: Vec<&str> = Vec::new();
+    let mut parts: Vec<&str> = plain.split('=').collect();
+    parts.pop();
+    for part in parts {
+        let list = part.rsplit(')').next().unwrap();
+        names.extend(
+            list.split(',')
+                .map(str::trim)
+                .filter(|name| !name.is_empty()),
+        );
+    }
+    names.retain(|name| {
+        !already
+            .iter()
+            .any(|known| known.split(' ').next_back() == Some(name))
+    });
+    let more: String = names.iter().map(|name| format!(", {name}")).collect();
+    let end = graph.find("=> (").unwrap();
+    let end = end + graph[end..].find(')').unwrap();
+    format!("{}{more}{}", &graph[..end], &graph[end..])
+}
+
+/// The outputs of a graph as it is written, every node by itself.
+#[track_caller]
+pub(crate) fn one_by_one(graph: &str, inputs: Vec<(String, Value)>) -> Vec<(String, Value)> {
+    let text = whole(&exposed(graph));
+    let mut outputs = compile(&text, Optimization::Off, 1)
+        .run(inputs)
+        .unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let wanted = graph
+        .split("=> (")
+        .nth(1)
+        .and_then(|rest| rest.split(')').next());
+    outputs.truncate(wanted.unwrap().split(',').count());
+    outputs
+}
+
+/// What a graph gives by itself, node by node, is what it gives with and without optimization.
+#[track_caller]
+pub(crate) fn holds(graph: &str, sizes: &[&[(&str, usize)]], tolerance: f64) -> Both {
+    let both = Both::new(graph);
+    for (seed, sizes) in sizes.iter().enumerate() {
+        let inputs = both.inputs(sizes, seed as u64 + 1);
+        let expected = one_by_one(graph, inputs.clone());
+        for session in [&both.plain, &both.fused] {
+            // Twice, in memory that the first run has left behind.
+            for _ in 0..2 {
+                let found = session
+                    .run(inputs.clone())
+                    .unwrap_or_else(|error| panic!("{error}\n{}", both.text));
+                same(&expected, &found, tolerance, &both.text);
+            }
+        }
+    }
+    both
 }
