@@ -187,6 +187,7 @@ pub(crate) fn compile(
         resolved: &resolved,
         inference: &first,
         isa,
+        precision: Precision::Exact,
     };
     let budget = match options.optimization {
         Optimization::Off => 0,
@@ -221,6 +222,7 @@ pub(crate) fn compile(
         resolved: &resolved,
         inference: &inference,
         isa,
+        precision: options.precision,
     };
     let live = live_nodes(&resolved, &remaining);
     report.unread = remaining.len() - live.len();
@@ -316,6 +318,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) resolved: &'a Resolved,
     pub(crate) inference: &'a Inference,
     pub(crate) isa: Isa,
+    pub(crate) precision: Precision,
 }
 
 impl Binder<'_> {
@@ -357,6 +360,7 @@ impl Binder<'_> {
                 })
                 .collect(),
             isa: self.isa,
+            precision: self.precision,
         })
     }
 }

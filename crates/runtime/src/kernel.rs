@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use sardonyx_kernels::gemm::{Activation, Bias, Epilogue};
+use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, PackedB};
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
@@ -11,6 +11,7 @@ use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Va
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
+use crate::compile::Precision;
 use crate::layout::{Layout, ViewSite};
 
 /// A node, ready to run.
@@ -217,6 +218,7 @@ pub(crate) struct Site<'a> {
     /// Per output: its type as inferred; `None` for an output left out.
     pub(crate) outputs: SmallVec<[Option<Option<Type>>; 2]>,
     pub(crate) isa: Isa,
+    pub(crate) precision: Precision,
 }
 
 /// An input of a node that is bound.
@@ -254,6 +256,14 @@ impl<'a> Site<'a> {
     /// The constant at an input.
     pub(crate) fn constant(&self, index: usize) -> Option<&'a Tensor> {
         self.inputs.get(index)?.as_ref()?.constant
+    }
+
+    /// A right operand as products want it.
+    pub(crate) fn in_precision(&self, packed: PackedB) -> PackedB {
+        match self.precision {
+            Precision::Exact => packed,
+            Precision::Fast => packed.into_bf16(),
+        }
     }
 
     /// The constant matrix that an input is the transpose of.

@@ -44,6 +44,7 @@ pub(crate) fn run(
             .collect(),
         outputs: (0..outputs).map(|_| Some(None)).collect(),
         isa: Isa::detect(),
+        precision: crate::Precision::Exact,
     };
     let bind = binding("", op).expect("a binding");
     let kernel = bind(&site).map_err(|error| match error {

@@ -40,10 +40,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             taken_in.push(1);
             Some(match trans_b {
                 false => pack_once(b, |bytes| {
-                    PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1)
+                    site.in_precision(PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1))
                 }),
                 true => pack_once(b, |bytes| {
-                    PackedB::from_le_bytes(site.isa, bytes, cols, rows, 1, cols)
+                    site.in_precision(PackedB::from_le_bytes(site.isa, bytes, cols, rows, 1, cols))
                 }),
             })
         }
@@ -218,15 +218,12 @@ impl Kernel for Gemm {
     }
 
     fn describe(&self) -> String {
-        format!(
-            "{} B, {:?}",
-            if self.packed.is_some() {
-                "packed"
-            } else {
-                "plain"
-            },
-            self.isa
-        )
+        let form = match &self.packed {
+            Some(packed) if packed.is_bf16() => "packed B in bfloat16",
+            Some(_) => "packed B",
+            None => "plain B",
+        };
+        format!("{form}, {:?}", self.isa)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

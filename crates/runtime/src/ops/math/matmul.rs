@@ -32,14 +32,14 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         (Some(b), _) if elem == Float && b.rank() == 2 => {
             let (rows, cols) = (b.dims()[0], b.dims()[1]);
             Some(pack_once(b, |bytes| {
-                PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1)
+                site.in_precision(PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1))
             }))
         }
         // The transpose of a constant is packed from the constant itself.
         (None, Some(b)) if elem == Float && b.rank() == 2 => {
             let (rows, cols) = (b.dims()[1], b.dims()[0]);
             Some(pack_once(b, |bytes| {
-                PackedB::from_le_bytes(site.isa, bytes, rows, cols, 1, rows)
+                site.in_precision(PackedB::from_le_bytes(site.isa, bytes, rows, cols, 1, rows))
             }))
         }
         _ => None,
@@ -243,15 +243,12 @@ impl Kernel for MatMul {
     }
 
     fn describe(&self) -> String {
-        format!(
-            "{} B, {:?}",
-            if self.packed.is_some() {
-                "packed"
-            } else {
-                "plain"
-            },
-            self.isa
-        )
+        let form = match &self.packed {
+            Some(packed) if packed.is_bf16() => "packed B in bfloat16",
+            Some(_) => "packed B",
+            None => "plain B",
+        };
+        format!("{form}, {:?}", self.isa)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
