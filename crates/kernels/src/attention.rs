@@ -281,11 +281,8 @@ impl Unit<'_> {
                     job.k.strides[3],
                     job.k.strides[2],
                 );
-                let scaled = Epilogue {
-                    alpha: job.scale as f32,
-                    ..Epilogue::default()
-                };
-                let alone = Pool::serial();
+                // Scaling comes with the mask, which is cheaper than at the end of every small tile.
+                let (alone, plain) = (Pool::serial(), Epilogue::default());
                 gemm(
                     alone,
                     self.isa,
@@ -293,7 +290,7 @@ impl Unit<'_> {
                     Rhs::Plain(k),
                     scores,
                     keys,
-                    &scaled,
+                    &plain,
                 );
                 let tile = Tile {
                     unit: self,
@@ -314,7 +311,6 @@ impl Unit<'_> {
                     job.v.strides[3],
                 );
                 let into = if key == first { &mut *sums } else { &mut *part };
-                let plain = Epilogue::default();
                 gemm(
                     alone,
                     self.isa,
@@ -367,13 +363,18 @@ impl Body for Tile<'_> {
     fn run<const FMA: bool>(self) {
         let unit = self.unit;
         let (job, dv) = (unit.job, unit.job.sizes.value_features);
-        let cap = job.softcap as f32;
+        let (scale, cap) = (job.scale as f32, job.softcap as f32);
         for (index, row) in unit.rows.clone().enumerate() {
             let scores = &mut self.scores[index * self.keys..][..self.keys];
             let (head, query) = unit.place(row);
+            let added = matches!(job.mask, Some(Mask::Add(mask)) if mask.strides[3] == 1);
             if cap != 0.0 {
                 for score in scores.iter_mut() {
-                    *score = cap * Math::tanh::<FMA>(*score / cap);
+                    *score = cap * Math::tanh::<FMA>(*score * scale / cap);
+                }
+            } else if scale != 1.0 && !added {
+                for score in scores.iter_mut() {
+                    *score *= scale;
                 }
             }
             let at = |strides: [usize; 4]| {
@@ -386,8 +387,9 @@ impl Body for Tile<'_> {
                 Some(Mask::Add(mask)) => match mask.strides[3] {
                     1 => {
                         let mask = &mask.data[at(mask.strides)..][..scores.len()];
+                        let scale = if cap == 0.0 { scale } else { 1.0 };
                         for (score, mask) in scores.iter_mut().zip(mask) {
-                            *score += mask;
+                            *score = Math::mul_add::<FMA>(*score, scale, *mask);
                         }
                     }
                     step => {

@@ -28,8 +28,8 @@ const TRANSPOSED_COLS: usize = 256;
 
 /// Size of A from which its panels are fetched ahead: half of a 1 MB second-level cache.
 const AHEAD_FLOATS: usize = 128 * 1024;
-/// Size of A that is kept in the second-level cache for all of k while column panels pass by: half of a 1 MB one.
-const KEPT_FLOATS: usize = 128 * 1024;
+/// Size of A that is kept in the second-level cache for all of k while column panels pass by: three quarters of a 1 MB one.
+const KEPT_FLOATS: usize = 192 * 1024;
 /// Column panels between which A is read again for the next k block, where it is larger.
 const GROUP: usize = 16;
 /// Most values of the narrow operand per step for which it is read where it lies.
