@@ -50,9 +50,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             return site.unsupported_type(other);
         }
     }
-    let count = |name: &str| match site.int(name).unwrap_or(0) {
-        given => usize::try_from(given)
-            .map_err(|_| BindError::Invalid(format!("attribute '{name}' is {given}"))),
+    let count = |name: &str| {
+        let given = site.int(name).unwrap_or(0);
+        usize::try_from(given)
+            .map_err(|_| BindError::Invalid(format!("attribute '{name}' is {given}")))
     };
     let limit = |name: &str| match site.int(name).unwrap_or(-1) {
         -1 => Ok(None),
