@@ -2,9 +2,9 @@
 //! to steps of their own. Each graph is compared with itself run node by node.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod both_ways;
 
-use common::{Both, Numbers, bits, compile, exposed, holds, inputs, one_by_one, same, whole};
+use both_ways::{Both, Numbers, bits, compile, exposed, holds, inputs, one_by_one, same, whole};
 use sardonyx_runtime::Optimization;
 
 const SIZES: [&[(&str, usize)]; 4] = [

@@ -2,9 +2,9 @@
 //! every value in between as an output, where nothing can be a view.
 #![allow(clippy::unwrap_used)]
 
-mod common;
+mod both_ways;
 
-use common::{Both, holds};
+use both_ways::{Both, holds};
 use sardonyx_tensor::{DataType, StringArray, Tensor, Value};
 
 const SIZES: [&[(&str, usize)]; 3] = [
@@ -181,9 +181,9 @@ fn outputs_are_values_of_their_own() {
         "g (float[N, S, 4] x) => (y, z) { y = Identity (x) z = Transpose <perm = [1, 0, 2]> (x) }",
     );
     let first = both.fused.run(both.inputs(SIZES[0], 1)).unwrap();
-    let before = common::bits(&first);
+    let before = both_ways::bits(&first);
     both.fused.run(both.inputs(SIZES[0], 2)).unwrap();
-    assert_eq!(before, common::bits(&first));
+    assert_eq!(before, both_ways::bits(&first));
 }
 
 #[test]
