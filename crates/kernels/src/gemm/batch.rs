@@ -89,7 +89,7 @@ impl<'a> BatchMat<'a> {
 const WHOLE_PRODUCT_MACS: usize = 2 << 20;
 
 /// One product per element of `dims`: product number i (last dimension fastest) goes to `c[i * c_stride..]`, rows `ldc`
-/// apart. The epilogue applies to each product alike; its residual has the layout of `c`.
+/// apart. The epilogue applies to each product alike; its residual and its factor have the layout of `c`.
 ///
 /// When one right operand serves stacked left operands, all become one tall product.
 ///
@@ -138,6 +138,9 @@ pub fn gemm_batch(
     if let Some(residual) = epilogue.residual {
         assert!(end.is_some_and(|end| end <= residual.len()), "residual");
     }
+    if let Some(factor) = epilogue.factor {
+        assert!(end.is_some_and(|end| end <= factor.len()), "factor");
+    }
 
     let shared = match &b {
         BatchRhs::Plain(b) => b.is_shared(dims),
@@ -159,6 +162,7 @@ pub fn gemm_batch(
         let c = unsafe { std::slice::from_raw_parts_mut(out.get().add(start), c_len) };
         let epilogue = Epilogue {
             residual: epilogue.residual.map(|r| &r[start..]),
+            factor: epilogue.factor.map(|f| &f[start..]),
             ..*epilogue
         };
         let lhs = Lhs::Plain(a.matrix(dims, index));
