@@ -246,10 +246,22 @@ impl Product<'_> {
             });
             return;
         }
+        if matches!(self.a, Operand::Panels(_)) && !self.pairs {
+            // It is A that was packed long ago and comes from memory, as the weights of a convolution do.
+            // SAFETY: the caller's promise.
+            return unsafe { self.run_by_rows(pool, threads, a, b) };
+        }
         // As many rows as stay in the second-level cache for a k block; columns in chunks that feed the threads.
-        let row_parts = row_panels.div_ceil((LOCAL_FLOATS / (kc.max(1) * w)).max(1) * 2);
+        let kept = row_panels.div_ceil((LOCAL_FLOATS / (kc.max(1) * w)).max(1) * 2);
+        // Few columns do not feed all threads.
+        let fed = (threads * 4).div_ceil(col_panels).clamp(1, row_panels);
+        let row_parts = kept.max(if threads == 1 { 1 } else { fed });
         let whole = self.m.div_ceil(row_parts) * self.k <= KEPT_FLOATS;
-        let group = if whole { 1 } else { GROUP };
+        let group = match threads {
+            _ if whole => 1,
+            1 => GROUP,
+            _ => (col_panels * row_parts / (threads * 4)).clamp(1, GROUP),
+        };
         let groups = col_panels.div_ceil(group);
         let per_chunk = match threads {
             1 => groups,
@@ -277,6 +289,42 @@ impl Product<'_> {
                     if k0 == self.k {
                         break;
                     }
+                }
+            }
+        });
+    }
+
+    /// Both operands are packed, and A is the one to wait for: blocks of columns stay in the second-level cache, and panels
+    /// of rows pass by.
+    unsafe fn run_by_rows(&self, pool: &Pool, threads: usize, a: Panels, b: Panels) {
+        let w = panel_width(self.isa);
+        let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
+        let kc = k_block(self.k);
+        let most = (LOCAL_FLOATS / (kc.max(1) * w)).max(1);
+        let col_parts = col_panels.div_ceil(most);
+        let row_parts = match threads {
+            1 => 1,
+            _ => (threads * 6).div_ceil(col_parts).clamp(1, row_panels),
+        };
+        pool_run(pool, threads, row_parts * col_parts, |part| {
+            let rows = split_even(row_panels, row_parts, part % row_parts);
+            let cols = split_even(col_panels, col_parts, part / row_parts);
+            let mut k0 = 0;
+            loop {
+                let k1 = self.k.min(k0 + kc);
+                let block = Block {
+                    rows: rows.clone(),
+                    cols: cols.clone(),
+                    b_first: 0,
+                    k0,
+                    b_k0: 0,
+                    k1,
+                };
+                // SAFETY: all panels are packed; the chunk owns this rectangle of C.
+                unsafe { self.block(a, b, block) };
+                k0 = k1;
+                if k0 == self.k {
+                    break;
                 }
             }
         });
