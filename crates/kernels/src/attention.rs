@@ -198,10 +198,7 @@ const SERIAL_WORK: usize = 64 * 1024;
 
 /// Panics unless all elements have places of their own.
 fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
-    let mut axes: Vec4 = [(0, 0); 4];
-    for (axis, (stride, dim)) in axes.iter_mut().zip(strides.into_iter().zip(dims)) {
-        *axis = (stride, dim);
-    }
+    let mut axes: [(usize, usize); 4] = std::array::from_fn(|axis| (strides[axis], dims[axis]));
     axes.sort_unstable();
     let mut span = 0;
     for (stride, dim) in axes {
@@ -209,8 +206,6 @@ fn check_apart(strides: [usize; 4], dims: [usize; 4]) {
         span += (dim - 1) * stride;
     }
 }
-
-type Vec4 = [(usize, usize); 4];
 
 /// A block of rows of one head: queries, or the heads that share keys.
 struct Unit<'a> {
@@ -281,7 +276,7 @@ impl Unit<'_> {
                     job.k.strides[3],
                     job.k.strides[2],
                 );
-                // Scaling comes with the mask, which is cheaper than at the end of every small tile.
+                // Scaling comes with the mask, in one multiply-add.
                 let (alone, plain) = (Pool::serial(), Epilogue::default());
                 gemm(
                     alone,

@@ -14,9 +14,9 @@ pub use gather::{
     GatherIndex, IndexOutOfRange, ScatterInto, gather, gather_elements, gather_nd,
     scatter_elements, scatter_nd,
 };
-pub use join::{concat, split};
+pub use join::concat;
 pub use pad::{Pad, pad};
-pub use strided::{copy_between, copy_strided, expand, fill, slice, transpose};
+pub use strided::{copy_between, copy_strided, expand, fill};
 pub use triangle::{one_hot, triangle};
 
 /// A plain element that can be moved about.

@@ -24,6 +24,13 @@ struct Stock {
     most_lent: usize,
 }
 
+impl Stock {
+    fn lend(&mut self, bytes: usize) {
+        self.lent += bytes;
+        self.most_lent = self.most_lent.max(self.lent);
+    }
+}
+
 impl Recycler {
     /// A buffer of `len` bytes of no particular values, aligned as all memory of this crate.
     ///
@@ -40,18 +47,21 @@ impl Recycler {
             best.map(|index| {
                 let block = stock.free.swap_remove(index);
                 stock.free_bytes -= block.len();
+                stock.lend(block.len());
                 block
             })
         };
         let bytes = match found {
             Some(block) => block,
             // Room to grow by a little: a sequence that gets longer with every call finds its memory again.
-            None => AlignedBytes::zeroed_on_huge_pages((len + len / 16).next_multiple_of(64))?,
+            None => {
+                let len = (len + len / 16).next_multiple_of(64);
+                let block = AlignedBytes::zeroed_on_huge_pages(len)?;
+                let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+                stock.lend(len);
+                block
+            }
         };
-        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
-        stock.lent += bytes.len();
-        stock.most_lent = stock.most_lent.max(stock.lent);
-        drop(stock);
         let lent = Lent {
             bytes: Some(bytes),
             home: Arc::downgrade(self),

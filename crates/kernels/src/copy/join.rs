@@ -1,8 +1,8 @@
-//! Joining buffers along an axis, and cutting them apart.
+//! Joining buffers along an axis.
 
 use super::Plain;
 use crate::Pool;
-use crate::elementwise::chunks::{fill, rows};
+use crate::elementwise::chunks::fill;
 
 /// Joins `parts` along an axis: each is `outer` rows, and row `i` of `y` is row `i` of every part in turn.
 ///
@@ -43,43 +43,12 @@ pub fn concat<T: Plain>(pool: &Pool, outer: usize, parts: &[&[T]], y: &mut [T]) 
     });
 }
 
-/// Cuts `x`, `outer` rows, along an axis: row `i` of `x` is row `i` of every part in turn.
-///
-/// # Panics
-///
-/// If a part is not a whole number of rows, or `x` has not the size of all parts together.
-pub fn split<T: Plain>(pool: &Pool, outer: usize, x: &[T], parts: &mut [&mut [T]]) {
-    let total: usize = parts.iter().map(|part| part.len()).sum();
-    assert_eq!(x.len(), total, "the input has another size");
-    if total == 0 {
-        return;
-    }
-    let row_len = total / outer;
-    let mut offset = 0;
-    for part in parts {
-        assert!(part.len().is_multiple_of(outer), "whole rows");
-        let len = part.len() / outer;
-        if outer == 1 {
-            fill(pool, part, 1, |start, part| {
-                part.copy_from_slice(&x[offset + start..][..part.len()]);
-            });
-        } else if len > 0 {
-            rows(pool, part, len, len, |first, part| {
-                for (i, part) in part.chunks_exact_mut(len).enumerate() {
-                    part.copy_from_slice(&x[(first + i) * row_len + offset..][..len]);
-                }
-            });
-        }
-        offset += len;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn parts_join_and_come_apart_again() {
+    fn parts_join() {
         for threads in [1, 2, 3] {
             let pool = Pool::new(threads);
             for (outer, lens) in [
@@ -109,12 +78,6 @@ mod tests {
                 let slices: Vec<&[u32]> = parts.iter().map(|part| part.as_slice()).collect();
                 concat(&pool, outer, &slices, &mut y);
                 assert_eq!(y, expected);
-                let mut back: Vec<Vec<u32>> =
-                    parts.iter().map(|part| vec![0; part.len()]).collect();
-                let mut slices: Vec<&mut [u32]> =
-                    back.iter_mut().map(|part| part.as_mut_slice()).collect();
-                split(&pool, outer, &y, &mut slices);
-                assert_eq!(back, parts);
             }
         }
     }

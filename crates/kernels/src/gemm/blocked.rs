@@ -156,6 +156,13 @@ impl Product<'_> {
         }
     }
 
+    /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as results are stored all the
+    /// same.
+    fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
+        let count = self.k.div_ceil(kc.max(1)).max(1);
+        (0..count).map(move |block| (block * kc, self.k.min((block + 1) * kc)))
+    }
+
     /// How many threads are worth using.
     fn threads(&self, pool: &Pool) -> usize {
         let macs = self.m.saturating_mul(self.n).saturating_mul(self.k);
@@ -200,9 +207,7 @@ impl Product<'_> {
         pool_run(pool, threads, parts, |part| {
             let cols = split_even(panels, parts, part);
             with_scratch(cols.len() * kc * w, |buf| {
-                let mut k0 = 0;
-                loop {
-                    let k1 = self.k.min(k0 + kc);
+                for (k0, k1) in self.k_blocks(kc) {
                     source.pack_panels(self.isa, k0..k1, cols.start * w, cols.len(), kc * w, buf);
                     let b = Panels::packed(self.isa, buf, kc);
                     let block = Block {
@@ -215,10 +220,6 @@ impl Product<'_> {
                     };
                     // SAFETY: the panels of this block are packed; the chunk owns these columns of C.
                     unsafe { self.block(a, b, block) };
-                    k0 = k1;
-                    if k0 == self.k {
-                        break;
-                    }
                 }
             });
         });
@@ -272,9 +273,7 @@ impl Product<'_> {
             let rows = split_even(row_panels, row_parts, part / col_parts);
             for group_index in split_even(groups, col_parts, part % col_parts) {
                 let cols = group_index * group..col_panels.min((group_index + 1) * group);
-                let mut k0 = 0;
-                loop {
-                    let k1 = self.k.min(k0 + kc);
+                for (k0, k1) in self.k_blocks(kc) {
                     let block = Block {
                         rows: rows.clone(),
                         cols: cols.clone(),
@@ -285,10 +284,6 @@ impl Product<'_> {
                     };
                     // SAFETY: all panels are packed; the chunk owns this rectangle of C.
                     unsafe { self.block_by_columns(a, b, block) };
-                    k0 = k1;
-                    if k0 == self.k {
-                        break;
-                    }
                 }
             }
         });
@@ -309,9 +304,7 @@ impl Product<'_> {
         pool_run(pool, threads, row_parts * col_parts, |part| {
             let rows = split_even(row_panels, row_parts, part % row_parts);
             let cols = split_even(col_panels, col_parts, part / row_parts);
-            let mut k0 = 0;
-            loop {
-                let k1 = self.k.min(k0 + kc);
+            for (k0, k1) in self.k_blocks(kc) {
                 let block = Block {
                     rows: rows.clone(),
                     cols: cols.clone(),
@@ -322,10 +315,6 @@ impl Product<'_> {
                 };
                 // SAFETY: all panels are packed; the chunk owns this rectangle of C.
                 unsafe { self.block(a, b, block) };
-                k0 = k1;
-                if k0 == self.k {
-                    break;
-                }
             }
         });
     }
@@ -456,9 +445,7 @@ impl Product<'_> {
         // Whole vectors of rows, so that the end can be transposed in blocks.
         with_scratch(self.n.next_multiple_of(w) * ld, |buf| {
             let out = buf.as_mut_ptr();
-            let mut k0 = 0;
-            loop {
-                let k1 = self.k.min(k0 + kc);
+            for (k0, k1) in self.k_blocks(kc) {
                 for (i, row_panel) in row_panels.clone().enumerate() {
                     let vectors = w.min(self.m - row_panel * w).div_ceil(w / 2);
                     let next = if row_panel + 1 < row_panels.end {
@@ -498,10 +485,6 @@ impl Product<'_> {
                         }
                         col += cols;
                     }
-                }
-                k0 = k1;
-                if k0 == self.k {
-                    break;
                 }
             }
             let row0 = row_panels.start * w;
