@@ -55,6 +55,7 @@ impl Pool {
             state: AtomicU64::new(0),
             next: AtomicUsize::new(0),
             job: UnsafeCell::new(Job::EMPTY),
+            panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
             quit: AtomicBool::new(false),
             seats: (0..extra).map(|_| Seat::default()).collect(),
@@ -150,9 +151,11 @@ impl Pool {
             }
             state = shared.state.load(Ordering::Acquire);
         }
-        let panic = shared.panic.lock().map_or(None, |mut slot| slot.take());
+        // The workers have left, which makes what they stored visible.
+        let panicked = shared.panicked.swap(false, Ordering::Relaxed);
+        let panic = panicked.then(|| shared.panic.lock().map_or(None, |mut slot| slot.take()));
         self.busy.store(false, Ordering::Release);
-        if let Some(payload) = panic {
+        if let Some(payload) = panic.flatten() {
             resume_unwind(payload);
         }
     }
@@ -213,7 +216,9 @@ struct Shared {
     next: AtomicUsize,
     /// Written only while the region is closed and empty; read by workers inside.
     job: UnsafeCell<Job>,
-    /// The first panic of the region.
+    /// Whether there was a panic in the region.
+    panicked: AtomicBool,
+    /// The first of them.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     quit: AtomicBool,
     seats: Vec<Seat>,
@@ -300,6 +305,7 @@ impl Shared {
                 && let Ok(mut slot) = self.panic.lock()
             {
                 slot.get_or_insert(payload);
+                self.panicked.store(true, Ordering::Relaxed);
             }
         }
     }

@@ -54,7 +54,7 @@ pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
 pub use function::{BodyFn, Call, Expand, FunctionVersion, GraphText};
 pub use infer::{Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
-pub use registry::{DOMAIN_VERSIONS, Registry};
+pub use registry::{DOMAIN_VERSIONS, Registry, compare_domains};
 pub use schema::{
     Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param, Schema, TypeVar,
 };

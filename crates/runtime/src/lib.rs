@@ -18,6 +18,8 @@ mod layout;
 mod ops;
 mod plan;
 mod report;
+mod run;
+mod schedule;
 mod session;
 mod tails;
 mod unsupported;

@@ -11,6 +11,8 @@ mod tensor;
 #[cfg(test)]
 mod testing;
 
+use sardonyx_ops::compare_domains;
+
 use crate::kernel::Bind;
 
 /// Every binding, by domain and name, sorted.
@@ -176,7 +178,7 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
 /// The binding of an operator.
 pub(crate) fn binding(domain: &str, name: &str) -> Option<Bind> {
     let index = BINDINGS
-        .binary_search_by(|(d, n, _)| (*d, *n).cmp(&(domain, name)))
+        .binary_search_by(|(d, n, _)| compare_domains(d, domain).then_with(|| n.cmp(&name)))
         .ok()?;
     Some(BINDINGS[index].2)
 }

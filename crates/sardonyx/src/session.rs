@@ -8,7 +8,7 @@ use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
     CompileError, CompileReport, Optimization, Precision, RunDetails, RunError, StepEvent, StepInfo,
 };
-use sardonyx_tensor::Value;
+use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 
 use crate::error::{Error, ErrorKind, UnsupportedOperator};
 use crate::external::Watched;
@@ -171,6 +171,35 @@ impl Session {
         V: Into<Value>,
     {
         self.run_with(inputs, None)
+    }
+
+    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the caller. After the first
+    /// runs with inputs of some sizes this neither allocates nor waits for another thread. Outputs that are not named are
+    /// not returned. Inputs whose elements do not lie densely, at addresses of their type, are copied first.
+    ///
+    /// ```
+    /// # use sardonyx::{Model, Session, TensorView, TensorViewMut};
+    /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
+    /// let session = Session::new(&Model::open(path)?)?;
+    /// let images = vec![0.0f32; 3 * 64];
+    /// let mut probabilities = vec![0.0f32; 3 * 10];
+    /// let image = TensorView::from_slice([3, 1, 8, 8], &images)?;
+    /// let output = TensorViewMut::from_slice([3, 10], &mut probabilities)?;
+    /// session.run_into(&[("image", image)], &mut [("probabilities", output)])?;
+    /// assert!(probabilities.iter().all(|probability| *probability > 0.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit, or if the memory of an output
+    /// does; [`ErrorKind::Run`] if an operator fails. What has been written by then stays written.
+    pub fn run_into(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+        outputs: &mut [(&str, TensorViewMut<'_>)],
+    ) -> Result<(), Error> {
+        self.session.run_into(inputs, outputs).map_err(run_error)
     }
 
     /// As [`Session::run`]; `watch` is told of every step that has run, by its number among [`Session::steps`].

@@ -463,6 +463,11 @@ impl<'a> TensorViewMut<'a> {
         self.bytes
     }
 
+    /// The bytes of all elements, for as long as they are borrowed.
+    pub fn into_bytes(self) -> &'a mut [u8] {
+        self.bytes
+    }
+
     /// The elements in place.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use sardonyx_kernels::number::Math;
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_passes::BLIND_IS_NAN;
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast, shape};
+use smallvec::{SmallVec, smallvec};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, fail};
 use crate::layout::Layout;
@@ -328,9 +329,9 @@ impl Attention {
         &self,
         call: &Call<'_>,
         job: Job<'j, T>,
-    ) -> Result<Vec<Job<'j, T>>, KernelError> {
+    ) -> Result<SmallVec<[Job<'j, T>; 1]>, KernelError> {
         if !call.has_input(VALID_KEYS) {
-            return Ok(vec![job]);
+            return Ok(smallvec![job]);
         }
         let (valid, sizes) = (call.ints(VALID_KEYS)?, job.sizes);
         if valid.len() != sizes.batch || valid.iter().any(|count| *count < 0) {

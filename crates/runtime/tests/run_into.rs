@@ -1,0 +1,282 @@
+//! Runs on memory of the caller: the same results as `run`, whoever reads an output, and nothing allocated in the end.
+#![allow(clippy::unwrap_used)]
+// An allocator cannot be written without.
+#![allow(unsafe_code)]
+
+mod both_ways;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use both_ways::{Numbers, compile, whole};
+use sardonyx_runtime::{Optimization, RunError, Session};
+use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value};
+
+/// Counts what this thread asks of the system's allocator.
+struct Counted;
+
+thread_local! {
+    static TRACE: AtomicUsize = const { AtomicUsize::new(0) };
+    static ASKED: AtomicUsize = const { AtomicUsize::new(0) };
+}
+
+// SAFETY: everything is left to the system's allocator.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.with(|asked| asked.fetch_add(1, Ordering::Relaxed));
+        if TRACE.with(|t| t.swap(0, Ordering::Relaxed)) == 1 {
+            eprintln!("{}", std::backtrace::Backtrace::force_capture());
+            TRACE.with(|t| t.store(1, Ordering::Relaxed));
+        }
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTED: Counted = Counted;
+
+fn asked() -> usize {
+    ASKED.with(|asked| asked.load(Ordering::Relaxed))
+}
+
+fn session(graph: &str) -> Session {
+    compile(&whole(graph), Optimization::All, 2)
+}
+
+fn tensor(seed: u64, dims: &[usize]) -> Tensor {
+    Tensor::from_vec(dims, Numbers::new(seed).floats(dims.iter().product())).unwrap()
+}
+
+/// Runs a session both ways and compares the bytes of all outputs.
+#[track_caller]
+fn agree(session: &Session, inputs: &[(&str, Tensor)]) {
+    let values = inputs
+        .iter()
+        .map(|(name, t)| ((*name).to_string(), Value::Tensor(t.clone())));
+    let expected = session.run(values.collect()).unwrap();
+    let expected: Vec<&Tensor> = expected
+        .iter()
+        .map(|(_, v)| v.as_tensor().unwrap())
+        .collect();
+    let mut memory: Vec<Vec<u8>> = expected
+        .iter()
+        .map(|t| vec![0xa5; t.bytes().len()])
+        .collect();
+    let views: Vec<(&str, TensorView<'_>)> =
+        inputs.iter().map(|(name, t)| (*name, t.view())).collect();
+    for _ in 0..3 {
+        let mut outputs: Vec<(&str, TensorViewMut<'_>)> = session
+            .outputs()
+            .iter()
+            .zip(&mut memory)
+            .zip(&expected)
+            .map(|((port, bytes), t)| {
+                (
+                    &*port.name,
+                    TensorViewMut::new(t.data_type(), t.dims(), bytes).unwrap(),
+                )
+            })
+            .collect();
+        // In any order.
+        outputs.reverse();
+        session.run_into(&views, &mut outputs).unwrap();
+        for ((bytes, tensor), port) in memory.iter_mut().zip(&expected).zip(session.outputs()) {
+            assert_eq!(bytes, tensor.bytes(), "{}", port.name);
+            bytes.fill(0x5a);
+        }
+    }
+}
+
+#[test]
+fn outputs_are_written_where_the_caller_wants_them() {
+    // `y` is read by a step, and through a view, after it was written; `x` is passed through, `c` a constant, `y2` the same
+    // value again.
+    let graph = "g (float[N, 4] x) => (y, z, x, c, t, last) <float[2] c = {1.5, -2}> {
+        y = Relu (x)
+        z = Exp (y)
+        t = Transpose <perm = [1, 0]> (y)
+        s = Shape (x)
+        r = Reshape (y, s)
+        last = Neg (r)
+    }";
+    for n in [0, 1, 5] {
+        agree(&session(graph), &[("x", tensor(1, &[n, 4]))]);
+    }
+}
+
+#[test]
+fn sizes_that_only_a_run_finds_out_are_copied_in_the_end() {
+    let graph = "g (float[N] x) => (y, n) { n = NonZero (x)  y = Neg (x) }";
+    agree(
+        &session(graph),
+        &[(
+            "x",
+            Tensor::from_vec([4], vec![0f32, 1.0, 0.0, 2.0]).unwrap(),
+        )],
+    );
+}
+
+#[test]
+fn one_value_may_be_several_outputs() {
+    let graph = "g (float[3] x) => (y, y2) { y = Abs (x)  y2 = Identity (y) }";
+    agree(&session(graph), &[("x", tensor(3, &[3]))]);
+}
+
+#[test]
+fn inputs_may_lie_anyhow() {
+    let session = session("g (float[2, 3] x) => (y) { y = Neg (x) }");
+    let across = tensor(4, &[3, 2]);
+    let dense = across
+        .view()
+        .transpose(&[1, 0])
+        .unwrap()
+        .to_tensor()
+        .unwrap();
+    let mut odd = vec![0u8; 1];
+    odd.extend(dense.bytes());
+    let mut expected = vec![0f32; 6];
+    let into = |view: TensorView<'_>, out: &mut [f32]| {
+        let mut outputs = [("y", TensorViewMut::from_slice([2, 3], out).unwrap())];
+        session.run_into(&[("x", view)], &mut outputs).unwrap();
+    };
+    into(dense.view(), &mut expected);
+    assert_eq!(expected[0], -dense.as_slice::<f32>().unwrap()[0]);
+    for view in [
+        across.view().transpose(&[1, 0]).unwrap(),
+        TensorView::new(DataType::Float, [2, 3], &odd[1..]).unwrap(),
+    ] {
+        let mut out = vec![0f32; 6];
+        into(view, &mut out);
+        assert_eq!(out, expected);
+    }
+    // Memory of outputs too.
+    let mut bytes = vec![0u8; 25];
+    let memory = TensorViewMut::new(DataType::Float, [2, 3], &mut bytes[1..]).unwrap();
+    session
+        .run_into(&[("x", dense.view())], &mut [("y", memory)])
+        .unwrap();
+    let words = bytes[1..]
+        .chunks(4)
+        .map(|word| f32::from_le_bytes(word.try_into().unwrap()));
+    assert_eq!(words.collect::<Vec<f32>>(), expected);
+}
+
+#[test]
+fn what_is_wanted_wrongly_is_refused() {
+    let session = session("g (float[N, 4] x) => (y, z) { y = Neg (x)  z = NonZero (x) }");
+    let x = tensor(5, &[2, 4]);
+    let mut memory = [0f32; 64];
+    let mut says = |outputs: &[(&'static str, &[usize])]| {
+        let mut rest = &mut memory[..];
+        let mut wanted = Vec::new();
+        for (name, dims) in outputs {
+            let (part, others) = rest.split_at_mut(dims.iter().product());
+            wanted.push((*name, TensorViewMut::from_slice(*dims, part).unwrap()));
+            rest = others;
+        }
+        match session
+            .run_into(&[("x", x.view())], &mut wanted)
+            .unwrap_err()
+        {
+            RunError::Input(what) => what,
+            other => other.to_string(),
+        }
+    };
+    assert_eq!(
+        says(&[("y", &[4, 2])]),
+        "output 'y' is float[2, 4], but its memory is float[4, 2]"
+    );
+    assert_eq!(
+        says(&[("w", &[1])]),
+        "the model has no output 'w'; its outputs are 'y', 'z'"
+    );
+    assert_eq!(
+        says(&[("y", &[2, 4]), ("y", &[2, 4])]),
+        "output 'y' is wanted twice"
+    );
+    // The number of columns is known only now.
+    let what = says(&[("z", &[2, 3])]);
+    assert!(
+        what.starts_with("output 'z': ") && what.contains("[2, 8]"),
+        "{what}"
+    );
+}
+
+#[test]
+fn after_the_first_runs_nothing_is_allocated() {
+    let graph = "g (float[N, S, 32] x, float[N, S, S] m) => (y, q) <float[32, 32] w, float[32] b> {
+        p = MatMul (x, w)
+        q = Add (p, b)
+        k = Transpose <perm = [0, 2, 1]> (q)
+        a = MatMul (q, k)
+        am = Add (a, m)
+        f = Softmax <axis = -1> (am)
+        o = MatMul (f, q)
+        g = Gelu (o)
+        l = LayerNormalization <axis = -1> (g, b, b)
+        h, i = Split <axis = -1, num_outputs = 2> (l)
+        j = Concat <axis = -1> (i, h)
+        y = Mul (j, x)
+    }";
+    let numbers = |seed, count| {
+        let numbers = Numbers::new(seed).floats(count);
+        numbers
+            .iter()
+            .map(f32::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let graph = graph
+        .replace("w, float", &format!("w = {{{}}}, float", numbers(1, 1024)))
+        .replace("b>", &format!("b = {{{}}}>", numbers(2, 32)));
+    for threads in [1, 2] {
+        let session = compile(&whole(&graph), Optimization::All, threads);
+        // Two sets of sizes, in turns.
+        let cases = [(2, 3), (1, 40)].map(|(n, s)| (tensor(6, &[n, s, 32]), tensor(7, &[n, s, s])));
+        let mut memory = cases.clone().map(|(x, _)| vec![0f32; 2 * x.len()]);
+        let mut run = || {
+            for ((x, m), memory) in cases.iter().zip(&mut memory) {
+                let (y, q) = memory.split_at_mut(x.len());
+                let mut outputs = [
+                    ("y", TensorViewMut::from_slice(x.dims(), y).unwrap()),
+                    ("q", TensorViewMut::from_slice(x.dims(), q).unwrap()),
+                ];
+                session
+                    .run_into(&[("x", x.view()), ("m", m.view())], &mut outputs)
+                    .unwrap();
+            }
+        };
+        for _ in 0..3 {
+            run();
+        }
+        TRACE.with(|t| t.store(1, Ordering::Relaxed));
+        let before = asked();
+        run();
+        assert_eq!(asked() - before, 0, "allocations with {threads} threads");
+    }
+}
+
+#[test]
+fn many_callers_have_memories_of_their_own() {
+    let session =
+        session("g (float[N, 8] x) => (y, z) { y = Softmax <axis = -1> (x)  z = Neg (y) }");
+    std::thread::scope(|scope| {
+        for seed in 0..8 {
+            let session = &session;
+            scope.spawn(move || {
+                for turn in 0..20 {
+                    agree(
+                        session,
+                        &[("x", tensor(seed + 1, &[(seed as usize + turn) % 5 + 1, 8]))],
+                    );
+                }
+            });
+        }
+    });
+}
