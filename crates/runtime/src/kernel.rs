@@ -471,7 +471,7 @@ impl<'a> Call<'a> {
         else {
             return Ok(None);
         };
-        let view = TensorViewMut::new(*data_type, dims.clone(), bytes)?;
+        let view = TensorViewMut::over(*data_type, dims, bytes)?;
         Ok(Some((over, into_slice(view)?)))
     }
 
@@ -497,7 +497,7 @@ impl<'a> Call<'a> {
                         &planned_dims[..]
                     );
                 }
-                Ok(TensorViewMut::new(data_type, planned_dims.clone(), bytes)?)
+                Ok(TensorViewMut::over(data_type, planned_dims, bytes)?)
             }
             Some(Target::Owned(slot)) => {
                 let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
@@ -514,6 +514,30 @@ impl<'a> Call<'a> {
                 }
             }
             Some(Target::Absent) | None => fail!("nobody wants output {index}"),
+        }
+    }
+
+    /// The elements of the first output, whose shape is that of the first input.
+    pub(crate) fn output_like<T: Element>(&mut self) -> Result<&mut [T], KernelError> {
+        let (dims, is_planned) = {
+            let dims = self.tensor(0)?.dims();
+            match self.targets.first() {
+                Some(Target::Planned {
+                    data_type,
+                    dims: planned,
+                    ..
+                }) if *data_type == T::DATA_TYPE && planned[..] == *dims => (Dims::new(), true),
+                _ => (Dims::from(dims), false),
+            }
+        };
+        if !is_planned {
+            return self.output_slice(0, &dims);
+        }
+        match self.targets.first_mut() {
+            Some(Target::Planned { dims, bytes, .. }) => {
+                into_slice(TensorViewMut::over(T::DATA_TYPE, dims, bytes)?)
+            }
+            _ => fail!("output 0 has no memory"),
         }
     }
 

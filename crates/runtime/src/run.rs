@@ -427,18 +427,21 @@ impl Session {
         let (plan, schedule) = (&planned.plan, &planned.schedule);
         let step = &self.program.steps[scheduled.step];
         let goals = schedule.goals(scheduled);
-        let (read, written) = arena
+        let (read, mut written) = arena
             .borrow(schedule.reads(scheduled), schedule.writes(scheduled))
             .map_err(|error| error.to_string())?;
+        let makes_values = goals.iter().any(|goal| matches!(goal, Goal::Held(..)));
         // Memory of the caller leaves its place while it is written.
         let mut lent: SmallVec<[(u32, &'a mut [u8]); 2]> = SmallVec::new();
-        for goal in goals {
-            if let Goal::Held(place, _) = goal
-                && let place_of = &mut held[*place as usize]
-                && matches!(place_of, Held::Output(_))
-                && let Held::Output(bytes) = take(place_of)
-            {
-                lent.push((*place, bytes));
+        if makes_values {
+            for goal in goals {
+                if let Goal::Held(place, _) = goal
+                    && let place_of = &mut held[*place as usize]
+                    && matches!(place_of, Held::Output(_))
+                    && let Held::Output(bytes) = take(place_of)
+                {
+                    lent.push((*place, bytes));
+                }
             }
         }
         let mut call = Call {
@@ -449,7 +452,7 @@ impl Session {
             isa: self.program.isa,
             memory: Some(&self.recycler),
         };
-        let mut read = read.into_iter();
+        let mut read = read.iter().copied();
         for source in schedule.sources(scheduled) {
             let bytes = match source {
                 Source::Arena(_) => read.next(),
@@ -458,7 +461,8 @@ impl Session {
             call.operands
                 .push(self.operand(plan, held, *source, bytes)?);
         }
-        let (mut written, mut memories) = (written.into_iter(), lent.iter_mut().peekable());
+        let mut written = written.iter_mut().map(|bytes| &mut **bytes);
+        let mut memories = lent.iter_mut().peekable();
         for goal in goals {
             let (slot, bytes) = match goal {
                 Goal::Absent => {
@@ -481,6 +485,9 @@ impl Session {
             });
         }
         step.kernel.run(&mut call).map_err(|error| error.0)?;
+        if !makes_values {
+            return Ok(());
+        }
         let targets = take(&mut call.targets);
         drop(call);
         let mut made: SmallVec<[(u32, Value); 1]> = SmallVec::new();
@@ -499,6 +506,7 @@ impl Session {
     }
 
     /// What a step reads: bytes of the arena, a constant, or a held value; each under the slot's own dimensions.
+    #[inline]
     fn operand<'c>(
         &'c self,
         plan: &'c Plan,
@@ -535,7 +543,7 @@ impl Session {
             .as_ref()
             .ok_or_else(|| "a planned value has no shape".to_string())?;
         let view = match plan.layout(slot) {
-            None => TensorView::new(*data_type, dims, bytes),
+            None => TensorView::over(*data_type, dims, bytes),
             Some(layout) => TensorView::with_strides(
                 *data_type,
                 dims,

@@ -397,7 +397,7 @@ impl Tensor {
             Storage::Bytes(buffer) => ViewData::Bytes(buffer.as_slice()),
             Storage::Strings(strings) => ViewData::Strings(strings),
         };
-        TensorView::dense_unchecked(self.data_type, self.dims.clone(), data)
+        TensorView::dense_unchecked(self.data_type, &self.dims, self.elems, data)
     }
 
     /// All of it for writing, after copying if others share the bytes.

@@ -4,6 +4,8 @@
 //! have no address of their own. Every way to make a view checks that all its elements exist, so reading one needs no check
 //! beyond that of the slice.
 
+use std::ops::Deref;
+
 use crate::buffer::Buffer;
 use crate::element::{DataType, Element};
 use crate::error::{TensorError, err};
@@ -16,11 +18,29 @@ use crate::tensor::{Tensor, cast_bytes, check_type, storage_bytes};
 #[derive(Debug, Clone)]
 pub struct TensorView<'a> {
     data_type: DataType,
-    dims: Dims,
+    dims: ViewDims<'a>,
     elems: usize,
     /// `None`: dense and starting at the first element.
     layout: Option<Layout>,
     data: ViewData<'a>,
+}
+
+/// Dims that somebody else keeps as long as the elements, or a copy.
+#[derive(Debug, Clone)]
+enum ViewDims<'a> {
+    Borrowed(&'a [usize]),
+    Owned(Dims),
+}
+
+impl Deref for ViewDims<'_> {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        match self {
+            ViewDims::Borrowed(dims) => dims,
+            ViewDims::Owned(dims) => dims,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -49,13 +69,33 @@ impl<'a> TensorView<'a> {
         dims: impl AsRef<[usize]>,
         bytes: &'a [u8],
     ) -> Result<Self, TensorError> {
-        let dims = Dims::from(dims.as_ref());
-        check_bytes(data_type, &dims, bytes.len())?;
-        Ok(Self::dense_unchecked(
+        let elems = check_bytes(data_type, dims.as_ref(), bytes.len())?;
+        let dims = ViewDims::Owned(dims.as_ref().into());
+        Ok(Self::dense(data_type, dims, elems, bytes))
+    }
+
+    /// As [`TensorView::new`], without a copy of the dims.
+    ///
+    /// # Errors
+    /// As [`TensorView::new`].
+    pub fn over(
+        data_type: DataType,
+        dims: &'a [usize],
+        bytes: &'a [u8],
+    ) -> Result<Self, TensorError> {
+        let elems = check_bytes(data_type, dims, bytes.len())?;
+        let dims = ViewDims::Borrowed(dims);
+        Ok(Self::dense(data_type, dims, elems, bytes))
+    }
+
+    fn dense(data_type: DataType, dims: ViewDims<'a>, elems: usize, bytes: &'a [u8]) -> Self {
+        TensorView {
             data_type,
             dims,
-            ViewData::Bytes(bytes),
-        ))
+            elems,
+            layout: None,
+            data: ViewData::Bytes(bytes),
+        }
     }
 
     /// A dense view of elements.
@@ -109,7 +149,7 @@ impl<'a> TensorView<'a> {
         }
         Ok(TensorView {
             data_type,
-            dims,
+            dims: ViewDims::Owned(dims),
             elems: count,
             layout: Some(Layout { strides, offset }),
             data,
@@ -117,11 +157,15 @@ impl<'a> TensorView<'a> {
     }
 
     /// For callers that have checked the size.
-    pub(crate) fn dense_unchecked(data_type: DataType, dims: Dims, data: ViewData<'a>) -> Self {
-        let elems = dims.iter().product();
+    pub(crate) fn dense_unchecked(
+        data_type: DataType,
+        dims: &'a [usize],
+        elems: usize,
+        data: ViewData<'a>,
+    ) -> Self {
         TensorView {
             data_type,
-            dims,
+            dims: ViewDims::Borrowed(dims),
             elems,
             layout: None,
             data,
@@ -259,7 +303,7 @@ impl<'a> TensorView<'a> {
         let Some(&dim) = self.dims.get(axis) else {
             return err!(Range, "axis {axis} is outside rank {}", self.rank());
         };
-        let mut dims = self.dims.clone();
+        let mut dims = Dims::from(&*self.dims);
         dims[axis] = len;
         elems(&dims)?;
         let mut strides = self.strides();
@@ -325,12 +369,12 @@ impl<'a> TensorView<'a> {
             ViewData::Strings(strings) => {
                 let mut out = StringArray::with_capacity(self.elems, 0);
                 self.for_each_index(|i| out.push(strings.get(i)))?;
-                Tensor::from_strings(&self.dims, out)
+                Tensor::from_strings(&*self.dims, out)
             }
             ViewData::Bytes(_) => {
                 let mut buffer = Buffer::zeroed(storage_bytes(self.data_type, self.elems)?)?;
                 self.copy_to(buffer.make_mut()?)?;
-                Tensor::from_buffer(self.data_type, &self.dims, buffer)
+                Tensor::from_buffer(self.data_type, &*self.dims, buffer)
             }
         }
     }
@@ -393,7 +437,7 @@ impl<'a> TensorView<'a> {
         TensorView {
             data_type: self.data_type,
             elems: dims.iter().product(),
-            dims,
+            dims: ViewDims::Owned(dims),
             layout: Some(Layout { strides, offset }),
             data: self.data,
         }
@@ -404,7 +448,8 @@ impl<'a> TensorView<'a> {
 #[derive(Debug)]
 pub struct TensorViewMut<'a> {
     data_type: DataType,
-    dims: Dims,
+    dims: ViewDims<'a>,
+    elems: usize,
     bytes: &'a mut [u8],
 }
 
@@ -418,11 +463,29 @@ impl<'a> TensorViewMut<'a> {
         dims: impl AsRef<[usize]>,
         bytes: &'a mut [u8],
     ) -> Result<Self, TensorError> {
-        let dims = Dims::from(dims.as_ref());
-        check_bytes(data_type, &dims, bytes.len())?;
+        let elems = check_bytes(data_type, dims.as_ref(), bytes.len())?;
         Ok(TensorViewMut {
             data_type,
-            dims,
+            dims: ViewDims::Owned(dims.as_ref().into()),
+            elems,
+            bytes,
+        })
+    }
+
+    /// As [`TensorViewMut::new`], without a copy of the dims.
+    ///
+    /// # Errors
+    /// As [`TensorViewMut::new`].
+    pub fn over(
+        data_type: DataType,
+        dims: &'a [usize],
+        bytes: &'a mut [u8],
+    ) -> Result<Self, TensorError> {
+        let elems = check_bytes(data_type, dims, bytes.len())?;
+        Ok(TensorViewMut {
+            data_type,
+            dims: ViewDims::Borrowed(dims),
+            elems,
             bytes,
         })
     }
@@ -450,7 +513,7 @@ impl<'a> TensorViewMut<'a> {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.dims.iter().product()
+        self.elems
     }
 
     /// Whether there are no elements.
@@ -492,7 +555,8 @@ impl<'a> TensorViewMut<'a> {
     pub fn as_view(&self) -> TensorView<'_> {
         TensorView::dense_unchecked(
             self.data_type,
-            self.dims.clone(),
+            &self.dims,
+            self.elems,
             ViewData::Bytes(self.bytes),
         )
     }
@@ -501,7 +565,8 @@ impl<'a> TensorViewMut<'a> {
     pub fn reborrow(&mut self) -> TensorViewMut<'_> {
         TensorViewMut {
             data_type: self.data_type,
-            dims: self.dims.clone(),
+            dims: ViewDims::Borrowed(&self.dims),
+            elems: self.elems,
             bytes: self.bytes,
         }
     }
@@ -511,7 +576,7 @@ impl<'a> TensorViewMut<'a> {
     /// # Errors
     /// If type or dims differ.
     pub fn copy_from(&mut self, source: &TensorView<'_>) -> Result<(), TensorError> {
-        if source.data_type != self.data_type || source.dims != self.dims {
+        if source.data_type != self.data_type || *source.dims != *self.dims {
             return err!(
                 Shape,
                 "copy of {}{:?} into {}{:?}",
@@ -525,7 +590,8 @@ impl<'a> TensorViewMut<'a> {
     }
 }
 
-fn check_bytes(data_type: DataType, dims: &[usize], have: usize) -> Result<(), TensorError> {
+/// How many elements there are, if they need exactly so many bytes.
+fn check_bytes(data_type: DataType, dims: &[usize], have: usize) -> Result<usize, TensorError> {
     let elems = elems(dims)?;
     let need = storage_bytes(data_type, elems)?;
     if need != have {
@@ -534,5 +600,5 @@ fn check_bytes(data_type: DataType, dims: &[usize], have: usize) -> Result<(), T
             "{data_type}{dims:?} has {elems} elements and needs {need} bytes, but there are {have}"
         );
     }
-    Ok(())
+    Ok(elems)
 }

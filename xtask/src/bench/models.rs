@@ -28,7 +28,7 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Models {
-    /// Models, or single cases such as resnet50.b1; all of the zoo if none is named.
+    /// Models, or single cases such as resnet50.b1, or nodes for models of many small nodes; all if none is named.
     names: Vec<String>,
     /// Numbers of threads to measure with.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
@@ -128,7 +128,7 @@ pub(crate) fn run(task: &Models) -> Result {
     }
 }
 
-/// The cases that were asked for, their models filled with weights.
+/// The cases that were asked for, their models made or filled with weights.
 fn chosen(task: &Models) -> Result<Vec<Case>> {
     let zoo = match &task.zoo {
         Some(zoo) => zoo.clone(),
@@ -138,7 +138,17 @@ fn chosen(task: &Models) -> Result<Vec<Case>> {
         let hint = "pass --zoo DIR (NAME.onnx, NAME.weights.json and NAME.*.case), or --smoke to do without";
         return Err(format!("no models in {}: {hint}", zoo.display()).into());
     }
-    zoo_cases(&zoo, &task.names)
+    let mut cases = Case::small_nodes(&task.names)?;
+    let others: Vec<String> = task
+        .names
+        .iter()
+        .filter(|name| !cases.iter().any(|case| case.is(name)))
+        .cloned()
+        .collect();
+    if task.names.is_empty() || !others.is_empty() {
+        cases.extend(zoo_cases(&zoo, &others)?);
+    }
+    Ok(cases)
 }
 
 fn measure(sides: &Sides, job: Job<'_>, task: &Models) -> Result<Row> {

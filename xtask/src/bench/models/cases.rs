@@ -16,6 +16,9 @@ pub(crate) struct Case {
     pub(crate) case: PathBuf,
 }
 
+/// Cases of many small nodes, fewest first, and how many these are.
+const SMALL_NODES: [(&str, u32); 2] = [("nodes.25k", 25_000), ("nodes.100k", 100_000)];
+
 impl Case {
     pub(super) fn digits() -> Case {
         Case {
@@ -23,6 +26,40 @@ impl Case {
             model: root().join("examples/digits/digits.onnx"),
             case: root().join("tests/perf/digits.case"),
         }
+    }
+
+    /// Cases of many small nodes, made here, that the names ask for.
+    pub(super) fn small_nodes(names: &[String]) -> Result<Vec<Case>> {
+        let made = SMALL_NODES.iter();
+        let wanted = |case: &str| names.is_empty() || names.iter().any(|name| is(case, name));
+        let made = made.filter(|(name, _)| wanted(name));
+        made.map(|(name, count)| {
+            let folder = artifacts("bench/models");
+            let case = Case {
+                name: name.to_string(),
+                model: folder.join(format!("{name}.onnx")),
+                case: folder.join(format!("{name}.case")),
+            };
+            let script = root().join("tests/perf/small_nodes.py");
+            if !is_newer(&case.model, &[&script]) {
+                let mut make = Command::new(python_with_onnx()?);
+                make.arg(&script).arg(count.to_string());
+                shell::run(make.args([&case.model, &case.case]))?;
+            }
+            Ok(case)
+        })
+        .collect()
+    }
+
+    /// Whether a name of a case or model asks for it.
+    pub(super) fn is(&self, name: &str) -> bool {
+        is(&self.name, name)
+    }
+
+    /// How many nodes a case of small nodes has.
+    pub(super) fn node_count(name: &str) -> Option<u32> {
+        let mut made = SMALL_NODES.iter();
+        made.find_map(|(made, count)| (*made == name).then_some(*count))
     }
 
     /// The inputs as `NAME=FILE` words, which both sides understand.
@@ -40,6 +77,9 @@ impl Case {
 
     /// What the model gives in double precision, computed once; `None` if that says nothing about it.
     pub(super) fn float64_outputs(&self) -> Result<Option<PathBuf>> {
+        if Case::node_count(&self.name).is_some() {
+            return Ok(None);
+        }
         let outputs = artifacts("bench/float64").join(format!("{}.npz", self.name));
         let script = root().join("tests/perf/float64_outputs.py");
         let inputs = root().join("tests/perf/case_inputs.py");
@@ -68,10 +108,7 @@ pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
     }
     cases.sort();
     for name in names {
-        if !cases
-            .iter()
-            .any(|case| case == name || model_of(case) == name)
-        {
+        if !cases.iter().any(|case| is(case, name)) {
             return Err(format!(
                 "{name}: no such model or case; there are: {}",
                 cases.join(", ")
@@ -79,13 +116,12 @@ pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
             .into());
         }
     }
-    cases.retain(|case| {
-        names.is_empty()
-            || names
-                .iter()
-                .any(|name| case == name || model_of(case) == name)
-    });
+    cases.retain(|case| names.is_empty() || names.iter().any(|name| is(case, name)));
     cases.into_iter().map(|name| fill(zoo, name)).collect()
+}
+
+fn is(case: &str, name: &str) -> bool {
+    case == name || model_of(case) == name
 }
 
 /// `resnet50` of `resnet50.b1`.

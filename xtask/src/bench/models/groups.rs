@@ -1,6 +1,6 @@
 //! Kinds of models, how fast we are on each as a whole, and how fast we have to be.
 
-use super::cases::model_of;
+use super::cases::{Case, model_of};
 use super::row::{Measured, Row};
 use serde_json::{Value, json};
 
@@ -11,15 +11,18 @@ pub(super) enum Group {
     /// Transformers on one position, with what came before it given.
     Decode,
     Convolutions,
+    /// Many nodes that do next to nothing.
+    SmallNodes,
     /// Recurrent and quantised networks, pipelines, trees.
     Others,
 }
 
 impl Group {
-    const ALL: [Group; 4] = [
+    const ALL: [Group; 5] = [
         Group::Prefill,
         Group::Decode,
         Group::Convolutions,
+        Group::SmallNodes,
         Group::Others,
     ];
 
@@ -29,6 +32,7 @@ impl Group {
             _ if case.ends_with(".prefill") => Group::Prefill,
             "bert_base" | "vit_b_16" => Group::Prefill,
             "convnext_tiny" | "mobilenet_v3" | "resnet50" | "yolov8n_like" => Group::Convolutions,
+            "nodes" => Group::SmallNodes,
             _ => Group::Others,
         }
     }
@@ -38,6 +42,7 @@ impl Group {
             Group::Prefill => "transformers",
             Group::Decode => "transformers, decoding",
             Group::Convolutions => "convolution networks",
+            Group::SmallNodes => "many small nodes",
             Group::Others => "others",
         }
     }
@@ -47,7 +52,7 @@ impl Group {
         match self {
             Group::Prefill => Some(1.0),
             Group::Decode => Some(0.95),
-            Group::Convolutions | Group::Others => None,
+            Group::Convolutions | Group::SmallNodes | Group::Others => None,
         }
     }
 }
@@ -56,6 +61,12 @@ impl Group {
 const CELL_BAR: f64 = 0.8;
 /// The largest part of ONNX Runtime's time that creating a session may take.
 const SESSION_BAR: f64 = 0.4;
+
+/// The most nanoseconds that a node of those that do next to nothing may take.
+const NODE_BAR: f64 = 200.0;
+/// How much longer, at most, creating a session may take for a node among many than for one among few: the time is to be
+/// linear, but for what caches hold.
+const LINEAR_BAR: f64 = 1.5;
 
 /// What the rows of a group come to.
 pub(super) struct Summary {
@@ -133,8 +144,40 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
             ));
         }
         missed.extend(row.inaccurate());
+        if let Some(nodes) = Case::node_count(&row.case) {
+            let ns = measured.best(|round| round.ours.min_ms) * 1e6 / f64::from(nodes);
+            if ns > NODE_BAR {
+                missed.push(format!(
+                    "{name}: {ns:.0} ns for a node, the bar is {NODE_BAR}"
+                ));
+            }
+        }
     }
+    missed.extend(nonlinear(rows));
     missed
+}
+
+/// Threads with which creating the session takes longer for each node of the larger model.
+fn nonlinear(rows: &[Row]) -> Vec<String> {
+    let per_node = |row: &Row| {
+        let ms = row.measured()?.best(|round| round.ours.load_ms);
+        Some(ms / f64::from(Case::node_count(&row.case)?))
+    };
+    let pairs = rows
+        .iter()
+        .flat_map(|few| rows.iter().map(move |many| (few, many)));
+    let pairs = pairs.filter(|(few, many)| {
+        few.threads == many.threads && Case::node_count(&few.case) < Case::node_count(&many.case)
+    });
+    pairs
+        .filter_map(|(few, many)| {
+            let growth = per_node(many)? / per_node(few)?;
+            (growth > LINEAR_BAR).then(|| {
+                let name = many.name();
+                format!("{name}: creating the session takes {growth:.2} times as long for a node as in {}", few.case)
+            })
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -152,6 +195,7 @@ mod tests {
             ("gpt2.decode", Group::Decode),
             ("resnet50.b1", Group::Convolutions),
             ("resnet50_qdq.b1", Group::Others),
+            ("nodes.25k", Group::SmallNodes),
             ("lstm.b1", Group::Others),
         ] {
             assert_eq!(Group::of(case), group, "{case}");

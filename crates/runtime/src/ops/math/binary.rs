@@ -157,13 +157,25 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
                 (0, Side::Right)
             };
             let (b, dims) = (call.slice::<T>(other)?, dims_in_place(call)?);
+            if call.tensor(other)?.dims() == &dims[..] {
+                if let Some((_, a)) = call.in_place::<T>()? {
+                    binary_in_place(pool, isa, self.op, side, &[b.len()], a, b, &[1]);
+                }
+                return Ok(());
+            }
             let b_steps = steps(call.tensor(other)?.dims(), dims)?;
             if let Some((_, a)) = call.in_place::<T>()? {
                 binary_in_place(pool, isa, self.op, side, dims, a, b, &b_steps);
             }
             return Ok(());
         }
-        let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
+        let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
+        if call.tensor(0)?.dims() == call.tensor(1)?.dims() {
+            let out = call.output_like::<T>()?;
+            binary(pool, isa, self.op, &[a.len()], a, &[1], b, &[1], out);
+            return Ok(());
+        }
+        let pair = Pair::of(call)?;
         let out = call.output_slice::<T>(0, &pair.dims)?;
         binary(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
         Ok(())

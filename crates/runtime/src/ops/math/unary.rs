@@ -200,8 +200,8 @@ impl<T: UnaryElement + Element> Kernel for Map<T> {
             unary_in_place(pool, isa, self.op, x);
             return Ok(());
         }
-        let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
-        unary(pool, isa, self.op, x, call.output_slice::<T>(0, &dims)?);
+        let x = call.slice::<T>(0)?;
+        unary(pool, isa, self.op, x, call.output_like::<T>()?);
         Ok(())
     }
 
