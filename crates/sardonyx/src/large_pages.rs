@@ -55,11 +55,19 @@ unsafe impl GlobalAlloc for LargePages {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: The size is the caller's, who promises that it is not zero.
-        advised(
-            unsafe { System.alloc_zeroed(placed(layout)) },
-            layout.size(),
-        )
+        if placed(layout).align() < LARGE_PAGE {
+            // SAFETY: The size is the caller's, who promises that it is not zero.
+            return advised(unsafe { System.alloc_zeroed(layout) }, layout.size());
+        }
+        // Memory of such an alignment is cleared by whoever asks for it, and a page that has been touched stays small.
+        // SAFETY: As above, and what is cleared has just been allocated.
+        unsafe {
+            let memory = self.alloc(layout);
+            if !memory.is_null() {
+                memory.write_bytes(0, layout.size());
+            }
+            memory
+        }
     }
 
     #[inline]

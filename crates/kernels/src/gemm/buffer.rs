@@ -1,6 +1,6 @@
 //! Aligned memory for packed operands, and per-thread scratch that is kept between calls.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -32,14 +32,19 @@ impl AlignedBuf {
             };
         }
         // SAFETY: the size is not zero.
-        let ptr = unsafe { alloc_zeroed(layout) }.cast::<f32>();
-        let Some(ptr) = NonNull::new(ptr) else {
+        let Some(ptr) = NonNull::new(unsafe { alloc(layout) }) else {
             handle_alloc_error(layout)
         };
+        // Before the first touch: a page that exists already stays small.
         if layout.align() == HUGE_PAGE {
-            advise_huge(ptr.as_ptr().cast(), layout.size());
+            advise_huge(ptr.as_ptr(), layout.size());
         }
-        AlignedBuf { ptr, len }
+        // SAFETY: a fresh allocation of that size.
+        unsafe { ptr.as_ptr().write_bytes(0, layout.size()) };
+        AlignedBuf {
+            ptr: ptr.cast(),
+            len,
+        }
     }
 
     fn layout(len: usize) -> Layout {
