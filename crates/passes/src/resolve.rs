@@ -1,6 +1,6 @@
 //! Resolving: is the model something that can be run at all?
 //!
-//! A [`Resolved`] model is a proof: names are bound, the graph is acyclic, operators and their versions are known, and
+//! A [`Resolved`] model is a proof: names are bound and no node makes what is there already, the graph is acyclic, operators and their versions are known, and
 //! every node has the inputs and attributes that its operator demands. What else might be said about a model is the
 //! checker's business and never blocks a run.
 
@@ -53,8 +53,8 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
         Err(finding) => findings.push(*finding),
     }
     // An operator that is not known is for whoever wants to run it.
-    let signatures = check::signatures(&resolved.model, main, &resolved.registry);
-    findings.extend(signatures.findings);
+    let more = check::against_running(&resolved.model, main, &resolved.registry);
+    findings.extend(more.findings);
     if findings.is_empty() {
         Ok(resolved)
     } else {
@@ -240,5 +240,63 @@ impl Resolved {
 
     fn model_nodes(&self, nodes: &[NodeId]) -> usize {
         nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_tensor::Buffer;
+    use sardonyx_text::{ParseOptions, parse_model};
+
+    use super::*;
+
+    /// What stands against running a graph of float: code, path and fact of each finding.
+    fn against(graph: &str) -> Vec<(&'static str, String, String)> {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 21]> g (float[2] x) => (float[2] y) {graph}"
+        );
+        let parsed = parse_model(Buffer::from(text.into_bytes()), ParseOptions::default());
+        let model = parsed.expect("the text is a model").model;
+        let findings = resolve(model, Registry::standard())
+            .err()
+            .unwrap_or_default();
+        let told = findings.into_iter();
+        told.map(|found| (found.code.name, found.place.path, found.fact))
+            .collect()
+    }
+
+    /// GRAPH-18: the type of one and the value of the other would be taken.
+    #[test]
+    fn what_is_there_already_is_not_made() {
+        let refused = |graph: &str, node: usize, fact: &str| {
+            let path = format!("graph.node[{node}].output[0]");
+            let expected = ("duplicate-definition", path, fact.to_string());
+            assert_eq!(against(graph), [expected], "{graph}");
+        };
+        refused(
+            "<float[2] c = {1, 2}> { c = Relu(x) y = Neg(c) }",
+            0,
+            "it makes 'c', which is a constant of the graph",
+        );
+        // Even if nobody reads it.
+        refused(
+            "<float[2] c = {1, 2}> { c = Relu(x) y = Neg(x) }",
+            0,
+            "it makes 'c', which is a constant of the graph",
+        );
+        refused(
+            "{ x = Relu(x) y = Neg(x) }",
+            0,
+            "it makes 'x', which is an input of the graph",
+        );
+        refused(
+            "{ a = Relu(x) a = Neg(x) y = Neg(a) }",
+            1,
+            "it makes 'a', as does Relu node that makes 'a'",
+        );
+        assert_eq!(against("<float[2] c = {1, 2}> { y = Add(x, c) }"), []);
+        // A constant may be the default value of an input.
+        let default = "<float[2] x = {1, 2}> { y = Neg(x) }";
+        assert_eq!(against(default), []);
     }
 }

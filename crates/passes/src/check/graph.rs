@@ -232,6 +232,31 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Only whether nodes of a graph make what an input, a constant or another node defines.
+    pub(super) fn definitions(&mut self, id: GraphId) {
+        let model = self.model;
+        let graph = model.graph(id);
+        for name in graph.inputs.iter().filter_map(|info| info.name) {
+            self.define(id, name, Definition::Input);
+        }
+        let dense = graph.initializers.iter().map(|found| found.tensor.name);
+        let sparse = graph.sparse_initializers.iter();
+        let sparse =
+            sparse.map(|found| found.tensor.values.as_ref().and_then(|values| values.name));
+        for name in dense.chain(sparse).flatten() {
+            if self.defined_here(id, name).is_none() {
+                self.define(id, name, Definition::Initializer);
+            }
+        }
+        for node in &graph.nodes {
+            for (index, value) in model.outputs(*node).iter().enumerate() {
+                if let Some(value) = value {
+                    self.made(*node, index, *value);
+                }
+            }
+        }
+    }
+
     fn outputs(&mut self, id: GraphId, root: Root, is_body: bool) {
         let model = self.model;
         let is_main = model.main == Some(id);
