@@ -220,6 +220,17 @@ impl Story<'_> {
         }
         more(&mut line, report.upgraded.len());
         line(
+            "shared",
+            match (report.shared.nodes, report.shared.constants) {
+                (0, 0) => "nothing".to_string(),
+                (nodes, constants) => format!(
+                    "{} and {} gone, because others are the same",
+                    count(nodes, "node"),
+                    count(constants, "initializer")
+                ),
+            },
+        );
+        line(
             "folded",
             format!(
                 "{} computed ahead of time, {}; {} held a value",
@@ -432,6 +443,7 @@ impl Story<'_> {
             "step_count": self.steps.len(),
             "upgraded": upgraded.collect::<Vec<_>>(),
             "added": report.added,
+            "shared": {"nodes": report.shared.nodes, "constants": report.shared.constants},
             "folded": {
                 "nodes": report.folded - report.constant_nodes,
                 "constant_nodes": report.constant_nodes,

@@ -34,7 +34,7 @@ enum Level {
     Off,
     /// What depends on constants only is computed ahead of time
     Basic,
-    /// Nodes are fused as well
+    /// Nodes that compute the same are done once, and nodes are fused, as well
     All,
 }
 

@@ -130,6 +130,10 @@ fn explain_says_what_a_model_becomes() {
     assert_eq!(answer["schema"], "sardonyx.explain-model/1");
     assert_eq!(answer["nodes"], 6);
     assert_eq!(answer["unread"], 1);
+    assert_eq!(
+        answer["shared"],
+        serde_json::json!({"nodes": 0, "constants": 0})
+    );
     let upgraded = answer["upgraded"].as_array().unwrap();
     let softmax = upgraded.iter().find(|group| group["operator"] == "Softmax");
     let softmax = softmax.unwrap();
@@ -165,6 +169,31 @@ fn explain_says_what_a_model_becomes() {
     ] {
         assert!(text.contains(word), "lacks {word}:\n{text}");
     }
+}
+
+#[test]
+fn explain_says_what_is_computed_once() {
+    let twice = r#"<ir_version: 10, opset_import: ["": 21]>
+g (float[N] x) => (y) <float c = {2}, float d = {2}>
+{
+    a = Mul (x, c)
+    b = Mul (x, d)
+    y = Sub (a, b)
+}
+"#;
+    let files = Files::new(&[("m.onnxtxt", twice.into())]);
+    let answer = json(&files, "explain", &["--json"]);
+    assert_eq!(
+        answer["shared"],
+        serde_json::json!({"nodes": 1, "constants": 1})
+    );
+    let text = files.run("explain", "m.onnxtxt", &[]).good();
+    assert!(
+        text.contains("shared    1 node and 1 initializer gone"),
+        "{text}"
+    );
+    let plain = json(&files, "explain", &["--json", "--optimization", "basic"]);
+    assert_eq!(plain["shared"]["nodes"], 0);
 }
 
 #[test]

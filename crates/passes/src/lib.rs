@@ -12,6 +12,7 @@ mod infer;
 mod ir_version;
 pub mod payload;
 mod resolve;
+mod share;
 mod strip;
 mod upgrade;
 
@@ -32,5 +33,6 @@ pub use infer::{
 };
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use resolve::{Resolved, resolve};
+pub use share::{Shared, share};
 pub use strip::{StripOptions, StripReport, strip};
 pub use upgrade::{Upgrade, upgrade};

@@ -7,7 +7,7 @@ use sardonyx_model::{ExternalData, Id, Model, NodeId, Shape, Type, ValueId};
 use sardonyx_ops::{AttributeView, Registry};
 use sardonyx_passes::{
     Finding, Fusion, InferOptions, Inference, NodeAttributes, Resolved, fuse, infer, place_of_node,
-    resolve, upgrade,
+    resolve, share, upgrade,
 };
 use sardonyx_tensor::Tensor;
 use smallvec::SmallVec;
@@ -52,7 +52,7 @@ pub enum Optimization {
     Off,
     /// What depends on constants only is computed ahead of time.
     Basic,
-    /// Nodes are fused as well.
+    /// Nodes that compute the same are done once, and nodes are fused, as well.
     #[default]
     All,
 }
@@ -181,6 +181,14 @@ pub(crate) fn compile(
     let mut constants = Constants::read(&resolved, external)?;
     clock.lap(&mut report, "read");
     let first = infer(&resolved, declared).map_err(CompileError::Invalid)?;
+    let fuses = options.optimization >= Optimization::All;
+    if fuses {
+        // Before anything is computed ahead of time, so that nothing is computed twice there either.
+        report.shared = share(&mut resolved, &first, &|value| {
+            constants.get(value).cloned()
+        });
+    }
+    clock.lap(&mut report, "share");
 
     let isa = options.isa.unwrap_or_else(Isa::detect);
     let binder = Binder {
@@ -204,7 +212,6 @@ pub(crate) fn compile(
     note_folded(&mut report, &resolved, &constants, &folded);
     clock.lap(&mut report, "fold");
     let mut fusions = Vec::new();
-    let fuses = options.optimization >= Optimization::All;
     if fuses {
         fusions = fuse(&mut resolved, &inference, &|value| {
             constants.get(value).cloned()

@@ -1,8 +1,8 @@
 //! The engine: a model is compiled once into a [`Session`], which then runs it any number of times.
 //!
 //! Compilation ([`compile`](mod@compile)) is a list of steps, each in a file of its own or in `passes`: resolve, infer at
-//! the file's own versions, upgrade to the newest forms, infer again, fold constants, fuse what exporters spelled out,
-//! choose kernels, absorb tails, and, per set of input dimensions, plan memory and views ([`plan`]). A run ([`session`])
+//! the file's own versions, upgrade to the newest forms, infer again, share what is computed twice, fold
+//! constants, fuse what exporters spelled out, choose kernels, absorb tails, and, per set of input dimensions, plan memory and views ([`plan`]). A run ([`session`])
 //! then only walks a list.
 //!
 //! An operator becomes a [`Kernel`](kernel::Kernel) by its binding in `ops/`, at the same path as its meaning in the crate

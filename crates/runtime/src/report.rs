@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use sardonyx_passes::Upgrade;
+use sardonyx_passes::{Shared, Upgrade};
 
 /// What compiling did to a model. Nodes are those of the main graph.
 #[derive(Debug, Clone, Default)]
@@ -14,6 +14,8 @@ pub struct CompileReport {
     pub upgraded: Vec<Upgrade>,
     /// Nodes that upgrading added.
     pub added: usize,
+    /// What went because something else is the same.
+    pub shared: Shared,
     /// Nodes whose outputs were computed ahead of time, or followed from types alone.
     pub folded: usize,
     /// How many of these are `Constant` nodes, which only hold a value.
@@ -31,7 +33,7 @@ pub struct CompileReport {
     /// Bytes of these.
     pub kept_bytes: usize,
     /// How long each part took, in order: `resolve` (names, types at the file's versions), `upgrade`, `read` (constants),
-    /// `fold`, `fuse`, `bind` (kernels, packing), `absorb`.
+    /// `share` (types of the newest forms, equal nodes), `fold`, `fuse`, `bind` (kernels, packing), `absorb`.
     pub took: Vec<(&'static str, Duration)>,
 }
 

@@ -66,7 +66,7 @@ pub use model::Model;
 pub use open::{Access, ExternalFiles, OpenOptions};
 pub use outputs::Outputs;
 pub use port::Port;
-pub use sardonyx_passes::{Fusion, Upgrade};
+pub use sardonyx_passes::{Fusion, Shared, Upgrade};
 pub use sardonyx_runtime::{
     CompileReport, OperandDetails, Optimization, Precision, RunDetails, StepDetails, StepEvent,
     StepInfo,
