@@ -52,6 +52,11 @@ type Pattern = (
 const PATTERNS: &[Pattern] = &[
     ("Mul", "Gelu", activation::gelu),
     ("Mul", "Swish", activation::swish),
+    (
+        "Mul",
+        "LayerNormalization",
+        normalization::layer_without_bias,
+    ),
     ("Mul", "RMSNormalization", normalization::rms),
     ("Add", "LayerNormalization", normalization::layer),
     ("Add", "RotaryEmbedding", rotary::rotary),
@@ -350,6 +355,18 @@ impl<'a> Matcher<'a> {
     pub(crate) fn is_number(&self, value: ValueId, number: f64) -> bool {
         self.scalar(value)
             .is_some_and(|found| (found - number).abs() <= 2e-6 * number.abs())
+    }
+
+    /// Whether a value is a constant that stands for a whole exponent, which may be of another type than what it is the
+    /// exponent of.
+    pub(crate) fn is_power(&self, value: ValueId, exponent: i64) -> bool {
+        let tensor = || self.constant(value).filter(|tensor| tensor.len() == 1);
+        self.is_number(value, exponent as f64)
+            || tensor().is_some_and(|tensor| match tensor.data_type() {
+                DataType::Int64 => tensor.item::<i64>() == Ok(exponent),
+                DataType::Int32 => tensor.item::<i32>().map(i64::from) == Ok(exponent),
+                _ => false,
+            })
     }
 
     /// The elements of a constant list of integers.

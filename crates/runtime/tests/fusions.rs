@@ -323,25 +323,164 @@ fn layer_normalization() {
     let power = LAYER.replace("two = {2}", "two = {2.01}");
     stays(None, &graph(&power, &body));
     // Without one of these it is still the other normalization, of what is centred.
-    for value in ["m", "c", "s"] {
+    for value in ["m", "c"] {
         let output = graph(LAYER, &body).replace("=> (y)", &format!("=> (y, {value})"));
         becomes("RMSNormalization", &output);
     }
-    let scalar = LAYER.replace("float[8] b = {0, 1, 2, 3, 4, 5, 6, 7}", "float[1] b = {3}");
-    becomes("RMSNormalization", &graph(&scalar, &body));
     for (right, wrong) in [
         ("Sub (x, m)", "Sub (m, x)"),
         (
             "m = ReduceMean (x, last)",
             "o = Neg (x) m = ReduceMean (o, last)",
         ),
-        ("y = Add (s, b)", "y = Sub (s, b)"),
     ] {
         becomes(
             "RMSNormalization",
             &graph(LAYER, &body.replace(right, wrong)),
         );
     }
+    // What the exporter writes twice is one value.
+    let twice = body.replace("n = Div (c, r)", "d = Sub (x, m) n = Div (d, r)");
+    becomes_only("LayerNormalization", &graph(LAYER, &twice));
+}
+
+#[test]
+fn layer_normalization_without_bias() {
+    let start = "m = ReduceMean (x, last) c = Sub (x, m)";
+    for square in ["Pow (c, two)", "Mul (c, c)"] {
+        for end in [
+            "r = Sqrt (f) n = Div (c, r) y = Mul (n, w)",
+            "r = Sqrt (f) n = Div (c, r) y = Mul (w, n)",
+            "r = Sqrt (f) i = Reciprocal (r) n = Mul (c, i) y = Mul (n, w)",
+            "i = Pow (f, p) n = Mul (c, i) y = Mul (n, w)",
+        ] {
+            let body =
+                format!("{start} q = {square} v = ReduceMean (q, last) f = Add (v, e) {end}");
+            becomes_only("LayerNormalization", &graph(LAYER, &body));
+            let double = graph(LAYER, &body)
+                .replace("float", "double")
+                .replace("=> (y)", "=> (double[N, S, 8] y)");
+            becomes_only("LayerNormalization", &double);
+        }
+    }
+    let body = format!(
+        "{start} q = Pow (c, two) v = ReduceMean (q, last) f = Add (v, e) r = Sqrt (f) n = Div (c, r) y = Mul (n, w)"
+    );
+    for value in ["q", "v", "f", "r", "n"] {
+        let output = graph(LAYER, &body).replace("=> (y)", &format!("=> (y, {value})"));
+        stays(READ_ELSEWHERE, &output);
+    }
+    for value in ["m", "c"] {
+        let output = graph(LAYER, &body).replace("=> (y)", &format!("=> (y, {value})"));
+        becomes("RMSNormalization", &output);
+    }
+    stays(None, &graph(&LAYER.replace("{-1}", "{1}"), &body));
+    // What is added is none: of another size, taken away, or added to what somebody else reads as well.
+    let with = |end: &str| {
+        graph(
+            LAYER,
+            &body.replace("y = Mul", "s = Mul").replace("(n, w)", end),
+        )
+    };
+    becomes("LayerNormalization", &with("(n, w) y = Sub (s, b)"));
+    becomes("LayerNormalization", &with("(n, w) y = Add (s, e)"));
+    let output = with("(n, w) y = Add (s, b)").replace("=> (y)", "=> (y, s)");
+    becomes("LayerNormalization", &output);
+    // A weight that is no vector is none for either normalization.
+    let scalar = LAYER.replace(
+        "float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}",
+        "float[1] w = {3}",
+    );
+    stays(Some("the weight is not a vector"), &graph(&scalar, &body));
+}
+
+/// Blocks side by side normalize one value each with a weight of its own; what they write twice is the same until then.
+#[test]
+fn normalizations_of_one_value() {
+    let weights = format!("{LAYER}, float[8] k = {{2, 2, 3, 3, 4, 4, 5, 5}}");
+    let part = |way: &str, end: &str| {
+        let names = ["m", "c", "q", "v", "f", "r", "n"];
+        let body = "m = ReduceMean (x, last) c = Sub (x, m) q = Pow (c, two) v = ReduceMean (q, last) f = Add (v, e) \
+                    r = Sqrt (f) n = Div (c, r)";
+        let words = format!("{body} {end}");
+        let own = words.split_inclusive([' ', '(', ')', ',']);
+        own.map(|word| {
+            let name = word.trim_end_matches([' ', '(', ')', ',']);
+            match names.contains(&name) {
+                true => word.replacen(name, &format!("{name}{way}"), 1),
+                false => word.to_string(),
+            }
+        })
+        .collect::<String>()
+    };
+    let graph = |first: &str, second: &str| {
+        let body = format!("{} {}", part("1", first), part("2", second));
+        graph(&weights, &body).replace("=> (y)", "=> (y, z)")
+    };
+    let (biased, other) = (
+        "s = Mul (n, w) y = Add (s, b)",
+        "t = Mul (n, k) z = Add (t, k)",
+    );
+    let without = "z = Mul (k, n)";
+    for (first, second) in [
+        (biased, other),
+        (biased, without),
+        ("y = Mul (n, w)", without),
+    ] {
+        let both = Both::new(&graph(first, second));
+        assert_eq!(
+            both.fused(),
+            ["LayerNormalization"; 2],
+            "{}",
+            both.listing()
+        );
+        assert_eq!(both.ops(), ["LayerNormalization"; 2], "{}", both.listing());
+        agree_twice(&both);
+    }
+    // Somebody reads what is normalized as it is: nothing would be saved.
+    stays(READ_ELSEWHERE, &graph(biased, "z = Neg (n)"));
+    stays(READ_ELSEWHERE, &graph(biased, "z = Mul (n, e)"));
+    let root = "q = Mul (x, x) v = ReduceMean (q, last) f = Add (v, e) r = Sqrt (f) n = Div (x, r)";
+    let root = format!(
+        "g (float[N, S, 8] x) => (y, z) <{weights}> {{ {root} y = Mul (n, w) z = Mul (n, k) }}"
+    );
+    let both = Both::new(&root);
+    assert_eq!(both.ops(), ["RMSNormalization"; 2], "{}", both.listing());
+    agree_twice(&both);
+}
+
+/// Exponents may be of another type than what they are exponents of.
+#[test]
+fn whole_exponents() {
+    for (constant, fits) in [
+        ("int64 two = {2}", true),
+        ("int64[1] two = {2}", true),
+        ("int32 two = {2}", true),
+        ("int64 two = {3}", false),
+        ("int32 two = {-2}", false),
+    ] {
+        let constants = RMS.replace("float two = {2}", constant);
+        let end =
+            "m = ReduceMean (q, last) f = Add (m, e) r = Sqrt (f) n = Div (x, r) y = Mul (n, w)";
+        let body = graph(&constants, &format!("q = Pow (x, two) {end}"));
+        match fits {
+            true => becomes_only("RMSNormalization", &body),
+            false => stays(None, &body),
+        }
+        let constants = LAYER.replace("float two = {2}", constant);
+        let end = "v = ReduceMean (q, last) f = Add (v, e) r = Sqrt (f) n = Div (c, r) s = Mul (n, w) y = Add (s, b)";
+        let start = "m = ReduceMean (x, last) c = Sub (x, m) q = Pow (c, two)";
+        let body = graph(&constants, &format!("{start} {end}"));
+        match fits {
+            true => becomes_only("LayerNormalization", &body),
+            false => stays(None, &body),
+        }
+    }
+    let constants = "float half = {0.5}, float one = {1}, int64 three = {3}, float c3 = {0.044715}, \
+                     float s = {0.7978846}";
+    let body = "p = Pow (x, three) q = Mul (p, c3) u = Add (x, q) v = Mul (s, u) t = Tanh (v) w = Add (one, t) \
+                h = Mul (x, half) y = Mul (h, w)";
+    becomes_only("Gelu", &graph(constants, body));
 }
 
 const ROTARY: &str = "int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {9223372036854775807}, int64[1] three = {3}, \

@@ -106,7 +106,7 @@ fn tanh_argument(cx: &Matcher<'_>, tanh: NodeId, x: ValueId) -> Option<Vec<NodeI
         [power] => {
             let pow = cx.made_by(power, "Pow")?;
             let (base, exponent) = cx.pair(pow)?;
-            if base != x || !cx.is_number(exponent, 3.0) {
+            if base != x || !cx.is_power(exponent, 3) {
                 return None;
             }
             nodes.push(pow);

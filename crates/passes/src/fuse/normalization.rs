@@ -7,136 +7,152 @@ use super::{Given, Match, Matcher, Rewrite, Source, give_up};
 
 /// `weight * (x / sqrt(mean(x^2) + epsilon))`: Zhang and Sennrich, "Root mean square layer normalization" (2019).
 pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
-    for (weight, normal) in cx.either_way(anchor) {
-        let Some((x, inverse, mut absorbed)) = over_root(cx, normal) else {
-            continue;
-        };
-        let Some((square, epsilon, inner)) = mean_and_epsilon(cx, inverse) else {
-            continue;
-        };
-        absorbed.extend(inner);
-        let Some(squared) = square_of(cx, square) else {
-            continue;
-        };
-        if squared.0 != x {
-            continue;
-        }
-        absorbed.push(squared.1);
-        // Of what is centred, with a bias to come, it is part of a larger whole.
-        let next = cx.only_reader(anchor).filter(|next| cx.is(*next, "Add"));
-        if next.is_some_and(|next| matches!(layer(cx, next), Match::Yes(_))) {
-            give_up!();
-        }
-        return normalized(
-            cx,
-            anchor,
-            absorbed,
-            x,
-            "RMSNormalization",
-            vec![weight],
-            epsilon,
-        );
+    // Of what is centred, with a bias to come, it is part of a larger whole.
+    match scaled(cx, anchor).filter(|_| !has_bias(cx, anchor)) {
+        Some(found) => normalized(cx, anchor, found, "RMSNormalization", None),
+        None => Match::No,
     }
-    Match::No
 }
 
 /// `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias`: Ba, Kiros and Hinton, "Layer normalization"
 /// (2016).
 pub(super) fn layer(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (bias, weighted) in cx.either_way(anchor) {
-        let Some(product) = cx.made_by(weighted, "Mul") else {
-            continue;
-        };
-        for (weight, normal) in cx.either_way(product) {
-            let Some((centred, inverse, mut absorbed)) = over_root(cx, normal) else {
-                continue;
-            };
-            let Some((square, epsilon, inner)) = mean_and_epsilon(cx, inverse) else {
-                continue;
-            };
-            let (Some(squared), Some(subtract)) =
-                (square_of(cx, square), cx.made_by(centred, "Sub"))
-            else {
-                continue;
-            };
-            let Some((x, mean)) = cx.pair(subtract) else {
-                continue;
-            };
-            let Some(mean) = cx.made_by(mean, "ReduceMean") else {
-                continue;
-            };
-            if squared.0 != centred
-                || cx.input(mean, 0) != Some(x)
-                || !is_over_last_axis(cx, mean, x)
-            {
-                continue;
-            }
-            absorbed.extend(inner);
-            absorbed.extend([product, squared.1, subtract, mean]);
-            return normalized(
-                cx,
-                anchor,
-                absorbed,
-                x,
-                "LayerNormalization",
-                vec![weight, bias],
-                epsilon,
-            );
+        let product = cx.made_by(weighted, "Mul");
+        let found = product.and_then(|product| Some((product, centred(cx, product)?)));
+        if let Some((product, found)) = found {
+            let bias = Some((bias, product));
+            return normalized(cx, anchor, found, "LayerNormalization", bias);
         }
     }
     Match::No
 }
 
+/// The same without a bias. What does not fit is left to [`rms`], as that of the centred value, which says why not if it
+/// does not fit either.
+pub(super) fn layer_without_bias(cx: &Matcher<'_>, anchor: NodeId) -> Match {
+    let Some(found) = centred(cx, anchor).filter(|_| !has_bias(cx, anchor)) else {
+        return Match::No;
+    };
+    match normalized(cx, anchor, found, "LayerNormalization", None) {
+        Match::Nearly(_) => Match::No,
+        found => found,
+    }
+}
+
+/// Whether a product is the part before the bias of a layer normalization that has one.
+fn has_bias(cx: &Matcher<'_>, product: NodeId) -> bool {
+    let next = cx.only_reader(product).filter(|next| cx.is(*next, "Add"));
+    next.is_some_and(|next| matches!(layer(cx, next), Match::Yes(_)))
+}
+
+/// What a product of a weight and something of unit size is made of.
+struct Scaled {
+    x: ValueId,
+    weight: ValueId,
+    epsilon: f64,
+    /// The node that makes the other factor of the product.
+    normal: NodeId,
+    /// The nodes before that.
+    inner: Vec<NodeId>,
+}
+
+/// The parts of `x / sqrt(mean(x^2) + epsilon) * weight`, if a product is that.
+fn scaled(cx: &Matcher<'_>, product: NodeId) -> Option<Scaled> {
+    cx.either_way(product).find_map(|(weight, value)| {
+        let normal = cx.producer(value)?;
+        let (x, inverse, mut inner) = over_root(cx, normal)?;
+        let (square, epsilon, nodes) = mean_and_epsilon(cx, inverse)?;
+        let (squared, square) = square_of(cx, square)?;
+        inner.extend(nodes);
+        inner.push(square);
+        (squared == x).then_some(Scaled {
+            x,
+            weight,
+            epsilon,
+            normal,
+            inner,
+        })
+    })
+}
+
+/// The same for `x - mean(x)` in the place of `x`.
+fn centred(cx: &Matcher<'_>, product: NodeId) -> Option<Scaled> {
+    let mut found = scaled(cx, product)?;
+    let subtract = cx.made_by(found.x, "Sub")?;
+    let (x, mean) = cx.pair(subtract)?;
+    let mean = cx.made_by(mean, "ReduceMean")?;
+    found.inner.extend([subtract, mean]);
+    found.x = x;
+    (cx.input(mean, 0) == Some(x) && is_over_last_axis(cx, mean, x)).then_some(found)
+}
+
+/// `bias` with the product that it is added to.
 fn normalized(
     cx: &Matcher<'_>,
     anchor: NodeId,
-    absorbed: Vec<NodeId>,
-    x: ValueId,
+    found: Scaled,
     op: &'static str,
-    factors: Vec<ValueId>,
-    epsilon: f64,
+    bias: Option<(ValueId, NodeId)>,
 ) -> Match {
+    let x = found.x;
     if !matches!(cx.elem(x), Some(Float | Double)) {
         give_up!()
     }
     let Some(size) = cx.size_from_end(x, 1) else {
         give_up!("the size of the last axis is not known");
     };
-    for factor in &factors {
-        // A longer one would make the result larger than x.
-        let fits = cx
-            .shape(*factor)
-            .is_some_and(|shape| shape.len() == 1 && shape[0].surely_equals(size));
-        if !fits {
-            give_up!("the weight is not a vector of the size of the last axis");
-        }
+    // A longer one would make the result larger than x.
+    let is_vector = |factor: ValueId| {
+        cx.shape(factor)
+            .is_some_and(|shape| shape.len() == 1 && shape[0].surely_equals(size))
+    };
+    if !is_vector(found.weight) || bias.is_some_and(|(bias, _)| !is_vector(bias)) {
+        give_up!("the weight is not a vector of the size of the last axis");
     }
     if !cx.keeps_rank(anchor, x) {
         give_up!("the result is not seen to have the rank of the input");
     }
-    if !cx.are_inner(&absorbed, anchor) {
+    // What is normalized once and weighted several times, as in blocks side by side, is as many normalizations: together
+    // they are still fewer passes over memory. Each of these products is fused for the same reasons as this one.
+    let normal = cx.output(found.normal);
+    let is_another = |reader: NodeId| {
+        cx.is(reader, "Mul")
+            && cx.model.node(reader).graph == cx.model.node(anchor).graph
+            && cx.keeps_rank(reader, x)
+            && cx
+                .either_way(reader)
+                .any(|(weight, value)| Some(value) == normal && is_vector(weight))
+    };
+    let product = bias.map_or(anchor, |(_, product)| product);
+    let mut readers = normal.into_iter().flat_map(|value| cx.model.uses(value));
+    let is_inner = normal.is_some_and(|value| !cx.model.value(value).is_output)
+        && readers.all(|(reader, _)| reader == product || is_another(reader))
+        && cx.are_inner(&found.inner, found.normal)
+        && (product == anchor || cx.are_inner(&[product], anchor));
+    if !is_inner {
         give_up!("a value in between is read by somebody else as well");
     }
+    let mut absorbed = found.inner;
+    absorbed.push(found.normal);
+    absorbed.extend(bias.map(|(_, product)| product));
     let mut rewrite = Rewrite::absorbing(absorbed);
-    let inputs = std::iter::once(x)
-        .chain(factors)
-        .map(Source::Value)
-        .collect();
+    let inputs = [Some(x), Some(found.weight), bias.map(|(bias, _)| bias)];
+    let inputs = inputs.into_iter().flatten().map(Source::Value).collect();
     let attributes = vec![
         ("axis", Given::Int(-1)),
-        ("epsilon", Given::Float(epsilon as f32)),
+        ("epsilon", Given::Float(found.epsilon as f32)),
     ];
     rewrite.step(op, inputs, attributes);
     Match::Yes(rewrite)
 }
 
-/// `x` and the sum under the root, if `value` is `x / sqrt(sum)` in one of its spellings.
-fn over_root(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, ValueId, Vec<NodeId>)> {
-    let node = cx.producer(value)?;
+/// `x`, the sum under the root, and the nodes between, if `node` is `x / sqrt(sum)` in one of its spellings.
+fn over_root(cx: &Matcher<'_>, node: NodeId) -> Option<(ValueId, ValueId, Vec<NodeId>)> {
     if cx.is(node, "Div") {
         let (x, root) = cx.pair(node)?;
         let root = cx.made_by(root, "Sqrt")?;
-        return Some((x, cx.input(root, 0)?, vec![node, root]));
+        return Some((x, cx.input(root, 0)?, vec![root]));
     }
     if !cx.is(node, "Mul") {
         return None;
@@ -147,7 +163,7 @@ fn over_root(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, ValueId, Vec<
             let (sum, exponent) = cx.pair(inverted)?;
             return cx
                 .is_number(exponent, -0.5)
-                .then(|| (x, sum, vec![node, inverted]));
+                .then(|| (x, sum, vec![inverted]));
         }
         let root = if cx.is(inverted, "Reciprocal") {
             cx.input(inverted, 0)?
@@ -158,7 +174,7 @@ fn over_root(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, ValueId, Vec<
             return None;
         };
         let root = cx.made_by(root, "Sqrt")?;
-        Some((x, cx.input(root, 0)?, vec![node, inverted, root]))
+        Some((x, cx.input(root, 0)?, vec![inverted, root]))
     })
 }
 
@@ -183,6 +199,6 @@ fn is_over_last_axis(cx: &Matcher<'_>, mean: NodeId, of: ValueId) -> bool {
 fn square_of(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, NodeId)> {
     let node = cx.producer(value)?;
     let (a, b) = cx.pair(node)?;
-    let fits = cx.is(node, "Pow") && cx.is_number(b, 2.0) || cx.is(node, "Mul") && a == b;
+    let fits = cx.is(node, "Pow") && cx.is_power(b, 2) || cx.is(node, "Mul") && a == b;
     fits.then_some((a, node))
 }
