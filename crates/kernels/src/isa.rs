@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 /// An instruction set kernels are compiled for.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
     /// What the compilation target guarantees (SSE2 on x86-64, NEON on AArch64), vectorised by the compiler.
     Portable,

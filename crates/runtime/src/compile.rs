@@ -20,6 +20,7 @@ use crate::ops::binding;
 use crate::report::{Clock, CompileReport};
 use crate::tails::absorb_tails;
 use crate::unsupported::{Unsupported, unsupported};
+use crate::weights::SharedWeights;
 
 /// How a model is compiled. Start from the default.
 #[derive(Debug, Clone)]
@@ -40,6 +41,8 @@ pub struct Options {
     /// Bytes that a run may take for the values between its inputs and outputs; a run that needs more is refused before it
     /// starts. `None` for no limit.
     pub memory_limit: Option<usize>,
+    /// Where to find packed weights of other sessions of the model, and to leave them.
+    pub weights: SharedWeights,
     /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
     pub dims: Vec<(String, i64)>,
 }
@@ -58,7 +61,7 @@ pub enum Optimization {
 }
 
 /// How exact products are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// In the type of the operands.
     #[default]
@@ -78,6 +81,7 @@ impl Default for Options {
             optimization: Optimization::All,
             precision: Precision::Exact,
             memory_limit: None,
+            weights: SharedWeights::default(),
             dims: Vec::new(),
         }
     }
@@ -196,6 +200,7 @@ pub(crate) fn compile(
         inference: &first,
         isa,
         precision: Precision::Exact,
+        weights: &options.weights,
     };
     let budget = match options.optimization {
         Optimization::Off => 0,
@@ -230,6 +235,7 @@ pub(crate) fn compile(
         inference: &inference,
         isa,
         precision: options.precision,
+        weights: &options.weights,
     };
     let live = live_nodes(&resolved, &remaining);
     report.unread = remaining.len() - live.len();
@@ -326,6 +332,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) inference: &'a Inference,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
+    pub(crate) weights: &'a SharedWeights,
 }
 
 impl Binder<'_> {
@@ -368,6 +375,7 @@ impl Binder<'_> {
                 .collect(),
             isa: self.isa,
             precision: self.precision,
+            weights: self.weights,
         })
     }
 }

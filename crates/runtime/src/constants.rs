@@ -137,7 +137,7 @@ impl Constants {
                     continue;
                 }
             };
-            let values = self.run_once(resolved, *node, &*kernel, pool)?;
+            let values = self.run_once(resolved, *node, &*kernel, pool, binder.isa)?;
             let bytes: usize = values
                 .iter()
                 .flatten()
@@ -196,6 +196,7 @@ impl Constants {
         node: NodeId,
         kernel: &dyn Kernel,
         pool: &Pool,
+        isa: Isa,
     ) -> Result<Vec<Option<Tensor>>, CompileError> {
         let model = resolved.model();
         let failed = |what: String| {
@@ -231,7 +232,7 @@ impl Constants {
             targets: targets.collect(),
             over: None,
             pool,
-            isa: Isa::detect(),
+            isa,
             memory: None,
         };
         kernel.run(&mut call).map_err(|error| failed(error.0))?;

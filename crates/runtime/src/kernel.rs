@@ -1,5 +1,6 @@
 //! What a binding is and what it works with: [`Site`] when a node is bound, [`Call`] when it runs.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use smallvec::SmallVec;
 
 use crate::compile::Precision;
 use crate::layout::{Layout, ViewSite};
+use crate::weights::{Form, SharedWeights};
 
 /// A node, ready to run.
 pub(crate) trait Kernel: Send + Sync {
@@ -219,6 +221,7 @@ pub(crate) struct Site<'a> {
     pub(crate) outputs: SmallVec<[Option<Option<Type>>; 2]>,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
+    pub(crate) weights: &'a SharedWeights,
 }
 
 /// An input of a node that is bound.
@@ -227,19 +230,6 @@ pub(crate) struct SiteInput<'a> {
     pub(crate) constant: Option<&'a Tensor>,
     /// The matrix that this input is the transpose of, if that is a constant.
     pub(crate) turned: Option<&'a Tensor>,
-}
-
-/// Lets `pack` read all bytes of a constant once, front to back; memory that only holds a copy of a file is given back
-/// afterwards.
-pub(crate) fn pack_once<R>(constant: &Tensor, pack: impl FnOnce(&[u8]) -> R) -> R {
-    if let Some(buffer) = constant.buffer() {
-        buffer.fetch_pages();
-    }
-    let packed = pack(constant.bytes());
-    if let Some(buffer) = constant.buffer() {
-        buffer.give_back_pages();
-    }
-    packed
 }
 
 impl<'a> Site<'a> {
@@ -258,11 +248,28 @@ impl<'a> Site<'a> {
         self.inputs.get(index)?.as_ref()?.constant
     }
 
-    /// A right operand as products want it.
-    pub(crate) fn in_precision(&self, packed: PackedB) -> PackedB {
-        match self.precision {
-            Precision::Exact => packed,
-            Precision::Fast => packed.into_bf16(),
+    /// A constant matrix as the right operand of products. If it is `turned`, the operand is its transpose.
+    pub(crate) fn pack_right(&self, b: &Tensor, turned: bool) -> Arc<PackedB> {
+        let (isa, precision) = (self.isa, self.precision);
+        let form = Form::Right {
+            isa,
+            precision,
+            turned,
+        };
+        let (rows, cols) = (b.dims()[0], b.dims()[1]);
+        let packed = self.weights.find_or_pack(b, form, |bytes| {
+            let packed = match turned {
+                false => PackedB::from_le_bytes(isa, bytes, rows, cols, cols, 1),
+                true => PackedB::from_le_bytes(isa, bytes, cols, rows, 1, cols),
+            };
+            Ok::<_, Infallible>(match precision {
+                Precision::Exact => packed,
+                Precision::Fast => packed.into_bf16(),
+            })
+        });
+        match packed {
+            Ok(packed) => packed,
+            Err(never) => match never {},
         }
     }
 

@@ -23,6 +23,7 @@ mod schedule;
 mod session;
 mod tails;
 mod unsupported;
+mod weights;
 
 pub use compile::{Optimization, Options, Precision};
 pub use details::{OperandDetails, RunDetails, StepDetails};
@@ -30,3 +31,4 @@ pub use error::{CompileError, RunError};
 pub use report::CompileReport;
 pub use session::{Port, Session, StepEvent, StepInfo};
 pub use unsupported::{UnsupportedOp, unsupported};
+pub use weights::SharedWeights;

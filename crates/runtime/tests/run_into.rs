@@ -16,7 +16,6 @@ use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value};
 struct Counted;
 
 thread_local! {
-    static TRACE: AtomicUsize = const { AtomicUsize::new(0) };
     static ASKED: AtomicUsize = const { AtomicUsize::new(0) };
 }
 
@@ -24,10 +23,6 @@ thread_local! {
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ASKED.with(|asked| asked.fetch_add(1, Ordering::Relaxed));
-        if TRACE.with(|t| t.swap(0, Ordering::Relaxed)) == 1 {
-            eprintln!("{}", std::backtrace::Backtrace::force_capture());
-            TRACE.with(|t| t.store(1, Ordering::Relaxed));
-        }
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
@@ -255,7 +250,6 @@ fn after_the_first_runs_nothing_is_allocated() {
         for _ in 0..3 {
             run();
         }
-        TRACE.with(|t| t.store(1, Ordering::Relaxed));
         let before = asked();
         run();
         assert_eq!(asked() - before, 0, "allocations with {threads} threads");

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
 use sardonyx_proto::Encoded;
+use sardonyx_runtime::SharedWeights;
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
@@ -28,6 +29,8 @@ pub struct Model {
     pub(crate) data: Arc<DataFiles>,
     /// The first bytes that the graph refers to, if they are those of a binary model file.
     pub(crate) file: Option<graph::SourceId>,
+    /// What sessions of this model have packed. Clones of the model have it too, as they share the weights.
+    pub(crate) weights: SharedWeights,
 }
 
 impl Model {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sardonyx_model as graph;
 use sardonyx_model::ReadLimits;
 use sardonyx_proto::{Limits, ModelProto, SkimError, discard, skim};
+use sardonyx_runtime::SharedWeights;
 use sardonyx_tensor::Buffer;
 
 use crate::error::{Error, ErrorKind};
@@ -278,7 +279,12 @@ impl OpenOptions {
         file: Option<graph::SourceId>,
     ) -> Result<Model, Error> {
         let data = Arc::new(data);
-        let model = Model { graph, data, file };
+        let model = Model {
+            graph,
+            data,
+            file,
+            weights: SharedWeights::default(),
+        };
         if self.external == ExternalFiles::Now {
             model.check_external_data()?;
         }

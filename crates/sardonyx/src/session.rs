@@ -19,7 +19,8 @@ use crate::port::Port;
 
 /// A model made ready to run. Can be shared between threads; runs do not disturb each other.
 ///
-/// A session keeps no reference to the [`Model`], but shares its mapped or read weights as long as it needs them.
+/// A session keeps no reference to the [`Model`], but shares its mapped or read weights as long as it needs them. Sessions of
+/// one model share what they have packed for their kernels.
 ///
 /// ```
 /// use sardonyx::{Model, Session, Tensor};
@@ -136,7 +137,11 @@ impl Session {
     pub fn builder(model: &Model) -> SessionBuilder<'_> {
         SessionBuilder {
             model,
-            options: runtime::Options::default(),
+            options: {
+                let mut options = runtime::Options::default();
+                options.weights = model.weights.clone();
+                options
+            },
         }
     }
 

@@ -5,9 +5,10 @@
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 
@@ -113,6 +114,15 @@ impl Buffer {
         }
     }
 
+    /// A name for these bytes.
+    pub fn name(&self) -> BufferName {
+        BufferName {
+            owner: Arc::downgrade(&self.owner),
+            offset: self.offset,
+            len: self.len,
+        }
+    }
+
     /// Refers to all bytes of an owner.
     pub(crate) fn from_owner(owner: Arc<dyn Owner>) -> Buffer {
         let len = owner.bytes().len();
@@ -181,6 +191,43 @@ impl Buffer {
     /// Whether the first byte lies on a multiple of `align` bytes. Empty buffers count as aligned.
     pub fn is_aligned_to(&self, align: usize) -> bool {
         self.len == 0 || self.as_slice().as_ptr().addr().is_multiple_of(align)
+    }
+}
+
+/// Says which bytes a buffer is of, without keeping them. Names are equal if the buffers share their bytes: while a name
+/// exists, no other bytes get an equal one, even if its own are gone.
+#[derive(Clone)]
+pub struct BufferName {
+    owner: Weak<dyn Owner>,
+    offset: usize,
+    len: usize,
+}
+
+impl BufferName {
+    /// Weak references keep the place of an owner from being used again.
+    fn parts(&self) -> (*const (), usize, usize) {
+        (self.owner.as_ptr().cast(), self.offset, self.len)
+    }
+}
+
+impl PartialEq for BufferName {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for BufferName {}
+
+impl Hash for BufferName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts().hash(state);
+    }
+}
+
+impl fmt::Debug for BufferName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (owner, offset, len) = self.parts();
+        write!(f, "BufferName({owner:?}, {offset}..{})", offset + len)
     }
 }
 

@@ -46,7 +46,7 @@ mod value;
 mod view;
 
 pub use arena::{Arena, ArenaError, ReadSlices, WriteSlices};
-pub use buffer::{ALIGNMENT, AlignedBytes, Buffer, Pages, SharedBytes};
+pub use buffer::{ALIGNMENT, AlignedBytes, Buffer, BufferName, Pages, SharedBytes};
 pub use compare::{Mismatch, Tolerance};
 pub use convert::{CastOptions, cast, cast_slices};
 pub use element::{Bool8, Class, Complex64, Complex128, DataType, Element, swap_bytes};

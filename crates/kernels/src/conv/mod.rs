@@ -28,7 +28,7 @@ pub use naive::conv_naive;
 use patches::Patches;
 
 /// What a convolution is, apart from the size of its input. All lists have one entry per spatial dimension.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConvParams {
     pub in_channels: usize,
     pub out_channels: usize,

@@ -6,6 +6,7 @@ use sardonyx_ops::{AttrValue, AttributeView, Attributes, Registry};
 use sardonyx_tensor::{Element, Tensor, Value};
 
 use super::binding;
+use crate::SharedWeights;
 use crate::kernel::{BindError, Call, Operand, Site, SiteInput, Target};
 
 struct Given<'a>(&'a [(&'a str, AttrValue<'static>)]);
@@ -45,6 +46,7 @@ pub(crate) fn run(
         outputs: (0..outputs).map(|_| Some(None)).collect(),
         isa: Isa::detect(),
         precision: crate::Precision::Exact,
+        weights: &SharedWeights::default(),
     };
     let bind = binding("", op).expect("a binding");
     let kernel = bind(&site).map_err(|error| match error {

@@ -1,12 +1,14 @@
 //! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the result is written.
 
+use std::sync::Arc;
+
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
     Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic,
 };
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail, pack_once};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
 use crate::ops::narrow::{narrow, widen};
 
 struct Gemm {
@@ -15,7 +17,7 @@ struct Gemm {
     beta: f32,
     trans_a: bool,
     trans_b: bool,
-    packed: Option<PackedB>,
+    packed: Option<Arc<PackedB>>,
     taken_in: Vec<usize>,
     has_c: bool,
     tails: Tails,
@@ -36,16 +38,8 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let mut taken_in = Vec::new();
     let packed = match site.constant(1) {
         Some(b) if elem == Float && b.rank() == 2 => {
-            let (rows, cols) = (b.dims()[0], b.dims()[1]);
             taken_in.push(1);
-            Some(match trans_b {
-                false => pack_once(b, |bytes| {
-                    site.in_precision(PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1))
-                }),
-                true => pack_once(b, |bytes| {
-                    site.in_precision(PackedB::from_le_bytes(site.isa, bytes, cols, rows, 1, cols))
-                }),
-            })
+            Some(site.pack_right(b, trans_b))
         }
         _ => None,
     };

@@ -1,5 +1,7 @@
 //! MatMul: NumPy's rules for vectors and for leading dimensions that broadcast; a constant matrix is packed once.
 
+use std::sync::Arc;
+
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
     BatchMat, BatchRhs, Epilogue, MatRef, Number, PackedB, gemm_batch, gemm_generic,
@@ -8,12 +10,12 @@ use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail, pack_once};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
 use crate::ops::narrow::{narrow, widen};
 
 struct MatMul {
     elem: DataType,
-    packed: Option<PackedB>,
+    packed: Option<Arc<PackedB>>,
     tails: Tails,
     isa: Isa,
 }
@@ -29,19 +31,9 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         return site.unsupported_type(elem);
     }
     let packed = match (site.constant(1), site.turned(1)) {
-        (Some(b), _) if elem == Float && b.rank() == 2 => {
-            let (rows, cols) = (b.dims()[0], b.dims()[1]);
-            Some(pack_once(b, |bytes| {
-                site.in_precision(PackedB::from_le_bytes(site.isa, bytes, rows, cols, cols, 1))
-            }))
-        }
+        (Some(b), _) if elem == Float && b.rank() == 2 => Some(site.pack_right(b, false)),
         // The transpose of a constant is packed from the constant itself.
-        (None, Some(b)) if elem == Float && b.rank() == 2 => {
-            let (rows, cols) = (b.dims()[1], b.dims()[0]);
-            Some(pack_once(b, |bytes| {
-                site.in_precision(PackedB::from_le_bytes(site.isa, bytes, rows, cols, 1, rows))
-            }))
-        }
+        (None, Some(b)) if elem == Float && b.rank() == 2 => Some(site.pack_right(b, true)),
         _ => None,
     };
     Ok(Box::new(MatMul {

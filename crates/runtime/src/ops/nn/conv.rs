@@ -7,8 +7,9 @@ use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, PackedConv, conv_naive};
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::window::{Placed, Window};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail, pack_once};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
 use crate::ops::narrow::{narrow, widen};
+use crate::weights::Form;
 
 struct Conv {
     elem: DataType,
@@ -94,12 +95,14 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             match window.fixed_pads() {
                 Some((begin, end)) => {
                     let params = params(window, &dims, group, begin, end)?;
-                    let packed = pack_once(constant, |bytes| {
+                    let form = Form::Convolution {
+                        isa: site.isa,
+                        params: params.clone(),
+                    };
+                    let packed = site.weights.find_or_pack(constant, form, |bytes| {
                         PackedConv::from_le_bytes(site.isa, params, bytes)
                     });
-                    Weights::Packed(Arc::new(
-                        packed.map_err(|error| BindError::Invalid(error.to_string()))?,
-                    ))
+                    Weights::Packed(packed.map_err(|error| BindError::Invalid(error.to_string()))?)
                 }
                 None => Weights::Constant {
                     elements: constant.to_vec()?,

@@ -1,0 +1,111 @@
+//! Packed constants that the sessions of a model share.
+//!
+//! What a kernel makes of a constant depends on the bytes of the constant and on a few decisions, its [`Form`]. A session
+//! that is made while another holds the same bytes in the same form takes that. Constants are told apart by where their bytes
+//! are, which costs nothing; bytes that only look alike are packed again.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use sardonyx_kernels::Isa;
+use sardonyx_kernels::conv::ConvParams;
+use sardonyx_tensor::{BufferName, Dims, Tensor};
+
+use crate::compile::Precision;
+
+/// Where sessions find what others have packed. Clones are the same place; it keeps nothing alive by itself.
+#[derive(Clone, Default)]
+pub struct SharedWeights(Arc<Mutex<Entries>>);
+
+#[derive(Default)]
+struct Entries {
+    packed: HashMap<Key, Weak<dyn Any + Send + Sync>>,
+    /// With so many entries it is time to look for those that nobody uses any more.
+    sweep_at: usize,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    bytes: BufferName,
+    dims: Dims,
+    form: Form,
+}
+
+/// What is made of a constant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Form {
+    /// The right operand of products; `turned` if the constant is its transpose.
+    Right {
+        isa: Isa,
+        precision: Precision,
+        turned: bool,
+    },
+    /// The weights of a convolution.
+    Convolution { isa: Isa, params: ConvParams },
+}
+
+impl SharedWeights {
+    /// How many packed constants sessions hold.
+    pub fn in_use(&self) -> usize {
+        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let packed = entries.packed.values();
+        packed.filter(|packed| packed.strong_count() > 0).count()
+    }
+
+    /// A constant in a form that somebody has, or packed now.
+    pub(crate) fn find_or_pack<T, E>(
+        &self,
+        constant: &Tensor,
+        form: Form,
+        pack: impl FnOnce(&[u8]) -> Result<T, E>,
+    ) -> Result<Arc<T>, E>
+    where
+        T: Any + Send + Sync,
+    {
+        let key = constant.buffer().map(|buffer| Key {
+            bytes: buffer.name(),
+            dims: constant.dims().into(),
+            form,
+        });
+        let entries = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = &key {
+            let found = entries().packed.get(key).and_then(Weak::upgrade);
+            if let Some(found) = found.and_then(|found| found.downcast().ok()) {
+                return Ok(found);
+            }
+        }
+        // Others may pack meanwhile, at worst the same.
+        let packed = Arc::new(pack_once(constant, pack)?);
+        if let Some(key) = key {
+            let mut entries = entries();
+            if entries.packed.len() >= entries.sweep_at {
+                entries.packed.retain(|_, packed| packed.strong_count() > 0);
+                entries.sweep_at = 2 * entries.packed.len() + 64;
+            }
+            let packed: Arc<dyn Any + Send + Sync> = packed.clone();
+            entries.packed.insert(key, Arc::downgrade(&packed));
+        }
+        Ok(packed)
+    }
+}
+
+impl fmt::Debug for SharedWeights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedWeights({} in use)", self.in_use())
+    }
+}
+
+/// Lets `pack` read all bytes of a constant once, front to back; memory that only holds a copy of a file is given back
+/// afterwards.
+fn pack_once<R>(constant: &Tensor, pack: impl FnOnce(&[u8]) -> R) -> R {
+    if let Some(buffer) = constant.buffer() {
+        buffer.fetch_pages();
+    }
+    let packed = pack(constant.bytes());
+    if let Some(buffer) = constant.buffer() {
+        buffer.give_back_pages();
+    }
+    packed
+}

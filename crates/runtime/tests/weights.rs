@@ -1,0 +1,68 @@
+//! Packed weights: sessions of one model have them once, as long as one of them lives.
+#![allow(clippy::unwrap_used)]
+
+mod draft;
+
+use draft::{Draft, floats, values};
+use sardonyx_model::{Model, NoExternalData};
+use sardonyx_runtime::{Options, Precision, Session, SharedWeights};
+
+/// A convolution and two products.
+fn model() -> Model {
+    let numbers = |count: u8| (0..count).map(|n| f32::from(n % 7) - 3.0).collect();
+    Draft::new(13)
+        .input("x", &["N", "4", "6", "6"])
+        .constant("k", &[4, 4, 3, 3], numbers(144))
+        .constant("w", &[4, 5], numbers(20))
+        .constant("t", &[5, 6], numbers(30))
+        .node("Conv", &["x", "k"], &["c"])
+        .node("MatMul", &["c", "w"], &["p"])
+        .node("MatMul", &["p", "t"], &["y"])
+        .model()
+}
+
+fn session(model: &Model, weights: &SharedWeights, precision: Precision) -> Session {
+    let mut options = Options::with_threads(1);
+    options.weights = weights.clone();
+    options.precision = precision;
+    Session::compile(model, &NoExternalData, &options).unwrap()
+}
+
+#[test]
+fn sessions_share_what_they_pack() {
+    let (model, weights) = (model(), SharedWeights::default());
+    let first = session(&model, &weights, Precision::Exact);
+    assert_eq!(weights.in_use(), 3);
+    let second = session(&model, &weights, Precision::Exact);
+    assert_eq!(weights.in_use(), 3);
+    let x: Vec<f32> = (0..144u8).map(f32::from).collect();
+    let run = |session: &Session| {
+        let outputs = session.run(values(&[("x", &[1, 4, 6, 6], &x)])).unwrap();
+        floats(&outputs[0].1)
+    };
+    let expected = run(&first);
+    assert_eq!(run(&second), expected);
+    drop(first);
+    assert_eq!(weights.in_use(), 3);
+    assert_eq!(run(&second), expected);
+    drop(second);
+    assert_eq!(weights.in_use(), 0);
+    assert_eq!(run(&session(&model, &weights, Precision::Exact)), expected);
+}
+
+#[test]
+fn other_forms_and_other_models_have_their_own() {
+    let (one, weights) = (model(), SharedWeights::default());
+    let exact = session(&one, &weights, Precision::Exact);
+    let fast = session(&one, &weights, Precision::Fast);
+    assert_eq!(
+        weights.in_use(),
+        5,
+        "two products in two forms, and a convolution"
+    );
+    // The same values at another place.
+    let other = session(&model(), &weights, Precision::Exact);
+    assert_eq!(weights.in_use(), 8);
+    drop((exact, fast, other));
+    assert_eq!(weights.in_use(), 0);
+}
