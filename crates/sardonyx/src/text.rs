@@ -24,7 +24,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use sardonyx_model::{self as graph, ExternalData, ReadLimits, SourceId, Span};
-use sardonyx_runtime::SharedWeights;
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{ParseOptions, Parsed, Payloads, PrintPart};
 
@@ -312,7 +311,6 @@ impl PrintOptions {
             name: data_name.to_string_lossy().into_owned(),
             path: path.with_file_name(&data_name),
             file: None,
-            weights: SharedWeights::default(),
             length: 0,
             known: HashMap::new(),
         };
