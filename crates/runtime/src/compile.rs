@@ -17,6 +17,7 @@ use crate::dims;
 use crate::error::CompileError;
 use crate::kernel::{BindError, Kernel, Site, SiteInput};
 use crate::ops::binding;
+use crate::precision::{Precision, small_matrices};
 use crate::report::{Clock, CompileReport};
 use crate::tails::absorb_tails;
 use crate::unsupported::{Unsupported, unsupported};
@@ -58,17 +59,6 @@ pub enum Optimization {
     /// Nodes that compute the same are done once, and nodes are fused, as well.
     #[default]
     All,
-}
-
-/// How exact products are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// In the type of the operands.
-    #[default]
-    Exact,
-    /// Products of `float` may round their operands to `bfloat16`, where the machine multiplies these faster. Sums stay in
-    /// `float`.
-    Fast,
 }
 
 impl Default for Options {
@@ -200,6 +190,7 @@ pub(crate) fn compile(
         inference: &first,
         isa,
         precision: Precision::Exact,
+        exact_up_to: 0,
         weights: &options.weights,
     };
     let budget = match options.optimization {
@@ -230,14 +221,15 @@ pub(crate) fn compile(
     let remaining: Vec<NodeId> = nodes.filter(|node| !folded.contains(node)).collect();
     clock.lap(&mut report, "fuse");
 
+    let live = live_nodes(&resolved, &remaining);
     let binder = Binder {
         resolved: &resolved,
         inference: &inference,
         isa,
         precision: options.precision,
+        exact_up_to: small_matrices(&resolved, &constants, &live),
         weights: &options.weights,
     };
-    let live = live_nodes(&resolved, &remaining);
     report.unread = remaining.len() - live.len();
     let parts = build(&binder, constants, live, &mut report)?;
     clock.lap(&mut report, "bind");
@@ -332,6 +324,8 @@ pub(crate) struct Binder<'a> {
     pub(crate) inference: &'a Inference,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
+    /// As [`Site::exact_up_to`].
+    pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a SharedWeights,
 }
 
@@ -375,6 +369,7 @@ impl Binder<'_> {
                 .collect(),
             isa: self.isa,
             precision: self.precision,
+            exact_up_to: self.exact_up_to,
             weights: self.weights,
         })
     }

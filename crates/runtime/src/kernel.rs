@@ -12,8 +12,8 @@ use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Va
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
-use crate::compile::Precision;
 use crate::layout::{Layout, ViewSite};
+use crate::precision::Precision;
 use crate::weights::{Form, SharedWeights};
 
 /// A node, ready to run.
@@ -221,6 +221,8 @@ pub(crate) struct Site<'a> {
     pub(crate) outputs: SmallVec<[Option<Option<Type>>; 2]>,
     pub(crate) isa: Isa,
     pub(crate) precision: Precision,
+    /// Constant matrices of so many elements or fewer are exact in any precision.
+    pub(crate) exact_up_to: usize,
     pub(crate) weights: &'a SharedWeights,
 }
 
@@ -250,7 +252,11 @@ impl<'a> Site<'a> {
 
     /// A constant matrix as the right operand of products. If it is `turned`, the operand is its transpose.
     pub(crate) fn pack_right(&self, b: &Tensor, turned: bool) -> Arc<PackedB> {
-        let (isa, precision) = (self.isa, self.precision);
+        let isa = self.isa;
+        let precision = match b.len() <= self.exact_up_to {
+            true => Precision::Exact,
+            false => self.precision,
+        };
         let form = Form::Right {
             isa,
             precision,

@@ -13,7 +13,7 @@ use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::ConvParams;
 use sardonyx_tensor::{BufferName, Dims, Tensor};
 
-use crate::compile::Precision;
+use crate::precision::Precision;
 
 /// Where sessions find what others have packed. Clones are the same place; it keeps nothing alive by itself.
 #[derive(Clone, Default)]

@@ -151,7 +151,7 @@ fn inputs_may_lie_anyhow() {
         assert_eq!(out, expected);
     }
     // Memory of outputs too.
-    let mut bytes = vec![0u8; 25];
+    let mut bytes = [0u8; 25];
     let memory = TensorViewMut::new(DataType::Float, [2, 3], &mut bytes[1..]).unwrap();
     session
         .run_into(&[("x", dense.view())], &mut [("y", memory)])

@@ -46,6 +46,7 @@ pub(crate) fn run(
         outputs: (0..outputs).map(|_| Some(None)).collect(),
         isa: Isa::detect(),
         precision: crate::Precision::Exact,
+        exact_up_to: 0,
         weights: &SharedWeights::default(),
     };
     let bind = binding("", op).expect("a binding");
