@@ -6,9 +6,11 @@
 //! - [`unary`], [`clip`]: one operand, out of place and in place.
 //! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast to common dims.
 //! - [`range`]: no operand.
+//! - [`chain`]: several of the first two, one after the other, in one pass over memory.
 
 mod binary;
 mod broadcast;
+mod chain;
 pub(crate) mod chunks;
 mod compare;
 pub(crate) mod operations;
@@ -18,6 +20,7 @@ mod unary;
 pub use binary::{Binary, BinaryElement, Side, binary, binary_in_place};
 pub(crate) use broadcast::Walk;
 pub use broadcast::{MAX_RANK, broadcast_strides};
+pub use chain::{Link, MAX_LINKS, chain, chain_in_place};
 pub use compare::{
     Bitwise, Compare, Integer, Logic, bitwise, compare, is_inf, is_nan, logic, not, select,
 };

@@ -7,7 +7,7 @@
 use half::{bf16, f16};
 
 use crate::cumulative::Cumulative;
-use crate::elementwise::Compare;
+use crate::elementwise::{Compare, Link};
 use crate::norm::{Affine, Norm, Statistics};
 use crate::number::Number;
 use crate::pooling::{Divisor, Order, Window};
@@ -71,6 +71,13 @@ per_type! {
         );
         elementwise::clip = fn clip(pool: &Pool, isa: Isa, low: Self, high: Self, x: &[Self], y: &mut [Self]);
         elementwise::clip_in_place = fn clip_in_place(pool: &Pool, isa: Isa, low: Self, high: Self, x: &mut [Self]);
+        elementwise::chain = fn chain(
+            pool: &Pool, isa: Isa, dims: &[usize], x: &[Self], x_strides: &[usize], links: &[Link<'_, Self>],
+            out: &mut [Self],
+        );
+        elementwise::chain_in_place = fn chain_in_place(
+            pool: &Pool, isa: Isa, dims: &[usize], links: &[Link<'_, Self>], x: &mut [Self],
+        );
     }
 
     /// Loops of floats.

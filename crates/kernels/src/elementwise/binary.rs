@@ -30,7 +30,8 @@ pub enum Binary {
 }
 
 impl Binary {
-    fn work(self) -> usize {
+    /// A guess at the cost of one element, in units of a cheap one.
+    pub(super) fn work(self) -> usize {
         match self {
             Binary::Pow | Binary::Mod | Binary::Fmod => 30,
             Binary::Div => 2,
@@ -67,15 +68,29 @@ pub fn binary<T: BinaryElement>(
 ) {
     let walk = Walk::new(dims, [a_strides, b_strides], [a.len(), b.len()]);
     assert_eq!(out.len(), walk.len, "the output has other dims");
-    let (level, steps) = (Level::new(isa), walk.steps());
+    let level = Level::new(isa);
     fill(pool, out, op.work(), |start, out| {
-        for ([at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
-            let out = &mut out[at - start..][..n];
-            row_of_two(&a[at_a..], &b[at_b..], steps, out, |a, b, out| {
-                T::row(level, op, a, b, out);
-            });
-        }
+        part(level, op, &walk, start, a, b, out);
     });
+}
+
+/// The outputs of [`binary`] from number `start` on.
+pub(super) fn part<T: BinaryElement>(
+    level: Level,
+    op: Binary,
+    walk: &Walk<2>,
+    start: usize,
+    a: &[T],
+    b: &[T],
+    out: &mut [T],
+) {
+    let steps = walk.steps();
+    for ([at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
+        let out = &mut out[at - start..][..n];
+        row_of_two(&a[at_a..], &b[at_b..], steps, out, |a, b, out| {
+            T::row(level, op, a, b, out);
+        });
+    }
 }
 
 /// `a = op(a, b)` or, when `side` says that `a` is the right operand, `a = op(b, a)`. `a` is contiguous with dims
@@ -96,27 +111,41 @@ pub fn binary_in_place<T: BinaryElement>(
 ) {
     let walk = Walk::new(dims, [b_strides], [b.len()]);
     assert_eq!(a.len(), walk.len, "the output has other dims");
-    let (level, [step]) = (Level::new(isa), walk.steps());
+    let level = Level::new(isa);
     fill(pool, a, op.work(), |start, a| {
-        for ([at_b], at, n) in walk.rows(start, start + a.len()) {
-            let a = &mut a[at - start..][..n];
-            let b = &b[at_b..];
-            if step < 2 {
-                let b = if step == 0 {
-                    Operand::Constant(b[0])
-                } else {
-                    Operand::Slice(&b[..n])
-                };
-                T::row_in_place(level, op, side, a, b);
-                continue;
-            }
-            let mut block = [T::default(); BLOCK];
-            for (i, a) in a.chunks_mut(BLOCK).enumerate() {
-                let b = gathered(&b[i * BLOCK * step..], step, a.len(), &mut block);
-                T::row_in_place(level, op, side, a, b);
-            }
-        }
+        part_in_place(level, op, side, &walk, start, a, b);
     });
+}
+
+/// The elements of [`binary_in_place`] from number `start` on.
+pub(super) fn part_in_place<T: BinaryElement>(
+    level: Level,
+    op: Binary,
+    side: Side,
+    walk: &Walk<1>,
+    start: usize,
+    a: &mut [T],
+    b: &[T],
+) {
+    let [step] = walk.steps();
+    for ([at_b], at, n) in walk.rows(start, start + a.len()) {
+        let a = &mut a[at - start..][..n];
+        let b = &b[at_b..];
+        if step < 2 {
+            let b = if step == 0 {
+                Operand::Constant(b[0])
+            } else {
+                Operand::Slice(&b[..n])
+            };
+            T::row_in_place(level, op, side, a, b);
+            continue;
+        }
+        let mut block = [T::default(); BLOCK];
+        for (i, a) in a.chunks_mut(BLOCK).enumerate() {
+            let b = gathered(&b[i * BLOCK * step..], step, a.len(), &mut block);
+            T::row_in_place(level, op, side, a, b);
+        }
+    }
 }
 
 /// An element type [`binary`] works on: every [`Number`]. The methods are loops over one row.

@@ -97,7 +97,7 @@ pub enum Unary {
 
 impl Unary {
     /// A guess at the cost of one element, in units of a cheap one.
-    fn work(self) -> usize {
+    pub(super) fn work(self) -> usize {
         use Unary::*;
         match self {
             Abs | Neg | Ceil | Floor | Round | Sign | Relu | Square | LeakyRelu { .. } => 1,
@@ -382,11 +382,11 @@ impl<T: Number<Wide = W>, O: Map<W>, W: crate::number::Math> Body for MapWide<'_
     }
 }
 
-struct Clip<'a, T> {
-    low: T,
-    high: T,
-    x: &'a [T],
-    y: &'a mut [T],
+pub(super) struct Clip<'a, T> {
+    pub(super) low: T,
+    pub(super) high: T,
+    pub(super) x: &'a [T],
+    pub(super) y: &'a mut [T],
 }
 
 impl<T: Number> Body for Clip<'_, T> {
@@ -400,10 +400,10 @@ impl<T: Number> Body for Clip<'_, T> {
     }
 }
 
-struct ClipInPlace<'a, T> {
-    low: T,
-    high: T,
-    x: &'a mut [T],
+pub(super) struct ClipInPlace<'a, T> {
+    pub(super) low: T,
+    pub(super) high: T,
+    pub(super) x: &'a mut [T],
 }
 
 impl<T: Number> Body for ClipInPlace<'_, T> {
