@@ -9,9 +9,10 @@ use sardonyx_passes::{
     Finding, Fusion, InferOptions, Inference, NodeAttributes, Resolved, fuse, infer, place_of_node,
     resolve, share, upgrade,
 };
-use sardonyx_tensor::Tensor;
+use sardonyx_tensor::{DataType, Tensor};
 use smallvec::SmallVec;
 
+use crate::chains::join_chains;
 use crate::constants::Constants;
 use crate::dims;
 use crate::error::CompileError;
@@ -105,7 +106,7 @@ pub(crate) struct Program {
     pub(crate) report: CompileReport,
     /// What was recognised as a larger operator, and what nearly was.
     pub(crate) fusions: Vec<Fusion>,
-    /// Who does the work of whom while storing: places of nodes.
+    /// Who does the work of whom, while storing or in the same pass over memory: places of nodes.
     pub(crate) absorbed: Vec<(String, String)>,
 }
 
@@ -113,6 +114,16 @@ impl Program {
     /// The shape of a value, as far as inferred.
     pub(crate) fn shape(&self, slot: Slot) -> Option<&Shape> {
         self.inference.ty(self.slots[slot.index()].value)?.shape()
+    }
+
+    /// The element type of a tensor, if inferred.
+    pub(crate) fn elem(&self, slot: Slot) -> Option<DataType> {
+        self.inference.ty(self.slots[slot.index()].value)?.elem()
+    }
+
+    /// The value itself, if it is a constant.
+    pub(crate) fn constant(&self, slot: Slot) -> Option<&Tensor> {
+        self.slots[slot.index()].constant.as_ref()
     }
 }
 
@@ -248,6 +259,8 @@ pub(crate) fn compile(
     };
     if fuses {
         program.absorbed = absorb_tails(&mut program);
+        let chained = join_chains(&mut program);
+        program.absorbed.extend(chained);
     }
     clock.lap(&mut program.report, "absorb");
     Ok(program)

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
+use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, PackedB};
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
@@ -54,8 +55,13 @@ pub(crate) trait Kernel: Send + Sync {
         false
     }
 
-    /// What this kernel does to its first input, if whoever computes that may do it as well.
-    fn as_tail(&self) -> Option<TailKind> {
+    /// What this kernel does with each element, if whoever computes an input or reads the output may do it as well.
+    fn pointwise(&self) -> Option<Pointwise> {
+        None
+    }
+
+    /// The order that this kernel brings the axes of its first input into, if that is all it does.
+    fn turns(&self) -> Option<&Dims> {
         None
     }
 
@@ -75,19 +81,15 @@ pub(crate) trait Kernel: Send + Sync {
     }
 }
 
-/// What a step does to a value that another step computes.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum TailKind {
-    /// Adds another tensor, with broadcasting.
-    Add,
-    /// Multiplies with another tensor, with broadcasting.
-    Mul,
-    /// A function of each element.
-    Activation(Activation),
-    /// Clamps, between limits that are inputs 1 and 2.
+/// What a step does with each element of its inputs, which have the type of the output.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Pointwise {
+    /// A function of input 0.
+    Unary(Unary),
+    /// Of inputs 0 and 1, with broadcasting, where there are exactly two.
+    Binary(Binary),
+    /// Clamps input 0 between limits that are inputs 1 and 2.
     Clip,
-    /// Changes the order of the axes.
-    Turn(Dims),
 }
 
 /// What may follow a matrix product or a convolution and be done while its result is written.

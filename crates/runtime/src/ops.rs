@@ -15,6 +15,8 @@ use sardonyx_ops::compare_domains;
 
 use crate::kernel::Bind;
 
+pub(crate) use math::chain::{Chain, Link};
+
 /// Every binding, by domain and name, sorted.
 static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "Abs", math::unary::bind_abs),

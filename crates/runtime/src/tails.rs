@@ -6,11 +6,15 @@
 
 use std::collections::HashMap;
 
+use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::Activation;
+use sardonyx_kernels::number::Number;
+use sardonyx_model::Shape;
+use sardonyx_tensor::{DataType, Element};
 use smallvec::SmallVec;
 
 use crate::compile::{Program, Slot, Step};
-use crate::kernel::{Tail, TailKind};
+use crate::kernel::{Pointwise, Tail};
 
 /// A step and the reshapes that follow it at once.
 struct Item {
@@ -104,7 +108,7 @@ fn next_tail(
     program: &Program,
     items: &[Option<Item>],
     index: usize,
-    readers: &HashMap<Slot, SmallVec<[usize; 2]>>,
+    readers: &Readers,
 ) -> Option<Found> {
     let item = items[index].as_ref()?;
     let mut value = item.result()?;
@@ -152,65 +156,97 @@ fn tail_of(
     value: Slot,
     is_reshaped: bool,
 ) -> Option<(Tail, Option<Slot>)> {
-    let kind = next.kernel.as_tail()?;
-    let other = || match next.inputs[..] {
-        [Some(a), Some(b)] => Some(if a == value { b } else { a }),
-        _ => None,
-    };
-    let constant = |slot: Slot| program.slots[slot.index()].constant.as_ref();
-    if next.inputs.first() != Some(&Some(value)) && !matches!(kind, TailKind::Add | TailKind::Mul) {
+    let is_first = next.inputs.first() == Some(&Some(value));
+    if let Some(order) = next.kernel.turns() {
+        let turns = is_first && !is_reshaped;
+        return turns.then(|| (Tail::Turn(order.clone()), None));
+    }
+    if program.elem(value) != Some(DataType::Float) {
         return None;
     }
-    match kind {
-        TailKind::Activation(activation) => Some((Tail::Activation(activation), None)),
-        TailKind::Turn(order) if !is_reshaped => Some((Tail::Turn(order), None)),
-        TailKind::Turn(_) => None,
-        TailKind::Clip => {
-            // Limits that are known, or absent; NaN limits nothing the same way everywhere, so it is left alone.
-            let limit = |index: usize, absent: f32| match next.inputs.get(index).copied().flatten()
-            {
-                None => Some(absent),
-                Some(slot) => {
-                    let limit = constant(slot)?.item::<f32>().ok();
-                    limit.filter(|limit| !limit.is_nan())
-                }
-            };
-            let (low, high) = (limit(1, f32::NEG_INFINITY)?, limit(2, f32::INFINITY)?);
-            Some((Tail::Activation(Activation::Clip(low, high)), None))
+    match next.kernel.pointwise()? {
+        Pointwise::Unary(op) => Some((Tail::Activation(activation(op)?), None)),
+        Pointwise::Clip if is_first => {
+            // NaN limits nothing the same way everywhere, so it is left alone.
+            let [low, high] = clip_limits::<f32>(program, next)?;
+            let is_known = !low.is_nan() && !high.is_nan();
+            is_known.then_some((Tail::Activation(Activation::Clip(low, high)), None))
         }
-        TailKind::Add | TailKind::Mul => {
-            let other = other()?;
-            let (shape, other_shape) = (program.shape(value)?, program.shape(other)?);
-            let same = shape.len() == other_shape.len()
-                && shape
-                    .iter()
-                    .zip(other_shape)
-                    .all(|(a, b)| a.surely_equals(b));
-            if same {
-                let tail = match kind {
-                    TailKind::Add => Tail::Residual,
-                    _ => Tail::Factor,
-                };
-                return Some((tail, Some(other)));
-            }
-            if other_shape.len() > shape.len() {
+        Pointwise::Binary(op @ (Binary::Add | Binary::Mul)) => {
+            let &[Some(a), Some(b)] = &next.inputs[..] else {
                 return None;
-            }
-            if kind == TailKind::Mul {
-                let scale = constant(other).filter(|scale| scale.len() == 1)?;
-                return Some((Tail::Scale(*scale.to_vec::<f32>().ok()?.first()?), None));
-            }
-            let (last, leading) = other_shape.split_last()?;
-            let is_vector = last.surely_equals(shape.last()?)
-                && leading.iter().all(|dim| dim.known() == Some(1));
-            is_vector.then_some((Tail::Bias, Some(other)))
+            };
+            with_other(program, op, value, if a == value { b } else { a })
         }
+        Pointwise::Clip | Pointwise::Binary(_) => None,
     }
 }
 
+/// The sum or the product of a value and another one, as a tail of whoever computes the value.
+fn with_other(
+    program: &Program,
+    op: Binary,
+    value: Slot,
+    other: Slot,
+) -> Option<(Tail, Option<Slot>)> {
+    let (shape, other_shape) = (program.shape(value)?, program.shape(other)?);
+    if same_shape(shape, other_shape) {
+        let tail = match op {
+            Binary::Add => Tail::Residual,
+            _ => Tail::Factor,
+        };
+        return Some((tail, Some(other)));
+    }
+    if other_shape.len() > shape.len() {
+        return None;
+    }
+    if op == Binary::Mul {
+        let constant = program.constant(other);
+        let scale = constant.filter(|scale| scale.len() == 1)?;
+        return Some((Tail::Scale(*scale.to_vec::<f32>().ok()?.first()?), None));
+    }
+    let (last, leading) = other_shape.split_last()?;
+    let is_vector =
+        last.surely_equals(shape.last()?) && leading.iter().all(|dim| dim.known() == Some(1));
+    is_vector.then_some((Tail::Bias, Some(other)))
+}
+
+/// The function as an activation, if it is one that is computed while a product is stored.
+fn activation(op: Unary) -> Option<Activation> {
+    Some(match op {
+        Unary::Relu => Activation::Relu,
+        Unary::LeakyRelu { alpha } => Activation::LeakyRelu(alpha),
+        Unary::HardSigmoid { alpha, beta } => Activation::HardSigmoid(alpha, beta),
+        Unary::HardSwish => Activation::HardSwish,
+        Unary::Gelu => Activation::Gelu,
+        Unary::GeluTanh => Activation::GeluTanh,
+        Unary::Sigmoid => Activation::Sigmoid,
+        Unary::Swish { alpha } => Activation::Swish(alpha),
+        Unary::Tanh => Activation::Tanh,
+        _ => return None,
+    })
+}
+
+/// The limits of a `Clip`, those left out included, if all are known.
+pub(crate) fn clip_limits<T: Number + Element>(program: &Program, step: &Step) -> Option<[T; 2]> {
+    let limit = |index: usize, absent: T| match step.inputs.get(index).copied().flatten() {
+        None => Some(absent),
+        Some(slot) => program.constant(slot)?.item::<T>().ok(),
+    };
+    Some([limit(1, T::LOWEST)?, limit(2, T::HIGHEST)?])
+}
+
+/// Whether two shapes are the same for all sizes of the inputs.
+pub(crate) fn same_shape(a: &Shape, b: &Shape) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.surely_equals(b))
+}
+
 /// By slot: the steps that read it, once for each input, and once a number beyond all for an output of the model.
-fn readers(program: &Program) -> HashMap<Slot, SmallVec<[usize; 2]>> {
-    let mut readers: HashMap<Slot, SmallVec<[usize; 2]>> = HashMap::new();
+pub(crate) type Readers = HashMap<Slot, SmallVec<[usize; 2]>>;
+
+/// See [`Readers`].
+pub(crate) fn readers(program: &Program) -> Readers {
+    let mut readers = Readers::new();
     for (index, step) in program.steps.iter().enumerate() {
         for slot in step.inputs.iter().flatten() {
             readers.entry(*slot).or_default().push(index);

@@ -1,6 +1,7 @@
 //! Arithmetic, comparison, logic and activations element by element; matrix products; what works along one axis.
 
 pub(crate) mod binary;
+pub(crate) mod chain;
 pub(crate) mod classify;
 pub(crate) mod clip;
 pub(crate) mod cumulative;

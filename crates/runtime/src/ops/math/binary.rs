@@ -10,7 +10,7 @@ use sardonyx_kernels::elementwise::{
 use sardonyx_tensor::{CastOptions, DataType, Element, Tensor, ViewData, cast, cast_slices};
 
 use super::{Pair, dims_in_place, for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, TailKind, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site, fail};
 
 /// A binding per row: `bind_add: arithmetic, Binary::Add;` becomes
 ///
@@ -139,13 +139,8 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
         &[0, 1]
     }
 
-    fn as_tail(&self) -> Option<TailKind> {
-        match self.op {
-            _ if T::DATA_TYPE != DataType::Float => None,
-            Binary::Add => Some(TailKind::Add),
-            Binary::Mul => Some(TailKind::Mul),
-            _ => None,
-        }
+    fn pointwise(&self) -> Option<Pointwise> {
+        Some(Pointwise::Binary(self.op))
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

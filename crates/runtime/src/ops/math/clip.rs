@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use sardonyx_kernels::Loops;
-use sardonyx_tensor::{DataType, Dims, Element};
+use sardonyx_tensor::{Dims, Element};
 
 use super::for_element;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, TailKind, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site, fail};
 
 /// See the module.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -22,8 +22,8 @@ impl<T: Loops + Element> Kernel for Clip<T> {
         &[0]
     }
 
-    fn as_tail(&self) -> Option<TailKind> {
-        (T::DATA_TYPE == DataType::Float).then_some(TailKind::Clip)
+    fn pointwise(&self) -> Option<Pointwise> {
+        Some(Pointwise::Clip)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -7,7 +7,7 @@ use sardonyx_tensor::{Dims, Element};
 
 use super::binary::Arithmetic;
 use super::{for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site};
 
 /// See the module.
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -21,6 +21,10 @@ struct PRelu<T> {
 impl<T: BinaryElement + Element> Kernel for PRelu<T> {
     fn in_place(&self) -> &[usize] {
         &[0]
+    }
+
+    fn pointwise(&self) -> Option<Pointwise> {
+        Some(Pointwise::Binary(Binary::PRelu))
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -5,13 +5,12 @@ use std::marker::PhantomData;
 use sardonyx_kernels::elementwise::{
     Bitwise, Integer, Unary, UnaryElement, bitwise, not, unary, unary_in_place,
 };
-use sardonyx_kernels::gemm::Activation;
 use sardonyx_kernels::number::Arith;
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::binary::bytes;
 use super::{for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, TailKind};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site};
 
 /// A binding per row: `bind_neg: signed, Unary::Neg;` becomes
 ///
@@ -177,21 +176,8 @@ impl<T: UnaryElement + Element> Kernel for Map<T> {
         &[0]
     }
 
-    fn as_tail(&self) -> Option<TailKind> {
-        let activation = match self.op {
-            _ if T::DATA_TYPE != DataType::Float => return None,
-            Unary::Relu => Activation::Relu,
-            Unary::LeakyRelu { alpha } => Activation::LeakyRelu(alpha),
-            Unary::HardSigmoid { alpha, beta } => Activation::HardSigmoid(alpha, beta),
-            Unary::HardSwish => Activation::HardSwish,
-            Unary::Gelu => Activation::Gelu,
-            Unary::GeluTanh => Activation::GeluTanh,
-            Unary::Sigmoid => Activation::Sigmoid,
-            Unary::Swish { alpha } => Activation::Swish(alpha),
-            Unary::Tanh => Activation::Tanh,
-            _ => return None,
-        };
-        Some(TailKind::Activation(activation))
+    fn pointwise(&self) -> Option<Pointwise> {
+        Some(Pointwise::Unary(self.op))
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

@@ -8,7 +8,7 @@ use sardonyx_tensor::{Dims, Element};
 use smallvec::SmallVec;
 
 use super::{dims_in_place, for_element, steps};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site};
 
 /// `Max`
 pub(crate) fn bind_max(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
@@ -52,6 +52,10 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
     /// values lie.
     fn in_place(&self) -> &[usize] {
         &[0, 1]
+    }
+
+    fn pointwise(&self) -> Option<Pointwise> {
+        (!self.mean).then_some(Pointwise::Binary(self.op))
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {

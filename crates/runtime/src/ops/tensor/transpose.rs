@@ -3,7 +3,7 @@
 use sardonyx_tensor::Dims;
 
 use super::moves::copy_view;
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, TailKind, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::layout::{Layout, ViewSite};
 
 struct Transpose {
@@ -50,8 +50,8 @@ impl Kernel for Transpose {
         input == 0
     }
 
-    fn as_tail(&self) -> Option<TailKind> {
-        self.order.clone().map(TailKind::Turn)
+    fn turns(&self) -> Option<&Dims> {
+        self.order.as_ref()
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
