@@ -3,7 +3,10 @@
 use super::{Bench, Group, Work, numbers};
 use sardonyx_kernels::FloatLoops;
 use sardonyx_kernels::copy::copy_strided;
-use sardonyx_kernels::elementwise::{Binary, Unary, binary, broadcast_strides, unary};
+use sardonyx_kernels::elementwise::{
+    Binary, Link, Side, Unary, binary, binary_in_place, broadcast_strides, chain, clip_in_place,
+    unary, unary_in_place,
+};
 use sardonyx_kernels::norm::{Affine, Statistics};
 use sardonyx_kernels::softmax::Softmax;
 
@@ -43,6 +46,7 @@ pub(super) fn run(bench: &Bench) {
     functions(&mut Group::new(bench, "functions"));
     rows(&mut Group::new(bench, "rows"));
     sums(&mut Group::new(bench, "sums"));
+    chains(&mut Group::new(bench, "chains"));
     copies(&mut Group::new(bench, "copies"));
 }
 
@@ -121,6 +125,69 @@ fn sums(group: &mut Group<'_>) {
             );
         });
     }
+}
+
+/// Five operations in one pass over memory and in one for each.
+fn chains(group: &mut Group<'_>) {
+    five_links(group, "a million elements", 1024);
+    five_links(group, "64 MB each", 16 << 10);
+}
+
+fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
+    let names = ["in one pass", "one by one"].map(|how| format!("{size}, five links {how}"));
+    if !names.iter().any(|name| group.wants(name)) {
+        return;
+    }
+    let bench = group.bench;
+    let (pool, isa) = (&bench.pool, bench.isa);
+    let (dims, whole, row) = ([rows, 1024], [1024, 1], [0, 1]);
+    let count = rows * 1024;
+    let (x, other, bias) = (numbers(count), numbers(count), numbers(1024));
+    let mut y = vec![0.0; x.len()];
+    let links = [
+        Link::Binary {
+            op: Binary::Add,
+            side: Side::Left,
+            other: &bias,
+            strides: &row,
+        },
+        Link::Unary(Unary::HardSwish),
+        Link::Binary {
+            op: Binary::Mul,
+            side: Side::Left,
+            other: &other,
+            strides: &whole,
+        },
+        Link::Unary(Unary::Abs),
+        Link::Clip {
+            low: 0.0,
+            high: 0.5,
+        },
+    ];
+    let work = bench.moved_maybe_far(3 * x.len());
+    group.time(&names[0], work, |_| {
+        chain(pool, isa, &dims, &x, &whole, &links, &mut y);
+    });
+    // Each pass reads and writes the result, and one of them reads another operand of its size.
+    let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
+    group.time(&names[1], work, |_| {
+        binary(
+            pool,
+            isa,
+            Binary::Add,
+            &dims,
+            &x,
+            &whole,
+            &bias,
+            &row,
+            &mut y,
+        );
+        unary_in_place(pool, isa, Unary::HardSwish, &mut y);
+        let (op, side) = (Binary::Mul, Side::Left);
+        binary_in_place(pool, isa, op, side, &dims, &mut y, &other, &whole);
+        unary_in_place(pool, isa, Unary::Abs, &mut y);
+        clip_in_place(pool, isa, 0.0, 0.5, &mut y);
+    });
 }
 
 fn copies(group: &mut Group<'_>) {
