@@ -18,7 +18,7 @@ use crate::{Limits, ModelArg, check};
 /// Say what a model becomes before it runs, or what a finding of `check` means and what to do about it
 ///
 /// For a model: which nodes are upgraded, computed ahead of time and fused, what nearly was and why not, which nodes are done
-/// while the result of another is stored, and how much memory is planned. For the code of a finding, such as
+/// in the step of another, and how much memory is planned. For the code of a finding, such as
 /// unknown-operator, or the id of a rule, such as GRAPH-02: what it means. Without either, all codes are listed.
 #[derive(clap::Args)]
 #[group(skip)]
@@ -285,10 +285,7 @@ impl Story<'_> {
             "absorbed",
             match times {
                 0 => "nothing".to_string(),
-                _ => format!(
-                    "{} done while the result of another is stored",
-                    count(times, "node")
-                ),
+                _ => format!("{} done in the step of another", count(times, "node")),
             },
         );
         for (operators, group) in tails.iter().take(SHOWN) {

@@ -53,7 +53,7 @@ pub struct StepInfo {
     pub node: String,
     /// Its operator.
     pub op: &'static str,
-    /// Operators of the nodes that are done while its result is stored, in order.
+    /// Operators of the nodes that are done in the same step, in order.
     pub with: Vec<String>,
     /// Which loops run.
     pub kernel: String,
@@ -206,7 +206,7 @@ impl Session {
         &self.program.fusions
     }
 
-    /// Which nodes are done while the result of another is stored: the other, then the node.
+    /// Which nodes are done in the step of another: the other, then the node.
     pub fn absorbed(&self) -> &[(String, String)] {
         &self.program.absorbed
     }

@@ -301,7 +301,7 @@ impl Session {
         self.session.fusions()
     }
 
-    /// Which nodes are done while the result of another is stored: the other, then the node.
+    /// Which nodes are done in the step of another: the other, then the node.
     pub fn absorbed(&self) -> &[(String, String)] {
         self.session.absorbed()
     }
