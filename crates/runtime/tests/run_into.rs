@@ -1,44 +1,12 @@
 //! Runs on memory of the caller: the same results as `run`, whoever reads an output, and nothing allocated in the end.
 #![allow(clippy::unwrap_used)]
-// An allocator cannot be written without.
-#![allow(unsafe_code)]
 
 mod both_ways;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use allocation_counter::measure;
 use both_ways::{Numbers, compile, whole};
 use sardonyx_runtime::{Optimization, RunError, Session};
 use sardonyx_tensor::{DataType, Tensor, TensorView, TensorViewMut, Value};
-
-/// Counts what this thread asks of the system's allocator.
-struct Counted;
-
-thread_local! {
-    static ASKED: AtomicUsize = const { AtomicUsize::new(0) };
-}
-
-// SAFETY: everything is left to the system's allocator.
-unsafe impl GlobalAlloc for Counted {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ASKED.with(|asked| asked.fetch_add(1, Ordering::Relaxed));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTED: Counted = Counted;
-
-fn asked() -> usize {
-    ASKED.with(|asked| asked.load(Ordering::Relaxed))
-}
 
 fn session(graph: &str) -> Session {
     compile(&whole(graph), Optimization::All, 2)
@@ -252,9 +220,8 @@ fn after_the_first_runs_nothing_is_allocated() {
         for _ in 0..3 {
             run();
         }
-        let before = asked();
-        run();
-        assert_eq!(asked() - before, 0, "allocations with {threads} threads");
+        let asked = measure(&mut run);
+        assert_eq!(asked.count_total, 0, "allocations with {threads} threads");
     }
 }
 
