@@ -1,6 +1,7 @@
 //! What each unary operation does to one element, as types that loops are generic over.
 
 use crate::number::{Arith, Math, Number};
+use crate::vecmath::{acosh, asinh, atanh};
 
 /// An operation on one element of a float type that computes in itself.
 pub(crate) trait Map<W: Math>: Copy + Sync {
@@ -110,9 +111,9 @@ operations! {
     Atan |x, FMA| x.libm(f64::atan);
     Sinh |x, FMA| x.libm(f64::sinh);
     Cosh |x, FMA| x.libm(f64::cosh);
-    Asinh |x, FMA| x.libm(f64::asinh);
-    Acosh |x, FMA| x.libm(f64::acosh);
-    Atanh |x, FMA| x.libm(f64::atanh);
+    Asinh |x, FMA| x.libm(asinh);
+    Acosh |x, FMA| x.libm(acosh);
+    Atanh |x, FMA| x.libm(atanh);
 }
 
 /// `x * sigmoid(alpha x)`.
