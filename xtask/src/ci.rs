@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     step("findings", &["xtask", "findings", "--check"]),
     step("requirements", &["xtask", "requirements"]),
     step("test", &["test", "--workspace"]),
+    step("isa", &["xtask", "isa", "--lower"]),
     // Not optimised further: building takes longer than the suite does.
     step("onnx suite", &["xtask", "onnx-suite", "--profile", "dev"]),
     step("conformance", &["xtask", "conformance"]).release(),

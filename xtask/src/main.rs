@@ -9,6 +9,7 @@ mod findings;
 mod formats;
 mod fuzz;
 mod interop;
+mod isa;
 mod notation;
 mod onnx_suite;
 mod op;
@@ -56,6 +57,8 @@ enum Task {
     Fuzz(fuzz::Fuzz),
     /// Exchange files with the onnx package, ONNX Runtime, NumPy and safetensors.
     Interop(interop::Interop),
+    /// Run the tests of kernels and engine under each instruction set.
+    Isa(isa::Isa),
     /// Compare our parser of the notation with that of the onnx package.
     Notation(notation::Notation),
     /// Run the tests of the onnx package on our Python module.
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Task::Formats(task) => formats::run(&task),
         Task::Fuzz(task) => fuzz::run(&task),
         Task::Interop(task) => interop::run(&task),
+        Task::Isa(task) => isa::run(&task),
         Task::Notation(task) => notation::run(&task),
         Task::OnnxSuite(task) => onnx_suite::run(&task),
         Task::Op(task) => op::run(&task),

@@ -1,6 +1,6 @@
 //! Where things are in the checkout, and which source files it has.
 
-use crate::Result;
+use crate::{Result, shell};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -59,20 +59,22 @@ pub(crate) fn build_release(program: &str, environment: Environment) -> Result<P
     let mut command = cargo();
     command.envs(environment.iter().copied());
     command.args(["build", "--release", "--workspace", "--bin", program]);
-    command
-        .arg("--message-format=json-render-diagnostics")
-        .stderr(std::process::Stdio::inherit());
-    let output = command.output()?;
-    if !output.status.success() {
-        return Err(format!("{program} does not build").into());
-    }
-    // One message per line; the binary's own says where the executable is.
-    String::from_utf8(output.stdout)?
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+    // The binary's own message says where the executable is.
+    built(&mut command)?
+        .into_iter()
         .filter(|message| message["target"]["name"] == program)
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))
         .ok_or_else(|| format!("cargo built no executable {program}").into())
+}
+
+/// Runs a command of cargo that builds, and returns its messages: among them one for each artifact.
+pub(crate) fn built(command: &mut Command) -> Result<Vec<Value>> {
+    command.arg("--message-format=json-render-diagnostics");
+    let messages = shell::output(command)?;
+    Ok(messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect())
 }
 
 /// All files below `folder` whose name ends with one of `suffixes`, sorted. Build products and hidden folders

@@ -32,6 +32,6 @@ pub mod rotary;
 pub mod softmax;
 mod vecmath;
 
-pub use isa::Isa;
+pub use isa::{Isa, UnknownIsa};
 pub use per_type::{CumulativeLoops, FloatLoops, Loops, MaxPoolLoops};
 pub use pool::{Pool, split_even};

@@ -30,7 +30,7 @@ use crate::weights::SharedWeights;
 pub struct Options {
     /// Threads, the calling one included; `None` for one per available processor.
     pub threads: Option<usize>,
-    /// Instruction set; `None` for the best of this machine.
+    /// Instruction set; `None` for the one of [`Isa::requested`].
     pub isa: Option<Isa>,
     /// Whether the session has threads of its own. Sessions share those of the process otherwise, if they want as many.
     pub private_pool: bool,
@@ -195,7 +195,10 @@ pub(crate) fn compile(
     }
     clock.lap(&mut report, "share");
 
-    let isa = options.isa.unwrap_or_else(Isa::detect);
+    let isa = match options.isa {
+        Some(isa) => isa,
+        None => Isa::requested().map_err(|error| CompileError::Option(error.to_string()))?,
+    };
     let binder = Binder {
         resolved: &resolved,
         inference: &first,

@@ -193,7 +193,7 @@ impl Session {
 
     /// The instruction set that kernels use, in lower case: `portable`, `avx2`, …
     pub fn instruction_set(&self) -> String {
-        format!("{:?}", self.program.isa).to_lowercase()
+        self.program.isa.name().to_string()
     }
 
     /// What compiling did.

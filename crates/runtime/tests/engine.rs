@@ -7,6 +7,7 @@ use draft::{Draft, floats, values};
 use sardonyx_model::{NoExternalData, Type};
 use sardonyx_runtime::{CompileError, Optimization, Options, RunError, Session, unsupported};
 use sardonyx_tensor::{DataType, Tensor};
+use std::process::Command;
 
 #[test]
 fn nodes_run_in_the_order_of_their_values() {
@@ -392,4 +393,32 @@ fn compiling_is_counted_and_steps_are_described() {
     // A size that is left open is no error.
     let open = session.details(&[None]).expect("the declared type");
     assert_eq!(open.steps.len(), steps.len());
+}
+
+/// What a session says of its instruction set in a process of its own, with `SARDONYX_ISA` set.
+fn session_under(forced: &str) -> String {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "says_the_instruction_set", "--nocapture"])
+        .env("SARDONYX_ISA", forced)
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (_, said) = said.split_once("session: ").expect("the line is there");
+    said.lines().next().unwrap_or_default().to_string()
+}
+
+#[test]
+fn says_the_instruction_set() {
+    match network().session(1) {
+        Ok(session) => println!("session: {}", session.instruction_set()),
+        Err(CompileError::Option(what)) => println!("session: refused, {what}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn sessions_use_the_instruction_set_that_is_forced() {
+    assert_eq!(session_under("portable"), "portable");
+    let refused = session_under("sse9");
+    assert!(refused.starts_with("refused, SARDONYX_ISA"), "{refused}");
 }

@@ -252,7 +252,7 @@ impl Session {
     }
 
     /// The instruction set that kernels use, in lower case: `portable`, `avx2`, … The environment variable `SARDONYX_ISA`
-    /// lowers it.
+    /// lowers it; a session is not made if that names none.
     pub fn instruction_set(&self) -> String {
         self.session.instruction_set()
     }

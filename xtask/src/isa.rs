@@ -1,0 +1,131 @@
+//! `cargo xtask isa`: the tests of kernels and engine, once under each instruction set.
+//!
+//! Many tests of kernels go through all sets up to the one in use themselves; those of the engine run under that one only.
+//! `cargo test` uses the best of the machine, so that the engine is tested with the others only here. Examples in
+//! documentation are left out.
+
+use crate::workspace::{built, cargo, root};
+use crate::{Result, shell};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Run the tests of kernels and engine under each instruction set.
+#[derive(clap::Args)]
+pub(crate) struct Isa {
+    /// Leave out the best set of this machine, which `cargo test` uses.
+    #[arg(long)]
+    lower: bool,
+}
+
+/// As `SARDONYX_ISA` spells them, worst first.
+const SETS: [&str; 3] = ["portable", "avx2", "avx512"];
+
+/// Where the packages are, the one that names the set first.
+const PACKAGES: [&str; 2] = ["crates/kernels", "crates/runtime"];
+
+/// A test in the first package that prints a line: [`IN_USE`] and the name of the set.
+const NAMING_TEST: &str = "isa::tests::says_which_one_is_in_use";
+const IN_USE: &str = "instruction set in use: ";
+
+pub(crate) fn run(task: &Isa) -> Result {
+    let programs = test_programs()?;
+    // Forcing never raises: what is used where the best is forced is the best of this machine.
+    let best = in_use(&programs, SETS[SETS.len() - 1])?;
+    let mut summary = Vec::new();
+    let mut failed = false;
+    for set in SETS {
+        let used = in_use(&programs, set)?;
+        summary.push(if used != set && used == best {
+            format!("{set:8}  skipped: this machine does not have it")
+        } else if used != set {
+            return Err(format!("{set} is forced, but {used} is in use").into());
+        } else if task.lower && set == best {
+            format!("{set:8}  left out: `cargo test` uses it")
+        } else {
+            println!("==> {set}");
+            let start = Instant::now();
+            let failures = run_under(&programs, set);
+            failed |= !failures.is_empty();
+            match &failures[..] {
+                [] => {
+                    let (count, seconds) = (programs.len(), start.elapsed().as_secs_f64());
+                    format!("{set:8}  passed: {count} programs in {seconds:.1} s")
+                }
+                _ => format!("{set:8}  FAILED: {}", failures.join(", ")),
+            }
+        });
+    }
+    println!("\n{}", summary.join("\n"));
+    match failed {
+        true => Err("tests fail under an instruction set".into()),
+        false => Ok(()),
+    }
+}
+
+/// A program of tests.
+struct Program {
+    executable: PathBuf,
+    /// Its package, where cargo starts it.
+    folder: PathBuf,
+}
+
+impl Program {
+    fn under(&self, set: &str) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("SARDONYX_ISA", set);
+        command
+    }
+}
+
+/// Runs every program and returns those that fail.
+fn run_under(programs: &[Program], set: &str) -> Vec<String> {
+    let runs = programs.iter().map(|program| {
+        let result = shell::run(program.under(set).arg("--quiet"));
+        result.err().map(|reason| reason.to_string())
+    });
+    runs.flatten().collect()
+}
+
+/// The set that the kernels use where `set` is forced.
+fn in_use(programs: &[Program], set: &str) -> Result<String> {
+    let kernels = root().join(PACKAGES[0]);
+    for program in programs.iter().filter(|program| program.folder == kernels) {
+        let mut command = program.under(set);
+        command.args(["--exact", NAMING_TEST, "--nocapture"]);
+        // The name of the test may stand before it on the line.
+        let said = shell::output(&mut command)?;
+        let mut names = said.lines().filter_map(|line| line.split_once(IN_USE));
+        if let Some((_, name)) = names.next() {
+            return Ok(name.to_string());
+        }
+    }
+    Err(format!("no program of {} has the test {NAMING_TEST}", PACKAGES[0]).into())
+}
+
+/// The test programs of the packages.
+///
+/// Built as `cargo test --workspace` builds them: with the features of two packages alone, what they reach would be built
+/// again.
+fn test_programs() -> Result<Vec<Program>> {
+    let artifacts = built(cargo().args(["test", "--workspace", "--no-run"]))?;
+    let programs: Vec<Program> = artifacts
+        .iter()
+        .filter(|artifact| artifact["profile"]["test"] == true)
+        .filter_map(|artifact| {
+            let folder = Path::new(artifact["manifest_path"].as_str()?).parent()?;
+            let executable = artifact["executable"].as_str()?.into();
+            PACKAGES
+                .iter()
+                .any(|package| folder == root().join(package))
+                .then(|| Program {
+                    executable,
+                    folder: folder.to_path_buf(),
+                })
+        })
+        .collect();
+    match programs.is_empty() {
+        true => Err("cargo builds no tests of kernels and engine".into()),
+        false => Ok(programs),
+    }
+}
