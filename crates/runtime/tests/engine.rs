@@ -397,12 +397,12 @@ fn compiling_is_counted_and_steps_are_described() {
 
 /// What a session says of its instruction set in a process of its own, with `SARDONYX_ISA` set.
 fn session_under(forced: &str) -> String {
-    let output = Command::new(std::env::current_exe().unwrap())
+    let output = Command::new(std::env::current_exe().expect("this test"))
         .args(["--exact", "says_the_instruction_set", "--nocapture"])
         .env("SARDONYX_ISA", forced)
         .output()
-        .unwrap();
-    let said = String::from_utf8(output.stdout).unwrap();
+        .expect("a process");
+    let said = String::from_utf8(output.stdout).expect("text");
     let (_, said) = said.split_once("session: ").expect("the line is there");
     said.lines().next().unwrap_or_default().to_string()
 }
