@@ -20,14 +20,14 @@
 //! | Tanh | 3 | | 0.5 | |
 //! | Asinh, Acosh, Atanh | 0.5 | | 3 | |
 //! | expm1 | 2 | | | |
-//! | Erf | 1.5 | | 6 | |
+//! | Erf | 1.5 | | 7 | |
 //! | Sigmoid | 2.5 | | 2 | |
 //! | Softplus | 3 | | 2 | |
 //! | Softsign | 1.5 | | 1.5 | |
 //! | Silu | 3.5 | 1e-43 | 2 | 1e-320 |
 //! | Mish | 5 | 1e-43 | 3 | 1e-320 |
 //! | Swish | 4 | 2e-8 x | 4 | 1e-16 x |
-//! | Gelu | 2 | 6e-8 x | 4 | 2e-16 x |
+//! | Gelu | 2 | 6e-8 x | 4 | 3e-16 x |
 //! | GeluTanh | 4 | 1e-7 x | 4 | 2e-16 x |
 //! | HardSwish | 2 | 6e-8 x | 2 | 2e-16 x |
 //! | HardSigmoid | 1 | 6e-8 | 1 | 2e-16 |
