@@ -91,6 +91,6 @@ pub use sardonyx_passes::{NEWEST_IR_VERSION, StripOptions, StripReport};
 pub use sardonyx_tensor::{
     Bool8, Buffer, CastOptions, Class, Complex64, Complex128, DataType, Element, Float8e4m3fn,
     Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz, Float8e8m0, Map, MapKey, Mismatch, Sequence,
-    Sparse, StringArray, Tensor, TensorError, TensorView, Tolerance, Value, ValueType, bf16, cast,
-    f16, npy,
+    Sparse, StringArray, Tensor, TensorError, TensorView, TensorViewMut, Tolerance, Value,
+    ValueType, bf16, cast, f16, npy,
 };
