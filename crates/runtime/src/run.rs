@@ -1,6 +1,6 @@
 //! Running a session: values that are given, the walk over the steps, values that are returned.
 //!
-//! After the first runs with inputs of some sizes, [`Session::run_into`] neither allocates nor waits for another thread: a run
+//! After the first runs with inputs of some sizes, [`Session::run_into`] itself neither allocates nor waits for another run: it
 //! takes a [`Memory`] that nobody else uses, with the plans that were made in it, and leaves it behind for the next.
 
 use std::mem::take;

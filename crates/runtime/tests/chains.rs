@@ -204,6 +204,12 @@ fn what_others_want_stays() {
     }
 }
 
+/// How many nodes each step does.
+fn lengths(both: &Both) -> Vec<usize> {
+    let steps = both.fused.steps();
+    steps.iter().map(|step| 1 + step.with.len()).collect()
+}
+
 #[test]
 fn chains_have_an_end() {
     let mut body = String::from("a0 = Neg (x) ");
@@ -211,25 +217,13 @@ fn chains_have_an_end() {
         body += &format!("a{link} = LeakyRelu (a{}) ", link - 1);
     }
     let both = holds_exactly(&graph("float", &(body + "y = Neg (a39)")));
-    let lengths: Vec<usize> = both
-        .fused
-        .steps()
-        .iter()
-        .map(|step| 1 + step.with.len())
-        .collect();
-    assert_eq!(lengths, [16, 16, 9]);
+    assert_eq!(lengths(&both), [16, 16, 9]);
     let mut body = String::from("a0 = Neg (x) ");
     for link in 1..12 {
         body += &format!("a{link} = Add (a{}, z) ", link - 1);
     }
     let both = holds_exactly(&graph("float", &(body + "y = Neg (a11)")));
-    let lengths: Vec<usize> = both
-        .fused
-        .steps()
-        .iter()
-        .map(|step| 1 + step.with.len())
-        .collect();
-    assert_eq!(lengths, [8, 5]);
+    assert_eq!(lengths(&both), [8, 5]);
 }
 
 #[test]

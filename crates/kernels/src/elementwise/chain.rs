@@ -70,10 +70,11 @@ pub fn chain<T: UnaryElement + BinaryElement>(
     let (first, rest) = links.split_first().expect("a chain has links");
     let begin = Begin::new(dims, x, x_strides, first);
     assert_eq!(out.len(), begin.len(), "the output has other dims");
-    let rest = Ready::all(dims, rest);
+    let mut ready = [const { None }; MAX_LINKS];
+    Ready::prepare(dims, rest, &mut ready);
     by_tiles(pool, links, out, |start, tile| {
         begin.run(level, start, tile);
-        for link in rest.iter().flatten() {
+        for link in ready.iter().flatten() {
             link.run(level, start, tile);
         }
     });
@@ -95,9 +96,10 @@ pub fn chain_in_place<T: UnaryElement + BinaryElement>(
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
     assert_eq!(x.len(), len, "the elements have other dims");
-    let links_ready = Ready::all(dims, links);
+    let mut ready = [const { None }; MAX_LINKS];
+    Ready::prepare(dims, links, &mut ready);
     by_tiles(pool, links, x, |start, tile| {
-        for link in links_ready.iter().flatten() {
+        for link in ready.iter().flatten() {
             link.run(level, start, tile);
         }
     });
@@ -189,8 +191,11 @@ enum Ready<'a, T> {
 }
 
 impl<'a, T: UnaryElement + BinaryElement> Ready<'a, T> {
-    fn all(dims: &[usize], links: &[Link<'a, T>]) -> [Option<Self>; MAX_LINKS] {
-        std::array::from_fn(|i| Some(Self::new(dims, links.get(i)?)))
+    /// Fills in what there are links for, where it stays: a walk is hundreds of bytes, and most chains are short.
+    fn prepare(dims: &[usize], links: &[Link<'a, T>], ready: &mut [Option<Self>; MAX_LINKS]) {
+        for (ready, link) in ready.iter_mut().zip(links) {
+            *ready = Some(Self::new(dims, link));
+        }
     }
 
     fn new(dims: &[usize], link: &Link<'a, T>) -> Self {

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use super::*;
 use crate::elementwise::broadcast_strides;
 
-const ALL: [Binary; 11] = [
+pub(in crate::elementwise) const ALL: [Binary; 11] = [
     Binary::Add,
     Binary::Sub,
     Binary::Mul,

@@ -3,6 +3,7 @@
 use half::{bf16, f16};
 
 use super::*;
+use crate::elementwise::binary::tests::ALL as BINARY;
 use crate::elementwise::{binary, broadcast_strides, clip, unary};
 use crate::number::Arith;
 
@@ -58,20 +59,6 @@ const UNARY: [Unary; 12] = [
     Unary::Tanh,
     Unary::LeakyRelu { alpha: 0.25 },
     Unary::Swish { alpha: 0.5 },
-];
-
-const BINARY: [Binary; 11] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Max,
-    Binary::Min,
-    Binary::Pow,
-    Binary::Mod,
-    Binary::Fmod,
-    Binary::PRelu,
-    Binary::SquaredDifference,
 ];
 
 /// What a link does, with an operand of its own.

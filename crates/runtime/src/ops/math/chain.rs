@@ -68,31 +68,26 @@ impl<T: Loops + Element> Kernel for Chain<T> {
         // Over the memory of input 1, the first link reads input 0 as its other operand.
         let turned = |other: usize| over == Some(other);
         let input = |other: usize| if turned(other) { 0 } else { other };
-        let strides: SmallVec<[Dims; MAX_LINKS]> = self
-            .links
-            .iter()
-            .map(|link| match link {
-                Link::Binary { other, .. } => steps(call.tensor(input(*other))?.dims(), &dims),
-                Link::Unary(_) | Link::Clip { .. } => Ok(Dims::new()),
-            })
-            .collect::<Result<_, KernelError>>()?;
-        let links: SmallVec<[elementwise::Link<'_, T>; MAX_LINKS]> = self
-            .links
-            .iter()
-            .zip(&strides)
-            .map(|(link, strides)| {
-                Ok(match *link {
-                    Link::Unary(op) => elementwise::Link::Unary(op),
-                    Link::Clip { low, high } => elementwise::Link::Clip { low, high },
-                    Link::Binary { op, side, other } => elementwise::Link::Binary {
-                        op,
-                        side: if turned(other) { Side::Right } else { side },
-                        other: call.slice::<T>(input(other))?,
-                        strides,
-                    },
-                })
-            })
-            .collect::<Result<_, KernelError>>()?;
+        let mut strides: SmallVec<[Dims; MAX_LINKS]> = SmallVec::new();
+        for link in &self.links {
+            strides.push(match link {
+                Link::Binary { other, .. } => steps(call.tensor(input(*other))?.dims(), &dims)?,
+                Link::Unary(_) | Link::Clip { .. } => Dims::new(),
+            });
+        }
+        let mut links: SmallVec<[elementwise::Link<'_, T>; MAX_LINKS]> = SmallVec::new();
+        for (link, strides) in self.links.iter().zip(&strides) {
+            links.push(match *link {
+                Link::Unary(op) => elementwise::Link::Unary(op),
+                Link::Clip { low, high } => elementwise::Link::Clip { low, high },
+                Link::Binary { op, side, other } => elementwise::Link::Binary {
+                    op,
+                    side: if turned(other) { Side::Right } else { side },
+                    other: call.slice::<T>(input(other))?,
+                    strides,
+                },
+            });
+        }
         if let Some((_, x)) = call.in_place::<T>()? {
             T::chain_in_place(pool, isa, &dims, &links, x);
             return Ok(());
