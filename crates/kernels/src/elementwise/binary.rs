@@ -1,6 +1,6 @@
 //! Arithmetic on two operands with broadcasting.
 
-use super::broadcast::{BLOCK, Operand, Walk, gathered, row_of_two};
+use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
 use super::chunks::fill;
 use crate::number::{Arith, Math, Number};
 use crate::vecmath::{Body, Level};
@@ -66,11 +66,16 @@ pub fn binary<T: BinaryElement>(
     b_strides: &[usize],
     out: &mut [T],
 ) {
-    let walk = Walk::new(dims, [a_strides, b_strides], [a.len(), b.len()]);
-    assert_eq!(out.len(), walk.len, "the output has other dims");
+    assert_eq!(
+        out.len(),
+        dims.iter().product(),
+        "the output has other dims"
+    );
+    let mut walk = None;
+    let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], &mut walk);
     let level = Level::new(isa);
     fill(pool, out, op.work(), |start, out| {
-        part(level, op, &walk, start, a, b, out);
+        part(level, op, way, start, a, b, out);
     });
 }
 
@@ -78,19 +83,19 @@ pub fn binary<T: BinaryElement>(
 pub(super) fn part<T: BinaryElement>(
     level: Level,
     op: Binary,
-    walk: &Walk<2>,
+    way: Way<'_, 2>,
     start: usize,
     a: &[T],
     b: &[T],
     out: &mut [T],
 ) {
-    let steps = walk.steps();
-    for ([at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
+    let steps = way.steps();
+    way.rows(start, start + out.len(), |[at_a, at_b], at, n| {
         let out = &mut out[at - start..][..n];
         row_of_two(&a[at_a..], &b[at_b..], steps, out, |a, b, out| {
             T::row(level, op, a, b, out);
         });
-    }
+    });
 }
 
 /// `a = op(a, b)` or, when `side` says that `a` is the right operand, `a = op(b, a)`. `a` is contiguous with dims
@@ -109,11 +114,12 @@ pub fn binary_in_place<T: BinaryElement>(
     b: &[T],
     b_strides: &[usize],
 ) {
-    let walk = Walk::new(dims, [b_strides], [b.len()]);
-    assert_eq!(a.len(), walk.len, "the output has other dims");
+    assert_eq!(a.len(), dims.iter().product(), "the output has other dims");
+    let mut walk = None;
+    let way = Way::new(dims, [b_strides], [b.len()], &mut walk);
     let level = Level::new(isa);
     fill(pool, a, op.work(), |start, a| {
-        part_in_place(level, op, side, &walk, start, a, b);
+        part_in_place(level, op, side, way, start, a, b);
     });
 }
 
@@ -122,13 +128,13 @@ pub(super) fn part_in_place<T: BinaryElement>(
     level: Level,
     op: Binary,
     side: Side,
-    walk: &Walk<1>,
+    way: Way<'_, 1>,
     start: usize,
     a: &mut [T],
     b: &[T],
 ) {
-    let [step] = walk.steps();
-    for ([at_b], at, n) in walk.rows(start, start + a.len()) {
+    let [step] = way.steps();
+    way.rows(start, start + a.len(), |[at_b], at, n| {
         let a = &mut a[at - start..][..n];
         let b = &b[at_b..];
         if step < 2 {
@@ -137,15 +143,14 @@ pub(super) fn part_in_place<T: BinaryElement>(
             } else {
                 Operand::Slice(&b[..n])
             };
-            T::row_in_place(level, op, side, a, b);
-            continue;
+            return T::row_in_place(level, op, side, a, b);
         }
         let mut block = [T::default(); BLOCK];
         for (i, a) in a.chunks_mut(BLOCK).enumerate() {
             let b = gathered(&b[i * BLOCK * step..], step, a.len(), &mut block);
             T::row_in_place(level, op, side, a, b);
         }
-    }
+    });
 }
 
 /// An element type [`binary`] works on: every [`Number`]. The methods are loops over one row.

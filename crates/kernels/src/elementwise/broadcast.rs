@@ -147,6 +147,83 @@ impl<const N: usize> Walk<N> {
     }
 }
 
+/// How `N` operands go through output dims.
+#[derive(Clone, Copy)]
+pub(crate) enum Way<'a, const N: usize> {
+    /// Each with the same step everywhere.
+    Even([usize; N]),
+    Walk(&'a Walk<N>),
+}
+
+impl<'a, const N: usize> Way<'a, N> {
+    /// As [`Walk::new`]. A walk, which is much to set up for a few elements, is only put into `walk` if it is needed.
+    ///
+    /// # Panics
+    ///
+    /// As [`Walk::new`].
+    #[inline]
+    pub(crate) fn new(
+        dims: &[usize],
+        strides: [&[usize]; N],
+        lens: [usize; N],
+        walk: &'a mut Option<Walk<N>>,
+    ) -> Way<'a, N> {
+        let mut steps = [0; N];
+        for i in 0..N {
+            match even_step(dims, strides[i], lens[i]) {
+                Some(step) => steps[i] = step,
+                None => return Way::Walk(walk.insert(Walk::new(dims, strides, lens))),
+            }
+        }
+        Way::Even(steps)
+    }
+
+    /// The strides of the operands along a row.
+    pub(crate) fn steps(&self) -> [usize; N] {
+        match self {
+            Way::Even(steps) => *steps,
+            Way::Walk(walk) => walk.steps(),
+        }
+    }
+
+    /// Calls `body` with each of [`Walk::rows`].
+    #[inline(always)]
+    pub(crate) fn rows(
+        &self,
+        start: usize,
+        end: usize,
+        mut body: impl FnMut([usize; N], usize, usize),
+    ) {
+        match self {
+            Way::Even(steps) => body(steps.map(|step| start * step), start, end - start),
+            Way::Walk(walk) => {
+                for (offsets, at, n) in walk.rows(start, end) {
+                    body(offsets, at, n);
+                }
+            }
+        }
+    }
+}
+
+/// The one step with which an operand of `len` elements goes through all of `dims`. `None` if there are several, it is
+/// too short, or there are no outputs.
+fn even_step(dims: &[usize], strides: &[usize], len: usize) -> Option<usize> {
+    assert_eq!(strides.len(), dims.len(), "one stride per dim");
+    let (mut step, mut count) = (None, 1_usize);
+    for (&dim, &stride) in dims.iter().zip(strides).rev() {
+        if dim == 1 {
+            continue;
+        }
+        if stride != count.checked_mul(*step.get_or_insert(stride))? {
+            return None;
+        }
+        count = count.checked_mul(dim)?;
+    }
+    let step = step.unwrap_or(0);
+    let last = count.checked_sub(1)?.checked_mul(step)?;
+    (last < len).then_some(step)
+}
+
 /// See [`Walk::rows`].
 pub(crate) struct Rows<'a, const N: usize> {
     walk: &'a Walk<N>,
@@ -272,6 +349,27 @@ mod tests {
             let mut strides = vec![7; out.len()];
             let found = broadcast_strides(dims, out, &mut strides).map(|()| strides);
             assert_eq!(found, expected, "{dims:?} to {out:?}");
+        }
+    }
+
+    #[test]
+    fn operands_that_step_evenly_need_no_walk() {
+        for (dims, strides, len, expected) in [
+            (&[2, 3][..], &[3, 1][..], 6, Some(1)),
+            (&[2, 3], &[0, 0], 1, Some(0)),
+            (&[2, 3], &[6, 2], 11, Some(2)),
+            (&[1, 3, 1], &[9, 1, 9], 3, Some(1)),
+            (&[], &[], 1, Some(0)),
+            (&[1], &[1], 1, Some(0)),
+            (&[2, 3], &[0, 1], 3, None),
+            (&[2, 3], &[1, 2], 6, None),
+            (&[2, 3], &[3, 1], 5, None),
+            (&[2, 0], &[0, 1], 6, None),
+            (&[], &[], 0, None),
+            (&[2, usize::MAX], &[usize::MAX, 1], 6, None),
+        ] {
+            let found = even_step(dims, strides, len);
+            assert_eq!(found, expected, "{strides:?} over {dims:?}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! all others work on it in place, with the loops that they have on their own: results are the bits of separate calls.
 
 use super::binary::{Binary, BinaryElement, Side, part, part_in_place};
-use super::broadcast::Walk;
+use super::broadcast::{Walk, Way};
 use super::chunks::fill;
 use super::unary::{Clip, ClipInPlace, Unary, UnaryElement};
 use crate::vecmath::Level;
@@ -67,16 +67,16 @@ pub fn chain<T: UnaryElement + BinaryElement>(
     out: &mut [T],
 ) {
     let level = Level::new(isa);
+    let len: usize = dims.iter().product();
+    assert_eq!(out.len(), len, "the output has other dims");
     let (first, rest) = links.split_first().expect("a chain has links");
-    let begin = Begin::new(dims, x, x_strides, first);
-    assert_eq!(out.len(), begin.len(), "the output has other dims");
-    let mut ready = [const { None }; MAX_LINKS];
-    Ready::prepare(dims, rest, &mut ready);
+    let mut walk = None;
+    let first = First::new(dims, x, x_strides, first, &mut walk);
+    let mut walks = NO_WALKS;
+    let ways = ways(dims, rest, &mut walks);
     by_tiles(pool, links, out, |start, tile| {
-        begin.run(level, start, tile);
-        for link in ready.iter().flatten() {
-            link.run(level, start, tile);
-        }
+        first.run(level, start, tile);
+        run_in_place(level, rest, &ways, start, tile);
     });
 }
 
@@ -96,12 +96,10 @@ pub fn chain_in_place<T: UnaryElement + BinaryElement>(
     let level = Level::new(isa);
     let len: usize = dims.iter().product();
     assert_eq!(x.len(), len, "the elements have other dims");
-    let mut ready = [const { None }; MAX_LINKS];
-    Ready::prepare(dims, links, &mut ready);
+    let mut walks = NO_WALKS;
+    let ways = ways(dims, links, &mut walks);
     by_tiles(pool, links, x, |start, tile| {
-        for link in ready.iter().flatten() {
-            link.run(level, start, tile);
-        }
+        run_in_place(level, links, &ways, start, tile);
     });
 }
 
@@ -124,22 +122,27 @@ fn by_tiles<T: Send>(
 }
 
 /// The first link, with what it reads.
-#[allow(clippy::large_enum_variant)] // On the stack: nothing is allocated per call.
-enum Begin<'a, T> {
+enum First<'a, T> {
     Unary(Unary, &'a [T]),
     Clip(T, T, &'a [T]),
-    Binary(Binary, Walk<2>, &'a [T], &'a [T]),
+    Binary(Binary, Way<'a, 2>, &'a [T], &'a [T]),
 }
 
-impl<'a, T: UnaryElement + BinaryElement> Begin<'a, T> {
-    fn new(dims: &[usize], x: &'a [T], x_strides: &[usize], link: &Link<'a, T>) -> Self {
+impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
+    fn new(
+        dims: &[usize],
+        x: &'a [T],
+        x_strides: &[usize],
+        link: &Link<'a, T>,
+        walk: &'a mut Option<Walk<2>>,
+    ) -> Self {
         let whole = || {
             assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
             x
         };
         match *link {
-            Link::Unary(op) => Begin::Unary(op, whole()),
-            Link::Clip { low, high } => Begin::Clip(low, high, whole()),
+            Link::Unary(op) => First::Unary(op, whole()),
+            Link::Clip { low, high } => First::Clip(low, high, whole()),
             Link::Binary {
                 op,
                 side,
@@ -150,25 +153,17 @@ impl<'a, T: UnaryElement + BinaryElement> Begin<'a, T> {
                     Side::Left => (x, x_strides, other, strides),
                     Side::Right => (other, strides, x, x_strides),
                 };
-                let walk = Walk::new(dims, [a_strides, b_strides], [a.len(), b.len()]);
-                Begin::Binary(op, walk, a, b)
+                let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], walk);
+                First::Binary(op, way, a, b)
             }
-        }
-    }
-
-    /// Output elements.
-    fn len(&self) -> usize {
-        match self {
-            Begin::Unary(_, x) | Begin::Clip(_, _, x) => x.len(),
-            Begin::Binary(_, walk, ..) => walk.len,
         }
     }
 
     /// Writes the elements from number `start` on.
     fn run(&self, level: Level, start: usize, out: &mut [T]) {
         match self {
-            Begin::Unary(op, x) => T::unary(level, *op, &x[start..start + out.len()], out),
-            Begin::Clip(low, high, x) => T::run(
+            First::Unary(op, x) => T::unary(level, *op, &x[start..start + out.len()], out),
+            First::Clip(low, high, x) => T::run(
                 level,
                 Clip {
                     low: *low,
@@ -177,58 +172,45 @@ impl<'a, T: UnaryElement + BinaryElement> Begin<'a, T> {
                     y: out,
                 },
             ),
-            Begin::Binary(op, walk, a, b) => part(level, *op, walk, start, a, b, out),
+            First::Binary(op, way, a, b) => part(level, *op, *way, start, a, b, out),
         }
     }
 }
 
-/// A link that works in place, with the way through its other operand.
-#[allow(clippy::large_enum_variant)] // On the stack: nothing is allocated per call.
-enum Ready<'a, T> {
-    Unary(Unary),
-    Clip(T, T),
-    Binary(Binary, Side, Walk<1>, &'a [T]),
-}
+/// Where the walks of links go that need one.
+type Walks = [Option<Walk<1>>; MAX_LINKS];
+const NO_WALKS: Walks = [const { None }; MAX_LINKS];
 
-impl<'a, T: UnaryElement + BinaryElement> Ready<'a, T> {
-    /// Fills in what there are links for, where it stays: a walk is hundreds of bytes, and most chains are short.
-    fn prepare(dims: &[usize], links: &[Link<'a, T>], ready: &mut [Option<Self>; MAX_LINKS]) {
-        for (ready, link) in ready.iter_mut().zip(links) {
-            *ready = Some(Self::new(dims, link));
+/// The ways of the links through their other operands, link by link.
+fn ways<'a, T>(
+    dims: &[usize],
+    links: &[Link<'_, T>],
+    walks: &'a mut Walks,
+) -> [Way<'a, 1>; MAX_LINKS] {
+    let mut ways = [Way::Even([0]); MAX_LINKS];
+    for ((way, walk), link) in ways.iter_mut().zip(walks).zip(links) {
+        if let Link::Binary { other, strides, .. } = link {
+            *way = Way::new(dims, [strides], [other.len()], walk);
         }
     }
+    ways
+}
 
-    fn new(dims: &[usize], link: &Link<'a, T>) -> Self {
+/// Replaces the elements from number `start` on by what the last link gives, of which the first reads them.
+fn run_in_place<T: UnaryElement + BinaryElement>(
+    level: Level,
+    links: &[Link<'_, T>],
+    ways: &[Way<'_, 1>],
+    start: usize,
+    x: &mut [T],
+) {
+    for (link, way) in links.iter().zip(ways) {
         match *link {
-            Link::Unary(op) => Ready::Unary(op),
-            Link::Clip { low, high } => Ready::Clip(low, high),
+            Link::Unary(op) => T::unary_in_place(level, op, x),
+            Link::Clip { low, high } => T::run(level, ClipInPlace { low, high, x }),
             Link::Binary {
-                op,
-                side,
-                other,
-                strides,
-            } => {
-                let walk = Walk::new(dims, [strides], [other.len()]);
-                Ready::Binary(op, side, walk, other)
-            }
-        }
-    }
-
-    /// Replaces the elements from number `start` on.
-    fn run(&self, level: Level, start: usize, x: &mut [T]) {
-        match self {
-            Ready::Unary(op) => T::unary_in_place(level, *op, x),
-            Ready::Clip(low, high) => T::run(
-                level,
-                ClipInPlace {
-                    low: *low,
-                    high: *high,
-                    x,
-                },
-            ),
-            Ready::Binary(op, side, walk, other) => {
-                part_in_place(level, *op, *side, walk, start, x, other);
-            }
+                op, side, other, ..
+            } => part_in_place(level, op, side, *way, start, x, other),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and choosing between two operands.
 
-use super::broadcast::{BLOCK, Operand, Walk, gathered, row_of_two};
+use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
 use super::chunks::fill;
 use crate::number::{Arith as _, Number};
 use crate::vecmath::{Body, Level};
@@ -262,17 +262,20 @@ pub fn select<T: Copy + Default + Send + Sync>(
     b_strides: &[usize],
     out: &mut [T],
 ) {
-    let walk = Walk::new(
-        dims,
-        [condition_strides, a_strides, b_strides],
-        [condition.len(), a.len(), b.len()],
+    assert_eq!(
+        out.len(),
+        dims.iter().product(),
+        "the output has other dims"
     );
-    assert_eq!(out.len(), walk.len, "the output has other dims");
-    let [step_c, step_a, step_b] = walk.steps();
+    let mut walk = None;
+    let strides = [condition_strides, a_strides, b_strides];
+    let lens = [condition.len(), a.len(), b.len()];
+    let way = Way::new(dims, strides, lens, &mut walk);
+    let [step_c, step_a, step_b] = way.steps();
     fill(pool, out, 2, |start, out| {
         let mut flags = [0; BLOCK];
         let (mut block_a, mut block_b) = ([T::default(); BLOCK], [T::default(); BLOCK]);
-        for ([at_c, at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
+        way.rows(start, start + out.len(), |[at_c, at_a, at_b], at, n| {
             for (i, out) in out[at - start..][..n].chunks_mut(BLOCK).enumerate() {
                 let first = i * BLOCK;
                 let n = out.len();
@@ -297,7 +300,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
                     },
                 }
             }
-        }
+        });
     });
 }
 
@@ -327,14 +330,19 @@ fn rows<T: Copy + Default + Sync, O: Send>(
     out: &mut [O],
     row: impl Fn(Operand<'_, T>, Operand<'_, T>, &mut [O]) + Sync,
 ) {
-    let walk = Walk::new(dims, [a_strides, b_strides], [a.len(), b.len()]);
-    assert_eq!(out.len(), walk.len, "the output has other dims");
-    let steps = walk.steps();
+    assert_eq!(
+        out.len(),
+        dims.iter().product(),
+        "the output has other dims"
+    );
+    let mut walk = None;
+    let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], &mut walk);
+    let steps = way.steps();
     fill(pool, out, 1, |start, out| {
-        for ([at_a, at_b], at, n) in walk.rows(start, start + out.len()) {
+        way.rows(start, start + out.len(), |[at_a, at_b], at, n| {
             let out = &mut out[at - start..][..n];
             row_of_two(&a[at_a..], &b[at_b..], steps, out, &row);
-        }
+        });
     });
 }
 
