@@ -483,4 +483,4 @@ impl<T: Number, O: Map2<T::Wide>> Body for IntoRightByLeft<'_, T, O> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
