@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 pub enum Isa {
     /// What the compilation target guarantees (SSE2 on x86-64, NEON on AArch64), vectorised by the compiler.
     Portable,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and F16C.
     Avx2,
     /// AVX-512 F, BW, DQ and VL, with AVX2, FMA and BMI2.
     Avx512,
@@ -100,7 +100,10 @@ fn lowered(best: Isa, variable: Option<&OsStr>) -> Result<Isa, UnknownIsa> {
 #[cfg(target_arch = "x86_64")]
 fn machine_best() -> Isa {
     // The macro caches CPUID itself, so this is a few loads.
-    if !(is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")) {
+    if !(is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("f16c"))
+    {
         Isa::Portable
     } else if is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")

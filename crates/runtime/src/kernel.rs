@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sardonyx_kernels::elementwise::{Binary, Unary};
-use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, PackedB};
+use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, LeMatrix, PackedB, Storage};
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
@@ -252,9 +252,12 @@ impl<'a> Site<'a> {
         self.inputs.get(index)?.as_ref()?.constant
     }
 
-    /// A constant matrix as the right operand of products. If it is `turned`, the operand is its transpose.
-    pub(crate) fn pack_right(&self, b: &Tensor, turned: bool) -> Arc<PackedB> {
+    /// A constant matrix as the right operand of products, `None` for types that are not packed. If it is `turned`, the operand
+    /// is its transpose.
+    pub(crate) fn pack_right(&self, b: &Tensor, turned: bool) -> Option<Arc<PackedB>> {
         let isa = self.isa;
+        let storage = storage(b.data_type())?;
+        let [rows, cols] = *b.dims() else { return None };
         let precision = match b.len() <= self.exact_up_to {
             true => Precision::Exact,
             false => self.precision,
@@ -264,19 +267,16 @@ impl<'a> Site<'a> {
             precision,
             turned,
         };
-        let (rows, cols) = (b.dims()[0], b.dims()[1]);
         let packed = self.weights.find_or_pack(b, form, |bytes| {
-            let packed = match turned {
-                false => PackedB::from_le_bytes(isa, bytes, rows, cols, cols, 1),
-                true => PackedB::from_le_bytes(isa, bytes, cols, rows, 1, cols),
-            };
+            let matrix = LeMatrix::row_major(bytes, storage, rows, cols);
+            let matrix = if turned { matrix.transposed() } else { matrix };
             Ok::<_, Infallible>(match precision {
-                Precision::Exact => packed,
-                Precision::Fast => packed.into_bf16(),
+                Precision::Exact => PackedB::from_le(isa, &matrix),
+                Precision::Fast => PackedB::rounded_from_le(isa, &matrix),
             })
         });
         match packed {
-            Ok(packed) => packed,
+            Ok(packed) => Some(packed),
             Err(never) => match never {},
         }
     }
@@ -339,6 +339,30 @@ impl<'a> Site<'a> {
             "type not implemented: {}",
             elem.name()
         )))
+    }
+}
+
+/// How elements of a type lie in packed matrices; `None` for types that are not packed.
+fn storage(elem: DataType) -> Option<Storage> {
+    match elem {
+        DataType::Float => Some(Storage::F32),
+        DataType::Float16 => Some(Storage::F16),
+        DataType::Bfloat16 => Some(Storage::Bf16),
+        _ => None,
+    }
+}
+
+/// A product's right operand, for those who look at a session.
+pub(crate) fn describe_right(packed: Option<&PackedB>) -> &'static str {
+    let Some(packed) = packed else {
+        return "plain B";
+    };
+    match (packed.storage(), packed.rounds()) {
+        (Storage::F32, _) => "packed B",
+        (Storage::F16, false) => "packed B in float16",
+        (Storage::Bf16, false) => "packed B in bfloat16",
+        (Storage::F16, true) => "packed B in float16, many rows in bfloat16",
+        (Storage::Bf16, true) => "packed B and many rows in bfloat16",
     }
 }
 

@@ -21,7 +21,7 @@ mod patches;
 use std::fmt;
 
 use crate::gemm::pack::{Packed, SendPtr};
-use crate::gemm::{Activation, MatRef, Operand, Product, TileEpilogue};
+use crate::gemm::{Activation, MatRef, Operand, PanelForm, Product, TileEpilogue};
 use crate::{Isa, Pool};
 use depthwise::Plane;
 pub use naive::conv_naive;
@@ -462,7 +462,7 @@ impl Job<'_> {
                     c: SendPtr(self.output.get().wrapping_add(out)),
                     ldc: self.out_plane,
                     epilogue,
-                    pairs: false,
+                    form: PanelForm::FLOATS,
                 };
                 // SAFETY: sizes were checked; images and groups have outputs of their own; the weights were packed for
                 // an instruction set that this machine has.

@@ -1,4 +1,4 @@
-//! [`Simd`] on AVX2 and FMA: 8 lanes, 16 registers, tiles of 6 x 16.
+//! [`Simd`] on AVX2, FMA and F16C: 8 lanes, 16 registers, tiles of 6 x 16.
 
 use std::arch::x86_64::*;
 
@@ -8,14 +8,14 @@ use crate::Isa;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2;
 
-/// Runs `body` with AVX2 and FMA enabled.
-#[target_feature(enable = "avx2,fma")]
+/// Runs `body` with AVX2, FMA and F16C enabled.
+#[target_feature(enable = "avx2,fma,f16c")]
 pub(super) unsafe fn enter<B: Body>(body: B) -> B::Out {
     // SAFETY: the features are enabled here; the rest is the caller's promise.
     unsafe { body.run::<Avx2>() }
 }
 
-// The unsafe operations below are all intrinsics of AVX2 or FMA, or accesses to lanes the caller vouches for.
+// The unsafe operations below are all intrinsics of AVX2, FMA or F16C, or accesses to lanes the caller vouches for.
 impl Simd for Avx2 {
     type V = __m256;
     type M = usize;
@@ -132,6 +132,27 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(p.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_f16(p: *mut u16, v: __m256) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> __m256 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn sum(v: __m256) -> f32 {
         // SAFETY: see the head of this impl.
         unsafe {
@@ -182,4 +203,33 @@ unsafe fn mask_of(lanes: u32) -> __m256i {
     }
 }
 
-tile_table!(Avx2, crate::gemm::tile::Floats, [#[target_feature(enable = "avx2,fma")]], 1 2 3 4 5 6);
+tile_table!(
+    Avx2,
+    crate::gemm::tile::Floats,
+    [#[target_feature(enable = "avx2,fma,f16c")]],
+    1 2 3 4 5 6
+);
+
+/// Tiles with a wide operand of halves.
+pub(super) mod f16_tiles {
+    use super::Avx2;
+
+    tile_table!(
+        Avx2,
+        crate::gemm::halves::F16,
+        [#[target_feature(enable = "avx2,fma,f16c")]],
+        1 2 3 4 5 6
+    );
+}
+
+/// Tiles with a wide operand of bfloat16.
+pub(super) mod bf16_tiles {
+    use super::Avx2;
+
+    tile_table!(
+        Avx2,
+        crate::gemm::halves::Bf16,
+        [#[target_feature(enable = "avx2,fma,f16c")]],
+        1 2 3 4 5 6
+    );
+}

@@ -138,6 +138,27 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn store_f16(p: *mut u16, v: __m512) {
+        // SAFETY: see the head of this impl.
+        unsafe { _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> __m512 {
+        // SAFETY: see the head of this impl.
+        unsafe {
+            let words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))
+        }
+    }
+
+    #[inline(always)]
     unsafe fn sum(v: __m512) -> f32 {
         // SAFETY: see the head of this impl.
         unsafe { _mm512_reduce_add_ps(v) }
@@ -192,3 +213,27 @@ tile_table!(
     [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
     1 2 3 4 5 6 7 8 9 10 11 12
 );
+
+/// Tiles with a wide operand of halves.
+pub(super) mod f16_tiles {
+    use super::Avx512;
+
+    tile_table!(
+        Avx512,
+        crate::gemm::halves::F16,
+        [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
+        1 2 3 4 5 6 7 8 9 10 11 12
+    );
+}
+
+/// Tiles with a wide operand of bfloat16.
+pub(super) mod bf16_tiles {
+    use super::Avx512;
+
+    tile_table!(
+        Avx512,
+        crate::gemm::halves::Bf16,
+        [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
+        1 2 3 4 5 6 7 8 9 10 11 12
+    );
+}

@@ -1,13 +1,16 @@
-//! Products of floats rounded to bfloat16, two at a time: twice the multiply-adds per instruction, and half the memory.
+//! Products of operands rounded to bfloat16, two at a time: twice the multiply-adds per instruction.
 //!
 //! The idea: a *pair* of neighbouring steps of k takes the place of one float. Panels of pairs have the form of panels of
 //! floats with half as many steps, so everything around the microkernel is the same code; only the multiply-add is
 //! another instruction (`VDPBF16PS`), which multiplies both halves and adds them to a float. Operands are rounded to
-//! nearest, ties to even; sums are floats.
+//! nearest, ties to even; sums are floats. Both operands become pairs during the product: it has so many rows that this costs
+//! little, and constants stay in a form that products of few rows read without rounding the left operand. A panel of B does
+//! so in the first-level cache, while the next one is on its way.
 
 use super::buffer::with_scratch;
+use super::halves::Storage;
 use super::matrix::MatRef;
-use super::pack::{PackSource, Packed, Panels, pack_all};
+use super::pack::{PackSource, Panels, pack_all};
 use super::simd::panel_width;
 use crate::Isa;
 use crate::pool::Pool;
@@ -54,27 +57,29 @@ fn to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
     }
 }
 
-impl Packed {
-    /// The same panels in pairs.
-    pub(crate) fn into_pairs(self) -> Packed {
-        let w = panel_width(self.isa);
-        let panels = self.width.div_ceil(w);
-        let (floats, pairs) = (self.depth * w, self.depth.div_ceil(2) * w);
-        let mut data = super::buffer::AlignedBuf::zeroed(panels * pairs);
-        for panel in 0..panels {
-            let to = &mut data[panel * pairs..][..pairs];
-            to_pairs(self.depth, w, &self.data[panel * floats..][..floats], to);
-        }
-        Packed {
-            pairs: true,
-            data,
-            ..self
+/// Writes `steps` steps of a panel in 16 bits to `to` as pairs; a last step without a partner meets zeros.
+///
+/// # Safety
+///
+/// The machine must multiply pairs, `steps` rows of the panel must be readable and half as many, rounded up, of floats
+/// writable.
+#[inline]
+pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize, to: *mut f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise.
+    unsafe {
+        match storage {
+            Storage::F16 => tiles::pairs_of_f16(panel.cast(), steps, to),
+            Storage::Bf16 => tiles::pairs_of_bf16(panel.cast(), steps, to),
+            Storage::F32 => unreachable!("floats are not stored in 16 bits"),
         }
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    unreachable!("no machine but x86 multiplies pairs: {storage:?} {panel:?} {steps} {to:?}");
 }
 
-/// Most rows of A that get a form of their own instead of whole panels.
-const FEW: usize = 12;
+/// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which are more exact.
+pub(super) const MIN_ROWS: usize = 24;
 
 /// Lends the rows of a matrix in pairs.
 pub(super) fn with_pairs<R>(
@@ -85,23 +90,6 @@ pub(super) fn with_pairs<R>(
 ) -> R {
     let (m, k, w) = (a.rows(), a.cols(), panel_width(isa));
     let steps = k.div_ceil(2);
-    if m <= FEW {
-        return with_scratch(steps * m, |to| {
-            for step in 0..steps {
-                for row in 0..m {
-                    let second = 2 * step + 1;
-                    let second = if second < k { a.get(row, second) } else { 0.0 };
-                    to[step * m + row] = pair(a.get(row, 2 * step), second);
-                }
-            }
-            f(Panels {
-                ptr: to.as_ptr(),
-                stride: 0,
-                ks: m,
-                ws: 1,
-            })
-        });
-    }
     let panels = m.div_ceil(w);
     with_scratch(panels * w * k, |floats| {
         let turned = a.transposed();
@@ -116,10 +104,10 @@ pub(super) fn with_pairs<R>(
     })
 }
 
-/// The multiply-add of pairs.
+/// The multiply-add of pairs, and pairs from panels of 16 bits.
 #[cfg(target_arch = "x86_64")]
 pub(super) mod tiles {
-    use std::arch::x86_64::{__m512, __m512bh, _mm512_dpbf16_ps};
+    use std::arch::x86_64::*;
 
     use crate::gemm::avx512::Avx512;
     use crate::gemm::tile::Mac;
@@ -138,6 +126,58 @@ pub(super) mod tiles {
         }
     }
 
+    /// See [`pairs_of`](super::pairs_of).
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2")]
+    pub(super) unsafe fn pairs_of_f16(from: *const u16, steps: usize, to: *mut f32) {
+        // SAFETY: the caller's machine has the instructions; the rest is its promise.
+        unsafe {
+            each_pair(from, steps, to, |first, second| {
+                let (first, second) = (_mm512_cvtph_ps(first), _mm512_cvtph_ps(second));
+                // Both types are 64 bytes without invalid values.
+                std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first))
+            });
+        }
+    }
+
+    /// See [`pairs_of`](super::pairs_of).
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2")]
+    pub(super) unsafe fn pairs_of_bf16(from: *const u16, steps: usize, to: *mut f32) {
+        // SAFETY: as above.
+        unsafe {
+            each_pair(from, steps, to, |first, second| {
+                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second)
+            });
+        }
+    }
+
+    /// `join` makes 16 bfloat16 of the first step and 16 of the second, one behind the other.
+    #[inline(always)]
+    unsafe fn each_pair(
+        from: *const u16,
+        steps: usize,
+        to: *mut f32,
+        join: impl Fn(__m256i, __m256i) -> __m512i,
+    ) {
+        // SAFETY: the caller's promise: `steps` rows of 32 may be read, half as many, rounded up, of 32 floats written.
+        unsafe {
+            let lower = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let upper = _mm512_add_epi32(lower, _mm512_set1_epi32(16));
+            let interleave = _mm512_or_si512(lower, _mm512_slli_epi32::<16>(upper));
+            for step in 0..steps.div_ceil(2) {
+                for half in 0..2 {
+                    let at = from.add(step * 64 + half * 16);
+                    let first = _mm256_loadu_si256(at.cast());
+                    let second = match 2 * step + 1 < steps {
+                        true => _mm256_loadu_si256(at.add(32).cast()),
+                        false => _mm256_setzero_si256(),
+                    };
+                    let pairs = _mm512_permutexvar_epi16(interleave, join(first, second));
+                    _mm512_storeu_si512(to.add(step * 32 + half * 16).cast(), pairs);
+                }
+            }
+        }
+    }
+
     tile_table!(
         Avx512,
         Pairs,
@@ -149,7 +189,7 @@ pub(super) mod tiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::{Epilogue, Lhs, PackedB, Rhs, gemm};
+    use crate::gemm::{Epilogue, LeMatrix, Lhs, PackedB, Rhs, gemm};
 
     #[test]
     fn rounding_is_that_of_the_type() {
@@ -185,14 +225,16 @@ mod tests {
             eprintln!("skipped: this machine does not multiply bfloat16");
             return;
         }
-        let round = |x: f32| f64::from(f32::from_bits(rounded(x)));
+        let round = |x: f32| f32::from_bits(rounded(x));
+        let half = |x: f32| half::f16::from_f32(x).to_f32();
         for (m, n, k) in [
-            (1, 33, 70),
-            (3, 5, 1),
-            (12, 64, 513),
-            (13, 31, 2),
+            (MIN_ROWS, 33, 70),
+            (24, 5, 1),
+            (25, 64, 513),
+            (40, 31, 2),
             (70, 100, 700),
             (128, 7, 40),
+            (40, 700, 300),
         ] {
             let numbers = |len: usize, by: usize| -> Vec<f32> {
                 (0..len)
@@ -200,7 +242,11 @@ mod tests {
                     .collect()
             };
             let (a, b, bias) = (numbers(m * k, 37), numbers(k * n, 71), numbers(n, 13));
-            let packed = PackedB::new(isa, MatRef::row_major(&b, k, n)).into_bf16();
+            let bytes: Vec<u8> = b.iter().flat_map(|x| x.to_le_bytes()).collect();
+            let matrix = LeMatrix::row_major(&bytes, Storage::F32, k, n);
+            let packed = PackedB::rounded_from_le(isa, &matrix);
+            let b: Vec<f64> = b.iter().map(|x| f64::from(round(half(*x)))).collect();
+            let a_rounded: Vec<f64> = a.iter().map(|x| f64::from(round(*x))).collect();
             let epilogue = Epilogue {
                 bias: Some(crate::gemm::Bias::Col(&bias)),
                 ..Epilogue::default()
@@ -220,7 +266,7 @@ mod tests {
                 );
                 for (at, c) in c.iter().enumerate() {
                     let (i, j) = (at / n, at % n);
-                    let products = (0..k).map(|p| round(a[i * k + p]) * round(b[p * n + j]));
+                    let products = (0..k).map(|p| a_rounded[i * k + p] * b[p * n + j]);
                     let (sum, size) = products.fold((0.0, 0.0), |(s, z), x| (s + x, z + x.abs()));
                     let want = sum + f64::from(bias[j]);
                     let bound = 4e-7 * (size + 1.0) * (k as f64).sqrt().max(2.0);

@@ -10,6 +10,7 @@
 use super::buffer::with_scratch;
 use super::epilogue::TileEpilogue;
 use super::gemv::{self, Gemv};
+use super::halves::Storage;
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all};
 use super::simd::{Body, Simd, dispatch, panel_width};
@@ -58,17 +59,36 @@ pub(crate) struct Product<'a> {
     pub(crate) c: SendPtr,
     pub(crate) ldc: usize,
     pub(crate) epilogue: TileEpilogue,
-    /// Whether panels hold pairs of bfloat16; `k` then counts these.
-    pub(crate) pairs: bool,
+    pub(crate) form: PanelForm,
+}
+
+/// What panels hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PanelForm {
+    /// B in this type, A in floats.
+    Right(Storage),
+    /// A in pairs of bfloat16, which `k` counts; B in 16 bits, of so many steps: pairs are made of it panel by panel.
+    Pairs(Storage, usize),
+}
+
+impl PanelForm {
+    pub(crate) const FLOATS: PanelForm = PanelForm::Right(Storage::F32);
 }
 
 impl Product<'_> {
     fn tiles(&self) -> TileTable {
-        #[cfg(target_arch = "x86_64")]
-        if self.pairs {
-            return super::bf16::tiles::TILES;
+        match self.form {
+            PanelForm::Right(storage) => tiles(self.isa, storage),
+            #[cfg(target_arch = "x86_64")]
+            PanelForm::Pairs(..) => super::bf16::tiles::TILES,
+            #[cfg(not(target_arch = "x86_64"))]
+            PanelForm::Pairs(..) => unreachable!("no machine but x86 multiplies pairs"),
         }
-        tiles(self.isa)
+    }
+
+    /// Whether B may be the narrow operand of tiles.
+    fn may_turn(&self) -> bool {
+        self.form == PanelForm::FLOATS
     }
 
     /// Computes the product.
@@ -176,7 +196,7 @@ impl Product<'_> {
     /// Whether to vectorise along the rows of C instead of its columns: when the last vector of a row would be mostly
     /// empty and rows fill vectors better, as with the 7 x 7 planes at the end of image networks.
     fn prefers_transposed(&self) -> bool {
-        if self.n > TRANSPOSED_COLS {
+        if self.n > TRANSPOSED_COLS || !self.may_turn() {
             return false;
         }
         let lanes = panel_width(self.isa) / 2;
@@ -247,7 +267,7 @@ impl Product<'_> {
             });
             return;
         }
-        if matches!(self.a, Operand::Panels(_)) && !self.pairs {
+        if matches!(self.a, Operand::Panels(_)) && !matches!(self.form, PanelForm::Pairs(..)) {
             // It is A that was packed long ago and comes from memory, as the weights of a convolution do.
             // SAFETY: the caller's promise.
             return unsafe { self.run_by_rows(pool, threads, a, b) };
@@ -328,21 +348,37 @@ impl Product<'_> {
         let steps = block.k1 - block.k0;
         let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
         let tiles_of_column = rows.div_ceil(self.tiles().len());
-        for col_panel in block.cols.clone() {
-            let b_panel = b.at(col_panel, block.k0);
-            let next = if col_panel + 1 < block.cols.end {
-                b.at(col_panel + 1, block.k0)
-            } else if block.k1 < self.k {
-                b.at(block.cols.start, block.k1)
-            } else {
-                b.at(block.cols.end, 0)
-            };
-            let mut ahead = Ahead::new(b_panel, next, steps, w, tiles_of_column);
-            for row_panel in block.rows.clone() {
-                // SAFETY: the caller's promise.
-                unsafe { self.tiles_of(a, b_panel, row_panel, col_panel, &block, &mut ahead) };
+        let pairs = match self.form {
+            PanelForm::Pairs(..) => steps * w,
+            PanelForm::Right(_) => 0,
+        };
+        with_scratch(pairs, |pairs| {
+            for col_panel in block.cols.clone() {
+                let mut b_panel = b.at(col_panel, block.k0);
+                let next = if col_panel + 1 < block.cols.end {
+                    b.at(col_panel + 1, block.k0)
+                } else if block.k1 < self.k {
+                    b.at(block.cols.start, block.k1)
+                } else {
+                    b.at(block.cols.end, 0)
+                };
+                if let PanelForm::Pairs(storage, depth) = self.form {
+                    let steps = depth.min(2 * block.k1) - 2 * block.k0;
+                    let to = pairs.as_mut_ptr();
+                    // SAFETY: the panel has these steps, the scratch as many pairs as the block; the machine multiplies
+                    // pairs, the caller's promise.
+                    unsafe { super::bf16::pairs_of(storage, b_panel, steps, to) };
+                    b_panel = to;
+                }
+                let mut ahead = Ahead::new(b_panel, next, steps, b.ks, tiles_of_column);
+                for row_panel in block.rows.clone() {
+                    // SAFETY: the caller's promise.
+                    unsafe {
+                        self.tiles_of(a, b, b_panel, row_panel, col_panel, &block, &mut ahead);
+                    }
+                }
             }
-        }
+        });
     }
 
     /// The tiles of a panel of rows and one of columns.
@@ -350,6 +386,7 @@ impl Product<'_> {
     unsafe fn tiles_of(
         &self,
         a: Panels,
+        b: Panels,
         b_panel: *const f32,
         row_panel: usize,
         col_panel: usize,
@@ -377,8 +414,8 @@ impl Product<'_> {
                 a_rs: a.ws,
                 a_ks: a.ks,
                 b: b_panel,
-                b_vs: w / 2,
-                b_ks: w,
+                b_vs: b.ks / 2,
+                b_ks: b.ks,
                 ahead: ahead.advance(),
                 ahead_step: ahead.step,
                 c: self.c.get().wrapping_add(row * self.ldc + col0),
@@ -416,7 +453,7 @@ impl Product<'_> {
             for col_panel in block.cols.clone() {
                 let b_panel = b.at(col_panel - block.b_first, block.k0 - block.b_k0);
                 // SAFETY: the caller's promise.
-                unsafe { self.tiles_of(a, b_panel, row_panel, col_panel, &block, &mut ahead) };
+                unsafe { self.tiles_of(a, b, b_panel, row_panel, col_panel, &block, &mut ahead) };
             }
         }
     }
@@ -644,12 +681,22 @@ fn pool_run(pool: &Pool, threads: usize, parts: usize, body: impl Fn(usize) + Sy
     }
 }
 
-fn tiles(isa: Isa) -> TileTable {
-    match isa {
+fn tiles(isa: Isa, storage: Storage) -> TileTable {
+    match (isa, storage) {
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => super::avx512::TILES,
+        (Isa::Avx512, Storage::F32) => super::avx512::TILES,
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => super::avx2::TILES,
-        _ => super::portable::TILES,
+        (Isa::Avx512, Storage::F16) => super::avx512::f16_tiles::TILES,
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx512, Storage::Bf16) => super::avx512::bf16_tiles::TILES,
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, Storage::F32) => super::avx2::TILES,
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, Storage::F16) => super::avx2::f16_tiles::TILES,
+        #[cfg(target_arch = "x86_64")]
+        (Isa::Avx2, Storage::Bf16) => super::avx2::bf16_tiles::TILES,
+        (_, Storage::F32) => super::portable::TILES,
+        (_, Storage::F16) => super::portable::f16_tiles::TILES,
+        (_, Storage::Bf16) => super::portable::bf16_tiles::TILES,
     }
 }

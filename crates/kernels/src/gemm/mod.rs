@@ -30,6 +30,7 @@ pub(crate) mod buffer;
 mod epilogue;
 mod gemv;
 mod generic;
+mod halves;
 mod matrix;
 pub(crate) mod pack;
 mod portable;
@@ -38,10 +39,11 @@ pub(crate) mod simd;
 pub use batch::{BatchMat, BatchRhs, gemm_batch};
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use generic::{Number, gemm_generic};
+pub use halves::{LeMatrix, Storage};
 pub use matrix::MatRef;
 pub use pack::{PackSource, PackedA, PackedB};
 
-pub(crate) use blocked::{Operand, Product};
+pub(crate) use blocked::{Operand, PanelForm, Product};
 pub(crate) use epilogue::TileEpilogue;
 
 use crate::{Isa, Pool};
@@ -102,9 +104,8 @@ impl<'a> Rhs<'a> {
 ///
 /// # Panics
 ///
-/// operand was packed for another instruction set, if A is packed and B in bfloat16, or if this machine does not have
-/// `isa`.
-/// operand was packed for another instruction set, or if this machine does not have `isa`.
+/// If the sizes of the operands, of `c` or of a part of the epilogue do not fit each other, rows of C overlap, a packed
+/// operand was packed for another instruction set, or this machine does not have `isa`.
 pub fn gemm(
     pool: &Pool,
     isa: Isa,
@@ -126,27 +127,25 @@ pub fn gemm(
     );
     epilogue.check(m, n, c_len.unwrap_or(0));
     let c = SendPtr(c.as_mut_ptr());
-    if let Rhs::Packed(b) = &b
-        && b.panels.pairs
+    if let (Lhs::Plain(a), Rhs::Packed(b)) = (&a, &b)
+        && b.rounds
+        && m >= bf16::MIN_ROWS
     {
-        let Lhs::Plain(a) = a else {
-            panic!("a left operand in floats for a right one in bfloat16");
-        };
         assert_eq!(b.isa(), isa, "instruction set of the packed B");
-        return bf16::with_pairs(pool, isa, &a, |a| {
+        return bf16::with_pairs(pool, isa, a, |a| {
             let product = Product {
                 isa,
                 m,
                 n,
                 k: k.div_ceil(2),
                 a: Operand::Panels(a),
-                b: Operand::Panels(b.panels.view()),
+                b: Operand::Panels(b.panels.view_of_pairs()),
                 c,
                 ldc,
                 epilogue: epilogue.raw(),
-                pairs: true,
+                form: PanelForm::Pairs(b.storage(), k),
             };
-            // SAFETY: as below; B was packed in pairs, which only happens where the machine multiplies them.
+            // SAFETY: as below; operands only round where the machine multiplies pairs.
             unsafe { product.run(pool) }
         });
     }
@@ -161,7 +160,8 @@ pub fn gemm(
             Operand::Matrix(&a_turned)
         }
     };
-    let b = match &b {
+    let b_given = b;
+    let b = match &b_given {
         Rhs::Packed(b) => {
             assert_eq!(b.isa(), isa, "instruction set of the packed B");
             Operand::Panels(b.panels.view())
@@ -179,7 +179,10 @@ pub fn gemm(
         c,
         ldc,
         epilogue: epilogue.raw(),
-        pairs: false,
+        form: PanelForm::Right(match &b_given {
+            Rhs::Packed(b) => b.storage(),
+            Rhs::Plain(_) | Rhs::Virtual(_) => Storage::F32,
+        }),
     };
     // SAFETY: sizes were checked, `c` is borrowed mutably, the machine has `isa`.
     unsafe { product.run(pool) }

@@ -7,8 +7,10 @@
 
 use std::ops::Range;
 
+use super::bf16;
 use super::buffer::AlignedBuf;
-use super::matrix::{MatRef, strided_len};
+use super::halves::{LeMatrix, Storage};
+use super::matrix::MatRef;
 use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
 use crate::Isa;
 use crate::pool::Pool;
@@ -60,21 +62,14 @@ impl PackedA {
         }
     }
 
-    /// Packs an m x k matrix of little-endian floats at any alignment; strides count floats.
+    /// Packs `a` (m x k), as floats.
     ///
     /// # Panics
     ///
-    /// If an element is outside `bytes`, or this machine does not have `isa`.
-    pub fn from_le_bytes(
-        isa: Isa,
-        bytes: &[u8],
-        m: usize,
-        k: usize,
-        row_stride: usize,
-        col_stride: usize,
-    ) -> PackedA {
+    /// If this machine does not have `isa`.
+    pub fn from_le(isa: Isa, a: &LeMatrix<'_>) -> PackedA {
         PackedA {
-            panels: Packed::from_le_bytes(isa, bytes, k, m, col_stride, row_stride),
+            panels: Packed::new(isa, &a.transposed()),
         }
     }
 
@@ -100,6 +95,8 @@ impl PackedA {
 #[derive(Debug)]
 pub struct PackedB {
     pub(crate) panels: Packed,
+    /// Whether products of many rows may round both operands to bfloat16.
+    pub(super) rounds: bool,
 }
 
 impl PackedB {
@@ -111,24 +108,40 @@ impl PackedB {
     pub fn new(isa: Isa, b: MatRef<'_>) -> PackedB {
         PackedB {
             panels: Packed::new(isa, &b),
+            rounds: false,
         }
     }
 
-    /// Packs a k x n matrix of little-endian floats at any alignment; strides count floats.
+    /// Packs `b` (k x n) in the type that it has.
     ///
     /// # Panics
     ///
-    /// If an element is outside `bytes`, or this machine does not have `isa`.
-    pub fn from_le_bytes(
-        isa: Isa,
-        bytes: &[u8],
-        k: usize,
-        n: usize,
-        row_stride: usize,
-        col_stride: usize,
-    ) -> PackedB {
+    /// If this machine does not have `isa`.
+    pub fn from_le(isa: Isa, b: &LeMatrix<'_>) -> PackedB {
+        let panels = match b.storage() {
+            Storage::F32 => Packed::new(isa, b),
+            storage => Packed::in_halves(isa, b, storage).0,
+        };
         PackedB {
-            panels: Packed::from_le_bytes(isa, bytes, k, n, row_stride, col_stride),
+            panels,
+            rounds: false,
+        }
+    }
+
+    /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where halves do not reach. Products
+    /// of many rows round both operands to bfloat16 where the machine has an instruction for them. Sums are floats.
+    ///
+    /// # Panics
+    ///
+    /// If this machine does not have `isa`.
+    pub fn rounded_from_le(isa: Isa, b: &LeMatrix<'_>) -> PackedB {
+        let panels = match b.storage() {
+            Storage::F32 => Packed::rounded(isa, b),
+            storage => Packed::in_halves(isa, b, storage).0,
+        };
+        PackedB {
+            panels,
+            rounds: bf16::is_available(isa),
         }
     }
 
@@ -149,20 +162,14 @@ impl PackedB {
         self.panels.data.len() * size_of::<f32>()
     }
 
-    /// Whether products with this operand round both operands to bfloat16.
-    pub fn is_bf16(&self) -> bool {
-        self.panels.pairs
+    /// The type of the elements in memory.
+    pub fn storage(&self) -> Storage {
+        self.panels.storage
     }
 
-    /// The same matrix rounded to bfloat16, for products that round the left operand too and sum in f32. Unchanged where
-    /// the machine has no instruction for them.
-    pub fn into_bf16(self) -> PackedB {
-        match super::bf16::is_available(self.isa()) && !self.panels.pairs {
-            true => PackedB {
-                panels: self.panels.into_pairs(),
-            },
-            false => self,
-        }
+    /// Whether products of many rows round both operands to bfloat16.
+    pub fn rounds(&self) -> bool {
+        self.rounds
     }
 }
 
@@ -173,8 +180,7 @@ pub(crate) struct Packed {
     pub(crate) depth: usize,
     pub(crate) width: usize,
     pub(crate) data: AlignedBuf,
-    /// Whether a step of the panels is two steps of k in bfloat16.
-    pub(crate) pairs: bool,
+    pub(crate) storage: Storage,
 }
 
 impl Packed {
@@ -194,57 +200,32 @@ impl Packed {
             depth,
             width,
             data,
-            pairs: false,
+            storage: Storage::F32,
         }
-    }
-
-    fn from_le_bytes(
-        isa: Isa,
-        bytes: &[u8],
-        depth: usize,
-        width: usize,
-        depth_stride: usize,
-        width_stride: usize,
-    ) -> Packed {
-        let end = strided_len(depth, width, depth_stride, width_stride);
-        assert!(
-            end.is_some_and(|end| end <= bytes.len() / 4),
-            "{depth} x {width} floats with strides {depth_stride}, {width_stride} in {} bytes",
-            bytes.len()
-        );
-        if cfg!(target_endian = "big") {
-            let floats: Vec<f32> = bytes
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect();
-            let matrix = MatRef::new(&floats, depth, width, depth_stride, width_stride);
-            return Packed::new(isa, &matrix);
-        }
-        // SAFETY: all elements are inside `bytes`, and packing reads unaligned.
-        let matrix = unsafe {
-            MatRef::from_raw(
-                bytes.as_ptr().cast(),
-                depth,
-                width,
-                depth_stride,
-                width_stride,
-            )
-        };
-        Packed::new(isa, &matrix)
     }
 
     pub(crate) fn view(&self) -> Panels {
-        let steps = if self.pairs {
-            self.depth.div_ceil(2)
-        } else {
-            self.depth
-        };
-        Panels::packed(self.isa, &self.data, steps)
+        let row = self.storage.floats(panel_width(self.isa));
+        Panels {
+            ptr: self.data.as_ptr(),
+            stride: self.depth * row,
+            ks: row,
+            ws: 1,
+        }
+    }
+
+    /// Panels in 16 bits, two steps of k as one.
+    pub(super) fn view_of_pairs(&self) -> Panels {
+        let view = self.view();
+        Panels {
+            ks: 2 * view.ks,
+            ..view
+        }
     }
 }
 
 /// Where panels are: panel `i` starts at `ptr + i * stride` with the first step in question, steps are `ks` apart and
-/// columns `ws`. In packed panels `ks` is the panel width and `ws` is 1.
+/// columns `ws`, all counted in floats of memory. In packed panels of floats `ks` is the panel width and `ws` is 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels {
     pub(crate) ptr: *const f32,
@@ -288,7 +269,7 @@ impl Panels {
 }
 
 /// Steps packed by one chunk of [`pack_all`].
-const PACK_STEPS: usize = 512;
+pub(super) const PACK_STEPS: usize = 512;
 
 /// Packs all of `source` into `out`, sharing the work between the threads of `pool`.
 pub(crate) fn pack_all(pool: &Pool, isa: Isa, source: &dyn PackSource, out: &mut [f32]) {

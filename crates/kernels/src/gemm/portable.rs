@@ -1,7 +1,10 @@
 //! [`Simd`] without intrinsics: arrays of four that the compiler maps to SSE2, NEON or scalar code.
 
+use half::{bf16, f16};
+
 use super::simd::Simd;
 use crate::Isa;
+use crate::number::{bf16_to_f32, f16_to_f32, f32_to_f16};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Portable;
@@ -120,6 +123,27 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> F4 {
+        // SAFETY: four readable halves, the caller's promise.
+        let halves = unsafe { p.cast::<[u16; 4]>().read_unaligned() };
+        F4(halves.map(|x| f16_to_f32(f16::from_bits(x))))
+    }
+
+    #[inline(always)]
+    unsafe fn store_f16(p: *mut u16, v: F4) {
+        let halves = v.0.map(|x| f32_to_f16(x).to_bits());
+        // SAFETY: four writable halves, the caller's promise.
+        unsafe { p.cast::<[u16; 4]>().write_unaligned(halves) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> F4 {
+        // SAFETY: four readable halves, the caller's promise.
+        let halves = unsafe { p.cast::<[u16; 4]>().read_unaligned() };
+        F4(halves.map(|x| bf16_to_f32(bf16::from_bits(x))))
+    }
+
+    #[inline(always)]
     unsafe fn sum(v: F4) -> f32 {
         (v.0[0] + v.0[2]) + (v.0[1] + v.0[3])
     }
@@ -138,3 +162,17 @@ impl Simd for Portable {
 }
 
 tile_table!(Portable, crate::gemm::tile::Floats, [], 1 2 3 4);
+
+/// Tiles with a wide operand of halves.
+pub(super) mod f16_tiles {
+    use super::Portable;
+
+    tile_table!(Portable, crate::gemm::halves::F16, [], 1 2 3 4);
+}
+
+/// Tiles with a wide operand of bfloat16.
+pub(super) mod bf16_tiles {
+    use super::Portable;
+
+    tile_table!(Portable, crate::gemm::halves::Bf16, [], 1 2 3 4);
+}

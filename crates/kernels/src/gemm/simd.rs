@@ -7,6 +7,7 @@
 //! zero. `max(zero, x)` is thus a ReLU that keeps NaN.
 
 use crate::Isa;
+use crate::number::f32_to_bf16;
 
 /// Vectors of f32 on one instruction set.
 ///
@@ -44,6 +45,23 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn prefetch(_p: *const f32) {}
     /// The same into the second-level cache only.
     unsafe fn prefetch_far(_p: *const f32) {}
+    /// Vectors of halves, at any alignment.
+    unsafe fn load_f16(p: *const u16) -> Self::V;
+    /// Rounds to the nearest, ties to even.
+    unsafe fn store_f16(p: *mut u16, v: Self::V);
+    unsafe fn load_bf16(p: *const u16) -> Self::V;
+    /// Rounds to the nearest, ties to even.
+    #[inline(always)]
+    unsafe fn store_bf16(p: *mut u16, v: Self::V) {
+        let mut lanes = [0.0f32; 16];
+        // SAFETY: at most 16 lanes, of which as many are written.
+        unsafe {
+            Self::store(lanes.as_mut_ptr(), v);
+            for (i, x) in lanes.iter().enumerate().take(Self::LANES) {
+                p.add(i).write_unaligned(f32_to_bf16(*x).to_bits());
+            }
+        }
+    }
     /// Sum of the lanes, in an order that depends only on the instruction set.
     unsafe fn sum(v: Self::V) -> f32;
     /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to `dst` (rows

@@ -306,8 +306,8 @@ fn packing_from_unaligned_bytes() {
         let form = Form::PackBoth;
         let (am, bm) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
         let want = run(&pool, isa, form, am, bm, n, &Epilogue::default());
-        let pa = PackedA::from_le_bytes(isa, &a8[1..], m, k, k, 1);
-        let pb = PackedB::from_le_bytes(isa, &b8[1..], k, n, n, 1);
+        let pa = PackedA::from_le(isa, &LeMatrix::row_major(&a8[1..], Storage::F32, m, k));
+        let pb = PackedB::from_le(isa, &LeMatrix::row_major(&b8[1..], Storage::F32, k, n));
         let mut c = vec![0.0; m * n];
         let (lhs, rhs) = (Lhs::Packed(&pa), Rhs::Packed(&pb));
         gemm(&pool, isa, lhs, rhs, &mut c, n, &Epilogue::default());

@@ -22,7 +22,7 @@ pub(crate) struct Tile {
     pub(crate) a_rs: usize,
     /// From one step to the next.
     pub(crate) a_ks: usize,
-    /// Wide operand, `V` whole vectors per step.
+    /// Wide operand, `V` whole vectors per step, in the form that the tile function reads. Distances are in floats of memory.
     pub(crate) b: *const f32,
     /// From one vector of a step to the next.
     pub(crate) b_vs: usize,
@@ -59,8 +59,22 @@ pub(crate) type TileTable = &'static [[[TileFn; 2]; MAX_VECTORS]];
 /// Most vectors of the wide operand in a tile.
 pub(crate) const MAX_VECTORS: usize = 2;
 
-/// What panels hold: how a lane of both operands is multiplied and added to a float.
+/// What panels of the wide operand hold, and how a lane of both operands is multiplied and added to a float.
 pub(crate) trait Mac<S: Simd> {
+    /// Whether elements have 16 bits, so that two vectors lie in one cache line.
+    const HALVES: bool = false;
+
+    /// A vector of the wide operand.
+    ///
+    /// # Safety
+    ///
+    /// As [`Simd::load`].
+    #[inline(always)]
+    unsafe fn wide(p: *const f32) -> S::V {
+        // SAFETY: the caller's promise.
+        unsafe { S::load(p) }
+    }
+
     /// # Safety
     ///
     /// As [`Simd`], on a machine with the instruction.
@@ -107,19 +121,19 @@ pub(crate) unsafe fn tile_body<
         let (mut a, mut b) = (t.a, t.b);
         let mut ahead = t.ahead;
         let steps_ahead = if R <= FEW_ROWS {
-            STREAM_STEPS
+            STREAM_STEPS * (1 + P::HALVES as usize)
         } else {
             PREFETCH_STEPS
         };
         macro_rules! step {
             () => {
-                for v in 0..V {
+                for v in 0..if P::HALVES { 1 } else { V } {
                     S::prefetch(b.wrapping_add(v * t.b_vs + steps_ahead * t.b_ks));
                 }
                 S::prefetch(a.wrapping_add(PREFETCH_STEPS * t.a_ks));
                 let mut wide = [zero; V];
                 for (v, x) in wide.iter_mut().enumerate() {
-                    *x = S::load(b.add(v * t.b_vs));
+                    *x = P::wide(b.add(v * t.b_vs));
                 }
                 for (r, row) in acc.iter_mut().enumerate() {
                     let narrow = S::splat(*a.add(r * a_rs));

@@ -8,7 +8,9 @@ use sardonyx_kernels::gemm::{
 };
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
+use crate::kernel::{
+    BindError, Call, Kernel, KernelError, Site, Tail, Tails, describe_right, fail,
+};
 use crate::ops::narrow::{narrow, widen};
 
 struct Gemm {
@@ -36,13 +38,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     }
     let trans_b = site.need_int("transB")? != 0;
     let mut taken_in = Vec::new();
-    let packed = match site.constant(1) {
-        Some(b) if elem == Float && b.rank() == 2 => {
-            taken_in.push(1);
-            Some(site.pack_right(b, trans_b))
-        }
-        _ => None,
-    };
+    let packed = site.constant(1).and_then(|b| site.pack_right(b, trans_b));
+    if packed.is_some() {
+        taken_in.push(1);
+    }
     Ok(Box::new(Gemm {
         elem,
         alpha: site.float("alpha").unwrap_or(1.0),
@@ -170,10 +169,18 @@ impl Gemm {
         Ok(())
     }
 
-    fn run_narrow(&self, call: &mut Call<'_>, a: &Matrix, b: &Matrix) -> Result<(), KernelError> {
-        let (left, right) = (widen(call.tensor(0)?)?, widen(call.tensor(1)?)?);
-        let dims: Dims = Dims::from_slice(&[a.rows, b.cols]);
-        let mut y = vec![0f32; a.rows * b.cols];
+    fn run_narrow(&self, call: &mut Call<'_>, a: &Matrix, cols: usize) -> Result<(), KernelError> {
+        let left = widen(call.tensor(0)?)?;
+        let b;
+        let right = match &self.packed {
+            Some(packed) => Rhs::Packed(packed),
+            None => {
+                b = widen(call.tensor(1)?)?;
+                Rhs::Plain(Matrix::new(call.tensor(1)?, self.trans_b, "B")?.of(&b))
+            }
+        };
+        let dims: Dims = Dims::from_slice(&[a.rows, cols]);
+        let mut y = vec![0f32; a.rows * cols];
         let c = if self.has_c {
             Some((widen(call.tensor(2)?)?, call.tensor(2)?.dims().to_vec()))
         } else {
@@ -181,11 +188,8 @@ impl Gemm {
         };
         let addend = match &c {
             Some((c, c_dims)) => {
-                let (row_step, col_step) = stretch(c_dims, a.rows, b.cols)?;
-                Some((
-                    self.beta,
-                    MatRef::new(c, a.rows, b.cols, row_step, col_step),
-                ))
+                let (row_step, col_step) = stretch(c_dims, a.rows, cols)?;
+                Some((self.beta, MatRef::new(c, a.rows, cols, row_step, col_step)))
             }
             None => None,
         };
@@ -194,8 +198,8 @@ impl Gemm {
             addend,
             ..Epilogue::default()
         };
-        let (left, right) = (Lhs::Plain(a.of(&left)), Rhs::Plain(b.of(&right)));
-        gemm(call.pool, self.isa, left, right, &mut y, b.cols, &epilogue);
+        let left = Lhs::Plain(a.of(&left));
+        gemm(call.pool, self.isa, left, right, &mut y, cols, &epilogue);
         narrow(call, 0, self.elem, &dims, y)
     }
 }
@@ -212,11 +216,7 @@ impl Kernel for Gemm {
     }
 
     fn describe(&self) -> String {
-        let form = match &self.packed {
-            Some(packed) if packed.is_bf16() => "packed B in bfloat16",
-            Some(_) => "packed B",
-            None => "plain B",
-        };
+        let form = describe_right(self.packed.as_deref());
         format!("{form}, {:?}", self.isa)
     }
 
@@ -232,8 +232,10 @@ impl Kernel for Gemm {
         if a.cols != depth {
             fail!("A has {} columns, but B has {depth} rows", a.cols);
         }
-        if self.elem == DataType::Float {
-            return self.run_f32(call, &a, depth, cols);
+        match self.elem {
+            DataType::Float => return self.run_f32(call, &a, depth, cols),
+            DataType::Float16 | DataType::Bfloat16 => return self.run_narrow(call, &a, cols),
+            _ => {}
         }
         let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
         // The factors are floats in the standard even where the matrices are integers.
@@ -253,7 +255,7 @@ impl Kernel for Gemm {
             DataType::Uint64 => {
                 self.run_plainly::<u64>(call, &a, &b, self.alpha as u64, self.beta as u64)
             }
-            _ => self.run_narrow(call, &a, &b),
+            other => fail!("type not implemented: {}", other.name()),
         }
     }
 }

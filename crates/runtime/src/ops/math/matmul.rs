@@ -10,7 +10,9 @@ use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
+use crate::kernel::{
+    BindError, Call, Kernel, KernelError, Site, Tail, Tails, describe_right, fail,
+};
 use crate::ops::narrow::{narrow, widen};
 
 struct MatMul {
@@ -31,10 +33,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         return site.unsupported_type(elem);
     }
     let packed = match (site.constant(1), site.turned(1)) {
-        (Some(b), _) if elem == Float && b.rank() == 2 => Some(site.pack_right(b, false)),
+        (Some(b), _) => site.pack_right(b, false),
         // The transpose of a constant is packed from the constant itself.
-        (None, Some(b)) if elem == Float && b.rank() == 2 => Some(site.pack_right(b, true)),
-        _ => None,
+        (None, Some(b)) => site.pack_right(b, true),
+        (None, None) => None,
     };
     Ok(Box::new(MatMul {
         elem,
@@ -235,11 +237,7 @@ impl Kernel for MatMul {
     }
 
     fn describe(&self) -> String {
-        let form = match &self.packed {
-            Some(packed) if packed.is_bf16() => "packed B in bfloat16",
-            Some(_) => "packed B",
-            None => "plain B",
-        };
+        let form = describe_right(self.packed.as_deref());
         format!("{form}, {:?}", self.isa)
     }
 
@@ -285,9 +283,17 @@ impl Kernel for MatMul {
             DataType::Uint32 => self.run_plainly::<u32>(call, &shapes),
             DataType::Uint64 => self.run_plainly::<u64>(call, &shapes),
             _ => {
-                let (a, b) = (widen(call.tensor(0)?)?, widen(call.tensor(1)?)?);
+                let a = widen(call.tensor(0)?)?;
+                let b;
+                let right = match &self.packed {
+                    Some(packed) => BatchRhs::Packed(packed),
+                    None => {
+                        b = widen(call.tensor(1)?)?;
+                        BatchRhs::Plain(shapes.right(&b))
+                    }
+                };
+                let left = shapes.left(&a);
                 let mut y = vec![0f32; shapes.output.iter().product()];
-                let (left, right) = (shapes.left(&a), BatchRhs::Plain(shapes.right(&b)));
                 let size = shapes.rows * shapes.cols;
                 let epilogue = Epilogue::default();
                 gemm_batch(
