@@ -42,7 +42,7 @@ enum Level {
 enum Exactness {
     /// In the type of the operands
     Exact,
-    /// Products of float may round their operands to bfloat16, where that is faster
+    /// Large constant matrices are rounded to 16 bits, and products with many rows to bfloat16 where that is faster
     Fast,
 }
 

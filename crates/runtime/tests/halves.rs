@@ -1,0 +1,103 @@
+//! Products with constants in 16 bits: those of narrow models, which lose nothing, and those that may be rounded.
+#![allow(clippy::unwrap_used)]
+
+mod both_ways;
+
+use both_ways::{Numbers, compile, inputs, whole};
+use sardonyx_model::NoExternalData;
+use sardonyx_runtime::{Optimization, Options, Precision, Session};
+use sardonyx_tensor::{Buffer, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+fn list(numbers: &mut Numbers, count: usize) -> String {
+    let numbers: Vec<String> = numbers.floats(count).iter().map(f32::to_string).collect();
+    numbers.join(", ")
+}
+
+fn bytes(outputs: &[(String, Value)], name: &str) -> Vec<u8> {
+    let (_, value) = outputs.iter().find(|(other, _)| other == name).unwrap();
+    value.as_tensor().unwrap().bytes().to_vec()
+}
+
+/// Each product twice: with a constant, which is packed, and with the same matrix as a value that is computed.
+fn narrow_model(elem: u8) -> String {
+    let mut numbers = Numbers::new(5);
+    let (w, t, c) = (
+        list(&mut numbers, 40 * 37),
+        list(&mut numbers, 37 * 40),
+        list(&mut numbers, 37),
+    );
+    let to = format!("Cast <to = {elem}>");
+    whole(&format!(
+        "g (float[M, 40] x, float zero) => (y, y2, t, t2, g, g2) \
+         <float[40, 37] wf = {{{w}}}, float[37, 40] tf = {{{t}}}, float[37] cf = {{{c}}}> {{ \
+         a = {to} (x) w = {to} (wf) tn = {to} (tf) c = {to} (cf) \
+         wz = Add (wf, zero) w2 = {to} (wz) tz = Add (tf, zero) tn2 = {to} (tz) \
+         y = MatMul (a, w) y2 = MatMul (a, w2) \
+         u = Transpose (tn) t = MatMul (a, u) u2 = Transpose (tn2) t2 = MatMul (a, u2) \
+         g = Gemm <transB = 1, alpha = 0.5, beta = 2.0> (a, tn, c) \
+         g2 = Gemm <transB = 1, alpha = 0.5, beta = 2.0> (a, tn2, c) }}"
+    ))
+}
+
+#[test]
+fn constants_of_narrow_models_are_packed_as_they_are() {
+    for (elem, name) in [(10, "packed B in float16"), (16, "packed B in bfloat16")] {
+        let text = narrow_model(elem);
+        for threads in [1, 2] {
+            let session = compile(&text, Optimization::All, threads);
+            let steps = session.steps();
+            let packed = steps.iter().filter(|step| step.kernel.starts_with(name));
+            assert_eq!(packed.count(), 3, "{steps:#?}");
+            for rows in [0, 7, 50] {
+                let mut given = inputs(&session, &[("M", rows)], 3);
+                given[1].1 = Value::from(
+                    sardonyx_tensor::Tensor::zeros(sardonyx_tensor::DataType::Float, &[]).unwrap(),
+                );
+                let outputs = session.run(given).unwrap();
+                for (packed, plain) in [("y", "y2"), ("t", "t2"), ("g", "g2")] {
+                    let (packed, plain) = (bytes(&outputs, packed), bytes(&outputs, plain));
+                    assert!(packed == plain, "{name}, {rows} rows");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rounded_constants_are_near_and_rows_decide_how_near() {
+    let mut numbers = Numbers::new(7);
+    let (w, small) = (list(&mut numbers, 64 * 96), list(&mut numbers, 96 * 3));
+    let text = whole(&format!(
+        "g (float[M, 64] x) => (y, z) <float[64, 96] w = {{{w}}}, float[96, 3] s = {{{small}}}> {{ \
+         y = MatMul (x, w) z = MatMul (y, s) }}"
+    ));
+    let session = |precision: Precision| {
+        let bytes = Buffer::from(text.as_bytes().to_vec());
+        let model = parse_model(bytes, ParseOptions::default()).unwrap().model;
+        let mut options = Options::with_threads(1);
+        options.precision = precision;
+        Session::compile(&model, &NoExternalData, &options).unwrap()
+    };
+    let (exact, fast) = (session(Precision::Exact), session(Precision::Fast));
+    let kernel = |session: &Session, step: usize| session.steps()[step].kernel.clone();
+    assert!(kernel(&fast, 0).starts_with("packed B in float16"));
+    assert!(kernel(&exact, 0).starts_with("packed B,"));
+    assert!(
+        kernel(&fast, 1).starts_with("packed B,"),
+        "the smallest stay"
+    );
+    for (rows, bound) in [(1, 4e-4), (5, 4e-4), (64, 6e-3)] {
+        let given = inputs(&exact, &[("M", rows)], 3);
+        let numbers = |session: &Session| -> Vec<f32> {
+            let outputs = session.run(given.clone()).unwrap();
+            outputs[0].1.as_tensor().unwrap().to_vec().unwrap()
+        };
+        let (exact, fast) = (numbers(&exact), numbers(&fast));
+        let square = |x: f32| f64::from(x) * f64::from(x);
+        let off: f64 = exact.iter().zip(&fast).map(|(a, b)| square(a - b)).sum();
+        let all: f64 = exact.iter().map(|a| square(*a)).sum();
+        let error = (off / all).sqrt();
+        assert!(error > 0.0 && error < bound, "{rows} rows: {error}");
+    }
+}
