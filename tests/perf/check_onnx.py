@@ -8,10 +8,11 @@ the line of JSON that our side prints.
 
 import argparse
 import json
-import re
 import time
 
 import onnx
+
+from resident import rss_peak_mb
 
 
 def main():
@@ -24,7 +25,7 @@ def main():
         model = file.read()
     if args.job == "check-proto":
         model = onnx.ModelProto.FromString(model)
-    before = memory("VmHWM")
+    before = rss_peak_mb()
     times, found = [], "valid"
     for _ in range(args.repeat):
         start = time.perf_counter()
@@ -39,15 +40,10 @@ def main():
                 "ms": times,
                 "found": found,
                 "rss_before_mb": before,
-                "rss_peak_mb": memory("VmHWM"),
+                "rss_peak_mb": rss_peak_mb(),
             }
         )
     )
-
-
-def memory(name):
-    with open("/proc/self/status") as status:
-        return int(re.search(name + r":\s+(\d+) kB", status.read())[1]) / 1024
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 import onnx
 from onnx.onnx_cpp2py_export.shape_inference import infer_shapes
 
-from check_onnx import memory
+from resident import rss_peak_mb
 
 
 def main():
@@ -30,13 +30,13 @@ def main():
         difference = first_difference(infer_shapes(model, False, False, False), args.ours)
         print(json.dumps({"ms": [0], "found": difference or "same"}))
         return
-    before = memory("VmHWM")
+    before = rss_peak_mb()
     times = []
     for _ in range(args.repeat):
         start = time.perf_counter()
         infer_shapes(model, False, False, False)
         times.append((time.perf_counter() - start) * 1e3)
-    print(json.dumps({"ms": times, "rss_before_mb": before, "rss_peak_mb": memory("VmHWM")}))
+    print(json.dumps({"ms": times, "rss_before_mb": before, "rss_peak_mb": rss_peak_mb()}))
 
 
 def first_difference(theirs, ours_path):

@@ -9,11 +9,12 @@ memory the process ever had. What is found takes Python long, so it is asked for
 import argparse
 import json
 import os
-import re
 import time
 
 import numpy as np
 import onnx
+
+from resident import rss_peak_mb
 
 
 def main():
@@ -102,11 +103,6 @@ def numbers(model):
 
 
 CHECKS = {"counts": counts, "weights": weights, "fields": fields, "numbers": numbers}
-
-
-def rss_peak_mb():
-    with open("/proc/self/status") as status:
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]) / 1024
 
 
 if __name__ == "__main__":

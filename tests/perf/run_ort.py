@@ -8,7 +8,6 @@ min_ms, n, rss_peak_mb; and the version that was timed. Outputs that are not arr
 
 import argparse
 import json
-import resource
 import statistics
 import time
 
@@ -16,6 +15,7 @@ import numpy as np
 import onnxruntime as ort
 
 from arrays import write_npz
+from resident import rss_peak_mb
 
 FEWEST_RUNS, MOST_RUNS = 7, 2000
 
@@ -44,7 +44,7 @@ def main():
                 "median_ms": round(statistics.median(runs), 4),
                 "min_ms": round(min(runs), 4),
                 "n": len(runs),
-                "rss_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+                "rss_peak_mb": round(rss_peak_mb(), 1),
                 "version": ort.__version__,
             }
         )

@@ -11,7 +11,6 @@ a text, `compare-printed MODEL TEXT` a model with what the package reads in our 
 
 import argparse
 import json
-import re
 import sys
 import time
 
@@ -23,6 +22,8 @@ import onnx.onnx_cpp2py_export.parser
 import onnx.onnx_cpp2py_export.printer
 import onnx.parser
 import onnx.printer
+
+from resident import rss_peak_mb
 
 core_parse = onnx.onnx_cpp2py_export.parser.parse_model
 core_print = onnx.onnx_cpp2py_export.printer.model_to_text
@@ -176,11 +177,6 @@ JOBS = {
     "compare-parsed": compare_parsed,
     "compare-printed": compare_printed,
 }
-
-
-def rss_peak_mb():
-    with open("/proc/self/status") as status:
-        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]) / 1024
 
 
 if __name__ == "__main__":
