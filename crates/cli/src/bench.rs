@@ -82,26 +82,25 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let (model, session) = loaded?;
     let inputs = gather_or_make(&args.inputs, &model, session.inputs(), terminal)?;
 
+    // Outputs are dropped before the next run: memory for two sets of them would not be the model's.
     let values = inputs.values.clone();
     let (outputs, first) = timed(|| session.run(values));
-    let mut outputs = outputs?;
+    drop(outputs?);
 
     let progress = terminal.progress("warming up", None);
     let (start, mut runs) = (Instant::now(), 0);
     while args.repeat.is_cold(runs, start.elapsed()) {
-        outputs = session.run(inputs.values.clone())?;
+        session.run(inputs.values.clone())?;
         runs += 1;
     }
     progress.set_message("running");
     let measured = measure(args, &session, &inputs)?;
     progress.finish_and_clear();
-    outputs = measured.outputs.unwrap_or(outputs);
-
-    if let Some(target) = &args.output {
+    if let (Some(target), Some(outputs)) = (&args.output, &measured.outputs) {
         let mut protected = Protected::default();
         protected.add(&args.model.path);
         inputs.files.iter().for_each(|file| protected.add(file));
-        outputs::write(&outputs, target, &protected)?;
+        outputs::write(outputs, target, &protected)?;
     }
     let timing = Timing::of(&measured.durations).ok_or_else(|| Failure::new("nothing was run"))?;
     let details = session.details(inputs.types()).ok();
@@ -147,12 +146,13 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
     let start = Instant::now();
     let call = || {
         let mut durations = Vec::new();
-        let mut outputs = None;
+        let mut outputs: Option<Outputs> = None;
         while !failed.load(Ordering::Relaxed)
             && args
                 .repeat
                 .goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
         {
+            drop(outputs.take());
             let values = inputs.values.clone();
             let (again, duration) = timed(|| session.run(values));
             if again.is_err() {

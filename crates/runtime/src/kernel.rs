@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use sardonyx_kernels::elementwise::{Binary, Unary};
@@ -267,9 +268,14 @@ impl<'a> Site<'a> {
             precision,
             turned,
         };
-        let packed = self.weights.find_or_pack(b, form, |bytes| {
-            let matrix = LeMatrix::row_major(bytes, storage, rows, cols);
-            let matrix = if turned { matrix.transposed() } else { matrix };
+        let packed = self.weights.find_or_pack(b, form, |constant| {
+            let row = cols * storage.bytes();
+            let next_rows = |rows: Range<usize>| constant.next(rows.start * row..rows.end * row);
+            let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
+            let matrix = match turned {
+                false => matrix(constant.at_once()),
+                true => matrix(constant.in_order()).transposed().telling(&next_rows),
+            };
             Ok::<_, Infallible>(match precision {
                 Precision::Exact => PackedB::from_le(isa, &matrix),
                 Precision::Fast => PackedB::rounded_from_le(isa, &matrix),

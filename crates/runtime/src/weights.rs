@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sardonyx_kernels::Isa;
@@ -59,7 +60,7 @@ impl SharedWeights {
         &self,
         constant: &Tensor,
         form: Form,
-        pack: impl FnOnce(&[u8]) -> Result<T, E>,
+        pack: impl FnOnce(Unpacked<'_>) -> Result<T, E>,
     ) -> Result<Arc<T>, E>
     where
         T: Any + Send + Sync,
@@ -97,13 +98,39 @@ impl fmt::Debug for SharedWeights {
     }
 }
 
-/// Lets `pack` read all bytes of a constant once, front to back; memory that only holds a copy of a file is given back
-/// afterwards.
-fn pack_once<R>(constant: &Tensor, pack: impl FnOnce(&[u8]) -> R) -> R {
-    if let Some(buffer) = constant.buffer() {
-        buffer.fetch_pages();
+/// The bytes of a constant that is being packed.
+pub(crate) struct Unpacked<'a>(&'a Tensor);
+
+impl<'a> Unpacked<'a> {
+    /// All of them, to be read in any order.
+    pub(crate) fn at_once(&self) -> &'a [u8] {
+        if let Some(buffer) = self.0.buffer() {
+            buffer.fetch_pages();
+        }
+        self.0.bytes()
     }
-    let packed = pack(constant.bytes());
+
+    /// All of them, to be read range after range: [`Unpacked::next`] is told of each.
+    pub(crate) fn in_order(&self) -> &'a [u8] {
+        self.0.bytes()
+    }
+
+    /// Ranges are of one size, but for the last. Memory that only holds a copy of what is before them in a file is given back.
+    pub(crate) fn next(&self, range: Range<usize>) {
+        let Some(buffer) = self.0.buffer() else {
+            return;
+        };
+        let before = range.start.saturating_sub(range.len())..range.start;
+        if let (Ok(before), Ok(next)) = (buffer.slice(before), buffer.slice(range)) {
+            before.give_back_pages();
+            next.fetch_pages();
+        }
+    }
+}
+
+/// Lets `pack` read the bytes of a constant once; memory that only holds a copy of a file is given back afterwards.
+fn pack_once<R>(constant: &Tensor, pack: impl FnOnce(Unpacked<'_>) -> R) -> R {
+    let packed = pack(Unpacked(constant));
     if let Some(buffer) = constant.buffer() {
         buffer.give_back_pages();
     }

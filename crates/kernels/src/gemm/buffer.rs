@@ -11,7 +11,7 @@ const CACHE_LINE: usize = 64;
 const HUGE_FROM_BYTES: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A fixed number of zero-initialised floats, aligned to 64 bytes.
+/// A fixed number of floats, aligned to 64 bytes.
 pub(crate) struct AlignedBuf {
     ptr: NonNull<f32>,
     len: usize,
@@ -24,6 +24,21 @@ unsafe impl Sync for AlignedBuf {}
 
 impl AlignedBuf {
     pub(crate) fn zeroed(len: usize) -> AlignedBuf {
+        // SAFETY: everything is written before it is read.
+        unsafe {
+            let buf = AlignedBuf::unwritten(len);
+            buf.ptr.as_ptr().write_bytes(0, len);
+            buf
+        }
+    }
+
+    /// Memory without values, for who writes it piece by piece: fresh pages then come from the system when they are wanted,
+    /// and to all threads that write.
+    ///
+    /// # Safety
+    ///
+    /// Every float must be written before the buffer is read.
+    pub(crate) unsafe fn unwritten(len: usize) -> AlignedBuf {
         let layout = Self::layout(len);
         if layout.size() == 0 {
             return AlignedBuf {
@@ -39,8 +54,6 @@ impl AlignedBuf {
         if layout.align() == HUGE_PAGE {
             advise_huge(ptr.as_ptr(), layout.size());
         }
-        // SAFETY: a fresh allocation of that size.
-        unsafe { ptr.as_ptr().write_bytes(0, layout.size()) };
         AlignedBuf {
             ptr: ptr.cast(),
             len,

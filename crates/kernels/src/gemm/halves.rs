@@ -4,16 +4,16 @@
 //! have such a type lose nothing. Constants in floats may be rounded to the nearest half on request: with eleven bits the
 //! error is an eighth of that of bfloat16, and products of few rows, which wait for memory, take half the time.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use super::buffer::{AlignedBuf, with_scratch};
+use super::buffer::with_scratch;
 use super::matrix::{MatRef, strided_len};
-use super::pack::{PACK_STEPS, PackSource, Packed, SendPtr};
+use super::pack::{PackSource, Packed};
 use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
 use super::tile::Mac;
 use crate::Isa;
 use crate::number::{bf16_to_f32, f16_to_f32};
-use crate::pool::Pool;
 
 /// The type in which elements lie in memory. Sums are floats, whichever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ impl Storage {
 }
 
 /// A matrix of little-endian elements at any alignment: element (i, j) is number `i * row_stride + j * col_stride`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct LeMatrix<'a> {
     bytes: &'a [u8],
     storage: Storage,
@@ -46,6 +46,14 @@ pub struct LeMatrix<'a> {
     cols: usize,
     row_stride: usize,
     col_stride: usize,
+    next_columns: Option<&'a (dyn Fn(Range<usize>) + Sync)>,
+}
+
+impl std::fmt::Debug for LeMatrix<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (storage, rows, cols) = (self.storage, self.rows, self.cols);
+        write!(f, "LeMatrix({storage:?}, {rows} x {cols})")
+    }
 }
 
 impl<'a> LeMatrix<'a> {
@@ -73,6 +81,16 @@ impl<'a> LeMatrix<'a> {
             cols,
             row_stride,
             col_stride,
+            next_columns: None,
+        }
+    }
+
+    /// Packing tells `next_columns` which columns it will read next, of a large matrix several times and in order; it has read
+    /// those before them for the last time.
+    pub fn telling(self, next_columns: &'a (dyn Fn(Range<usize>) + Sync)) -> Self {
+        LeMatrix {
+            next_columns: Some(next_columns),
+            ..self
         }
     }
 
@@ -121,7 +139,13 @@ impl PackSource for LeMatrix<'_> {
         self.cols
     }
 
-    fn pack(&self, isa: Isa, depth: std::ops::Range<usize>, start: usize, out: &mut [f32]) {
+    fn next_columns(&self, columns: Range<usize>) {
+        if let Some(tell) = self.next_columns {
+            tell(columns);
+        }
+    }
+
+    fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]) {
         check_isa(isa);
         let w = panel_width(isa);
         assert!(depth.start <= depth.end && depth.end <= self.rows && start <= self.cols);
@@ -291,46 +315,21 @@ impl Packed {
 
     /// All panels in 16 bits, and the largest magnitude.
     pub(super) fn in_halves(isa: Isa, source: &dyn PackSource, storage: Storage) -> (Packed, f32) {
-        check_isa(isa);
-        let w = panel_width(isa);
-        let (depth, width) = (source.depth(), source.width());
-        let panels = width.div_ceil(w);
-        let row = storage.floats(w);
-        let len = panels
-            .checked_mul(row)
-            .and_then(|n| n.checked_mul(depth))
-            .expect("packed size overflows");
-        let mut data = AlignedBuf::zeroed(len);
-        let base = SendPtr(data.as_mut_ptr());
-        let blocks = depth.div_ceil(PACK_STEPS);
         let most = AtomicU32::new(0);
-        Pool::global().run(panels * blocks, |chunk| {
-            let (panel, block) = (chunk / blocks, chunk % blocks);
-            let steps = block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS);
-            let (first, count) = (steps.start, steps.len());
-            with_scratch(count * w, |floats| {
-                source.pack(isa, steps, panel * w, floats);
+        let packed = Packed::each_chunk(isa, source, storage, |steps, start, out| {
+            with_scratch(2 * out.len(), |floats| {
+                source.pack(isa, steps, start, floats);
                 let body = Round {
                     from: floats,
                     bf16: storage == Storage::Bf16,
-                    to: base
-                        .get()
-                        .wrapping_add((panel * depth + first) * row)
-                        .cast(),
+                    to: out.as_mut_ptr().cast(),
                 };
-                // SAFETY: the machine has `isa`; chunks write ranges of `data` of their own.
+                // SAFETY: the machine has `isa`; `out` has the bytes of as many elements in 16 bits.
                 let largest = unsafe { dispatch(isa, body) };
                 // Floats that are not negative have the order of their bits.
                 most.fetch_max(largest.to_bits(), Relaxed);
             });
         });
-        let packed = Packed {
-            isa,
-            depth,
-            width,
-            data,
-            storage,
-        };
         (packed, f32::from_bits(most.into_inner()))
     }
 }
@@ -375,6 +374,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
+    use crate::Pool;
     use crate::gemm::tests::random;
     use crate::gemm::{Bias, Epilogue, Lhs, PackedA, PackedB, Rhs, gemm};
 
@@ -520,6 +520,25 @@ mod tests {
             let (_, exact) = stored(numbers, storage);
             for (c, exact) in c.iter().zip(&exact) {
                 assert!(c == exact || c.is_nan() && exact.is_nan(), "{c} {exact}");
+            }
+        }
+    }
+
+    #[test]
+    fn packing_tells_what_it_reads_next() {
+        let (rows, cols) = (64, 140_000);
+        let bytes = vec![0; rows * cols * 2];
+        for (cols, pieces) in [(100, 1), (cols, 3)] {
+            let told = std::sync::Mutex::new(Vec::new());
+            let tell = |columns: Range<usize>| told.lock().expect("no panic").push(columns);
+            let matrix = LeMatrix::row_major(&bytes, Storage::F16, cols, rows);
+            PackedB::from_le(Isa::detect(), &matrix.transposed().telling(&tell));
+            let told = told.into_inner().expect("no panic");
+            assert_eq!(told.len(), pieces);
+            assert_eq!((told[0].start, told[pieces - 1].end), (0, cols));
+            for pair in told.windows(2) {
+                assert_eq!(pair[0].end, pair[1].start);
+                assert_eq!(pair[0].len(), told[0].len());
             }
         }
     }

@@ -25,6 +25,8 @@ pub trait PackSource: Sync {
     /// Writes steps `depth` of the columns from `start` on to `out`: `depth.len()` rows of `W` columns, where `W` is
     /// `out.len() / depth.len()`; columns beyond the width become zero. `start` is a multiple of `W`.
     fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]);
+    /// Says that packing once and for all comes to these columns, and has read those before them for the last time.
+    fn next_columns(&self, _columns: Range<usize>) {}
     /// Packs `panels` panels of the columns from column `start` on, the first rows of two panels `stride` floats
     /// apart in `out`. For sources that do better than panel by panel.
     fn pack_panels(
@@ -185,22 +187,52 @@ pub(crate) struct Packed {
 
 impl Packed {
     pub(crate) fn new(isa: Isa, source: &dyn PackSource) -> Packed {
+        Packed::each_chunk(isa, source, Storage::F32, |steps, start, out| {
+            source.pack(isa, steps, start, out);
+        })
+    }
+
+    /// All panels, whose chunks `fill(steps, start, out)` writes on several threads: some steps of the columns from `start` on.
+    pub(super) fn each_chunk(
+        isa: Isa,
+        source: &dyn PackSource,
+        storage: Storage,
+        fill: impl Fn(Range<usize>, usize, &mut [f32]) + Sync,
+    ) -> Packed {
         check_isa(isa);
         let (depth, width) = (source.depth(), source.width());
         let w = panel_width(isa);
-        let panels = width.div_ceil(w);
+        let (panels, row) = (width.div_ceil(w), storage.floats(w));
         let len = panels
-            .checked_mul(w)
+            .checked_mul(row)
             .and_then(|n| n.checked_mul(depth))
             .expect("packed size overflows");
-        let mut data = AlignedBuf::zeroed(len);
-        pack_all(Pool::global(), isa, source, &mut data);
+        // SAFETY: the chunks below are all of it.
+        let mut data = unsafe { AlignedBuf::unwritten(len) };
+        let base = SendPtr(data.as_mut_ptr());
+        let blocks = depth.div_ceil(PACK_STEPS);
+        let piece = (PIECE / (depth * w).max(1)).max(1);
+        for first in (0..panels).step_by(piece) {
+            let last = panels.min(first + piece);
+            source.next_columns(first * w..width.min(last * w));
+            Pool::global().run((last - first) * blocks, |chunk| {
+                let (panel, block) = (first + chunk / blocks, chunk % blocks);
+                let steps = block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS);
+                // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent, while it stays in a cache.
+                let out = unsafe {
+                    let start = base.get().add((panel * depth + steps.start) * row);
+                    start.write_bytes(0, steps.len() * row);
+                    std::slice::from_raw_parts_mut(start, steps.len() * row)
+                };
+                fill(steps, panel * w, out);
+            });
+        }
         Packed {
             isa,
             depth,
             width,
             data,
-            storage: Storage::F32,
+            storage,
         }
     }
 
@@ -268,8 +300,10 @@ impl Panels {
     }
 }
 
-/// Steps packed by one chunk of [`pack_all`].
-pub(super) const PACK_STEPS: usize = 512;
+/// Steps packed by one chunk.
+const PACK_STEPS: usize = 512;
+/// Floats after which a source is told of the next columns.
+const PIECE: usize = 4 << 20;
 
 /// Packs all of `source` into `out`, sharing the work between the threads of `pool`.
 pub(crate) fn pack_all(pool: &Pool, isa: Isa, source: &dyn PackSource, out: &mut [f32]) {

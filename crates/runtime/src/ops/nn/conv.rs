@@ -99,8 +99,8 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
                         isa: site.isa,
                         params: params.clone(),
                     };
-                    let packed = site.weights.find_or_pack(constant, form, |bytes| {
-                        PackedConv::from_le_bytes(site.isa, params, bytes)
+                    let packed = site.weights.find_or_pack(constant, form, |weights| {
+                        PackedConv::from_le_bytes(site.isa, params, weights.at_once())
                     });
                     Weights::Packed(packed.map_err(|error| BindError::Invalid(error.to_string()))?)
                 }
