@@ -20,6 +20,7 @@ use crate::kernel::{BindError, Kernel, Site, SiteInput};
 use crate::ops::binding;
 use crate::precision::{Precision, small_matrices};
 use crate::report::{Clock, CompileReport};
+use crate::skips::take_sums;
 use crate::tails::absorb_tails;
 use crate::unsupported::{Unsupported, unsupported};
 use crate::weights::SharedWeights;
@@ -262,6 +263,8 @@ pub(crate) fn compile(
     };
     if fuses {
         program.absorbed = absorb_tails(&mut program);
+        let sums = take_sums(&mut program);
+        program.absorbed.extend(sums);
         let chained = join_chains(&mut program);
         program.absorbed.extend(chained);
     }

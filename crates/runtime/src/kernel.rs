@@ -51,6 +51,12 @@ pub(crate) trait Kernel: Send + Sync {
         false
     }
 
+    /// Takes over the sum that the first input is; `false` if it cannot. The first input becomes one operand, the other one
+    /// stands at `input`, behind all inputs; the sum is wanted at `output`, behind all outputs, or nowhere.
+    fn take_sum(&mut self, _input: usize, _output: usize) -> bool {
+        false
+    }
+
     /// Whether an input may lie at any address: its elements are moved as bytes.
     fn reads_unaligned(&self, _input: usize) -> bool {
         false
@@ -527,39 +533,33 @@ impl<'a> Call<'a> {
         data_type: DataType,
         dims: &[usize],
     ) -> Result<TensorViewMut<'_>, KernelError> {
-        match self.targets.get_mut(index) {
-            Some(Target::Planned {
-                data_type: planned,
-                dims: planned_dims,
-                bytes,
-            }) => {
-                // Inference and kernel are written apart; where they disagree, one of them is wrong.
-                if *planned != data_type || &planned_dims[..] != dims {
-                    fail!(
-                        "output {index} is {}{dims:?}, but {}{:?} was inferred",
-                        data_type.name(),
-                        planned.name(),
-                        &planned_dims[..]
-                    );
-                }
-                Ok(TensorViewMut::over(data_type, planned_dims, bytes)?)
+        memory_of(
+            self.targets.get_mut(index),
+            index,
+            self.memory,
+            data_type,
+            dims,
+        )
+    }
+
+    /// The elements of the first output and, if it is wanted, of the one at `index`, which have the same shape.
+    pub(crate) fn output_slices<T: Element>(
+        &mut self,
+        index: usize,
+        dims: &[usize],
+    ) -> Result<(&mut [T], Option<&mut [T]>), KernelError> {
+        let Some((first, others)) = self.targets.split_first_mut() else {
+            fail!("nobody wants output 0");
+        };
+        let first = memory_of(Some(first), 0, self.memory, T::DATA_TYPE, dims)?;
+        let other = match others.get_mut(index - 1) {
+            None | Some(Target::Absent) => None,
+            other => {
+                let view = memory_of(other, index, self.memory, T::DATA_TYPE, dims)?;
+                Some(into_slice(view)?)
             }
-            Some(Target::Owned(slot)) => {
-                let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
-                let tensor = match (bytes, self.memory) {
-                    (Some(bytes), Some(memory)) => {
-                        Tensor::from_buffer(data_type, dims, memory.take(bytes)?)?
-                    }
-                    _ => Tensor::zeros(data_type, dims)?,
-                };
-                let value = slot.insert(Value::Tensor(tensor));
-                match value {
-                    Value::Tensor(tensor) => Ok(tensor.view_mut()?),
-                    _ => fail!("output {index} is not a tensor"),
-                }
-            }
-            Some(Target::Absent) | None => fail!("nobody wants output {index}"),
-        }
+        };
+        Ok((into_slice(first)?, other))
     }
 
     /// The elements of the first output, whose shape is that of the first input.
@@ -621,6 +621,56 @@ impl<'a> Call<'a> {
             },
             Some(Target::Absent) | None => Ok(()),
         }
+    }
+}
+
+/// Memory for the output that has the number `index`.
+fn memory_of<'t>(
+    target: Option<&'t mut Target<'_>>,
+    index: usize,
+    memory: Option<&Arc<Recycler>>,
+    data_type: DataType,
+    dims: &[usize],
+) -> Result<TensorViewMut<'t>, KernelError> {
+    let Some(target) = target else {
+        fail!("nobody wants output {index}");
+    };
+    if matches!(target, Target::Absent) {
+        // A kernel that cannot do without it writes it all the same, and it is dropped.
+        *target = Target::Owned(None);
+    }
+    match target {
+        Target::Planned {
+            data_type: planned,
+            dims: planned_dims,
+            bytes,
+        } => {
+            // Inference and kernel are written apart; where they disagree, one of them is wrong.
+            if *planned != data_type || &planned_dims[..] != dims {
+                fail!(
+                    "output {index} is {}{dims:?}, but {}{:?} was inferred",
+                    data_type.name(),
+                    planned.name(),
+                    &planned_dims[..]
+                );
+            }
+            Ok(TensorViewMut::over(data_type, planned_dims, bytes)?)
+        }
+        Target::Owned(slot) => {
+            let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
+            let tensor = match (bytes, memory) {
+                (Some(bytes), Some(memory)) => {
+                    Tensor::from_buffer(data_type, dims, memory.take(bytes)?)?
+                }
+                _ => Tensor::zeros(data_type, dims)?,
+            };
+            let value = slot.insert(Value::Tensor(tensor));
+            match value {
+                Value::Tensor(tensor) => Ok(tensor.view_mut()?),
+                _ => fail!("output {index} is not a tensor"),
+            }
+        }
+        Target::Absent => fail!("nobody wants output {index}"),
     }
 }
 

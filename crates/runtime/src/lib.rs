@@ -23,6 +23,7 @@ mod report;
 mod run;
 mod schedule;
 mod session;
+mod skips;
 mod tails;
 mod unsupported;
 mod weights;

@@ -27,6 +27,7 @@ pub(crate) fn bind_layer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> 
         axis,
         epsilon,
         stash,
+        sum: None,
         elements: PhantomData,
     })
 }
@@ -51,6 +52,7 @@ pub(crate) fn bind_root_mean_square(site: &Site<'_>) -> Result<Box<dyn Kernel>, 
     for_element!(site, elem, floats, T => RootMeanSquare::<T> {
         axis,
         epsilon,
+        sum: None,
         elements: PhantomData,
     })
 }
@@ -131,11 +133,51 @@ fn stash_type(site: &Site<'_>) -> Result<DataType, BindError> {
     }
 }
 
+/// A sum that is normalized: where its other operand is among the inputs, and it among the outputs.
+#[derive(Clone, Copy)]
+struct Sum {
+    input: usize,
+    output: usize,
+}
+
+/// The other operand of a sum.
+fn residual<'a, T: Element>(
+    sum: Option<Sum>,
+    call: &Call<'a>,
+) -> Result<Option<&'a [T]>, KernelError> {
+    sum.map(|sum| call.slice::<T>(sum.input)).transpose()
+}
+
+/// The elements of the first output, and of a sum that somebody wants.
+fn normalized_and_sum<'c, T: Element>(
+    sum: Option<Sum>,
+    call: &'c mut Call<'_>,
+    dims: &[usize],
+) -> Result<(&'c mut [T], Option<&'c mut [T]>), KernelError> {
+    match sum {
+        Some(sum) => call.output_slices::<T>(sum.output, dims),
+        None => Ok((call.output_slice::<T>(0, dims)?, None)),
+    }
+}
+
+/// For profiles and `explain`.
+fn of_sum(sum: Option<Sum>) -> &'static str {
+    if sum.is_some() { "a sum of " } else { "" }
+}
+
 struct LayerNormalization<T> {
     axis: i64,
     epsilon: f64,
     stash: DataType,
+    sum: Option<Sum>,
     elements: PhantomData<fn() -> T>,
+}
+
+impl<T> LayerNormalization<T> {
+    /// Whether somebody wants the mean (1) or the inverse deviation (2).
+    fn has_statistic(&self, call: &Call<'_>, index: usize) -> bool {
+        call.has_output(index) && self.sum.is_none_or(|sum| sum.output != index)
+    }
 }
 
 impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
@@ -145,25 +187,29 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let scale = over_rows::<T>(call, 1, &dims, axis)?;
-        let bias = match call.has_input(2) {
+        let has_bias = call.has_input(2) && self.sum.is_none_or(|sum| sum.input != 2);
+        let bias = match has_bias {
             true => Some(over_rows::<T>(call, 2, &dims, axis)?),
             false => None,
         };
+        let residual = residual::<T>(self.sum, call)?;
         let statistic = |wanted: bool| wanted.then(|| vec![0f32; rows[0]]);
-        let (mut means, mut inverses) =
-            (statistic(call.has_output(1)), statistic(call.has_output(2)));
-        let y = call.output_slice::<T>(0, &dims)?;
+        let (mut means, mut inverses) = (
+            statistic(self.has_statistic(call, 1)),
+            statistic(self.has_statistic(call, 2)),
+        );
+        let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
         T::layer_norm(
             pool,
             isa,
             rows,
             x,
-            None,
+            residual,
             &scale,
             bias.as_deref(),
             self.epsilon,
             y,
-            None,
+            sum,
             means.as_deref_mut(),
             inverses.as_deref_mut(),
         );
@@ -177,14 +223,21 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         Ok(())
     }
 
+    fn take_sum(&mut self, input: usize, output: usize) -> bool {
+        self.sum = Some(Sum { input, output });
+        true
+    }
+
     fn describe(&self) -> String {
-        format!("layer normalization of {}", T::DATA_TYPE)
+        let of = of_sum(self.sum);
+        format!("layer normalization of {of}{}", T::DATA_TYPE)
     }
 }
 
 struct RootMeanSquare<T> {
     axis: i64,
     epsilon: f64,
+    sum: Option<Sum>,
     elements: PhantomData<fn() -> T>,
 }
 
@@ -195,13 +248,20 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let scale = over_rows::<T>(call, 1, &dims, axis)?;
-        let y = call.output_slice::<T>(0, &dims)?;
-        T::rms_norm(pool, isa, rows, x, None, &scale, self.epsilon, y, None);
+        let residual = residual::<T>(self.sum, call)?;
+        let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
+        T::rms_norm(pool, isa, rows, x, residual, &scale, self.epsilon, y, sum);
         Ok(())
     }
 
+    fn take_sum(&mut self, input: usize, output: usize) -> bool {
+        self.sum = Some(Sum { input, output });
+        true
+    }
+
     fn describe(&self) -> String {
-        format!("root-mean-square normalization of {}", T::DATA_TYPE)
+        let of = of_sum(self.sum);
+        format!("root-mean-square normalization of {of}{}", T::DATA_TYPE)
     }
 }
 
