@@ -67,8 +67,12 @@ struct Report {
     runs_per_second: f64,
     /// Repeated runs, the first one and those of the warm-up not counted.
     n: usize,
+    /// Bytes of the constants that kernels have packed, before that.
+    packed_bytes: usize,
     /// Bytes between inputs and outputs that a run takes; null if a run does not say.
     arena_bytes: Option<usize>,
+    /// Bytes of the tensors that a run is given and that it gives.
+    given_bytes: usize,
     /// Most memory that the process ever held, in MiB; null where the system does not say.
     rss_peak_mb: Option<f64>,
 }
@@ -122,6 +126,8 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         max_ms: timing.max_ms,
         runs_per_second: per_second(timing.runs, measured.took),
         n: timing.runs,
+        packed_bytes: session.report().packed_bytes,
+        given_bytes: given_bytes(&inputs, measured.outputs.as_ref()),
         arena_bytes: details.map(|details| details.arena_bytes),
         rss_peak_mb: peak_memory_mib(),
     };
@@ -195,6 +201,17 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
         measured.outputs = outputs.or(measured.outputs);
     }
     Ok(measured)
+}
+
+/// See [`Report::given_bytes`].
+fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
+    let given = inputs.values.iter().map(|(_, value)| value);
+    let made = outputs
+        .into_iter()
+        .flat_map(Outputs::iter)
+        .map(|(_, value)| value);
+    let tensors = given.chain(made).filter_map(|value| value.as_tensor());
+    tensors.map(|tensor| tensor.bytes().len()).sum()
 }
 
 /// To two digits behind the point.

@@ -256,6 +256,8 @@ fn bench_measures_latency_and_throughput() {
     );
     assert!(answer["runs_per_second"].as_f64().unwrap() > 0.0);
     assert!(answer["arena_bytes"].as_u64() > Some(0));
+    assert!(answer["packed_bytes"].as_u64() > Some(0));
+    assert!(answer["given_bytes"].as_u64() > Some(0));
     let order = ["min_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms"];
     let times = order.map(|key| answer[key].as_f64().unwrap());
     assert!(times.is_sorted(), "{answer:#}");

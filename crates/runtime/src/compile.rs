@@ -438,9 +438,8 @@ fn build(
                     return Some(slots.of(value));
                 }
                 report.packed += 1;
-                report.packed_bytes += constants
-                    .get(value)
-                    .map_or(0, |tensor| tensor.bytes().len());
+                let taken = constants.get(value).or_else(|| constants.turned(value));
+                report.packed_bytes += taken.map_or(0, |tensor| tensor.bytes().len());
                 // The packed form is all that is needed; the original may go as soon as nobody else wants it.
                 if let Some(left) = readers.get_mut(&value) {
                     *left -= 1;

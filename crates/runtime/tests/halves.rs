@@ -52,7 +52,7 @@ fn constants_of_narrow_models_are_packed_as_they_are() {
             for rows in [0, 7, 50] {
                 let mut given = inputs(&session, &[("M", rows)], 3);
                 given[1].1 = Value::from(
-                    sardonyx_tensor::Tensor::zeros(sardonyx_tensor::DataType::Float, &[]).unwrap(),
+                    sardonyx_tensor::Tensor::zeros(sardonyx_tensor::DataType::Float, []).unwrap(),
                 );
                 let outputs = session.run(given).unwrap();
                 for (packed, plain) in [("y", "y2"), ("t", "t2"), ("g", "g2")] {

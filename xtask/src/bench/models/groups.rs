@@ -2,6 +2,7 @@
 
 use super::cases::{Case, model_of};
 use super::row::{Measured, Row};
+use super::sides::MustHold;
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +62,12 @@ impl Group {
 const CELL_BAR: f64 = 0.8;
 /// The largest part of ONNX Runtime's time that creating a session may take.
 const SESSION_BAR: f64 = 0.4;
+
+/// The most memory that a process may take, in MiB: packed weights may leave a fourth more, what is alive a tenth.
+fn memory_bar(must_hold: MustHold) -> f64 {
+    const MIB: f64 = 1024.0 * 1024.0;
+    (1.25 * must_hold.packed + 1.1 * must_hold.live + 30e6) / MIB
+}
 
 /// The most nanoseconds that a node of those that do next to nothing may take.
 const NODE_BAR: f64 = 200.0;
@@ -143,6 +150,16 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
                 "{name}: creating the session takes {session:.2} of the rival's time, the bar is {SESSION_BAR}"
             ));
         }
+        let is_transformer = matches!(Group::of(&row.case), Group::Prefill | Group::Decode);
+        if let Some(must_hold) = measured.must_hold().filter(|_| is_transformer) {
+            let peak = measured.median(|round| round.ours.rss_peak_mb);
+            let bar = memory_bar(must_hold);
+            if peak > bar {
+                missed.push(format!(
+                    "{name}: {peak:.0} MB of memory, the bar is {bar:.0}"
+                ));
+            }
+        }
         missed.extend(row.inaccurate());
         if let Some(nodes) = Case::node_count(&row.case) {
             let ns = measured.best(|round| round.ours.min_ms) * 1e6 / f64::from(nodes);
@@ -199,6 +216,24 @@ mod tests {
             ("lstm.b1", Group::Others),
         ] {
             assert_eq!(Group::of(case), group, "{case}");
+        }
+    }
+
+    #[test]
+    fn memory_has_a_bar() {
+        let must_hold = MustHold {
+            packed: 400.0 * 1024.0 * 1024.0,
+            live: 0.0,
+        };
+        for (peak, misses) in [(500.0, 0), (530.0, 1)] {
+            let mut row = row("gpt2.decode", 1, 1.0, 1.0);
+            let Outcome::Measured(measured) = &mut row.outcome else {
+                panic!("a measured row");
+            };
+            measured.rounds[0].ours.rss_peak_mb = peak;
+            measured.rounds[0].ours.must_hold = Some(must_hold);
+            let missed = missed(&[row], &[]);
+            assert_eq!(missed.len(), misses, "{missed:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! One line of the table: a case at a number of threads.
 
-use super::sides::Sample;
+use super::sides::{MustHold, Sample};
 use serde_json::{Value, json};
 
 pub(super) struct Row {
@@ -212,6 +212,11 @@ impl Measured {
         self.median(|round| round.ours.rss_peak_mb / round.ort.rss_peak_mb)
     }
 
+    /// What our side has to hold in memory, if it says so.
+    pub(super) fn must_hold(&self) -> Option<MustHold> {
+        self.rounds.last()?.ours.must_hold
+    }
+
     /// A figure of our runs with fewer bits, if there were any.
     pub(super) fn fast_median(&self, figure: impl Fn(&Sample) -> f64) -> Option<f64> {
         let figures: Vec<f64> = self.fast().map(|(_, fast)| figure(fast)).collect();
@@ -261,6 +266,7 @@ pub(super) mod tests {
             median_ms: 2.0 * ms,
             min_ms: ms,
             rss_peak_mb: 100.0,
+            must_hold: None,
             version: None,
         }
     }

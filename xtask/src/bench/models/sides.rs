@@ -152,8 +152,29 @@ pub(super) struct Sample {
     pub(super) median_ms: f64,
     pub(super) min_ms: f64,
     pub(super) rss_peak_mb: f64,
+    /// Of our side: what the peak may be made of.
+    pub(super) must_hold: Option<MustHold>,
     /// Of ONNX Runtime.
     pub(super) version: Option<String>,
+}
+
+/// Bytes that a process must hold to run a model.
+#[derive(Clone, Copy)]
+pub(super) struct MustHold {
+    /// Weights in the form that kernels read.
+    pub(super) packed: f64,
+    /// Inputs, outputs and what is between.
+    pub(super) live: f64,
+}
+
+impl MustHold {
+    fn of(answer: &Value) -> Option<MustHold> {
+        let number = |key: &str| answer[key].as_f64();
+        Some(MustHold {
+            packed: number("packed_bytes")?,
+            live: number("arena_bytes")? + number("given_bytes")?,
+        })
+    }
 }
 
 impl Sample {
@@ -171,6 +192,7 @@ impl Sample {
             median_ms: number("median_ms")?,
             min_ms: number("min_ms")?,
             rss_peak_mb: number("rss_peak_mb")?,
+            must_hold: MustHold::of(&answer),
             version: answer["version"].as_str().map(str::to_string),
         })
     }
