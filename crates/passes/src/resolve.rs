@@ -1,8 +1,8 @@
 //! Resolving: is the model something that can be run at all?
 //!
-//! A [`Resolved`] model is a proof: names are bound and no node makes what is there already, the graph is acyclic, operators and their versions are known, and
-//! every node has the inputs and attributes that its operator demands. What else might be said about a model is the
-//! checker's business and never blocks a run.
+//! A [`Resolved`] model is a proof: names are bound, each to one definition, the graph is acyclic, operators and their
+//! versions are known, and every node has the inputs and attributes that its operator demands. What else might be said
+//! about a model is the checker's business and never blocks a run.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -295,6 +295,14 @@ mod tests {
             "it makes 'a', as does Relu node that makes 'a'",
         );
         assert_eq!(against("<float[2] c = {1, 2}> { y = Add(x, c) }"), []);
+        let found = against("<float[2] c = {1, 2}, float[2] c = {3, 4}> { y = Add(x, c) }");
+        let expected = ("duplicate-initializer", "graph.initializer[1]".to_string());
+        let found = found.into_iter().map(|(code, path, _)| (code, path));
+        assert_eq!(
+            found.collect::<Vec<_>>(),
+            [expected],
+            "which of them would be read?"
+        );
         // A constant may be the default value of an input.
         let default = "<float[2] x = {1, 2}> { y = Neg(x) }";
         assert_eq!(against(default), []);

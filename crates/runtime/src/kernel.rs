@@ -155,15 +155,30 @@ impl Tails {
         true
     }
 
-    /// What a matrix product does at its end.
-    pub(crate) fn epilogue<'a>(&self, call: &Call<'a>) -> Result<Epilogue<'a>, KernelError> {
-        let slice = |position: Option<usize>| position.map(|at| call.slice::<f32>(at)).transpose();
+    /// What a matrix product does at its end, of which all results together have so many elements and columns.
+    pub(crate) fn epilogue<'a>(
+        &self,
+        call: &Call<'a>,
+        elems: usize,
+        cols: usize,
+    ) -> Result<Epilogue<'a>, KernelError> {
+        let slice = |position: Option<usize>, len: usize| {
+            let Some(position) = position else {
+                return Ok(None);
+            };
+            let slice = call.slice::<f32>(position)?;
+            if slice.len() != len {
+                let dims = call.tensor(position)?.dims();
+                fail!("input {position} is {dims:?}, {len} elements were declared");
+            }
+            Ok::<_, KernelError>(Some(slice))
+        };
         Ok(Epilogue {
             alpha: self.scale,
-            bias: slice(self.bias)?.map(Bias::Col),
-            residual: slice(self.residual)?,
+            bias: slice(self.bias, cols)?.map(Bias::Col),
+            residual: slice(self.residual, elems)?,
             activation: self.activation,
-            factor: slice(self.factor)?,
+            factor: slice(self.factor, elems)?,
             ..Epilogue::default()
         })
     }
@@ -275,8 +290,10 @@ impl<'a> Site<'a> {
             turned,
         };
         let packed = self.weights.find_or_pack(b, form, |constant| {
-            let row = cols * storage.bytes();
-            let next_rows = |rows: Range<usize>| constant.next(rows.start * row..rows.end * row);
+            let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
+            let next_rows = |rows: Range<usize>| {
+                constant.next(bytes_of(rows.start)..bytes_of(rows.end));
+            };
             let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
             let matrix = match turned {
                 false => matrix(constant.at_once()),
@@ -526,7 +543,7 @@ impl<'a> Call<'a> {
         Ok(Some((over, into_slice(view)?)))
     }
 
-    /// Memory for an output of that type and shape.
+    /// Memory for an output of that type and shape. An output that nobody wants is dropped after the call.
     pub(crate) fn output(
         &mut self,
         index: usize,
@@ -635,8 +652,7 @@ fn memory_of<'t>(
     let Some(target) = target else {
         fail!("nobody wants output {index}");
     };
-    if matches!(target, Target::Absent) {
-        // A kernel that cannot do without it writes it all the same, and it is dropped.
+    if let Target::Absent = target {
         *target = Target::Owned(None);
     }
     match target {
@@ -670,7 +686,7 @@ fn memory_of<'t>(
                 _ => fail!("output {index} is not a tensor"),
             }
         }
-        Target::Absent => fail!("nobody wants output {index}"),
+        Target::Absent => unreachable!("it has been replaced"),
     }
 }
 

@@ -13,7 +13,7 @@ pub enum Precision {
     Exact,
     /// Constant right operands of products of `float` are rounded to 16 bits, which halves the memory that they take and that
     /// products of few rows wait for. Products of two dozen rows or more round both operands to `bfloat16`, where the machine
-    /// multiplies these faster. Sums stay in `float`, and so do products with the smallest constants of a model, which
+    /// multiplies these faster. Nothing is rounded without AVX2. Sums stay in `float`, and so do products with the smallest constants of a model, which
     /// add errors but hardly any time.
     Fast,
 }

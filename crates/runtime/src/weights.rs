@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::ConvParams;
-use sardonyx_tensor::{BufferName, Dims, Tensor};
+use sardonyx_tensor::{BufferName, DataType, Dims, Tensor};
 
 use crate::precision::Precision;
 
@@ -30,6 +30,7 @@ struct Entries {
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     bytes: BufferName,
+    data_type: DataType,
     dims: Dims,
     form: Form,
 }
@@ -67,6 +68,7 @@ impl SharedWeights {
     {
         let key = constant.buffer().map(|buffer| Key {
             bytes: buffer.name(),
+            data_type: constant.data_type(),
             dims: constant.dims().into(),
             form,
         });
@@ -135,4 +137,89 @@ fn pack_once<R>(constant: &Tensor, pack: impl FnOnce(Unpacked<'_>) -> R) -> R {
         buffer.give_back_pages();
     }
     packed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use sardonyx_tensor::{Buffer, Pages};
+
+    use super::*;
+
+    #[test]
+    fn constants_of_other_types_are_others_even_in_one_place() {
+        let buffer = Buffer::from(vec![0u8; 8]);
+        let weights = SharedWeights::default();
+        let form = || Form::Right {
+            isa: Isa::Portable,
+            precision: Precision::Exact,
+            turned: false,
+        };
+        let pack = |data_type: DataType| {
+            let constant = Tensor::from_buffer(data_type, [2, 2], buffer.clone()).unwrap();
+            let packed =
+                weights.find_or_pack(&constant, form(), |_| Ok::<_, Infallible>(data_type));
+            packed.unwrap()
+        };
+        let kept = [pack(DataType::Float16), pack(DataType::Bfloat16)];
+        assert_eq!(
+            [*kept[0], *kept[1]],
+            [DataType::Float16, DataType::Bfloat16]
+        );
+        assert!(Arc::ptr_eq(&kept[0], &pack(DataType::Float16)));
+    }
+
+    /// Notes what is done with its pages.
+    #[derive(Default)]
+    struct Noting {
+        bytes: Vec<u8>,
+        noted: Mutex<Vec<(&'static str, Range<usize>)>>,
+    }
+
+    impl AsRef<[u8]> for Noting {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl Pages for Noting {
+        fn fetch(&self, range: Range<usize>) {
+            self.noted.lock().unwrap().push(("fetch", range));
+        }
+
+        fn give_back(&self, range: Range<usize>) {
+            self.noted.lock().unwrap().push(("give back", range));
+        }
+    }
+
+    #[test]
+    fn pages_of_what_is_read_in_order_go_back_range_by_range() {
+        let pages = Arc::new(Noting {
+            bytes: vec![0; 100],
+            ..Noting::default()
+        });
+        let buffer = Buffer::from_pages(pages.clone()).slice(10..90).unwrap();
+        let constant = Tensor::from_buffer(DataType::Float, [5, 4], buffer).unwrap();
+        pack_once(&constant, |constant| {
+            assert_eq!(constant.in_order().len(), 80);
+            for range in [0..32, 32..64, 64..80] {
+                constant.next(range);
+            }
+        });
+        let noted = pages.noted.lock().unwrap().clone();
+        assert_eq!(
+            noted,
+            [
+                ("give back", 10..10),
+                ("fetch", 10..42),
+                ("give back", 10..42),
+                ("fetch", 42..74),
+                // The last range is shorter; the rest goes back in the end.
+                ("give back", 58..74),
+                ("fetch", 74..90),
+                ("give back", 10..90),
+            ]
+        );
+    }
 }

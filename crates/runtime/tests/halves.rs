@@ -80,6 +80,10 @@ fn rounded_constants_are_near_and_rows_decide_how_near() {
         Session::compile(&model, &NoExternalData, &options).unwrap()
     };
     let (exact, fast) = (session(Precision::Exact), session(Precision::Fast));
+    if exact.instruction_set() == "portable" {
+        eprintln!("skipped: nothing is rounded on the portable instruction set");
+        return;
+    }
     let kernel = |session: &Session, step: usize| session.steps()[step].kernel.clone();
     assert!(kernel(&fast, 0).starts_with("packed B in float16"));
     assert!(kernel(&exact, 0).starts_with("packed B,"));

@@ -3,7 +3,9 @@
 
 mod both_ways;
 
-use both_ways::{Both, bits, inputs, one_by_one};
+use both_ways::{Both, bits, compile, inputs, one_by_one, whole};
+use sardonyx_runtime::Optimization;
+use sardonyx_tensor::Tensor;
 
 const SIZES: [&[(&str, usize)]; 4] = [
     &[("N", 2), ("S", 5)],
@@ -100,4 +102,52 @@ fn two_normalizations_share_a_sum() {
         steps("y", body),
         ["RMSNormalization with Add", "LayerNormalization", "Add"]
     );
+}
+
+#[test]
+fn other_types_and_constant_operands() {
+    let constants = "float[2, 24] wf = {W}, float[24] bf = {B}"
+        .replace('W', &vec!["0.5"; 48].join(", "))
+        .replace('B', &vec!["0.25"; 24].join(", "));
+    for elem in [1, 10, 11, 16] {
+        let to = format!("Cast <to = {elem}>");
+        for add in ["Add (a, c)", "Add (c, a)", "Add (a, k)"] {
+            let graph = format!(
+                "g (float[2, 24] x, float[2, 24] z) => (y, s) <{constants}> {{ \
+                 a = {to} (x) c = {to} (z) k = {to} (wf) b = {to} (bf) \
+                 s = {add} y = LayerNormalization (s, b, b) }}"
+            );
+            let both = Both::new(&graph);
+            let with = both.ops().contains(&"Add");
+            assert!(!with, "{elem} {add}\n{}", both.listing());
+            let given = inputs(&both.plain, &[], 5);
+            let expected = bits(&one_by_one(&graph, given.clone()));
+            assert!(
+                expected == bits(&both.fused.run(given).unwrap()),
+                "{elem} {add}"
+            );
+        }
+    }
+}
+
+/// What a file says of sizes may be false, and they are only seen when it runs.
+#[test]
+fn sums_of_other_sizes_than_declared_are_refused() {
+    let text = whole(
+        "g (float[1, 1] x, int64[2] p, int64[2] q) => (y) \
+         <float[1] w = {2}, float[1, K] a, float[1, K] b> { \
+         a = Expand (x, p) b = Expand (x, q) s = Add (a, b) y = RMSNormalization (s, w) }",
+    );
+    let session = compile(&text, Optimization::All, 1);
+    assert!(session.steps().iter().all(|step| step.op != "Add"));
+    let run = |p: [i64; 2], q: [i64; 2]| {
+        let mut given = inputs(&session, &[], 1);
+        given[1].1 = Tensor::from_slice([2], &p).unwrap().into();
+        given[2].1 = Tensor::from_slice([2], &q).unwrap().into();
+        session.run(given)
+    };
+    assert!(run([1, 4], [1, 4]).is_ok());
+    let error = run([1, 4], [1, 1]).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("[1, 4] and [1, 1] are added up"), "{said}");
 }

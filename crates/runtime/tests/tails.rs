@@ -6,6 +6,7 @@ mod both_ways;
 
 use both_ways::{Both, Numbers, bits, compile, exposed, holds, inputs, one_by_one, same, whole};
 use sardonyx_runtime::Optimization;
+use sardonyx_tensor::Tensor;
 
 const SIZES: [&[(&str, usize)]; 4] = [
     &[("N", 2), ("S", 5)],
@@ -514,5 +515,31 @@ fn threads_and_callers_leave_no_trace() {
                 }
             });
         }
+    }
+}
+
+/// What a file says of sizes may be false, and they are only seen when it runs.
+#[test]
+fn tails_of_other_sizes_than_declared_are_refused() {
+    for (op, sizes) in [
+        ("Add (p, e)", [1i64, 2]),
+        ("Mul (p, e)", [1, 2]),
+        ("Add (p, e)", [3, 1]),
+    ] {
+        let text = whole(&format!(
+            "g (float[N, 4] x, float[1, 1] c, int64[2] q) => (y) \
+             <float[4, 2] w = {{1, 2, 3, 4, 5, 6, 7, 8}}, float[N, 2] e> \
+             {{ e = Expand (c, q) p = MatMul (x, w) y = {op} }}"
+        ));
+        let session = compile(&text, Optimization::All, 1);
+        assert!(session.steps().iter().all(|step| step.op != &op[..3]));
+        let run = |sizes: [i64; 2]| {
+            let mut given = inputs(&session, &[("N", 3)], 1);
+            given[2].1 = Tensor::from_slice([2], &sizes).unwrap().into();
+            session.run(given)
+        };
+        assert!(run([3, 2]).is_ok());
+        let said = run(sizes).unwrap_err().to_string();
+        assert!(said.contains("6 elements were declared"), "{said}");
     }
 }

@@ -180,7 +180,8 @@ impl Session {
 
     /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the caller. After the first
     /// runs with inputs of some sizes this allocates nothing and waits for no other run, but for operators that need
-    /// memory of their own, such as those that widen narrow floats. Outputs that are not named are not returned. Inputs whose elements do not lie densely, at addresses of their type, are copied first.
+    /// memory of their own, such as those that widen narrow floats. Outputs that are not named are not returned. Inputs
+    /// whose elements do not lie densely, at addresses of their type, are copied first.
     ///
     /// ```
     /// # use sardonyx::{Model, Session, TensorView, TensorViewMut};

@@ -1,7 +1,10 @@
 //! Many products of one size: the leading dimensions of a matrix product with broadcasting.
 
+use std::ops::Range;
+
 use super::matrix::strided_len;
-use super::pack::SendPtr;
+use super::pack::{PackSource, SendPtr};
+use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
 use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
 use crate::{Isa, Pool};
 
@@ -53,16 +56,30 @@ impl<'a> BatchMat<'a> {
         );
     }
 
-    /// Matrix number `index`, dimensions counted with the last fastest.
-    fn matrix(&self, dims: &[usize], mut index: usize) -> MatRef<'a> {
+    /// Where matrix number `index` starts, dimensions counted with the last fastest.
+    fn start(&self, dims: &[usize], mut index: usize) -> usize {
         let mut start = 0;
         for (&d, &s) in dims.iter().zip(self.batch_strides).rev() {
             start += index % d * s;
             index /= d;
         }
+        start
+    }
+
+    /// Matrix number `index`.
+    fn matrix(&self, dims: &[usize], index: usize) -> MatRef<'a> {
         // An empty matrix may lie anywhere.
-        let data = self.data.get(start..).unwrap_or(&[]);
+        let data = self.data.get(self.start(dims, index)..).unwrap_or(&[]);
         MatRef::new(data, self.rows, self.cols, self.row_stride, self.col_stride)
+    }
+
+    /// The elements of row `index` of all matrices together, from column `col` on, and what lies between them.
+    fn row_from(&self, dims: &[usize], index: usize, col: usize) -> &'a [f32] {
+        let start = self.start(dims, index / self.rows) + index % self.rows * self.row_stride;
+        let Some(last) = self.cols.checked_sub(1).filter(|last| col <= *last) else {
+            return &[];
+        };
+        &self.data[start + col * self.col_stride..=start + last * self.col_stride]
     }
 
     /// Whether all matrices are the same one.
@@ -85,13 +102,96 @@ impl<'a> BatchMat<'a> {
     }
 }
 
+/// So many rows, or fewer, are multiplied where they lie.
+const FEW_ROWS: usize = 12;
+
+/// The rows of all matrices of a batch, as the columns of one matrix.
+struct Rows<'a> {
+    of: BatchMat<'a>,
+    dims: &'a [usize],
+    /// Matrices.
+    count: usize,
+}
+
+impl PackSource for Rows<'_> {
+    fn depth(&self) -> usize {
+        self.of.cols
+    }
+
+    fn width(&self) -> usize {
+        self.count * self.of.rows
+    }
+
+    fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]) {
+        check_isa(isa);
+        let w = panel_width(isa);
+        assert!(depth.start <= depth.end && depth.end <= self.depth());
+        assert_eq!(out.len(), depth.len() * w);
+        let mut rows = [&[][..]; 32];
+        let width = w.min(self.width().saturating_sub(start));
+        for (row, index) in rows.iter_mut().zip(start..start + width) {
+            *row = self.of.row_from(self.dims, index, depth.start);
+        }
+        let body = PackRows {
+            rows: &rows[..width],
+            step: self.of.col_stride,
+            depth: depth.len(),
+            out,
+        };
+        // SAFETY: the machine has `isa`.
+        unsafe { dispatch(isa, body) }
+    }
+}
+
+/// A part of a panel whose columns are slices, of which every `step`th element counts.
+struct PackRows<'a> {
+    rows: &'a [&'a [f32]],
+    step: usize,
+    depth: usize,
+    out: &'a mut [f32],
+}
+
+impl Body for PackRows<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    unsafe fn run<S: Simd>(self) {
+        let (lanes, row) = (S::LANES, 2 * S::LANES);
+        let mut block = [0.0f32; 256];
+        for half in 0..2 {
+            let rows = self.rows.get(half * lanes..).unwrap_or_default();
+            let rows = &rows[..lanes.min(rows.len())];
+            let mut k = 0;
+            if rows.len() == lanes && self.step == 1 {
+                while k + lanes <= self.depth {
+                    for (block, row) in block.chunks_exact_mut(lanes).zip(rows) {
+                        block.copy_from_slice(&row[k..k + lanes]);
+                    }
+                    let out = self.out[k * row + half * lanes..].as_mut_ptr();
+                    // SAFETY: the block holds `LANES` rows of as many, and `out` as many rows of two vectors from there on,
+                    // but for what `half` leaves out of the last, which is not written.
+                    unsafe { S::transpose(block.as_ptr(), lanes, out, row) };
+                    k += lanes;
+                }
+            }
+            for k in k..self.depth {
+                let out = &mut self.out[k * row + half * lanes..][..lanes];
+                out.fill(0.0);
+                for (out, row) in out.iter_mut().zip(rows) {
+                    *out = row[k * self.step];
+                }
+            }
+        }
+    }
+}
+
 /// Products of at least this many multiply-adds share threads inside; smaller ones are shared out whole.
 const WHOLE_PRODUCT_MACS: usize = 2 << 20;
 
 /// One product per element of `dims`: product number i (last dimension fastest) goes to `c[i * c_stride..]`, rows `ldc`
 /// apart. The epilogue applies to each product alike; its residual and its factor have the layout of `c`.
 ///
-/// When one right operand serves stacked left operands, all become one tall product.
+/// When one right operand serves all left operands, these become one tall one, wherever they lie.
 ///
 /// # Panics
 ///
@@ -151,9 +251,15 @@ pub fn gemm_batch(
         BatchRhs::Plain(b) => Rhs::Plain(b.matrix(dims, index)),
         BatchRhs::Packed(b) => Rhs::Packed(b),
     };
-    if shared && !by_row && a.is_stacked(dims) && (count == 1 || c_stride == m * ldc) {
-        let tall = MatRef::new(a.data, count * m, k, a.row_stride, a.col_stride);
-        return gemm(pool, isa, Lhs::Plain(tall), rhs(0), c, ldc, epilogue);
+    if shared && !by_row && (count == 1 || c_stride == m * ldc) {
+        if a.is_stacked(dims) {
+            let tall = MatRef::new(a.data, count * m, k, a.row_stride, a.col_stride);
+            return gemm(pool, isa, Lhs::Plain(tall), rhs(0), c, ldc, epilogue);
+        }
+        if count * m > FEW_ROWS {
+            let tall = Rows { of: a, dims, count };
+            return gemm(pool, isa, Lhs::Virtual(&tall), rhs(0), c, ldc, epilogue);
+        }
     }
     let out = SendPtr(c.as_mut_ptr());
     let one = |pool: &Pool, index: usize| {

@@ -9,7 +9,6 @@
 
 use super::buffer::with_scratch;
 use super::halves::Storage;
-use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, pack_all};
 use super::simd::panel_width;
 use crate::Isa;
@@ -38,8 +37,7 @@ fn pair(first: f32, second: f32) -> f32 {
     f32::from_bits(rounded(first) >> 16 | rounded(second))
 }
 
-/// Turns `depth` rows of `width` floats into rows of pairs; a last row without a partner meets zeros. In place works if
-/// `to` begins where `from` does.
+/// Turns `depth` rows of `width` floats into rows of pairs; a last row without a partner meets zeros.
 fn to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
     for step in 0..depth.div_ceil(2) {
         let first = &from[2 * step * width..][..width];
@@ -81,19 +79,18 @@ pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize,
 /// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which are more exact.
 pub(super) const MIN_ROWS: usize = 24;
 
-/// Lends the rows of a matrix in pairs.
+/// Lends the columns of a matrix in pairs.
 pub(super) fn with_pairs<R>(
     pool: &Pool,
     isa: Isa,
-    a: &MatRef<'_>,
+    source: &dyn PackSource,
     f: impl FnOnce(Panels) -> R,
 ) -> R {
-    let (m, k, w) = (a.rows(), a.cols(), panel_width(isa));
+    let (m, k, w) = (source.width(), source.depth(), panel_width(isa));
     let steps = k.div_ceil(2);
     let panels = m.div_ceil(w);
     with_scratch(panels * w * k, |floats| {
-        let turned = a.transposed();
-        pack_all(pool, isa, &turned as &dyn PackSource, floats);
+        pack_all(pool, isa, source, floats);
         with_scratch(panels * w * steps, |to| {
             for panel in 0..panels {
                 let from = &floats[panel * w * k..][..w * k];
@@ -189,7 +186,7 @@ pub(super) mod tiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemm::{Epilogue, LeMatrix, Lhs, PackedB, Rhs, gemm};
+    use crate::gemm::{Epilogue, LeMatrix, Lhs, MatRef, PackedB, Rhs, gemm};
 
     #[test]
     fn rounding_is_that_of_the_type() {
@@ -227,7 +224,8 @@ mod tests {
         }
         let round = |x: f32| f32::from_bits(rounded(x));
         let half = |x: f32| half::f16::from_f32(x).to_f32();
-        for (m, n, k) in [
+        let mut tried = [0; 3];
+        for (turn, (m, n, k)) in [
             (MIN_ROWS, 33, 70),
             (24, 5, 1),
             (25, 64, 513),
@@ -235,17 +233,40 @@ mod tests {
             (70, 100, 700),
             (128, 7, 40),
             (40, 700, 300),
-        ] {
+        ]
+        .into_iter()
+        .enumerate()
+        {
             let numbers = |len: usize, by: usize| -> Vec<f32> {
                 (0..len)
                     .map(|i| ((i * by) % 1009) as f32 / 504.0 - 1.0)
                     .collect()
             };
             let (a, b, bias) = (numbers(m * k, 37), numbers(k * n, 71), numbers(n, 13));
-            let bytes: Vec<u8> = b.iter().flat_map(|x| x.to_le_bytes()).collect();
-            let matrix = LeMatrix::row_major(&bytes, Storage::F32, k, n);
-            let packed = PackedB::rounded_from_le(isa, &matrix);
-            let b: Vec<f64> = b.iter().map(|x| f64::from(round(half(*x)))).collect();
+            // Floats that halves reach, floats that they do not reach, and bfloat16.
+            let storages = [Storage::F16, Storage::Bf16, Storage::Bf16];
+            let which = turn % 3;
+            let b: Vec<f32> = match which {
+                1 => b.iter().map(|x| x * 1e6).collect(),
+                _ => b,
+            };
+            let (bytes, source): (Vec<u8>, _) = match which {
+                2 => {
+                    let halves = b
+                        .iter()
+                        .flat_map(|x| half::bf16::from_f32(*x).to_le_bytes());
+                    (halves.collect(), Storage::Bf16)
+                }
+                _ => (
+                    b.iter().flat_map(|x| x.to_le_bytes()).collect(),
+                    Storage::F32,
+                ),
+            };
+            let packed = PackedB::rounded_from_le(isa, &LeMatrix::row_major(&bytes, source, k, n));
+            assert_eq!((packed.storage(), packed.rounds()), (storages[which], true));
+            tried[which] += 1;
+            let stored = |x: f32| if which == 0 { half(x) } else { x };
+            let b: Vec<f64> = b.iter().map(|x| f64::from(round(stored(*x)))).collect();
             let a_rounded: Vec<f64> = a.iter().map(|x| f64::from(round(*x))).collect();
             let epilogue = Epilogue {
                 bias: Some(crate::gemm::Bias::Col(&bias)),
@@ -283,5 +304,6 @@ mod tests {
                 );
             }
         }
+        assert!(tried.iter().all(|count| *count > 1), "{tried:?}");
     }
 }

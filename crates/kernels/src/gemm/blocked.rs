@@ -10,7 +10,7 @@
 use super::buffer::with_scratch;
 use super::epilogue::TileEpilogue;
 use super::gemv::{self, Gemv};
-use super::halves::Storage;
+use super::halves::{Storage, Widen};
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all};
 use super::simd::{Body, Simd, dispatch, panel_width};
@@ -348,11 +348,17 @@ impl Product<'_> {
         let steps = block.k1 - block.k0;
         let rows = self.m.min(block.rows.end * w) - block.rows.start * w;
         let tiles_of_column = rows.div_ceil(self.tiles().len());
-        let pairs = match self.form {
-            PanelForm::Pairs(..) => steps * w,
-            PanelForm::Right(_) => 0,
+        // Panels that are turned into another form once for all rows, and the product of that form.
+        let turns = match self.form {
+            PanelForm::Pairs(..) => true,
+            PanelForm::Right(storage) => storage != Storage::F32 && self.widens_panels(rows),
         };
-        with_scratch(pairs, |pairs| {
+        let form = match self.form {
+            PanelForm::Right(_) if turns => PanelForm::FLOATS,
+            form => form,
+        };
+        let (product, turned) = (Product { form, ..*self }, if turns { steps * w } else { 0 });
+        with_scratch(turned, |turned| {
             for col_panel in block.cols.clone() {
                 let mut b_panel = b.at(col_panel, block.k0);
                 let next = if col_panel + 1 < block.cols.end {
@@ -362,23 +368,60 @@ impl Product<'_> {
                 } else {
                     b.at(block.cols.end, 0)
                 };
-                if let PanelForm::Pairs(storage, depth) = self.form {
-                    let steps = depth.min(2 * block.k1) - 2 * block.k0;
-                    let to = pairs.as_mut_ptr();
-                    // SAFETY: the panel has these steps, the scratch as many pairs as the block; the machine multiplies
-                    // pairs, the caller's promise.
-                    unsafe { super::bf16::pairs_of(storage, b_panel, steps, to) };
-                    b_panel = to;
-                }
                 let mut ahead = Ahead::new(b_panel, next, steps, b.ks, tiles_of_column);
+                let mut b = b;
+                if turns {
+                    let to = turned.as_mut_ptr();
+                    // SAFETY: the panel has the steps of the block, the scratch room for as many; the machine multiplies
+                    // pairs where they are asked for, the caller's promise.
+                    unsafe { self.turn_panel(b_panel, &block, to) };
+                    (b_panel, b.ks) = (to, w);
+                }
                 for row_panel in block.rows.clone() {
                     // SAFETY: the caller's promise.
                     unsafe {
-                        self.tiles_of(a, b, b_panel, row_panel, col_panel, &block, &mut ahead);
+                        product.tiles_of(a, b, b_panel, row_panel, col_panel, &block, &mut ahead);
                     }
                 }
             }
         });
+    }
+
+    /// Whether panels in 16 bits are widened before they meet so many rows, instead of in each tile: where that takes many
+    /// instructions.
+    fn widens_panels(&self, rows: usize) -> bool {
+        self.isa == Isa::Portable && rows > self.tiles().len()
+    }
+
+    /// Writes a panel of a block in the form in which it is multiplied.
+    ///
+    /// # Safety
+    ///
+    /// The panel must have the steps of the block, `to` room for as many rows of floats, and the machine must multiply pairs if
+    /// these are wanted.
+    unsafe fn turn_panel(&self, panel: *const f32, block: &Block, to: *mut f32) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.form {
+                PanelForm::Pairs(storage, depth) => {
+                    let steps = depth.min(2 * block.k1) - 2 * block.k0;
+                    super::bf16::pairs_of(storage, panel, steps, to);
+                }
+                PanelForm::Right(storage) => {
+                    let count = (block.k1 - block.k0) * panel_width(self.isa);
+                    let from = panel;
+                    dispatch(
+                        self.isa,
+                        Widen {
+                            storage,
+                            from,
+                            count,
+                            to,
+                        },
+                    );
+                }
+            }
+        }
     }
 
     /// The tiles of a panel of rows and one of columns.
@@ -458,8 +501,8 @@ impl Product<'_> {
         }
     }
 
-    /// Spreads the fetching of a panel of `steps` steps at `at` over `tiles` tiles. A small A is in the cache by itself after
-    /// the first column block, and fetching it again would only delay the stores.
+    /// Spreads the fetching of the panel of `steps` steps at `next` over `tiles` tiles. A small A is in the cache by itself
+    /// after the first column block, and fetching it again would only delay the stores.
     fn ahead(&self, now: *const f32, next: *const f32, steps: usize, tiles: usize) -> Ahead {
         let w = panel_width(self.isa);
         let worth = self.m * self.k >= AHEAD_FLOATS;

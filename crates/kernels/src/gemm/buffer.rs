@@ -60,6 +60,11 @@ impl AlignedBuf {
         }
     }
 
+    /// Where the floats are, whether they have been written or not.
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut f32 {
+        self.ptr.as_ptr()
+    }
+
     fn layout(len: usize) -> Layout {
         let bytes = len * size_of::<f32>();
         let align = if bytes >= HUGE_FROM_BYTES {

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! The idea to know: whatever the path, an output element is the same sum: chains of multiply-adds over blocks of k, in
-//! order (the paths for matrix-vector products aside, which are chosen by size and layout only). Blocking, threads and orientation thus do not
-//! change a bit of the result; the instruction set may.
+//! order. Blocking, threads and orientation thus do not change a bit of the result; the instruction set may, and so do
+//! two things that follow from the number of rows: whether a product with an unpacked matrix is one of few rows, which is
+//! read without packing, and whether one with a rounded constant has so many rows that both operands become bfloat16.
 
 #[macro_use]
 mod tile;
@@ -51,10 +52,12 @@ use matrix::strided_len;
 use pack::SendPtr;
 
 /// The left operand of a product.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Lhs<'a> {
     Plain(MatRef<'a>),
     Packed(&'a PackedA),
+    /// A matrix that exists only as the packing routine of its transpose.
+    Virtual(&'a dyn PackSource),
 }
 
 /// The right operand of a product.
@@ -64,6 +67,17 @@ pub enum Rhs<'a> {
     Packed(&'a PackedB),
     /// A matrix that exists only as its packing routine.
     Virtual(&'a dyn PackSource),
+}
+
+impl std::fmt::Debug for Lhs<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, (m, k)) = match self {
+            Lhs::Plain(_) => ("Plain", self.size()),
+            Lhs::Packed(_) => ("Packed", self.size()),
+            Lhs::Virtual(_) => ("Virtual", self.size()),
+        };
+        write!(f, "{kind}({m} x {k})")
+    }
 }
 
 impl std::fmt::Debug for Rhs<'_> {
@@ -83,6 +97,7 @@ impl<'a> Lhs<'a> {
         match self {
             Lhs::Plain(a) => (a.rows(), a.cols()),
             Lhs::Packed(a) => (a.rows(), a.depth()),
+            Lhs::Virtual(a) => (a.width(), a.depth()),
         }
     }
 }
@@ -127,7 +142,24 @@ pub fn gemm(
     );
     epilogue.check(m, n, c_len.unwrap_or(0));
     let c = SendPtr(c.as_mut_ptr());
-    if let (Lhs::Plain(a), Rhs::Packed(b)) = (&a, &b)
+    let a_turned;
+    let a = match a {
+        Lhs::Packed(a) => {
+            assert_eq!(a.isa(), isa, "instruction set of the packed A");
+            Operand::Panels(a.panels.view())
+        }
+        Lhs::Plain(a) => {
+            a_turned = a.transposed();
+            Operand::Matrix(&a_turned)
+        }
+        Lhs::Virtual(a) => Operand::Source(a),
+    };
+    let a_source: Option<&dyn PackSource> = match a {
+        Operand::Panels(_) => None,
+        Operand::Matrix(a) => Some(a),
+        Operand::Source(a) => Some(a),
+    };
+    if let (Some(a), Rhs::Packed(b)) = (a_source, &b)
         && b.rounds
         && m >= bf16::MIN_ROWS
     {
@@ -149,17 +181,6 @@ pub fn gemm(
             unsafe { product.run(pool) }
         });
     }
-    let a_turned;
-    let a = match a {
-        Lhs::Packed(a) => {
-            assert_eq!(a.isa(), isa, "instruction set of the packed A");
-            Operand::Panels(a.panels.view())
-        }
-        Lhs::Plain(a) => {
-            a_turned = a.transposed();
-            Operand::Matrix(&a_turned)
-        }
-    };
     let b_given = b;
     let b = match &b_given {
         Rhs::Packed(b) => {

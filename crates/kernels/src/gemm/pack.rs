@@ -3,7 +3,8 @@
 //! A *panel* holds `W` neighbouring columns of B (or rows of A) for all of k: `k` steps of `W` floats, the last panel
 //! padded with zeros. `W` is two vectors ([`panel_width`]). A and B have the same form, and the microkernel may use
 //! either side of a panel: whole vectors of it (wide) or some of its lanes, broadcast (narrow). So a constant is packed
-//! once for products of any shape, and which operand is vectorised is decided per call.
+//! once for products of any shape, and which operand is vectorised is decided per call. Panels of B may hold elements of
+//! 16 bits instead (see [`Storage`]); these are always the wide side.
 
 use std::ops::Range;
 
@@ -25,7 +26,8 @@ pub trait PackSource: Sync {
     /// Writes steps `depth` of the columns from `start` on to `out`: `depth.len()` rows of `W` columns, where `W` is
     /// `out.len() / depth.len()`; columns beyond the width become zero. `start` is a multiple of `W`.
     fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]);
-    /// Says that packing once and for all comes to these columns, and has read those before them for the last time.
+    /// Says that packing once and for all comes to these columns, and has read those before them. If it begins anew, it
+    /// says so by coming to the first again.
     fn next_columns(&self, _columns: Range<usize>) {}
     /// Packs `panels` panels of the columns from column `start` on, the first rows of two panels `stride` floats
     /// apart in `out`. For sources that do better than panel by panel.
@@ -59,17 +61,6 @@ impl PackedA {
     ///
     /// If this machine does not have `isa`.
     pub fn new(isa: Isa, a: MatRef<'_>) -> PackedA {
-        PackedA {
-            panels: Packed::new(isa, &a.transposed()),
-        }
-    }
-
-    /// Packs `a` (m x k), as floats.
-    ///
-    /// # Panics
-    ///
-    /// If this machine does not have `isa`.
-    pub fn from_le(isa: Isa, a: &LeMatrix<'_>) -> PackedA {
         PackedA {
             panels: Packed::new(isa, &a.transposed()),
         }
@@ -131,12 +122,16 @@ impl PackedB {
     }
 
     /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where halves do not reach. Products
-    /// of many rows round both operands to bfloat16 where the machine has an instruction for them. Sums are floats.
+    /// of many rows round both operands to bfloat16 where the machine has an instruction for them. Sums are floats. Halves
+    /// stay what they are in all products, and so do floats where widening takes longer than reading (`Portable`).
     ///
     /// # Panics
     ///
     /// If this machine does not have `isa`.
     pub fn rounded_from_le(isa: Isa, b: &LeMatrix<'_>) -> PackedB {
+        if isa == Isa::Portable || b.storage() == Storage::F16 {
+            return PackedB::from_le(isa, b);
+        }
         let panels = match b.storage() {
             Storage::F32 => Packed::rounded(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
@@ -187,13 +182,13 @@ pub(crate) struct Packed {
 
 impl Packed {
     pub(crate) fn new(isa: Isa, source: &dyn PackSource) -> Packed {
-        Packed::each_chunk(isa, source, Storage::F32, |steps, start, out| {
+        Packed::by_chunks(isa, source, Storage::F32, |steps, start, out| {
             source.pack(isa, steps, start, out);
         })
     }
 
     /// All panels, whose chunks `fill(steps, start, out)` writes on several threads: some steps of the columns from `start` on.
-    pub(super) fn each_chunk(
+    pub(super) fn by_chunks(
         isa: Isa,
         source: &dyn PackSource,
         storage: Storage,
@@ -209,18 +204,19 @@ impl Packed {
             .expect("packed size overflows");
         // SAFETY: the chunks below are all of it.
         let mut data = unsafe { AlignedBuf::unwritten(len) };
-        let base = SendPtr(data.as_mut_ptr());
-        let blocks = depth.div_ceil(PACK_STEPS);
-        let piece = (PIECE / (depth * w).max(1)).max(1);
+        let out = SendPtr(data.as_mut_ptr());
+        // Nothing may be a matrix of very many columns.
+        let piece = match len {
+            0 => panels.max(1),
+            _ => (PIECE / (depth * w)).max(1),
+        };
         for first in (0..panels).step_by(piece) {
-            let last = panels.min(first + piece);
-            source.next_columns(first * w..width.min(last * w));
-            Pool::global().run((last - first) * blocks, |chunk| {
-                let (panel, block) = (first + chunk / blocks, chunk % blocks);
-                let steps = block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS);
+            let panels = first..panels.min(first + piece);
+            source.next_columns(first * w..width.min(panels.end * w));
+            each_chunk(Pool::global(), depth, panels, w, |panel, steps| {
                 // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent, while it stays in a cache.
                 let out = unsafe {
-                    let start = base.get().add((panel * depth + steps.start) * row);
+                    let start = out.get().add((panel * depth + steps.start) * row);
                     start.write_bytes(0, steps.len() * row);
                     std::slice::from_raw_parts_mut(start, steps.len() * row)
                 };
@@ -305,29 +301,45 @@ const PACK_STEPS: usize = 512;
 /// Floats after which a source is told of the next columns.
 const PIECE: usize = 4 << 20;
 
+/// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads of `pool`.
+fn each_chunk(
+    pool: &Pool,
+    depth: usize,
+    panels: Range<usize>,
+    w: usize,
+    body: impl Fn(usize, Range<usize>) + Sync,
+) {
+    let blocks = depth.div_ceil(PACK_STEPS);
+    let chunks = panels.len() * blocks;
+    let one = |chunk: usize| {
+        let (panel, block) = (panels.start + chunk / blocks, chunk % blocks);
+        body(
+            panel,
+            block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS),
+        );
+    };
+    // A region costs about as much as packing a few thousand floats.
+    if chunks == 0 || depth * panels.len() * w < 16_384 {
+        (0..chunks).for_each(one);
+    } else {
+        pool.run(chunks, one);
+    }
+}
+
 /// Packs all of `source` into `out`, sharing the work between the threads of `pool`.
 pub(crate) fn pack_all(pool: &Pool, isa: Isa, source: &dyn PackSource, out: &mut [f32]) {
     let w = panel_width(isa);
     let (depth, panels) = (source.depth(), source.width().div_ceil(w));
     assert!(out.len() >= depth * panels * w);
-    let blocks = depth.div_ceil(PACK_STEPS);
     let base = SendPtr(out.as_mut_ptr());
-    let one = |chunk: usize| {
-        let (panel, block) = (chunk / blocks, chunk % blocks);
-        let steps = block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS);
+    each_chunk(pool, depth, 0..panels, w, |panel, steps| {
         // SAFETY: chunks write disjoint ranges of `out`, whose length was checked.
         let out = unsafe {
             let start = base.get().add((panel * depth + steps.start) * w);
             std::slice::from_raw_parts_mut(start, steps.len() * w)
         };
         source.pack(isa, steps, panel * w, out);
-    };
-    // A region costs about as much as packing a few thousand floats.
-    if depth * panels * w < 16_384 {
-        (0..panels * blocks).for_each(one);
-    } else {
-        pool.run(panels * blocks, one);
-    }
+    });
 }
 
 /// A pointer that may cross threads; who dereferences it says why that is sound.

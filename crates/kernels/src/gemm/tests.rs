@@ -300,16 +300,14 @@ fn packing_from_unaligned_bytes() {
         x.iter().for_each(|x| out.extend(x.to_le_bytes()));
         out
     };
-    let (a8, b8) = (bytes(&a), bytes(&b));
+    let b8 = bytes(&b);
     let pool = Pool::new(1);
     for &isa in Isa::available() {
-        let form = Form::PackBoth;
         let (am, bm) = (MatRef::row_major(&a, m, k), MatRef::row_major(&b, k, n));
-        let want = run(&pool, isa, form, am, bm, n, &Epilogue::default());
-        let pa = PackedA::from_le(isa, &LeMatrix::row_major(&a8[1..], Storage::F32, m, k));
+        let want = run(&pool, isa, Form::PackB, am, bm, n, &Epilogue::default());
         let pb = PackedB::from_le(isa, &LeMatrix::row_major(&b8[1..], Storage::F32, k, n));
         let mut c = vec![0.0; m * n];
-        let (lhs, rhs) = (Lhs::Packed(&pa), Rhs::Packed(&pb));
+        let (lhs, rhs) = (Lhs::Plain(am), Rhs::Packed(&pb));
         gemm(&pool, isa, lhs, rhs, &mut c, n, &Epilogue::default());
         assert_eq!(c, want);
     }
@@ -350,6 +348,63 @@ fn the_output_must_fit() {
         &Epilogue::default(),
     );
 }
+/// As a transformer has them whose positions come before its examples.
+#[test]
+fn interleaved_matrices_are_one_tall_one() {
+    let n = 40;
+    for (count, m, k, col_stride) in [(5, 8, 50, 1), (3, 21, 33, 1), (4, 9, 7, 2), (7, 1, 300, 1)] {
+        let (a, b) = (random(count * m * k * col_stride, 1), random(k * n, 2));
+        let residual = random(count * m * n, 3);
+        let strides = [k * col_stride];
+        let am = BatchMat {
+            data: &a,
+            rows: m,
+            cols: k,
+            row_stride: count * k * col_stride,
+            col_stride,
+            batch_strides: &strides,
+        };
+        let bm = BatchMat {
+            data: &b,
+            rows: k,
+            cols: n,
+            row_stride: n,
+            col_stride: 1,
+            batch_strides: &[0],
+        };
+        for &isa in Isa::available() {
+            let packed = PackedB::new(isa, MatRef::row_major(&b, k, n));
+            for threads in [1, 2] {
+                let pool = Pool::new(threads);
+                let product = |rhs: BatchRhs<'_>| {
+                    let mut c = vec![f32::NAN; count * m * n];
+                    let epilogue = Epilogue {
+                        residual: Some(&residual),
+                        ..Epilogue::default()
+                    };
+                    gemm_batch(&pool, isa, &[count], am, rhs, &mut c, n, m * n, &epilogue);
+                    c
+                };
+                let mut want = vec![f32::NAN; count * m * n];
+                for (i, want) in want.chunks_mut(m * n).enumerate() {
+                    let start = &a[i * strides[0]..];
+                    let one = MatRef::new(start, m, k, am.row_stride, col_stride);
+                    let epilogue = Epilogue {
+                        residual: Some(&residual[i * m * n..]),
+                        ..Epilogue::default()
+                    };
+                    let (lhs, rhs) = (Lhs::Plain(one), Rhs::Packed(&packed));
+                    gemm(Pool::serial(), isa, lhs, rhs, want, n, &epilogue);
+                }
+                let what = format!("{isa:?} {count} x {m} x {k}, step {col_stride}");
+                assert!(product(BatchRhs::Packed(&packed)) == want, "{what}");
+                // Single rows meet a matrix where it lies, in another order.
+                assert!(m == 1 || product(BatchRhs::Plain(bm)) == want, "{what}");
+            }
+        }
+    }
+}
+
 #[test]
 fn batches_with_broadcasting() {
     let pools = [Pool::new(1), Pool::new(3)];

@@ -1,7 +1,7 @@
 //! The microkernel: one tile of the product in registers.
 //!
-//! A tile multiplies a few scalars (up to the length of [`TileTable`]) of the *narrow* operand with one or two vectors of the *wide* operand per
-//! step of k. Which of A and B is narrow is the driver's choice; both come from panels of the same form.
+//! A tile multiplies a few scalars (up to the length of [`TileTable`]) of the *narrow* operand with one or two vectors of
+//! the *wide* operand per step of k. Which of A and B is narrow is the driver's choice; both come from panels of the same form.
 //!
 //! Every output element is the same sum whatever the tile shape or the orientation: chains of multiply-adds in order over
 //! blocks of k, which depend on k alone, added up in order. That is why results do not depend on the partition. Chains
@@ -78,19 +78,17 @@ pub(crate) trait Mac<S: Simd> {
     /// # Safety
     ///
     /// As [`Simd`], on a machine with the instruction.
-    unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V;
-}
-
-/// Floats.
-pub(crate) struct Floats;
-
-impl<S: Simd> Mac<S> for Floats {
     #[inline(always)]
     unsafe fn mac(a: S::V, b: S::V, c: S::V) -> S::V {
         // SAFETY: the caller's promise.
         unsafe { S::fma(a, b, c) }
     }
 }
+
+/// Floats.
+pub(crate) struct Floats;
+
+impl<S: Simd> Mac<S> for Floats {}
 
 /// The body of a tile function of `R` rows and `V` vectors; `UNIT` fixes `a_rs` to 1.
 ///

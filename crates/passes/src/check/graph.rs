@@ -1,7 +1,7 @@
 //! Rules about graphs: names, definitions, order, scopes.
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{GraphId, Id, Model, NodeId, Producer, Symbol, ValueId};
+use sardonyx_model::{Graph, GraphId, Id, Model, NodeId, Producer, Symbol, ValueId};
 
 use super::{Checker, Root, codes, is_identifier};
 use crate::finding::{Spot, place_of_node};
@@ -153,15 +153,7 @@ impl<'a> Checker<'a> {
     fn initializers(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
-        let dense = graph.initializers.iter().enumerate();
-        let dense = dense.map(|(index, found)| ("initializer", index, found.tensor.name));
-        let sparse = graph.sparse_initializers.iter().enumerate();
-        let sparse = sparse.map(|(index, found)| {
-            let name = found.tensor.values.as_ref().and_then(|values| values.name);
-            ("sparse_initializer", index, name)
-        });
-        for (field, index, name) in dense.chain(sparse) {
-            let spot = Spot::graph(id).item(field, index);
+        for (spot, name) in constants(id, graph) {
             let Some(name) = name.filter(|name| Some(*name) != self.empty) else {
                 self.add(&codes::NAMELESS_INITIALIZER, spot, |_| {
                     "it has no name".into()
@@ -188,9 +180,7 @@ impl<'a> Checker<'a> {
                     Definition::Both
                 }
                 Some(other) => {
-                    self.add(&codes::DUPLICATE_INITIALIZER, spot, |_| {
-                        format!("two constants are called '{}'", text(model, name))
-                    });
+                    self.two_constants(name, spot);
                     other
                 }
             };
@@ -232,21 +222,39 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Only whether nodes of a graph make what an input, a constant or another node defines.
+    fn two_constants(&mut self, name: Symbol, spot: Spot) {
+        self.add(&codes::DUPLICATE_INITIALIZER, spot, |model| {
+            format!("two constants are called '{}'", text(model, name))
+        });
+    }
+
+    /// Only whether inputs or constants of a graph have one name, or nodes make what an input, a constant or another node defines.
     pub(super) fn definitions(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
-        for name in graph.inputs.iter().filter_map(|info| info.name) {
+        for (index, info) in graph.inputs.iter().enumerate() {
+            let Some(name) = info.name else { continue };
+            if self.defined_here(id, name).is_some() {
+                let spot = Spot::graph(id).item("input", index);
+                self.add(&codes::DUPLICATE_INPUT, spot, |_| {
+                    format!("two inputs are called '{}'", text(model, name))
+                });
+            }
             self.define(id, name, Definition::Input);
         }
-        let dense = graph.initializers.iter().map(|found| found.tensor.name);
-        let sparse = graph.sparse_initializers.iter();
-        let sparse =
-            sparse.map(|found| found.tensor.values.as_ref().and_then(|values| values.name));
-        for name in dense.chain(sparse).flatten() {
-            if self.defined_here(id, name).is_none() {
-                self.define(id, name, Definition::Initializer);
-            }
+        for (spot, name) in constants(id, graph) {
+            let Some(name) = name.filter(|name| Some(*name) != self.empty) else {
+                continue;
+            };
+            let definition = match self.defined_here(id, name) {
+                None => Definition::Initializer,
+                Some(Definition::Input) => Definition::Both,
+                Some(other) => {
+                    self.two_constants(name, spot);
+                    other
+                }
+            };
+            self.define(id, name, definition);
         }
         for node in &graph.nodes {
             for (index, value) in model.outputs(*node).iter().enumerate() {
@@ -554,6 +562,24 @@ impl<'a> Checker<'a> {
 /// Graphs count from 1, so that 0 stands for none.
 pub(super) fn graph_number(graph: GraphId) -> u32 {
     graph.index() as u32 + 1
+}
+
+/// The constants of a graph, dense ones first: where they stand, and their names.
+fn constants(id: GraphId, graph: &Graph) -> impl Iterator<Item = (Spot, Option<Symbol>)> {
+    let dense = graph.initializers.iter().enumerate();
+    let dense = dense.map(move |(index, found)| {
+        let spot = Spot::graph(id).item("initializer", index);
+        (spot, found.tensor.name)
+    });
+    let sparse = graph.sparse_initializers.iter().enumerate();
+    let sparse = sparse.map(move |(index, found)| {
+        let spot = Spot::graph(id).item("sparse_initializer", index);
+        (
+            spot,
+            found.tensor.values.as_ref().and_then(|values| values.name),
+        )
+    });
+    dense.chain(sparse)
 }
 
 fn text(model: &Model, name: Symbol) -> String {

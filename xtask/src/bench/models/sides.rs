@@ -161,7 +161,7 @@ pub(super) struct Sample {
 /// Bytes that a process must hold to run a model.
 #[derive(Clone, Copy)]
 pub(super) struct MustHold {
-    /// Weights in the form that kernels read.
+    /// Constants that are packed, as large as they are in the file: with full precision they stay that large.
     pub(super) packed: f64,
     /// Inputs, outputs and what is between.
     pub(super) live: f64,

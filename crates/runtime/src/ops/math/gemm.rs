@@ -123,7 +123,7 @@ impl Gemm {
                 Rhs::Plain(b.of(call.slice::<f32>(1)?))
             }
         };
-        let mut epilogue = self.tails.epilogue(call)?;
+        let mut epilogue = self.tails.epilogue(call, a.rows * cols, cols)?;
         epilogue.alpha *= self.alpha;
         if self.has_c {
             let view = call.tensor(2)?;

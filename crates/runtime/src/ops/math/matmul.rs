@@ -260,7 +260,8 @@ impl Kernel for MatMul {
                     Some(packed) => BatchRhs::Packed(packed),
                     None => BatchRhs::Plain(shapes.right(call.strided::<f32>(1)?)),
                 };
-                let epilogue = self.tails.epilogue(call)?;
+                let elems = shapes.output.iter().product();
+                let epilogue = self.tails.epilogue(call, elems, shapes.cols)?;
                 let (pool, isa) = (call.pool, self.isa);
                 let y = call.output_slice::<f32>(0, &shapes.output)?;
                 let size = shapes.rows * shapes.cols;

@@ -145,7 +145,12 @@ fn residual<'a, T: Element>(
     sum: Option<Sum>,
     call: &Call<'a>,
 ) -> Result<Option<&'a [T]>, KernelError> {
-    sum.map(|sum| call.slice::<T>(sum.input)).transpose()
+    let Some(sum) = sum else { return Ok(None) };
+    let (a, b) = (call.tensor(0)?.dims(), call.tensor(sum.input)?.dims());
+    if a != b {
+        fail!("{a:?} and {b:?} are added up, which the model declares to be the same");
+    }
+    Ok(Some(call.slice::<T>(sum.input)?))
 }
 
 /// The elements of the first output, and of a sum that somebody wants.
