@@ -9,7 +9,7 @@
 
 use super::buffer::with_scratch;
 use super::halves::Storage;
-use super::pack::{PackSource, Panels, pack_all};
+use super::pack::{PackSource, Panels, SendPtr, each_chunk};
 use super::simd::panel_width;
 use crate::Isa;
 use crate::pool::Pool;
@@ -86,18 +86,22 @@ pub(super) fn with_pairs<R>(
     source: &dyn PackSource,
     f: impl FnOnce(Panels) -> R,
 ) -> R {
-    let (m, k, w) = (source.width(), source.depth(), panel_width(isa));
-    let steps = k.div_ceil(2);
-    let panels = m.div_ceil(w);
-    with_scratch(panels * w * k, |floats| {
-        pack_all(pool, isa, source, floats);
-        with_scratch(panels * w * steps, |to| {
-            for panel in 0..panels {
-                let from = &floats[panel * w * k..][..w * k];
-                to_pairs(k, w, from, &mut to[panel * w * steps..][..w * steps]);
-            }
-            f(Panels::packed(isa, to, steps))
-        })
+    let (k, w) = (source.depth(), panel_width(isa));
+    let (steps, panels) = (k.div_ceil(2), source.width().div_ceil(w));
+    with_scratch(panels * w * steps, |pairs| {
+        let out = SendPtr(pairs.as_mut_ptr());
+        each_chunk(pool, k, 0..panels, w, |panel, chunk| {
+            with_scratch(chunk.len() * w, |floats| {
+                source.pack(isa, chunk.clone(), panel * w, floats);
+                // SAFETY: chunks begin at even steps, so their pairs are disjoint parts of the scratch.
+                let to = unsafe {
+                    let start = out.get().add((panel * steps + chunk.start / 2) * w);
+                    std::slice::from_raw_parts_mut(start, chunk.len().div_ceil(2) * w)
+                };
+                to_pairs(chunk.len(), w, floats, to);
+            });
+        });
+        f(Panels::packed(isa, pairs, steps))
     })
 }
 

@@ -296,13 +296,14 @@ impl Panels {
     }
 }
 
-/// Steps packed by one chunk.
+/// Steps packed by one chunk: an even number.
 const PACK_STEPS: usize = 512;
 /// Floats after which a source is told of the next columns.
 const PIECE: usize = 4 << 20;
 
-/// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads of `pool`.
-fn each_chunk(
+/// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads of `pool`. Chunks begin at
+/// even steps.
+pub(super) fn each_chunk(
     pool: &Pool,
     depth: usize,
     panels: Range<usize>,
