@@ -78,7 +78,7 @@ impl Sides {
         output: &Path,
     ) -> Result<std::result::Result<Sample, String>> {
         let mut first = self.bound(job.threads, &self.ours)?;
-        first.arg("explain").arg(&job.case.model);
+        first.args(["explain", "-q"]).arg(&job.case.model);
         // What it complains about, the measurement does as well.
         let _ = shell::attempt(first.args(["--threads", &job.threads.to_string()]))?;
         let mut command = self.bound(job.threads, &self.ours)?;
