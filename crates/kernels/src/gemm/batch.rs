@@ -132,7 +132,7 @@ impl PackSource for Rows<'_> {
         for (row, index) in rows.iter_mut().zip(start..start + width) {
             *row = self.of.row_from(self.dims, index, depth.start);
         }
-        let body = PackRows {
+        let body = GatherRows {
             rows: &rows[..width],
             step: self.of.col_stride,
             depth: depth.len(),
@@ -144,14 +144,14 @@ impl PackSource for Rows<'_> {
 }
 
 /// A part of a panel whose columns are slices, of which every `step`th element counts.
-struct PackRows<'a> {
+struct GatherRows<'a> {
     rows: &'a [&'a [f32]],
     step: usize,
     depth: usize,
     out: &'a mut [f32],
 }
 
-impl Body for PackRows<'_> {
+impl Body for GatherRows<'_> {
     type Out = ();
 
     #[inline(always)]

@@ -228,7 +228,8 @@ impl<'a> Checker<'a> {
         });
     }
 
-    /// Only whether inputs or constants of a graph have one name, or nodes make what an input, a constant or another node defines.
+    /// Only whether inputs or constants of a graph have one name, or nodes make what an input, a constant or another node
+    /// defines.
     pub(super) fn definitions(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
