@@ -1,24 +1,100 @@
-//! `cargo xtask requirements`: which of the requirements in `tests/requirements.tsv` the tests quote.
+//! `cargo xtask requirements`: which of the requirements in `tests/requirements.tsv` the tests quote, and which they show.
 //!
 //! A test quotes a requirement by its id, anywhere in test code (`// WIRE-07`, `"WIRE-07"`), or by the beginning
 //! of its own name or its file's name (`fn wire_07_keeps_unknown_fields`, `wire_07.onnxtxt`). Test code is everything
 //! under `tests/` and `crates/*/tests/`, and `#[cfg(test)]` modules. A quote elsewhere is a reference, not a test.
 //! Quoting an id that does not exist is an error everywhere.
+//!
+//! A row has sides: the positive one, where its column `positive` says what must pass, and the negative one, where its
+//! column `negative` says what must be refused or must not happen. A row with neither has a positive side. A test quotes the
+//! side that it shows with a sign: `WIRE-07+`, `WIRE-07-`, or both as `WIRE-07+-`. A quote without a sign says that the test
+//! is about the row, not that it shows it.
+//!
+//! A row is *quoted* if any test quotes it. It is *shown* if tests quote each of its sides. Where a row names engines
+//! in its column `subsystems` (the runtime, the inliner, the converter, the trainer, devices), each side must be quoted for
+//! each of these engines by a test that runs there, which its path decides: see [`ENGINES`].
 
 use crate::Result;
 use crate::rust_source::{code_only, test_code};
 use crate::workspace::{files, root, shown};
 use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
 use std::fs;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::path::{Path, PathBuf};
+
+/// A part of the project whose rows only its own tests show.
+struct Engine {
+    /// As the column `subsystems` has it.
+    name: &'static str,
+    /// The beginnings of the paths of tests that run there.
+    places: &'static [&'static str],
+    /// The work that will show what is missing.
+    work: &'static str,
+}
+
+/// An engine without places does not exist yet.
+const ENGINES: [Engine; 5] = [
+    Engine {
+        name: "runtime",
+        places: &[
+            "crates/runtime/",
+            "crates/kernels/",
+            // Its values.
+            "crates/tensor/",
+            "crates/sardonyx/tests/standard.rs",
+            "crates/cli/tests/engine.rs",
+        ],
+        work: "running models",
+    },
+    Engine {
+        name: "inliner",
+        places: &[],
+        work: "functions and versions",
+    },
+    Engine {
+        name: "converter",
+        places: &[],
+        work: "functions and versions",
+    },
+    Engine {
+        name: "trainer",
+        places: &[],
+        work: "training",
+    },
+    Engine {
+        name: "multidev",
+        places: &[],
+        work: "devices",
+    },
+];
+
+/// Rows, or families of them, of the runtime that wait for other work than the runtime at large.
+const OTHER_WORK: [(&[&str], &str); 4] = [
+    (
+        &[
+            "GRAPH-21", "GRAPH-22", "GRAPH-30", "GRAPH-31", "GRAPH-34", "GRAPH-39", "NODE-18",
+            "NODE-19", "SHAPE-06", "SHAPE-08", "TYPE-14", "TYPE-15", "TYPE-16", "TYPE-18",
+            "TYPE-23", "TYPE-29",
+        ],
+        "control flow",
+    ),
+    (
+        &[
+            "FUNC", "GRAPH-04", "NODE-07", "OPSET-25", "OPSET-26", "OPSET-27", "ATTR-10",
+        ],
+        "functions and versions",
+    ),
+    (&["TRAIN"], "training"),
+    (&["DIST"], "devices"),
+];
 
 /// Ids are never dropped and rarely added: a list of another length is a mistake until this number says otherwise.
 const ROWS: usize = 493;
 
 #[derive(clap::Args)]
 pub(crate) struct Requirements {
-    /// List the requirements that no test quotes.
+    /// List the sides of requirements that no test shows, with the work that will show them.
     #[arg(long)]
     missing: bool,
 }
@@ -33,9 +109,11 @@ pub(crate) fn run(task: &Requirements) -> Result {
         .into());
     }
 
-    let mut covered = BTreeSet::new();
+    let mut quoted = BTreeSet::new();
+    let mut shown_sides = BTreeSet::new();
     let mut unknown = Vec::new();
     for source in sources()? {
+        let engines = engines_of(&shown(&source.path));
         for quote in list.quotes(&source) {
             if !list.contains(&quote.id) {
                 unknown.push(format!(
@@ -45,29 +123,43 @@ pub(crate) fn run(task: &Requirements) -> Result {
                     quote.id
                 ));
             } else if quote.in_test {
-                covered.insert(quote.id);
+                for side in quote.sides {
+                    shown_sides.insert((quote.id.clone(), side, None));
+                    for engine in &engines {
+                        shown_sides.insert((quote.id.clone(), side, Some(*engine)));
+                    }
+                }
+                quoted.insert(quote.id);
             }
         }
     }
 
+    let mut total = Count::default();
     for family in &list.families {
-        let of_family: Vec<&Row> = list
-            .rows
-            .iter()
-            .filter(|row| family_of(&row.id) == family)
-            .collect();
-        let count = of_family
-            .iter()
-            .filter(|row| covered.contains(&row.id))
-            .count();
-        println!("{family:7} {count:3} of {}", of_family.len());
-        if task.missing {
-            for row in of_family.iter().filter(|row| !covered.contains(&row.id)) {
-                println!("  {:9} {:6} {}", row.id, row.strength, row.statement);
-            }
+        let mut count = Count::default();
+        let mut missing = Vec::new();
+        for row in list.rows.iter().filter(|row| family_of(&row.id) == family) {
+            let open: Vec<(Side, Option<&str>)> = row
+                .needs()
+                .filter(|(side, engine)| !shown_sides.contains(&(row.id.clone(), *side, *engine)))
+                .collect();
+            count.add(row, quoted.contains(&row.id), open.is_empty());
+            missing.extend(
+                open.iter()
+                    .map(|(side, engine)| row.missing(*side, *engine)),
+            );
         }
+        println!("{family:7} {count}");
+        if task.missing {
+            missing.iter().for_each(|line| println!("  {line}"));
+        }
+        total += count;
     }
-    println!("{} covered of {ROWS}", covered.len());
+    println!("in all  {total}");
+    println!(
+        "{} of {} rows that name no engine are shown",
+        total.shown_without_engine, total.without_engine
+    );
     if unknown.is_empty() {
         Ok(())
     } else {
@@ -75,10 +167,134 @@ pub(crate) fn run(task: &Requirements) -> Result {
     }
 }
 
+/// How many rows there are, are quoted and are shown.
+#[derive(Default)]
+struct Count {
+    rows: usize,
+    quoted: usize,
+    shown: usize,
+    without_engine: usize,
+    shown_without_engine: usize,
+}
+
+impl Count {
+    fn add(&mut self, row: &Row, quoted: bool, shown: bool) {
+        let engineless = row.engines.is_empty();
+        self.rows += 1;
+        self.quoted += usize::from(quoted);
+        self.shown += usize::from(shown);
+        self.without_engine += usize::from(engineless);
+        self.shown_without_engine += usize::from(engineless && shown);
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Count) {
+        self.rows += other.rows;
+        self.quoted += other.quoted;
+        self.shown += other.shown;
+        self.without_engine += other.without_engine;
+        self.shown_without_engine += other.shown_without_engine;
+    }
+}
+
+impl Display for Count {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:3} quoted, {:3} shown of {:3}",
+            self.quoted, self.shown, self.rows
+        )
+    }
+}
+
+/// What a test can show of a row: that something passes, or that something is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Side {
+    Positive,
+    Negative,
+}
+
+impl Side {
+    fn sign(self) -> char {
+        match self {
+            Side::Positive => '+',
+            Side::Negative => '-',
+        }
+    }
+}
+
+/// The names of the engines that the tests at a path run in.
+fn engines_of(path: &str) -> Vec<&'static str> {
+    let there = |engine: &&Engine| engine.places.iter().any(|place| path.starts_with(place));
+    ENGINES
+        .iter()
+        .filter(there)
+        .map(|engine| engine.name)
+        .collect()
+}
+
 struct Row {
     id: String,
     strength: String,
     statement: String,
+    sides: Vec<Side>,
+    engines: Vec<&'static Engine>,
+    /// Whether it names the command line, whose work shows what no engine does.
+    commands: bool,
+}
+
+impl Row {
+    /// What tests must quote: each side, for each engine if the row names any.
+    fn needs(&self) -> impl Iterator<Item = (Side, Option<&'static str>)> {
+        let engines = if self.engines.is_empty() {
+            vec![None]
+        } else {
+            self.engines
+                .iter()
+                .map(|engine| Some(engine.name))
+                .collect()
+        };
+        let sides = self.sides.iter();
+        sides.flat_map(move |side| {
+            engines
+                .clone()
+                .into_iter()
+                .map(move |engine| (*side, engine))
+        })
+    }
+
+    /// A line about a side that no test shows.
+    fn missing(&self, side: Side, engine: Option<&str>) -> String {
+        format!(
+            "{:>9}{} {:9} {:22} {:6} {}",
+            self.id,
+            side.sign(),
+            engine.unwrap_or("any test"),
+            self.work(engine),
+            self.strength,
+            self.statement
+        )
+    }
+
+    /// The work that will show a side.
+    fn work(&self, engine: Option<&str>) -> &'static str {
+        let Some(engine) = self.engines.iter().find(|known| engine == Some(known.name)) else {
+            return if self.commands {
+                "commands"
+            } else {
+                "formats and rules"
+            };
+        };
+        let named = |names: &[&str]| {
+            names.contains(&self.id.as_str()) || names.contains(&family_of(&self.id))
+        };
+        let other = OTHER_WORK.iter().find(|(names, _)| named(names));
+        match other {
+            Some((_, work)) if engine.name == "runtime" => work,
+            _ => engine.work,
+        }
+    }
 }
 
 /// The rows in the file's order, with their families.
@@ -103,9 +319,9 @@ impl List {
                 strength,
                 statement,
                 _versions,
-                _subsystems,
-                _positive,
-                _negative,
+                subsystems,
+                positive,
+                negative,
             ] = cells[..]
             else {
                 return Err(format!("{} cells instead of 7: {line}", cells.len()).into());
@@ -120,6 +336,12 @@ impl List {
                 id: id.into(),
                 strength: strength.into(),
                 statement: statement.into(),
+                sides: sides(positive, negative),
+                engines: ENGINES
+                    .iter()
+                    .filter(|engine| names(subsystems, engine.name))
+                    .collect(),
+                commands: names(subsystems, "cli"),
             });
         }
         Ok(list)
@@ -162,12 +384,49 @@ impl List {
     }
 }
 
+/// Whether the list, separated by commas, has the name.
+fn names(list: &str, name: &str) -> bool {
+    list.split(',').any(|item| item.trim() == name)
+}
+
+/// The sides that a row has, from the two columns that describe them.
+fn sides(positive: &str, negative: &str) -> Vec<Side> {
+    let negative = !negative.trim().is_empty();
+    let mut sides = Vec::new();
+    if !positive.trim().is_empty() || !negative {
+        sides.push(Side::Positive);
+    }
+    if negative {
+        sides.push(Side::Negative);
+    }
+    sides
+}
+
+/// The sides that the signs at the beginning of `rest` name. A hyphen that goes on in a word is not a sign.
+fn signs(rest: &str) -> Vec<Side> {
+    let signs = rest
+        .bytes()
+        .take_while(|b| matches!(b, b'+' | b'-'))
+        .count();
+    let after = rest[signs..].bytes().next();
+    if after.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'>') {
+        return Vec::new();
+    }
+    match &rest[..signs] {
+        "+" => vec![Side::Positive],
+        "-" => vec![Side::Negative],
+        "+-" => vec![Side::Positive, Side::Negative],
+        _ => Vec::new(),
+    }
+}
+
 fn family_of(id: &str) -> &str {
     id.split_once('-').map_or(id, |(family, _)| family)
 }
 
 struct Quote {
     id: String,
+    sides: Vec<Side>,
     line: usize,
     in_test: bool,
 }
@@ -194,6 +453,7 @@ impl Source {
         }
         Some(Quote {
             id: format!("{family}-{}", &rest[..digits]),
+            sides: signs(&rest[digits..]),
             line: self.text[..at].matches('\n').count() + 1,
             in_test: self.in_test(at),
         })
@@ -299,6 +559,71 @@ mod tests {
         ] {
             assert_eq!(quotes(text), [], "{text}");
         }
+    }
+
+    #[test]
+    fn signs_name_the_sides_that_a_test_shows() {
+        use Side::{Negative, Positive};
+        let list = List::parse(LIST).expect("the list is well-formed");
+        for (text, sides) in [
+            ("WIRE-07", vec![]),
+            ("WIRE-07+", vec![Positive]),
+            ("// WIRE-07-: one byte is missing", vec![Negative]),
+            ("WIRE-07+-, and more", vec![Positive, Negative]),
+            ("WIRE-07-like", vec![]),
+            ("WIRE-07->x", vec![]),
+            ("WIRE-07--", vec![]),
+        ] {
+            let source = Source {
+                path: "tests/a.onnxtxt".into(),
+                text: text.into(),
+                tests: Vec::new(),
+            };
+            let quotes = list.quotes(&source);
+            assert_eq!(quotes.len(), 1, "{text}");
+            assert_eq!(quotes[0].sides, sides, "{text}");
+        }
+    }
+
+    #[test]
+    fn rows_need_each_side_for_each_engine() {
+        let list = "id\tstrength\trequirement\tversions\tsubsystems\tpositive\tnegative\n\
+            WIRE-01\tMUST\tNo text.\tall\treader\t\t\n\
+            WIRE-02\tMUST\tOnly refused.\tall\treader\t\tA bad one.\n\
+            FUNC-03\tMUST\tBoth.\tall\tinliner, runtime, shape\tA.\tB.\n";
+        let list = List::parse(list).expect("the list is well-formed");
+        let needs: Vec<Vec<_>> = list.rows.iter().map(|row| row.needs().collect()).collect();
+        assert_eq!(needs[0], [(Side::Positive, None)]);
+        assert_eq!(needs[1], [(Side::Negative, None)]);
+        assert_eq!(
+            needs[2],
+            [
+                (Side::Positive, Some("runtime")),
+                (Side::Positive, Some("inliner")),
+                (Side::Negative, Some("runtime")),
+                (Side::Negative, Some("inliner")),
+            ]
+        );
+        assert_eq!(list.rows[0].work(None), "formats and rules");
+        assert_eq!(list.rows[2].work(Some("runtime")), "functions and versions");
+    }
+
+    #[test]
+    fn the_path_of_a_test_says_where_it_runs() {
+        assert_eq!(engines_of("crates/runtime/tests/engine.rs"), ["runtime"]);
+        assert_eq!(engines_of("tests/check/graph/fine.onnxtxt"), [""; 0]);
+    }
+
+    #[test]
+    fn what_other_work_shows_exists() -> Result {
+        let list = List::parse(&fs::read_to_string(root().join("tests/requirements.tsv"))?)?;
+        for name in OTHER_WORK.iter().flat_map(|(names, _)| *names) {
+            assert!(
+                list.contains(name) || list.families.iter().any(|family| family == name),
+                "{name}"
+            );
+        }
+        Ok(())
     }
 
     #[test]
