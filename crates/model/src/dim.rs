@@ -592,7 +592,7 @@ mod tests {
             "floor((N + 1)/2)"
         );
         assert!(n().surely_differs(&n().add(&1i64.into())));
-        assert!(!Dim::Unknown.surely_equals(&Dim::Unknown)); // SHAPE-05
+        assert!(!Dim::Unknown.surely_equals(&Dim::Unknown)); // SHAPE-05-
     }
 
     #[test]

@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn types_merge() {
-        // SHAPE-17, SHAPE-09
+        // SHAPE-17+-, SHAPE-09-
         let shape = |dims: &[Dim]| Type::tensor(DataType::Float, dims.iter().cloned());
         let (any, n) = (Dim::Unknown, Dim::symbol("N"));
         let rows = [

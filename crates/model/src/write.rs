@@ -681,7 +681,7 @@ mod tests {
 
     #[test]
     fn bytes_to_model_to_bytes_loses_nothing() {
-        // MODEL-20, MODEL-23, WIRE-16, WIRE-18, WIRE-20, WIRE-33, SHAPE-01, SHAPE-02, META-01
+        // MODEL-20+-, MODEL-23+-, WIRE-16+, WIRE-18+-, WIRE-20+-, WIRE-33+, SHAPE-01, SHAPE-02-, META-01
         let bytes = full(<proto::ModelProto as proto::MessageType>::DEF, 6);
         let model = Model::read(Buffer::from_vec(bytes.clone())).expect("well-formed");
         let written = model.to_bytes();

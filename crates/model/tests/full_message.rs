@@ -121,7 +121,7 @@ impl Maker {
 
 #[test]
 fn every_field_comes_back() {
-    // WIRE-17, WIRE-18, WIRE-20, WIRE-24, WIRE-26, WIRE-33, MODEL-20, MODEL-23, META-02
+    // WIRE-17+, WIRE-18+-, WIRE-20+-, WIRE-24+, WIRE-26+, WIRE-33, MODEL-20+-, MODEL-23+-, META-02+, META-08+
     for (member, unknown, defaults) in [
         (0, false, false),
         (1, true, false),
@@ -193,7 +193,7 @@ fn with_tensor(fields: &[u8]) -> Model {
 
 #[test]
 fn every_element_type_in_every_form_of_storage() {
-    // TENSOR-08, TENSOR-12, TENSOR-13, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-22, WIRE-15
+    // TENSOR-08, TENSOR-12, TENSOR-13, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-22+, WIRE-15+
     for number in 1..=28 {
         let data_type = DataType::from_number(number).unwrap();
         if data_type == DataType::String {

@@ -563,7 +563,7 @@ mod tests {
     }
     #[test]
     fn a_clone_changes_alone_and_lookups_see_both_layers() {
-        // OPSET-16, NAME-07
+        // OPSET-16, NAME-07+
         let standard = Registry::standard();
         let mut mine = standard.clone();
         let relu = |registry: &Registry, opset| registry.schema("", "Relu", opset).map(|s| s.since);
@@ -592,14 +592,14 @@ mod tests {
 
     #[test]
     fn a_version_exists_once_and_within_its_set() {
-        // OPSET-12, OPSET-15
+        // OPSET-12+-, OPSET-15-
         let mut registry = Registry::standard();
         let duplicate = registry.register(Schema::new("ai.onnx", "Relu", 14));
         assert!(matches!(
             duplicate,
             Err(RegistryError::Duplicate { since: 14, .. })
         ));
-        // OPSET-17
+        // OPSET-17-
         let mut register = |domain, since| registry.register(Schema::new(domain, "Mine", since));
         for (domain, since) in [("", 29), ("com.example", 1)] {
             let error = register(domain, since).unwrap_err();

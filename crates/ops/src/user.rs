@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_standard_s_own_schemas_pass() {
-        // VER-09, NODE-10, OPSET-12, OPSET-15, OPSET-17
+        // VER-09+, NODE-10+, OPSET-12, OPSET-15+, OPSET-17
         let registry = Registry::standard();
         let mut seen = HashSet::new();
         for schema in registry.schemas() {
@@ -243,7 +243,7 @@ mod tests {
                 .find(|(domain, _)| *domain == schema.domain);
             assert!(newest.is_some_and(|(_, newest)| schema.since <= *newest));
         }
-        // NAME-09: version 1 has an input and an attribute called `split`.
+        // NAME-09-: version 1 has an input and an attribute called `split`.
         let mut ambiguous: Vec<&str> = registry
             .schemas()
             .filter(|schema| schema.ambiguous_names().next().is_some())
@@ -276,12 +276,12 @@ mod tests {
             Ok(())
         );
         let refused: [(&str, &dyn Fn(&mut Schema)); 9] = [
-            // VER-09
+            // VER-09-
             ("count from 1", &|s| s.since = 0),
             ("has no name", &|s| s.name = ""),
             ("one input has no name", &|s| s.inputs[0].name = ""),
             ("one type variable has no name", &|s| s.types[0].name = ""),
-            // NODE-10
+            // NODE-10-
             ("only the last", &|s| {
                 s.outputs.insert(0, param("y", "T", variadic));
             }),

@@ -194,7 +194,7 @@ fn nothing_makes_a_rule_panic() {
     }
 }
 
-/// SHAPE-16: nothing known about the inputs is no error, in any version; neither is an unknown rank.
+/// SHAPE-16+: nothing known about the inputs is no error, in any version; neither is an unknown rank.
 #[test]
 fn nothing_known_is_nothing_wrong() {
     for operator in Registry::standard().operators() {

@@ -443,7 +443,7 @@ mod tests {
 
     #[test]
     fn fields_come_in_the_order_of_the_table() {
-        // WIRE-02, WIRE-15, WIRE-18, WIRE-22: interleaved, both forms, an empty block, a foreign wire type, an unknown number
+        // WIRE-02+, WIRE-15+, WIRE-18, WIRE-22: interleaved, both forms, an empty block, a foreign wire type, an unknown number
         let rows: [(&[u8], &str); 6] = [
             (b"", ""),
             (
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn what_occurs_twice_is_settled() {
-        // WIRE-21, WIRE-22
+        // WIRE-21+, WIRE-22+
         let rows: [(&[u8], &str); 5] = [
             // Messages merge, numbers in them do not.
             (

@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn int32_data_of_every_width() {
-        // TENSOR-13, TENSOR-14, TENSOR-15, TENSOR-16, TENSOR-17, TENSOR-40, TENSOR-41, TENSOR-22
+        // TENSOR-13, TENSOR-14+-, TENSOR-15+-, TENSOR-16+, TENSOR-17, TENSOR-40+, TENSOR-41+, TENSOR-22+-
         let rows: [(DataType, &[i64], &[u8]); 12] = [
             (DataType::INT32, &[-1, 2], &[255, 255, 255, 255, 2, 0, 0, 0]),
             (DataType::INT16, &[-2, 300], &[254, 255, 44, 1]),
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn the_other_lists() {
-        // TENSOR-12, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-25
+        // TENSOR-12+, TENSOR-19, TENSOR-20, TENSOR-21+, TENSOR-25+
         let decode = |data_type, chunk| {
             let mut raw = Vec::new();
             decode_typed(data_type, chunk, &mut 0, &mut raw).expect("well-formed");

@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn fields_come_in_the_order_of_the_bytes() {
-        // WIRE-01, WIRE-02, WIRE-03, WIRE-12, WIRE-13
+        // WIRE-01+, WIRE-02+, WIRE-03+, WIRE-12, WIRE-13+
         let bytes = b"\x12\x02me\x3a\x03\x12\x01g\x08\x0a";
         let read = fields::<ModelProto>(bytes).expect("well-formed");
         let [
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn packed_and_unpacked_lists_are_both_read() {
-        // WIRE-14, WIRE-15, WIRE-37
+        // WIRE-14+, WIRE-15+, WIRE-37+
         let dims = |bytes: &[u8]| -> Vec<i64> {
             fields::<TensorProto>(bytes)
                 .expect("well-formed")
@@ -418,12 +418,12 @@ mod tests {
         assert_eq!(dims(b"\x0a\x02\x02\x03"), [2, 3]);
         assert_eq!(dims(b"\x0a\x02\x01\x02\x08\x03"), [1, 2, 3]);
         assert_eq!(dims(b"\x0a\x00"), []);
-        assert_eq!(dims(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), [-1]); // WIRE-09
+        assert_eq!(dims(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), [-1]); // WIRE-09+
     }
 
     #[test]
     fn packed_floats_must_be_whole() {
-        // TENSOR-39, WIRE-23
+        // TENSOR-39+-, WIRE-23+
         let mut bytes = vec![0x22, 24];
         for value in [
             1.0f32,
@@ -458,7 +458,7 @@ mod tests {
 
     #[test]
     fn a_32_bit_field_takes_the_low_bits() {
-        // WIRE-11
+        // WIRE-11+
         let read = fields::<TensorProto>(b"\x2a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
             .expect("well-formed");
         let TensorField::Int32Data(chunk) = read[0] else {
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn what_is_outside_the_table_is_kept_whole() {
-        // WIRE-05, WIRE-19, WIRE-25, ATTR-19, FUNC-30: a string in an integer field, field 999 of each wire type, a group
+        // WIRE-05-, WIRE-19+, WIRE-25-, ATTR-19-, FUNC-30-: a string in an integer field, field 999 of each wire type, a group
         let rows: [&[u8]; 6] = [
             b"\x0a\x01x",
             b"\xb8\x3e\x05",
@@ -497,14 +497,14 @@ mod tests {
 
     #[test]
     fn an_enum_number_outside_the_table_is_a_number() {
-        // WIRE-24, ATTR-18
+        // WIRE-24+, ATTR-18
         let read = fields::<AttributeProto>(b"\xa0\x01\x63").expect("well-formed");
         assert_eq!(read, [AttributeField::Type(crate::AttributeType(99))]);
     }
 
     #[test]
     fn broken_bytes_are_named() {
-        // WIRE-04, WIRE-05, WIRE-06, WIRE-07, WIRE-12, WIRE-13, WIRE-19
+        // WIRE-04-, WIRE-05-, WIRE-06-, WIRE-07-, WIRE-12-, WIRE-13-, WIRE-19-
         let rows: [(&[u8], ErrorKind); 11] = [
             (b"\x00", ErrorKind::FieldNumber(0)),
             (b"\x80\x80\x80\x80\x10\x00", ErrorKind::FieldNumber(1 << 29)),
@@ -538,7 +538,7 @@ mod tests {
 
     #[test]
     fn unusual_forms_are_read_like_usual_ones() {
-        // WIRE-07, WIRE-08: tags, lengths and numbers longer than they need be
+        // WIRE-07, WIRE-08+: tags, lengths and numbers longer than they need be
         let rows: [&[u8]; 4] = [
             b"\x08\x0a\x12\x02me",
             b"\x88\x00\x0a\x92\x00\x02me",
@@ -560,7 +560,7 @@ mod tests {
 
     #[test]
     fn depth_is_bounded() {
-        // WIRE-32
+        // WIRE-32+-
         let nested = |levels: usize| {
             let mut bytes = Vec::new();
             for _ in 0..levels {

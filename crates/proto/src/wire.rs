@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn varints() {
-        // WIRE-07, WIRE-08, WIRE-09, WIRE-34
+        // WIRE-07+-, WIRE-08+, WIRE-09-, WIRE-34
         let rows: [(&[u8], Result<u64, ErrorKind>); 9] = [
             (&[0], Ok(0)),
             (&[0xac, 0x02], Ok(300)),
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn zigzag() {
-        // WIRE-10
+        // WIRE-10+
         assert_eq!(zigzag_encode(-2), 3);
         assert_eq!(zigzag_decode(3), -2);
         for value in [0, -1, 1, i64::MAX, i64::MIN] {

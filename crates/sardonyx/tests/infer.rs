@@ -216,7 +216,7 @@ fn equalities_are_bounded() {
 
 #[test]
 fn inference_changes_nothing_but_types() {
-    // SHAPE-21
+    // SHAPE-21+
     let text = format!(
         "{HEADER}g (float[N, 4] x, bool c) => (float[?, 4] y) <float[4] w = {{1, 2, 3, 4}}> {{
             a = Add (x, w)

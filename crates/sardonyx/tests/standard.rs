@@ -94,7 +94,7 @@ fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
 
 #[test]
 fn a_file_is_one_model() {
-    // MODEL-01, MODEL-11, OPSET-08
+    // MODEL-01, MODEL-11, OPSET-08-
     let bare_graph = bytes(|out| one_node(out, "", "Relu"));
     let operator_set = bytes(|out| {
         out.put(operator_set::Magic, b"ONNXOPSET");
@@ -116,7 +116,7 @@ fn a_file_is_one_model() {
 
 #[test]
 fn headers_are_told_without_running_anything() {
-    // MODEL-05, MODEL-09, MODEL-10, MODEL-24, MODEL-25, META-03, META-13, VER-08
+    // MODEL-05, MODEL-09, MODEL-10, MODEL-24, MODEL-25, META-03, META-13+, VER-08+
     let doc = "# Title\n\n*Markdown*, `code`\r\n";
     let model = open(|out| {
         out.put(model::IrVersion, 10);
@@ -173,10 +173,10 @@ fn headers_are_told_without_running_anything() {
 
 #[test]
 fn what_is_no_text_is_kept_and_told() {
-    // MODEL-05: field 2 as a number is no producer
+    // MODEL-05-: field 2 as a number is no producer
     let number = relu(8, |out| out.records(b"\x10\x07"));
     assert_eq!(number.producer_name(), "");
-    // MODEL-10: not altered, and diagnosed
+    // MODEL-10-: not altered, and diagnosed
     let broken = relu(8, |out| out.put(model::DocString, b"caf\xe9"));
     let report = scan_bytes(broken.to_bytes(), &ScanOptions::new()).unwrap();
     let codes: Vec<&str> = report.findings.iter().map(|found| found.code).collect();
@@ -206,7 +206,7 @@ fn versions_of_models_are_numbers_or_three_in_one() {
 
 #[test]
 fn versions_of_the_format_are_numbers_with_an_end() {
-    // VER-01, VER-02, MODEL-03, VER-14
+    // VER-01, VER-02+, MODEL-03, VER-14
     let mut model = relu(8, |_| {});
     for version in [0, -1, NEWEST_IR_VERSION + 1] {
         let error = model.set_ir_version(version).unwrap_err();
@@ -325,7 +325,7 @@ fn training_does_not_concern_a_run() {
 
 #[test]
 fn operator_sets_are_imported_by_domain() {
-    // MODEL-26, OPSET-02, OPSET-07, VER-12, VER-13
+    // MODEL-26, OPSET-02, OPSET-07, VER-12+-, VER-13
     let with = |ir_version: i64, node_domain: &'static str, imports: &'static [(&str, i64)]| {
         open(move |out| {
             out.put(model::IrVersion, ir_version);
@@ -390,7 +390,7 @@ fn before_version_4_initializers_are_inputs() {
 
 #[test]
 fn operator_set_documents_come_back() {
-    // OPSET-11, OPSET-19, OPSET-23, OPSET-24
+    // OPSET-11+-, OPSET-19+-, OPSET-23+, OPSET-24
     let document = bytes(|out| {
         out.put(operator_set::Magic, b"ONNXOPSET");
         out.put(operator_set::IrVersion, -1);
@@ -427,7 +427,7 @@ fn value(model: &Model) -> Result<Tensor, sardonyx::Error> {
 
 #[test]
 fn stored_tensors_are_what_they_say() {
-    // TENSOR-27, TENSOR-31: no dims mean a scalar
+    // TENSOR-27+, TENSOR-31+: no dims mean a scalar
     let scalar = with_tensor(|out| {
         out.put(tensor::DataType, 1);
         out.put(tensor::Name, b"w");
@@ -442,7 +442,7 @@ fn stored_tensors_are_what_they_say() {
         (found.dims(), found.to_vec::<f32>().unwrap()),
         (&[][..], vec![2.0])
     );
-    // WIRE-28
+    // WIRE-28-
     const ONE: [u8; 4] = 1f32.to_le_bytes();
     let both = with_tensor(|out| {
         out.put(tensor::Dims, &[1][..]);
@@ -457,7 +457,7 @@ fn stored_tensors_are_what_they_say() {
 
 #[test]
 fn payloads_are_not_copied_and_read_from_any_thread() {
-    // WIRE-29, WIRE-30
+    // WIRE-29+-, WIRE-30+
     let buffer = sardonyx::Buffer::from_vec(fs::read(DIGITS).unwrap());
     let model = Model::from_bytes(buffer.clone()).unwrap();
     let tensors = model.tensors();
@@ -485,7 +485,7 @@ fn payloads_are_not_copied_and_read_from_any_thread() {
 
 #[test]
 fn what_we_make_is_raw_data_wherever_it_lies() {
-    // WIRE-38, TENSOR-42: written values are raw data, of 6-bit floats too
+    // WIRE-38+, TENSOR-42+: written values are raw data, of 6-bit floats too
     for (data_type, dims) in [(DataType::Float, 3), (DataType::Float6e2m3, 3)] {
         let tensor = Tensor::zeros(data_type, [dims]).unwrap();
         let file = write_value(&Value::Tensor(tensor.clone()), "w");

@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn storage_is_rounded_up_to_bytes() {
-        // TENSOR-15, TENSOR-16, TENSOR-17, TENSOR-24, TENSOR-40
+        // TENSOR-15, TENSOR-16, TENSOR-17+, TENSOR-24+-, TENSOR-40
         for (t, elems, bytes) in [
             (DataType::Int4, 3, 2),
             (DataType::Uint4, 4, 2),
@@ -400,7 +400,7 @@ mod tests {
 
     #[test]
     fn swapping_keeps_complex_pairs_in_order() {
-        // TENSOR-25
+        // TENSOR-25+
         let mut bytes = [1, 2, 3, 4, 5, 6, 7, 8];
         swap_bytes(DataType::Complex64, &mut bytes).unwrap();
         assert_eq!(bytes, [4, 3, 2, 1, 8, 7, 6, 5]);

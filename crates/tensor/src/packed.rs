@@ -213,10 +213,10 @@ mod tests {
             unpack_to_u8(want, bits, &mut back).unwrap();
             assert_eq!(back, codes);
         };
-        pack(4, &[1, 2, 3], &[0x21, 0x03]); // TENSOR-15
-        pack(2, &[0, 1, 2, 3], &[0xE4]); // TENSOR-16
-        pack(6, &[1, 2, 3, 4], &[0x81, 0x30, 0x10]); // TENSOR-40
-        pack(2, &[3, 3, 3, 3, 1], &[0xFF, 0x01]); // TENSOR-17
+        pack(4, &[1, 2, 3], &[0x21, 0x03]); // TENSOR-15+-
+        pack(2, &[0, 1, 2, 3], &[0xE4]); // TENSOR-16+
+        pack(6, &[1, 2, 3, 4], &[0x81, 0x30, 0x10]); // TENSOR-40+
+        pack(2, &[3, 3, 3, 3, 1], &[0xFF, 0x01]); // TENSOR-17+
         pack(6, &[63], &[0x3F]);
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn wrong_sizes_are_errors() {
-        assert!(unpack_to_u8(&[0], 4, &mut [0; 3]).is_err()); // TENSOR-17: 1 byte for 3 int4
+        assert!(unpack_to_u8(&[0], 4, &mut [0; 3]).is_err()); // TENSOR-17-: 1 byte for 3 int4
         assert!(pack_from_codes(&[0; 3], 4, &mut [0]).is_err());
         assert!(pack_from_codes(&[0; 3], 4, &mut [0; 3]).is_err());
         assert!(pack_from_codes(&[0; 3], 3, &mut [0; 3]).is_err());

@@ -15,7 +15,7 @@ fn floats(dims: &[usize]) -> Tensor {
 
 #[test]
 fn counts_must_match() {
-    // TENSOR-01, TENSOR-03, TENSOR-04, TENSOR-11, TENSOR-26
+    // TENSOR-01, TENSOR-03-, TENSOR-04, TENSOR-11, TENSOR-26+-
     assert!(Tensor::from_vec([2, 3], vec![0f32; 6]).is_ok());
     assert_eq!(
         Tensor::from_vec([2, 3], vec![0f32; 5]).unwrap_err().kind(),
@@ -35,7 +35,7 @@ fn counts_must_match() {
     assert_eq!(
         error.to_string(),
         "int4[3] has 3 elements and needs 2 bytes, but there are 1"
-    ); // TENSOR-17
+    ); // TENSOR-17-
     assert_eq!(
         Tensor::from_buffer(DataType::String, [0], buffer(0))
             .unwrap_err()

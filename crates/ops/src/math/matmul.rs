@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn shapes_of_products() {
-        // SHAPE-13, SHAPE-16, SHAPE-19
+        // SHAPE-13+-, SHAPE-16, SHAPE-19
         let rows = [
             ("float[K, M]; float[M, N]", "float[K, N]"),
             (

@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_attribute_decides() {
-        // SHAPE-22
+        // SHAPE-22+
         check(
             &CAST,
             13,

@@ -142,7 +142,7 @@ mod tests {
                     "float[5, 2]; float[7, 2]",
                     "float[12, 2]",
                 ),
-                // SHAPE-18: N is no longer the size of that axis.
+                // SHAPE-18-: N is no longer the size of that axis.
                 (
                     &[("axis", Int(0))],
                     "float[5, 2]; float[N, 2]",

@@ -92,7 +92,7 @@ fn chain(count: usize) -> String {
     format!("{HEADER} g (float[N] x) => (float[N] y) {{ y = local.f0(x) }}\n{functions}")
 }
 
-/// FUNC-32
+/// FUNC-32+-
 #[test]
 fn a_hundred_levels_of_calls_are_the_most() {
     assert_eq!(codes(&checked(chain(100)).0), [""; 0]);
