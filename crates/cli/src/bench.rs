@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sardonyx::{Outputs, Session};
+use sardonyx::{ErrorKind, Outputs, Session};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::files::Protected;
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
@@ -106,7 +106,8 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         inputs.files.iter().for_each(|file| protected.add(file));
         outputs::write(outputs, target, &protected)?;
     }
-    let timing = Timing::of(&measured.durations).ok_or_else(|| Failure::new("nothing was run"))?;
+    let timing = Timing::of(&measured.durations)
+        .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
     let details = session.details(inputs.types()).ok();
     let report = Report {
         schema: SCHEMA,
@@ -178,7 +179,8 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
                 failed.store(true, Ordering::Relaxed);
                 return vec![Err(Failure::new(format!(
                     "no thread for a caller: {error}"
-                )))];
+                ))
+                .code(ErrorKind::Io))];
             }
             others.extend(spawned);
         }

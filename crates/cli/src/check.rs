@@ -145,7 +145,7 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     // The last failure is the command's; those before it are told on the way.
     let last = failures.pop();
     for earlier in &failures {
-        terminal.report(earlier);
+        terminal.tell(earlier);
     }
     match (last, total.errors) {
         (Some(failure), _) => Err(failure),
@@ -356,6 +356,7 @@ fn as_json(all: &[Checked], args: &Args) -> Value {
             "model": checked.name,
             "verdict": "unreadable",
             "error": failure.message(),
+            "failure": failure.json(),
         }),
     });
     json!({

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use sardonyx::{CastOptions, DataType, Model, Tensor, cast};
+use sardonyx::{CastOptions, DataType, ErrorKind, Model, Tensor, cast};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -64,7 +64,9 @@ impl Classes {
                 let text = String::from_utf8_lossy(bytes.as_slice());
                 let labels = parse_labels(&text).map_err(|failure| failure.at(path.display()))?;
                 if labels.is_empty() {
-                    return Err(Failure::new("the file has no labels").at(path.display()));
+                    return Err(Failure::new("the file has no labels")
+                        .code(ErrorKind::Format)
+                        .at(path.display()));
                 }
                 labels
             }
@@ -149,6 +151,7 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
     let text = text.trim_start_matches('\u{feff}').trim();
     let bad = |what: &dyn std::fmt::Display| {
         Failure::new(format!("the labels are no JSON array of strings: {what}"))
+            .code(ErrorKind::Format)
     };
     let name = |value: &serde_json::Value| match value {
         serde_json::Value::String(text) => text.clone(),

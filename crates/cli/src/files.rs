@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use sardonyx::{Buffer, WholeFile};
+use sardonyx::{Buffer, ErrorKind, WholeFile};
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 /// The content of a file or pipe; folders and devices are refused.
 pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
@@ -14,15 +14,21 @@ pub(crate) fn read(path: &Path) -> Result<Buffer, Failure> {
     let mut file = File::open(path).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(Failure::new("this is a folder, not a file").at(path.display()));
+        return Err(Failure::new("this is a folder, not a file")
+            .code(ErrorKind::Io)
+            .at(path.display()));
     }
     if !metadata.is_file() && !is_pipe(&metadata) {
-        return Err(Failure::new("this is neither a file nor a pipe").at(path.display()));
+        return Err(Failure::new("this is neither a file nor a pipe")
+            .code(ErrorKind::Io)
+            .at(path.display()));
     }
     let mut bytes = Vec::new();
     let len = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     if bytes.try_reserve_exact(len).is_err() {
-        return Err(Failure::new(format!("no memory for {len} bytes")).at(path.display()));
+        return Err(Failure::new(format!("no memory for {len} bytes"))
+            .code(Code::Memory)
+            .at(path.display()));
     }
     file.read_to_end(&mut bytes).map_err(failed)?;
     Ok(Buffer::from_vec(bytes))
@@ -45,7 +51,7 @@ pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::PermissionDenied => "permission denied".to_string(),
         _ => error.to_string(),
     };
-    Failure::new(format!("{what} '{}': {reason}", path.display()))
+    Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)
 }
 
 /// Files that must not be overwritten, because the command reads them.

@@ -32,6 +32,7 @@ const SCHEMA: &str = "sardonyx.hash/1";
 
 /// A file that cannot be hashed does not keep the others from it.
 pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let mut lines = String::new();
     let mut hashes = Vec::new();
     let mut failures = Vec::new();
     let bar = terminal.progress("hashing", Some(args.models.len() as u64));
@@ -41,27 +42,25 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             limits: args.limits.clone(),
         };
         match hash_of(&arg) {
-            Ok(hash) => hashes.push((arg.name(), hash)),
-            Err(failure) => failures.push(failure),
+            Ok(hash) => {
+                lines += &format!("{hash}  {}\n", arg.name());
+                hashes.push(json!({"model": arg.name(), "sha256": hash}));
+            }
+            Err(failure) => {
+                hashes.push(json!({"model": arg.name(), "failure": failure.json()}));
+                failures.push(failure);
+            }
         }
         bar.inc(1);
     }
     bar.finish_and_clear();
-    if args.json {
-        let hashes: Vec<_> = hashes
-            .iter()
-            .map(|(model, hash)| json!({"model": model, "sha256": hash}))
-            .collect();
-        terminal.json(&json!({"schema": SCHEMA, "hashes": hashes}), true)?;
-    } else {
-        let lines = hashes
-            .iter()
-            .map(|(model, hash)| format!("{hash}  {model}\n"));
-        terminal.print(&lines.collect::<String>())?;
+    match args.json {
+        true => terminal.json(&json!({"schema": SCHEMA, "hashes": hashes}), true)?,
+        false => terminal.print(&lines)?,
     }
     let last = failures.pop();
     for failure in &failures {
-        terminal.report(failure);
+        terminal.tell(failure);
     }
     last.map_or(Ok(()), Err)
 }

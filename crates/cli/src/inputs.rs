@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sardonyx::{
-    Buffer, CastOptions, DataType, Model, Port, Tensor, Type, Value, cast, npy, npz, read_value,
-    suggest,
+    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Tensor, Type, Value, cast, npy, npz,
+    read_value, suggest,
 };
 
 use crate::failure::Failure;
@@ -187,6 +187,7 @@ impl<'a> Gather<'a> {
                 .take(20)
                 .collect();
             return Err(Failure::new(format!("the archive has no array '{name}'"))
+                .code(ErrorKind::Input)
                 .help(format!("it has: {}", members.join(", "))));
         };
         let port = self.port(&name)?;
@@ -213,6 +214,7 @@ impl<'a> Gather<'a> {
                     _ => "this is no kind of file that is read".to_string(),
                 };
                 Err(Failure::new(what)
+                    .code(ErrorKind::Format)
                     .help("inputs are .npy, .npz, .pb (TensorProto), PNG or JPEG files"))
             }
         }
@@ -245,6 +247,7 @@ impl<'a> Gather<'a> {
             "the input '{}' wants elements of type {wanted}, but the file holds {found}",
             port.name()
         ))
+        .code(ErrorKind::Input)
         .help(format!(
             "convert them with --cast, or save the array as {}",
             numpy_name(wanted)
@@ -253,10 +256,10 @@ impl<'a> Gather<'a> {
 
     fn give(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
         if self.is_given(port) {
-            return Err(Failure::new(format!(
-                "the input '{}' is given twice",
-                port.name()
-            )));
+            return Err(
+                Failure::new(format!("the input '{}' is given twice", port.name()))
+                    .code(ErrorKind::Input),
+            );
         }
         self.inputs.values.push((port.name().to_string(), value));
         Ok(())
@@ -274,7 +277,8 @@ impl<'a> Gather<'a> {
             return Ok(port);
         }
         let wanted = wanted(self.ports);
-        let failure = Failure::new(format!("the model has no input '{name}'"));
+        let failure =
+            Failure::new(format!("the model has no input '{name}'")).code(ErrorKind::Input);
         Err(
             match suggest::closest(name, self.ports.iter().map(Port::name)) {
                 Some(near) => failure.help(format!("did you mean '{near}'?\n{wanted}")),
@@ -291,9 +295,9 @@ impl<'a> Gather<'a> {
             .or_else(|| free().next())
         {
             Some(port) => Ok(port),
-            None => {
-                Err(Failure::new("there is no input left for this file").help(wanted(self.ports)))
-            }
+            None => Err(Failure::new("there is no input left for this file")
+                .code(ErrorKind::Input)
+                .help(wanted(self.ports))),
         }
     }
 
@@ -312,7 +316,7 @@ impl<'a> Gather<'a> {
             [only] => format!("the input '{only}' is missing"),
             many => format!("these inputs are missing: {}", many.join(", ")),
         };
-        Err(Failure::new(message).help(format!(
+        Err(Failure::new(message).code(ErrorKind::Input).help(format!(
             "give inputs as NAME=FILE (.npy, .npz, .pb, PNG or JPEG), or fill them with --random SEED; {}",
             wanted(self.ports)
         )))

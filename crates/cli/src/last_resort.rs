@@ -3,7 +3,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 /// What the first panic said, in whichever thread it was: later ones are mostly its consequences.
 static FIRST: Mutex<Option<String>> = Mutex::new(None);
@@ -27,6 +27,7 @@ pub(crate) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, Failure> {
         let first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
         let what = first.as_deref().unwrap_or("unknown");
         Failure::new(format!("internal error: {what}"))
+            .code(Code::Internal)
             .help("this is a bug in sardonyx; please report it, with the model if you can share it")
     })
 }

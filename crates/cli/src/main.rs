@@ -47,11 +47,12 @@ mod symbols;
 mod terminal;
 mod timing;
 mod types;
+mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use sardonyx::{Model, OpenOptions, ReadLimits};
 
 use crate::failure::Failure;
@@ -133,16 +134,22 @@ impl Limits {
 
 fn main() -> ExitCode {
     last_resort::install();
+    let wanted = usage::Wanted::of(std::env::args_os().skip(1));
     let answered = last_resort::catch(|| {
-        let cli = match Cli::try_parse() {
+        let matches = Cli::command().color(wanted.color).try_get_matches();
+        let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
             Ok(cli) => cli,
             Err(usage) => {
                 // Help asked for is an answer; whether it could be printed changes nothing.
                 let _ = usage.print();
-                return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+                if !usage.use_stderr() {
+                    return ExitCode::SUCCESS;
+                }
+                Terminal::plain(wanted.json).answer(&Failure::from(&usage));
+                return ExitCode::from(2);
             }
         };
-        let terminal = Terminal::new(&cli.terminal);
+        let terminal = Terminal::new(&cli.terminal, wanted.json);
         let result = match cli.command {
             Command::Info(args) => fine(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
@@ -172,7 +179,7 @@ fn main() -> ExitCode {
             Err(failure) => terminal.report(&failure),
         }
     });
-    answered.unwrap_or_else(|bug| Terminal::plain().report(&bug))
+    answered.unwrap_or_else(|bug| Terminal::plain(wanted.json).report(&bug))
 }
 
 /// The verdict of a command that looks for nothing.
@@ -212,5 +219,24 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    /// What tests/json.rs runs has every command that answers in JSON.
+    #[test]
+    fn every_command_with_json_is_tested() {
+        let commands = super::Cli::command();
+        let commands = commands.get_subcommands();
+        let has_json =
+            |command: &&clap::Command| command.get_arguments().any(|arg| arg.get_id() == "json");
+        let mut defined: Vec<&str> = commands
+            .filter(has_json)
+            .map(clap::Command::get_name)
+            .collect();
+        let lines = include_str!("../tests/json_commands.txt").lines();
+        let lines = lines.filter(|line| !line.starts_with('#'));
+        let mut tested: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();
+        defined.sort_unstable();
+        tested.sort_unstable();
+        assert_eq!(tested, defined);
     }
 }

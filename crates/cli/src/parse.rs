@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use sardonyx::check::{self, Severity};
 use sardonyx::text::{self, Diagnostic};
-use sardonyx::{Model, OpenOptions, SaveOptions, Weights};
+use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, Weights};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -49,6 +49,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
                 "{name}: the model has {}",
                 crate::human::count(count, "error")
             ));
+            let failure = failure.code(ErrorKind::Invalid);
             terminal.report(&failure.help("--no-check writes it as it is"));
             return Ok(Verdict::Findings);
         }

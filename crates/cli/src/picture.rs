@@ -8,9 +8,9 @@ use std::io::Cursor;
 
 use image::imageops::FilterType;
 use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
-use sardonyx::{CastOptions, DataType, Dim, Model, Port, Tensor, Type, cast};
+use sardonyx::{CastOptions, DataType, Dim, ErrorKind, Model, Port, Tensor, Type, cast};
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -57,9 +57,9 @@ pub(crate) fn load(
     let width = want.width.unwrap_or(picture.width() as usize);
     let pixels = pixels(&picture, want.channels, height, width, pixel_order(model)?)?;
     let mut values = Vec::new();
-    values
-        .try_reserve_exact(pixels.len())
-        .map_err(|_| Failure::new(format!("no memory for {} pixels", pixels.len())))?;
+    values.try_reserve_exact(pixels.len()).map_err(|_| {
+        Failure::new(format!("no memory for {} pixels", pixels.len())).code(Code::Memory)
+    })?;
     let channels = want.channels;
     match want.layout {
         Layout::Nhwc => values.extend(
@@ -107,8 +107,10 @@ struct Want {
 
 impl Want {
     fn of(port: &Port, layout: Option<Layout>) -> Result<Want, Failure> {
-        let no =
-            |why: &str| Failure::new(format!("the input '{port}' cannot take a picture: {why}"));
+        let no = |why: &str| {
+            Failure::new(format!("the input '{port}' cannot take a picture: {why}"))
+                .code(ErrorKind::Input)
+        };
         let Some(ty @ Type::Tensor(_)) = port.ty() else {
             return Err(no("it is no dense tensor"));
         };
@@ -237,6 +239,7 @@ fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
         Some(other) => Err(Failure::new(format!(
             "the model wants pictures in the format '{other}', which is not supported"
         ))
+        .code(ErrorKind::Unsupported)
         .help("the formats are Gray8, Rgb8, Bgr8, Rgba8 and Bgra8; give an array as .npy")),
     }
 }
@@ -244,6 +247,7 @@ fn pixel_order(model: &Model) -> Result<PixelOrder, Failure> {
 fn decode(bytes: &[u8]) -> Result<DynamicImage, Failure> {
     let failed = |error: image::ImageError| {
         Failure::new(format!("the picture cannot be decoded: {error}"))
+            .code(ErrorKind::Format)
             .help("it must be a complete PNG or JPEG file; does it open in a viewer?")
     };
     let mut limits = Limits::default();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sardonyx::{Dim, OperandDetails, Session, StepDetails, StepEvent, StepInfo};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::files::{self, Protected};
 use crate::human::{self, Align, columns, count, cut};
 use crate::inputs::{self, Inputs, gather_or_make};
@@ -241,7 +241,7 @@ impl Profile {
         });
         let mut outside: Vec<Duration> = outside.collect();
         outside.sort_unstable();
-        let nothing = || Failure::new("nothing was run");
+        let nothing = || Failure::new("nothing was run").code(Code::Internal);
         Ok(Profile {
             steps: steps.collect(),
             run: median(&wall).ok_or_else(nothing)?,
@@ -537,8 +537,9 @@ fn rounded(number: f64) -> f64 {
 
 fn write_json(target: &Path, value: &Value) -> Result<(), Failure> {
     let text = serde_json::to_string(value);
-    let text = text
-        .map_err(|error| Failure::new(format!("the trace cannot be written as JSON: {error}")))?;
+    let text = text.map_err(|error| {
+        Failure::new(format!("the trace cannot be written as JSON: {error}")).code(Code::Internal)
+    })?;
     files::write(target, |file| {
         file.write_all(harmless_json(&text).as_bytes())?;
         Ok(())

@@ -8,9 +8,11 @@
 
 use std::collections::HashMap;
 
-use sardonyx::{CastOptions, DataType, Dim, Port, Shape, StringArray, Tensor, Type, Value, cast};
+use sardonyx::{
+    CastOptions, DataType, Dim, ErrorKind, Port, Shape, StringArray, Tensor, Type, Value, cast,
+};
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::terminal::Terminal;
 
 /// `NAME=N` on the command line.
@@ -129,6 +131,7 @@ pub(crate) fn fill(
             return Err(Failure::new(format!(
                 "the input '{port}' cannot be filled: its type or rank is open"
             ))
+            .code(ErrorKind::Input)
             .help("give it as NAME=FILE"));
         };
         let dims = sizes.of(port, shape);
@@ -146,9 +149,10 @@ fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tenso
         .iter()
         .try_fold(1usize, |product, dim| product.checked_mul(*dim));
     let Some(count) = count else {
-        return Err(Failure::new(format!(
-            "{dims:?} are more elements than can be addressed"
-        )));
+        return Err(
+            Failure::new(format!("{dims:?} are more elements than can be addressed"))
+                .code(Code::Memory),
+        );
     };
     let stream = SplitMix64::new(seed, name);
     let made = match elem {
@@ -184,7 +188,7 @@ fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tenso
 fn collect<T>(stream: impl Iterator<Item = T>, count: usize) -> Result<Vec<T>, Failure> {
     let mut out = Vec::new();
     out.try_reserve_exact(count)
-        .map_err(|_| Failure::new(format!("no memory for {count} elements")))?;
+        .map_err(|_| Failure::new(format!("no memory for {count} elements")).code(Code::Memory))?;
     out.extend(stream.take(count));
     Ok(out)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sardonyx::{Outputs, Session};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::files::Protected;
 use crate::inputs::{self, gather};
 use crate::session::SessionArgs;
@@ -119,7 +119,8 @@ fn repeat(
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let timing = Timing::of(&durations).ok_or_else(|| Failure::new("nothing was run"))?;
+    let timing = Timing::of(&durations)
+        .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;
     Ok((outputs?, timing))
 }
 

@@ -63,12 +63,16 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         let report = match scan_one(model, args) {
             Ok(report) => report,
             Err(error) => {
-                files.push(
-                    json!({"model": name, "verdict": "unreadable", "error": error.message()}),
-                );
+                let failure = Failure::from(error);
+                files.push(json!({
+                    "model": name,
+                    "verdict": "unreadable",
+                    "error": failure.message(),
+                    "failure": failure.json(),
+                }));
                 // The last failure is the command's; those before it are told on the way.
-                if let Some(earlier) = failed.replace(Failure::from(error)) {
-                    terminal.report(&earlier);
+                if let Some(earlier) = failed.replace(failure) {
+                    terminal.tell(&earlier);
                 }
                 continue;
             }

@@ -1,6 +1,6 @@
 //! `sardonyx set`: change what a model says about itself.
 
-use sardonyx::{Model, SaveOptions, Weights, format_version, parse_version, suggest};
+use sardonyx::{ErrorKind, Model, SaveOptions, Weights, format_version, parse_version, suggest};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -218,7 +218,9 @@ fn text_of(text: &str) -> Result<String, Failure> {
     let bytes = files::read(path.as_ref())?;
     match std::str::from_utf8(bytes.as_slice()) {
         Ok(text) => Ok(text.to_string()),
-        Err(error) => Err(Failure::new(format!("this is no UTF-8 text: {error}")).at(path)),
+        Err(error) => Err(Failure::new(format!("this is no UTF-8 text: {error}"))
+            .code(ErrorKind::Format)
+            .at(path)),
     }
 }
 

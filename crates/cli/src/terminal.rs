@@ -1,13 +1,16 @@
 //! Talking to people: answers to stdout, notes and errors to stderr, colour where it is wanted.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -34,10 +37,14 @@ pub(crate) struct Terminal {
     color: bool,
     quiet: bool,
     verbose: bool,
+    /// Whether failures are answered in JSON as well.
+    json: bool,
+    /// Whether an answer in JSON was given, of which there is never a second one.
+    answered: AtomicBool,
 }
 
 impl Terminal {
-    pub(crate) fn new(args: &Args) -> Terminal {
+    pub(crate) fn new(args: &Args, json: bool) -> Terminal {
         let color = match args.color {
             Color::Always => true,
             Color::Never => false,
@@ -51,15 +58,19 @@ impl Terminal {
             color,
             quiet: args.quiet,
             verbose: args.verbose,
+            json,
+            answered: AtomicBool::new(false),
         }
     }
 
     /// Without colour and notes, for when there are no arguments to go by.
-    pub(crate) fn plain() -> Terminal {
+    pub(crate) fn plain(json: bool) -> Terminal {
         Terminal {
             color: false,
             quiet: true,
             verbose: false,
+            json,
+            answered: AtomicBool::new(false),
         }
     }
 
@@ -79,7 +90,9 @@ impl Terminal {
         };
         let text = text.map_err(|error| {
             Failure::new(format!("the answer cannot be written as JSON: {error}"))
+                .code(Code::Internal)
         })?;
+        self.answered.store(true, Ordering::Relaxed);
         self.print(&(harmless_json(&text) + "\n"))
     }
 
@@ -114,6 +127,21 @@ impl Terminal {
         if failure.broken_pipe {
             return ExitCode::SUCCESS;
         }
+        self.tell(failure);
+        self.answer(failure);
+        ExitCode::from(2)
+    }
+
+    /// Answers with the failure if that is to be in JSON, unless there was an answer already.
+    pub(crate) fn answer(&self, failure: &Failure) {
+        if self.json && !self.answered.load(Ordering::Relaxed) {
+            // If stdout is gone, stderr has said it.
+            let _ = self.json(&failure.answer(), true);
+        }
+    }
+
+    /// Says on stderr what failed.
+    pub(crate) fn tell(&self, failure: &Failure) {
         let text = failure.render(&|label| format!("\u{1}{label}\u{2}"));
         // Colour only goes on after everything that came from files has been made harmless.
         let mut painted = String::new();
@@ -124,7 +152,6 @@ impl Terminal {
             }
         }
         let _ = io::stderr().write_all(painted.as_bytes());
-        ExitCode::from(2)
     }
 
     fn paint(&self, label: &str) -> String {
@@ -155,20 +182,35 @@ impl Terminal {
     }
 
     fn bar(&self, what: &'static str, steps: Option<u64>, template: &str) -> ProgressBar {
-        if self.quiet || !io::stderr().is_terminal() {
+        if self.quiet || !shows_progress(io::stderr().is_terminal(), std::env::var_os("CI")) {
             return ProgressBar::hidden();
         }
-        let bar = match steps {
-            Some(steps) => ProgressBar::new(steps),
-            None => ProgressBar::new_spinner(),
-        };
+        let bar = ProgressBar::with_draw_target(steps, ProgressDrawTarget::hidden());
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         bar.set_message(what);
-        bar.enable_steady_tick(Duration::from_millis(200));
+        // What is done in a moment shows nothing at all.
+        let shown = bar.downgrade();
+        thread::spawn(move || {
+            thread::sleep(PROGRESS_AFTER);
+            if let Some(bar) = shown.upgrade().filter(|bar| !bar.is_finished()) {
+                bar.set_draw_target(ProgressDrawTarget::stderr());
+                bar.enable_steady_tick(Duration::from_millis(200));
+            }
+        });
         bar
     }
+}
+
+/// How long something takes before its progress is shown.
+const PROGRESS_AFTER: Duration = Duration::from_millis(500);
+
+/// Whether somebody looks at progress. Services that build and test software set `CI`, and keep what is written as a log, also
+/// where it seems to go to a terminal.
+fn shows_progress(is_terminal: bool, ci: Option<OsString>) -> bool {
+    let in_service = ci.is_some_and(|value| !value.is_empty() && value != "false");
+    is_terminal && !in_service
 }
 
 /// Text that may come from a file, without what a terminal would take as a command.
@@ -207,7 +249,23 @@ fn is_harmless(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{harmless, harmless_json};
+    use super::{harmless, harmless_json, shows_progress};
+
+    #[test]
+    fn progress_is_shown_on_terminals_outside_of_services() {
+        let rows = [
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("false"), true),
+            (true, Some("true"), false),
+            (true, Some("1"), false),
+            (false, None, false),
+        ];
+        for (is_terminal, ci, expected) in rows {
+            let found = shows_progress(is_terminal, ci.map(Into::into));
+            assert_eq!(found, expected, "{is_terminal} {ci:?}");
+        }
+    }
 
     #[test]
     fn escape_sequences_are_defused() {

@@ -47,6 +47,22 @@ pub enum ErrorKind {
     Run,
 }
 
+impl ErrorKind {
+    /// A name for programs, such as `external-data`. Names stay.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Io => "io",
+            ErrorKind::Format => "format",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::ExternalData => "external-data",
+            ErrorKind::Input => "input",
+            ErrorKind::Output => "output",
+            ErrorKind::Run => "run",
+        }
+    }
+}
+
 /// An operator that a model uses and that cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

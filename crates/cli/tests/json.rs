@@ -1,0 +1,291 @@
+//! `--json`: stdout is exactly one JSON value, whether a command can do its work or not.
+
+#![allow(clippy::unwrap_used)] // a panic is the report
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::Value;
+use support::{
+    Answer, Files, add_node, chain, edited_digits, many_tensors, sardonyx, with_external_data,
+};
+
+/// The commands, with arguments: see there.
+const COMMANDS: &str = include_str!("json_commands.txt");
+
+/// Damaged files.
+const DAMAGED: usize = 200;
+
+/// The one value on stdout.
+fn value(answer: &Answer, what: &str) -> Value {
+    let value: Value = serde_json::from_str(&answer.stdout)
+        .unwrap_or_else(|error| panic!("{what}: {error}\n{}\n{}", answer.stdout, answer.stderr));
+    assert!(value["schema"].is_string(), "{what}: {}", answer.stdout);
+    value
+}
+
+/// The failure that an answer is, with the exit code and the prose that belong to it.
+fn failure(answer: &Answer, what: &str) -> Value {
+    let value = value(answer, what);
+    assert_eq!(value["schema"], "sardonyx.error/1", "{what}");
+    assert_eq!(answer.code, Some(2), "{what}");
+    let error = value["error"].clone();
+    let keys: Vec<&String> = error.as_object().unwrap().keys().collect();
+    let expected = ["code", "message", "place", "help", "details"];
+    assert_eq!(keys, expected, "{what}");
+    assert!(!error["message"].as_str().unwrap().is_empty(), "{what}");
+    assert!(answer.stderr.contains("error"), "{what}: {}", answer.stderr);
+    error
+}
+
+/// Runs a line of the commands.
+fn run(line: &str, model: &str, out: &str) -> Answer {
+    let args: Vec<String> = line
+        .split(' ')
+        .map(|word| word.replace("%o", out).replace('%', model))
+        .collect();
+    let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
+    args.push("--json");
+    sardonyx(&args)
+}
+
+fn commands() -> Vec<&'static str> {
+    let lines = COMMANDS.lines();
+    lines.filter(|line| !line.starts_with('#')).collect()
+}
+
+/// Small models of several forms and kinds.
+fn models() -> Vec<(&'static str, Vec<u8>)> {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>\n\
+        g (float[N, 3] x) => (float[N, 2] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}>\n\
+        {\n  a = MatMul(x, w)\n  [last] y = Softmax<axis = -1>(a)\n}\n";
+    vec![
+        ("chain.onnx", chain(&["Relu", "Sigmoid", "Flatten"], &[2])),
+        ("many.onnx", many_tensors()),
+        ("outside.onnx", with_external_data("weights.bin")),
+        ("text.onnxtxt", text.as_bytes().to_vec()),
+    ]
+}
+
+/// Prefixes and models with a changed bit, the same ones in each run.
+fn damaged() -> Vec<(String, Vec<u8>)> {
+    let models = models();
+    let mut state: u64 = 1;
+    let mut random = move |below: usize| {
+        // The constants of Knuth's MMIX; the upper bits are good enough here.
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let damage = |index: usize| {
+        let (name, bytes) = &models[index % models.len()];
+        let at = random(bytes.len());
+        let mut bytes = bytes.clone();
+        match index / models.len() % 2 {
+            0 => bytes.truncate(at),
+            _ => bytes[at] ^= 1 << random(8),
+        }
+        (format!("{index}_{name}"), bytes)
+    };
+    (0..DAMAGED).map(damage).collect()
+}
+
+/// Runs something for each number below `count`, on all processors.
+fn on_all_processors(count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    work(index);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_command_answers_on_good_models() {
+    let mut files: Vec<_> = models();
+    files.push(("weights.bin", vec![0; 16]));
+    let files = Files::new(&files);
+    for line in commands() {
+        let command = line.split(' ').next().unwrap();
+        // Not every command can do its work on every model, but each can on one.
+        let mut done = false;
+        for (name, _) in models() {
+            let answer = run(line, &files.path(name), &files.path("out"));
+            let found = value(&answer, line);
+            if answer.code == Some(0) {
+                let schema = found["schema"].as_str().unwrap();
+                let expected = format!("sardonyx.{command}");
+                assert!(schema.starts_with(&expected), "{schema}");
+                done = true;
+            }
+        }
+        assert!(done, "{line}");
+    }
+}
+
+#[test]
+fn every_command_answers_on_damaged_models() {
+    let damaged = damaged();
+    let named: Vec<(&str, Vec<u8>)> = damaged
+        .iter()
+        .map(|(name, bytes)| (name.as_str(), bytes.clone()))
+        .collect();
+    let files = Files::new(&named);
+    let commands = commands();
+    on_all_processors(damaged.len(), |index| {
+        let name = &damaged[index].0;
+        for (number, line) in commands.iter().enumerate() {
+            let out = files.path(&format!("out{index}_{number}"));
+            let answer = run(line, &files.path(name), &out);
+            let what = format!("{line} of {name}");
+            let found = value(&answer, &what);
+            assert!(matches!(answer.code, Some(0..=2)), "{what}");
+            assert!(!answer.stderr.contains("internal error"), "{what}");
+            if found["schema"] == "sardonyx.error/1" && answer.code == Some(2) {
+                failure(&answer, &what);
+            }
+        }
+    });
+}
+
+#[test]
+fn failures_have_codes() {
+    let files = Files::new(&[
+        ("chain.onnx", chain(&["Relu"], &[2])),
+        ("cut.onnx", chain(&["Relu"], &[2])[..20].to_vec()),
+        ("outside.onnx", with_external_data("absent.bin")),
+        (
+            "strange.onnx",
+            edited_digits(|model| add_node(model, "Strange", "")),
+        ),
+        ("text.npy", b"1 2".to_vec()),
+    ]);
+    let (chain, cut, absent) = (
+        &files.path("chain.onnx"),
+        &files.path("cut.onnx"),
+        &files.path("absent.onnx"),
+    );
+    let rows: [(&[&str], &str); 17] = [
+        (&["info", absent], "io"),
+        (&["info", cut], "format"),
+        (&["run", chain], "input"),
+        (&["run", chain, "x=absent.npy"], "io"),
+        (&["run", chain, "z=x.npy"], "input"),
+        (&["run", chain, &files.path("text.npy")], "format"),
+        (
+            &["run", &files.path("outside.onnx"), "--random", "1"],
+            "external-data",
+        ),
+        (
+            &["run", &files.path("strange.onnx"), "--random", "1"],
+            "unsupported",
+        ),
+        (&["cat", chain, "w"], "usage"),
+        (&["set", chain, "-o", &files.path("x.onnx")], "usage"),
+        (&["ops", "Rleu"], "usage"),
+        (&["explain", "no-such-code"], "usage"),
+        (&["info"], "usage"),
+        (&["info", chain, "--frob"], "usage"),
+        (&["ls", chain, "--sort", "colour"], "usage"),
+        (&["run", chain, "--repeat", "x"], "usage"),
+        (&["frob", chain], "usage"),
+    ];
+    for (args, code) in rows {
+        let answer = sardonyx(&[args, &["--json"]].concat());
+        let error = failure(&answer, &format!("{args:?}"));
+        assert_eq!(error["code"], code, "{args:?}: {error}");
+    }
+    let error = |args: &[&str]| failure(&sardonyx(args), &format!("{args:?}"));
+    let strange = error(&["explain", &files.path("strange.onnx"), "--json"]);
+    let details = strange["details"].as_array().unwrap();
+    assert_eq!(details[0]["code"], "unsupported-operator");
+    assert_eq!(details[0]["operator"], "Strange");
+    let misspelt = error(&["ls", chain, "--srot", "name", "--json"]);
+    assert_eq!(misspelt["details"][0]["message"], "--srot");
+    assert_eq!(misspelt["help"], "did you mean '--sort'?");
+    // Without --json there is nothing on stdout.
+    let prose = sardonyx(&["info", absent]);
+    assert!(prose.stdout.is_empty() && prose.stderr.starts_with("error: cannot read"));
+}
+
+#[test]
+fn errors_of_texts_have_lines() {
+    let text = "<ir_version: 10, opset_import: [\"\": 21]>\n\
+        g (float[N] x) => (float[N] y) {\n  a = Relu(x x)\n  y = Relu[a]\n}\n";
+    let files = Files::new(&[("bad.onnxtxt", text.into())]);
+    for command in ["info", "parse", "check"] {
+        let answer = match command {
+            "parse" => files.run(command, "bad.onnxtxt", &["--json", "-o", "-"]),
+            _ => files.run(command, "bad.onnxtxt", &["--json"]),
+        };
+        let found = value(&answer, command);
+        let error = match command {
+            "check" => &found["files"][0]["failure"],
+            _ => &found["error"],
+        };
+        assert_eq!(answer.code, Some(2));
+        assert_eq!(error["code"], "syntax");
+        assert_eq!(error["place"], files.path("bad.onnxtxt"));
+        let details = error["details"].as_array().unwrap();
+        let places: Vec<_> = details
+            .iter()
+            .map(|found| (found["line"].as_u64(), found["column"].as_u64()))
+            .collect();
+        assert_eq!(
+            places,
+            [(Some(3), Some(14)), (Some(4), Some(11))],
+            "{command}"
+        );
+        assert_eq!(details[0]["code"], "syntax-error");
+        assert_eq!(details[0]["help"], "inputs are separated by commas");
+    }
+}
+
+/// Of several files each that fails is an entry, and there is one answer.
+#[test]
+fn failures_among_several_files_are_entries() {
+    let files = Files::new(&[
+        ("good.onnx", chain(&["Relu"], &[2])),
+        ("broken.onnxtxt", b"<ir_version: 10> g () => {}".to_vec()),
+    ]);
+    let (good, broken, absent) = (
+        files.path("good.onnx"),
+        files.path("broken.onnxtxt"),
+        files.path("absent.onnx"),
+    );
+    for (command, list) in [("check", "files"), ("scan", "files"), ("hash", "hashes")] {
+        let answer = sardonyx(&[command, &broken, &good, &absent, "--json"]);
+        assert_eq!(answer.code, Some(2), "{command}");
+        let found = value(&answer, command);
+        let entries = found[list].as_array().unwrap();
+        let codes: Vec<_> = entries
+            .iter()
+            .map(|entry| entry["failure"]["code"].as_str())
+            .collect();
+        // A damaged file is a finding of a scan.
+        let first = (command != "scan").then_some("syntax");
+        assert_eq!(codes, [first, None, Some("io")], "{command}");
+        assert_eq!(entries[2]["model"], absent.as_str());
+    }
+}
+
+#[test]
+fn colours_of_usage_errors_are_those_asked_for() {
+    let painted = |args: &[&str]| sardonyx(args).stderr.contains('\u{1b}');
+    assert!(painted(&["--color", "always", "info"]));
+    assert!(painted(&["info", "--color=always"]));
+    assert!(!painted(&["--color", "never", "info"]));
+    assert!(!painted(&["info"]));
+}
