@@ -180,7 +180,11 @@ impl Model {
                 Box::new(self.type_with(value_type.as_ref()?, named)?),
             ),
             TypeKind::Opaque { domain, name, .. } => Type::Opaque {
-                domain: self.display(*domain).into_owned(),
+                // The empty domain is the standard's, also where it is spelt out.
+                domain: match self.display(*domain) {
+                    domain if domain == "ai.onnx" => String::new(),
+                    domain => domain.into_owned(),
+                },
                 name: self.display(*name).into_owned(),
             },
         })

@@ -277,7 +277,11 @@ pub fn read_type(name: &str) -> Option<Type> {
         let (domain, name) = inner.split_once(',').unwrap_or(("", inner));
         let plain = !inner.is_empty() && !inner.contains(['(', ')']);
         return plain.then(|| Type::Opaque {
-            domain: domain.trim().to_string(),
+            // The empty domain is the standard's, also where it is spelt out.
+            domain: match domain.trim() {
+                "ai.onnx" => String::new(),
+                domain => domain.to_string(),
+            },
             name: name.trim().to_string(),
         });
     }
