@@ -51,14 +51,14 @@ impl Checker<'_> {
 
     fn subgraph(&mut self, id: NodeId, index: usize, attribute: &Attribute, wanted: &Wanted) {
         let model = self.model;
-        let Some(graph) = attribute.graphs().next() else {
+        let Some(inner) = attribute.graphs().next() else {
             return;
         };
         let spot = Spot::node(id).item("attribute", index);
-        let graph = model.graph(graph);
+        let graph = model.graph(inner);
         let formals = graph.inputs.len();
         // Up to version 3 of the format constants stand among the inputs as well, behind those that are passed in.
-        let constants = match self.ir_version < 4 {
+        let are_constants: Vec<bool> = match self.ir_version < 4 {
             true => {
                 let constants: hashbrown::HashSet<usize> = graph
                     .initializers
@@ -66,11 +66,23 @@ impl Checker<'_> {
                     .filter_map(|found| found.value.map(Id::index))
                     .collect();
                 let inputs = graph.inputs.iter();
-                let values = inputs.filter_map(|info| info.value.map(Id::index));
-                values.filter(|value| constants.contains(value)).count()
+                let values = inputs.map(|info| info.value.map(Id::index));
+                let is_constant =
+                    |value: Option<usize>| value.is_some_and(|v| constants.contains(&v));
+                values.map(is_constant).collect()
             }
-            false => 0,
+            false => Vec::new(),
         };
+        let constants = are_constants.iter().filter(|is| **is).count();
+        // One that stands before an input without a value is told of with the inputs of the graph.
+        let last = are_constants.iter().rev().take_while(|is| **is).count();
+        let first = formals - last;
+        if last > 0 && last == constants && first < wanted.inputs {
+            let spot = Spot::graph(inner).item("input", first);
+            self.add(&codes::PASSED_CONSTANT_INPUT, spot, |_| {
+                "it is a constant, but the node passes a value in for it".into()
+            });
+        }
         if formals != wanted.inputs && formals.saturating_sub(constants) != wanted.inputs {
             self.add(&codes::SUBGRAPH_INPUTS, spot, |_| {
                 format!(
