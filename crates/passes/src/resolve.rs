@@ -166,6 +166,25 @@ impl Resolved {
                     });
                 }
             }
+            for (index, attribute) in self.model.attributes(*node).iter().enumerate() {
+                let extras = self.model.attribute(*attribute).extras.as_deref();
+                let Some(name) = extras.and_then(|extras| extras.ref_attr_name) else {
+                    continue;
+                };
+                // Without its function it has no value, which is not to say that it is left out.
+                let spot = Spot::node(*node).item("attribute", index);
+                findings.note(
+                    &self.model,
+                    &codes::REFERENCE_OUTSIDE_FUNCTION,
+                    spot,
+                    || {
+                        let name = sardonyx_proto::shown(self.model.text(name));
+                        format!(
+                            "it stands for the attribute '{name}' of a function, but is in none"
+                        )
+                    },
+                );
+            }
         }
         for (index, output) in graph.outputs.iter().enumerate() {
             if output
@@ -263,6 +282,20 @@ mod tests {
         let told = findings.into_iter();
         told.map(|found| (found.code.name, found.place.path, found.fact))
             .collect()
+    }
+
+    /// ATTR-11-: the operator's default would be taken instead.
+    #[test]
+    fn what_a_function_would_say_is_not_made_up() {
+        let expected = (
+            "reference-outside-function",
+            "graph.node[0].attribute[0]".to_string(),
+            "it stands for the attribute 'a' of a function, but is in none".to_string(),
+        );
+        assert_eq!(
+            against("{ y = LeakyRelu<alpha: float = @a>(x) }"),
+            [expected]
+        );
     }
 
     /// GRAPH-18: the type of one and the value of the other would be taken.
