@@ -1,4 +1,4 @@
-"""Compares our operator schemas with those of the reference, fact by fact.
+"""Compares our operator schemas with those of the reference, fact by fact (OPSET-17+).
 
     cargo run -p sardonyx-tests --bin dump_schemas | python tests/conformance/compare_schemas.py
 

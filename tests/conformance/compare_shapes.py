@@ -5,7 +5,7 @@
 INFER_MODELS is the program of that name in `tests/`, CASES the folder that `dump_cases.py` writes. FOLDER gets the models of
 the cases with nothing declared but their inputs, and the same with types that we inferred. Two things must be so:
 
-The types that we infer contain the outputs of the case: element types are equal, ranks and numbers too. A symbol has one
+The types that we infer contain the outputs of the case (SHAPE-15-): element types are equal, ranks and numbers too. A symbol has one
 size within a data set; the inputs say which where they can, and a symbol that was made up has that of its first appearance.
 
 What `onnx.shape_inference.infer_shapes` knows with `data_prop`, we know: where it says a number, we say one, or an

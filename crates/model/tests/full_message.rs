@@ -180,6 +180,37 @@ fn an_empty_name_of_a_node_stays_empty() {
     assert_eq!(model.to_bytes(), bytes);
 }
 
+#[test]
+fn the_last_of_two_alternatives_stays() {
+    fn nested(numbers: &[u32], content: &[u8]) -> Vec<u8> {
+        let mut content = content.to_vec();
+        for number in numbers.iter().rev() {
+            let mut outer = Vec::new();
+            field(&mut outer, *number, &content);
+            content = outer;
+        }
+        content
+    }
+    // Where the alternatives stand in a model, both of them, and the last one.
+    let dimension = [7, 11, 2, 1, 2, 1];
+    let rows: [(&[u32], &[u8], &[u8]); 4] = [
+        // TYPE-21-: a tensor, then a sequence; and the other way round
+        (&[7, 11, 2], b"\x0a\x02\x08\x01\x22\x00", b"\x22\x00"),
+        (
+            &[7, 11, 2],
+            b"\x22\x00\x0a\x02\x08\x01",
+            b"\x0a\x02\x08\x01",
+        ),
+        // SHAPE-01-: a number, then a name; and the other way round
+        (&dimension, b"\x08\x03\x12\x01N", b"\x12\x01N"),
+        (&dimension, b"\x12\x01N\x08\x03", b"\x08\x03"),
+    ];
+    for (place, both, last) in rows {
+        let model = Model::read(Buffer::from_vec(nested(place, both))).unwrap();
+        assert_eq!(model.to_bytes(), nested(place, last), "{place:?} {both:x?}");
+    }
+}
+
 /// A model with one tensor, written from its fields.
 fn with_tensor(fields: &[u8]) -> Model {
     let mut graph = Vec::new();
@@ -193,7 +224,7 @@ fn with_tensor(fields: &[u8]) -> Model {
 
 #[test]
 fn every_element_type_in_every_form_of_storage() {
-    // TENSOR-08, TENSOR-12, TENSOR-13, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-22+, WIRE-15+
+    // TENSOR-08, TENSOR-12, TENSOR-13, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-22+, WIRE-15+, WIRE-38-
     for number in 1..=28 {
         let data_type = DataType::from_number(number).unwrap();
         if data_type == DataType::String {

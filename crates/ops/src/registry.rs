@@ -592,7 +592,7 @@ mod tests {
 
     #[test]
     fn a_version_exists_once_and_within_its_set() {
-        // OPSET-12+-, OPSET-15-
+        // OPSET-12+-, OPSET-15-, NAME-07-
         let mut registry = Registry::standard();
         let duplicate = registry.register(Schema::new("ai.onnx", "Relu", 14));
         assert!(matches!(

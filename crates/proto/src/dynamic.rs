@@ -468,6 +468,20 @@ mod tests {
     }
 
     #[test]
+    fn a_size_and_a_name_of_a_shard_exclude_each_other() {
+        // DIST-14-: the last one stays; and neither need be there
+        let rows: [(&[u8], &str); 3] = [
+            (b"\x08\x03\x12\x01N\x18\x02", "dim_param=N num_shards=2"),
+            (b"\x12\x01N\x08\x03\x18\x02", "dim_value=3 num_shards=2"),
+            (b"\x18\x02", "num_shards=2"),
+        ];
+        for (bytes, expected) in rows {
+            let found = read::<SimpleShardedDimProto>(bytes);
+            assert_eq!(found.as_deref(), Ok(expected), "{bytes:x?}");
+        }
+    }
+
+    #[test]
     fn what_occurs_twice_is_settled() {
         // WIRE-21+, WIRE-22+
         let rows: [(&[u8], &str); 5] = [

@@ -485,14 +485,24 @@ mod tests {
             };
             assert_eq!(unknown.record.bytes, bytes);
         }
-        assert!(matches!(
-            fields::<AttributeProto>(b"\x62\x00").expect("well-formed")[..],
-            [AttributeField::Unknown(_)]
-        ));
-        assert!(matches!(
-            fields::<FunctionProto>(b"\x10\x01").expect("well-formed")[..],
-            [FunctionField::Unknown(_)]
-        ));
+        for retired in [
+            &b"\x62\x00"[..],
+            b"\x80\x01\x01",
+            b"\x8a\x01\x00",
+            b"\x92\x01\x00",
+            b"\x9a\x01\x00",
+        ] {
+            assert!(matches!(
+                fields::<AttributeProto>(retired).expect("well-formed")[..],
+                [AttributeField::Unknown(_)]
+            ));
+        }
+        for retired in [b"\x10\x01", b"\x18\x01"] {
+            assert!(matches!(
+                fields::<FunctionProto>(retired).expect("well-formed")[..],
+                [FunctionField::Unknown(_)]
+            ));
+        }
     }
 
     #[test]

@@ -185,6 +185,58 @@ mod tests {
     }
 
     #[test]
+    fn what_is_retired_or_elsewhere_is_not_in_the_table() {
+        // ATTR-19-, FUNC-30-: only fields of the table are written, and these are none.
+        let retired: [(&MessageDef, &[u32], &[&str]); 2] = [
+            (AttributeProto::DEF, &[12, 16, 17, 18, 19], &["v"]),
+            (FunctionProto::DEF, &[2, 3], &["since_version", "status"]),
+        ];
+        for (def, numbers, names) in retired {
+            for number in numbers {
+                assert!(def.field(*number).is_none(), "{} {number}", def.name);
+            }
+            assert!(def.fields.iter().all(|field| !names.contains(&field.name)));
+        }
+        // ATTR-12+: attributes with values stand in nodes, and in functions as defaults.
+        let holds = |field: &FieldDef, name| matches!(field.kind, FieldKind::Message(def) if def().name == name);
+        let mut places = Vec::new();
+        for message in MESSAGES {
+            for field in message.fields {
+                if holds(field, "AttributeProto") {
+                    places.push((message.name, field.name));
+                }
+                // TYPE-01-: the elements of a tensor have a number for their type, not a type of their own.
+                if field.name == "elem_type" && message.name.contains("Tensor") {
+                    assert!(matches!(field.kind, FieldKind::Int32), "{}", message.name);
+                }
+            }
+        }
+        assert_eq!(
+            places,
+            [
+                ("NodeProto", "attribute"),
+                ("FunctionProto", "attribute_proto")
+            ]
+        );
+        // FUNC-33+: what a call sees of a function, and what it does not.
+        let names: Vec<&str> = FunctionProto::DEF.fields.iter().map(|f| f.name).collect();
+        for part in [
+            "input",
+            "output",
+            "attribute",
+            "attribute_proto",
+            "opset_import",
+            "node",
+        ] {
+            assert!(names.contains(&part), "{part}");
+        }
+        // MODEL-21-: where a document says int32 of the version of an operator set's format, the schema says int64.
+        let version = OperatorSetProto::DEF.field(2).expect("a field");
+        assert_eq!(version.name, "ir_version");
+        assert!(matches!(version.kind, FieldKind::Int64));
+    }
+
+    #[test]
     fn the_writer_writes_what_the_reader_reads() {
         // WIRE-03+, WIRE-09+, WIRE-16+, WIRE-27+, WIRE-33+, WIRE-34+: the FLOAT [2,3] initializer
         struct Initializer;

@@ -596,7 +596,7 @@ mod tests {
 
     #[test]
     fn ranges_are_served_from_files_in_the_folder() {
-        // EXT-01, EXT-04, EXT-06, EXT-08, EXT-25
+        // EXT-01+, EXT-04+, EXT-06, EXT-08+, EXT-25+
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
         fs::create_dir(scratch.join("données")).unwrap();
@@ -622,7 +622,7 @@ mod tests {
 
     #[test]
     fn locations_that_lead_outside_are_refused() {
-        // EXT-02, EXT-09, EXT-10, EXT-26
+        // EXT-02, EXT-09-, EXT-10-, EXT-26-
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
         let folder = DataFiles::at(scratch, DataOptions::default()).unwrap();
@@ -651,7 +651,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn links_may_lead_to_the_real_model_s_folder_only() {
-        // EXT-11, with the exception for caches of links
+        // EXT-11-, with the exception for caches of links
         use std::os::unix::fs::symlink;
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
@@ -719,7 +719,7 @@ mod tests {
 
     #[test]
     fn one_file_is_opened_once_and_digests_are_compared_on_request() {
-        // EXT-05
+        // EXT-05+-
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("w"), b"abc").unwrap();
         let files = |access, verify| {

@@ -41,22 +41,36 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn outside_and_inside_again_gives_the_original_bytes() {
-    // EXT-01, EXT-06, EXT-19, EXT-20, EXT-24
+    // EXT-01+, EXT-06, EXT-12-, EXT-19+, EXT-20, EXT-24+
     let original = fs::read(DIGITS).unwrap();
     let model = Model::open(DIGITS).unwrap();
     let hash = model.content_hash().unwrap();
+    // With how many files at least.
     let cases = [
-        outside(),
-        outside().threshold(0),
-        outside().threshold(0).alignment(1),
-        outside().layout(Layout::PerTensor).checksum(true),
-        outside().layout(Layout::Shards(40_000)),
+        (outside(), 1),
+        (outside().threshold(0), 1),
+        (outside().threshold(0).alignment(1), 1),
+        (outside().layout(Layout::PerTensor).checksum(true), 2),
+        (outside().layout(Layout::Shards(40_000)), 2),
     ];
-    for options in cases {
+    for (options, files) in cases {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("digits.onnx");
         let report = options.save(&model, &path).unwrap();
-        assert!(!report.files.is_empty());
+        assert!(report.files.len() >= files, "{report:?}");
+        // EXT-24-: each tensor lies in one file, as a whole.
+        for tensor in Model::open(&path).unwrap().tensors() {
+            if let Storage::External {
+                location,
+                offset,
+                length,
+                ..
+            } = &tensor.storage
+            {
+                let size = fs::metadata(scratch.path().join(location)).unwrap().len();
+                assert!(offset + length.unwrap() <= size, "{}", tensor.name);
+            }
+        }
         let checked = OpenOptions::new().verify_checksums(true);
         let moved = checked.external(ExternalFiles::Now).open(&path).unwrap();
         assert_eq!(moved.content_hash().unwrap(), hash);
@@ -77,7 +91,7 @@ fn outside_and_inside_again_gives_the_original_bytes() {
 
 #[test]
 fn offsets_are_aligned_and_small_tensors_packed_tighter() {
-    // EXT-12
+    // EXT-12+
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("m.onnx");
     let model = Model::open(DIGITS).unwrap();
@@ -131,7 +145,7 @@ fn data_files_of_other_models_stay() {
 
 #[test]
 fn files_in_the_way_are_not_overwritten() {
-    // EXT-20
+    // EXT-20-
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("m.onnx");
     let data = scratch.path().join("m.onnx.data");

@@ -987,7 +987,7 @@ fn references_that_make_no_sense() {
                 tensor("w", FLOAT, &[4], &[entry("location", "w"), raw(16)]),
             )]),
             &["external-data-ignored"],
-        ), // EXT-17
+        ), // EXT-17-
     ];
     for (what, bytes, expected) in rows {
         let report = scanned(&bytes);
@@ -1068,7 +1068,7 @@ fn data_files_are_compared_with_what_tensors_claim() {
             8192,
             vec![at("a", "0", "16"), at("b", "4096", "16")],
             &[],
-        ), // EXT-06, EXT-12
+        ), // EXT-06+, EXT-12
         (
             "the same",
             16,
@@ -1080,7 +1080,7 @@ fn data_files_are_compared_with_what_tensors_claim() {
             24,
             vec![at("a", "0", "16"), at("b", "8", "16")],
             &["overlapping-ranges", "unaligned"],
-        ),
+        ), // EXT-06-
         (
             "hidden",
             200_000,
@@ -1098,7 +1098,7 @@ fn data_files_are_compared_with_what_tensors_claim() {
             16,
             vec![external("a", &[("location", "w"), ("checksum", "12")])],
             &["checksum-malformed"],
-        ), // EXT-05
+        ), // EXT-05+-
     ];
     for (what, size, graph, expected) in rows {
         let report = scan_beside(&[("w", size)], &graph, &options);

@@ -94,7 +94,7 @@ fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
 
 #[test]
 fn a_file_is_one_model() {
-    // MODEL-01, MODEL-11, OPSET-08-
+    // MODEL-01+-, MODEL-11+, OPSET-08-
     let bare_graph = bytes(|out| one_node(out, "", "Relu"));
     let operator_set = bytes(|out| {
         out.put(operator_set::Magic, b"ONNXOPSET");
@@ -116,7 +116,7 @@ fn a_file_is_one_model() {
 
 #[test]
 fn headers_are_told_without_running_anything() {
-    // MODEL-05, MODEL-09, MODEL-10, MODEL-24, MODEL-25, META-03, META-13+, VER-08+
+    // MODEL-05, MODEL-09, MODEL-10, MODEL-24+-, MODEL-25+, META-03+, META-13+, VER-08+
     let doc = "# Title\n\n*Markdown*, `code`\r\n";
     let model = open(|out| {
         out.put(model::IrVersion, 10);
@@ -185,7 +185,7 @@ fn what_is_no_text_is_kept_and_told() {
 
 #[test]
 fn versions_of_models_are_numbers_or_three_in_one() {
-    // VER-04, VER-05, VER-06, VER-07
+    // VER-04+-, VER-05+-, VER-06+-, VER-07+-
     let rows = [
         ("1.2.345", Some(0x0001_0002_0000_0159)),
         ("0.1.0", Some(1 << 32)),
@@ -297,7 +297,7 @@ fn a_version_has_what_the_model_uses() {
 
 #[test]
 fn training_does_not_concern_a_run() {
-    // MODEL-17, MODEL-27, META-07
+    // MODEL-17+-, MODEL-27, META-07+
     let plain = run(&relu(8, |_| {})).unwrap();
     let mut model = relu(8, |out| {
         out.message(model::TrainingInfo, |out| {
@@ -325,7 +325,7 @@ fn training_does_not_concern_a_run() {
 
 #[test]
 fn operator_sets_are_imported_by_domain() {
-    // MODEL-26, OPSET-02, OPSET-07, VER-12+-, VER-13
+    // MODEL-26+, OPSET-02+-, OPSET-07+-, VER-12+-, VER-13+
     let with = |ir_version: i64, node_domain: &'static str, imports: &'static [(&str, i64)]| {
         open(move |out| {
             out.put(model::IrVersion, ir_version);
@@ -358,7 +358,7 @@ fn operator_sets_are_imported_by_domain() {
 
 #[test]
 fn before_version_4_initializers_are_inputs() {
-    // VER-24
+    // VER-24+
     let model = |ir_version: i64| {
         open(|out| {
             out.put(model::IrVersion, ir_version);
@@ -390,7 +390,7 @@ fn before_version_4_initializers_are_inputs() {
 
 #[test]
 fn operator_set_documents_come_back() {
-    // OPSET-11+-, OPSET-19+-, OPSET-23+, OPSET-24
+    // OPSET-08+, OPSET-11+-, OPSET-19+-, OPSET-23+, OPSET-24
     let document = bytes(|out| {
         out.put(operator_set::Magic, b"ONNXOPSET");
         out.put(operator_set::IrVersion, -1);
@@ -500,7 +500,7 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
         };
         assert!(again.bytes() == tensor.bytes());
     }
-    // EXT-13, META-06: two to a byte outside as inside, and nothing else about the model changes
+    // EXT-13+, META-06+: two to a byte outside as inside, and nothing else about the model changes
     let inside = with_tensor(|out| {
         out.put(tensor::Dims, &[5][..]);
         out.put(tensor::DataType, DataType::Int4.number());
@@ -550,4 +550,94 @@ fn attributes_hold_what_their_place_says() {
         outputs.tensor("y").unwrap().to_vec::<f32>().unwrap(),
         [0.0, 0.0]
     );
+}
+
+fn of_text(text: &str) -> Model {
+    Model::from_bytes(text.as_bytes().to_vec()).unwrap()
+}
+
+/// What a model of inputs `x` and `z` gives back as `y`.
+fn run_both(text: &str, x: &[f32], z: &[f32]) -> Vec<f32> {
+    let session = Session::builder(&of_text(text)).threads(1).build().unwrap();
+    let tensor = |values: &[f32]| Tensor::from_vec([values.len()], values.to_vec()).unwrap();
+    let inputs = [("x", tensor(x)), ("z", tensor(z))];
+    let outputs = session.run(inputs).unwrap();
+    outputs.tensor("y").unwrap().to_vec::<f32>().unwrap()
+}
+
+const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21]>\n";
+
+#[test]
+fn operands_have_places_and_attributes_have_names() {
+    // NODE-05+-: attributes in any order, operands in theirs
+    let graph =
+        |node: &str| format!("{HEADER}g (float[N] x, float[N] z) => (float[N] y) {{ {node} }}");
+    let gemm = |attributes: &str| {
+        graph(&format!(
+            "s = Constant<value_ints = [1, -1]>() a = Reshape(x, s) b = Reshape(z, s) \
+             c = Gemm<{attributes}>(a, b) f = Constant<value_ints = [-1]>() y = Reshape(c, f)"
+        ))
+    };
+    let one = run_both(&gemm("alpha = 2.0, transB = 1"), &[1.0, 2.0], &[3.0, 4.0]);
+    let other = run_both(&gemm("transB = 1, alpha = 2.0"), &[1.0, 2.0], &[3.0, 4.0]);
+    assert_eq!((one, other), (vec![22.0], vec![22.0]));
+    let difference = graph("y = Sub(x, z)");
+    assert_eq!(run_both(&difference, &[5.0], &[3.0]), [2.0]);
+    assert_eq!(run_both(&graph("y = Sub(z, x)"), &[5.0], &[3.0]), [-2.0]);
+    // NODE-20+: what flows along the operands is told by the caller, at each run.
+    assert_eq!(run_both(&difference, &[8.0], &[1.0]), [7.0]);
+    // OPSET-22-: a shape is an operand of Reshape, which as an attribute means nothing.
+    let confused = of_text(&graph("y = Reshape<shape = [2, 2]>(x)"));
+    assert!(Session::new(&confused).is_err());
+}
+
+#[test]
+fn attributes_are_fixed_when_a_model_is_made() {
+    // NODE-25+, ATTR-13+: the same factor for all inputs, and no way to have it from outside
+    let leaky = |alpha: &str| {
+        format!(
+            "{HEADER}g (float[N] x, float[N] z) => (float[N] y) {{ y = LeakyRelu<alpha: float = {alpha}>(x) }}"
+        )
+    };
+    for x in [-1.0, -2.0, -4.0] {
+        assert_eq!(run_both(&leaky("0.5"), &[x], &[9.0]), [x / 2.0]);
+    }
+    let error = Session::new(&of_text(&leaky("@z"))).unwrap_err();
+    assert!(error.to_string().contains("of a function"), "{error}");
+}
+
+#[test]
+fn results_without_a_name_are_not_made() {
+    // NODE-14+-, NODE-16-: with a mask, without, and with a place for one
+    let dropout = |outputs: &str| {
+        format!("{HEADER}g (float[N] x, float[N] z) => (float[N] y) {{ {outputs} = Dropout(x) }}")
+    };
+    let x = [1.0, -2.0, 3.0];
+    for outputs in ["y", "y, mask", "y, \"\""] {
+        assert_eq!(run_both(&dropout(outputs), &x, &x), x, "{outputs}");
+        let model = of_text(&dropout(outputs));
+        let session = Session::new(&model).unwrap();
+        let names: Vec<&str> = session.outputs().iter().map(|port| port.name()).collect();
+        assert_eq!(names, ["y"]);
+        let x = Tensor::from_vec([3], x.to_vec()).unwrap();
+        let found = session.run([("x", x.clone()), ("z", x)]).unwrap();
+        assert_eq!(found.names().collect::<Vec<_>>(), ["y"]);
+    }
+}
+
+#[test]
+fn the_order_of_constants_means_nothing() {
+    // GRAPH-09+
+    let constants = ["float[1] a = {2}", "float[1] b = {10}", "float[1] c = {3}"];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+        let list = order.map(|index| constants[index]).join(", ");
+        let text = format!(
+            "{HEADER}g (float[N] x, float[N] z) => (float[N] y) <{list}> {{ p = Mul(x, a) q = Add(p, b) y = Div(q, c) }}"
+        );
+        assert_eq!(
+            run_both(&text, &[1.0, 10.0], &[0.0, 0.0]),
+            [4.0, 10.0],
+            "{list}"
+        );
+    }
 }

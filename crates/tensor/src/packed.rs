@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn values() {
-        // TYPE-03, TYPE-13
+        // TYPE-03+, TYPE-13+
         assert_eq!(code_to_i8(DataType::Int4, 0xF), Some(-1));
         assert_eq!(code_to_i8(DataType::Int4, 8), Some(-8));
         assert_eq!(code_to_i8(DataType::Uint4, 0xF), Some(15));

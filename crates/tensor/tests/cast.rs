@@ -104,7 +104,7 @@ fn integers_wrap() {
     assert_eq!(to::<u64, i64>(&[u64::MAX]), [-1]);
     assert_eq!(to::<u32, i64>(&[u32::MAX]), [4294967295]);
     assert_eq!(to::<i32, u64>(&[-1]), [u64::MAX]);
-    // TYPE-04
+    // TYPE-04+
     assert_eq!(to::<u64, f64>(&[u64::MAX]), [18446744073709551615.0]);
     assert_eq!(
         to::<i64, f32>(&[(1 << 40) + (1 << 16) + 1]),
@@ -127,13 +127,13 @@ fn truth() {
         [0, 0, 1, 1, 1]
     );
     assert_eq!(to::<i64, Bool8>(&[1 << 40, 0])[0].0, 1);
-    // TYPE-07: any byte but 0 is true.
+    // TYPE-07-: any byte but 0 is true.
     assert_eq!(to::<Bool8, f32>(&[Bool8(2), Bool8(0)]), [1.0, 0.0]);
 }
 
 #[test]
 fn special_floats_survive() {
-    // TYPE-08, TYPE-09
+    // TYPE-08+, TYPE-09+
     let odd = [f32::INFINITY, -f32::INFINITY, -0.0, f32::from_bits(1)];
     let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&to::<f32, f64>(&odd)), bits(&odd.map(f64::from)));

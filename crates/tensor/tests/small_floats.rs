@@ -20,7 +20,7 @@ fn convert<T: Element>(numbers: &[T], to: DataType, options: CastOptions) -> Vec
     cast(&tensor, to, options).unwrap().to_codes().unwrap()
 }
 
-/// TYPE-10, TYPE-11, TYPE-12, TYPE-30
+/// TYPE-10+-, TYPE-11+, TYPE-12+, TYPE-30+
 #[test]
 fn all_codes_decode() {
     let mut codes_seen = 0;

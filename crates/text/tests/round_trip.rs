@@ -37,7 +37,7 @@ fn parse(text: &[u8]) -> Model {
 
 #[test]
 fn models_come_back_from_their_text() {
-    // TEXT-34
+    // TEXT-34+
     for (name, model) in models() {
         let (text, left_out) = model_to_text(&model, PrintOptions::default()).unwrap();
         assert!(left_out.is_empty(), "{name}: {left_out}");
@@ -49,7 +49,7 @@ fn models_come_back_from_their_text() {
 
 #[test]
 fn a_portable_text_says_what_it_leaves_out() {
-    // TEXT-34
+    // TEXT-34-
     let models = models();
     let (_, everything) = models
         .iter()
@@ -80,7 +80,7 @@ fn a_portable_text_says_what_it_leaves_out() {
 
 #[test]
 fn every_part_is_read_alone_and_to_its_end() {
-    // TEXT-39
+    // TEXT-39+-
     let rows = [
         (Part::Model, "<ir_version: 10> g (x) => (y) { y = A(x) }"),
         (Part::Graph, "g (float[N] x) => (y) { y = A(x) }"),

@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn locations_are_judged_by_the_rules_of_every_system() {
-        // EXT-02, EXT-09, EXT-10, EXT-25, EXT-26
+        // EXT-02, EXT-09+, EXT-10, EXT-25+, EXT-26
         let rows: [(&[u8], &[&str]); 24] = [
             (b"w.bin", &[]),
             ("données/w.bin".as_bytes(), &[]),
