@@ -123,13 +123,15 @@ fn page(op: &OpDef, schema: &Schema) -> String {
         schema.since,
         schema.determinism,
     );
-    list(&mut text, "Inputs", schema.inputs.iter().map(marked));
-    list(&mut text, "Outputs", schema.outputs.iter().map(marked));
-    list(
-        &mut text,
-        "Attributes",
-        schema.attributes.iter().map(marked),
-    );
+    let inputs = schema.inputs.iter();
+    let inputs = inputs.map(|input| explained(input, schema.input_meaning(input)));
+    list(&mut text, "Inputs", inputs);
+    let outputs = schema.outputs.iter();
+    let outputs = outputs.map(|output| explained(output, schema.output_meaning(output)));
+    list(&mut text, "Outputs", outputs);
+    let attributes = schema.attributes.iter();
+    let attributes = attributes.map(|found| explained(found, schema.attribute_meaning(found)));
+    list(&mut text, "Attributes", attributes);
     list(&mut text, "Types", schema.types.iter().map(types));
     text += &function(op, schema);
     list(&mut text, "Versions", changes(op).into_iter());
@@ -148,6 +150,14 @@ fn list(text: &mut String, heading: &str, items: impl Iterator<Item = String>) {
         for item in items {
             let _ = writeln!(text, "- {item}");
         }
+    }
+}
+
+/// What is declared, and on a line of its own what that is for.
+fn explained(item: &impl Display, meaning: Option<&str>) -> String {
+    match meaning {
+        Some(meaning) => format!("{}  \n  {meaning}", marked(item)),
+        None => marked(item),
     }
 }
 

@@ -335,8 +335,16 @@ fn determinism(schema: &Schema) -> &'static str {
 }
 
 fn schema_json(schema: &Schema) -> Value {
-    let params = |params: &[Param]| params.iter().map(param_json).collect::<Vec<_>>();
-    let attributes: Vec<Value> = schema.attributes.iter().map(attribute_json).collect();
+    let params = |params: &[Param], about: fn(&Schema, &Param) -> Option<&'static str>| {
+        let params = params.iter();
+        params
+            .map(|param| param_json(param, about(schema, param)))
+            .collect::<Vec<_>>()
+    };
+    let attributes = schema.attributes.iter();
+    let attributes: Vec<Value> = attributes
+        .map(|attribute| attribute_json(attribute, schema.attribute_meaning(attribute)))
+        .collect();
     let types: Vec<Value> = schema
         .types
         .iter()
@@ -349,10 +357,10 @@ fn schema_json(schema: &Schema) -> Value {
         "deprecated": schema.deprecated,
         "determinism": determinism(schema),
         "notes": schema.notes,
-        "inputs": params(&schema.inputs),
+        "inputs": params(&schema.inputs, Schema::input_meaning),
         "fewest_inputs": fewest_inputs,
         "most_inputs": most_inputs,
-        "outputs": params(&schema.outputs),
+        "outputs": params(&schema.outputs, Schema::output_meaning),
         "fewest_outputs": fewest_outputs,
         "most_outputs": most_outputs,
         "attributes": attributes,
@@ -360,7 +368,7 @@ fn schema_json(schema: &Schema) -> Value {
     })
 }
 
-fn param_json(param: &Param) -> Value {
+fn param_json(param: &Param, about: Option<&str>) -> Value {
     let (arity, fewest, homogeneous) = match param.arity {
         Arity::Single => ("single", 1, true),
         Arity::Optional => ("optional", 0, true),
@@ -373,6 +381,7 @@ fn param_json(param: &Param) -> Value {
     };
     json!({
         "name": param.name,
+        "about": about,
         "type": param.ty,
         "arity": arity,
         "fewest": fewest,
@@ -381,7 +390,7 @@ fn param_json(param: &Param) -> Value {
     })
 }
 
-fn attribute_json(attribute: &Attribute) -> Value {
+fn attribute_json(attribute: &Attribute, about: Option<&str>) -> Value {
     let default = attribute.default.map(|default| match default {
         // As written in the standard: 0.01, not 0.009999999776482582.
         AttrDefault::Float(value) => float_json(value),
@@ -393,6 +402,7 @@ fn attribute_json(attribute: &Attribute) -> Value {
     });
     json!({
         "name": attribute.name,
+        "about": about,
         "type": attribute.ty.to_string(),
         "required": attribute.required,
         "default": default,

@@ -57,6 +57,12 @@ fn programs_get_every_fact() {
     assert_eq!(versions[5]["inputs"][2]["arity"], "optional");
     assert_eq!(versions[5]["attributes"][0]["default"], 1.0);
     assert_eq!(versions[5]["most_inputs"], 3);
+    let about = |part: &str, index: usize| &versions[5][part][index]["about"];
+    assert_eq!(about("attributes", 0), "A factor for the product.");
+    assert_eq!(
+        about("inputs", 2),
+        "What is added to the product; broadcast to `[M, N]`."
+    );
 }
 
 #[test]

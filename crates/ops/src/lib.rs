@@ -27,6 +27,7 @@ mod function;
 mod infer;
 pub mod intern;
 mod known;
+mod meanings;
 mod registry;
 pub mod rules;
 mod schema;

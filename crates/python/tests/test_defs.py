@@ -63,6 +63,22 @@ def test_a_schema_says_what_the_standard_says():
     assert runs_graphs is OpSchema.NodeDeterminism.NonDeterministic
 
 
+def test_everything_is_described():
+    for schema in defs.get_all_schemas_with_history():
+        parts = [*schema.inputs, *schema.outputs, *schema.type_constraints]
+        for part in [*parts, *schema.attributes.values()]:
+            assert part.description.endswith("."), (schema.name, schema.since_version, part)
+    conv = defs.get_schema("Conv")
+    assert conv.inputs[1].description == "The kernels, `[M, C / group, K1, …]`."
+    assert conv.inputs[2].description.endswith("Optional.")
+    group = conv.attributes["group"].description
+    assert group == "Into how many groups the channels are split. Default: 1."
+    types = conv.type_constraints[0].description
+    assert types == "The type of inputs `X`, `W`, `B` and output `Y`."
+    # What a program does not say stays empty.
+    assert Parameter("x", "T").description == ""
+
+
 def test_objects_are_copies_of_their_own():
     a, b = defs.get_schema("Relu"), defs.get_schema("Relu")
     assert a != b

@@ -94,10 +94,10 @@ pub(crate) fn of_standard(schema: &Schema) -> Arc<Description> {
 
 fn describe(schema: &Schema) -> Description {
     let standard = Registry::standard().operator(schema.domain, schema.name);
-    let parameters = |params: &[Param]| {
+    let parameters = |params: &[Param], about: fn(&Schema, &Param) -> String| {
         params
             .iter()
-            .map(|param| Arc::new(Parameter::of(param, schema)))
+            .map(|param| Arc::new(Parameter::of(param, schema, about(schema, param))))
             .collect()
     };
     Description {
@@ -110,8 +110,8 @@ fn describe(schema: &Schema) -> Description {
         }),
         since: i32::try_from(schema.since).unwrap_or(i32::MAX),
         deprecated: schema.deprecated,
-        inputs: parameters(&schema.inputs),
-        outputs: parameters(&schema.outputs),
+        inputs: parameters(&schema.inputs, Schema::about_input),
+        outputs: parameters(&schema.outputs, Schema::about_output),
         types: schema
             .types
             .iter()
@@ -119,7 +119,7 @@ fn describe(schema: &Schema) -> Description {
                 Arc::new(TypeConstraint {
                     name: var.name.to_string(),
                     allowed: var.allowed.names(),
-                    description: String::new(),
+                    description: schema.about_type(var.name),
                 })
             })
             .collect(),
@@ -130,7 +130,7 @@ fn describe(schema: &Schema) -> Description {
                 let default = attribute.default;
                 Arc::new(AttributeDescription {
                     name: attribute.name.to_string(),
-                    description: String::new(),
+                    description: schema.about_attribute(attribute),
                     ty: attribute.ty,
                     required: attribute.required,
                     default: default.map_or(Vec::new(), |value| {
@@ -147,7 +147,7 @@ fn describe(schema: &Schema) -> Description {
 }
 
 impl Parameter {
-    fn of(param: &Param, schema: &Schema) -> Parameter {
+    fn of(param: &Param, schema: &Schema, description: String) -> Parameter {
         let (option, is_homogeneous, min_arity) = match param.arity {
             Arity::Single => (ParameterOption::Single, true, 1),
             Arity::Optional => (ParameterOption::Optional, true, 1),
@@ -160,7 +160,7 @@ impl Parameter {
         Parameter {
             name: param.name.to_string(),
             type_str: param.ty.to_string(),
-            description: String::new(),
+            description,
             option,
             is_homogeneous,
             min_arity,
