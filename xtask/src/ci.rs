@@ -11,7 +11,8 @@ struct Step {
     environment: Environment,
 }
 
-/// Steps that build in release mode use the flags of the static build, so that the crates are optimised once.
+/// Steps that need optimised programs use profile and flags of the static build, so that the crates are optimised once, and
+/// what they try is what is released.
 const STEPS: &[Step] = &[
     step("format", &["fmt", "--all", "--check"]),
     step(

@@ -1,18 +1,20 @@
-//! `cargo xtask static-build`: the command as one file that needs nothing, not even a C library.
+//! `cargo xtask static-build`: the release, which is the command as one file that needs nothing, not even a C library.
 //!
-//! The proof is a run inside an otherwise empty root directory.
+//! The proof is that the file names no program interpreter, which would load libraries, and a run inside an otherwise empty
+//! root directory.
 
-use crate::workspace::{Environment, artifacts, build_release, root, shown};
+use crate::workspace::{Environment, PROFILE, artifacts, build_release, root, shown};
 use crate::{Result, shell};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-/// What makes cargo build without shared libraries. The target is named so that the flags do not reach build
+/// What makes cargo build the release, without shared libraries. The target is named so that the flags do not reach build
 /// scripts and procedural macros, which must be shared libraries themselves.
 pub(crate) const ENVIRONMENT: Environment = &[
     ("RUSTFLAGS", "-C target-feature=+crt-static"),
     ("CARGO_BUILD_TARGET", "x86_64-unknown-linux-gnu"),
+    (PROFILE, "dist"),
 ];
 
 pub(crate) fn run() -> Result {
@@ -33,8 +35,15 @@ pub(crate) fn run() -> Result {
     ] {
         fs::copy(from, folder.join(to)).map_err(|error| format!("{}: {error}", from.display()))?;
     }
-    let size = fs::metadata(&binary)?.len() as f64 / 1e6;
-    println!("static build: {} ({size:.1} MB)", shown(&binary));
+    let file = fs::read(&binary)?;
+    let size = file.len() as f64 / 1e6;
+    match interpreter(&file)? {
+        None => println!("static: {} ({size:.1} MB)", shown(&binary)),
+        Some(loader) => {
+            let binary = shown(&binary);
+            return Err(format!("{binary} is not static: {loader} has to load libraries").into());
+        }
+    }
 
     // The owner of our own process entry is us.
     if fs::metadata("/proc/self")?.uid() != 0 {
@@ -54,4 +63,57 @@ pub(crate) fn run() -> Result {
         )?;
     }
     Ok(())
+}
+
+/// The program that loads the libraries of a 64-bit ELF file; `None` for a file that needs none.
+fn interpreter(file: &[u8]) -> Result<Option<String>> {
+    const PT_INTERP: usize = 3;
+    let number = |at: usize, bytes: usize| {
+        let end = at.checked_add(bytes)?;
+        let digits = file.get(at..end)?.iter().rev();
+        Some(digits.fold(0, |number, digit| number << 8 | usize::from(*digit)))
+    };
+    // The table of program headers: where it is, how long an entry is, how many there are.
+    let table = || Some((number(32, 8)?, number(54, 2)?, number(56, 2)?));
+    let (start, length, count) = match file.starts_with(b"\x7fELF\x02\x01") {
+        true => table().ok_or("the ELF file ends within its header")?,
+        false => return Err("cargo built something that is not a 64-bit ELF file".into()),
+    };
+    for index in 0..count {
+        let entry = start + index * length;
+        let header = || {
+            Some((
+                number(entry, 4)?,
+                number(entry + 8, 8)?,
+                number(entry + 32, 8)?,
+            ))
+        };
+        let (kind, at, bytes) = header().ok_or("the ELF file ends within its program headers")?;
+        if kind == PT_INTERP {
+            let name = file.get(at..at + bytes).unwrap_or_default();
+            let name = String::from_utf8_lossy(name);
+            return Ok(Some(name.trim_end_matches('\0').to_string()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(all(target_os = "linux", target_env = "gnu", target_arch = "x86_64"))]
+    fn a_program_that_needs_libraries_is_told_from_one_that_does_not() {
+        // This test is built as `cargo install` builds the command.
+        let mut file = fs::read(std::env::current_exe().unwrap()).unwrap();
+        let loader = interpreter(&file).unwrap();
+        assert_eq!(loader.is_none(), cfg!(target_feature = "crt-static"));
+
+        // A file without program headers needs nothing.
+        file[56..58].fill(0);
+        assert_eq!(interpreter(&file).unwrap(), None);
+        assert!(interpreter(&file[..50]).is_err());
+        assert!(interpreter(b"#!/bin/sh").is_err());
+    }
 }
