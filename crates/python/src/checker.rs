@@ -324,5 +324,7 @@ fn descriptor(file: std::fs::File) -> PyResult<i32> {
 fn descriptor(_: std::fs::File) -> PyResult<i32> {
     Err(not_available(
         "giving data files to Python as descriptors, on this system,",
+        "open the file in the directory of the model with open(), after making sure that its location does not lead out of \
+         that directory.",
     ))
 }

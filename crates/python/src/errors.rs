@@ -2,7 +2,7 @@
 
 use pyo3::PyErr;
 use pyo3::create_exception;
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyNotImplementedError};
 
 create_exception!(
     sardonyx.defs,
@@ -32,13 +32,24 @@ create_exception!(
 create_exception!(
     sardonyx,
     NotAvailable,
-    PyException,
-    "This version of Sardonyx cannot do that yet. No kind of RuntimeError, by which others refuse a model."
+    PyNotImplementedError,
+    "This version of Sardonyx cannot do that yet; the message says what to use meanwhile."
 );
 
 /// The answer of a function that this version does not have.
-pub(crate) fn not_available(what: &str) -> PyErr {
+///
+/// Nothing falls back to the installed extension of the `onnx` package: whose answer it is must not depend on what happens
+/// to be installed. The message says how to ask the extension.
+pub(crate) fn not_available(what: &str, meanwhile: &str) -> PyErr {
     NotAvailable::new_err(format!(
-        "{what} is not available yet in this version of Sardonyx"
+        "{what} is not available yet in this version of Sardonyx. Meanwhile: {meanwhile}"
     ))
+}
+
+/// How to do with the extension what this module cannot do, for [`not_available`].
+pub(crate) fn with_the_extension(function: &str) -> String {
+    format!(
+        "call {function} with the extension of the onnx package, which means in a process that does not call \
+         sardonyx.use_as_onnx_core(), or after undo() of what that gave."
+    )
 }

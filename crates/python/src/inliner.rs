@@ -1,10 +1,10 @@
 //! `inliner`: calls of functions replaced by what they do.
 
+use pyo3::PyErr;
 use pyo3::prelude::*;
 
-use crate::errors::not_available;
-
-const WHAT: &str = "inlining functions";
+use crate::errors::{not_available, with_the_extension};
+use crate::message::{self, Header, Part};
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(inline_local_functions, module)?)?;
@@ -16,8 +16,8 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (model, convert_version, /))]
 fn inline_local_functions(model: &[u8], convert_version: bool) -> PyResult<Vec<u8>> {
-    let _ = (model, convert_version);
-    Err(not_available(WHAT))
+    let _ = convert_version;
+    Err(refusal(model, "onnx.inliner.inline_local_functions"))
 }
 
 /// Inlines some functions of a serialized ModelProto, named by domain and name.
@@ -28,8 +28,8 @@ fn inline_selected_functions(
     function_ids: Vec<(String, String)>,
     exclude: bool,
 ) -> PyResult<Vec<u8>> {
-    let _ = (model, function_ids, exclude);
-    Err(not_available(WHAT))
+    let _ = (function_ids, exclude);
+    Err(refusal(model, "onnx.inliner.inline_selected_functions"))
 }
 
 /// The same, also for operators that the standard defines by functions.
@@ -40,6 +40,20 @@ fn inline_selected_functions2(
     function_ids: Vec<(String, String)>,
     exclude: bool,
 ) -> PyResult<Vec<u8>> {
-    let _ = (model, function_ids, exclude);
-    Err(not_available(WHAT))
+    let _ = (function_ids, exclude);
+    Err(refusal(model, "onnx.inliner.inline_selected_functions"))
+}
+
+/// Why there is no answer: the bytes are not a model, or this version does not inline.
+fn refusal(model: &[u8], function: &str) -> PyErr {
+    if let Err(error) = message::read(model, Part::Model, &Header::default()) {
+        return error;
+    }
+    not_available(
+        "inlining functions",
+        &format!(
+            "{} Checking and inferring shapes need no inlining: both follow calls of functions.",
+            with_the_extension(function)
+        ),
+    )
 }

@@ -1,9 +1,10 @@
 //! `parser`: text to messages.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use sardonyx_tensor::Buffer;
-use sardonyx_text::{ParseOptions, Part, parse_part};
+use sardonyx_text::{ParseError, ParseOptions, Part, Severity, parse_part};
 
 type Parsed<'py> = (bool, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
 
@@ -11,7 +12,8 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(parse_model, module)?)?;
     module.add_function(wrap_pyfunction!(parse_graph, module)?)?;
     module.add_function(wrap_pyfunction!(parse_function, module)?)?;
-    module.add_function(wrap_pyfunction!(parse_node, module)?)
+    module.add_function(wrap_pyfunction!(parse_node, module)?)?;
+    module.add_function(wrap_pyfunction!(_parse, module)?)
 }
 
 /// Reads a model in the notation. Gives whether that went well, what is wrong, and the ModelProto.
@@ -43,17 +45,52 @@ fn parse_node<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
 }
 
 fn parse<'py>(py: Python<'py>, part: Part, text: &str) -> Parsed<'py> {
-    let result = py.detach(|| {
+    let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
+    match read(py, part, text) {
+        Ok(message) => (true, bytes(b""), bytes(&message)),
+        Err(error) => (false, bytes(error.to_string().as_bytes()), bytes(b"")),
+    }
+}
+
+/// Something that is wrong with a text: whether it is an error, line, column, what, and what to do about it.
+type Wrong = (bool, usize, usize, String, Option<String>);
+
+/// For the package's own parser: the message and nothing, or nothing and what is wrong, all together as text and one by one.
+#[pyfunction]
+#[pyo3(signature = (part, text, /))]
+fn _parse<'py>(
+    py: Python<'py>,
+    part: &str,
+    text: &str,
+) -> PyResult<(Option<Bound<'py, PyBytes>>, String, Vec<Wrong>)> {
+    let part = match part {
+        "model" => Part::Model,
+        "graph" => Part::Graph,
+        "function" => Part::Function,
+        "node" => Part::Node,
+        _ => return Err(PyValueError::new_err(format!("'{part}' is not a part"))),
+    };
+    Ok(match read(py, part, text) {
+        Ok(message) => (Some(PyBytes::new(py, &message)), String::new(), Vec::new()),
+        Err(error) => {
+            let wrong = error.diagnostics().iter().map(|found| {
+                let at = error.position(found);
+                let is_error = found.severity == Severity::Error;
+                let (message, help) = (found.message.clone(), found.help.clone());
+                (is_error, at.line, at.column, message, help)
+            });
+            (None, error.to_string(), wrong.collect())
+        }
+    })
+}
+
+fn read(py: Python<'_>, part: Part, text: &str) -> Result<Vec<u8>, ParseError> {
+    py.detach(|| {
         let options = ParseOptions {
             any_count: true,
             ..ParseOptions::default()
         };
         let text = Buffer::from_vec(text.as_bytes().to_vec());
-        parse_part(part, text, options).map_err(|error| error.to_string())
-    });
-    let bytes = |bytes: &[u8]| PyBytes::new(py, bytes);
-    match result {
-        Ok(message) => (true, bytes(b""), bytes(&message)),
-        Err(error) => (false, bytes(error.as_bytes()), bytes(b"")),
-    }
+        parse_part(part, text, options)
+    })
 }

@@ -6,11 +6,13 @@ mod protos;
 mod single;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
+use sardonyx::WholeFile;
 use sardonyx_model::Model;
 use sardonyx_ops::Registry;
 use sardonyx_passes::check::Levels;
@@ -36,7 +38,9 @@ pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<GraphInferencer>()?;
     module.add_function(wrap_pyfunction!(infer_shapes, module)?)?;
     module.add_function(wrap_pyfunction!(infer_shapes_path, module)?)?;
-    module.add_function(wrap_pyfunction!(infer_function_output_types, module)?)
+    module.add_function(wrap_pyfunction!(infer_function_output_types, module)?)?;
+    module.add_function(wrap_pyfunction!(_infer_shapes, module)?)?;
+    module.add_function(wrap_pyfunction!(_infer_shapes_path, module)?)
 }
 
 /// Writes inferred types into a serialized ModelProto.
@@ -49,13 +53,22 @@ fn infer_shapes<'py>(
     strict_mode: bool,
     data_prop: bool,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let mode = Mode {
-        check_types: check_type,
-        strict: strict_mode,
-        data_prop,
-    };
-    let inferred = mode.infer(py, message::read_shared(bytes)?)?;
-    Ok(PyBytes::new(py, &inferred.to_bytes()))
+    let mode = Mode::new(check_type, strict_mode, data_prop);
+    mode.infer_bytes(py, bytes)
+}
+
+/// The same for the package's own function: there operators of a set that is not imported only mean that less is known.
+#[pyfunction]
+#[pyo3(signature = (bytes, check_type, strict_mode, data_prop, /))]
+fn _infer_shapes<'py>(
+    py: Python<'py>,
+    bytes: PyBackedBytes,
+    check_type: bool,
+    strict_mode: bool,
+    data_prop: bool,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let mode = Mode::new(check_type, strict_mode, data_prop);
+    mode.without_imports().infer_bytes(py, bytes)
 }
 
 /// Writes inferred types into a model file.
@@ -69,18 +82,24 @@ fn infer_shapes_path(
     strict_mode: bool,
     data_prop: bool,
 ) -> PyResult<()> {
-    let mode = Mode {
-        check_types: check_type,
-        strict: strict_mode,
-        data_prop,
-    };
-    let inferred = mode.infer(py, read_file(&model_path)?)?;
-    fs::write(&output_path, inferred.to_bytes()).map_err(|error| {
-        ValidationError::new_err(format!(
-            "Unable to save inferred model to the target path: {}: {error}",
-            output_path.display()
-        ))
-    })
+    let mode = Mode::new(check_type, strict_mode, data_prop);
+    mode.infer_file(py, &model_path, &output_path)
+}
+
+/// The same for the package's own function, see [`_infer_shapes`].
+#[pyfunction]
+#[pyo3(signature = (model_path, output_path, check_type, strict_mode, data_prop, /))]
+fn _infer_shapes_path(
+    py: Python<'_>,
+    model_path: PathBuf,
+    output_path: PathBuf,
+    check_type: bool,
+    strict_mode: bool,
+    data_prop: bool,
+) -> PyResult<()> {
+    let mode = Mode::new(check_type, strict_mode, data_prop);
+    mode.without_imports()
+        .infer_file(py, &model_path, &output_path)
 }
 
 /// Reads a model file.
@@ -106,6 +125,8 @@ pub(crate) struct Mode {
     strict: bool,
     /// Whether the values that shapes are made of are followed.
     data_prop: bool,
+    /// Whether an operator of a set that is not imported is an error also where less may be known, as in the `onnx` package.
+    demands_imports: bool,
 }
 
 impl Mode {
@@ -114,7 +135,25 @@ impl Mode {
         check_types: true,
         strict: true,
         data_prop: false,
+        demands_imports: true,
     };
+
+    /// As the `onnx` package infers.
+    fn new(check_types: bool, strict: bool, data_prop: bool) -> Mode {
+        Mode {
+            check_types,
+            strict,
+            data_prop,
+            demands_imports: true,
+        }
+    }
+
+    fn without_imports(self) -> Mode {
+        Mode {
+            demands_imports: false,
+            ..self
+        }
+    }
 
     /// Looks for what does not fit.
     ///
@@ -137,12 +176,11 @@ impl Mode {
             infer_model(model, &operators.registry, options)
         })?;
         // The others are reasons why less is known.
-        let always = [
-            ProblemKind::Signature,
-            ProblemKind::NotImported,
-            ProblemKind::Limit,
-        ];
-        let counts = |problem: &Problem| self.strict || always.contains(&problem.kind);
+        let counts = |problem: &Problem| match problem.kind {
+            ProblemKind::Signature | ProblemKind::Limit => true,
+            ProblemKind::NotImported => self.strict || self.demands_imports,
+            _ => self.strict,
+        };
         raise(model, found.problems(), counts)?;
         Ok(found)
     }
@@ -151,6 +189,27 @@ impl Mode {
         let found = self.check(py, &model)?;
         annotate(&mut model, &found, Naming::Reference, &[]);
         Ok(model)
+    }
+
+    fn infer_bytes(self, py: Python<'_>, bytes: PyBackedBytes) -> PyResult<Bound<'_, PyBytes>> {
+        let inferred = self.infer(py, message::read_shared(bytes)?)?;
+        Ok(PyBytes::new(py, &inferred.to_bytes()))
+    }
+
+    /// The output is written beside its path and renamed: it may be the model's own file.
+    fn infer_file(self, py: Python<'_>, from: &Path, to: &Path) -> PyResult<()> {
+        let inferred = self.infer(py, read_file(from)?)?;
+        let save = || {
+            let mut file = WholeFile::create(to)?;
+            file.write_all(&inferred.to_bytes())?;
+            file.finish()
+        };
+        py.detach(save).map_err(|error| {
+            ValidationError::new_err(format!(
+                "Unable to save inferred model to the target path: {}: {error}",
+                to.display()
+            ))
+        })
     }
 }
 

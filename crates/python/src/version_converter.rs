@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::errors::{ConvertError, not_available};
+use crate::errors::{ConvertError, not_available, with_the_extension};
 use crate::message::{self, Header, Part};
 
 pub(crate) fn fill(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -18,5 +18,9 @@ fn convert_version(model: &[u8], target_version: i32) -> PyResult<Vec<u8>> {
     message::read(model, Part::Model, &Header::default())?;
     Err(not_available(
         "converting models between operator set versions",
+        &format!(
+            "{} Sardonyx itself takes models of every version: checking, inferring and running need no conversion.",
+            with_the_extension("onnx.version_converter.convert_version")
+        ),
     ))
 }

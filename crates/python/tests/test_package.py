@@ -1,6 +1,9 @@
 """The package as a whole."""
 
+import ast
 import importlib
+import importlib.metadata
+from pathlib import Path
 
 import pytest
 import sardonyx
@@ -23,19 +26,84 @@ def test_exceptions_are_told_apart():
         _core.checker.ValidationError,
         _core.shape_inference.InferenceError,
         _core.version_converter.ConvertError,
-        sardonyx.NotAvailable,
     ]
     for exception in exceptions:
         assert exception.__bases__ == (Exception,)
+    assert sardonyx.NotAvailable.__bases__ == (NotImplementedError,)
+    assert sardonyx.parser.ParseError.__bases__ == (ValueError,)
 
 
-def test_what_is_not_there_yet_says_so():
+MISSING = [
+    ("version_converter.convert_version", (20,)),
+    ("inliner.inline_local_functions", (False,)),
+    ("inliner.inline_selected_functions", ([("d", "f")], False)),
+    ("inliner.inline_selected_functions2", ([("d", "f")], False)),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), MISSING)
+def test_what_is_not_there_yet_says_what_to_use(name, arguments):
     text = '<ir_version: 10, opset_import: ["": 21]> g () => () {}'
-    model = sardonyx.parser.parse_model(text)[2]
-    missing = [
-        lambda: _core.version_converter.convert_version(model, 20),
-        lambda: _core.inliner.inline_local_functions(model, False),
-    ]
-    for call in missing:
-        with pytest.raises(sardonyx.NotAvailable, match="not available yet"):
-            call()
+    model = sardonyx.parser.parse_model(text)
+    submodule, function = name.split(".")
+    call = getattr(getattr(_core, submodule), function)
+    with pytest.raises(NotImplementedError, match="not available yet") as caught:
+        call(model, *arguments)
+    # The name that users of the onnx package know.
+    assert f"call onnx.{name.rstrip('2')} " in str(caught.value)
+    assert "use_as_onnx_core" in str(caught.value)
+    with pytest.raises(ValueError, match="Unable to parse proto"):
+        call(b"\xff", *arguments)
+    with pytest.raises(TypeError):
+        call("model.onnx", *arguments)
+
+
+def test_the_wheel_says_what_it_is():
+    facts = importlib.metadata.metadata("sardonyx")
+    assert facts["Name"] == "sardonyx" and facts["Version"] == sardonyx.__version__
+    assert facts["License-Expression"] == "MIT OR Apache-2.0"
+    assert facts["Description-Content-Type"].startswith("text/markdown")
+    assert "# Sardonyx for Python" in facts.get_payload()
+    assert facts.get_all("License-File") == ["LICENSE-APACHE", "LICENSE-MIT"]
+    files = {str(file): file for file in importlib.metadata.files("sardonyx")}
+    for licence, words in (("LICENSE-MIT", "MIT License"), ("LICENSE-APACHE", "Apache License")):
+        (path,) = (path for path in files if path.endswith(f"licenses/{licence}"))
+        # The text, and not the name of what a link leads to.
+        assert words in files[path].read_text()
+    assert "sardonyx/py.typed" in files and "sardonyx/_core/defs.pyi" in files
+    assert any(path.startswith("sardonyx/_core.abi3.") for path in files)
+
+
+def test_the_example_of_the_readme_runs(capsys):
+    readme = importlib.metadata.metadata("sardonyx").get_payload()
+    example = readme.split("```python\n")[1].split("```")[0]
+    exec(example, {})
+    assert "Abs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", SUBMODULES)
+def test_stubs_name_what_is_there(name):
+    """Names, and for functions whether they can be called like that."""
+    stub = Path(sardonyx.__file__).parent / "_core" / f"{name}.pyi"
+    module = getattr(_core, name)
+    typed = {}
+    for item in ast.parse(stub.read_text()).body:
+        if isinstance(item, (ast.FunctionDef, ast.ClassDef)):
+            typed[item.name] = item
+    runtime = {found for found in vars(module) if not found.startswith("__")}
+    assert set(typed) == runtime
+    for found, item in typed.items():
+        if isinstance(item, ast.ClassDef):
+            members = {part.name for part in item.body if isinstance(part, (ast.FunctionDef, ast.ClassDef))}
+            targets = (part.target for part in item.body if isinstance(part, ast.AnnAssign))
+            members |= {target.id for target in targets if isinstance(target, ast.Name)}
+            there = {part for part in vars(getattr(module, found)) if not part.startswith("__")}
+            assert members - {"__init__"} == there, found
+
+
+def test_every_public_function_has_help():
+    for submodule in ("checker", "defs", "parser", "printer", "shape_inference"):
+        module = getattr(sardonyx, submodule)
+        assert module.__doc__
+        for name in module.__all__:
+            assert getattr(module, name).__doc__, f"{submodule}.{name}"

@@ -2,7 +2,7 @@
 
 import pytest
 from onnx import AttributeProto, TensorProto, TypeProto, helper, load_from_string
-from sardonyx import checker, defs, shape_inference
+from sardonyx import _core, checker, defs, shape_inference
 from sardonyx.defs import OpSchema
 from sardonyx.shape_inference import InferenceError
 
@@ -357,3 +357,62 @@ def test_functions_may_not_call_themselves():
     )
     with pytest.raises(checker.ValidationError, match="Cycle"):
         infer(call, functions=[function], strict=False)
+
+
+class TestAnOperatorSetThatIsNotImported:
+    """Nothing is known of its operators, which is an error only where everything must fit."""
+
+    def without_import(self, **facts):
+        found = model(helper.make_node("Abs", ["x"], ["y"]), node("Plain", ["x"], ["z"]), **facts)
+        del found.opset_import[:]
+        return found
+
+    def test_less_is_inferred(self):
+        found = self.without_import()
+        inferred = shape_inference.infer_shapes(found)
+        assert list(inferred.graph.value_info) == []
+        found.opset_import.add(domain="", version=21)
+        inferred = shape_inference.infer_shapes(found)
+        assert [info.name for info in inferred.graph.value_info] == ["y"]
+
+    def test_it_is_an_error_as_the_core_of_the_onnx_package(self):
+        content = self.without_import().SerializeToString()
+        with pytest.raises(InferenceError, match="import"):
+            _core.shape_inference.infer_shapes(content)
+
+    def test_it_is_an_error_in_strict_mode(self):
+        with pytest.raises(InferenceError, match="import"):
+            shape_inference.infer_shapes(self.without_import(), strict_mode=True)
+
+
+def test_models_are_messages_or_bytes(tmp_path):
+    register("Widen", widen, size=OpSchema.AttrType.INT)
+    found = model(node("Widen", ["x"], ["y"], size=7))
+    inferred = shape_inference.infer_shapes(found, strict_mode=True)
+    assert type(inferred) is type(found) and len(inferred.graph.value_info) == 1
+    content = found.SerializeToString()
+    for given in (content, bytearray(content), memoryview(content)):
+        assert shape_inference.infer_shapes(given) == inferred.SerializeToString()
+    for wrong in (None, "model.onnx", 3):
+        with pytest.raises(TypeError, match="wanted: a ModelProto"):
+            shape_inference.infer_shapes(wrong)
+    before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
+    before.write_bytes(content)
+    shape_inference.infer_shapes_path(before, str(after))
+    assert after.read_bytes() == inferred.SerializeToString()
+    with pytest.raises(TypeError, match="wanted: a path"):
+        shape_inference.infer_shapes_path(content, after)
+    with pytest.raises(checker.ValidationError, match="none.onnx"):
+        shape_inference.infer_shapes_path(tmp_path / "none.onnx", after)
+
+
+def test_types_of_functions_are_messages_or_bytes():
+    relu = helper.make_node("Relu", ["p"], ["q"])
+    function = helper.make_function("local", "F", ["p"], ["q"], [relu], [helper.make_opsetid("", 21)])
+    ty = tensor(2, "N")
+    infer = shape_inference.infer_function_output_types
+    assert infer(function, [ty]) == infer(function.SerializeToString(), [ty.SerializeToString()], [])
+    assert [TypeProto.FromString(found) for found in infer(function, [ty])] == [ty]
+    for wrong in ([3], ["float"]):
+        with pytest.raises(TypeError, match="TypeProto"):
+            infer(function, wrong)

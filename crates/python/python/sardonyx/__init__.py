@@ -1,21 +1,22 @@
 """ONNX in pure Rust.
 
-The submodules do what those of the same name in the onnx package's extension do:
+The submodules:
 
 - :mod:`sardonyx.defs`: which operators there are, in all versions;
 - :mod:`sardonyx.parser` and :mod:`sardonyx.printer`: models as text;
 - :mod:`sardonyx.checker`: whether a model keeps to the standard;
 - :mod:`sardonyx.shape_inference`: types and shapes of all values.
 
-Messages are passed as bytes, as ``SerializeToString`` gives them, so the onnx package is not needed.
-Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead of its own extension.
+Messages are objects with ``SerializeToString``, such as ``onnx.ModelProto``, or the bytes that it gives, so the onnx package
+is not needed. Where it is installed, :func:`use_as_onnx_core` lets it work on Sardonyx instead of its own extension.
 """
 
 from sardonyx import checker, defs, parser, printer, shape_inference
-from sardonyx._core import NotAvailable, __version__
+from sardonyx._core import IR_VERSION, NotAvailable, __version__
 from sardonyx._onnx_core import OnnxCore, use_as_onnx_core
 
 __all__ = [
+    "IR_VERSION",
     "NotAvailable",
     "OnnxCore",
     "__version__",

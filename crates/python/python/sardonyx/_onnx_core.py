@@ -6,6 +6,8 @@ import importlib
 import importlib.machinery
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
 from sardonyx import _core
 
@@ -68,7 +70,7 @@ def become(name: str) -> None:
 class OnnxCore:
     """What :func:`use_as_onnx_core` did. A context manager; leaving it undoes that."""
 
-    def __init__(self, undo: types.FunctionType) -> None:
+    def __init__(self, undo: Callable[[], None]) -> None:
         self._undo = undo
 
     def undo(self) -> None:
@@ -113,9 +115,9 @@ class _Swap:
     """Replaces one core by another in the loaded modules of the onnx package."""
 
     def __init__(self, old: types.ModuleType, new: types.ModuleType) -> None:
-        self._changes = []
+        self._changes: list[tuple[Callable[..., None], str, object, object]] = []
         # By identity: some of the objects cannot be hashed.
-        self._new = {id(old): new}
+        self._new: dict[int, Any] = {id(old): new}
         for part in SUBMODULES:
             before, after = getattr(old, part), getattr(new, part)
             self._new[id(before)] = after

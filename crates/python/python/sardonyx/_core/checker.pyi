@@ -1,10 +1,14 @@
+from typing import final
+
 class ValidationError(Exception): ...
 
+@final
 class CheckerContext:
     ir_version: int
     opset_imports: dict[str, int]
     def __init__(self) -> None: ...
 
+@final
 class LexicalScopeContext:
     def __init__(self) -> None: ...
 

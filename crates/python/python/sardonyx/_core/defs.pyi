@@ -1,11 +1,12 @@
 from collections.abc import Callable, Sequence
 from enum import Enum, IntEnum
-from typing import overload
+from typing import final, overload
 
 from sardonyx._core.shape_inference import InferenceContext
 
 class SchemaError(Exception): ...
 
+@final
 class OpSchema:
     def __init__(
         self,
@@ -128,6 +129,7 @@ class OpSchema:
         TYPE_PROTO = 13
         TYPE_PROTOS = 14
 
+    @final
     class Attribute:
         @overload
         def __init__(
@@ -151,6 +153,7 @@ class OpSchema:
         @property
         def required(self) -> bool: ...
 
+    @final
     class FormalParameter:
         def __init__(
             self,
@@ -180,6 +183,7 @@ class OpSchema:
         @property
         def differentiation_category(self) -> OpSchema.DifferentiationCategory: ...
 
+    @final
     class TypeConstraintParam:
         def __init__(
             self, type_param_str: str, allowed_type_strs: Sequence[str], description: str = ""

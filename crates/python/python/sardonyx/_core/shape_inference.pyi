@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
     from onnx import (
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 class InferenceError(Exception): ...
 
+@final
 class InferenceContext:
     def get_attribute(self, name: str) -> AttributeProto | None: ...
     def get_num_inputs(self) -> int: ...
@@ -27,6 +28,7 @@ class InferenceContext:
     def get_symbolic_input(self, idx: int) -> TensorShapeProto | None: ...
     def get_display_name(self) -> str: ...
 
+@final
 class GraphInferencer:
     def do_inferencing(
         self,
@@ -48,3 +50,14 @@ def infer_shapes_path(
 def infer_function_output_types(
     function: bytes, input_types: Sequence[bytes], attributes: Sequence[bytes], /
 ) -> list[bytes]: ...
+def _infer_shapes(
+    bytes: bytes, check_type: bool, strict_mode: bool, data_prop: bool, /
+) -> bytes: ...
+def _infer_shapes_path(
+    model_path: str,
+    output_path: str,
+    check_type: bool,
+    strict_mode: bool,
+    data_prop: bool,
+    /,
+) -> None: ...

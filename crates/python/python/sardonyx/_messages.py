@@ -1,0 +1,70 @@
+"""What functions of the package take: messages, as objects or as bytes, and paths."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+
+class Message(Protocol):
+    """A message of the protobuf package, such as onnx.ModelProto, or anything else that gives its bytes."""
+
+    def SerializeToString(self) -> bytes: ...
+
+
+M = TypeVar("M", bound=Message)
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Serialized: TypeAlias = Bytes | Message
+Path: TypeAlias = str | os.PathLike[str]
+
+
+def serialized(message: Any, kind: str) -> bytes:
+    """The bytes of a message of that kind."""
+    if isinstance(message, bytes):
+        return message
+    if isinstance(message, (bytearray, memoryview)):
+        return bytes(message)
+    serialize = getattr(message, "SerializeToString", None)
+    if isinstance(message, type) or not callable(serialize):
+        raise TypeError(
+            f"wanted: a {kind}, as an object with SerializeToString() or as bytes; got {_name(message)}"
+        )
+    content = serialize()
+    if not isinstance(content, bytes):
+        raise TypeError(
+            f"SerializeToString() of {_name(message)} gives {_name(content)} instead of bytes"
+        )
+    return content
+
+
+def like(message: Any, content: bytes) -> Any:
+    """Bytes as what the caller works with: an object of the same class as a message, or bytes."""
+    read = getattr(type(message), "FromString", None)
+    return read(content) if callable(read) else content
+
+
+def is_path(value: object) -> bool:
+    """Whether a value is a path rather than a message."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def file_path(path: Any) -> str:
+    """A path as text."""
+    if not is_path(path):
+        raise TypeError(f"wanted: a path, as str or os.PathLike; got {_name(path)}")
+    path = os.fspath(path)
+    return path if isinstance(path, str) else os.fsdecode(path)
+
+
+def text(value: Any) -> str:
+    """A text in the notation."""
+    if not isinstance(value, str):
+        raise TypeError(f"wanted: a text as str; got {_name(value)}")
+    return value
+
+
+def _name(value: object) -> str:
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself"
+    return type(value).__name__
