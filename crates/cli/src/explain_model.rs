@@ -18,7 +18,7 @@ use crate::{Limits, ModelArg, check};
 /// Say what a model becomes before it runs, or what a finding of `check` means and what to do about it
 ///
 /// For a model: which nodes are upgraded, computed ahead of time and fused, what nearly was and why not, which nodes are done
-/// in the step of another, and how much memory is planned. For the code of a finding, such as
+/// in the step of another, which constants would be packed, and how much memory is planned. For the code of a finding, such as
 /// unknown-operator, or the id of a rule, such as GRAPH-02: what it means. Without either, all codes are listed.
 #[derive(clap::Args)]
 #[group(skip)]
@@ -68,7 +68,7 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         path: what.clone(),
         limits: args.limits.clone(),
     };
-    let (_, session) = args.session.open(&model, terminal)?;
+    let (_, session) = args.session.look(&model, terminal)?;
     let inputs = input_types(args, session.inputs(), terminal)?;
     let known = inputs
         .iter()
@@ -310,6 +310,10 @@ impl Story<'_> {
                 human::bytes(report.kept_bytes as u64)
             ),
         );
+        if report.made_bytes > 0 {
+            let made = human::bytes(report.made_bytes as u64);
+            line("", format!("{made} of it is not in the file"));
+        }
         match &self.details {
             Err(failure) => line("memory", format!("unknown: {}", failure.message())),
             Ok(details) => {
@@ -452,6 +456,7 @@ impl Story<'_> {
             "unread": report.unread,
             "packed": {"constants": report.packed, "bytes": report.packed_bytes},
             "kept": {"constants": report.kept, "bytes": report.kept_bytes},
+            "made_bytes": report.made_bytes,
             "memory": memory,
             "took_ms": took,
         });

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
     /// Elements that a node may make of nothing
-    #[arg(long, value_name = "N", default_value_t = 1 << 32)]
+    #[arg(long, value_name = "N", default_value_t = 1 << 28)]
     max_elements: u64,
     /// Levels of nested messages
     #[arg(long, value_name = "N", default_value_t = ReadLimits::default().depth)]

@@ -20,7 +20,7 @@ pub(crate) struct SessionArgs {
     /// How exact products are
     #[arg(long, value_enum, default_value_t = Exactness::Exact, value_name = "KIND")]
     precision: Exactness,
-    /// Refuse runs that need more memory than this between inputs and outputs
+    /// Refuse to take more memory than this, beyond what the file stores
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     memory_limit: Option<u64>,
     /// Fix the size of a named dimension of the inputs for all runs
@@ -53,10 +53,28 @@ impl SessionArgs {
         model: &ModelArg,
         terminal: &Terminal,
     ) -> Result<(Model, Session), Failure> {
+        self.open_for(model, terminal, false)
+    }
+
+    /// Opens the model and says what it becomes, without computing or packing anything large.
+    pub(crate) fn look(
+        &self,
+        model: &ModelArg,
+        terminal: &Terminal,
+    ) -> Result<(Model, Session), Failure> {
+        self.open_for(model, terminal, true)
+    }
+
+    fn open_for(
+        &self,
+        model: &ModelArg,
+        terminal: &Terminal,
+        only_look: bool,
+    ) -> Result<(Model, Session), Failure> {
         let (opened, opening) = timed(|| model.open());
         let opened = opened?;
         let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = timed(|| self.build(&opened));
+        let (session, preparing) = timed(|| self.build(&opened, only_look));
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
             let from_stdin = model.is_stdin();
@@ -79,7 +97,7 @@ impl SessionArgs {
         Ok((opened, session))
     }
 
-    fn build(&self, model: &Model) -> Result<Session, sardonyx::Error> {
+    fn build(&self, model: &Model, only_look: bool) -> Result<Session, sardonyx::Error> {
         let mut builder = Session::builder(model)
             .optimization(match self.optimization {
                 Level::Off => Optimization::Off,
@@ -95,6 +113,9 @@ impl SessionArgs {
         }
         if let Some(limit) = self.memory_limit {
             builder = builder.memory_limit(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        if only_look {
+            builder = builder.only_look();
         }
         for (name, size) in &self.set {
             builder = builder.dim(name, usize::try_from(*size).unwrap_or(usize::MAX));

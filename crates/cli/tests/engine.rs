@@ -5,7 +5,7 @@
 mod support;
 
 use serde_json::Value;
-use support::{Files, digits_model, sardonyx};
+use support::{Files, digits_model, npy, sardonyx};
 
 /// A matrix product with bias and activation, a view, something of an old form, and something nothing reads.
 const MODEL: &str = r#"<ir_version: 8, opset_import: ["": 11]>
@@ -295,4 +295,52 @@ fn options_of_sessions_hold_for_all() {
         &["--random", "1", "--set", "N=3", "--json", "-q"],
     );
     assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([3, 2]));
+}
+
+/// A hundred bytes that stand for four gigabytes.
+#[test]
+fn much_made_of_nothing_is_looked_at_and_refused() {
+    let fixed = r#"<ir_version: 10, opset_import: ["": 21]>
+g () => (float y)
+{
+    shape = Constant <value_ints = [1000000000]> ()
+    big = ConstantOfShape (shape)
+    y = ReduceSum <keepdims = 0> (big)
+}
+"#;
+    let given = r#"<ir_version: 10, opset_import: ["": 21]>
+g (int64[1] shape) => (float y)
+{
+    big = ConstantOfShape (shape)
+    y = ReduceSum <keepdims = 0> (big)
+}
+"#;
+    let files = Files::new(&[
+        ("fixed.onnxtxt", fixed.into()),
+        ("given.onnxtxt", given.into()),
+        (
+            "shape.npy",
+            npy("<i8", "(1,)", &1_000_000_000i64.to_le_bytes()),
+        ),
+    ]);
+    let refusal = [
+        "ConstantOfShape",
+        "wants 4000000000 bytes",
+        "the memory limit is 100000000",
+    ];
+    let limit = ["--memory-limit", "100MB", "-q"];
+    files.run("run", "fixed.onnxtxt", &limit).refused(&refusal);
+    let shape = format!("shape={}", files.path("shape.npy"));
+    let shape = [&[&*shape][..], &limit].concat();
+    files.run("run", "given.onnxtxt", &shape).refused(&refusal);
+    // The memory that a run would take is planned, and nothing else happens.
+    let answer = files.run("explain", "fixed.onnxtxt", &["--json"]).good();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(answer["memory"]["arena_bytes"], 4_000_000_000u64);
+    assert_eq!(answer["made_bytes"], 0);
+    let found = files.run("scan", "fixed.onnxtxt", &["--strict"]).finds();
+    assert!(
+        found.contains("makes 1000000000 elements of nothing"),
+        "{found}"
+    );
 }

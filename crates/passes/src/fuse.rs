@@ -142,11 +142,12 @@ impl Rewrite {
     }
 }
 
-/// Fuses what the table knows in the main graph. `constant` gives the values that are known before anything runs;
-/// nodes whose outputs it knows are left alone, and so are strings and integers.
+/// Fuses what the table knows in the main graph. `is_constant` says which values are known before anything runs, and `constant`
+/// gives those of them that patterns may look at; nodes whose outputs are constants are left alone, and so are strings and integers.
 pub fn fuse(
     resolved: &mut Resolved,
     inference: &Inference,
+    is_constant: &dyn Fn(ValueId) -> bool,
     constant: &dyn Fn(ValueId) -> Option<Tensor>,
 ) -> Vec<Fusion> {
     let mut report = Vec::new();
@@ -157,11 +158,10 @@ pub fn fuse(
             let matcher = Matcher {
                 model: resolved.model(),
                 inference,
+                is_constant,
                 constant,
             };
-            let folded = matcher
-                .output(node)
-                .is_none_or(|value| constant(value).is_some());
+            let folded = matcher.output(node).is_none_or(is_constant);
             if folded || !matcher.is(node, anchor) {
                 continue;
             }
@@ -289,6 +289,7 @@ fn rebuild_order(resolved: &mut Resolved, before: &HashMap<NodeId, Vec<NodeId>>)
 pub(crate) struct Matcher<'a> {
     model: &'a Model,
     inference: &'a Inference,
+    is_constant: &'a dyn Fn(ValueId) -> bool,
     constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
 }
 
@@ -303,7 +304,7 @@ impl<'a> Matcher<'a> {
     /// The node that computes a value, unless it is known.
     pub(crate) fn producer(&self, value: ValueId) -> Option<NodeId> {
         match self.model.value(value).producer {
-            Producer::Node(node, 0) if (self.constant)(value).is_none() => Some(node),
+            Producer::Node(node, 0) if !(self.is_constant)(value) => Some(node),
             _ => None,
         }
     }

@@ -9,11 +9,12 @@ use sardonyx_passes::{
     Finding, Fusion, InferOptions, Inference, NodeAttributes, Resolved, fuse, infer, place_of_node,
     resolve, share, upgrade,
 };
-use sardonyx_tensor::{DataType, Tensor};
+use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
 
+use crate::account::Account;
 use crate::chains::join_chains;
-use crate::constants::Constants;
+use crate::constants::{Constants, Maker};
 use crate::dims;
 use crate::error::CompileError;
 use crate::kernel::{BindError, Kernel, Site, SiteInput};
@@ -23,7 +24,7 @@ use crate::report::{Clock, CompileReport};
 use crate::skips::take_sums;
 use crate::tails::absorb_tails;
 use crate::unsupported::{Unsupported, unsupported};
-use crate::weights::SharedWeights;
+use crate::weights::{Packer, SharedWeights};
 
 /// How a model is compiled. Start from the default.
 #[derive(Debug, Clone)]
@@ -35,15 +36,16 @@ pub struct Options {
     pub isa: Option<Isa>,
     /// Whether the session has threads of its own. Sessions share those of the process otherwise, if they want as many.
     pub private_pool: bool,
-    /// Bytes that values computed ahead of time may take. Weights that a file computes from constants count too.
-    pub fold_bytes: usize,
     /// How much of the graph may change on the way to a program.
     pub optimization: Optimization,
     /// How exact products are.
     pub precision: Precision,
-    /// Bytes that a run may take for the values between its inputs and outputs; a run that needs more is refused before it
-    /// starts. `None` for no limit.
+    /// Bytes that a session and one run of it may take together: for values computed ahead of time, packed forms of what the file
+    /// does not store, values between inputs and outputs, outputs, and scratch memory. What the file stores does not count,
+    /// packed or not. A run that needs more fails before it takes more. `None` for no limit.
     pub memory_limit: Option<usize>,
+    /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs fail.
+    pub only_looks: bool,
     /// Where to find packed weights of other sessions of the model, and to leave them.
     pub weights: SharedWeights,
     /// Sizes of symbolic dimensions of the inputs, fixed for all runs.
@@ -69,10 +71,10 @@ impl Default for Options {
             threads: None,
             isa: None,
             private_pool: false,
-            fold_bytes: 4 << 30,
             optimization: Optimization::All,
             precision: Precision::Exact,
             memory_limit: None,
+            only_looks: false,
             weights: SharedWeights::default(),
             dims: Vec::new(),
         }
@@ -141,6 +143,15 @@ impl Slot {
 pub(crate) struct SlotInfo {
     pub(crate) value: ValueId,
     pub(crate) constant: Option<Tensor>,
+    /// Type and dimensions of a constant that is not there, because the session is only looked at.
+    pub(crate) outline: Option<(DataType, Dims)>,
+}
+
+impl SlotInfo {
+    /// Whether it is known before anything runs.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.constant.is_some() || self.outline.is_some()
+    }
 }
 
 /// One kernel with what it reads and writes.
@@ -184,7 +195,8 @@ pub(crate) fn compile(
     report.upgraded = upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
     report.added = resolved.order().len() - report.nodes;
     clock.lap(&mut report, "upgrade");
-    let mut constants = Constants::read(&resolved, external)?;
+    let account = Account::new(options.memory_limit, 0);
+    let mut constants = Constants::read(&resolved, external, &account)?;
     clock.lap(&mut report, "read");
     let first = infer(&resolved, declared).map_err(CompileError::Invalid)?;
     let fuses = options.optimization >= Optimization::All;
@@ -200,19 +212,17 @@ pub(crate) fn compile(
         Some(isa) => isa,
         None => Isa::requested().map_err(|error| CompileError::Option(error.to_string()))?,
     };
+    let packer = Packer::new(&options.weights, &account, options.only_looks);
     let binder = Binder {
         resolved: &resolved,
         inference: &first,
         isa,
         precision: Precision::Exact,
         exact_up_to: 0,
-        weights: &options.weights,
+        weights: &packer,
     };
-    let budget = match options.optimization {
-        Optimization::Off => 0,
-        _ => options.fold_bytes,
-    };
-    let remaining = constants.fold(&resolved, &first, &binder, pool, budget)?;
+    let folds = options.optimization > Optimization::Off;
+    let remaining = constants.fold(&resolved, &first, &binder, pool, folds)?;
     // What was computed may have decided shapes.
     let mut inference = infer_with(&resolved, &constants, &options.dims)?;
     let folded: HashSet<NodeId> = {
@@ -224,9 +234,12 @@ pub(crate) fn compile(
     clock.lap(&mut report, "fold");
     let mut fusions = Vec::new();
     if fuses {
-        fusions = fuse(&mut resolved, &inference, &|value| {
-            constants.get(value).cloned()
-        });
+        fusions = fuse(
+            &mut resolved,
+            &inference,
+            &|value| constants.contains(value),
+            &|value| constants.get(value).cloned(),
+        );
         if fusions.iter().any(|fusion| fusion.nodes > 0) {
             constants.read_initializers(&resolved, external)?;
             inference = infer_with(&resolved, &constants, &options.dims)?;
@@ -243,10 +256,21 @@ pub(crate) fn compile(
         isa,
         precision: options.precision,
         exact_up_to: small_matrices(&resolved, &constants, &live),
-        weights: &options.weights,
+        weights: &packer,
     };
     report.unread = remaining.len() - live.len();
-    let parts = build(&binder, constants, live, &mut report)?;
+    // What is computed ahead of time is exact, however exact products are that run.
+    let exactly = Binder {
+        precision: Precision::Exact,
+        exact_up_to: 0,
+        ..binder
+    };
+    let maker = Maker {
+        binder: &exactly,
+        pool,
+    };
+    let parts = build(&binder, &maker, constants, live, &mut report)?;
+    report.made_bytes = account.taken();
     clock.lap(&mut report, "bind");
     let mut program = Program {
         resolved,
@@ -290,8 +314,8 @@ fn note_folded(
             continue;
         }
         let values = model.outputs(*node).iter().flatten();
-        let tensors = values.filter_map(|value| constants.get(*value));
-        report.folded_bytes += tensors.map(|tensor| tensor.bytes().len()).sum::<usize>();
+        let bytes = values.map(|value| constants.bytes_of(*value));
+        report.folded_bytes += bytes.sum::<usize>();
     }
 }
 
@@ -345,7 +369,7 @@ pub(crate) struct Binder<'a> {
     pub(crate) precision: Precision,
     /// As [`Site::exact_up_to`].
     pub(crate) exact_up_to: usize,
-    pub(crate) weights: &'a SharedWeights,
+    pub(crate) weights: &'a Packer<'a>,
 }
 
 impl Binder<'_> {
@@ -368,13 +392,11 @@ impl Binder<'_> {
                     value.map(|value| SiteInput {
                         // A constant says more than inference, which does not look at large ones.
                         ty: constants
-                            .get(value)
-                            .map(|tensor| {
-                                Type::tensor(tensor.data_type(), tensor.dims().iter().copied())
-                            })
+                            .outline(value)
+                            .map(|(elem, dims)| Type::tensor(elem, dims.iter().copied()))
                             .or_else(|| ty(value)),
                         constant: constants.get(value),
-                        turned: constants.turned(value),
+                        weight: constants.weight(value),
                     })
                 })
                 .collect(),
@@ -396,12 +418,15 @@ impl Binder<'_> {
 
 fn build(
     binder: &Binder<'_>,
+    maker: &Maker<'_>,
     mut constants: Constants,
     nodes: Vec<NodeId>,
     report: &mut CompileReport,
 ) -> Result<Parts, CompileError> {
     let model = binder.resolved.model();
     let graph = model.graph(binder.resolved.main());
+    let looks = binder.weights.looks();
+    let account = binder.weights.account;
     let mut readers: HashMap<ValueId, usize> = HashMap::new();
     for value in nodes.iter().flat_map(|node| model.inputs(*node).flatten()) {
         *readers.entry(value).or_default() += 1;
@@ -410,109 +435,109 @@ fn build(
         *readers.entry(value).or_default() += 1;
     }
 
-    let mut slots = Slots::default();
-    let mut steps = Vec::new();
-    let mut unsupported = Unsupported::new(model);
-    for node in &nodes {
-        let kernel = match binder.bind(*node, &constants) {
-            Ok(kernel) => kernel,
-            Err(BindError::Unsupported(why)) => {
-                unsupported.add(*node, 1, why);
-                continue;
-            }
-            Err(BindError::Invalid(fact)) => {
-                let spot = sardonyx_passes::Spot::node(*node);
-                let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
-                return Err(CompileError::Invalid(vec![Finding::new(
-                    model, code, spot, fact,
-                )]));
-            }
-        };
-        let taken = kernel.taken_in();
-        let inputs = model
-            .inputs(*node)
-            .enumerate()
-            .map(|(index, value)| {
-                let value = value?;
-                if !taken.contains(&index) {
-                    return Some(slots.of(value));
-                }
-                report.packed += 1;
-                let taken = constants.get(value).or_else(|| constants.turned(value));
-                report.packed_bytes += taken.map_or(0, |tensor| tensor.bytes().len());
-                // The packed form is all that is needed; the original may go as soon as nobody else wants it.
-                if let Some(left) = readers.get_mut(&value) {
-                    *left -= 1;
-                    if *left == 0 {
-                        constants.take(value);
-                    }
-                }
-                None
-            })
-            .collect();
-        let outputs = model
-            .outputs(*node)
-            .iter()
-            .map(|value| {
-                value
-                    .filter(|value| readers.contains_key(value))
-                    .map(|value| slots.of(value))
-            })
-            .collect();
-        let op = binder
-            .resolved
-            .schema(*node)
-            .map_or("", |schema| schema.name);
-        steps.push(Step {
-            kernel,
-            inputs,
-            outputs,
-            node: *node,
-            place: place_of_node(model, *node),
-            op,
-        });
+    let mut building = Building {
+        binder,
+        constants: &mut constants,
+        readers,
+        slots: Slots::default(),
+        steps: Vec::new(),
+        unsupported: Unsupported::new(model),
+        report,
+    };
+    let output = |node: NodeId| model.outputs(node).first().copied().flatten();
+    let nodes = nodes.into_iter().enumerate();
+    let (stand_ins, nodes): (Vec<_>, Vec<_>) = nodes.partition(|(_, node)| {
+        output(*node).is_some_and(|value| building.constants.is_stand_in(value))
+    });
+    let each = nodes.iter().map(|(_, node)| node);
+    let readers = &mut building.readers;
+    building
+        .constants
+        .count_wanted(binder.resolved, each, readers);
+    for (position, node) in nodes {
+        if !looks {
+            building.constants.make_for(node, maker)?;
+        }
+        building.step(position, node)?;
+        let Building {
+            constants, slots, ..
+        } = &mut building;
+        constants.done_with(node, maker, |value| slots.by_value.contains_key(&value));
     }
-    if !unsupported.is_empty() {
-        return Err(CompileError::Unsupported(unsupported.into_sorted()));
-    }
-    let kept = slots
-        .values
+    let outputs: Vec<Slot> = graph
+        .outputs
         .iter()
-        .filter_map(|value| constants.get(*value));
-    let kept: Vec<usize> = kept.map(|tensor| tensor.bytes().len()).collect();
-    (report.kept, report.kept_bytes) = (kept.len(), kept.iter().sum());
+        .filter_map(|info| info.value)
+        .map(|value| building.slots.of(value))
+        .collect();
+    // Kernels have packed what they could; what they have not is kept as a constant, or computed in each run.
+    let mut computed: HashSet<ValueId> = HashSet::new();
+    for (position, node) in stand_ins.into_iter().rev() {
+        let Some(value) = output(node) else { continue };
+        if building.slots.by_value.contains_key(&value)
+            && !building.constants.may_keep_fill(value, account)
+        {
+            computed.insert(value);
+            building.step(position, node)?;
+        }
+    }
     let inputs = graph
         .inputs
         .iter()
         .map(|info| {
             info.value
-                .filter(|value| readers.contains_key(value))
-                .map(|value| slots.of(value))
+                .filter(|value| building.readers.contains_key(value))
+                .map(|value| building.slots.of(value))
         })
         .collect();
-    let outputs: Vec<Slot> = graph
-        .outputs
-        .iter()
-        .filter_map(|info| info.value)
-        .map(|value| slots.of(value))
-        .collect();
+    let Building {
+        slots,
+        mut steps,
+        unsupported,
+        ..
+    } = building;
+    if !unsupported.is_empty() {
+        return Err(CompileError::Unsupported(unsupported.into_sorted()));
+    }
+    steps.sort_by_key(|(position, _)| *position);
+    let mut steps: Vec<Step> = steps.into_iter().map(|(_, step)| step).collect();
+    let kept = slots.values.iter();
+    let kept = kept.filter(|value| constants.contains(**value) && !computed.contains(*value));
+    let kept: Vec<usize> = kept.map(|value| constants.bytes_of(*value)).collect();
+    (report.kept, report.kept_bytes) = (kept.len(), kept.iter().sum());
     let uses = use_of_slots(&mut steps, slots.values.len(), &outputs);
+    let all = slots.values.iter().zip(&uses);
+    let used = all.filter(|(value, used)| **used != Used::Not && !computed.contains(*value));
+    let used: HashSet<ValueId> = used.map(|(value, _)| *value).collect();
+    if !looks {
+        for value in slots.values.iter().filter(|value| used.contains(value)) {
+            constants.make(*value, maker)?;
+        }
+    }
+    constants.settle(account, |value| used.contains(&value));
     let slots = slots
         .values
         .into_iter()
         .zip(uses)
-        .map(|(value, used)| {
-            let constant = match used {
-                Used::Not => Ok(None),
-                Used::AsBytes => Ok(constants.take(value)),
+        .map(|(value, how)| {
+            let is_constant = used.contains(&value) && constants.contains(value);
+            let outline = constants.outline(value).filter(|_| is_constant && looks);
+            let outline = outline.map(|(data_type, dims)| (data_type, dims.into()));
+            let constant = match how {
+                _ if !is_constant => Ok(None),
                 // Kernels read slices; bytes of a file may lie anywhere.
-                Used::AsElements => constants
+                Used::AsElements if !looks => constants
                     .take(value)
                     .map(|tensor| tensor.aligned())
                     .transpose(),
+                _ => Ok(constants.take(value)),
             };
             constant
-                .map(|constant| SlotInfo { value, constant })
+                .map(|constant| SlotInfo {
+                    value,
+                    constant,
+                    outline,
+                })
                 .map_err(|e| CompileError::Resources(e.to_string()))
         })
         .collect::<Result<_, _>>()?;
@@ -522,6 +547,82 @@ fn build(
         inputs,
         outputs,
     })
+}
+
+/// What [`build`] works on.
+struct Building<'a> {
+    binder: &'a Binder<'a>,
+    constants: &'a mut Constants,
+    /// How many inputs of nodes, and outputs, still want a value.
+    readers: HashMap<ValueId, usize>,
+    slots: Slots,
+    /// With their places among all nodes.
+    steps: Vec<(usize, Step)>,
+    unsupported: Unsupported<'a>,
+    report: &'a mut CompileReport,
+}
+
+impl Building<'_> {
+    /// Makes a step of a node.
+    fn step(&mut self, position: usize, node: NodeId) -> Result<(), CompileError> {
+        let resolved = self.binder.resolved;
+        let model = resolved.model();
+        let kernel = match self.binder.bind(node, self.constants) {
+            Ok(kernel) => kernel,
+            Err(BindError::Unsupported(why)) => {
+                self.unsupported.add(node, 1, why);
+                return Ok(());
+            }
+            Err(BindError::Invalid(fact)) => {
+                let spot = sardonyx_passes::Spot::node(node);
+                let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
+                return Err(CompileError::Invalid(vec![Finding::new(
+                    model, code, spot, fact,
+                )]));
+            }
+        };
+        let taken = kernel.taken_in();
+        let inputs = model
+            .inputs(node)
+            .enumerate()
+            .map(|(index, value)| {
+                let value = value?;
+                if !taken.contains(&index) {
+                    return Some(self.slots.of(value));
+                }
+                self.report.packed += 1;
+                self.report.packed_bytes += self.constants.bytes_of_source(value);
+                // The packed form is all that is needed; the original may go as soon as nothing else wants it.
+                if let Some(left) = self.readers.get_mut(&value) {
+                    *left -= 1;
+                    if *left == 0 && !self.constants.is_made(value) {
+                        self.constants.take(value);
+                    }
+                }
+                None
+            })
+            .collect();
+        let outputs = model
+            .outputs(node)
+            .iter()
+            .map(|value| {
+                value
+                    .filter(|value| self.readers.contains_key(value))
+                    .map(|value| self.slots.of(value))
+            })
+            .collect();
+        let op = resolved.schema(node).map_or("", |schema| schema.name);
+        let step = Step {
+            kernel,
+            inputs,
+            outputs,
+            node,
+            place: place_of_node(model, node),
+            op,
+        };
+        self.steps.push((position, step));
+        Ok(())
+    }
 }
 
 /// How steps read a slot.

@@ -185,7 +185,7 @@ impl Look<'_> {
     fn operand(&self, slot: Slot) -> OperandDetails {
         OperandDetails {
             ty: self.type_of(slot),
-            constant: self.program.slots[slot.index()].constant.is_some(),
+            constant: self.program.slots[slot.index()].is_constant(),
             strided: self.plan.layout(slot).is_some(),
         }
     }
@@ -204,7 +204,7 @@ impl Look<'_> {
     fn is_between(&self, slot: Slot) -> bool {
         let program = self.program;
         let outside = program.outputs.contains(&slot) || program.inputs.contains(&Some(slot));
-        !outside && program.slots[slot.index()].constant.is_none()
+        !outside && !program.slots[slot.index()].is_constant()
     }
 
     /// Whether every output consists of elements of the first input, as if that were dense.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytemuck::Zeroable;
 use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, LeMatrix, PackedB, Storage};
 use sardonyx_kernels::{Isa, Pool};
@@ -14,9 +15,10 @@ use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Va
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
+use crate::account::{Account, Refused};
 use crate::layout::{Layout, ViewSite};
 use crate::precision::Precision;
-use crate::weights::{Form, SharedWeights};
+use crate::weights::{Form, Packed, Packer, Unpacked};
 
 /// A node, ready to run.
 pub(crate) trait Kernel: Send + Sync {
@@ -75,6 +77,12 @@ pub(crate) trait Kernel: Send + Sync {
     /// Whether the output is all of the first input, in the same order, under other dimensions.
     fn only_reshapes(&self) -> bool {
         false
+    }
+
+    /// The value that all elements of the output have, as a tensor of one element, if that is known; `first` is such a value of
+    /// the first input.
+    fn fill<'t>(&'t self, _first: Option<&'t Tensor>) -> Option<&'t Tensor> {
+        None
     }
 
     /// Whether the same inputs always give the same outputs.
@@ -194,6 +202,12 @@ impl fmt::Display for KernelError {
     }
 }
 
+impl From<Refused> for KernelError {
+    fn from(refused: Refused) -> Self {
+        KernelError(refused.to_string())
+    }
+}
+
 impl From<TensorError> for KernelError {
     fn from(error: TensorError) -> Self {
         KernelError(error.to_string())
@@ -247,15 +261,62 @@ pub(crate) struct Site<'a> {
     pub(crate) precision: Precision,
     /// Constant matrices of so many elements or fewer are exact in any precision.
     pub(crate) exact_up_to: usize,
-    pub(crate) weights: &'a SharedWeights,
+    pub(crate) weights: &'a Packer<'a>,
 }
 
 /// An input of a node that is bound.
 pub(crate) struct SiteInput<'a> {
     pub(crate) ty: Option<Type>,
+    /// The constant, if it is one and there.
     pub(crate) constant: Option<&'a Tensor>,
-    /// The matrix that this input is the transpose of, if that is a constant.
-    pub(crate) turned: Option<&'a Tensor>,
+    /// What can be packed in place of the input, if that is constant.
+    pub(crate) weight: Option<Weight<'a>>,
+}
+
+/// A constant, for kernels that take it in in a form of their own.
+#[derive(Clone, Copy)]
+pub(crate) struct Weight<'a> {
+    pub(crate) data_type: DataType,
+    pub(crate) dims: &'a [usize],
+    pub(crate) elements: Elements<'a>,
+    /// Whether the input is the transpose of this matrix.
+    pub(crate) turned: bool,
+    /// Whether the file stores it as it is.
+    pub(crate) stored: bool,
+}
+
+/// The elements of a constant.
+#[derive(Clone, Copy)]
+pub(crate) enum Elements<'a> {
+    All(&'a Tensor),
+    /// One throughout, given as a tensor of one element.
+    Fill(&'a Tensor),
+    /// They have not been computed, because the session is only looked at.
+    Unmade,
+}
+
+impl Weight<'_> {
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> usize {
+        self.dims.iter().product()
+    }
+}
+
+/// A constant matrix as the right operand of products.
+pub(crate) struct Right {
+    pub(crate) depth: usize,
+    pub(crate) cols: usize,
+    storage: Storage,
+    precision: Precision,
+    isa: Isa,
+    panels: Packed<PackedB>,
+}
+
+impl Right {
+    /// The matrix, unless the session is only looked at.
+    pub(crate) fn panels(&self) -> Result<&PackedB, KernelError> {
+        self.panels.get().map(|panels| &**panels)
+    }
 }
 
 impl<'a> Site<'a> {
@@ -274,12 +335,19 @@ impl<'a> Site<'a> {
         self.inputs.get(index)?.as_ref()?.constant
     }
 
-    /// A constant matrix as the right operand of products, `None` for types that are not packed. If it is `turned`, the operand
-    /// is its transpose.
-    pub(crate) fn pack_right(&self, b: &Tensor, turned: bool) -> Option<Arc<PackedB>> {
+    /// What can be packed in place of an input.
+    pub(crate) fn weight(&self, index: usize) -> Option<Weight<'a>> {
+        self.inputs.get(index)?.as_ref()?.weight
+    }
+
+    /// A constant matrix as the right operand of products, or its transpose. `None` if the input is no such matrix, for types
+    /// that are not packed, and where there is no memory for it.
+    pub(crate) fn pack_right(&self, index: usize, transposed: bool) -> Option<Right> {
         let isa = self.isa;
-        let storage = storage(b.data_type())?;
-        let [rows, cols] = *b.dims() else { return None };
+        let b = self.weight(index)?;
+        let turned = b.turned != transposed;
+        let storage = storage(b.data_type)?;
+        let [rows, cols] = *b.dims else { return None };
         let precision = match b.len() <= self.exact_up_to {
             true => Precision::Exact,
             false => self.precision,
@@ -289,30 +357,39 @@ impl<'a> Site<'a> {
             precision,
             turned,
         };
-        let packed = self.weights.find_or_pack(b, form, |constant| {
+        let (depth, width) = match turned {
+            false => (rows, cols),
+            true => (cols, rows),
+        };
+        let bytes = PackedB::bytes_of(isa, storage, depth, width)?;
+        let pack = |constant: Unpacked<'_>| {
             let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
             let next_rows = |rows: Range<usize>| {
                 constant.next(bytes_of(rows.start)..bytes_of(rows.end));
             };
             let matrix = |bytes| LeMatrix::row_major(bytes, storage, rows, cols);
-            let matrix = match turned {
-                false => matrix(constant.at_once()),
-                true => matrix(constant.in_order()).transposed().telling(&next_rows),
+            let matrix = match (constant.fill(), turned) {
+                (Some(fill), _) => LeMatrix::filled(fill, storage, depth, width),
+                (None, false) => matrix(constant.at_once()),
+                (None, true) => matrix(constant.in_order()).transposed().telling(&next_rows),
             };
             Ok::<_, Infallible>(match precision {
                 Precision::Exact => PackedB::from_le(isa, &matrix),
                 Precision::Fast => PackedB::rounded_from_le(isa, &matrix),
             })
-        });
-        match packed {
-            Ok(packed) => Some(packed),
+        };
+        let panels = match self.weights.find_or_pack(&b, form, bytes, pack) {
+            Ok(panels) => panels?,
             Err(never) => match never {},
-        }
-    }
-
-    /// The constant matrix that an input is the transpose of.
-    pub(crate) fn turned(&self, index: usize) -> Option<&'a Tensor> {
-        self.inputs.get(index)?.as_ref()?.turned
+        };
+        Some(Right {
+            depth,
+            cols: width,
+            storage,
+            precision,
+            isa,
+            panels,
+        })
     }
 
     /// The shape of an input, as far as inferred.
@@ -382,11 +459,21 @@ fn storage(elem: DataType) -> Option<Storage> {
 }
 
 /// A product's right operand, for those who look at a session.
-pub(crate) fn describe_right(packed: Option<&PackedB>) -> &'static str {
-    let Some(packed) = packed else {
+pub(crate) fn describe_right(packed: Option<&Right>) -> &'static str {
+    let Some(right) = packed else {
         return "plain B";
     };
-    match (packed.storage(), packed.rounds()) {
+    let (storage, rounds) = match right.panels.get() {
+        Ok(packed) => (packed.storage(), packed.rounds()),
+        // Which 16 bits only the elements tell.
+        Err(_) => match (right.storage, right.precision) {
+            (Storage::F32, Precision::Fast) if right.isa != Isa::Portable => {
+                return "packed B in 16 bits";
+            }
+            (storage, _) => (storage, false),
+        },
+    };
+    match (storage, rounds) {
         (Storage::F32, _) => "packed B",
         (Storage::F16, false) => "packed B in float16",
         (Storage::Bf16, false) => "packed B in bfloat16",
@@ -431,6 +518,8 @@ pub(crate) struct Call<'a> {
     pub(crate) isa: Isa,
     /// Where memory for outputs comes from that have no place in the plan.
     pub(crate) memory: Option<&'a Arc<Recycler>>,
+    /// What is charged for memory before it is taken.
+    pub(crate) account: &'a Account,
 }
 
 impl<'a> Call<'a> {
@@ -550,13 +639,21 @@ impl<'a> Call<'a> {
         data_type: DataType,
         dims: &[usize],
     ) -> Result<TensorViewMut<'_>, KernelError> {
-        memory_of(
-            self.targets.get_mut(index),
-            index,
-            self.memory,
-            data_type,
-            dims,
-        )
+        let source = self.memory_source();
+        memory_of(self.targets.get_mut(index), index, source, data_type, dims)
+    }
+
+    fn memory_source(&self) -> MemorySource<'a> {
+        MemorySource {
+            recycler: self.memory,
+            account: self.account,
+        }
+    }
+
+    /// Elements for the time of the call, all zero.
+    pub(crate) fn scratch<T: Zeroable + Clone>(&self, len: usize) -> Result<Vec<T>, KernelError> {
+        self.account.charge(len.saturating_mul(size_of::<T>()))?;
+        zeros(len)
     }
 
     /// The elements of the first output and, if it is wanted, of the one at `index`, which have the same shape.
@@ -568,11 +665,15 @@ impl<'a> Call<'a> {
         let Some((first, others)) = self.targets.split_first_mut() else {
             fail!("nobody wants output 0");
         };
-        let first = memory_of(Some(first), 0, self.memory, T::DATA_TYPE, dims)?;
+        let source = MemorySource {
+            recycler: self.memory,
+            account: self.account,
+        };
+        let first = memory_of(Some(first), 0, source, T::DATA_TYPE, dims)?;
         let other = match others.get_mut(index - 1) {
             None | Some(Target::Absent) => None,
             other => {
-                let view = memory_of(other, index, self.memory, T::DATA_TYPE, dims)?;
+                let view = memory_of(other, index, source, T::DATA_TYPE, dims)?;
                 Some(into_slice(view)?)
             }
         };
@@ -616,6 +717,7 @@ impl<'a> Call<'a> {
     pub(crate) fn set_output(&mut self, index: usize, value: Value) -> Result<(), KernelError> {
         match self.targets.get_mut(index) {
             Some(Target::Owned(slot)) => {
+                self.account.charge(value.bytes())?;
                 *slot = Some(value);
                 Ok(())
             }
@@ -641,11 +743,28 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Zeros, unless memory is refused.
+fn zeros<T: Zeroable + Clone>(len: usize) -> Result<Vec<T>, KernelError> {
+    // Asked first, because taking zeros at once, which costs least, ends the process where there are none.
+    let is_large = len.saturating_mul(size_of::<T>()) >= 1 << 20;
+    if is_large && Vec::<T>::new().try_reserve_exact(len).is_err() {
+        fail!("no memory for {len} elements of {} bytes", size_of::<T>());
+    }
+    Ok(vec![T::zeroed(); len])
+}
+
+/// Where memory for outputs comes from that have no place in the plan.
+#[derive(Clone, Copy)]
+struct MemorySource<'a> {
+    recycler: Option<&'a Arc<Recycler>>,
+    account: &'a Account,
+}
+
 /// Memory for the output that has the number `index`.
 fn memory_of<'t>(
     target: Option<&'t mut Target<'_>>,
     index: usize,
-    memory: Option<&Arc<Recycler>>,
+    source: MemorySource<'_>,
     data_type: DataType,
     dims: &[usize],
 ) -> Result<TensorViewMut<'t>, KernelError> {
@@ -674,9 +793,14 @@ fn memory_of<'t>(
         }
         Target::Owned(slot) => {
             let bytes = data_type.storage_bytes(sardonyx_tensor::shape::elems(dims)?);
-            let tensor = match (bytes, memory) {
-                (Some(bytes), Some(memory)) => {
-                    Tensor::from_buffer(data_type, dims, memory.take(bytes)?)?
+            // Before it is taken, so that a size that only the data tells is refused at once.
+            source.account.charge(bytes.unwrap_or(0))?;
+            let tensor = match (bytes, source.recycler) {
+                (Some(bytes), Some(recycler)) => {
+                    if source.account.is_limited() {
+                        recycler.keep_at_most(source.account.left());
+                    }
+                    Tensor::from_buffer(data_type, dims, recycler.take(bytes)?)?
                 }
                 _ => Tensor::zeros(data_type, dims)?,
             };

@@ -8,6 +8,7 @@
 //! An operator becomes a [`Kernel`](kernel::Kernel) by its binding in `ops/`, at the same path as its meaning in the crate
 //! `sardonyx-ops`. Bindings decide and dispatch; the loops are in `sardonyx-kernels`, and this crate has no SIMD.
 
+mod account;
 mod chains;
 mod compile;
 mod constants;

@@ -95,9 +95,10 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
         types: program
             .slots
             .iter()
-            .map(|slot| match &slot.constant {
-                Some(tensor) => Some((tensor.data_type(), tensor.dims().into())),
-                None => sized(inference.ty(slot.value)?),
+            .map(|slot| match (&slot.constant, &slot.outline) {
+                (Some(tensor), _) => Some((tensor.data_type(), tensor.dims().into())),
+                (None, Some(outline)) => Some(outline.clone()),
+                (None, None) => sized(inference.ty(slot.value)?),
             })
             .collect(),
         over: vec![None; program.steps.len()],
@@ -106,7 +107,7 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
         arena_bytes: 0,
     };
     for (place, slot) in plan.places.iter_mut().zip(&program.slots) {
-        if slot.constant.is_some() {
+        if slot.is_constant() {
             *place = Place::Constant;
         }
     }
@@ -139,7 +140,7 @@ pub(crate) fn settled(program: &Program, value: ValueId) -> Option<Known> {
 }
 
 /// Element type and dimensions of a tensor of which everything is known.
-fn sized(ty: &Type) -> Option<(DataType, Dims)> {
+pub(crate) fn sized(ty: &Type) -> Option<(DataType, Dims)> {
     let dims = ty
         .shape()?
         .iter()

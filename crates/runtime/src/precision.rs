@@ -36,8 +36,8 @@ pub(crate) fn small_matrices(
         let schema = resolved.schema(*node)?;
         let is_product = schema.domain.is_empty() && matches!(schema.name, "MatMul" | "Gemm");
         let value = model.inputs(*node).nth(1).flatten()?;
-        let matrix = constants.get(value).or_else(|| constants.turned(value))?;
-        (is_product && matrix.rank() == 2).then_some(matrix.len())
+        let matrix = constants.weight(value)?;
+        (is_product && matrix.dims.len() == 2).then_some(matrix.len())
     };
     smallest_part(nodes.iter().filter_map(matrix).collect(), EXACT_PART)
 }

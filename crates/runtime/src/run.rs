@@ -13,10 +13,11 @@ use sardonyx_tensor::{
 };
 use smallvec::SmallVec;
 
+use crate::account::Account;
 use crate::dims;
 use crate::error::RunError;
 use crate::kernel::{Call, Operand, Target, value_type};
-use crate::plan::{Plan, plan};
+use crate::plan::{Place, Plan, plan};
 use crate::schedule::{Goal, Schedule, Scheduled, Source};
 use crate::session::{Port, Session, StepEvent};
 
@@ -53,7 +54,8 @@ pub(crate) enum Held<'a> {
     /// Not there yet, or no longer.
     #[default]
     Nothing,
-    Value(Value),
+    /// With the bytes that the run has taken for it.
+    Value(Value, usize),
     /// Given by the caller, with elements at addresses of their type.
     Input(TensorView<'a>),
     /// Memory of the caller, for an output. It has been written when a step reads it.
@@ -63,9 +65,9 @@ pub(crate) enum Held<'a> {
 impl Held<'_> {
     fn as_view(&self) -> Option<TensorView<'_>> {
         match self {
-            Held::Value(Value::Tensor(tensor)) => Some(tensor.view()),
+            Held::Value(Value::Tensor(tensor), _) => Some(tensor.view()),
             Held::Input(view) => Some(view.clone()),
-            Held::Value(_) | Held::Output(_) | Held::Nothing => None,
+            Held::Value(..) | Held::Output(_) | Held::Nothing => None,
         }
     }
 }
@@ -130,11 +132,18 @@ impl Session {
         watch: Option<&mut dyn FnMut(StepEvent)>,
     ) -> Result<Vec<(String, Value)>, RunError> {
         let inputs = inputs.into_iter();
-        let given = self.sort_inputs(inputs.map(|(name, value)| (name, Held::Value(value))))?;
+        let given = self.sort_inputs(inputs.map(|(name, value)| (name, Held::Value(value, 0))))?;
         self.with_memory(|memory| {
-            let planned = self.planned_for(memory, &given)?;
+            let account = Account::new(self.memory_limit, self.program.report.made_bytes);
+            let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
-            self.walk(&planned, memory.arena(&planned)?, &mut held, watch)?;
+            self.walk(
+                &planned,
+                memory.arena(&planned)?,
+                &mut held,
+                &account,
+                watch,
+            )?;
             let outputs = self.returned(&planned.schedule, &mut held);
             memory.held = emptied(held);
             outputs
@@ -158,10 +167,11 @@ impl Session {
         let given: Given<'v> = self.sort_inputs(given)?;
         let mut wanted = self.sort_outputs(outputs)?;
         self.with_memory(|memory| {
-            let planned = self.planned_for(memory, &given)?;
+            let account = Account::new(self.memory_limit, self.program.report.made_bytes);
+            let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
-            self.walk(&planned, memory.arena(&planned)?, &mut held, None)?;
+            self.walk(&planned, memory.arena(&planned)?, &mut held, &account, None)?;
             for (source, wanted) in planned.schedule.outputs.iter().zip(&mut wanted) {
                 if let Some((name, memory)) = wanted {
                     let copied = self.operand(&planned.plan, &held, *source, None);
@@ -270,12 +280,38 @@ impl Session {
         Ok(wanted)
     }
 
-    /// The plan for inputs of these sizes.
+    /// The plan for inputs of these sizes, whose arena is charged.
     fn planned_for(
         &self,
         memory: &mut Memory,
         given: &Given<'_>,
+        account: &Account,
     ) -> Result<Arc<Planned>, RunError> {
+        let planned = self.find_plan(memory, given)?;
+        if account.charge(planned.plan.arena_bytes).is_err() {
+            return Err(self.arena_refusal(&planned.plan, account));
+        }
+        Ok(planned)
+    }
+
+    /// Names the first step whose outputs do not fit the account in the place that they have in the arena.
+    fn arena_refusal(&self, plan: &Plan, account: &Account) -> RunError {
+        for step in &self.program.steps {
+            for slot in step.outputs.iter().flatten() {
+                if let Place::Arena(range) = &plan.places[slot.index()]
+                    && let before = account.more(range.start)
+                    && let Err(refused) = before.charge(range.len())
+                {
+                    return RunError::Resources(format!("{}: {refused}", step.place));
+                }
+            }
+        }
+        let refused = account.charge(plan.arena_bytes).err();
+        let refused = refused.map(|refused| refused.to_string());
+        RunError::Resources(refused.unwrap_or_default())
+    }
+
+    fn find_plan(&self, memory: &mut Memory, given: &Given<'_>) -> Result<Arc<Planned>, RunError> {
         if let Some(found) = memory.plans.iter().position(|(key, _)| fits(key, given)) {
             memory.plans[..=found].rotate_right(1);
             return Ok(memory.plans[0].1.clone());
@@ -317,14 +353,6 @@ impl Session {
             })
             .collect();
         let plan = plan(&self.program, &types)?;
-        if let Some(limit) = self.memory_limit
-            && plan.arena_bytes > limit
-        {
-            return Err(RunError::Resources(format!(
-                "with inputs of these sizes a run needs {} bytes between its inputs and outputs, but the limit is {limit}",
-                plan.arena_bytes
-            )));
-        }
         Ok(Planned {
             schedule: Schedule::new(&self.program, &plan),
             plan,
@@ -344,7 +372,7 @@ impl Session {
         for (place, (value, default)) in planned.schedule.inputs.iter().zip(values) {
             let Some(place) = place else { continue };
             held[*place as usize] = match (value, default) {
-                (Held::Nothing, Some(default)) => Held::Value(Value::Tensor(default.clone())),
+                (Held::Nothing, Some(default)) => Held::Value(Value::Tensor(default.clone()), 0),
                 (value, _) => value,
             };
         }
@@ -392,13 +420,14 @@ impl Session {
         planned: &Planned,
         arena: &mut Arena,
         held: &mut [Held<'_>],
+        account: &Account,
         mut watch: Option<&mut dyn FnMut(StepEvent)>,
     ) -> Result<(), RunError> {
         let began = watch.is_some().then(Instant::now);
         let schedule = &planned.schedule;
         for scheduled in &schedule.steps {
             let start = began.map(|began| began.elapsed());
-            self.run_step(planned, arena, held, scheduled)
+            self.run_step(planned, arena, held, account, scheduled)
                 .map_err(|what| RunError::Node {
                     place: self.program.steps[scheduled.step].place.clone(),
                     what,
@@ -411,7 +440,9 @@ impl Session {
                 });
             }
             for place in schedule.dead(scheduled) {
-                held[*place as usize] = Held::Nothing;
+                if let Held::Value(_, bytes) = take(&mut held[*place as usize]) {
+                    account.credit(bytes);
+                }
             }
         }
         Ok(())
@@ -422,8 +453,10 @@ impl Session {
         planned: &Planned,
         arena: &mut Arena,
         held: &mut [Held<'a>],
+        account: &Account,
         scheduled: &Scheduled,
     ) -> Result<(), String> {
+        let taken = account.taken();
         let (plan, schedule) = (&planned.plan, &planned.schedule);
         let step = &self.program.steps[scheduled.step];
         let goals = schedule.goals(scheduled);
@@ -451,6 +484,7 @@ impl Session {
             pool: self.pool.get(),
             isa: self.program.isa,
             memory: Some(&self.recycler),
+            account,
         };
         let mut read = read.iter().copied();
         for source in schedule.sources(scheduled) {
@@ -486,6 +520,7 @@ impl Session {
         }
         step.kernel.run(&mut call).map_err(|error| error.0)?;
         if !makes_values {
+            account.settle(taken);
             return Ok(());
         }
         let targets = take(&mut call.targets);
@@ -496,9 +531,13 @@ impl Session {
                 made.push((*place, value));
             }
         }
+        let mut kept = taken;
         for (place, value) in made {
-            held[place as usize] = Held::Value(value);
+            let bytes = value.bytes();
+            kept = kept.saturating_add(bytes);
+            held[place as usize] = Held::Value(value, bytes);
         }
+        account.settle(kept);
         for (place, bytes) in lent {
             held[place as usize] = Held::Output(bytes);
         }
@@ -530,13 +569,13 @@ impl Session {
             Source::Held { place, root, slot } => match &held[place as usize] {
                 Held::Nothing => return Err(absent()),
                 Held::Output(bytes) => (slot, &**bytes),
-                Held::Value(Value::Tensor(tensor)) if root == slot => {
+                Held::Value(Value::Tensor(tensor), _) if root == slot => {
                     return Ok(Operand::Tensor(tensor.view()));
                 }
                 Held::Input(view) if root == slot => return Ok(Operand::Tensor(view.clone())),
-                Held::Value(Value::Tensor(tensor)) => (slot, tensor.bytes()),
+                Held::Value(Value::Tensor(tensor), _) => (slot, tensor.bytes()),
                 Held::Input(view) => (slot, view.contiguous_bytes().ok_or_else(absent)?),
-                Held::Value(value) => return Ok(Operand::Value(value)),
+                Held::Value(value, _) => return Ok(Operand::Value(value)),
             },
         };
         let (data_type, dims) = plan.types[slot.index()]
@@ -566,11 +605,11 @@ impl Session {
             let value = match source {
                 Source::Held { place, .. } => match &mut held[*place as usize] {
                     // The same value may be several outputs, or an input.
-                    Held::Value(value) if schedule.outputs[index + 1..].contains(source) => {
+                    Held::Value(value, _) if schedule.outputs[index + 1..].contains(source) => {
                         Some(value.clone())
                     }
                     place => match take(place) {
-                        Held::Value(value) => Some(value),
+                        Held::Value(value, _) => Some(value),
                         Held::Nothing | Held::Input(_) | Held::Output(_) => None,
                     },
                 },
@@ -638,9 +677,9 @@ fn place_well(value: &mut Held<'_>) -> Result<(), RunError> {
     };
     match value {
         Held::Input(view) if !is_well(view) => {
-            *value = Held::Value(Value::Tensor(view.to_tensor().map_err(refused)?));
+            *value = Held::Value(Value::Tensor(view.to_tensor().map_err(refused)?), 0);
         }
-        Held::Value(Value::Tensor(tensor)) if !is_well(&tensor.view()) => {
+        Held::Value(Value::Tensor(tensor), _) if !is_well(&tensor.view()) => {
             *tensor = tensor.aligned().map_err(refused)?;
         }
         _ => {}
@@ -668,7 +707,7 @@ fn check_input<'p>(
     };
     let Some(tensor) = value.as_view() else {
         return match (value, value_type(declared)) {
-            (Held::Value(value), Some(declared)) if value.value_type() != declared => {
+            (Held::Value(value, _), Some(declared)) if value.value_type() != declared => {
                 Err(wrong(value.value_type().to_string()))
             }
             _ => Ok(()),

@@ -73,7 +73,7 @@ fn may_normalize(
             return false;
         };
         let mut others = others.iter().flatten();
-        *first == Some(sum) && others.all(|slot| program.constant(*slot).is_some())
+        *first == Some(sum) && others.all(|slot| program.slots[slot.index()].is_constant())
     });
     found
 }

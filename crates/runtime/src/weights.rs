@@ -5,15 +5,18 @@
 //! are, which costs nothing; bytes that only look alike are packed again.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::conv::ConvParams;
 use sardonyx_tensor::{BufferName, DataType, Dims, Tensor};
 
+use crate::account::Account;
+use crate::kernel::{Elements, KernelError, Weight, fail};
 use crate::precision::Precision;
 
 /// Where sessions find what others have packed. Clones are the same place; it keeps nothing alive by itself.
@@ -51,47 +54,140 @@ pub(crate) enum Form {
 impl SharedWeights {
     /// How many packed constants sessions hold.
     pub fn in_use(&self) -> usize {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries();
         let packed = entries.packed.values();
         packed.filter(|packed| packed.strong_count() > 0).count()
     }
 
-    /// A constant in a form that somebody has, or packed now.
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find<T: Any + Send + Sync>(&self, key: &Key) -> Option<Arc<T>> {
+        let found = self.entries().packed.get(key).and_then(Weak::upgrade);
+        found?.downcast().ok()
+    }
+
+    fn keep<T: Any + Send + Sync>(&self, key: Key, packed: &Arc<T>) {
+        let mut entries = self.entries();
+        if entries.packed.len() >= entries.sweep_at {
+            entries.packed.retain(|_, packed| packed.strong_count() > 0);
+            entries.sweep_at = 2 * entries.packed.len() + 64;
+        }
+        let packed: Arc<dyn Any + Send + Sync> = packed.clone();
+        entries.packed.insert(key, Arc::downgrade(&packed));
+    }
+}
+
+/// Bytes that packed forms of constants of one value may take in a session: they cost the file nothing.
+const FILL_BYTES: usize = 1 << 30;
+
+/// Packs the constants of a session and counts what the file does not store.
+pub(crate) struct Packer<'a> {
+    shared: &'a SharedWeights,
+    pub(crate) account: &'a Account,
+    /// Bytes that constants of one value may still take.
+    fills_left: Cell<usize>,
+    /// Whether nothing is packed in fact, because the session is only looked at.
+    looks: bool,
+}
+
+/// What a kernel has of a constant that it took in.
+pub(crate) enum Packed<T> {
+    Made(Arc<T>),
+    /// The session is only looked at.
+    Outline,
+}
+
+impl<T> Packed<T> {
+    pub(crate) fn get(&self) -> Result<&Arc<T>, KernelError> {
+        match self {
+            Packed::Made(made) => Ok(made),
+            Packed::Outline => fail!("the session was made to be looked at, not to run"),
+        }
+    }
+}
+
+impl<'a> Packer<'a> {
+    pub(crate) fn new(shared: &'a SharedWeights, account: &'a Account, looks: bool) -> Self {
+        Packer {
+            shared,
+            account,
+            fills_left: Cell::new(FILL_BYTES),
+            looks,
+        }
+    }
+
+    pub(crate) fn looks(&self) -> bool {
+        self.looks
+    }
+
+    /// The same for looking only.
+    pub(crate) fn looking(&self) -> Packer<'a> {
+        Packer {
+            shared: self.shared,
+            account: self.account,
+            fills_left: self.fills_left.clone(),
+            looks: true,
+        }
+    }
+
+    /// A constant in a form that somebody has, or packed now into `bytes`; `None` where these are not to be had.
     pub(crate) fn find_or_pack<T, E>(
         &self,
-        constant: &Tensor,
+        constant: &Weight<'_>,
         form: Form,
+        bytes: usize,
         pack: impl FnOnce(Unpacked<'_>) -> Result<T, E>,
-    ) -> Result<Arc<T>, E>
+    ) -> Result<Option<Packed<T>>, E>
     where
         T: Any + Send + Sync,
     {
-        let key = constant.buffer().map(|buffer| Key {
+        let (elements, is_fill) = match constant.elements {
+            Elements::All(elements) => (Some(elements), false),
+            Elements::Fill(one) => (Some(one), true),
+            Elements::Unmade => (None, false),
+        };
+        let key = elements.and_then(Tensor::buffer).map(|buffer| Key {
             bytes: buffer.name(),
-            data_type: constant.data_type(),
-            dims: constant.dims().into(),
+            data_type: constant.data_type,
+            dims: constant.dims.into(),
             form,
         });
-        let entries = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(key) = &key {
-            let found = entries().packed.get(key).and_then(Weak::upgrade);
-            if let Some(found) = found.and_then(|found| found.downcast().ok()) {
-                return Ok(found);
-            }
+        if let Some(found) = key.as_ref().and_then(|key| self.shared.find(key)) {
+            return Ok(Some(Packed::Made(found)));
         }
+        if is_fill && bytes > self.fills_left.get() {
+            return Ok(None);
+        }
+        if !self.looks && !is_to_be_had(bytes) {
+            return Ok(None);
+        }
+        if !constant.stored && self.account.charge(bytes).is_err() {
+            return Ok(None);
+        }
+        if is_fill {
+            self.fills_left.set(self.fills_left.get() - bytes);
+        }
+        let elements = match elements {
+            Some(elements) if !self.looks => elements,
+            _ => return Ok(Some(Packed::Outline)),
+        };
         // Others may pack meanwhile, at worst the same.
-        let packed = Arc::new(pack_once(constant, pack)?);
+        let unpacked = Unpacked { elements, is_fill };
+        let packed = Arc::new(pack_once(unpacked, pack)?);
         if let Some(key) = key {
-            let mut entries = entries();
-            if entries.packed.len() >= entries.sweep_at {
-                entries.packed.retain(|_, packed| packed.strong_count() > 0);
-                entries.sweep_at = 2 * entries.packed.len() + 64;
-            }
-            let packed: Arc<dyn Any + Send + Sync> = packed.clone();
-            entries.packed.insert(key, Arc::downgrade(&packed));
+            self.shared.keep(key, &packed);
         }
-        Ok(packed)
+        Ok(Some(Packed::Made(packed)))
     }
+}
+
+/// Whether the system would give as much memory. Packing itself cannot go on without.
+fn is_to_be_had(bytes: usize) -> bool {
+    /// Less than this is not worth the question.
+    const WORTH_ASKING: usize = 16 << 20;
+    bytes < WORTH_ASKING || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }
 
 impl fmt::Debug for SharedWeights {
@@ -101,25 +197,35 @@ impl fmt::Debug for SharedWeights {
 }
 
 /// The bytes of a constant that is being packed.
-pub(crate) struct Unpacked<'a>(&'a Tensor);
+#[derive(Clone, Copy)]
+pub(crate) struct Unpacked<'a> {
+    elements: &'a Tensor,
+    /// Whether the only element is that of all places.
+    is_fill: bool,
+}
 
 impl<'a> Unpacked<'a> {
+    /// The bytes of the one element that all places have, if that is so.
+    pub(crate) fn fill(&self) -> Option<&'a [u8]> {
+        self.is_fill.then(|| self.elements.bytes())
+    }
+
     /// All of them, to be read in any order.
     pub(crate) fn at_once(&self) -> &'a [u8] {
-        if let Some(buffer) = self.0.buffer() {
+        if let Some(buffer) = self.elements.buffer() {
             buffer.fetch_pages();
         }
-        self.0.bytes()
+        self.elements.bytes()
     }
 
     /// All of them, to be read range after range: [`Unpacked::next`] is told of each.
     pub(crate) fn in_order(&self) -> &'a [u8] {
-        self.0.bytes()
+        self.elements.bytes()
     }
 
     /// Ranges are of one size, but for the last. Memory that only holds a copy of what is before them in a file is given back.
     pub(crate) fn next(&self, range: Range<usize>) {
-        let Some(buffer) = self.0.buffer() else {
+        let Some(buffer) = self.elements.buffer() else {
             return;
         };
         let before = range.start.saturating_sub(range.len())..range.start;
@@ -131,9 +237,9 @@ impl<'a> Unpacked<'a> {
 }
 
 /// Lets `pack` read the bytes of a constant once; memory that only holds a copy of a file is given back afterwards.
-fn pack_once<R>(constant: &Tensor, pack: impl FnOnce(Unpacked<'_>) -> R) -> R {
-    let packed = pack(Unpacked(constant));
-    if let Some(buffer) = constant.buffer() {
+fn pack_once<R>(constant: Unpacked<'_>, pack: impl FnOnce(Unpacked<'_>) -> R) -> R {
+    let packed = pack(constant);
+    if let Some(buffer) = constant.elements.buffer() {
         buffer.give_back_pages();
     }
     packed
@@ -158,9 +264,20 @@ mod tests {
         };
         let pack = |data_type: DataType| {
             let constant = Tensor::from_buffer(data_type, [2, 2], buffer.clone()).unwrap();
-            let packed =
-                weights.find_or_pack(&constant, form(), |_| Ok::<_, Infallible>(data_type));
-            packed.unwrap()
+            let account = Account::new(None, 0);
+            let packer = Packer::new(&weights, &account, false);
+            let weight = Weight {
+                data_type,
+                dims: constant.dims(),
+                elements: Elements::All(&constant),
+                turned: false,
+                stored: true,
+            };
+            let pack = |_: Unpacked<'_>| Ok::<_, Infallible>(data_type);
+            match packer.find_or_pack(&weight, form(), 8, pack).unwrap() {
+                Some(Packed::Made(packed)) => packed,
+                _ => panic!("it is packed"),
+            }
         };
         let kept = [pack(DataType::Float16), pack(DataType::Bfloat16)];
         assert_eq!(
@@ -201,7 +318,11 @@ mod tests {
         });
         let buffer = Buffer::from_pages(pages.clone()).slice(10..90).unwrap();
         let constant = Tensor::from_buffer(DataType::Float, [5, 4], buffer).unwrap();
-        pack_once(&constant, |constant| {
+        let unpacked = Unpacked {
+            elements: &constant,
+            is_fill: false,
+        };
+        pack_once(unpacked, |constant| {
             assert_eq!(constant.in_order().len(), 80);
             for range in [0..32, 32..64, 64..80] {
                 constant.next(range);

@@ -70,7 +70,7 @@ impl Default for ScanOptions {
             limits: ReadLimits::default(),
             messages: 1 << 22,
             max_bytes: None,
-            elements: 1 << 32,
+            elements: 1 << 28,
             sparse_ratio: 1000,
             sparse_elements: 1 << 28,
             expanded_nodes: 1 << 24,
@@ -121,7 +121,7 @@ impl ScanOptions {
         self
     }
 
-    /// Elements that a node may make of nothing, and rounds of a loop. The default is 2^32.
+    /// Elements that a node may make of nothing, and rounds of a loop. The default is 2^28.
     pub fn max_elements(mut self, elements: u64) -> ScanOptions {
         self.elements = elements;
         self

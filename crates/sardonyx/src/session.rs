@@ -68,10 +68,19 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Bytes that a run may take for the values between its inputs and outputs. A run that needs more fails before it
-    /// starts. No limit by default.
+    /// Bytes that the session and one run of it may take together: for values computed ahead of time, packed forms of what the
+    /// file does not store, values between inputs and outputs, outputs, and scratch memory. What the file stores does not
+    /// count, packed or not, and neither does memory of the caller. A run that needs more fails before it takes more. No limit by
+    /// default.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.options.memory_limit = Some(bytes);
+        self
+    }
+
+    /// Makes a session only to look at it: with [`Session::steps`], [`Session::report`] and [`Session::details`]. Nothing large is
+    /// computed, copied or packed, and runs fail.
+    pub fn only_look(mut self) -> Self {
+        self.options.only_looks = true;
         self
     }
 

@@ -29,6 +29,16 @@ impl Stock {
         self.lent += bytes;
         self.most_lent = self.most_lent.max(self.lent);
     }
+
+    /// What was not wanted for longest goes first.
+    fn keep_at_most(&mut self, bytes: usize) {
+        let mut freed = 0;
+        while self.free_bytes > bytes && freed < self.free.len() {
+            self.free_bytes -= self.free[freed].len();
+            freed += 1;
+        }
+        self.free.drain(..freed);
+    }
 }
 
 impl Recycler {
@@ -69,18 +79,19 @@ impl Recycler {
         Buffer::from_owner(Arc::new(lent)).slice(0..len)
     }
 
+    /// Frees memory that nobody has on loan until no more than `bytes` of it are kept.
+    pub fn keep_at_most(&self, bytes: usize) {
+        let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
+        stock.keep_at_most(bytes);
+    }
+
     fn give_back(&self, bytes: AlignedBytes) {
         let mut stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
         stock.lent -= bytes.len();
         stock.free_bytes += bytes.len();
         stock.free.push(bytes);
-        // What was not wanted for longest goes first.
-        let mut freed = 0;
-        while stock.free_bytes > stock.most_lent && freed < stock.free.len() {
-            stock.free_bytes -= stock.free[freed].len();
-            freed += 1;
-        }
-        stock.free.drain(..freed);
+        let most = stock.most_lent;
+        stock.keep_at_most(most);
     }
 }
 

@@ -232,6 +232,14 @@ impl Tensor {
         }
     }
 
+    /// Bytes that the elements take in memory, those of strings included.
+    pub fn held_bytes(&self) -> usize {
+        match &self.storage {
+            Storage::Bytes(buffer) => buffer.len(),
+            Storage::Strings(strings) => strings.total_bytes() + size_of::<usize>() * strings.len(),
+        }
+    }
+
     /// The buffer behind [`Tensor::bytes`]; `None` for strings.
     pub fn buffer(&self) -> Option<&Buffer> {
         match &self.storage {

@@ -52,6 +52,24 @@ impl Value {
         Value::Optional(element, None)
     }
 
+    /// Bytes that its elements take. What it shares with other values counts as well.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Value::Tensor(tensor) => tensor.held_bytes(),
+            Value::Sparse(sparse) => {
+                sparse.values.held_bytes()
+                    + sparse.indices.held_bytes()
+                    + size_of_val(&sparse.positions[..])
+            }
+            Value::Sequence(sequence) => sequence.items().iter().map(Value::bytes).sum(),
+            Value::Map(map) => {
+                let entries = map.entries().iter();
+                entries.map(|(_, value)| 16 + value.bytes()).sum()
+            }
+            Value::Optional(_, held) => held.as_ref().map_or(0, |value| value.bytes()),
+        }
+    }
+
     /// The type of the value.
     pub fn value_type(&self) -> ValueType {
         match self {

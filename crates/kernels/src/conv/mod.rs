@@ -21,7 +21,7 @@ mod patches;
 use std::fmt;
 
 use crate::gemm::pack::{Packed, SendPtr};
-use crate::gemm::{Activation, MatRef, Operand, PanelForm, Product, TileEpilogue};
+use crate::gemm::{Activation, MatRef, Operand, PanelForm, Product, Storage, TileEpilogue};
 use crate::{Isa, Pool};
 use depthwise::Plane;
 pub use naive::conv_naive;
@@ -102,6 +102,11 @@ impl ConvParams {
         (self.in_channels / self.groups)
             .checked_mul(self.out_channels)?
             .checked_mul(taps)
+    }
+
+    /// Whether each group has one input channel, and there are several.
+    fn is_depthwise(&self) -> bool {
+        self.in_channels == self.groups && self.groups > 1
     }
 
     /// The spatial size of the output for an input of spatial size `spatial`.
@@ -243,8 +248,24 @@ impl PackedConv {
     ///
     /// If this machine does not have `isa`.
     pub fn new(isa: Isa, params: ConvParams, weights: &[f32]) -> Result<PackedConv, ConvError> {
-        // SAFETY: floats are readable as floats.
-        unsafe { PackedConv::from_raw(isa, params, weights.as_ptr(), weights.len()) }
+        check_weights(&params, weights.len())?;
+        // SAFETY: floats are readable as floats, and there are as many as there must be.
+        unsafe { PackedConv::from_raw(isa, params, weights.as_ptr(), 1) }
+    }
+
+    /// The same from one weight throughout.
+    ///
+    /// # Errors
+    ///
+    /// As [`PackedConv::new`].
+    ///
+    /// # Panics
+    ///
+    /// As [`PackedConv::new`].
+    pub fn filled(isa: Isa, params: ConvParams, weight: f32) -> Result<PackedConv, ConvError> {
+        params.check()?;
+        // SAFETY: with a distance of 0 only this float is read.
+        unsafe { PackedConv::from_raw(isa, params, &raw const weight, 0) }
     }
 
     /// The same from little-endian bytes at any alignment.
@@ -268,37 +289,32 @@ impl PackedConv {
                 .collect();
             return PackedConv::new(isa, params, &floats);
         }
-        // SAFETY: packing reads unaligned, and only whole floats inside `weights`.
-        unsafe { PackedConv::from_raw(isa, params, weights.as_ptr().cast(), weights.len() / 4) }
+        check_weights(&params, weights.len() / 4)?;
+        // SAFETY: packing reads unaligned, and only whole floats inside `weights`, of which there are as many as there must be.
+        unsafe { PackedConv::from_raw(isa, params, weights.as_ptr().cast(), 1) }
     }
 
+    /// Packs weights that lie `step` floats apart.
+    ///
     /// # Safety
     ///
-    /// `len` floats must be readable at `weights`, at any alignment.
+    /// The parameters have been checked, and all weights that they imply must be readable at `weights`, at any alignment.
     unsafe fn from_raw(
         isa: Isa,
         params: ConvParams,
         weights: *const f32,
-        len: usize,
+        step: usize,
     ) -> Result<PackedConv, ConvError> {
         crate::gemm::simd::check_isa(isa);
-        params.check()?;
         let geometry = Geometry::new(&params)?;
-        let want = params.weights_len().ok_or(ConvError::TooLarge)?;
-        if len != want {
-            return Err(ConvError::Length {
-                what: "weights",
-                want,
-                got: len,
-            });
-        }
+        let len = params.weights_len().ok_or(ConvError::TooLarge)?;
         let group_in = params.in_channels / params.groups;
         let group_out = params.out_channels / params.groups;
-        let packed = if group_in == 1 && params.groups > 1 {
+        let packed = if params.is_depthwise() {
             // SAFETY: `len` floats are readable.
             Weights::Depthwise(
                 (0..len)
-                    .map(|i| unsafe { weights.add(i).read_unaligned() })
+                    .map(|i| unsafe { weights.add(i * step).read_unaligned() })
                     .collect(),
             )
         } else {
@@ -306,8 +322,8 @@ impl PackedConv {
             let panels = (0..params.groups).map(|g| {
                 // SAFETY: group `g` has `group_out` rows of `depth` floats inside `len`; packing reads unaligned.
                 let matrix = unsafe {
-                    let start = weights.add(g * group_out * depth);
-                    MatRef::from_raw(start, group_out, depth, depth, 1)
+                    let start = weights.add(g * group_out * depth * step);
+                    MatRef::from_raw(start, group_out, depth, depth * step, step)
                 };
                 Packed::new(isa, &matrix.transposed())
             });
@@ -338,13 +354,39 @@ impl PackedConv {
         floats * size_of::<f32>()
     }
 
+    /// Memory that the packed weights of such a convolution take.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other, or the size overflows.
+    pub fn bytes_of(isa: Isa, params: &ConvParams) -> Result<usize, ConvError> {
+        params.check()?;
+        let geometry = Geometry::new(params)?;
+        let floats = match params.is_depthwise() {
+            true => params.weights_len(),
+            false => {
+                let depth = params.in_channels / params.groups * geometry.taps();
+                let group_out = params.out_channels / params.groups;
+                Packed::floats(isa, Storage::F32, depth, group_out)
+                    .and_then(|floats| floats.checked_mul(params.groups))
+            }
+        };
+        let bytes = floats.and_then(|floats| floats.checked_mul(size_of::<f32>()));
+        bytes.ok_or(ConvError::TooLarge)
+    }
+
     /// Which strategy runs, for profiles.
-    pub fn strategy(&self) -> &'static str {
-        match &self.weights {
-            Weights::Depthwise(_) => "depthwise",
-            Weights::Panels(_) if self.geometry.is_pointwise() => "pointwise",
-            Weights::Panels(_) => "im2col",
-        }
+    ///
+    /// # Errors
+    ///
+    /// If the parameters do not fit each other.
+    pub fn strategy(params: &ConvParams) -> Result<&'static str, ConvError> {
+        params.check()?;
+        Ok(match Geometry::new(params)? {
+            _ if params.is_depthwise() => "depthwise",
+            geometry if geometry.is_pointwise() => "pointwise",
+            _ => "im2col",
+        })
     }
 
     /// Convolves `batch` images of spatial size `spatial`: `input` is `[batch, in_channels, spatial...]`, `output`
@@ -407,6 +449,16 @@ impl PackedConv {
         }
         Ok(())
     }
+}
+
+/// The parameters fit each other, and there are as many weights as they imply.
+fn check_weights(params: &ConvParams, len: usize) -> Result<(), ConvError> {
+    params.check()?;
+    check_len(
+        "weights",
+        params.weights_len().ok_or(ConvError::TooLarge)?,
+        len,
+    )
 }
 
 fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {

@@ -103,6 +103,15 @@ impl<'a> LeMatrix<'a> {
         LeMatrix::new(bytes, storage, rows, cols, cols, 1)
     }
 
+    /// One element throughout.
+    ///
+    /// # Panics
+    ///
+    /// If `bytes` are fewer than one element.
+    pub fn filled(bytes: &'a [u8], storage: Storage, rows: usize, cols: usize) -> Self {
+        LeMatrix::new(bytes, storage, rows, cols, 0, 0)
+    }
+
     /// The same elements with rows and columns exchanged.
     pub fn transposed(self) -> Self {
         LeMatrix {
@@ -247,6 +256,15 @@ impl PackHalves {
                     }
                 }
                 let mut some = [0u16; 16];
+                if self.ks == 0 && self.ws == 0 && k < self.depth {
+                    // All rows are the same.
+                    some[..n].fill(src.read_unaligned());
+                    let x = P::wide(some.as_ptr().cast());
+                    while k < self.depth {
+                        S::store(out.add(k * row), x);
+                        k += 1;
+                    }
+                }
                 while k < self.depth {
                     for (j, to) in some.iter_mut().enumerate().take(n) {
                         *to = src.wrapping_add(k * self.ks + j * self.ws).read_unaligned();

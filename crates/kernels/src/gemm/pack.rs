@@ -142,6 +142,11 @@ impl PackedB {
         }
     }
 
+    /// Memory that a packed matrix of `depth` rows and `cols` columns takes; `None` when that overflows.
+    pub fn bytes_of(isa: Isa, storage: Storage, depth: usize, cols: usize) -> Option<usize> {
+        Packed::floats(isa, storage, depth, cols)?.checked_mul(size_of::<f32>())
+    }
+
     pub fn depth(&self) -> usize {
         self.panels.depth
     }
@@ -187,6 +192,13 @@ impl Packed {
         })
     }
 
+    /// Floats of memory that all panels take; `None` when that overflows.
+    pub(crate) fn floats(isa: Isa, storage: Storage, depth: usize, width: usize) -> Option<usize> {
+        let w = panel_width(isa);
+        let row = storage.floats(w);
+        width.div_ceil(w).checked_mul(row)?.checked_mul(depth)
+    }
+
     /// All panels, whose chunks `fill(steps, start, out)` writes on several threads: some steps of the columns from `start` on.
     pub(super) fn by_chunks(
         isa: Isa,
@@ -198,10 +210,7 @@ impl Packed {
         let (depth, width) = (source.depth(), source.width());
         let w = panel_width(isa);
         let (panels, row) = (width.div_ceil(w), storage.floats(w));
-        let len = panels
-            .checked_mul(row)
-            .and_then(|n| n.checked_mul(depth))
-            .expect("packed size overflows");
+        let len = Packed::floats(isa, storage, depth, width).expect("packed size overflows");
         // SAFETY: the chunks below are all of it.
         let mut data = unsafe { AlignedBuf::unwritten(len) };
         let out = SendPtr(data.as_mut_ptr());
@@ -496,6 +505,14 @@ impl Body for PackMatrix {
                         }
                     }
                     let select = ((1u64 << n) - 1) as u32;
+                    if self.ks == 0 && k < self.depth {
+                        // All rows are the same.
+                        let v = S::select(zero, select, src, self.ws);
+                        while k < self.depth {
+                            S::store(out.add(k * 2 * lanes), v);
+                            k += 1;
+                        }
+                    }
                     while k < self.depth {
                         let v = S::select(zero, select, src.wrapping_add(k * self.ks), self.ws);
                         S::store(out.add(k * 2 * lanes), v);

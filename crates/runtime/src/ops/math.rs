@@ -130,6 +130,7 @@ mod tests {
             pool: &Pool::new(1),
             isa: Isa::detect(),
             memory: None,
+            account: &crate::account::Account::new(None, 0),
         };
         kernel.run(&mut call).unwrap();
         match call.targets.remove(0) {

@@ -4,9 +4,9 @@ use sardonyx_tensor::{CastOptions, DataType, TensorView, cast_slices};
 
 use crate::kernel::{Call, KernelError};
 
-/// The elements of a tensor as `f32`.
-pub(crate) fn widen(view: &TensorView<'_>) -> Result<Vec<f32>, KernelError> {
-    let mut wide = vec![0f32; view.len()];
+/// The elements of a tensor as `f32`, for the time of the call.
+pub(crate) fn widen(call: &Call<'_>, view: &TensorView<'_>) -> Result<Vec<f32>, KernelError> {
+    let mut wide = call.scratch::<f32>(view.len())?;
     let bytes = view
         .contiguous_bytes()
         .ok_or_else(|| KernelError("the elements are not dense".to_string()))?;

@@ -7,7 +7,9 @@ use sardonyx_tensor::{Element, Tensor, Value};
 
 use super::binding;
 use crate::SharedWeights;
+use crate::account::Account;
 use crate::kernel::{BindError, Call, Operand, Site, SiteInput, Target};
+use crate::weights::Packer;
 
 struct Given<'a>(&'a [(&'a str, AttrValue<'static>)]);
 
@@ -29,6 +31,7 @@ pub(crate) fn run(
     let schema = registry
         .schema("", op, u32::MAX)
         .expect("a standard operator");
+    let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let given = Given(attributes);
     let ty = |tensor: &Tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied());
     let site = Site {
@@ -39,7 +42,7 @@ pub(crate) fn run(
                 input.map(|tensor| SiteInput {
                     ty: Some(ty(tensor)),
                     constant: None,
-                    turned: None,
+                    weight: None,
                 })
             })
             .collect(),
@@ -47,7 +50,7 @@ pub(crate) fn run(
         isa: Isa::detect(),
         precision: crate::Precision::Exact,
         exact_up_to: 0,
-        weights: &SharedWeights::default(),
+        weights: &Packer::new(&shared, &account, false),
     };
     let bind = binding("", op).expect("a binding");
     let kernel = bind(&site).map_err(|error| match error {
@@ -64,6 +67,7 @@ pub(crate) fn run(
         pool: Pool::global(),
         isa: Isa::detect(),
         memory: None,
+        account: &account,
     };
     kernel.run(&mut call).map_err(|error| error.to_string())?;
     let outputs = call.targets.into_iter().map(|target| match target {

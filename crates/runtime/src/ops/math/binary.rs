@@ -7,7 +7,7 @@ use sardonyx_kernels::elementwise::{
     Binary, BinaryElement, Bitwise, Compare, Integer, Logic, Side, binary, binary_in_place,
     bitwise, logic, not,
 };
-use sardonyx_tensor::{CastOptions, DataType, Element, Tensor, ViewData, cast, cast_slices};
+use sardonyx_tensor::{CastOptions, DataType, Element, ViewData, cast, cast_slices};
 
 use super::{Pair, dims_in_place, for_element, steps};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Pointwise, Site, fail};
@@ -214,23 +214,15 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         }
         let base = cast(&call.tensor(0)?.to_tensor()?, DataType::Double, options)?;
         let exponent = cast(&exponent, DataType::Double, options)?;
-        let mut power = Tensor::zeros(DataType::Double, &pair.dims)?;
+        let mut power = call.scratch::<f64>(pair.dims.iter().product())?;
         let (a, b) = (base.as_slice::<f64>()?, exponent.as_slice::<f64>()?);
         binary(
-            pool,
-            isa,
-            op,
-            &pair.dims,
-            a,
-            &pair.a,
-            b,
-            &pair.b,
-            power.as_mut_slice::<f64>()?,
+            pool, isa, op, &pair.dims, a, &pair.a, b, &pair.b, &mut power,
         );
         let mut out = call.output(0, T::DATA_TYPE, &pair.dims)?;
         cast_slices(
             DataType::Double,
-            power.bytes(),
+            bytemuck::cast_slice(&power),
             T::DATA_TYPE,
             out.bytes_mut(),
             power.len(),

@@ -74,7 +74,7 @@ struct OfBytes(Question);
 
 impl Kernel for OfBytes {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, x) = (call.pool, widen(call.tensor(0)?)?);
+        let (pool, x) = (call.pool, widen(call, call.tensor(0)?)?);
         let dims = Dims::from(call.tensor(0)?.dims());
         let mut out = call.output(0, DataType::Bool, &dims)?;
         self.0.ask(pool, &x, out.bytes_mut());

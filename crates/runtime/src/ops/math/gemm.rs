@@ -1,15 +1,11 @@
 //! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the result is written.
 
-use std::sync::Arc;
-
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::gemm::{
-    Bias, Epilogue, Lhs, MatRef, Number, PackedB, Rhs, gemm, gemm_generic,
-};
+use sardonyx_kernels::gemm::{Bias, Epilogue, Lhs, MatRef, Number, Rhs, gemm, gemm_generic};
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
 use crate::kernel::{
-    BindError, Call, Kernel, KernelError, Site, Tail, Tails, describe_right, fail,
+    BindError, Call, Kernel, KernelError, Right, Site, Tail, Tails, describe_right, fail,
 };
 use crate::ops::narrow::{narrow, widen};
 
@@ -19,7 +15,7 @@ struct Gemm {
     beta: f32,
     trans_a: bool,
     trans_b: bool,
-    packed: Option<Arc<PackedB>>,
+    packed: Option<Right>,
     taken_in: Vec<usize>,
     has_c: bool,
     tails: Tails,
@@ -38,7 +34,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     }
     let trans_b = site.need_int("transB")? != 0;
     let mut taken_in = Vec::new();
-    let packed = site.constant(1).and_then(|b| site.pack_right(b, trans_b));
+    let packed = site.pack_right(1, trans_b);
     if packed.is_some() {
         taken_in.push(1);
     }
@@ -117,7 +113,7 @@ impl Gemm {
         let left = call.slice::<f32>(0)?;
         let b;
         let right = match &self.packed {
-            Some(packed) => Rhs::Packed(packed),
+            Some(packed) => Rhs::Packed(packed.panels()?),
             None => {
                 b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
                 Rhs::Plain(b.of(call.slice::<f32>(1)?))
@@ -170,19 +166,22 @@ impl Gemm {
     }
 
     fn run_narrow(&self, call: &mut Call<'_>, a: &Matrix, cols: usize) -> Result<(), KernelError> {
-        let left = widen(call.tensor(0)?)?;
+        let left = widen(call, call.tensor(0)?)?;
         let b;
         let right = match &self.packed {
-            Some(packed) => Rhs::Packed(packed),
+            Some(packed) => Rhs::Packed(packed.panels()?),
             None => {
-                b = widen(call.tensor(1)?)?;
+                b = widen(call, call.tensor(1)?)?;
                 Rhs::Plain(Matrix::new(call.tensor(1)?, self.trans_b, "B")?.of(&b))
             }
         };
         let dims: Dims = Dims::from_slice(&[a.rows, cols]);
-        let mut y = vec![0f32; a.rows * cols];
+        let mut y = call.scratch::<f32>(a.rows * cols)?;
         let c = if self.has_c {
-            Some((widen(call.tensor(2)?)?, call.tensor(2)?.dims().to_vec()))
+            Some((
+                widen(call, call.tensor(2)?)?,
+                call.tensor(2)?.dims().to_vec(),
+            ))
         } else {
             None
         };
@@ -216,14 +215,14 @@ impl Kernel for Gemm {
     }
 
     fn describe(&self) -> String {
-        let form = describe_right(self.packed.as_deref());
+        let form = describe_right(self.packed.as_ref());
         format!("{form}, {:?}", self.isa)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let a = Matrix::new(call.tensor(0)?, self.trans_a, "A")?;
         let (depth, cols) = match &self.packed {
-            Some(packed) => (packed.depth(), packed.cols()),
+            Some(packed) => (packed.depth, packed.cols),
             None => {
                 let b = Matrix::new(call.tensor(1)?, self.trans_b, "B")?;
                 (b.rows, b.cols)

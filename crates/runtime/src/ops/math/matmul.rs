@@ -1,23 +1,21 @@
 //! MatMul: NumPy's rules for vectors and for leading dimensions that broadcast; a constant matrix is packed once.
 
-use std::sync::Arc;
-
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    BatchMat, BatchRhs, Epilogue, MatRef, Number, PackedB, gemm_batch, gemm_generic,
+    BatchMat, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_generic,
 };
 use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
 use smallvec::SmallVec;
 
 use crate::kernel::{
-    BindError, Call, Kernel, KernelError, Site, Tail, Tails, describe_right, fail,
+    BindError, Call, Kernel, KernelError, Right, Site, Tail, Tails, describe_right, fail,
 };
 use crate::ops::narrow::{narrow, widen};
 
 struct MatMul {
     elem: DataType,
-    packed: Option<Arc<PackedB>>,
+    packed: Option<Right>,
     tails: Tails,
     isa: Isa,
 }
@@ -32,12 +30,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     ) {
         return site.unsupported_type(elem);
     }
-    let packed = match (site.constant(1), site.turned(1)) {
-        (Some(b), _) => site.pack_right(b, false),
-        // The transpose of a constant is packed from the constant itself.
-        (None, Some(b)) => site.pack_right(b, true),
-        (None, None) => None,
-    };
+    let packed = site.pack_right(1, false);
     Ok(Box::new(MatMul {
         elem,
         packed,
@@ -237,13 +230,13 @@ impl Kernel for MatMul {
     }
 
     fn describe(&self) -> String {
-        let form = describe_right(self.packed.as_deref());
+        let form = describe_right(self.packed.as_ref());
         format!("{form}, {:?}", self.isa)
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let b_dims: Dims = match &self.packed {
-            Some(packed) => Dims::from_slice(&[packed.depth(), packed.cols()]),
+            Some(packed) => Dims::from_slice(&[packed.depth, packed.cols]),
             None => call.tensor(1)?.dims().into(),
         };
         let left = call.tensor(0)?;
@@ -257,7 +250,7 @@ impl Kernel for MatMul {
             DataType::Float => {
                 let a = call.strided::<f32>(0)?;
                 let right = match &self.packed {
-                    Some(packed) => BatchRhs::Packed(packed),
+                    Some(packed) => BatchRhs::Packed(packed.panels()?),
                     None => BatchRhs::Plain(shapes.right(call.strided::<f32>(1)?)),
                 };
                 let elems = shapes.output.iter().product();
@@ -284,17 +277,17 @@ impl Kernel for MatMul {
             DataType::Uint32 => self.run_plainly::<u32>(call, &shapes),
             DataType::Uint64 => self.run_plainly::<u64>(call, &shapes),
             _ => {
-                let a = widen(call.tensor(0)?)?;
+                let a = widen(call, call.tensor(0)?)?;
                 let b;
                 let right = match &self.packed {
-                    Some(packed) => BatchRhs::Packed(packed),
+                    Some(packed) => BatchRhs::Packed(packed.panels()?),
                     None => {
-                        b = widen(call.tensor(1)?)?;
+                        b = widen(call, call.tensor(1)?)?;
                         BatchRhs::Plain(shapes.right(&b))
                     }
                 };
                 let left = shapes.left(&a);
-                let mut y = vec![0f32; shapes.output.iter().product()];
+                let mut y = call.scratch::<f32>(shapes.output.iter().product())?;
                 let size = shapes.rows * shapes.cols;
                 let epilogue = Epilogue::default();
                 gemm_batch(

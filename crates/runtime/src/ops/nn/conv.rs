@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::conv::{ConvEpilogue, ConvParams, PackedConv, conv_naive};
+use sardonyx_kernels::conv::{ConvEpilogue, ConvError, ConvParams, PackedConv, conv_naive};
 use sardonyx_tensor::{DataType, Dims, Element};
 
 use super::window::{Placed, Window};
-use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, fail};
+use crate::kernel::{BindError, Call, Kernel, KernelError, Site, Tail, Tails, Weight, fail};
 use crate::ops::narrow::{narrow, widen};
-use crate::weights::Form;
+use crate::weights::{Form, Packed};
 
 struct Conv {
     elem: DataType,
@@ -27,7 +27,10 @@ struct Conv {
 
 enum Weights {
     /// Packed for the padding that the attributes fix.
-    Packed(Arc<PackedConv>),
+    Packed {
+        params: ConvParams,
+        packed: Packed<PackedConv>,
+    },
     /// Constant, but the padding depends on the size of the input: packed when that is first seen.
     Constant {
         elements: Vec<f32>,
@@ -88,31 +91,16 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             None
         }
     };
-    let weights = match (site.constant(1), &window) {
-        (Some(constant), Some(window)) if fast && window.kernel.len() <= 3 => {
-            taken_in.push(1);
-            let dims: Dims = constant.dims().into();
-            match window.fixed_pads() {
-                Some((begin, end)) => {
-                    let params = params(window, &dims, group, begin, end)?;
-                    let form = Form::Convolution {
-                        isa: site.isa,
-                        params: params.clone(),
-                    };
-                    let packed = site.weights.find_or_pack(constant, form, |weights| {
-                        PackedConv::from_le_bytes(site.isa, params, weights.at_once())
-                    });
-                    Weights::Packed(packed.map_err(|error| BindError::Invalid(error.to_string()))?)
-                }
-                None => Weights::Constant {
-                    elements: constant.to_vec()?,
-                    dims,
-                    packed: Mutex::default(),
-                },
-            }
-        }
-        _ => Weights::Given,
+    let packs = window
+        .as_ref()
+        .filter(|window| fast && window.kernel.len() <= 3);
+    let weights = match packs {
+        Some(window) => take_in(site, window, group)?,
+        None => Weights::Given,
     };
+    if !matches!(weights, Weights::Given) {
+        taken_in.push(1);
+    }
     Ok(Box::new(Conv {
         elem,
         window,
@@ -124,6 +112,44 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         tails: Tails::default(),
         isa: site.isa,
     }))
+}
+
+/// Weights in the form in which they are used, if they are constant.
+fn take_in(site: &Site<'_>, window: &Window, group: usize) -> Result<Weights, BindError> {
+    let isa = site.isa;
+    let invalid = |error: ConvError| BindError::Invalid(error.to_string());
+    match (site.weight(1), window.fixed_pads()) {
+        (Some(constant), Some((begin, end))) => {
+            let params = params(window, constant.dims, group, begin, end)?;
+            let form = Form::Convolution {
+                isa,
+                params: params.clone(),
+            };
+            let bytes = PackedConv::bytes_of(isa, &params).map_err(invalid)?;
+            let packed = site
+                .weights
+                .find_or_pack(&constant, form, bytes, |weights| {
+                    let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
+                    match fill.map(f32::from_ne_bytes) {
+                        Some(fill) => PackedConv::filled(isa, params.clone(), fill),
+                        None => PackedConv::from_le_bytes(isa, params.clone(), weights.at_once()),
+                    }
+                });
+            Ok(match packed.map_err(invalid)? {
+                Some(packed) => Weights::Packed { params, packed },
+                None => Weights::Given,
+            })
+        }
+        (Some(Weight { turned: false, .. }), None) => match site.constant(1) {
+            Some(constant) => Ok(Weights::Constant {
+                elements: constant.to_vec()?,
+                dims: constant.dims().into(),
+                packed: Mutex::default(),
+            }),
+            None => Ok(Weights::Given),
+        },
+        _ => Ok(Weights::Given),
+    }
 }
 
 fn params(
@@ -170,7 +196,7 @@ impl Conv {
                 .map_err(|error| KernelError(error.to_string()))
         };
         match &self.weights {
-            Weights::Packed(packed) => Ok(packed.clone()),
+            Weights::Packed { packed, .. } => packed.get().cloned(),
             Weights::Constant {
                 elements,
                 dims,
@@ -236,14 +262,14 @@ impl Conv {
             &placed.pads_begin,
             &placed.pads_end,
         )?;
-        let (input, w) = (call.tensor(0)?, widen(weights)?);
-        let x = widen(input)?;
+        let (input, w) = (call.tensor(0)?, widen(call, weights)?);
+        let x = widen(call, input)?;
         let bias = if self.has_bias {
-            Some(widen(call.tensor(2)?)?)
+            Some(widen(call, call.tensor(2)?)?)
         } else {
             None
         };
-        let mut y = vec![0f32; dims.iter().product()];
+        let mut y = call.scratch::<f32>(dims.iter().product())?;
         let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
         conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
             .map_err(|e| KernelError(e.to_string()))?;
@@ -270,7 +296,10 @@ impl Kernel for Conv {
 
     fn describe(&self) -> String {
         match &self.weights {
-            Weights::Packed(packed) => format!("{} {:?}", packed.strategy(), self.isa),
+            Weights::Packed { params, .. } => {
+                let strategy = PackedConv::strategy(params).unwrap_or_default();
+                format!("{strategy} {:?}", self.isa)
+            }
             Weights::Constant { .. } | Weights::Given => format!("packed when run, {:?}", self.isa),
         }
     }
@@ -294,7 +323,7 @@ impl Kernel for Conv {
         };
         let placed = window.place(&input[2..])?;
         let out_channels = match &self.weights {
-            Weights::Packed(packed) => packed.params().out_channels,
+            Weights::Packed { params, .. } => params.out_channels,
             Weights::Constant { dims, .. } => dims[0],
             Weights::Given => call.tensor(1)?.dims().first().copied().unwrap_or(0),
         };

@@ -1,6 +1,6 @@
 //! Dropout at inference: the input itself, and a mask that keeps everything.
 
-use sardonyx_tensor::{Dims, Tensor, Value};
+use sardonyx_tensor::{Bool8, Dims, Tensor};
 
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::layout::{Layout, ViewSite};
@@ -31,7 +31,7 @@ impl Dropout {
     /// Whether the ratio is given, and zero: both zeros, in any float type.
     fn drops_nothing(&self, call: &Call<'_>) -> Result<bool, KernelError> {
         Ok(match call.maybe_tensor(1)? {
-            Some(ratio) => widen(ratio)?[..] == [0.0],
+            Some(ratio) => widen(call, ratio)?[..] == [0.0],
             None => false,
         })
     }
@@ -59,8 +59,8 @@ impl Kernel for Dropout {
                 .copy_from(&input)?;
         }
         if call.has_output(1) {
-            let kept = vec![true; input.len()];
-            call.set_output(1, Value::Tensor(Tensor::from_bools(&dims, &kept)?))?;
+            call.output_slice::<Bool8>(1, &dims)?
+                .fill(Bool8::from(true));
         }
         Ok(())
     }

@@ -285,7 +285,7 @@ impl Kernel for MixedRootMeanSquare {
         let (pool, isa) = (call.pool, call.isa);
         let (x, scale) = (wide(call.tensor(0)?)?, wide(call.tensor(1)?)?);
         let scale = stretched(pool, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
-        let mut y = vec![0f64; x.len()];
+        let mut y = call.scratch::<f64>(x.len())?;
         f64::rms_norm(
             pool,
             isa,
@@ -487,8 +487,8 @@ impl Kernel for NarrowMeanVariance {
             call.tensor(0)?.data_type(),
             Dims::from(call.tensor(0)?.dims()),
         );
-        let x = widen(call.tensor(0)?)?;
-        let mut y = vec![0f32; x.len()];
+        let x = widen(call, call.tensor(0)?)?;
+        let mut y = call.scratch::<f32>(x.len())?;
         self.0.normalize(call.pool, call.isa, &dims, &x, &mut y)?;
         narrow(call, 0, elem, &dims, y)
     }

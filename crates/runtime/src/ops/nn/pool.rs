@@ -120,7 +120,7 @@ impl<T: Element + MaxPoolLoops> Kernel for MaxPool<T> {
             return Ok(());
         }
         // Positions are found together with values, but the two outputs are borrowed one at a time.
-        let mut y = vec![T::ZERO; g.output.iter().product()];
+        let mut y = call.scratch::<T>(g.output.iter().product())?;
         let indices = call.output_slice::<i64>(1, &g.output)?;
         T::max_pool_with_indices(
             pool,

@@ -31,6 +31,10 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for ConstantOfShape {
+    fn fill<'t>(&'t self, _: Option<&'t Tensor>) -> Option<&'t Tensor> {
+        Some(&self.0)
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims = call.ints(0)?;
         let Ok(dims) = dims

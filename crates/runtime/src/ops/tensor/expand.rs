@@ -1,6 +1,6 @@
 //! Expand: a tensor repeated to a shape.
 
-use sardonyx_tensor::{Dims, shape::broadcast_dims};
+use sardonyx_tensor::{Dims, Tensor, shape::broadcast_dims};
 
 use super::moves::copy_view;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -14,6 +14,10 @@ pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 }
 
 impl Kernel for Expand {
+    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
+        first
+    }
+
     fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         site.layout.repeated(site.from, site.to)
     }

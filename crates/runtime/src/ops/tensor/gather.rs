@@ -18,7 +18,7 @@ struct Gather {
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     Ok(Box::new(Gather {
         axis: site.need_int("axis")?,
-        from_constant: site.constant(0).is_some(),
+        from_constant: site.weight(0).is_some(),
     }))
 }
 

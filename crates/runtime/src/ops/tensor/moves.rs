@@ -140,7 +140,7 @@ fn codes(
 ) -> Result<(), KernelError> {
     let pool = call.pool;
     let unpacked = |view: &TensorView<'_>| -> Result<Vec<u8>, KernelError> {
-        let mut codes = vec![0; view.len()];
+        let mut codes = call.scratch::<u8>(view.len())?;
         packed::unpack_to_u8(&dense(view)?, bits, &mut codes)?;
         Ok(codes)
     };
@@ -149,8 +149,8 @@ fn codes(
         .map(unpacked)
         .collect::<Result<Vec<_>, _>>()?;
     let slices: Vec<&[[u8; 1]]> = codes.iter().map(|codes| codes.as_chunks().0).collect();
+    let mut out = call.scratch::<u8>(shape::elems(dims)?)?;
     let mut output = call.output(index, data_type, dims)?;
-    let mut out = vec![0; output.len()];
     if out.is_empty() {
         return Ok(());
     }
@@ -182,7 +182,7 @@ fn strings(
         );
     }
     let slices: Vec<&[[u8; 8]]> = numbers.iter().map(Vec::as_slice).collect();
-    let mut out = vec![[0; 8]; shape::elems(dims)?];
+    let mut out = call.scratch::<[u8; 8]>(shape::elems(dims)?)?;
     if !out.is_empty() {
         movement.run(call.pool, &slices, &mut out)?;
     }
@@ -210,6 +210,7 @@ mod tests {
     use smallvec::smallvec;
 
     use super::*;
+    use crate::account::Account;
     use crate::kernel::{Operand, Target};
 
     /// The first source backwards, then the first element of the second and what is left out.
@@ -238,6 +239,7 @@ mod tests {
             pool: Pool::global(),
             isa: Isa::detect(),
             memory: None,
+            account: &Account::new(None, 0),
         };
         move_elements(
             &mut call,

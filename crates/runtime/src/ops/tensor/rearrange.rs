@@ -3,7 +3,7 @@
 use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::elementwise::MAX_RANK;
-use sardonyx_tensor::Dims;
+use sardonyx_tensor::{Dims, Tensor};
 use smallvec::SmallVec;
 
 use super::moves::{Movement, move_elements};
@@ -17,6 +17,10 @@ pub(crate) fn bind_tile(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 struct Tile;
 
 impl Kernel for Tile {
+    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
+        first
+    }
+
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
         let repeats = call.ints(1)?;

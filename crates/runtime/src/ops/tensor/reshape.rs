@@ -3,7 +3,7 @@
 //! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an output of the model,
 //! or when the shape is known only now.
 
-use sardonyx_tensor::{Dims, shape, shape::normalize_axis};
+use sardonyx_tensor::{Dims, Tensor, shape, shape::normalize_axis};
 
 use super::moves::copy_view;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -55,6 +55,10 @@ pub(crate) fn bind_identity(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> 
 }
 
 impl Kernel for View {
+    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
+        first
+    }
+
     fn only_reshapes(&self) -> bool {
         true
     }

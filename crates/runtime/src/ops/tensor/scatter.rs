@@ -408,6 +408,7 @@ mod tests {
                 pool: Pool::global(),
                 isa: Isa::detect(),
                 memory: None,
+                account: &crate::account::Account::new(None, 0),
             };
             kernel.run(&mut call).unwrap();
             drop(call);

@@ -89,7 +89,8 @@ impl<T: Loops + Element> Kernel for TopK<T> {
         dims[axis] = k;
         // Two outputs cannot be written at once, and either may be wanted by nobody.
         let len = dims.iter().product();
-        let (mut values, mut positions) = (vec![T::ZERO; len], vec![0i64; len]);
+        let mut values = call.scratch::<T>(len)?;
+        let mut positions = call.scratch::<i64>(len)?;
         T::top_k(pool, self.largest, sizes, k, x, &mut values, &mut positions);
         if call.has_output(0) {
             call.output_slice::<T>(0, &dims)?.copy_from_slice(&values);

@@ -1,6 +1,6 @@
 //! Transpose: another order of the axes. Nothing moves where the readers follow strides.
 
-use sardonyx_tensor::Dims;
+use sardonyx_tensor::{Dims, Tensor};
 
 use super::moves::copy_view;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -41,6 +41,10 @@ impl Transpose {
 }
 
 impl Kernel for Transpose {
+    fn fill<'t>(&'t self, first: Option<&'t Tensor>) -> Option<&'t Tensor> {
+        first
+    }
+
     fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
         let order = self.order(site.from.len()).ok()?;
         Some(site.layout.transposed(&order))

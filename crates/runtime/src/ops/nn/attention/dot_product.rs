@@ -146,11 +146,17 @@ impl<T: Clone> Part<'_, T> {
 
 /// How elements of an operand are had: as they lie where the type is that of the kernel, else converted.
 trait Operands: Element + Math {
-    fn load<'a>(view: &TensorView<'a>) -> Result<(Cow<'a, [Self]>, bool), KernelError>;
+    fn load<'a>(
+        call: &Call<'_>,
+        view: &TensorView<'a>,
+    ) -> Result<(Cow<'a, [Self]>, bool), KernelError>;
 }
 
 impl Operands for f32 {
-    fn load<'a>(view: &TensorView<'a>) -> Result<(Cow<'a, [f32]>, bool), KernelError> {
+    fn load<'a>(
+        call: &Call<'_>,
+        view: &TensorView<'a>,
+    ) -> Result<(Cow<'a, [f32]>, bool), KernelError> {
         if view.data_type() == DataType::Float {
             let data = view.data_slice::<f32>()?;
             return Ok((
@@ -158,12 +164,15 @@ impl Operands for f32 {
                 true,
             ));
         }
-        Ok((Cow::Owned(widen(view)?), false))
+        Ok((Cow::Owned(widen(call, view)?), false))
     }
 }
 
 impl Operands for f64 {
-    fn load<'a>(view: &TensorView<'a>) -> Result<(Cow<'a, [f64]>, bool), KernelError> {
+    fn load<'a>(
+        _: &Call<'_>,
+        view: &TensorView<'a>,
+    ) -> Result<(Cow<'a, [f64]>, bool), KernelError> {
         let data = view.data_slice::<f64>()?;
         Ok((
             Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()),
@@ -179,7 +188,7 @@ fn part<'a, T: Operands>(
     name: &str,
 ) -> Result<Part<'a, T>, KernelError> {
     let view = call.tensor(index)?;
-    let (data, as_it_lies) = T::load(view)?;
+    let (data, as_it_lies) = T::load(call, view)?;
     let mut form = Form::new(view, packed, name)?;
     if !as_it_lies {
         // Converted elements are dense under the dimensions of the input.
@@ -191,6 +200,7 @@ fn part<'a, T: Operands>(
 
 /// Earlier keys or values with the new ones behind them, dense.
 fn joined<T: Operands>(
+    call: &Call<'_>,
     past: &Part<'_, T>,
     new: &Part<'_, T>,
 ) -> Result<Part<'static, T>, KernelError> {
@@ -203,7 +213,7 @@ fn joined<T: Operands>(
         );
     }
     let form = Form::dense([b, h, old + rows, f]);
-    let mut data = vec![T::ZERO; b * h * (old + rows) * f];
+    let mut data = call.scratch::<T>(b * h * (old + rows) * f)?;
     for (part, start) in [(past, 0), (new, old)] {
         let [_, _, rows, _] = part.form.dims;
         for index in 0..b * h * rows {
@@ -247,10 +257,10 @@ impl Attention {
         if call.has_input(PAST_KEY) {
             let old = part::<T>(call, PAST_KEY, 0, "past_key")?;
             past = old.form.dims[2];
-            k = joined(&old, &k)?;
+            k = joined(call, &old, &k)?;
         }
         if call.has_input(PAST_VALUE) {
-            v = joined(&part::<T>(call, PAST_VALUE, 0, "past_value")?, &v)?;
+            v = joined(call, &part::<T>(call, PAST_VALUE, 0, "past_value")?, &v)?;
         }
         let sizes = sizes(q.form.dims, k.form.dims, v.form.dims)?;
         let mask = mask::<T>(call, sizes)?;
@@ -279,7 +289,7 @@ impl Attention {
         let mut scores = Vec::new();
         let row = sizes.heads * sizes.queries * sizes.keys;
         if call.has_output(SCORES) {
-            scores = vec![T::ZERO; sizes.batch * row];
+            scores = call.scratch::<T>(sizes.batch.saturating_mul(row))?;
         }
         let has_scores = call.has_output(SCORES);
         let mut fill = |y: &mut [T]| {
@@ -297,7 +307,7 @@ impl Attention {
         if T::DATA_TYPE == self.elem {
             fill(call.output_slice::<T>(0, &dims)?);
         } else {
-            let mut y = vec![T::ZERO; dims.iter().product()];
+            let mut y = call.scratch::<T>(dims.iter().product())?;
             fill(&mut y);
             give(call, 0, self.elem, &dims, y)?;
         }
@@ -477,7 +487,7 @@ fn mask<'a, T: Operands>(
             false => (Cow::Owned(data), stretched(dims, &shape::strides(dims))?),
         }
     } else {
-        let (data, _) = T::load(call.tensor(MASK)?)?;
+        let (data, _) = T::load(call, call.tensor(MASK)?)?;
         (data, stretched(dims, &call.tensor(MASK)?.strides())?)
     };
     Ok(Some(Hidden::Add(Part { data, form })))
