@@ -1,5 +1,6 @@
 //! Talking to people: answers to stdout, notes and errors to stderr, colour where it is wanted.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -76,10 +77,7 @@ impl Terminal {
 
     /// Prints an answer.
     pub(crate) fn print(&self, text: &str) -> Result<(), Failure> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(harmless(text).as_bytes())?;
-        stdout.flush()?;
-        Ok(())
+        write_answer(&harmless(text))
     }
 
     /// Prints an answer as JSON, on one line or on many.
@@ -88,12 +86,13 @@ impl Terminal {
             true => serde_json::to_string_pretty(answer),
             false => serde_json::to_string(answer),
         };
-        let text = text.map_err(|error| {
+        let mut text = text.map_err(|error| {
             Failure::new(format!("the answer cannot be written as JSON: {error}"))
                 .code(Code::Internal)
         })?;
+        text.push('\n');
         self.answered.store(true, Ordering::Relaxed);
-        self.print(&(harmless_json(&text) + "\n"))
+        write_answer(&harmless_json(&text))
     }
 
     /// Something the user may want to know.
@@ -213,29 +212,48 @@ fn shows_progress(is_terminal: bool, ci: Option<OsString>) -> bool {
     is_terminal && !in_service
 }
 
+fn write_answer(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()?;
+    Ok(())
+}
+
 /// Text that may come from a file, without what a terminal would take as a command.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match is_harmless(c) {
-            true => out.push(c),
-            false => out.extend(c.escape_default()),
-        }
-    }
-    out
+pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
+    without_harm(text, |out, c| out.extend(c.escape_default()))
 }
 
 /// The same for JSON, where such characters can only be in texts and have escapes of their own.
-pub(crate) fn harmless_json(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        match is_harmless(c) {
-            true => out.push(c),
-            // All of them have at most four digits.
-            false => out += &format!("\\u{:04x}", u32::from(c)),
-        }
+pub(crate) fn harmless_json(json: &str) -> Cow<'_, str> {
+    // All of them have at most four digits.
+    without_harm(json, |out, c| *out += &format!("\\u{:04x}", u32::from(c)))
+}
+
+fn without_harm(text: &str, escape: impl Fn(&mut String, char)) -> Cow<'_, str> {
+    // Nearly all texts have no byte that a harmful character begins with.
+    if !text.bytes().any(may_harm) {
+        return Cow::Borrowed(text);
     }
-    out
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_harmless(*c)) {
+        out += &rest[..at];
+        escape(&mut out, c);
+        rest = &rest[at + c.len_utf8()..];
+    }
+    out += rest;
+    Cow::Owned(out)
+}
+
+/// Whether a character that [`is_harmless`] refuses begins with this byte; others may as well.
+fn may_harm(byte: u8) -> bool {
+    match byte {
+        b'\n' | b'\t' => false,
+        // Controls of one byte, and the first bytes of U+0080 to U+00BF and of U+2000 to U+2FFF.
+        0..0x20 | 0x7f | 0xc2 | 0xe2 => true,
+        _ => false,
+    }
 }
 
 fn is_harmless(c: char) -> bool {
@@ -249,7 +267,7 @@ fn is_harmless(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{harmless, harmless_json, shows_progress};
+    use super::{harmless, harmless_json, is_harmless, may_harm, shows_progress};
 
     #[test]
     fn progress_is_shown_on_terminals_outside_of_services() {
@@ -265,6 +283,16 @@ mod tests {
             let found = shows_progress(is_terminal, ci.map(Into::into));
             assert_eq!(found, expected, "{is_terminal} {ci:?}");
         }
+    }
+
+    #[test]
+    fn bytes_that_harmful_characters_begin_with_are_known() {
+        let harmful = (char::MIN..=char::MAX).filter(|c| !is_harmless(*c));
+        for c in harmful {
+            assert!(may_harm(c.encode_utf8(&mut [0; 4]).as_bytes()[0]), "{c:?}");
+        }
+        let text = "plain\n\t→ größer\u{7}";
+        assert_eq!(harmless(text), "plain\n\t→ größer\\u{7}");
     }
 
     #[test]
