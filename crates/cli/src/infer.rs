@@ -1,14 +1,19 @@
 //! `sardonyx infer`: types and shapes of all values, and why some stay unknown.
 
-use sardonyx::infer::{self, Dim, Inferred, Missing, Naming, Options, Style, Type, ValueType};
+use std::borrow::Cow;
+
+use sardonyx::infer::{
+    self, Inferred, Missing, Naming, Options, Style, Type, TypeCounts, ValueType,
+};
 use sardonyx::{Model, SaveOptions, Weights, check};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::glob::Glob;
 use crate::human::{Align, columns, count};
 use crate::symbols::dim_json;
-use crate::terminal::Terminal;
+use crate::terminal::{Each, Terminal};
 use crate::{ModelArg, Verdict, saving, symbols};
 
 /// Infer types and shapes of all values, and say why some stay unknown
@@ -64,39 +69,24 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         terminal.print(&pictures)?;
         return Ok(Verdict::Findings);
     }
-    let values = found.values(&model);
-    let mut answer = json!({
-        "schema": SCHEMA,
-        "model": args.model.name(),
-        "values": values.iter().map(value_json).collect::<Vec<_>>(),
-        "unknown": unknown_json(&model, &found),
-        "equal": equal_json(&model, &found),
-        "problems": report.findings.iter().map(|found| json!({
-            "code": found.code.name,
-            "place": found.place.path,
-            "message": found.fact,
-            "advice": found.advice,
-        })).collect::<Vec<_>>(),
-    });
-    let text = args.as_text(&model, &found, &values);
+    let mut saved = None;
     if let Some(target) = target.filter(|_| !(wrong && args.strict)) {
         model.add_types(&found);
         let save = SaveOptions::new();
-        let saved = args
-            .saving
-            .save(&args.model, &model, save, Weights::Keep, target, terminal)?;
-        match args.saving.json {
-            true => answer["saved"] = saved.json(),
-            false => {
-                terminal.remark(&(pictures.clone() + &summary(&values)));
-                saved.say(terminal);
-            }
+        let written =
+            args.saving
+                .save(&args.model, &model, save, Weights::Keep, target, terminal)?;
+        if !args.saving.json {
+            terminal.remark(&(pictures.clone() + &summary(&model, &found)));
+            written.say(terminal);
         }
+        saved = Some(written);
     }
+    // Only what is shown is put into words: for a large model that takes several times as long as inferring does.
     match args.saving.json {
-        true => terminal.json(&answer, true)?,
-        false if args.saving.is_wanted() => terminal.print(&text)?,
-        false => terminal.print(&(pictures + &text))?,
+        true => terminal.json(&args.as_json(&model, &found, &report, saved), true)?,
+        false if args.saving.is_wanted() => terminal.print(&args.as_text(&model, &found))?,
+        false => terminal.print(&(pictures + &args.as_text(&model, &found)))?,
     }
     // Without a model to write, what was found is the answer.
     Ok(match wrong && (args.strict || !args.saving.is_wanted()) {
@@ -118,46 +108,76 @@ impl Args {
         Ok(options)
     }
 
-    fn as_text(&self, model: &Model, found: &Inferred, values: &[ValueType]) -> String {
+    fn as_text(&self, model: &Model, found: &Inferred) -> String {
         let mut text = String::new();
         if let Some(pattern) = &self.show {
-            text += &list(values.iter().filter(|value| pattern.matches(&value.name)));
+            text += &list(
+                found
+                    .values(model)
+                    .filter(|value| pattern.matches(&value.name)),
+            );
         }
         if self.explain {
             text += &explanation(model, found);
         }
         if self.show.is_none() && !self.explain && !self.saving.is_wanted() {
-            text += &format!("{}\n", summary(values));
+            text += &format!("{}\n", summary(model, found));
         }
         text
     }
-}
 
-/// How many types are known.
-fn summary(values: &[ValueType]) -> String {
-    let open = |value: &&ValueType| !value.ty.as_ref().is_some_and(is_whole);
-    let unknown = values.iter().filter(open).count();
-    let all = count(values.len(), "value");
-    match unknown {
-        0 => format!("{all}: the types of all are known"),
-        unknown => format!("{all}: of {unknown} not everything is known; --explain says why"),
+    fn as_json<'a>(
+        &self,
+        model: &'a Model,
+        found: &'a Inferred,
+        report: &check::Report,
+        saved: Option<saving::Saved>,
+    ) -> impl Serialize + 'a {
+        let problems = report.findings.iter().map(|found| {
+            json!({
+                "code": found.code.name,
+                "place": found.place.path,
+                "message": found.fact,
+                "advice": found.advice,
+            })
+        });
+        Answer {
+            schema: SCHEMA,
+            model: self.model.name(),
+            values: Each(|| found.values(model).map(ValueJson::from)),
+            unknown: Each(|| found.unknown(model).into_iter().map(unknown_json)),
+            equal: Each(|| found.equalities(model).into_iter().map(equal_json)),
+            problems: problems.collect(),
+            saved: saved.map(|saved| saved.json()),
+        }
     }
 }
 
-/// Whether a type leaves nothing open. Sizes that are called by names are not open.
-fn is_whole(ty: &Type) -> bool {
-    match ty {
-        Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
-            let shape = tensor.shape.as_ref();
-            tensor.elem.is_some() && shape.is_some_and(|shape| !shape.iter().any(Dim::is_unknown))
-        }
-        Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => is_whole(inner),
-        Type::Opaque { .. } => true,
+/// The answer in JSON. What may be long is made element by element as it is written.
+#[derive(Serialize)]
+struct Answer<Values: Serialize, Unknown: Serialize, Equal: Serialize> {
+    schema: &'static str,
+    model: String,
+    values: Values,
+    unknown: Unknown,
+    equal: Equal,
+    problems: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saved: Option<Value>,
+}
+
+/// How many types are known.
+fn summary(model: &Model, found: &Inferred) -> String {
+    let TypeCounts { values, open } = found.type_counts(model);
+    let all = count(values, "value");
+    match open {
+        0 => format!("{all}: the types of all are known"),
+        open => format!("{all}: of {open} not everything is known; --explain says why"),
     }
 }
 
 /// Values by graph.
-fn list<'a>(values: impl Iterator<Item = &'a ValueType>) -> String {
+fn list<'a>(values: impl Iterator<Item = ValueType<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut graph = None;
@@ -173,13 +193,17 @@ fn list<'a>(values: impl Iterator<Item = &'a ValueType>) -> String {
         }
     };
     for value in values {
-        if graph != Some(&value.graph) {
+        if graph.as_ref() != Some(&value.graph) {
             flush(&mut rows, &mut text);
             text += &format!("{}:\n", value.graph);
-            graph = Some(&value.graph);
+            graph = Some(value.graph);
         }
-        let ty = value.ty.as_ref().map_or("?".to_string(), Type::to_string);
-        rows.push(vec![format!("  {}", value.name), ty, value.made_by.clone()]);
+        let ty = value.ty.map_or("?".to_string(), Type::to_string);
+        rows.push(vec![
+            format!("  {}", value.name),
+            ty,
+            value.made_by.into_owned(),
+        ]);
     }
     flush(&mut rows, &mut text);
     text
@@ -209,50 +233,57 @@ fn explanation(model: &Model, found: &Inferred) -> String {
     }
 }
 
-fn value_json(value: &ValueType) -> Value {
-    let tensor = value.ty.as_ref().and_then(Type::as_tensor);
+/// A value in the answer in JSON.
+#[derive(Serialize)]
+struct ValueJson<'a> {
+    graph: String,
+    name: String,
+    made_by: Cow<'a, str>,
+    #[serde(rename = "type")]
+    ty: Option<String>,
+    elem: Option<&'static str>,
+    shape: Option<Vec<Value>>,
+}
+
+impl<'a> From<ValueType<'a>> for ValueJson<'a> {
+    fn from(value: ValueType<'a>) -> ValueJson<'a> {
+        let tensor = value.ty.and_then(Type::as_tensor);
+        ValueJson {
+            graph: value.graph.to_string(),
+            name: value.name,
+            made_by: value.made_by,
+            ty: value.ty.map(Type::to_string),
+            elem: tensor
+                .and_then(|tensor| tensor.elem)
+                .map(|elem| elem.name()),
+            shape: tensor
+                .and_then(|tensor| tensor.shape.as_ref())
+                .map(|shape| shape.iter().map(dim_json).collect()),
+        }
+    }
+}
+
+fn unknown_json(unknown: infer::Unknown) -> Value {
+    let (what, axis) = match unknown.missing {
+        Missing::Type => ("type", None),
+        Missing::Elem => ("elem", None),
+        Missing::Rank => ("rank", None),
+        Missing::Dim(axis) => ("dim", Some(axis)),
+    };
     json!({
-        "graph": value.graph,
-        "name": value.name,
-        "made_by": value.made_by,
-        "type": value.ty.as_ref().map(Type::to_string),
-        "elem": tensor.and_then(|tensor| tensor.elem).map(|elem| elem.name()),
-        "shape": tensor
-            .and_then(|tensor| tensor.shape.as_ref())
-            .map(|shape| shape.iter().map(dim_json).collect::<Vec<_>>()),
+        "value": unknown.value,
+        "what": what,
+        "axis": axis,
+        "symbol": unknown.symbol,
+        "node": unknown.node,
+        "reason": unknown.reason,
     })
 }
 
-fn unknown_json(model: &Model, found: &Inferred) -> Value {
-    let rows = found.unknown(model).into_iter().map(|unknown| {
-        let (what, axis) = match unknown.missing {
-            Missing::Type => ("type", None),
-            Missing::Elem => ("elem", None),
-            Missing::Rank => ("rank", None),
-            Missing::Dim(axis) => ("dim", Some(axis)),
-        };
-        json!({
-            "value": unknown.value,
-            "what": what,
-            "axis": axis,
-            "symbol": unknown.symbol,
-            "node": unknown.node,
-            "reason": unknown.reason,
-        })
-    });
-    rows.collect()
-}
-
-fn equal_json(model: &Model, found: &Inferred) -> Value {
-    let rows = found
-        .equalities(model)
-        .into_iter()
-        .map(|equality: infer::Equality| {
-            json!({
-                "left": equality.left.to_string(),
-                "right": equality.right.to_string(),
-                "node": equality.node,
-            })
-        });
-    rows.collect()
+fn equal_json(equality: infer::Equality) -> Value {
+    json!({
+        "left": equality.left.to_string(),
+        "right": equality.right.to_string(),
+        "node": equality.node,
+    })
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::failure::{Code, Failure};
 
@@ -217,6 +217,20 @@ fn write_answer(text: &str) -> Result<(), Failure> {
     stdout.write_all(text.as_bytes())?;
     stdout.flush()?;
     Ok(())
+}
+
+/// A list in an answer as JSON, whose elements are made as they are written: an answer about a large model is not held in
+/// memory twice.
+pub(crate) struct Each<F>(pub(crate) F);
+
+impl<F, I> Serialize for Each<F>
+where
+    F: Fn() -> I,
+    I: Iterator<Item: Serialize>,
+{
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
+    }
 }
 
 /// Text that may come from a file, without what a terminal would take as a command.

@@ -78,6 +78,19 @@ impl Type {
         self.as_tensor().and_then(|tensor| tensor.shape.as_ref())
     }
 
+    /// Whether it leaves nothing open. Sizes that are called by names are not open.
+    pub fn is_whole(&self) -> bool {
+        match self {
+            Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
+                let shape = tensor.shape.as_ref();
+                let is_open = |shape: &Shape| shape.iter().any(Dim::is_unknown);
+                tensor.elem.is_some() && shape.is_some_and(|shape| !is_open(shape))
+            }
+            Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => inner.is_whole(),
+            Type::Opaque { .. } => true,
+        }
+    }
+
     /// Does something to each size in it.
     pub fn for_each_dim(&mut self, change: &mut dyn FnMut(&mut Dim)) {
         match self {

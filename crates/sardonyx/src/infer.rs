@@ -13,6 +13,7 @@
 //! )?;
 //! let found = model.infer(&infer::Options::new());
 //! assert_eq!(found.ty(&model, "flat").unwrap().to_string(), "float[1, 4*M + 4*N]");
+//! assert_eq!(found.type_counts(&model), infer::TypeCounts { values: 5, open: 0 });
 //! model.add_types(&found);
 //!
 //! let found = model.infer(&infer::Options::new().set("N", 2).set("M", 3));
@@ -20,9 +21,11 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
-use sardonyx_model::{self as graph, DimValue, GraphId, TypeProto, ValueId};
+use sardonyx_model::{self as graph, DimValue, GraphId, NodeId, TypeProto, ValueId};
 use sardonyx_ops::Registry;
 use sardonyx_passes::{self as passes, Findings, InferOptions, Inference, Report};
 use sardonyx_proto::shown;
@@ -96,15 +99,24 @@ pub struct Inferred {
 
 /// A value of a graph, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ValueType {
+pub struct ValueType<'a> {
     /// The graph, as a way through the messages of the file such as `graph` or `graph.node[3] 'then_branch'`.
-    pub graph: String,
+    pub graph: Arc<str>,
     /// Its name.
     pub name: String,
     /// Its type; `None` if nothing is known.
-    pub ty: Option<Type>,
+    pub ty: Option<&'a Type>,
     /// What it is: `input`, or the operator that makes it.
-    pub made_by: String,
+    pub made_by: Cow<'a, str>,
+}
+
+/// How many values there are, and of how many not everything is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TypeCounts {
+    /// The values that inputs and nodes define.
+    pub values: usize,
+    /// Those whose types leave something open. Sizes that are called by names are not open.
+    pub open: usize,
 }
 
 /// Something that stays unknown, where that begins.
@@ -195,38 +207,62 @@ impl Inferred {
     }
 
     /// The values that inputs, constants and nodes define, graph by graph in the order of the file. Those of functions are
-    /// left out: what they are depends on the call.
-    pub fn values(&self, model: &Model) -> Vec<ValueType> {
+    /// left out: what they are depends on the call. Each is looked up when the iterator comes to it.
+    pub fn values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = ValueType<'a>> {
         let graph = &model.graph;
-        let places = graph.graph_places();
-        let mut values = Vec::new();
-        let mut left: Vec<GraphId> = graph.main.into_iter().collect();
-        while let Some(id) = left.pop() {
-            let place = places.get(&id).cloned().unwrap_or_default();
-            let mut push = |value: ValueId, made_by: String| {
-                values.push(ValueType {
-                    graph: place.clone(),
-                    name: shown(graph.text(graph.value(value).name)),
-                    ty: self.found.ty(value).cloned(),
-                    made_by,
-                });
-            };
-            let found = graph.graph(id);
-            for value in found.inputs.iter().filter_map(|info| info.value) {
-                push(value, "input".to_string());
-            }
-            let mut inner = Vec::new();
-            for node in &found.nodes {
-                let op = graph.display(graph.node(*node).op_type);
-                for value in graph.outputs(*node).iter().flatten() {
-                    push(*value, op.to_string());
-                }
-                let attributes = graph.attributes(*node).iter();
-                inner.extend(attributes.flat_map(|id| graph.attribute(*id).graphs()));
-            }
-            left.extend(inner.into_iter().rev());
+        let places: HashMap<GraphId, Arc<str>> = graph
+            .graph_places()
+            .into_iter()
+            .map(|(id, place)| (id, place.into()))
+            .collect();
+        self.defined(model).map(move |defined| ValueType {
+            graph: places.get(&defined.graph).cloned().unwrap_or_default(),
+            name: shown(graph.text(graph.value(defined.value).name)),
+            ty: self.found.ty(defined.value),
+            made_by: match defined.node {
+                Some(node) => graph.display(graph.node(node).op_type),
+                None => "input".into(),
+            },
+        })
+    }
+
+    /// How many [`values`](Inferred::values) there are, and of how many something is open.
+    pub fn type_counts(&self, model: &Model) -> TypeCounts {
+        let mut counts = TypeCounts::default();
+        for defined in self.defined(model) {
+            let ty = self.found.ty(defined.value);
+            counts.values += 1;
+            counts.open += usize::from(!ty.is_some_and(Type::is_whole));
         }
-        values
+        counts
+    }
+
+    /// The values of the main graph and the graphs in it, in the order of the file.
+    fn defined<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = Defined> + 'a {
+        let model = &model.graph;
+        let mut graphs = Vec::new();
+        let mut left: Vec<GraphId> = model.main.into_iter().collect();
+        while let Some(id) = left.pop() {
+            graphs.push(id);
+            let attributes = model.graph(id).nodes.iter();
+            let attributes = attributes.flat_map(|node| model.attributes(*node));
+            let inner = attributes.flat_map(|id| model.attribute(*id).graphs());
+            let at = left.len();
+            left.extend(inner);
+            left[at..].reverse();
+        }
+        graphs.into_iter().flat_map(move |graph| {
+            let found = model.graph(graph);
+            let inputs = found.inputs.iter().filter_map(|info| info.value);
+            let inputs = inputs.map(|value| (None, value));
+            let made = found.nodes.iter().flat_map(|node| {
+                let values = model.outputs(*node).iter().flatten();
+                values.map(|value| (Some(*node), *value))
+            });
+            inputs
+                .chain(made)
+                .map(move |(node, value)| Defined { graph, node, value })
+        })
     }
 
     /// What stays unknown, in the order of the nodes. What merely follows from it is not listed again.
@@ -264,6 +300,13 @@ impl Inferred {
             .findings(&model.graph, &mut found, |code| code.severity);
         found.report()
     }
+}
+
+/// A value, the graph that it is in, and the node that makes it unless it is an input.
+struct Defined {
+    graph: GraphId,
+    node: Option<NodeId>,
+    value: ValueId,
 }
 
 fn name_of(model: &graph::Model, value: ValueId) -> String {
