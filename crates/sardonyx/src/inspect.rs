@@ -1,9 +1,9 @@
 //! Looking at a model: what its file says and holds. Nothing here opens a file or reads a weight.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
-use sardonyx_model::{SparsePart, Symbol, TensorId, TensorProto, Type, ValueInfo};
+use sardonyx_model::{NodeId, SparsePart, Symbol, TensorId, TensorProto, Type, ValueInfo};
 use sardonyx_tensor::DataType;
 
 use crate::error::UnsupportedOperator;
@@ -296,17 +296,20 @@ impl Model {
 
     /// Operators and functions that the model uses, the most frequent first.
     pub fn operators(&self) -> Vec<OperatorCount> {
+        // A model has many nodes of few kinds.
+        let mut kinds: HashMap<(Option<Symbol>, Option<Symbol>), (NodeId, usize)> = HashMap::new();
+        for id in self.graph.graphs().flat_map(|(_, graph)| &graph.nodes) {
+            let node = self.graph.node(*id);
+            kinds
+                .entry((node.domain, node.op_type))
+                .or_insert((*id, 0))
+                .1 += 1;
+        }
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
-        for (_, graph) in self.graph.graphs() {
-            for id in &graph.nodes {
-                let name = self
-                    .graph
-                    .display(self.graph.node(*id).op_type)
-                    .into_owned();
-                *counts
-                    .entry((self.graph.domain_of(*id).into_owned(), name))
-                    .or_default() += 1;
-            }
+        for (node, nodes) in kinds.into_values() {
+            let domain = self.graph.domain_of(node).into_owned();
+            let name = self.graph.display(self.graph.node(node).op_type);
+            *counts.entry((domain, name.into_owned())).or_default() += nodes;
         }
         let functions: HashSet<(String, String)> = self
             .functions()
