@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measure against other runtimes, libraries and the machine itself, always side by side in one run.
 
 mod check;
+mod commands;
 mod contest;
 mod infer;
 mod io;
@@ -16,6 +17,8 @@ pub(crate) use models::{Case, zoo_cases};
 pub(crate) enum Bench {
     /// Time checking models against the onnx package, and check that both accept them.
     Check(contest::Task),
+    /// Time commands as whole processes against the calls of the onnx package, or against opening the model alone.
+    Commands(contest::Task),
     /// Time shape inference against the onnx package, and check that both find the same.
     Infer(contest::Task),
     /// Time opening, reading and saving files against other protobuf readers, and check that they find the same.
@@ -31,6 +34,7 @@ pub(crate) enum Bench {
 pub(crate) fn run(task: Bench) -> Result {
     match task {
         Bench::Check(task) => check::run(&task),
+        Bench::Commands(task) => commands::run(&task),
         Bench::Infer(task) => infer::run(&task),
         Bench::Io(task) => io::run(&task),
         Bench::Kernels(task) => kernels::run(&task),

@@ -49,6 +49,11 @@ const STEPS: &[Step] = &[
         &["xtask", "bench", "infer", "--smoke"],
     )
     .release(),
+    step(
+        "bench of commands",
+        &["xtask", "bench", "commands", "--smoke"],
+    )
+    .release(),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {

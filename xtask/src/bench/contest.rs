@@ -95,9 +95,21 @@ impl Sides {
 
     /// Our job on a model.
     pub(super) fn ours(&self, model: &Path) -> Command {
-        let mut command = bound(self.processor, &self.ours);
-        command.arg(&self.job).arg(model);
+        let mut command = self.ours_without_model(&self.job);
+        command.arg(model);
         command
+    }
+
+    /// A job of ours that is not about one model.
+    pub(super) fn ours_without_model(&self, job: &str) -> Command {
+        let mut command = bound(self.processor, &self.ours);
+        command.arg(job);
+        command
+    }
+
+    /// The program that does our jobs.
+    pub(super) fn program(&self) -> &Path {
+        &self.ours
     }
 }
 
@@ -220,7 +232,8 @@ impl Row {
         let ratio = self.rounds.ratio(|sample| sample.median_ms);
         if let Some(bar) = self.bar.filter(|bar| ratio < *bar) {
             missed.push(format!(
-                "{contest}, {what}: {ratio:.2} times, the bar is {bar}"
+                "{contest}, {what}: {ratio:.2} times, the bar is {}",
+                short(bar)
             ));
         }
         let (_, memory) = self.rounds.median(Sample::rss_added_mb);
@@ -279,18 +292,18 @@ fn print_table(rows: &[Row]) {
         let best = row.rounds.median(|sample| sample.min_ms);
         let memory = row.rounds.median(Sample::rss_added_mb);
         println!(
-            "{:16} {:24} {:>9.2} {:>9.2} {:>7.2} {:>5} {:>9.2} {:>9.2} {:>7.2} {:>8.1} {:>7.1}{}",
+            "{:16} {:24} {:>9.2} {:>9.2} {:>7.2} {:>5} {:>9.2} {:>9.2} {:>7.2} {:>8} {:>7}{}",
             row.contest,
             row.what,
             medians.0,
             medians.1,
             row.rounds.ratio(|sample| sample.median_ms),
-            row.bar.map_or(String::new(), |bar| bar.to_string()),
+            row.bar.map_or(String::new(), short),
             best.0,
             best.1,
             row.rounds.ratio(|sample| sample.min_ms),
-            memory.0,
-            memory.1,
+            megabytes(memory.0),
+            megabytes(memory.1),
             if row.missed().is_empty() {
                 ""
             } else {
@@ -298,4 +311,17 @@ fn print_table(rows: &[Row]) {
             },
         );
     }
+}
+
+/// Nothing where it was not looked at.
+fn megabytes(figure: f64) -> String {
+    match figure.is_nan() {
+        true => String::new(),
+        false => format!("{figure:.1}"),
+    }
+}
+
+/// With two digits after the point at most.
+fn short(bar: f64) -> String {
+    ((bar * 100.0).round() / 100.0).to_string()
 }

@@ -1,5 +1,5 @@
-//! Our side of `cargo xtask bench check` and `cargo xtask bench infer`: makes the models, and checks one or infers its shapes
-//! as often as asked.
+//! Our side of `cargo xtask bench check`, `cargo xtask bench infer` and `cargo xtask bench commands`: makes the models, and
+//! checks one, infers its shapes or runs a command as often as asked.
 //!
 //! Prints one line of JSON: the times of all repetitions in milliseconds, whether the model is valid, and the most memory
 //! the process had before and after.
@@ -10,11 +10,12 @@ use sardonyx_proto::{AttributeType, DataType, Encoder, attribute, graph, node, t
 use sardonyx_tests::bench::{ports, rss_own_mb, rss_peak_mb, write_model};
 use serde_json::{Value, json};
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs;
 use std::hint::black_box;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 #[global_allocator]
@@ -46,6 +47,26 @@ enum Job {
     },
     /// Infer the shapes in a model.
     Infer(Inference),
+    /// Open a model, and nothing else.
+    Open { model: PathBuf },
+    /// Run a program, from its start to its exit.
+    Process(Process),
+}
+
+#[derive(clap::Args)]
+struct Process {
+    /// How often.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// What it prints goes here.
+    #[arg(long)]
+    answer: PathBuf,
+    /// A file that it may write, and that is not there before.
+    #[arg(long)]
+    output: PathBuf,
+    /// The program and its arguments.
+    #[arg(last = true, required = true)]
+    program: Vec<OsString>,
 }
 
 #[derive(clap::Args)]
@@ -73,6 +94,8 @@ fn main() -> ExitCode {
         Job::Make { folder, smoke } => make(&folder, smoke).map_err(Into::into),
         Job::Check { model, repeat } => check_model(&model, repeat),
         Job::Infer(inference) => inference.run(),
+        Job::Open { model } => Model::open(model).map(drop).map_err(Into::into),
+        Job::Process(process) => process.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -95,6 +118,34 @@ fn check_model(path: &Path, repeat: u32) -> Result {
     answer["found"] = json!(if errors == 0 { "valid" } else { "invalid" });
     println!("{answer}");
     Ok(())
+}
+
+impl Process {
+    fn run(&self) -> Result {
+        let [program, arguments @ ..] = self.program.as_slice() else {
+            return Err("there is no program".into());
+        };
+        let mut times = Vec::new();
+        for _ in 0..self.repeat {
+            if self.output.exists() {
+                fs::remove_file(&self.output)?;
+            }
+            let mut command = Command::new(program);
+            command.args(arguments);
+            // What it says on the way is of no interest unless it fails.
+            command.stdout(fs::File::create(&self.answer)?);
+            command.stderr(Stdio::piped());
+            let start = Instant::now();
+            let output = command.spawn()?.wait_with_output()?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+            if !output.status.success() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                return Err(format!("{}: {}: {said}", program.display(), output.status).into());
+            }
+        }
+        println!("{}", json!({ "ms": times }));
+        Ok(())
+    }
 }
 
 /// The times of all repetitions of a job, and the memory that the process had.
