@@ -10,9 +10,9 @@ use sardonyx::{ErrorKind, Outputs, Session};
 use serde::Serialize;
 
 use crate::failure::{Code, Failure};
-use crate::files::Protected;
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
+use crate::saving;
 use crate::session::SessionArgs;
 use crate::terminal::Terminal;
 use crate::timing::{RepeatArgs, Timing, millis, timed};
@@ -101,9 +101,7 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let measured = measure(args, &session, &inputs)?;
     progress.finish_and_clear();
     if let (Some(target), Some(outputs)) = (&args.output, &measured.outputs) {
-        let mut protected = Protected::default();
-        protected.add(&args.model.path);
-        inputs.files.iter().for_each(|file| protected.add(file));
+        let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
         outputs::write(outputs, target, &protected)?;
     }
     let timing = Timing::of(&measured.durations)

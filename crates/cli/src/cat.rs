@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::ModelArg;
 use crate::arrays::{self, Content, Format, SUFFIXES};
 use crate::failure::Failure;
-use crate::files::Protected;
 use crate::glob::Glob;
 use crate::human::count;
 use crate::saving::{self, Target, at_model, target_of};
@@ -131,10 +130,7 @@ fn write(
         })?,
     };
     if let Target::File(path) = target {
-        let mut input = Protected::default();
-        input.add(&args.model.path);
-        input.check(path)?;
-        saving::protect_data(&args.model, model).check(path)?;
+        saving::protect_inputs(&args.model, model, &[]).check(path)?;
     }
     let mut content = Content::default();
     for (name, tensor) in names(chosen).into_iter().zip(chosen) {

@@ -9,7 +9,6 @@ use sardonyx::Model;
 use sardonyx::text::{LeftOut, PrintOptions, TextForm};
 
 use crate::failure::Failure;
-use crate::files::Protected;
 use crate::saving::{self, Target};
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, human};
@@ -36,6 +35,9 @@ pub(crate) struct Args {
     /// Values of so many bytes stand in the text; all of them with `all`
     #[arg(long, value_name = "SIZE", value_parser = parse_inline)]
     inline: Option<u64>,
+    /// Say the SHA-256 of values that are outside of the text, which is compared when it is read
+    #[arg(long, conflicts_with_all = ["portable", "no_weights"])]
+    digest: bool,
     /// Put large values into a file beside the text, even if the text could refer to the model file
     #[arg(long, conflicts_with_all = ["portable", "no_weights"])]
     sidecar: bool,
@@ -77,10 +79,7 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let model = args.model.open()?;
     let target = saving::target_of(&args.output)?;
     if let Target::File(path) = &target {
-        let mut input = Protected::default();
-        input.add(&args.model.path);
-        input.check(path)?;
-        saving::protect_data(&args.model, &model).check(path)?;
+        saving::protect_inputs(&args.model, &model, &[]).check(path)?;
     }
     let options = args.options(&target);
     let only_parts = !args.node.is_empty() || !args.range.is_empty() || !args.function.is_empty();
@@ -118,6 +117,7 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
 impl Args {
     fn options(&self, target: &Target) -> PrintOptions {
         let mut options = PrintOptions::new();
+        options = options.digests(self.digest);
         if let Some(bytes) = self.inline {
             options = options.inline_bytes(bytes);
         }

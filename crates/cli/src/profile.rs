@@ -9,9 +9,10 @@ use sardonyx::{Dim, OperandDetails, Session, StepDetails, StepEvent, StepInfo};
 use serde_json::{Value, json};
 
 use crate::failure::{Code, Failure};
-use crate::files::{self, Protected};
+use crate::files;
 use crate::human::{self, Align, columns, count, cut};
 use crate::inputs::{self, Inputs, gather_or_make};
+use crate::saving;
 use crate::session::SessionArgs;
 use crate::symbols::dim_json;
 use crate::terminal::{Terminal, harmless_json};
@@ -55,9 +56,7 @@ const MOST_EVENTS: u64 = 1_000_000;
 pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let (model, session) = args.session.open(&args.model, terminal)?;
     let inputs = gather_or_make(&args.inputs, &model, session.inputs(), terminal)?;
-    let mut protected = Protected::default();
-    protected.add(&args.model.path);
-    inputs.files.iter().for_each(|file| protected.add(file));
+    let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
     if let Some(target) = &args.trace {
         let refused = |failure: Failure| failure.help("choose another place with --trace");
         protected.check(target).map_err(refused)?;

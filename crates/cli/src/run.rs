@@ -7,8 +7,8 @@ use sardonyx::{Outputs, Session};
 use serde_json::json;
 
 use crate::failure::{Code, Failure};
-use crate::files::Protected;
 use crate::inputs::{self, gather};
+use crate::saving;
 use crate::session::SessionArgs;
 use crate::terminal::Terminal;
 use crate::timing::{Timing, timed};
@@ -47,9 +47,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let (model, session) = args.session.open(&args.model, terminal)?;
     let classes = classes::Classes::new(&args.classes, &model)?;
     let inputs = gather(&args.inputs, &model, session.inputs(), terminal)?;
-    let mut protected = Protected::default();
-    protected.add(&args.model.path);
-    inputs.files.iter().for_each(|file| protected.add(file));
+    let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
 
     let (outputs, timing) = repeat(&session, inputs, args.repeat, terminal)?;
     let written = match &args.output {

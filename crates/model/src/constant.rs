@@ -94,6 +94,65 @@ pub trait ExternalData {
         let _ = (location, checksum);
         Ok(())
     }
+
+    /// The bytes of a file beside a text, to which the text refers. Without means to compare the file with what the text
+    /// says about it, which is the default, they are taken from where the text says.
+    ///
+    /// # Errors
+    ///
+    /// What [`load`](ExternalData::load) refuses, and a file that does not hold these values any more.
+    fn stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+        let loaded = self.load(wanted.location, wanted.offset, wanted.length);
+        loaded.map_err(NotStored::new)
+    }
+}
+
+/// Values of a tensor that a text has in another file: where, and what tells whether they are still there.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredValues<'a> {
+    /// File, relative to the text's folder.
+    pub location: &'a str,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; `None` for the rest of the file.
+    pub length: Option<u64>,
+    /// Which tensor of the file it is; see [`Model::tensor_paths`].
+    pub tensor: Option<&'a [u8]>,
+    /// What the text calls the tensor now, if it is an initializer of the main graph. A file that was made from the text has
+    /// it under this name.
+    pub initializer: Option<&'a [u8]>,
+    /// What told the file from others when the text was written.
+    pub file_digest: Option<&'a str>,
+    /// SHA-256 of the values, hexadecimal.
+    pub sha256: Option<&'a str>,
+    /// Whether they are records of a typed list, not `raw_data`.
+    pub typed: bool,
+    /// Element type of the tensor in the text.
+    pub data_type: Option<i32>,
+    /// Its dimensions.
+    pub dims: &'a [i64],
+}
+
+/// Why values that a text has in another file are not found there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotStored {
+    /// In words for people; begins in the middle of a sentence about the tensor or the file.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+    /// Whether all references to the file have the same fault.
+    pub is_of_file: bool,
+}
+
+impl NotStored {
+    /// A fault of one reference.
+    pub fn new(message: impl Into<String>) -> NotStored {
+        NotStored {
+            message: message.into(),
+            help: None,
+            is_of_file: false,
+        }
+    }
 }
 
 /// Where values outside the message lie, as its `external_data` says.

@@ -529,6 +529,11 @@ impl Model {
         &self.sources[span.source].as_slice()[span.offset as usize..][..span.len as usize]
     }
 
+    /// All bytes of a source.
+    pub fn source(&self, id: SourceId) -> &[u8] {
+        self.sources[id].as_slice()
+    }
+
     /// The bytes of a span, sharing the source.
     pub fn buffer(&self, span: Span) -> Buffer {
         let range = span.offset as usize..(span.offset + span.len) as usize;

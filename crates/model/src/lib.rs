@@ -38,8 +38,8 @@ mod write;
 pub use attribute::{Attribute, AttributeExtras, AttributeValue, AttributeValues};
 pub use build::{Builder, Built, Failure, Text};
 pub use constant::{
-    ConstantError, ExternalData, ExternalReference, NoExternalData, Segment, SparseTensorProto,
-    TensorProto, TypedRun,
+    ConstantError, ExternalData, ExternalReference, NoExternalData, NotStored, Segment,
+    SparseTensorProto, StoredValues, TensorProto, TypedRun,
 };
 pub use dim::{Dim, Expr};
 pub use edit::NewAttribute;
@@ -52,7 +52,7 @@ pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId}
 pub use names::Symbol;
 pub use read::{ReadLimits, TYPE_LEVELS};
 pub use source::{Span, Unknowns};
-pub use tensors::{InAttribute, SparsePart, TensorId};
+pub use tensors::{InAttribute, SparsePart, TensorId, path_of_initializer};
 pub use type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 pub use types::{Shape, TensorType, Type};
 pub use value_files::{read_value, write_value};

@@ -47,6 +47,41 @@ pub enum SparsePart {
 
 const PARTS: [SparsePart; 2] = [SparsePart::Values, SparsePart::Indices];
 
+/// Tensors to which a longer path leads have none.
+const LONGEST_PATH: usize = 4096;
+
+impl SparsePart {
+    /// How the part is called at the end of a path.
+    fn suffix(self) -> &'static [u8] {
+        match self {
+            SparsePart::Values => b"[values]",
+            SparsePart::Indices => b"[indices]",
+        }
+    }
+}
+
+/// The path of an initializer of the main graph; see [`Model::tensor_paths`].
+pub fn path_of_initializer(name: &[u8]) -> Vec<u8> {
+    joined(b"", name)
+}
+
+/// A path with a name behind it.
+fn joined(place: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = place.to_vec();
+    push_escaped(&mut path, name);
+    path
+}
+
+/// A name in a path, where some signs mean something.
+fn push_escaped(path: &mut Vec<u8>, name: &[u8]) {
+    for byte in name {
+        match byte {
+            b'>' | b'[' | b'(' | b':' | b'+' | b'%' => path.extend(format!("%{byte:02x}").bytes()),
+            _ => path.push(*byte),
+        }
+    }
+}
+
 impl SparseTensorProto {
     fn part(&self, part: SparsePart) -> Option<&TensorProto> {
         match part {
@@ -170,6 +205,140 @@ impl Model {
             }
             // The first subgraph is taken next.
             left[first_new..].reverse();
+        }
+    }
+
+    /// For each stored tensor that is `wanted`, which one it is, in a form that holds while nodes and tensors come and go:
+    /// the name of an initializer of the main graph, for others the way there through outputs of nodes and attributes,
+    /// `y>body>z>value`. Tensors that have no such way are left out; two may have the same.
+    pub fn tensor_paths(&self, wanted: impl Fn(&TensorProto) -> bool) -> Vec<(TensorId, Vec<u8>)> {
+        let mut found = Vec::new();
+        let mut left: Vec<(GraphId, Vec<u8>)> = Vec::new();
+        left.extend(self.main.map(|main| (main, Vec::new())));
+        for (index, info) in self.training_info.iter().enumerate() {
+            for (graph, field) in [
+                (info.initialization, "initialization"),
+                (info.algorithm, "algorithm"),
+            ] {
+                left.extend(graph.map(|graph| (graph, format!("({index}:{field})>").into_bytes())));
+            }
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            let mut place = b"(".to_vec();
+            for (sign, part) in [
+                ("", function.domain),
+                (":", function.name),
+                (":", function.overload),
+            ] {
+                place.extend(sign.as_bytes());
+                push_escaped(&mut place, self.maybe_text(part).unwrap_or_default());
+            }
+            place.extend(b")>");
+            for (position, attribute) in function.attribute_protos.iter().enumerate() {
+                let id = |inside| TensorId::Default(index as u32, position as u32, inside);
+                self.paths_inside(attribute, &place, id, &wanted, &mut found, &mut left);
+            }
+            left.push((function.body, place));
+        }
+        let in_nodes = self.all_attributes().any(|attribute| {
+            let mut holds_wanted = false;
+            in_attribute(attribute, |place| {
+                holds_wanted |= place.find(attribute).is_some_and(&wanted);
+            });
+            holds_wanted || attribute.graphs().next().is_some()
+        });
+        while let Some((id, place)) = left.pop() {
+            // Names nest as deeply as a file likes, and each level would copy those around it.
+            if place.len() > LONGEST_PATH {
+                continue;
+            }
+            let graph = self.graph(id);
+            for (index, initializer) in graph.initializers.iter().enumerate() {
+                if let Some(name) = initializer.tensor.name
+                    && wanted(&initializer.tensor)
+                {
+                    let path = joined(&place, self.text(name));
+                    found.push((TensorId::Initializer(id, index as u32), path));
+                }
+            }
+            for (index, sparse) in graph.sparse_initializers.iter().enumerate() {
+                let name = sparse.tensor.values.as_ref().and_then(|values| values.name);
+                let Some(name) = name else { continue };
+                for part in PARTS {
+                    if sparse.tensor.part(part).is_some_and(&wanted) {
+                        let mut path = joined(&place, self.text(name));
+                        path.extend(part.suffix());
+                        found.push((TensorId::Sparse(id, index as u32, part), path));
+                    }
+                }
+            }
+            let nodes = match in_nodes {
+                true => &graph.nodes[..],
+                false => &[],
+            };
+            for node in nodes {
+                let mut outputs = self.outputs(*node).iter().flatten();
+                let name = outputs.find_map(|value| {
+                    let name = self.text(self.value(*value).name);
+                    (!name.is_empty()).then_some(name)
+                });
+                let Some(name) = name else { continue };
+                for attribute in self.attributes(*node) {
+                    let content = self.attribute(*attribute);
+                    if content.graphs().next().is_none() {
+                        let mut holds_wanted = false;
+                        in_attribute(content, |place| {
+                            holds_wanted |= place.find(content).is_some_and(&wanted);
+                        });
+                        if !holds_wanted {
+                            continue;
+                        }
+                    }
+                    let mut place = joined(&place, name);
+                    place.push(b'>');
+                    let id = |inside| TensorId::Attribute(*attribute, inside);
+                    self.paths_inside(content, &place, id, &wanted, &mut found, &mut left);
+                }
+            }
+        }
+        found
+    }
+
+    /// The paths of the tensors in an attribute, and of the graphs in it, if its node is at `place`.
+    fn paths_inside(
+        &self,
+        attribute: &Attribute,
+        place: &[u8],
+        id: impl Fn(InAttribute) -> TensorId,
+        wanted: &impl Fn(&TensorProto) -> bool,
+        found: &mut Vec<(TensorId, Vec<u8>)>,
+        graphs: &mut Vec<(GraphId, Vec<u8>)>,
+    ) {
+        let place = joined(place, self.maybe_text(attribute.name).unwrap_or_default());
+        in_attribute(attribute, |inside| {
+            if !inside.find(attribute).is_some_and(wanted) {
+                return;
+            }
+            let mut path = place.clone();
+            // A second value field is not what the attribute means.
+            path.extend(vec![b'+'; inside.field as usize]);
+            let is_list = matches!(
+                attribute.values.get(inside.field as usize),
+                Some(AttributeValue::Tensors(_) | AttributeValue::SparseTensors(_))
+            );
+            if is_list {
+                path.extend(format!("[{}]", inside.element).as_bytes());
+            }
+            path.extend(inside.part.iter().flat_map(|part| part.suffix()));
+            found.push((id(inside), path));
+        });
+        for (number, graph) in attribute.graphs().enumerate() {
+            let mut place = place.clone();
+            if number > 0 {
+                place.extend(format!("[{number}]").as_bytes());
+            }
+            place.push(b'>');
+            graphs.push((graph, place));
         }
     }
 

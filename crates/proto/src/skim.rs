@@ -164,7 +164,7 @@ pub fn discard<R: Read>(stream: &mut R, length: u64) -> io::Result<()> {
 }
 
 /// Whether a field may hold very many numbers.
-fn is_payload(def: &MessageDef, number: u32) -> bool {
+pub(crate) fn is_payload(def: &MessageDef, number: u32) -> bool {
     def.name == crate::TensorProto::DEF.name && matches!(number, 4 | 5 | 7 | 9 | 10 | 11)
 }
 

@@ -10,9 +10,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use sardonyx_model::ExternalData;
+use sardonyx_model::{ExternalData, NotStored, StoredValues};
 use sardonyx_passes::payload::bad_location;
 use sardonyx_tensor::Buffer;
 use sha1::{Digest, Sha1};
@@ -21,6 +21,7 @@ use crate::beneath::{Folder, Identity, Refusal, identity};
 use crate::error::{Error, ErrorKind};
 use crate::mapping;
 use crate::open::{Access, read_stream};
+use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 
 /// Finds the data files of a model by their locations: in memory, in an archive, in a store of one's own.
 ///
@@ -67,6 +68,8 @@ pub(crate) struct DataFiles {
     place: Place,
     options: DataOptions,
     opened: Mutex<Opened>,
+    /// The files from which a text took values.
+    taken: Mutex<Vec<TakenFrom>>,
 }
 
 enum Place {
@@ -86,8 +89,15 @@ struct Opened {
 
 struct DataFile {
     content: Content,
+    identity: Option<Identity>,
     /// SHA-1 of the content, hexadecimal, once it was asked for.
     digest: Mutex<Option<String>>,
+    /// All of it, if it was needed whole and is not already.
+    whole: OnceLock<Buffer>,
+    /// What tells it from others for texts that refer to it.
+    file_digest: OnceLock<Option<String>>,
+    /// Its tensors, if it is a model and a text looks for them.
+    tensors: OnceLock<Result<Tensors, String>>,
 }
 
 enum Content {
@@ -156,6 +166,7 @@ impl DataFiles {
             place,
             options,
             opened: Mutex::default(),
+            taken: Mutex::default(),
         }
     }
 
@@ -224,7 +235,11 @@ impl DataFiles {
         };
         let file = Arc::new(DataFile {
             content,
+            identity,
             digest: Mutex::default(),
+            whole: OnceLock::new(),
+            file_digest: OnceLock::new(),
+            tensors: OnceLock::new(),
         });
         opened
             .by_location
@@ -449,6 +464,20 @@ impl DataFile {
         }
     }
 
+    /// All of it.
+    fn whole(&self) -> io::Result<&Buffer> {
+        let (file, size) = match &self.content {
+            Content::Whole(bytes) => return Ok(bytes),
+            Content::Open(file, size) => (lock(file), *size),
+        };
+        if let Some(bytes) = self.whole.get() {
+            return Ok(bytes);
+        }
+        (&*file).seek(SeekFrom::Start(0))?;
+        let bytes = read_stream(&mut &*file, size, None)?;
+        Ok(self.whole.get_or_init(|| bytes))
+    }
+
     /// SHA-1 of the content, hexadecimal.
     fn digest(&self) -> io::Result<String> {
         let mut known = lock(&self.digest);
@@ -544,6 +573,120 @@ impl ExternalData for DataFiles {
                 checksum.escape_debug()
             )),
         }
+    }
+
+    fn stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+        let of_file = |message| NotStored {
+            message,
+            help: Some(stored::ADVICE_ON_FILE.to_string()),
+            is_of_file: true,
+        };
+        let file = self.file(wanted.location).map_err(of_file)?;
+        let bytes = self.stored_in(&file, wanted)?;
+        let digest = wanted
+            .sha256
+            .map(|said| (said, stored::sha256(bytes.as_slice())));
+        if let Some((said, digest)) = digest
+            && !said.eq_ignore_ascii_case(&digest)
+        {
+            let what = match wanted.tensor {
+                Some(path) => format!("the values of '{}'", sardonyx_proto::shown(path)),
+                None => "these values".to_string(),
+            };
+            return Err(stored::changed(
+                wanted.location,
+                &format!("has others than {what} now: their SHA-256 is not the one in the text"),
+            ));
+        }
+        let mut taken = lock(&self.taken);
+        let known = taken
+            .iter_mut()
+            .find(|known| known.location == wanted.location);
+        match known {
+            Some(known) => known.values.push(Wanted::of(wanted).with(&bytes)),
+            None => taken.push(TakenFrom {
+                location: wanted.location.to_string(),
+                identity: file.identity,
+                values: vec![Wanted::of(wanted).with(&bytes)],
+            }),
+        }
+        Ok(bytes)
+    }
+}
+
+impl DataFiles {
+    /// Values that a text has in a file: where it says if the file is still what it was, otherwise where they are now.
+    fn stored_in(&self, file: &DataFile, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
+        let location = wanted.location;
+        let here = || {
+            let loaded = self.load(location, wanted.offset, wanted.length);
+            loaded.map_err(NotStored::new)
+        };
+        let Some(said) = wanted.file_digest else {
+            return here();
+        };
+        let whole = file
+            .whole()
+            .map_err(|error| NotStored::new(unreadable(location, &error)))?;
+        let digest = file
+            .file_digest
+            .get_or_init(|| stored::file_digest(whole.as_slice()));
+        if digest.as_deref() == Some(said) {
+            return here();
+        }
+        let tensors = file.tensors.get_or_init(|| Tensors::of(whole));
+        let tensors = tensors.as_ref().map_err(|why| NotStored {
+            is_of_file: true,
+            ..stored::changed(
+                location,
+                &format!("has changed since the text was made: {why}"),
+            )
+        })?;
+        let found = tensors.find(&Wanted::of(wanted));
+        match found.map_err(|why| stored::changed(location, &why))? {
+            Found::Here(span) => {
+                let range = span.offset as usize..(span.offset + span.len) as usize;
+                whole
+                    .slice(range)
+                    .map_err(|error| NotStored::new(error.to_string()))
+            }
+            Found::Beside(reference) => {
+                let beside = stored::beside(location, &reference.location);
+                self.load(&beside, reference.offset, reference.length)
+                    .map_err(NotStored::new)
+            }
+        }
+    }
+
+    /// Refuses `successor`, which is going to replace a file, if a text took values from that file and would not find them
+    /// again.
+    pub(crate) fn check_successor(
+        &self,
+        replaced: Identity,
+        successor: Option<&sardonyx_model::Model>,
+    ) -> Result<(), Error> {
+        let taken = lock(&self.taken);
+        let mut same = taken
+            .iter()
+            .filter(|taken| taken.identity == Some(replaced));
+        same.try_for_each(|taken| match successor {
+            Some(model) => taken.check_successor(model),
+            None => Err(stored::still_needed(&taken.location)),
+        })
+    }
+
+    /// Where the files are from which a text took values.
+    pub(crate) fn taken_from(&self) -> Vec<PathBuf> {
+        let Place::Folders(folders) = &self.place else {
+            return Vec::new();
+        };
+        let taken = lock(&self.taken);
+        let paths = taken.iter().flat_map(|taken| {
+            folders
+                .iter()
+                .map(|folder| folder.path().join(&taken.location))
+        });
+        paths.filter(|path| path.exists()).collect()
     }
 }
 

@@ -51,6 +51,7 @@ mod save;
 mod scan;
 mod session;
 mod sniff;
+mod stored;
 mod tensors;
 pub mod text;
 mod values;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sardonyx_model as graph;
@@ -29,6 +29,8 @@ pub struct Model {
     pub(crate) data: Arc<DataFiles>,
     /// The first bytes that the graph refers to, if they are those of a binary model file.
     pub(crate) file: Option<graph::SourceId>,
+    /// The real path of the file that the model was read from.
+    pub(crate) path: Option<PathBuf>,
     /// What sessions of this model have packed. Clones of the model have it too, as they share the weights.
     pub(crate) weights: SharedWeights,
 }

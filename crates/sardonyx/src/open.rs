@@ -167,6 +167,10 @@ impl OpenOptions {
                 self.finish(bytes, form, beside)
             }
         };
+        let opened = opened.map(|model| Model {
+            path: fs::canonicalize(path).ok(),
+            ..model
+        });
         opened.map_err(|error| {
             let place = match error.place() {
                 Some(place) => format!("{}, {place}", shown(path)),
@@ -283,6 +287,7 @@ impl OpenOptions {
             graph,
             data,
             file,
+            path: None,
             weights: SharedWeights::default(),
         };
         if self.external == ExternalFiles::Now {
@@ -303,7 +308,8 @@ impl OpenOptions {
         })?;
         let parsed = crate::text::parse(text, self.limits, &data)?;
         let model = self.with_data(parsed.model, data, None)?;
-        Ok((model, parsed.warnings))
+        let path = path.and_then(|path| fs::canonicalize(path).ok());
+        Ok((Model { path, ..model }, parsed.warnings))
     }
 }
 

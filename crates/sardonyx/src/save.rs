@@ -8,6 +8,7 @@ mod layout;
 mod replace;
 
 pub(crate) use layout::embed;
+pub(crate) use replace::numbered;
 
 use std::fmt;
 use std::path::Path;
@@ -74,6 +75,7 @@ pub struct SaveOptions {
     typed: bool,
     checksum: bool,
     sync: bool,
+    replace: bool,
     form: Option<Form>,
     progress: Option<Arc<Progress>>,
     /// Called before every change of the disk; an error is that of the change. For tests of what a crash leaves behind.
@@ -92,6 +94,7 @@ impl Default for SaveOptions {
             typed: false,
             checksum: false,
             sync: false,
+            replace: false,
             form: None,
             progress: None,
             before_step: None,
@@ -161,6 +164,13 @@ impl SaveOptions {
         self
     }
 
+    /// Whether data files of a model that is replaced are removed even if it is another one than the model was read from.
+    /// By default they stay, and the report names them. Those that a third model uses stay in any case.
+    pub fn replace(mut self, replace: bool) -> SaveOptions {
+        self.replace = replace;
+        self
+    }
+
     /// The serialisation. The default follows the suffix of the file.
     pub fn form(mut self, form: Form) -> SaveOptions {
         self.form = Some(form);
@@ -174,8 +184,11 @@ impl SaveOptions {
     }
 
     /// Saves a model. The files appear complete or not at all, the model last; whatever happens, the folder holds the old
-    /// model or the new one, whole. Data files that only the old model used are removed, except those that another model
-    /// of the folder uses as well. Saving the same again changes nothing.
+    /// model or the new one, whole. Where a model replaces the file that it was read from, data files that only the old one
+    /// used are removed, except those that another model of the folder uses as well. Saving the same again changes nothing.
+    ///
+    /// A file with values of the model, to which the text that it was read from refers, is replaced only by a model in which
+    /// the text finds them again.
     ///
     /// # Errors
     ///
@@ -209,6 +222,8 @@ pub struct SaveReport {
     pub removed: Vec<String>,
     /// Data files that only the model before used, and that stay because another model uses them.
     pub shared: Vec<String>,
+    /// Data files of another model that was replaced, which stay.
+    pub left: Vec<String>,
     /// What the chosen form cannot hold and what is therefore left out.
     pub left_out: Vec<String>,
 }

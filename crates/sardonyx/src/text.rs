@@ -19,17 +19,22 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
-use std::collections::HashMap;
-use std::io::{self, Write};
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use sardonyx_model::{self as graph, ExternalData, ReadLimits, SourceId, Span};
+use sardonyx_model::{self as graph, ExternalData, ReadLimits, SourceId, Span, TensorProto};
 use sardonyx_tensor::Buffer;
-use sardonyx_text::{ParseOptions, Parsed, Payloads, PrintPart};
+use sardonyx_text::{ParseOptions, Parsed, Payloads, Placed, PrintPart};
+use sha2::{Digest, Sha256};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 use crate::open::{OpenOptions, io_error};
+use crate::save::numbered;
+use crate::stored;
 use crate::whole::WholeFile;
 
 pub use sardonyx_text::{
@@ -70,6 +75,11 @@ impl Model {
         let text = Buffer::from_vec(text.into());
         let opened = OpenOptions::new().open_text(None, text)?;
         Ok(opened.0)
+    }
+
+    /// The files from which the text took values that the model was read from. A file may be found in several places.
+    pub fn files_of_text(&self) -> Vec<PathBuf> {
+        self.data.taken_from()
     }
 
     /// The model in the full form of the notation, with all values.
@@ -134,11 +144,32 @@ pub(crate) fn parse(
     })
 }
 
+/// The model that a text says, without the values that it has in other files, and what these files are called.
+pub(crate) fn references(text: Buffer) -> Result<(graph::Model, BTreeSet<String>), Error> {
+    let named = Named::default();
+    let model = parse(text, ReadLimits::default(), &named)?.model;
+    let files = named.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((model, files))
+}
+
+/// Notes which files a text has values in, and finds nothing in them.
+#[derive(Default)]
+struct Named(Mutex<BTreeSet<String>>);
+
+impl ExternalData for Named {
+    fn load(&self, location: &str, _: u64, _: Option<u64>) -> Result<Buffer, String> {
+        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        found.insert(location.to_string());
+        Ok(Buffer::empty())
+    }
+}
+
 /// How a model is printed.
 #[derive(Debug, Clone)]
 pub struct PrintOptions {
     form: TextForm,
     inline_bytes: u64,
+    digests: bool,
     values: Values,
 }
 
@@ -156,6 +187,7 @@ impl Default for PrintOptions {
         PrintOptions {
             form: TextForm::Full,
             inline_bytes: 128,
+            digests: false,
             values: Values::Inline,
         }
     }
@@ -176,6 +208,13 @@ impl PrintOptions {
     /// Values of so many bytes stand in the text in any case. The default is 128.
     pub fn inline_bytes(mut self, bytes: u64) -> PrintOptions {
         self.inline_bytes = bytes;
+        self
+    }
+
+    /// Whether the text says the SHA-256 of values that are outside of it, which is compared when it is read. Printing and
+    /// reading then read all values.
+    pub fn digests(mut self, digests: bool) -> PrintOptions {
+        self.digests = digests;
         self
     }
 
@@ -269,6 +308,8 @@ impl PrintOptions {
         InModelFile {
             file: model.file,
             location,
+            digests: self.digests,
+            paths: HashMap::new(),
         }
     }
 
@@ -287,7 +328,8 @@ impl PrintOptions {
 
     /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in that file go to one
     /// beside the text, called like it with `.data` behind; without, that is done with all larger values if `sidecar`
-    /// says so. Both files appear complete or not at all.
+    /// says so. Both files appear complete or not at all. A file of that name with other content stays as it is, and the
+    /// new one gets a number in its name.
     ///
     /// # Errors
     ///
@@ -311,7 +353,6 @@ impl PrintOptions {
             name: data_name.to_string_lossy().into_owned(),
             path: path.with_file_name(&data_name),
             file: None,
-            length: 0,
             known: HashMap::new(),
         };
         if !referring {
@@ -330,8 +371,8 @@ impl PrintOptions {
         let mut file = WholeFile::create(path).map_err(cannot)?;
         let left_out = sardonyx_text::print_model(&model.graph, options, &mut file);
         let left_out = left_out.map_err(cannot)?;
-        if let Some(data) = place.file.take() {
-            data.finish().map_err(cannot)?;
+        if let Some((data, path)) = place.file.take() {
+            data.finish_as(path).map_err(cannot)?;
         }
         // Last, as it refers to the other.
         file.finish().map_err(cannot)?;
@@ -340,22 +381,77 @@ impl PrintOptions {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    use sha2::Digest;
-    let digest = sha2::Sha256::digest(bytes);
-    let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{digits}")
+    format!("sha256:{}", stored::sha256(bytes))
 }
 
 /// Values that stay in the model's own file.
 struct InModelFile {
     file: Option<SourceId>,
     location: String,
+    digests: bool,
+    /// For the values of more than a few bytes, by their first byte, which tensor of the file has them.
+    paths: HashMap<u64, Option<Vec<u8>>>,
+}
+
+/// The values of a tensor: raw data and lists.
+fn values_of(tensor: &TensorProto) -> impl Iterator<Item = Span> {
+    let typed = tensor.typed.iter().map(|run| run.records);
+    tensor.raw_data.into_iter().chain(typed)
+}
+
+impl InModelFile {
+    fn holds(&self, span: Span, inline_bytes: u64) -> bool {
+        span.len > inline_bytes && self.file == Some(span.source)
+    }
 }
 
 impl Payloads for InModelFile {
-    fn place(&mut self, _: &graph::Model, span: Span) -> io::Result<Option<(String, u64)>> {
-        let here = self.file == Some(span.source);
-        Ok(here.then(|| (self.location.clone(), span.offset)))
+    fn files(
+        &mut self,
+        model: &graph::Model,
+        inline_bytes: u64,
+    ) -> io::Result<Vec<(String, String)>> {
+        let Some(file) = self.file else {
+            return Ok(Vec::new());
+        };
+        let holds_some = |tensor: &TensorProto| {
+            let mut values = values_of(tensor);
+            !tensor.is_external() && values.any(|span| self.holds(span, inline_bytes))
+        };
+        let ids = model.tensors();
+        let mut unnamed: Vec<&TensorProto> = ids.iter().map(|id| model.stored(*id)).collect();
+        unnamed.retain(|tensor| holds_some(tensor));
+        if unnamed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut times: HashMap<Vec<u8>, u32> = HashMap::new();
+        let paths = model.tensor_paths(holds_some);
+        for (_, path) in &paths {
+            *times.entry(path.clone()).or_default() += 1;
+        }
+        let mut known = HashMap::new();
+        for (id, path) in paths {
+            // Two of a name cannot be told apart.
+            let path = (times.get(&path) == Some(&1)).then_some(path);
+            for span in values_of(model.stored(id)) {
+                known.insert(span.offset, path.clone());
+            }
+        }
+        self.paths = known;
+        let digest = stored::file_digest(model.source(file));
+        Ok(digest
+            .map(|digest| (self.location.clone(), digest))
+            .into_iter()
+            .collect())
+    }
+
+    fn place(&mut self, model: &graph::Model, span: Span) -> Option<Placed> {
+        (self.file == Some(span.source)).then(|| Placed {
+            location: self.location.clone(),
+            offset: span.offset,
+            tensor: self.paths.get(&span.offset).cloned().flatten(),
+            sha256: self.digests.then(|| stored::sha256(model.bytes(span))),
+        })
     }
 }
 
@@ -364,8 +460,8 @@ struct Beside {
     own: InModelFile,
     name: String,
     path: PathBuf,
-    file: Option<WholeFile>,
-    length: u64,
+    /// The new file, and the path that it will have.
+    file: Option<(WholeFile, PathBuf)>,
     known: HashMap<(SourceId, u64, u64), u64>,
 }
 
@@ -373,24 +469,87 @@ struct Beside {
 const ALIGNMENT: u64 = 64;
 
 impl Payloads for Beside {
-    fn place(&mut self, model: &graph::Model, span: Span) -> io::Result<Option<(String, u64)>> {
-        if let Some(found) = self.own.place(model, span)? {
-            return Ok(Some(found));
+    fn files(
+        &mut self,
+        model: &graph::Model,
+        inline_bytes: u64,
+    ) -> io::Result<Vec<(String, String)>> {
+        let mut files = self.own.files(model, inline_bytes)?;
+        let mut writing: Option<(WholeFile, Sha256)> = None;
+        let mut length = stored::HEAD_BYTES as u64;
+        for id in model.tensors() {
+            for span in values_of(model.stored(id)) {
+                let key = (span.source, span.offset, span.len);
+                let stays = span.len <= inline_bytes || self.own.file == Some(span.source);
+                if stays || self.known.contains_key(&key) {
+                    continue;
+                }
+                let (file, hasher) = match &mut writing {
+                    Some(writing) => writing,
+                    none => {
+                        let mut file = WholeFile::create(&self.path)?;
+                        file.write_all(&[0; stored::HEAD_BYTES])?;
+                        none.insert((file, Sha256::new()))
+                    }
+                };
+                let offset = length.next_multiple_of(ALIGNMENT);
+                let padding = [0; ALIGNMENT as usize];
+                for bytes in [&padding[..(offset - length) as usize], model.bytes(span)] {
+                    file.write_all(bytes)?;
+                    hasher.update(bytes);
+                }
+                length = offset + span.len;
+                self.known.insert(key, offset);
+            }
+        }
+        if let Some((mut file, hasher)) = writing {
+            let (head, digest) = stored::head_of(hasher);
+            file.seek(SeekFrom::Start(0))?;
+            file.write_all(&head)?;
+            self.choose_name(&head, length, file)?;
+            files.push((self.name.clone(), digest));
+        }
+        Ok(files)
+    }
+
+    fn place(&mut self, model: &graph::Model, span: Span) -> Option<Placed> {
+        if let Some(found) = self.own.place(model, span) {
+            return Some(found);
         }
         let key = (span.source, span.offset, span.len);
-        if let Some(offset) = self.known.get(&key) {
-            return Ok(Some((self.name.clone(), *offset)));
+        let offset = *self.known.get(&key)?;
+        Some(Placed {
+            location: self.name.clone(),
+            offset,
+            tensor: None,
+            sha256: self.own.digests.then(|| stored::sha256(model.bytes(span))),
+        })
+    }
+}
+
+impl Beside {
+    /// Chooses a name for the new file that no other has: a text may refer to that. One with the same content is taken.
+    fn choose_name(&mut self, head: &[u8], length: u64, file: WholeFile) -> io::Result<()> {
+        let base = self.name.clone();
+        for attempt in 1.. {
+            self.name = numbered(&base, attempt);
+            let path = self.path.with_file_name(&self.name);
+            match fs::symlink_metadata(&path) {
+                Err(_) => {
+                    self.file = Some((file, path));
+                    break;
+                }
+                Ok(found) if found.is_file() && found.len() == length => {
+                    let mut begin = Vec::new();
+                    let old = fs::File::open(&path)?;
+                    old.take(head.len() as u64).read_to_end(&mut begin)?;
+                    if begin == head {
+                        break;
+                    }
+                }
+                Ok(_) => {}
+            }
         }
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(WholeFile::create(&self.path)?),
-        };
-        let offset = self.length.next_multiple_of(ALIGNMENT);
-        let padding = [0; ALIGNMENT as usize];
-        file.write_all(&padding[..(offset - self.length) as usize])?;
-        file.write_all(model.bytes(span))?;
-        self.length = offset + span.len;
-        self.known.insert(key, offset);
-        Ok(Some((self.name.clone(), offset)))
+        Ok(())
     }
 }

@@ -48,8 +48,15 @@ impl WholeFile {
     /// # Errors
     ///
     /// Those of writing and renaming; then the file is removed.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
+        let path = self.path.clone();
+        self.finish_as(path)
+    }
+
+    /// Gives the file another name than it was begun for, in the same folder.
+    pub(crate) fn finish_as(mut self, path: PathBuf) -> io::Result<()> {
         self.file.flush()?;
+        self.path = path;
         fs::rename(&self.temporary, &self.path)?;
         self.temporary = PathBuf::new();
         Ok(())

@@ -46,7 +46,7 @@ fn field(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
 
 /// Whether a save is one with data files.
 fn options(with_data: bool) -> SaveOptions {
-    SaveOptions::new().weights(match with_data {
+    SaveOptions::new().replace(true).weights(match with_data {
         true => Weights::Outside,
         false => Weights::Inside,
     })

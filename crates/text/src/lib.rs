@@ -18,7 +18,7 @@ pub use parse::{
     ParseOptions, Parsed, Part, looks_like_text, parse_model, parse_part, syntax_tree,
 };
 pub use print::{
-    Excerpt, Form, NodeMark, Payloads, PrintOptions, PrintPart, Weights, model_to_text,
+    Excerpt, Form, NodeMark, Payloads, Placed, PrintOptions, PrintPart, Weights, model_to_text,
     node_excerpt, part_to_text, print_model, tensor_excerpt, value_excerpt,
 };
 pub use tree::{SyntaxKind, SyntaxPart, SyntaxTree};

@@ -246,6 +246,11 @@ fn run<'m, 'a, T>(
         cursor: Cursor::new(bytes),
         build: Builder::new(model, source, bytes, options.limits),
         external: options.external,
+        files: Vec::new(),
+        faulty_files: Vec::new(),
+        in_main_graph: false,
+        in_initializer: false,
+        warned_of_files: false,
         any_count: options.any_count,
         full: false,
         graph_levels: options.limits.depth / MESSAGES_PER_GRAPH,
@@ -296,6 +301,16 @@ pub(crate) struct Parser<'m, 'a> {
     cursor: Cursor<'a>,
     build: Builder<'m, 'a>,
     external: &'m dyn ExternalData,
+    /// The files that the header lists, each with the digest that tells it from others.
+    files: Vec<(String, String)>,
+    /// Files about which an error was reported that all references to them have.
+    faulty_files: Vec<String>,
+    /// Whether the constants of the main graph are being read, not those of a graph in it.
+    in_main_graph: bool,
+    /// Whether the tensor that is being read is a constant of a graph, not part of a node or of a sparse tensor.
+    in_initializer: bool,
+    /// Whether it was said that a file cannot be told from others.
+    warned_of_files: bool,
     /// Whether tensors may have too few values or too many.
     any_count: bool,
     /// Whether the header says that this is the full form.

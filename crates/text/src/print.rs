@@ -62,13 +62,29 @@ pub enum Weights<'o> {
 
 /// A place for values outside of the text.
 pub trait Payloads {
-    /// The file, relative to the text, and the first byte in it, where these bytes of the model lie. They may be put there
-    /// for this. `None` if they are to stand in the text after all.
+    /// The files, relative to the text, in which values of more than `inline_bytes` bytes are, each with the digest that
+    /// tells it from others. Asked once, before anything is placed. Values may be put into a file for this.
     ///
     /// # Errors
     ///
     /// Those of writing a file.
-    fn place(&mut self, model: &Model, span: Span) -> io::Result<Option<(String, u64)>>;
+    fn files(&mut self, model: &Model, inline_bytes: u64) -> io::Result<Vec<(String, String)>>;
+
+    /// Where these bytes of the model lie; `None` if they are to stand in the text after all.
+    fn place(&mut self, model: &Model, span: Span) -> Option<Placed>;
+}
+
+/// Where values lie outside of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placed {
+    /// The file, relative to the text.
+    pub location: String,
+    /// First byte in it.
+    pub offset: u64,
+    /// Which tensor of that file it is; see [`Model::tensor_paths`].
+    pub tensor: Option<Vec<u8>>,
+    /// SHA-256 of the values, hexadecimal, if the text is to say it.
+    pub sha256: Option<String>,
 }
 
 impl std::fmt::Debug for Weights<'_> {
@@ -135,6 +151,7 @@ pub fn part_to_text(
     options: PrintOptions<'_>,
 ) -> io::Result<(Vec<u8>, LeftOut)> {
     let mut printer = Printer::new(model, options, None);
+    printer.ask_for_files();
     match part {
         PrintPart::Graph(graph) => printer.graph_statement(graph),
         PrintPart::Function(index) => match model.functions.get(index) {
@@ -158,6 +175,10 @@ pub(crate) struct Printer<'m, 'o, 's> {
     looks: Vec<Looks>,
     form: Form,
     weights: Weights<'o>,
+    /// The files that hold values, each with its digest.
+    files: Vec<(String, String)>,
+    /// Whether the header says these digests; each reference does otherwise.
+    files_in_header: bool,
     inline_bytes: u64,
     like_onnx: bool,
     out: Vec<u8>,
@@ -192,6 +213,8 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             looks: Vec::new(),
             form: options.form,
             weights: options.weights,
+            files: Vec::new(),
+            files_in_header: false,
             inline_bytes: options.inline_bytes,
             like_onnx: options.like_onnx,
             out: Vec::new(),
@@ -221,6 +244,15 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         {
             self.failure = sink.write_all(&self.out).err();
             self.out.clear();
+        }
+    }
+
+    fn ask_for_files(&mut self) {
+        if let Weights::Placed(payloads) = &mut self.weights {
+            match payloads.files(self.model, self.inline_bytes) {
+                Ok(files) => self.files = files,
+                Err(error) => self.failure = Some(error),
+            }
         }
     }
 

@@ -14,6 +14,7 @@ pub const MODEL_KEYS: &[&str] = &[
     "model_version",
     "doc_string",
     "metadata_props",
+    "files",
 ];
 
 /// Keys of a function's header.

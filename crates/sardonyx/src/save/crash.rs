@@ -25,7 +25,7 @@ fn model(seed: u8) -> Model {
 }
 
 fn outside() -> SaveOptions {
-    SaveOptions::new().weights(Weights::Outside)
+    SaveOptions::new().weights(Weights::Outside).replace(true)
 }
 
 /// Everything in a folder.
@@ -71,7 +71,7 @@ fn a_crash_leaves_the_old_model_or_the_new_one() {
         outside().sync(true).checksum(true),
         outside().layout(Layout::PerTensor),
         outside().layout(Layout::Shards(71_000)),
-        SaveOptions::new().weights(Weights::Inside),
+        SaveOptions::new().weights(Weights::Inside).replace(true),
     ];
     let (old, new) = (model(1), model(100));
     for before in &layouts {

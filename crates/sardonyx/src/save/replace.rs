@@ -24,6 +24,7 @@ use crate::form::Form;
 use crate::mapping;
 use crate::model::Model;
 use crate::open::{io_error, shown};
+use crate::stored;
 
 /// Called with a name for each change of the disk before it is made.
 pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
@@ -31,6 +32,9 @@ pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 /// How much is written at a time and between two reports of progress. With pieces of 8 MiB
 /// saving 1 GB was slower than `cp`, with these it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// Names of data files with larger numbers are not recognised as having been made for the same base.
+const MOST_ATTEMPTS: u32 = 100;
 
 /// A save in progress.
 struct Saving<'a> {
@@ -167,8 +171,15 @@ impl Saving<'_> {
         };
         let graph = changed.as_ref().unwrap_or(&model.graph);
         let kept = locations(graph);
+        self.check_replaced(model, graph, form)?;
         let leaving: Vec<&String> = old.locations.difference(&kept).collect();
-        let (leaving, shared) = self.without_shared(leaving);
+        let (leaving, shared) = match self.options.replace || self.is_where_it_was_read(model) {
+            true => self.without_shared(leaving),
+            false => {
+                report.left = leaving.into_iter().cloned().collect();
+                Default::default()
+            }
+        };
         report.shared = shared;
         report.files = files
             .iter()
@@ -203,6 +214,30 @@ impl Saving<'_> {
         Ok(report)
     }
 
+    /// Whether the model replaces the file that it was read from.
+    fn is_where_it_was_read(&self, model: &Model) -> bool {
+        let path = fs::canonicalize(self.path).ok();
+        path.is_some() && path == model.path
+    }
+
+    /// Refuses to replace a file with values that the model, or the text that it was read from, needs from it.
+    fn check_replaced(&self, model: &Model, successor: &graph::Model, form: Form) -> Done {
+        let Some(replaced) = File::open(self.path)
+            .ok()
+            .and_then(|file| identity(&file).ok()?)
+        else {
+            return Ok(());
+        };
+        for location in locations(&model.graph) {
+            let found = model.data.look(&location).ok();
+            if found.is_some_and(|found| found.identity == Some(replaced)) {
+                return Err(stored::still_needed(&location).into());
+            }
+        }
+        let successor = (form == Form::Binary).then_some(successor);
+        Ok(model.data.check_successor(replaced, successor)?)
+    }
+
     fn step(&self, what: &str) -> io::Result<()> {
         match &self.options.before_step {
             Some(hook) => hook(what),
@@ -225,9 +260,15 @@ impl Saving<'_> {
     ) -> Done<Vec<NewFile>> {
         let mut files: Vec<NewFile> = Vec::new();
         for (index, plan) in planned.iter().enumerate() {
+            let several = planned.len() > 1;
             let same = old.locations.iter().find(|location| {
                 let free = files.iter().all(|file| &file.location != *location);
-                free && self.is_the_same(model, plan, location).unwrap_or(false)
+                // A name that was asked for is what the file gets.
+                let fits = self.options.name.as_ref().is_none_or(|base| {
+                    let mut attempts = 1..MOST_ATTEMPTS;
+                    attempts.any(|attempt| **location == named(base, &plan.label, several, attempt))
+                });
+                free && fits && self.is_the_same(model, plan, location).unwrap_or(false)
             });
             if let Some(location) = same {
                 let checksum = match self.options.checksum {
@@ -443,7 +484,9 @@ impl Saving<'_> {
                 .map(|plan| named(&base, &plan.label, several, attempt))
                 .collect();
             let is_free = |name: &String| {
-                !old.locations.contains(name)
+                // The model itself gets its name last.
+                clean(name).as_os_str() != self.name
+                    && !old.locations.contains(name)
                     && fs::symlink_metadata(self.folder.path().join(name)).is_err()
             };
             let wanted = files.iter().zip(&names);
@@ -479,7 +522,7 @@ impl Saving<'_> {
         for entry in entries.into_iter().flatten().flatten() {
             let path = entry.path();
             if entry.file_name() != self.name && Form::of_path(&path).is_some() {
-                let locations = read_locations(&path).unwrap_or_default();
+                let locations = files_needed(&path).unwrap_or_default();
                 used.extend(locations.iter().map(|location| clean(location)));
             }
         }
@@ -603,7 +646,7 @@ impl Saving<'_> {
         let Ok(note) = fs::read_to_string(&path) else {
             return;
         };
-        let used = read_locations(self.path).unwrap_or_default();
+        let used = files_needed(self.path).unwrap_or_default();
         let used: BTreeSet<PathBuf> = used.iter().map(|location| clean(location)).collect();
         let mut others = None;
         for line in note.lines() {
@@ -729,10 +772,15 @@ fn clean(location: &str) -> PathBuf {
 
 /// The name of a data file: `base`, a label if there are several, and a number from the second attempt on.
 fn named(base: &str, label: &str, several: bool, attempt: u32) -> String {
-    let mut name = match (several, label) {
-        (true, label) if !label.is_empty() => format!("{base}_{label}"),
-        _ => base.to_string(),
-    };
+    match (several, label) {
+        (true, label) if !label.is_empty() => numbered(&format!("{base}_{label}"), attempt),
+        _ => numbered(base, attempt),
+    }
+}
+
+/// A name with a number from the second attempt on.
+pub(crate) fn numbered(base: &str, attempt: u32) -> String {
+    let mut name = base.to_string();
     if attempt > 1 {
         // In front of the suffixes, by which people recognise and ignore such files.
         let file = name.rfind('/').map_or(0, |slash| slash + 1);
@@ -754,20 +802,48 @@ fn locations(graph: &graph::Model) -> BTreeSet<String> {
 
 /// The data files that a model file refers to; `None` if it is none.
 fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
-    // A pipe would be waited for.
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
-    }
-    let bytes = mapping::map(&File::open(path).ok()?).ok()?;
-    let form = Form::of_path(path).unwrap_or_default();
+    let (bytes, form) = content_of(path)?;
     let bytes: Buffer = match form {
         Form::Binary => bytes,
+        // What a text has in other files is not its own.
+        Form::Notation => return Some(locations(&crate::text::references(bytes).ok()?.0)),
         other => {
-            let beside = crate::external::DataFiles::beside(path, Default::default());
-            Buffer::from_vec(other.read(&bytes, Default::default(), &beside).ok()?)
+            let nowhere = crate::external::DataFiles::nowhere("");
+            Buffer::from_vec(other.read(&bytes, Default::default(), &nowhere).ok()?)
         }
     };
     graph::Model::read(bytes)
         .ok()
         .map(|graph| locations(&graph))
+}
+
+/// All files that a model file needs beside it: data files, and those in which a text has values.
+fn files_needed(path: &Path) -> Option<BTreeSet<String>> {
+    let (bytes, form) = content_of(path)?;
+    if form != Form::Notation {
+        return read_locations(path);
+    }
+    Some(match crate::text::references(bytes.clone()) {
+        Ok((graph, mut needed)) => {
+            needed.extend(locations(&graph));
+            needed
+        }
+        // A text that is being edited: whatever it says in quotes may be a file.
+        Err(_) => String::from_utf8_lossy(bytes.as_slice())
+            .split('"')
+            .skip(1)
+            .step_by(2)
+            .map(String::from)
+            .collect(),
+    })
+}
+
+/// The bytes of a file and its form; `None` if it cannot be read.
+fn content_of(path: &Path) -> Option<(Buffer, Form)> {
+    // A pipe would be waited for.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let bytes = mapping::map(&File::open(path).ok()?).ok()?;
+    Some((bytes, Form::of_path(path).unwrap_or_default()))
 }

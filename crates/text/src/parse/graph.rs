@@ -26,7 +26,10 @@ impl<'a> Parser<'_, 'a> {
         let graph = self.build.add_graph(owner, parent, at);
         let graph = self.built(graph)?;
         self.graph_levels = levels;
+        let around = self.in_main_graph;
+        self.in_main_graph &= owner.is_none();
         let result = self.graph_content(graph);
+        self.in_main_graph = around;
         self.graph_levels += 1;
         self.close(part);
         result.map(|()| graph)

@@ -23,7 +23,10 @@ impl<'a> Parser<'_, 'a> {
             failed |= self.header(MODEL_KEYS, Self::model_entry).is_err();
         }
         if !self.at_notes() && !self.no_graph() {
-            match self.graph(None, None) {
+            self.in_main_graph = true;
+            let main = self.graph(None, None);
+            self.in_main_graph = false;
+            match main {
                 Ok(graph) => self.build.model.main = Some(graph),
                 Err(Failed) => {
                     failed = true;
@@ -210,6 +213,13 @@ impl<'a> Parser<'_, 'a> {
             b"metadata_props" => {
                 let pairs = self.pairs()?;
                 self.build.model.header.metadata_props.extend(pairs);
+            }
+            b"files" => {
+                let pairs = self.pairs()?;
+                let model = &self.build.model;
+                let text = |symbol| model.display(symbol).into_owned();
+                let files = pairs.iter().map(|pair| (text(pair.key), text(pair.value)));
+                self.files.extend(files);
             }
             _ => {
                 let text = self.string("a text in quotes")?;

@@ -3,15 +3,15 @@
 use std::ops::RangeInclusive;
 
 use sardonyx_model::{
-    DimValue, Entry, Segment, Span, SparseTensorProto, TensorProto, TypeKind, TypedRun, Unknowns,
-    ValueInfo,
+    DimValue, Entry, Segment, Span, SparseTensorProto, StoredValues, TensorProto, TypeKind,
+    TypedRun, Unknowns, ValueInfo,
 };
 use sardonyx_proto::{DataLocation, TypedField};
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::elems};
 use smallvec::SmallVec;
 
 use super::types::{ADVICE_ON_RANK, NO_RANK, SYMBOLIC_DIMENSION};
-use super::{NO_LAST_COMMA, Name, Parse, Parser};
+use super::{Failed, NO_LAST_COMMA, Name, Parse, Parser};
 use crate::numbers::{
     self, ListEnd, ListError, ListProblem, NumberError, read_floats, read_list, read_signed,
     read_signed_varints, read_unsigned, read_unsigned_varints,
@@ -105,8 +105,10 @@ impl<'a> Parser<'_, 'a> {
             }
         }
         self.cursor.pos += 1;
-        self.constant(&mut tensor, true)?;
-        Ok(tensor)
+        self.in_initializer = true;
+        let constant = self.constant(&mut tensor, true);
+        self.in_initializer = false;
+        constant.map(|()| tensor)
     }
 
     /// The values of a tensor, and notes. Without `=` there may be none.
@@ -171,47 +173,101 @@ impl<'a> Parser<'_, 'a> {
             }
             (b"raw", b'{') => self.raw_braces(tensor),
             (b"raw", _) => {
-                let bytes = self.bytes()?;
+                let bytes = self.bytes(tensor, false)?;
                 tensor.raw_data = Some(bytes);
                 Ok(())
             }
             _ => {
-                let records = self.bytes()?;
+                let records = self.bytes(tensor, true)?;
                 self.add_records(tensor, records, start)
             }
         }
     }
 
-    /// Bytes, written down or in a file.
-    fn bytes(&mut self) -> Parse<Span> {
+    /// Bytes of a tensor, written down or in a file: records of a typed list if `typed`, `raw_data` otherwise.
+    fn bytes(&mut self, tensor: &TensorProto, typed: bool) -> Parse<Span> {
         if self.cursor.next() == b'[' {
             let start = self.cursor.pos;
             let entries = self.pairs()?;
             let end = self.cursor.token_end();
-            return self.load(&entries, start..end);
+            return self.load(tensor, typed, entries, start..end);
         }
         let text = self.string("bytes, as x\"00ff\", or the file they are in")?;
         Ok(self.kept(text))
     }
 
-    /// Loads bytes from a file.
-    fn load(&mut self, entries: &[Entry], span: std::ops::Range<usize>) -> Parse<Span> {
-        let reference = TensorProto {
-            external_data: entries.to_vec(),
+    /// Loads bytes of a tensor from a file.
+    fn load(
+        &mut self,
+        tensor: &TensorProto,
+        typed: bool,
+        entries: Vec<Entry>,
+        span: std::ops::Range<usize>,
+    ) -> Parse<Span> {
+        let holder = TensorProto {
+            external_data: entries,
             ..TensorProto::default()
         };
-        let loaded = self
-            .build
-            .model
-            .external_reference(&reference)
-            .and_then(|reference| {
-                let length = reference.length;
-                self.external
-                    .load(&reference.location, reference.offset, length)
-            });
+        let model = &self.build.model;
+        let entry = |key: &[u8]| {
+            let mut entries = holder.external_data.iter();
+            let found = entries.find(|entry| model.maybe_text(entry.key) == Some(key))?;
+            model.maybe_text(found.value)
+        };
+        let digest = |key| entry(key).map(|text| String::from_utf8_lossy(text).into_owned());
+        let reference = match model.external_reference(&holder) {
+            Ok(reference) => reference,
+            Err(message) => return self.fail(span, message),
+        };
+        let (own, sha256) = (digest(b"file_digest"), digest(b"sha256"));
+        let listed = || {
+            let mut files = self.files.iter();
+            let listed = files.find(|(location, _)| *location == reference.location);
+            listed.map(|(_, digest)| digest.clone())
+        };
+        let file_digest = own.or_else(listed);
+        let path = entry(b"tensor").map(<[u8]>::to_vec);
+        let wanted = StoredValues {
+            location: &reference.location,
+            offset: reference.offset,
+            length: reference.length,
+            tensor: path.as_deref(),
+            initializer: match self.in_initializer && self.in_main_graph {
+                true => model.maybe_text(tensor.name),
+                false => None,
+            },
+            file_digest: file_digest.as_deref(),
+            sha256: sha256.as_deref(),
+            typed,
+            data_type: tensor.data_type,
+            dims: &tensor.dims,
+        };
+        let loaded = self.external.stored(&wanted);
         match loaded {
-            Ok(buffer) => Ok(self.build.model.add_bytes(buffer)),
-            Err(message) => self.fail(span, message),
+            Ok(buffer) => {
+                if file_digest.is_none() && sha256.is_none() && !self.warned_of_files {
+                    self.warned_of_files = true;
+                    self.warn(
+                        span,
+                        format!(
+                            "the text does not say what '{}' was like when the text was made, so whether these are the right values cannot be checked",
+                            reference.location
+                        ),
+                        Some("print the model again: texts of this release say it"),
+                    );
+                }
+                Ok(self.build.model.add_bytes(buffer))
+            }
+            Err(fault) => {
+                if fault.is_of_file {
+                    if self.faulty_files.contains(&reference.location) {
+                        return Err(Failed);
+                    }
+                    self.faulty_files.push(reference.location);
+                }
+                self.report(span, fault.message, fault.help);
+                Err(Failed)
+            }
         }
     }
 
@@ -250,9 +306,9 @@ impl<'a> Parser<'_, 'a> {
                     };
                     tensor.data_location = Some(DataLocation(number));
                 }
-                b"raw_data" => tensor.raw_data = Some(parser.bytes()?),
+                b"raw_data" => tensor.raw_data = Some(parser.bytes(tensor, false)?),
                 b"fields" => {
-                    let records = parser.bytes()?;
+                    let records = parser.bytes(tensor, true)?;
                     parser.add_records(tensor, records, at)?;
                     tensor.typed.sort_by_key(|run| run.number);
                 }

@@ -80,6 +80,10 @@ impl<'m> Printer<'m, '_, '_> {
         let model = self.model;
         let header = &model.header;
         let full = self.full();
+        if full {
+            self.ask_for_files();
+            self.files_in_header = true;
+        }
         let nothing = !full
             && header.ir_version.is_none()
             && header.opset_import.is_empty()
@@ -120,6 +124,18 @@ impl<'m> Printer<'m, '_, '_> {
             if !header.metadata_props.is_empty() {
                 printer.key(&mut first, "metadata_props");
                 printer.pairs(&header.metadata_props, &|| "model".into());
+            }
+            if full && !printer.files.is_empty() {
+                printer.key(&mut first, "files");
+                printer.push("[");
+                let mut first = true;
+                for (location, digest) in std::mem::take(&mut printer.files) {
+                    printer.separator(&mut first);
+                    printer.quoted(location.as_bytes());
+                    printer.push(": ");
+                    printer.quoted(digest.as_bytes());
+                }
+                printer.push("]");
             }
             printer.push(">");
         });

@@ -7,7 +7,7 @@ use sardonyx_proto::{
 use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::elems};
 use smallvec::SmallVec;
 
-use super::{Notes, Printer, Weights, is_free_word};
+use super::{Notes, Placed, Printer, Weights, is_free_word};
 use crate::layout;
 use crate::numbers::{self, Print, Wrap};
 use crate::parse::entry_range;
@@ -305,19 +305,8 @@ impl Printer<'_, '_, '_> {
         }
         match &mut self.weights {
             Weights::Placed(payloads) => match payloads.place(self.model, span) {
-                Ok(None) => self.hexadecimal(self.model.bytes(span)),
-                Ok(Some((location, offset))) => {
-                    self.push("[\"location\": ");
-                    self.quoted(location.as_bytes());
-                    self.push(", \"offset\": \"");
-                    numbers::push_u64(&mut self.out, offset);
-                    self.push("\", \"length\": \"");
-                    numbers::push_u64(&mut self.out, span.len);
-                    self.push("\"]");
-                }
-                Err(error) => {
-                    self.failure.get_or_insert(error);
-                }
+                None => self.hexadecimal(self.model.bytes(span)),
+                Some(placed) => self.reference(&placed, span.len),
             },
             Weights::Elided(digest) => {
                 // What it is a digest of says `raw` or `fields` before it, which does not matter then.
@@ -331,6 +320,34 @@ impl Printer<'_, '_, '_> {
             }
             Weights::Inline => {}
         }
+    }
+
+    /// Where values lie outside of the text, and what tells that they are the right ones.
+    fn reference(&mut self, placed: &Placed, length: u64) {
+        self.push("[\"location\": ");
+        self.quoted(placed.location.as_bytes());
+        if let Some(tensor) = &placed.tensor {
+            self.push(", \"tensor\": ");
+            self.quoted(tensor);
+        }
+        self.push(", \"offset\": \"");
+        numbers::push_u64(&mut self.out, placed.offset);
+        self.push("\", \"length\": \"");
+        numbers::push_u64(&mut self.out, length);
+        self.push("\"");
+        if !self.files_in_header {
+            let mut files = self.files.iter();
+            let file = files.find(|(location, _)| *location == placed.location);
+            if let Some(digest) = file.map(|(_, digest)| digest.clone()) {
+                self.push(", \"file_digest\": ");
+                self.quoted(digest.as_bytes());
+            }
+        }
+        if let Some(digest) = &placed.sha256 {
+            self.push(", \"sha256\": ");
+            self.quoted(digest.as_bytes());
+        }
+        self.push("]");
     }
 
     fn take_back(&mut self, text: &str) {
