@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Replace MODEL itself: as a whole, once the new one is complete
     #[arg(long)]
     in_place: bool,
+    /// Over another model: remove its data files too, except those that a third model uses. Otherwise they stay
+    #[arg(long)]
+    replace: bool,
     /// Wait until everything is on the disk, so that a power failure leaves the old model or the new one
     #[arg(long)]
     sync: bool,
@@ -104,13 +107,28 @@ impl Args {
         target: Target,
         terminal: &Terminal,
     ) -> Result<Saved, Failure> {
-        let options = options.weights(weights).sync(self.sync);
+        let options = options
+            .weights(weights)
+            .sync(self.sync)
+            .replace(self.replace);
         let report = match &target {
             Target::File(path) => to_file(arg, model, options, path, terminal),
             Target::Stdout => to_stdout(arg, model, options, weights, Form::Binary, terminal),
         }?;
         Ok(Saved { target, report })
     }
+}
+
+/// All that a command reads: the model, its data files, those that a text refers to, and other `files`.
+pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -> Protected {
+    let mut protected = protect_data(arg, model);
+    protected.add(&arg.path);
+    let referred = model.files_of_text();
+    files
+        .iter()
+        .chain(&referred)
+        .for_each(|file| protected.add(file));
+    protected
 }
 
 /// The data files of a model, which are input as much as the model is.
@@ -288,6 +306,11 @@ impl Saved {
         let shared = self.report.shared.iter();
         let shared = shared.map(|name| format!("left {name}, which another model uses"));
         say_first(shared, "shared file", terminal);
+        let left = self.report.left.iter();
+        let left = left.map(|name| {
+            format!("left {name}, which the model that was replaced used; --replace removes it")
+        });
+        say_first(left, "data file", terminal);
         if self.report.exceeds_2_gib() {
             terminal.note(
                 "the model file is larger than 2 GiB, which programs built on libprotobuf cannot read; \
@@ -303,6 +326,7 @@ impl Saved {
             files,
             removed,
             shared,
+            left,
             left_out,
             ..
         } = &self.report;
@@ -327,6 +351,7 @@ impl Saved {
             "files": files,
             "removed": removed,
             "shared": shared,
+            "left": left,
             "left_out": left_out,
         })
     }

@@ -73,6 +73,92 @@ fn layouts_and_names() {
 }
 
 #[test]
+fn data_files_of_another_model_stay() {
+    let files = digits_copy();
+    let out = files.path("b.onnx");
+    let before = || {
+        std::fs::copy(digits_model(), files.path("c.onnx")).unwrap();
+        files
+            .run("externalize", "c.onnx", &["--in-place", "--data", "b.data"])
+            .good();
+        std::fs::rename(files.path("c.onnx"), &out).unwrap();
+    };
+    before();
+    let weights = files.read("b.data");
+    let answer = files.run("set", "digits.onnx", &["--doc", "x", "-o", &out]);
+    assert!(
+        answer.stderr.contains("left b.data") && answer.stderr.contains("--replace"),
+        "{}",
+        answer.stderr
+    );
+    answer.good();
+    assert!(files.read("b.data") == weights);
+    std::fs::remove_file(files.path("b.data")).unwrap();
+    before();
+    let args = ["--doc", "x", "-o", &out, "--json"];
+    let json = files
+        .run("set", "digits.onnx", &args)
+        .json("sardonyx.set/1", &["model", "changes", "saved"]);
+    assert_eq!(json["saved"]["left"][0], "b.data");
+    assert_eq!(json["saved"]["removed"], serde_json::json!([]));
+    // With --replace they go, unless a third model uses them.
+    std::fs::remove_file(files.path("b.data")).unwrap();
+    before();
+    std::fs::copy(&out, files.path("third.onnx")).unwrap();
+    let args = ["--doc", "x", "-o", &out, "--replace"];
+    let answer = files.run("set", "digits.onnx", &args);
+    assert!(
+        answer.stderr.contains("which another model uses"),
+        "{}",
+        answer.stderr
+    );
+    answer.good();
+    std::fs::rename(files.path("third.onnx"), &out).unwrap();
+    files.run("set", "digits.onnx", &args).good();
+    assert_eq!(files.names(), ["b.onnx", "digits.onnx"]);
+}
+
+#[test]
+fn a_name_for_the_data_file_is_obeyed_when_there_is_one_already() {
+    let files = digits_copy();
+    files
+        .run("externalize", "digits.onnx", &["--in-place"])
+        .good();
+    let args = ["--in-place", "--data", "w.bin"];
+    files.run("externalize", "digits.onnx", &args).good();
+    assert_eq!(files.names(), ["digits.onnx", "w.bin"]);
+    let first = files.content();
+    files.run("externalize", "digits.onnx", &args).good();
+    assert!(files.content() == first);
+    // That of the model itself is taken.
+    let args = ["-o", &files.path("b.onnx"), "--data", "b.onnx"];
+    let answer = files.run("externalize", "digits.onnx", &args);
+    assert!(
+        answer.stderr.contains("wrote b-2.onnx"),
+        "{}",
+        answer.stderr
+    );
+    let hash = |name: &str| files.run("hash", name, &[]).good()[..64].to_string();
+    assert_eq!(hash("b.onnx"), hash("digits.onnx"));
+}
+
+#[test]
+fn a_data_file_is_not_replaced_by_a_model() {
+    let files = digits_copy();
+    files
+        .run("externalize", "digits.onnx", &["--in-place"])
+        .good();
+    let before = files.content();
+    let out = files.path("digits.onnx.data");
+    for command in ["pack", "externalize"] {
+        files
+            .run(command, "digits.onnx", &["-o", &out])
+            .refused(&["digits.onnx.data", "another"]);
+    }
+    assert!(files.content() == before);
+}
+
+#[test]
 fn what_stays_inside_is_said() {
     let values = floats(&[1.0; 4]);
     let constant = field(5, &tensor("", 1, &[4], field(9, &values)));

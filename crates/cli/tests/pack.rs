@@ -59,6 +59,7 @@ fn in_place_takes_the_data_files_along() {
         "files",
         "removed",
         "shared",
+        "left",
         "left_out",
     ];
     assert_eq!(keys, expected);
