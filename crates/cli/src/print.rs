@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// Write the text here, or to stdout with -
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Only what the onnx package reads, with all values; says what is left out, and exits with 1 if that is anything
+    /// Only what the onnx package reads, with all values; says what is left out, and exits with 1 if that changes the meaning
     #[arg(long)]
     portable: bool,
     /// Leave large values out: a digest stands for them. For looking and comparing; cannot be read back
@@ -109,7 +109,9 @@ pub(crate) fn print(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     if args.portable && !left_out.is_empty() {
         let lines: Vec<String> = left_out.to_string().lines().map(String::from).collect();
         saving::left_out(&lines, terminal);
-        return Ok(Verdict::Findings);
+        if left_out.changes_meaning() {
+            return Ok(Verdict::Findings);
+        }
     }
     Ok(Verdict::Fine)
 }

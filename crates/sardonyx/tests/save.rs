@@ -131,7 +131,7 @@ fn data_files_of_other_models_stay() {
     let model = Model::open(DIGITS).unwrap();
     outside().save(&model, &first).unwrap();
     Model::open(&first).unwrap().save(&second).unwrap();
-    let report = inside().save(&model, &first).unwrap();
+    let report = inside().replace(true).save(&model, &first).unwrap();
     assert!(report.removed.is_empty());
     assert_eq!(report.shared, ["a.onnx.data"]);
     let shared = Model::open(&second).unwrap();

@@ -17,9 +17,17 @@ pub struct LeftOutKind {
     pub first: String,
     /// How many there are.
     pub count: u64,
+    /// Whether this changes what the model computes, its signature, or what the `onnx` package reads. Documentation, how
+    /// values are stored, and whether something empty is there do not.
+    pub changes_meaning: bool,
 }
 
 impl LeftOut {
+    /// Whether the text says less about the meaning of the model than the model does.
+    pub fn changes_meaning(&self) -> bool {
+        self.kinds.iter().any(|kind| kind.changes_meaning)
+    }
+
     /// Whether the text says everything.
     pub fn is_empty(&self) -> bool {
         self.kinds.is_empty()
@@ -34,20 +42,42 @@ impl LeftOut {
     pub fn join(&mut self, other: LeftOut) {
         for kind in other.kinds {
             match self.kinds.iter_mut().find(|known| known.what == kind.what) {
-                Some(known) => known.count += kind.count,
+                Some(known) => {
+                    known.count += kind.count;
+                    known.changes_meaning |= kind.changes_meaning;
+                }
                 None => self.kinds.push(kind),
             }
         }
     }
 
+    /// Adds something without which the model means something else.
     pub(crate) fn add(&mut self, what: &'static str, place: impl FnOnce() -> String) {
+        self.add_kind(what, true, place);
+    }
+
+    /// Adds something without which the model means the same.
+    pub(crate) fn add_harmless(&mut self, what: &'static str, place: impl FnOnce() -> String) {
+        self.add_kind(what, false, place);
+    }
+
+    pub(crate) fn add_kind(
+        &mut self,
+        what: &'static str,
+        changes_meaning: bool,
+        place: impl FnOnce() -> String,
+    ) {
         // There are few kinds, and the texts are constants.
         match self.kinds.iter_mut().find(|kind| kind.what == what) {
-            Some(kind) => kind.count += 1,
+            Some(kind) => {
+                kind.count += 1;
+                kind.changes_meaning |= changes_meaning;
+            }
             None => self.kinds.push(LeftOutKind {
                 what,
                 first: place(),
                 count: 1,
+                changes_meaning,
             }),
         }
     }

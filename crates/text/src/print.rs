@@ -433,7 +433,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             None if self.full() => self.push("?"),
             None => {
                 self.left_out
-                    .add("absent texts, which become empty ones", place);
+                    .add_harmless("absent texts, which become empty ones", place);
                 self.push("\"\"");
             }
         }
@@ -484,8 +484,30 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         what: &'static str,
         place: &dyn Fn() -> String,
     ) -> bool {
+        self.note_of_kind(notes, key, what, true, place)
+    }
+
+    /// The same for what does not change what the model means.
+    fn harmless_note(
+        &mut self,
+        notes: &mut Notes,
+        key: &str,
+        what: &'static str,
+        place: &dyn Fn() -> String,
+    ) -> bool {
+        self.note_of_kind(notes, key, what, false, place)
+    }
+
+    fn note_of_kind(
+        &mut self,
+        notes: &mut Notes,
+        key: &str,
+        what: &'static str,
+        changes_meaning: bool,
+        place: &dyn Fn() -> String,
+    ) -> bool {
         if !self.full() {
-            self.left_out.add(what, place);
+            self.left_out.add_kind(what, changes_meaning, place);
             return false;
         }
         // Notes of what is inside would be taken for these.
@@ -518,14 +540,14 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
 
     fn doc_note(&mut self, notes: &mut Notes, doc: Option<Symbol>, place: &dyn Fn() -> String) {
         if let Some(doc) = doc
-            && self.note(notes, "doc_string", "documentation", place)
+            && self.harmless_note(notes, "doc_string", "documentation", place)
         {
             self.quoted_symbol(doc);
         }
     }
 
     fn metadata_note(&mut self, notes: &mut Notes, entries: &[Entry], place: &dyn Fn() -> String) {
-        if !entries.is_empty() && self.note(notes, "metadata_props", "metadata", place) {
+        if !entries.is_empty() && self.harmless_note(notes, "metadata_props", "metadata", place) {
             self.pairs(entries, place);
         }
     }

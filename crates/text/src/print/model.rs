@@ -39,7 +39,7 @@ impl<'m> Printer<'m, '_, '_> {
                 self.note(&mut notes, "training_info", "training steps", here);
             }
             if !header.configuration.is_empty() {
-                self.note(&mut notes, "configuration", "device configurations", here);
+                self.harmless_note(&mut notes, "configuration", "device configurations", here);
             }
             self.unknown(&mut notes, "unknown", &header.unknown, here);
             return;
@@ -343,7 +343,7 @@ impl<'m> Printer<'m, '_, '_> {
             Some(name) if !self.full() && is_value && self.value_name_is_odd(name) => {
                 let model = self.model;
                 self.left_out
-                    .add("names of subgraphs that are no identifiers", || {
+                    .add_harmless("names of subgraphs that are no identifiers", || {
                         model.display(Some(name)).into_owned()
                     });
                 self.push("graph");
@@ -520,7 +520,7 @@ impl<'m> Printer<'m, '_, '_> {
         if !full {
             let mut notes = Notes::default();
             if !function.metadata_props.is_empty() {
-                self.note(&mut notes, "", "metadata", place);
+                self.harmless_note(&mut notes, "", "metadata", place);
             }
             if !function.unknown.is_empty() {
                 self.note(&mut notes, "", "unknown fields", place);

@@ -114,7 +114,7 @@ impl<'m> Printer<'m, '_, '_> {
             None => {
                 if !self.full() {
                     self.left_out
-                        .add("absent domains, which become empty ones", || {
+                        .add_harmless("absent domains, which become empty ones", || {
                             node_place(model, node)
                         });
                 }
@@ -164,7 +164,7 @@ impl<'m> Printer<'m, '_, '_> {
         self.doc_note(&mut notes, extras.doc_string, place);
         self.metadata_note(&mut notes, &extras.metadata_props, place);
         if !extras.device_configurations.is_empty()
-            && self.note(
+            && self.harmless_note(
                 &mut notes,
                 "device_configurations",
                 "device configurations",
@@ -269,7 +269,7 @@ impl<'m> Printer<'m, '_, '_> {
                 return false;
             }
             if !self.full() && !typed {
-                self.left_out.add(
+                self.left_out.add_harmless(
                     "absent types of attributes, which become those of the values",
                     here,
                 );

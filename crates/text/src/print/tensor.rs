@@ -127,7 +127,7 @@ impl Printer<'_, '_, '_> {
             return false;
         }
         if let Some(what) = left_out {
-            self.left_out.add(what, place);
+            self.left_out.add_harmless(what, place);
         }
         // Braces stand alone.
         let named = name.is_some_and(|name| !name.is_empty() || self.full());
@@ -261,13 +261,13 @@ impl Printer<'_, '_, '_> {
         self.doc_note(&mut notes, tensor.doc_string, place);
         if !tensor.external_data.is_empty()
             && !external
-            && self.note(&mut notes, "external_data", "unused external data", place)
+            && self.harmless_note(&mut notes, "external_data", "unused external data", place)
         {
             self.pairs(&tensor.external_data, place);
         }
         if let Some(location) = tensor.data_location
             && !external
-            && self.note(&mut notes, "data_location", "data locations", place)
+            && self.harmless_note(&mut notes, "data_location", "data locations", place)
         {
             self.integer(location.0.into());
         }
@@ -714,7 +714,7 @@ impl Printer<'_, '_, '_> {
         };
         if raw {
             self.left_out
-                .add("raw_data, which becomes a typed list", place);
+                .add_harmless("raw_data, which becomes a typed list", place);
         }
         let literals = match data_type {
             Some(DataType::Bool) => self.as_truth_values(literals, place),
@@ -793,7 +793,7 @@ impl Printer<'_, '_, '_> {
         };
         if values.iter().any(|value| !(0..=1).contains(value)) {
             self.left_out
-                .add("bytes of truth values other than 0 and 1", place);
+                .add_harmless("bytes of truth values other than 0 and 1", place);
         }
         Literals::Ints(values.iter().map(|value| i64::from(*value != 0)).collect())
     }
