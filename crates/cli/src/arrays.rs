@@ -47,7 +47,7 @@ impl Format {
         })
     }
 
-    fn holds_one(self) -> bool {
+    pub(crate) fn holds_one(self) -> bool {
         !matches!(self, Format::Npz | Format::Safetensors)
     }
 

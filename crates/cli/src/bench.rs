@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// Answer in one line of JSON
     #[arg(long)]
     json: bool,
-    /// Write the outputs: to one .npz file, or to a folder
-    #[arg(short, long, value_name = "FILE.npz|DIR")]
+    /// Write the outputs, as `sardonyx run` does
+    #[arg(short, long, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
 }
 
@@ -82,6 +82,13 @@ const SCHEMA: &str = "sardonyx.bench/1";
 const MOST_RUNS: u64 = 1_000_000;
 
 pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
+    let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
+    if place.as_ref().is_some_and(outputs::Place::is_stdout) {
+        return Err(
+            Failure::new("the times and the outputs cannot both go to stdout")
+                .help("name a file or a directory with --output"),
+        );
+    }
     let (loaded, load) = timed(|| args.session.open(&args.model, terminal));
     let (model, session) = loaded?;
     let inputs = gather_or_make(&args.inputs, &model, session.inputs(), terminal)?;
@@ -100,9 +107,9 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     progress.set_message("running");
     let measured = measure(args, &session, &inputs)?;
     progress.finish_and_clear();
-    if let (Some(target), Some(outputs)) = (&args.output, &measured.outputs) {
+    if let (Some(place), Some(outputs)) = (&place, &measured.outputs) {
         let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
-        outputs::write(outputs, target, &protected)?;
+        outputs::write(outputs, place, &protected, terminal)?;
     }
     let timing = Timing::of(&measured.durations)
         .ok_or_else(|| Failure::new("nothing was run").code(Code::Internal))?;

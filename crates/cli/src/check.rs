@@ -2,15 +2,18 @@
 
 mod sarif;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sardonyx::check::{self, Code, Document, Finding, Options, Report, Severity};
-use sardonyx::{Model, OpenOptions};
+use sardonyx::text::Position;
+use sardonyx::{Buffer, Form, Model, OpenOptions};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::files;
 use crate::human::count;
 use crate::terminal::Terminal;
 use crate::{Limits, Verdict};
@@ -114,8 +117,25 @@ const SCHEMA: &str = "sardonyx.check/1";
 /// What became of a file.
 struct Checked {
     name: String,
-    /// The findings and their form for people, or why the file could not be read.
-    result: Result<(Report, Vec<String>), Failure>,
+    /// What was found, or why the file could not be read.
+    result: Result<Found, Failure>,
+}
+
+/// What was found in a file that could be read.
+struct Found {
+    report: Report,
+    /// The findings for people.
+    pictures: Vec<String>,
+    /// Line and column of each finding, of models that are texts.
+    positions: Vec<Option<Position>>,
+}
+
+impl Found {
+    fn findings(&self) -> impl Iterator<Item = (&Finding, Option<Position>)> {
+        let positions = self.positions.iter().copied();
+        let positions = positions.chain(std::iter::repeat(None));
+        self.report.findings.iter().zip(positions)
+    }
 }
 
 pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -127,11 +147,11 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let format = if args.json { Format::Json } else { args.format };
     let all = check_all(args, &options, terminal);
     let mut total = Counts::default();
-    for (report, _) in all
+    for found in all
         .iter()
         .filter_map(|checked| checked.result.as_ref().ok())
     {
-        total.add(report);
+        total.add(&found.report);
     }
     match format {
         Format::Text => terminal.print(&as_text(&all, args, &total))?,
@@ -221,11 +241,7 @@ fn check_all(args: &Args, options: &Options, terminal: &Terminal) -> Vec<Checked
         .collect()
 }
 
-fn check_one(
-    path: &Path,
-    args: &Args,
-    options: &Options,
-) -> Result<(Report, Vec<String>), Failure> {
+fn check_one(path: &Path, args: &Args, options: &Options) -> Result<Found, Failure> {
     let is_stdin = path.as_os_str() == "-";
     let name = path.display().to_string();
     let document = match args.kind {
@@ -239,13 +255,23 @@ fn check_one(
         let pictures = findings
             .map(|found| check::render_document(found, &name))
             .collect();
-        return Ok((report, pictures));
+        return Ok(Found {
+            report,
+            pictures,
+            positions: Vec::new(),
+        });
     }
     let open = args.limits.apply(OpenOptions::new());
+    let mut text = None;
     let model: Model = match is_stdin {
-        true => open
-            .from_reader(std::io::stdin().lock())
-            .map_err(|error| Failure::from(error).at("standard input"))?,
+        true => {
+            let mut bytes = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut bytes)?;
+            let bytes = Buffer::from_vec(bytes);
+            text = Some(bytes.clone());
+            open.from_bytes(bytes)
+                .map_err(|error| Failure::from(error).at("standard input"))?
+        }
         false => open.open(path)?,
     };
     let report = model.check(options);
@@ -254,7 +280,17 @@ fn check_one(
         .iter()
         .map(|found| check::render(&model, found, &name))
         .collect();
-    Ok((report, pictures))
+    if Form::of_path(path) == Some(Form::Notation) && !report.findings.is_empty() {
+        text = Some(files::read(path)?);
+    }
+    let positions = text.map_or(Vec::new(), |text| {
+        check::positions(&model, &text, &report.findings)
+    });
+    Ok(Found {
+        report,
+        pictures,
+        positions,
+    })
 }
 
 #[derive(Default)]
@@ -290,7 +326,10 @@ impl Counts {
 fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
     let mut text = String::new();
     for checked in all {
-        let Ok((report, pictures)) = &checked.result else {
+        let Ok(Found {
+            report, pictures, ..
+        }) = &checked.result
+        else {
             continue;
         };
         let findings = report.findings.iter().zip(pictures);
@@ -321,7 +360,7 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
             checked
                 .result
                 .as_ref()
-                .is_ok_and(|(report, _)| report.errors > 0)
+                .is_ok_and(|found| found.report.errors > 0)
         });
         let unread = all.iter().filter(|checked| checked.result.is_err()).count();
         let mut summary = format!(
@@ -343,14 +382,14 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
 
 fn as_json(all: &[Checked], args: &Args) -> Value {
     let files = all.iter().map(|checked| match &checked.result {
-        Ok((report, _)) => json!({
+        Ok(found) => json!({
             "model": checked.name,
-            "verdict": verdict(report),
-            "errors": report.errors,
-            "warnings": report.warnings,
-            "notes": report.notes,
-            "findings": report.findings.iter().map(finding).collect::<Vec<_>>(),
-            "not_listed": report.more.iter().map(|(code, more)| json!({"code": code, "findings": more})).collect::<Vec<_>>(),
+            "verdict": verdict(&found.report),
+            "errors": found.report.errors,
+            "warnings": found.report.warnings,
+            "notes": found.report.notes,
+            "findings": found.findings().map(finding).collect::<Vec<_>>(),
+            "not_listed": found.report.more.iter().map(|(code, more)| json!({"code": code, "findings": more})).collect::<Vec<_>>(),
         }),
         Err(failure) => json!({
             "model": checked.name,
@@ -374,13 +413,15 @@ fn verdict(report: &Report) -> &'static str {
     }
 }
 
-fn finding(found: &Finding) -> Value {
+fn finding((found, position): (&Finding, Option<Position>)) -> Value {
     json!({
         "code": found.code.name,
         "severity": found.severity.name(),
         "requirement": requirement(found.code),
         "place": found.place.words,
         "path": found.place.path,
+        "line": position.map(|position| position.line),
+        "column": position.map(|position| position.column),
         "message": found.fact,
         "help": found.advice,
     })

@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use sardonyx::{CastOptions, DataType, ErrorKind, Model, Tensor, cast};
-use serde::Serialize;
+use sardonyx::{CastOptions, DataType, ErrorKind, Model, ScoreOperator, Tensor, cast};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::files;
+use crate::human::names;
+use crate::{files, show};
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -28,36 +29,90 @@ impl Args {
 }
 
 /// How classes are shown: how many, and under which names.
-pub(crate) struct Classes {
+pub(crate) struct Classes<'m> {
     top: Option<usize>,
     labels: Vec<String>,
+    model: &'m Model,
 }
 
-/// The best classes of one row of an output.
-#[derive(Debug, Serialize, PartialEq)]
+/// What the scores of an output are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scores {
+    /// Probabilities that add up to 1, by the operator at the end or by the numbers alone.
+    Probabilities { by_operator: bool },
+    /// Logarithms of such probabilities.
+    Logarithms,
+    /// A probability for each class by itself.
+    Independent,
+    /// Anything else.
+    Unknown,
+}
+
+impl Scores {
+    fn name(self) -> &'static str {
+        match self {
+            Scores::Probabilities { .. } => "probabilities",
+            Scores::Logarithms => "log-probabilities",
+            Scores::Independent => "independent",
+            Scores::Unknown => "scores",
+        }
+    }
+
+    /// What was done, in one line.
+    fn note(self) -> &'static str {
+        match self {
+            Scores::Probabilities { by_operator: true } => {
+                "probabilities: the model ends in Softmax"
+            }
+            Scores::Probabilities { by_operator: false } => {
+                "probabilities: the scores are between 0 and 1 and add up to 1"
+            }
+            Scores::Logarithms => {
+                "probabilities: exp of the scores, as the model ends in LogSoftmax"
+            }
+            Scores::Independent => {
+                "a probability for each class by itself: the model ends in Sigmoid, and they do not add up to 1"
+            }
+            Scores::Unknown => "scores as the model gives them; they are not probabilities",
+        }
+    }
+
+    fn probability(self, score: f32) -> Option<f32> {
+        let found = match self {
+            Scores::Probabilities { .. } | Scores::Independent => score,
+            Scores::Logarithms => score.exp(),
+            Scores::Unknown => return None,
+        };
+        (!found.is_nan()).then(|| found.clamp(0.0, 1.0))
+    }
+}
+
+/// The best classes of each row of an output.
+#[derive(Debug, PartialEq)]
 pub(crate) struct Ranking {
-    pub(crate) output: String,
-    pub(crate) row: usize,
-    pub(crate) classes: Vec<Class>,
+    output: String,
+    scores: Scores,
+    rows: Vec<Vec<Class>>,
 }
 
-#[derive(Debug, Serialize, PartialEq)]
-pub(crate) struct Class {
-    pub(crate) index: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) label: Option<String>,
+#[derive(Debug, PartialEq)]
+struct Class {
+    index: usize,
+    label: Option<String>,
     /// As the model gave it.
-    pub(crate) score: f32,
-    pub(crate) probability: f32,
+    score: f32,
+    probability: Option<f32>,
 }
 
 /// Rows of a batch that are shown.
 const SHOWN_ROWS: usize = 16;
 const DEFAULT_TOP: usize = 5;
 const BAR_CELLS: usize = 30;
+/// Columns of a label on a terminal.
+const LABEL_COLUMNS: usize = 40;
 
-impl Classes {
-    pub(crate) fn new(args: &Args, model: &Model) -> Result<Classes, Failure> {
+impl<'m> Classes<'m> {
+    pub(crate) fn new(args: &Args, model: &'m Model) -> Result<Classes<'m>, Failure> {
         let labels = match &args.labels {
             Some(path) => {
                 let bytes = files::read(path)?;
@@ -80,16 +135,13 @@ impl Classes {
         Ok(Classes {
             top: args.top.map(|k| usize::try_from(k).unwrap_or(usize::MAX)),
             labels,
+            model,
         })
     }
 
     /// The best classes of each row, if the tensor looks like scores: `[K]` or `[N, K]` floats with a label for each of the K, or
     /// with any K > 1 if a ranking was asked for.
-    pub(crate) fn rank(
-        &self,
-        name: &str,
-        tensor: &Tensor,
-    ) -> Result<Option<Vec<Ranking>>, Failure> {
+    pub(crate) fn rank(&self, name: &str, tensor: &Tensor) -> Result<Option<Ranking>, Failure> {
         let (rows, classes) = match *tensor.dims() {
             [classes] => (1, classes),
             [rows, classes] => (rows, classes),
@@ -103,48 +155,70 @@ impl Classes {
         {
             return Ok(None);
         }
-        let scores = cast(tensor, DataType::Float, CastOptions::default())?.to_vec::<f32>()?;
-        let ranking = |(row, scores): (usize, &[f32])| {
-            let probabilities = probabilities(scores);
+        let values = cast(tensor, DataType::Float, CastOptions::default())?.to_vec::<f32>()?;
+        let scores = scores(self.model.score_operator(name), &values, classes);
+        let best = |values: &[f32]| {
             let mut order: Vec<usize> = (0..classes).collect();
             // Not a number comes last; equals stay in the order of their numbers.
-            let key = |i: &usize| {
-                if scores[*i].is_nan() {
-                    f32::NEG_INFINITY
-                } else {
-                    scores[*i]
-                }
-            };
-            order.sort_by(|a, b| key(b).total_cmp(&key(a)));
+            order.sort_by(|a, b| {
+                let (a, b) = (values[*a], values[*b]);
+                a.is_nan().cmp(&b.is_nan()).then(b.total_cmp(&a))
+            });
             order.truncate(self.top.unwrap_or(DEFAULT_TOP));
             let class = |index: usize| Class {
                 index,
                 label: labelled.then(|| self.labels[index].clone()),
-                score: scores[index],
-                probability: probabilities[index],
+                score: values[index],
+                probability: scores.probability(values[index]),
             };
-            Ranking {
-                output: name.to_string(),
-                row,
-                classes: order.into_iter().map(class).collect(),
-            }
+            order.into_iter().map(class).collect()
         };
-        Ok(Some(
-            scores.chunks(classes).enumerate().map(ranking).collect(),
-        ))
+        Ok(Some(Ranking {
+            output: name.to_string(),
+            scores,
+            rows: values.chunks(classes).map(best).collect(),
+        }))
     }
 }
 
-/// Scores that are probabilities already stay as they are (each within 0..1: softmax or independent sigmoids gave them); others go
-/// through softmax.
-fn probabilities(scores: &[f32]) -> Vec<f32> {
-    if scores.iter().all(|score| (-1e-4..=1.0001).contains(score)) {
-        return scores.iter().map(|score| score.clamp(0.0, 1.0)).collect();
+/// How far from 1 a sum of probabilities may be: those of an operator may have been rounded to few bits, those without one
+/// must be exact, or scores would be taken for probabilities.
+const OPERATOR_TOLERANCE: f64 = 0.02;
+const TOLERANCE: f64 = 1e-3;
+
+/// What scores are: by the operator that the output ends in, if the numbers agree with it, else by the numbers. Rows with scores
+/// that are infinite or not a number have no say.
+fn scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
+    let finite = |row: &&[f32]| row.iter().all(|score| score.is_finite());
+    let is_share = |score: f64| (-1e-4..=1.0001).contains(&score);
+    let add_up = |to_share: fn(f64) -> f64, tolerance: f64| {
+        let mut rows = values.chunks(classes).filter(finite);
+        rows.all(|row| {
+            let shares = || row.iter().map(|score| to_share(f64::from(*score)));
+            shares().all(is_share) && (shares().sum::<f64>() - 1.0).abs() <= tolerance
+        })
+    };
+    let same = |score: f64| score;
+    match operator {
+        Some(ScoreOperator::Softmax) if add_up(same, OPERATOR_TOLERANCE) => {
+            Scores::Probabilities { by_operator: true }
+        }
+        // A probability of 0 has an infinite logarithm.
+        Some(ScoreOperator::LogSoftmax) if add_up(f64::exp, OPERATOR_TOLERANCE) => {
+            Scores::Logarithms
+        }
+        Some(ScoreOperator::Sigmoid)
+            if values
+                .iter()
+                .all(|score| score.is_nan() || is_share(f64::from(*score))) =>
+        {
+            Scores::Independent
+        }
+        _ if values.chunks(classes).any(|row| finite(&row)) && add_up(same, TOLERANCE) => {
+            Scores::Probabilities { by_operator: false }
+        }
+        _ => Scores::Unknown,
     }
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let exps: Vec<f32> = scores.iter().map(|score| (score - largest).exp()).collect();
-    let sum: f32 = exps.iter().filter(|exp| !exp.is_nan()).sum();
-    exps.iter().map(|exp| exp / sum).collect()
 }
 
 fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
@@ -153,18 +227,17 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
         Failure::new(format!("the labels are no JSON array of strings: {what}"))
             .code(ErrorKind::Format)
     };
-    let name = |value: &serde_json::Value| match value {
-        serde_json::Value::String(text) => text.clone(),
+    let name = |value: &Value| match value {
+        Value::String(text) => text.clone(),
         other => other.to_string(),
     };
     if text.starts_with('[') {
-        let list: Vec<serde_json::Value> =
-            serde_json::from_str(text).map_err(|error| bad(&error))?;
+        let list: Vec<Value> = serde_json::from_str(text).map_err(|error| bad(&error))?;
         return Ok(list.iter().map(name).collect());
     }
     // As in the configuration files of transformers: {"0": "cat", "1": "dog"}.
     if text.starts_with('{') {
-        let map: serde_json::Map<String, serde_json::Value> =
+        let map: serde_json::Map<String, Value> =
             serde_json::from_str(text).map_err(|error| bad(&error))?;
         let mut entries = Vec::new();
         for (key, value) in &map {
@@ -192,45 +265,66 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
         .collect())
 }
 
-/// The rankings of one output, with bars.
-pub(crate) fn show(rankings: &[Ranking]) -> String {
-    let mut text = String::new();
-    let name = |class: &Class| {
-        let label = class
-            .label
-            .clone()
-            .unwrap_or_else(|| format!("class {}", class.index));
-        label
-            .replace(['\n', '\r', '\t'], " ")
-            .chars()
-            .take(40)
-            .collect::<String>()
-    };
-    let width = rankings
-        .iter()
-        .take(SHOWN_ROWS)
-        .flat_map(|ranking| &ranking.classes)
-        .map(|class| name(class).chars().count())
-        .max()
-        .unwrap_or(0);
-    for ranking in rankings.iter().take(SHOWN_ROWS) {
-        if rankings.len() > 1 {
-            let _ = writeln!(text, "{} [{}]", ranking.output, ranking.row);
-        }
-        for class in &ranking.classes {
-            let bar = bar(class.probability);
-            let _ = writeln!(
-                text,
-                "{:<width$}  {bar:<BAR_CELLS$}  {:>6.2} %",
-                name(class),
-                100.0 * class.probability
-            );
-        }
+impl Ranking {
+    /// What the numbers are, in one line.
+    pub(crate) fn note(&self) -> String {
+        format!("'{}' has {}", self.output, self.scores.note())
     }
-    if rankings.len() > SHOWN_ROWS {
-        let _ = writeln!(text, "… and {} more rows", rankings.len() - SHOWN_ROWS);
+
+    /// A line for each class, with bars for probabilities.
+    pub(crate) fn text(&self) -> String {
+        let shown = &self.rows[..self.rows.len().min(SHOWN_ROWS)];
+        let labels: Vec<String> = shown
+            .iter()
+            .flatten()
+            .map(|class| {
+                let label = class.label.clone();
+                label.unwrap_or_else(|| format!("class {}", class.index))
+            })
+            .collect();
+        let mut labels = names(labels.iter().map(String::as_str), LABEL_COLUMNS).into_iter();
+        let mut text = String::new();
+        for (row, classes) in shown.iter().enumerate() {
+            if self.rows.len() > 1 {
+                let _ = writeln!(text, "{} [{row}]", self.output);
+            }
+            for (class, label) in classes.iter().zip(&mut labels) {
+                let _ = match class.probability {
+                    Some(probability) => {
+                        let (bar, percent) = (bar(probability), 100.0 * probability);
+                        writeln!(text, "{label}  {bar:<BAR_CELLS$}  {percent:>6.2} %")
+                    }
+                    None => writeln!(text, "{label}  {}", show::short(class.score.into())),
+                };
+            }
+        }
+        if self.rows.len() > SHOWN_ROWS {
+            let _ = writeln!(text, "… and {} more rows", self.rows.len() - SHOWN_ROWS);
+        }
+        text
     }
-    text
+
+    /// An object for each row.
+    pub(crate) fn json(&self) -> impl Iterator<Item = Value> {
+        self.rows.iter().enumerate().map(|(row, classes)| {
+            let classes = classes.iter().map(|class| {
+                let mut answer = json!({"index": class.index});
+                if let Some(label) = &class.label {
+                    answer["label"] = json!(label);
+                }
+                answer["score"] = show::number_json(class.score);
+                answer["probability"] = json!(class.probability);
+                answer
+            });
+            json!({
+                "output": self.output,
+                "row": row,
+                "scores": self.scores.name(),
+                "note": self.scores.note(),
+                "classes": classes.collect::<Vec<_>>(),
+            })
+        })
+    }
 }
 
 /// A bar in eighths of a cell.
@@ -263,33 +357,96 @@ mod tests {
         );
     }
 
+    fn model(nodes: &str) -> Model {
+        Model::from_text(&format!(
+            "<ir_version: 10, opset_import: [\"\": 21]> g (float[2, 3] x) => (y) {{ {nodes} }}"
+        ))
+        .unwrap()
+    }
+
     #[test]
     fn scores_become_a_ranking() {
+        let model = model("y = Identity(x)");
         let classes = Classes {
             top: None,
             labels: ["a", "b", "c"].map(str::to_string).to_vec(),
+            model: &model,
         };
         let rank = |dims: &[usize], values: &[f32]| {
             classes
                 .rank("y", &Tensor::from_slice(dims, values).unwrap())
                 .unwrap()
         };
-        let rankings = rank(&[2, 3], &[0.1, 0.7, 0.2, 5.0, f32::NAN, -5.0]).unwrap();
-        let order: Vec<usize> = rankings
-            .iter()
-            .flat_map(|r| r.classes.iter().map(|c| c.index))
-            .collect();
-        assert_eq!(order, [1, 2, 0, 0, 2, 1]);
-        assert_eq!(rankings[0].classes[0].probability, 0.7);
-        assert!((rankings[1].classes[0].probability - 1.0).abs() < 1e-3);
-        let text = show(&rankings);
+        let order = |ranking: &Ranking| -> Vec<usize> {
+            let classes = ranking.rows.iter().flatten();
+            classes.map(|class| class.index).collect()
+        };
+        let ranking = rank(&[2, 3], &[0.1, 0.7, 0.2, 5.0, f32::NAN, f32::NEG_INFINITY]).unwrap();
+        assert_eq!(order(&ranking), [1, 2, 0, 0, 2, 1]);
+        assert_eq!(ranking.rows[0][0].probability, Some(0.7));
+        let text = ranking.text();
         assert!(
             text.contains(&format!("b  {}  ", "█".repeat(21))) && text.contains(" 70.00 %\n"),
             "{text}"
         );
+        assert!(
+            ranking
+                .note()
+                .starts_with("'y' has probabilities: the scores are between 0 and 1")
+        );
+        let ranking = rank(&[3], &[f32::INFINITY, 2.5, -1.0]).unwrap();
+        assert_eq!(order(&ranking), [0, 1, 2]);
+        let text = ranking.text();
+        assert!(
+            ranking
+                .note()
+                .starts_with("'y' has scores as the model gives them")
+        );
+        assert_eq!(text, "a  inf\nb  2.5\nc  -1\n");
+        let json: Vec<Value> = ranking.json().collect();
+        assert_eq!(json[0]["scores"], "scores");
+        assert_eq!(json[0]["classes"][0]["score"], "inf");
+        assert_eq!(json[0]["classes"][1]["score"], 2.5);
+        assert_eq!(json[0]["classes"][1]["probability"], Value::Null);
         assert!(rank(&[4], &[0.0; 4]).is_none(), "four scores, three labels");
         assert!(rank(&[1, 1, 3], &[0.0; 3]).is_none());
         assert_eq!(bar(1.0).chars().count(), BAR_CELLS);
         assert_eq!((bar(0.0).as_str(), bar(f32::NAN).as_str()), ("", ""));
+    }
+
+    #[test]
+    fn what_scores_are_is_said_by_the_operator_and_the_numbers() {
+        use Scores::{Independent, Logarithms, Probabilities, Unknown};
+        let third = (1.0f32 / 3.0).ln();
+        let infinite = f32::INFINITY;
+        let by_operator = Probabilities { by_operator: true };
+        let by_numbers = Probabilities { by_operator: false };
+        let rows: [(&str, [f32; 3], Scores); 11] = [
+            ("y = Softmax(x)", [0.5, 0.3, 0.2], by_operator),
+            // Rounded to few bits.
+            (
+                "a = Softmax(x) y = Cast<to = 10>(a)",
+                [0.5, 0.3, 0.21],
+                by_operator,
+            ),
+            // Along another axis.
+            ("y = Softmax<axis = 0>(x)", [0.9, 0.8, 0.1], Unknown),
+            ("y = Identity(x)", [0.5, 0.3, 0.2], by_numbers),
+            ("y = Identity(x)", [0.5, 0.3, 0.21], Unknown),
+            ("y = Identity(x)", [0.9, 0.8, 0.7], Unknown),
+            ("y = Identity(x)", [7.0, 2.0, -3.0], Unknown),
+            ("y = Identity(x)", [infinite, f32::NAN, 0.0], Unknown),
+            ("y = LogSoftmax(x)", [third, third, third], Logarithms),
+            ("y = Sigmoid(x)", [0.9, 0.8, 0.7], Independent),
+            ("y = Sigmoid(x)", [0.9, f32::NAN, 0.7], Independent),
+        ];
+        for (nodes, values, expected) in rows {
+            let model = model(nodes);
+            let found = scores(model.score_operator("y"), &values, 3);
+            assert_eq!(found, expected, "{nodes} {values:?}");
+        }
+        let third = Logarithms.probability(third).unwrap();
+        assert!((third - 1.0 / 3.0).abs() < 1e-6);
+        assert_eq!(Independent.probability(f32::NAN), None);
     }
 }

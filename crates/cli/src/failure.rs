@@ -5,7 +5,7 @@ use std::io;
 
 use sardonyx::npz::NpzError;
 use sardonyx::safetensors::SafetensorsError;
-use sardonyx::text::{ParseError, Severity};
+use sardonyx::text::{ParseError, Position, Severity};
 use sardonyx::{ErrorKind, TensorError, UnsupportedOperator};
 use serde_json::{Value, json};
 
@@ -66,8 +66,7 @@ enum Detail {
     Diagnostic {
         severity: Severity,
         message: String,
-        line: usize,
-        column: usize,
+        position: Position,
         help: Option<String>,
     },
     /// An argument of the command line, by its role in the error.
@@ -100,8 +99,7 @@ impl Detail {
             Detail::Diagnostic {
                 severity,
                 message,
-                line,
-                column,
+                position,
                 help,
             } => json!({
                 "code": match severity {
@@ -109,8 +107,8 @@ impl Detail {
                     Severity::Warning => "syntax-warning",
                 },
                 "message": message,
-                "line": line,
-                "column": column,
+                "line": position.line,
+                "column": position.column,
                 "help": help,
             }),
             Detail::Argument { role, text } => json!({"code": role, "message": text}),
@@ -160,6 +158,27 @@ impl Failure {
         self
     }
 
+    /// Advice where there is none yet.
+    pub(crate) fn help_if_none(mut self, help: &str) -> Failure {
+        self.help.get_or_insert_with(|| help.to_string());
+        self
+    }
+
+    /// The name of the code.
+    pub(crate) fn code_name(&self) -> &'static str {
+        self.code.name()
+    }
+
+    /// What is wrong with a text, one by one, with its places.
+    pub(crate) fn diagnostics(&self) -> impl Iterator<Item = (&str, Option<Position>)> {
+        self.details.iter().filter_map(|detail| match detail {
+            Detail::Diagnostic {
+                message, position, ..
+            } => Some((message.as_str(), Some(*position))),
+            _ => None,
+        })
+    }
+
     /// The answer in JSON of a command that failed.
     pub(crate) fn answer(&self) -> Value {
         json!({"schema": SCHEMA, "error": self.json()})
@@ -168,7 +187,7 @@ impl Failure {
     /// The failure as a part of an answer.
     pub(crate) fn json(&self) -> Value {
         json!({
-            "code": self.code.name(),
+            "code": self.code_name(),
             "message": self.message,
             "place": self.place,
             "help": self.help,
@@ -226,15 +245,11 @@ fn painted(diagnostics: &str, paint: &dyn Fn(&str) -> String) -> String {
 /// The diagnostics of a text in a file, for people.
 pub(crate) fn syntax(error: &ParseError, name: &str) -> Failure {
     let count = error.diagnostics().len();
-    let details = error.diagnostics().iter().map(|found| {
-        let position = error.position(found);
-        Detail::Diagnostic {
-            severity: found.severity,
-            message: found.message.clone(),
-            line: position.line,
-            column: position.column,
-            help: found.help.clone(),
-        }
+    let details = error.diagnostics().iter().map(|found| Detail::Diagnostic {
+        severity: found.severity,
+        message: found.message.clone(),
+        position: error.position(found),
+        help: found.help.clone(),
     });
     Failure {
         code: Code::Syntax,

@@ -46,11 +46,7 @@ fn is_pipe(_: &fs::Metadata) -> bool {
 }
 
 pub(crate) fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
-    let reason = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file or folder".to_string(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_string(),
-        _ => error.to_string(),
-    };
+    let reason = sardonyx::io_reason(path, error);
     Failure::new(format!("{what} '{}': {reason}", path.display())).code(ErrorKind::Io)
 }
 

@@ -1,16 +1,66 @@
 //! Numbers, sizes and tables as people read and type them.
 
-/// Characters of a metadata value or documentation that are shown.
-const SHOWN_CHARS: usize = 100;
-/// No column is padded to more than this; a longer cell pushes its row to the right.
-const WIDEST_COLUMN: usize = 60;
+use std::borrow::Cow;
+use std::io::{self, IsTerminal};
 
-/// One line, of bounded length, with the length of what was cut.
-pub(crate) fn cut(text: &str) -> String {
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::terminal::harmless;
+
+/// Columns of a metadata value or documentation on a terminal.
+const TEXT_COLUMNS: usize = 100;
+/// Columns of a cell of a table on a terminal.
+const CELL_COLUMNS: usize = 60;
+/// Where nothing is cut, a longer cell pushes the rest of its row to the right instead of all rows.
+const PADDED_COLUMNS: usize = 200;
+
+/// Columns that a text takes on a terminal.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A text as one line of a known width.
+pub(crate) fn one_line(text: &str) -> String {
     let line = text.replace("\r\n", "\n").replace(['\n', '\r'], "⏎");
-    match line.char_indices().nth(SHOWN_CHARS) {
-        None => line,
-        Some((end, _)) => format!("{}… ({})", &line[..end], bytes(text.len() as u64)),
+    harmless(&line.replace('\t', "\\t")).into_owned()
+}
+
+/// A text of at most so many columns, at least 3. Of a longer one the middle is left out: names in models differ at their ends.
+pub(crate) fn without_middle(text: &str, columns: usize) -> Cow<'_, str> {
+    if width(text) <= columns {
+        return text.into();
+    }
+    // As many characters as fit into so many columns; their bytes.
+    let fitting = |characters: &mut dyn Iterator<Item = char>, most: usize| {
+        let mut columns = 0;
+        let taken = characters.take_while(|c| {
+            columns += c.width().unwrap_or(0);
+            columns <= most
+        });
+        taken.map(char::len_utf8).sum::<usize>()
+    };
+    let end = (columns - 1) / 2;
+    let beginning = fitting(&mut text.chars(), columns - 1 - end);
+    let end = fitting(&mut text.chars().rev(), end);
+    // A mark belongs to the character before it, which is left out.
+    let end = text[text.len() - end..].trim_start_matches(|c: char| c.width() == Some(0));
+    format!("{}…{end}", &text[..beginning]).into()
+}
+
+/// One line, on a terminal of bounded width. What goes into a pipe or a file is whole.
+pub(crate) fn cut(text: &str) -> String {
+    cut_to(&one_line(text), TEXT_COLUMNS, io::stdout().is_terminal())
+}
+
+/// The same for what is said on stderr.
+pub(crate) fn cut_note(text: &str) -> String {
+    cut_to(&one_line(text), TEXT_COLUMNS, io::stderr().is_terminal())
+}
+
+fn cut_to(line: &str, columns: usize, on_terminal: bool) -> String {
+    match on_terminal {
+        true => without_middle(line, columns).into_owned(),
+        false => line.to_string(),
     }
 }
 
@@ -94,34 +144,75 @@ pub(crate) enum Align {
 
 /// Rows of cells under their headings. A column without any content is left out.
 pub(crate) fn columns(headings: &[(&str, Align)], rows: &[Vec<String>]) -> String {
+    table(headings, rows, CELL_COLUMNS, io::stdout().is_terminal())
+}
+
+/// Names of the same width, on a terminal of at most so many columns.
+pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
+    let on_terminal = io::stdout().is_terminal();
+    let names: Vec<String> = names
+        .map(|name| cut_to(&one_line(name), columns, on_terminal))
+        .collect();
+    let widest = widest(names.iter());
+    names
+        .iter()
+        .map(|name| padded(name, widest, Align::Left))
+        .collect()
+}
+
+/// The width of a column with these cells.
+fn widest<'a>(cells: impl Iterator<Item = &'a String>) -> usize {
+    let widths = cells.map(|cell| width(cell));
+    widths
+        .filter(|width| *width <= PADDED_COLUMNS)
+        .max()
+        .unwrap_or(0)
+}
+
+fn table(
+    headings: &[(&str, Align)],
+    rows: &[Vec<String>],
+    columns: usize,
+    on_terminal: bool,
+) -> String {
     let shown: Vec<usize> = (0..headings.len())
         .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))
         .collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        let heading = headings[column].0.chars().count();
-        cells
-            .filter(|width| *width <= WIDEST_COLUMN)
-            .fold(heading, usize::max)
-    };
-    let widths: Vec<usize> = shown.iter().map(|column| width(*column)).collect();
-    let heading: Vec<String> = headings.iter().map(|(text, _)| text.to_string()).collect();
+    let cell = |text: &String| cut_to(&one_line(text), columns, on_terminal);
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| shown.iter().map(|column| cell(&row[*column])).collect())
+        .collect();
+    let heading: Vec<String> = shown
+        .iter()
+        .map(|column| headings[*column].0.to_string())
+        .collect();
+    let lines = || std::iter::once(&heading).chain(&rows);
+    let widths: Vec<usize> = (0..shown.len())
+        .map(|column| widest(lines().map(|row| &row[column])))
+        .collect();
     let mut out = String::new();
-    for row in std::iter::once(&heading).chain(rows) {
+    for row in lines() {
         let mut line = String::new();
-        for (column, width) in shown.iter().zip(&widths) {
-            if !line.is_empty() {
+        for (column, text) in row.iter().enumerate() {
+            if column > 0 {
                 line += "  ";
             }
-            line += &match headings[*column].1 {
-                Align::Left => format!("{:<width$}", row[*column]),
-                Align::Right => format!("{:>width$}", row[*column]),
-            };
+            line += &padded(text, widths[column], headings[shown[column]].1);
         }
         out += line.trim_end();
         out.push('\n');
     }
     out
+}
+
+/// A text with the blanks that a column of a table has around it.
+pub(crate) fn padded(text: &str, columns: usize, align: Align) -> String {
+    let blanks = " ".repeat(columns.saturating_sub(width(text)));
+    match align {
+        Align::Left => format!("{text}{blanks}"),
+        Align::Right => format!("{blanks}{text}"),
+    }
 }
 
 /// The order in which people expect numbered names: `layer.2` before `layer.10`.
@@ -177,13 +268,46 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_to_one_line() {
-        assert_eq!(cut("a\nb"), "a⏎b");
-        let long = cut(&"é".repeat(500));
-        assert!(
-            long.ends_with("… (1.0 kB)") && long.chars().count() < 120,
-            "{long}"
-        );
+    fn the_middle_of_long_texts_is_left_out() {
+        assert_eq!(one_line("a\nb\r\nc\td\u{1b}"), "a⏎b⏎c\\td\\u{1b}");
+        let rows = [
+            ("layer.0.weight", 14, "layer.0.weight"),
+            ("layer.0.weight", 13, "layer.…weight"),
+            ("layer.0.weight", 4, "la…t"),
+            // Characters of two columns, and one that takes none.
+            ("漢字漢字漢字", 8, "漢字…字"),
+            ("e\u{301}e\u{301}e\u{301}e\u{301}", 3, "e\u{301}…e\u{301}"),
+        ];
+        for (text, columns, expected) in rows {
+            let found = without_middle(text, columns);
+            assert_eq!(found, expected, "{text} in {columns}");
+            assert!(width(&found) <= columns, "{found}");
+        }
+    }
+
+    #[test]
+    fn names_are_cut_on_terminals_only_and_columns_do_not_slip() {
+        let headings = [("name", Align::Left), ("bytes", Align::Right)];
+        let names = [
+            "漢字",
+            "e\u{301}",
+            "a\nb",
+            &"x".repeat(30),
+            &"y".repeat(300),
+        ];
+        let rows: Vec<Vec<String>> = names
+            .iter()
+            .map(|name| vec![name.to_string(), "12".to_string()])
+            .collect();
+        let widths = |on_terminal| -> Vec<usize> {
+            let text = table(&headings, &rows, 20, on_terminal);
+            text.lines().map(width).collect()
+        };
+        assert_eq!(widths(true), [27; 6]);
+        // What is much longer than the others does not move them.
+        assert_eq!(widths(false), [37, 37, 37, 37, 37, 307]);
+        let whole = table(&headings, &rows, 20, false);
+        assert!(whole.contains(names[4]) && !whole.contains('…'));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::ModelArg;
 use crate::data_files::{DataFiles, Found};
 use crate::failure::Failure;
-use crate::human::{bytes, count, cut, group};
+use crate::human::{bytes, count, cut, group, names};
 use crate::ls::storage_name;
 use crate::terminal::Terminal;
 
@@ -41,6 +41,8 @@ pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
+/// Columns of a name on a terminal.
+const NAME_COLUMNS: usize = 40;
 /// Data files that are shown; one per tensor may be thousands.
 const SHOWN_FILES: usize = 20;
 
@@ -180,35 +182,30 @@ impl Table {
     }
 }
 
-fn ports<'a>(ports: impl IntoIterator<Item = &'a Port> + Clone) -> Vec<String> {
-    let width = ports
-        .clone()
-        .into_iter()
-        .map(|port| port.name().chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(40);
-    ports
-        .into_iter()
-        .map(|port| {
-            let ty = port
-                .ty()
-                .map_or("unknown type".to_string(), Type::to_string);
-            format!("{:<width$}  {ty}", cut(port.name()))
-        })
-        .collect()
+fn ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
+    let row = |port: &'a Port| {
+        let ty = port.ty();
+        let ty = ty.map_or("unknown type".to_string(), Type::to_string);
+        (port.name(), ty)
+    };
+    beside(ports.into_iter().map(row).collect())
 }
 
+/// Entries of the metadata.
 fn pairs<K: AsRef<str>, V: AsRef<str>>(pairs: Vec<(K, V)>) -> Vec<String> {
-    let width = pairs
-        .iter()
-        .map(|(key, _)| key.as_ref().chars().count())
-        .max()
-        .unwrap_or(0)
-        .min(40);
-    pairs
-        .iter()
-        .map(|(key, value)| format!("{:<width$}  {}", cut(key.as_ref()), cut(value.as_ref())))
+    let pairs = pairs.iter();
+    beside(
+        pairs
+            .map(|(key, value)| (key.as_ref(), cut(value.as_ref())))
+            .collect(),
+    )
+}
+
+/// Names in a column, and what belongs to each beside it.
+fn beside(rows: Vec<(&str, String)>) -> Vec<String> {
+    let names = names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
+    let rows = names.into_iter().zip(rows);
+    rows.map(|(name, (_, text))| format!("{name}  {text}"))
         .collect()
 }
 

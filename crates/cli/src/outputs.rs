@@ -1,66 +1,138 @@
-//! Writing the outputs of a run: a folder of files, or one `.npz`.
+//! Writing the outputs of a run: a file, stdout, or a directory of files.
 
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use sardonyx::npz::Packing;
-use sardonyx::{Outputs, Tensor, Value, npy, npz, write_value};
+use sardonyx::{Outputs, Value, npy, write_value};
 
+use crate::arrays::{self, Content, Format};
 use crate::failure::Failure;
 use crate::files::{self, Protected};
+use crate::saving::{self, Target};
+use crate::terminal::Terminal;
 
-/// Writes all outputs; the files written. Tensors become `.npy`, other values and types that NumPy lacks `.pb`.
+/// Advice that always works.
+const TO_DIRECTORY: &str = "write to a directory instead: --output DIR";
+
+/// Where outputs go.
+pub(crate) enum Place {
+    /// One file, in the form that its name says, or stdout.
+    One(Target, Format),
+    /// A directory, with a file for each output.
+    Directory(PathBuf),
+}
+
+/// A file that was written, and the outputs in it.
+pub(crate) struct Written {
+    pub(crate) path: PathBuf,
+    /// The output that the file holds alone.
+    pub(crate) output: Option<String>,
+    /// Whether the file could not be called like its output.
+    pub(crate) is_renamed: bool,
+}
+
+impl Place {
+    /// What an argument means: `-` is stdout, a name that ends like a file of arrays is that file, any other a directory.
+    pub(crate) fn of(path: &Path) -> Result<Place, Failure> {
+        if path.is_dir() {
+            return Ok(Place::Directory(path.to_path_buf()));
+        }
+        let target = saving::target_of(path)?;
+        match (&target, Format::of_path(path)) {
+            (Target::Stdout, _) => Ok(Place::One(target, Format::Text)),
+            (_, Some(format)) => Ok(Place::One(target, format)),
+            (_, None) if path.is_file() => {
+                let message = format!("'{}' is a file", path.display());
+                Err(Failure::new(message).help(
+                    "outputs are written to a directory, or to a file that ends in .npy, .npz, .pb or .csv",
+                ))
+            }
+            (_, None) => Ok(Place::Directory(path.to_path_buf())),
+        }
+    }
+
+    /// Whether stdout is taken.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(self, Place::One(Target::Stdout, _))
+    }
+}
+
+/// Writes all outputs; the files written.
 pub(crate) fn write(
     outputs: &Outputs,
-    target: &Path,
+    place: &Place,
     protected: &Protected,
-) -> Result<Vec<PathBuf>, Failure> {
-    match target
-        .extension()
-        .is_some_and(|suffix| suffix.eq_ignore_ascii_case("npz"))
-    {
-        true => write_archive(outputs, target, protected),
-        false => write_folder(outputs, target, protected),
+    terminal: &Terminal,
+) -> Result<Vec<Written>, Failure> {
+    match place {
+        Place::One(target, format) => write_one(outputs, target, *format, protected, terminal),
+        Place::Directory(path) => write_directory(outputs, path, protected),
     }
 }
 
-fn write_archive(
+fn write_one(
     outputs: &Outputs,
-    target: &Path,
+    target: &Target,
+    format: Format,
     protected: &Protected,
-) -> Result<Vec<PathBuf>, Failure> {
-    protected.check(target)?;
-    let mut arrays: Vec<(&str, &Tensor)> = Vec::new();
-    for (name, value) in outputs.iter() {
-        let Some(tensor) = value.as_tensor() else {
-            let ty = value.value_type();
-            return Err(Failure::new(format!(
-                "the output '{name}' of type {ty} cannot lie in a .npz file"
-            ))
-            .help("write to a folder instead: --output DIR"));
-        };
-        arrays.push((name, tensor));
+    terminal: &Terminal,
+) -> Result<Vec<Written>, Failure> {
+    if let Target::File(path) = target {
+        protected.check(path)?;
     }
-    files::write(target, |file| {
-        match npz::write(file, arrays, Packing::Stored) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Failure::from(error).help("write to a folder instead: --output DIR")),
+    let all: Vec<(&str, &Value)> = outputs.iter().collect();
+    match (&all[..], target) {
+        // A sequence or a map is a message of its own.
+        ([(name, value)], Target::File(path))
+            if format == Format::Proto && value.as_tensor().is_none() =>
+        {
+            let bytes = write_value(value, name);
+            files::write(path, |file| Ok(file.write_all(&bytes)?))?;
         }
-    })?;
-    Ok(vec![target.to_path_buf()])
+        _ => {
+            let mut content = Content::default();
+            for (name, value) in &all {
+                let tensor = value.as_tensor().ok_or_else(|| {
+                    let ty = value.value_type();
+                    Failure::new(format!(
+                        "the output '{name}' is of type {ty}, which only .pb files hold"
+                    ))
+                    .help(TO_DIRECTORY)
+                })?;
+                content.tensors.push((name.to_string(), tensor.clone()));
+            }
+            if format.holds_one() && content.tensors.len() != 1 {
+                let count = content.tensors.len();
+                return Err(Failure::new(format!(
+                    "the model has {count} outputs, and this holds one array"
+                ))
+                .help("write them to a file that ends in .npz, or to a directory: --output DIR"));
+            }
+            let written = arrays::write(target, format, &content, terminal);
+            written.map_err(|failure| failure.help_if_none(TO_DIRECTORY))?;
+        }
+    }
+    Ok(match target {
+        Target::Stdout => Vec::new(),
+        Target::File(path) => vec![Written {
+            path: path.clone(),
+            output: match &all[..] {
+                [(name, _)] => Some(name.to_string()),
+                _ => None,
+            },
+            is_renamed: false,
+        }],
+    })
 }
 
-fn write_folder(
+/// A file for each output: tensors become `.npy`, other values and types that NumPy lacks `.pb`.
+fn write_directory(
     outputs: &Outputs,
     target: &Path,
     protected: &Protected,
-) -> Result<Vec<PathBuf>, Failure> {
-    if target.is_file() {
-        return Err(Failure::new(format!("'{}' is a file", target.display()))
-            .help("outputs are written to a folder, or to a file that ends in .npz"));
-    }
+) -> Result<Vec<Written>, Failure> {
     let mut taken = HashSet::new();
     let mut contents = Vec::new();
     for (i, (name, value)) in outputs.iter().enumerate() {
@@ -71,20 +143,26 @@ fn write_folder(
             },
             _ => (write_value(value, name), "pb"),
         };
-        let path = target.join(file_name(name, i, suffix, &mut taken));
+        let stem = file_stem(name, i, &mut taken);
+        let path = target.join(format!("{stem}.{suffix}"));
         protected.check(&path)?;
-        contents.push((path, bytes));
+        let written = Written {
+            path,
+            output: Some(name.to_string()),
+            is_renamed: stem != name,
+        };
+        contents.push((written, bytes));
     }
     fs::create_dir_all(target)
-        .map_err(|error| files::failed("cannot make the folder", target, &error))?;
-    for (path, bytes) in &contents {
-        files::write(path, |file| Ok(file.write_all(bytes)?))?;
+        .map_err(|error| files::failed("cannot make the directory", target, &error))?;
+    for (written, bytes) in &contents {
+        files::write(&written.path, |file| Ok(file.write_all(bytes)?))?;
     }
-    Ok(contents.into_iter().map(|(path, _)| path).collect())
+    Ok(contents.into_iter().map(|(written, _)| written).collect())
 }
 
-/// A file name for an output. Names in a model may hold anything, so what could lead elsewhere or be illegal somewhere becomes `_`.
-fn file_name(name: &str, index: usize, suffix: &str, taken: &mut HashSet<String>) -> String {
+/// A file name for an output, without suffix. Names in a model may hold anything, so what could lead elsewhere or be illegal somewhere becomes `_`.
+fn file_stem(name: &str, index: usize, taken: &mut HashSet<String>) -> String {
     let plain = |c: char| {
         if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') {
             c
@@ -101,7 +179,7 @@ fn file_name(name: &str, index: usize, suffix: &str, taken: &mut HashSet<String>
         stem = format!("{stem}_{index}");
         taken.insert(stem.to_lowercase());
     }
-    format!("{stem}.{suffix}")
+    stem
 }
 
 #[cfg(test)]
@@ -112,14 +190,14 @@ mod tests {
     fn names_become_harmless_file_names() {
         let mut taken = HashSet::new();
         let rows = [
-            ("y", "y.npy"),
-            ("../../etc/x:0", "output_1.._.._etc_x_0.npy"),
-            ("Y", "Y_2.npy"),
-            ("", "output_3.npy"),
-            ("größe", "größe.npy"),
+            ("y", "y"),
+            ("../../etc/x:0", "output_1.._.._etc_x_0"),
+            ("Y", "Y_2"),
+            ("", "output_3"),
+            ("größe", "größe"),
         ];
         for (i, (name, expected)) in rows.iter().enumerate() {
-            assert_eq!(file_name(name, i, "npy", &mut taken), *expected);
+            assert_eq!(file_stem(name, i, &mut taken), *expected);
         }
     }
 }

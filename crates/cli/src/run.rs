@@ -8,11 +8,10 @@ use serde_json::json;
 
 use crate::failure::{Code, Failure};
 use crate::inputs::{self, gather};
-use crate::saving;
 use crate::session::SessionArgs;
 use crate::terminal::Terminal;
 use crate::timing::{Timing, timed};
-use crate::{ModelArg, classes, outputs, show};
+use crate::{ModelArg, classes, outputs, saving, show};
 
 /// Run a model on arrays, stored values or pictures, and show its outputs
 ///
@@ -27,8 +26,9 @@ pub(crate) struct Args {
     inputs: inputs::Args,
     #[command(flatten)]
     classes: classes::Args,
-    /// Write the outputs: to a folder as NAME.npy (.pb for what is no array), or to one .npz file
-    #[arg(short, long, value_name = "DIR|FILE.npz")]
+    /// Write the outputs: to a file that ends in .npz, or for one output in .npy, .pb or .csv; to stdout with -, in lines; or
+    /// to a directory as NAME.npy (.pb for what is not an array)
+    #[arg(short, long, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
     session: SessionArgs,
@@ -49,22 +49,38 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let inputs = gather(&args.inputs, &model, session.inputs(), terminal)?;
     let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
 
+    let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
+    let takes_stdout = place.as_ref().is_some_and(outputs::Place::is_stdout);
+    if takes_stdout && args.json {
+        saving::check_stdout(true)?;
+    }
+    if takes_stdout && args.classes.wanted() {
+        return Err(
+            Failure::new("a ranking and the output cannot both go to stdout")
+                .help("name a file with --output, or leave --top and --labels away"),
+        );
+    }
+
     let (outputs, timing) = repeat(&session, inputs, args.repeat, terminal)?;
-    let written = match &args.output {
-        Some(target) => outputs::write(&outputs, target, &protected)?,
+    let written = match &place {
+        Some(place) => outputs::write(&outputs, place, &protected, terminal)?,
         None => Vec::new(),
     };
     if args.json {
         let mut rankings = Vec::new();
         let mut values = Vec::new();
         for (name, value) in outputs.iter() {
-            let ranked = value
+            let ranking = value
                 .as_tensor()
                 .map(|tensor| classes.rank(name, tensor))
                 .transpose()?;
-            rankings.extend(ranked.flatten().into_iter().flatten());
+            rankings.extend(ranking.flatten().iter().flat_map(classes::Ranking::json));
             values.push(show::value_json(name, value)?);
         }
+        let paths: Vec<_> = written.iter().map(|written| &written.path).collect();
+        let files = written
+            .iter()
+            .map(|written| json!({"output": written.output, "file": written.path}));
         let answer = json!({
             "schema": SCHEMA,
             "model": args.model.name(),
@@ -72,12 +88,18 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             "timing": timing,
             "outputs": values,
             "top": rankings,
-            "written": written,
+            "written": paths,
+            "files": files.collect::<Vec<_>>(),
         });
         return terminal.json(&answer, true);
     }
-    for file in &written {
-        terminal.remark(&format!("wrote {}", file.display()));
+    for written in &written {
+        terminal.remark(&format!("wrote {}", written.path.display()));
+        if let Some(output) = written.output.as_ref().filter(|_| written.is_renamed) {
+            terminal.note(&format!(
+                "the file of the output '{output}' has another name, as files cannot be called so everywhere"
+            ));
+        }
     }
     if args.repeat > 1 {
         let Timing {
@@ -92,8 +114,10 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         ));
     }
     // Files were asked for, not a print; a ranking is asked for by its own option.
-    if written.is_empty() || args.classes.wanted() {
-        terminal.print(&as_text(&outputs, &classes)?)?;
+    if place.is_none() || args.classes.wanted() {
+        let (text, notes) = as_text(&outputs, &classes)?;
+        terminal.print(&text)?;
+        notes.iter().for_each(|note| terminal.note(note));
     }
     Ok(())
 }
@@ -122,26 +146,32 @@ fn repeat(
     Ok((outputs?, timing))
 }
 
-fn as_text(outputs: &Outputs, classes: &classes::Classes) -> Result<String, Failure> {
+/// The outputs, and what there is to know about rankings.
+fn as_text(
+    outputs: &Outputs,
+    classes: &classes::Classes<'_>,
+) -> Result<(String, Vec<String>), Failure> {
     if outputs.is_empty() {
-        return Ok("the model has no outputs\n".to_string());
+        return Ok(("the model has no outputs\n".to_string(), Vec::new()));
     }
     let mut text = String::new();
+    let mut notes = Vec::new();
     for (name, value) in outputs.iter() {
-        let rankings = match value.as_tensor() {
+        let ranking = match value.as_tensor() {
             Some(tensor) => classes.rank(name, tensor)?,
             None => None,
         };
-        match rankings {
-            Some(rankings) => {
+        match ranking {
+            Some(ranking) => {
                 // With one output there is nothing to tell apart.
                 if outputs.len() > 1 {
                     text += &format!("{name}:\n");
                 }
-                text += &classes::show(&rankings);
+                text += &ranking.text();
+                notes.push(ranking.note());
             }
             None => text += &show::value_text(name, value)?,
         }
     }
-    Ok(text)
+    Ok((text, notes))
 }

@@ -91,7 +91,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let shown = |value: &Option<String>| {
             value
                 .as_deref()
-                .map_or("nothing".to_string(), crate::human::cut)
+                .map_or("nothing".to_string(), crate::human::cut_note)
         };
         let (before, after) = (shown(&change.before), shown(&change.after));
         terminal.remark(&format!("{}: {before} → {after}", change.what));

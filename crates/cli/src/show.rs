@@ -6,6 +6,7 @@ use sardonyx::{CastOptions, Class, DataType, Tensor, Value, cast};
 use serde_json::{Number, json};
 
 use crate::failure::Failure;
+use crate::human::{self, Align, padded};
 use crate::terminal::harmless;
 
 /// Rows (along the last axis) and elements of a row that are printed.
@@ -92,7 +93,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     let widest = cells
         .iter()
         .flatten()
-        .map(|cell| cell.chars().count())
+        .map(|cell| human::width(cell))
         .max()
         .unwrap_or(0);
     for (row, cells) in cells.iter().enumerate() {
@@ -104,7 +105,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
         let more = if width > SHOWN_ELEMENTS { " …" } else { "" };
         let cells: Vec<String> = cells
             .iter()
-            .map(|cell| format!("{cell:>widest$}"))
+            .map(|cell| padded(cell, widest, Align::Right))
             .collect();
         let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
     }
@@ -170,6 +171,7 @@ fn summary(tensor: &Tensor) -> Result<String, Failure> {
 /// About six digits.
 pub(crate) fn short(x: f64) -> String {
     match x.abs() {
+        size if !size.is_finite() => x.to_string(),
         0.0 => "0".to_string(),
         size if (1e-3..1e7).contains(&size) => {
             let decimals = (5 - size.log10().floor() as i32).max(0) as usize;
@@ -323,6 +325,15 @@ pub(crate) fn tensor_json(
         "truncated": shown < tensor.len(),
         "values": values,
     }))
+}
+
+/// A number as JSON; see [`value_json`].
+pub(crate) fn number_json(number: f32) -> serde_json::Value {
+    let found = Number::from_f64(number.into());
+    found.map_or_else(
+        || json!(number.to_string().to_lowercase()),
+        serde_json::Value::Number,
+    )
 }
 
 fn element_json(text: &str) -> serde_json::Value {

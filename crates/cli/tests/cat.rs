@@ -176,7 +176,7 @@ fn what_is_not_there_is_refused_with_advice() {
     refused(&["words", "--raw"], &["strings have no raw bytes"]);
     refused(
         &["words", "-o", &to("none/x.npy")],
-        &["none/x.npy", "no such"],
+        &["none/x.npy", "no directory"],
     );
     refused(
         &["words", "-o", &to("many.onnx/x.npy")],

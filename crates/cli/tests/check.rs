@@ -46,6 +46,33 @@ fn sarif() -> Result<(), Failed> {
     assert!(uri.unwrap().ends_with("graph/undefined_value.onnxtxt"));
     let place = location["logicalLocations"][0]["fullyQualifiedName"].as_str();
     assert_eq!(place, Some("graph.node[0].input[0]"));
+    let region = &location["physicalLocation"]["region"];
+    let line = region["startLine"].as_u64().unwrap();
+    let text = fs::read_to_string(&file)?;
+    let line = text.lines().nth(usize::try_from(line)? - 1).unwrap();
+    let column = usize::try_from(region["startColumn"].as_u64().unwrap())?;
+    let quoted = found["message"]["text"].as_str().unwrap();
+    let name: String = line
+        .chars()
+        .skip(column - 1)
+        .take_while(|c| c.is_alphanumeric())
+        .collect();
+    assert!(
+        !name.is_empty() && quoted.contains(&name),
+        "{line}: {quoted}"
+    );
+    let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
+        .args(["check", "--json"])
+        .arg(&file)
+        .output()?;
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let findings = answer["files"][0]["findings"].as_array().unwrap();
+    let same = findings
+        .iter()
+        .find(|found| found["code"] == "undefined-value")
+        .unwrap();
+    assert_eq!(same["line"], region["startLine"]);
+    assert_eq!(same["column"], region["startColumn"]);
     for result in results {
         assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]));
     }

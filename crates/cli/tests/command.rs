@@ -6,7 +6,7 @@ mod support;
 
 use std::fs;
 
-use support::{chain, digits, digits_model, floats, npy, sardonyx, sardonyx_with_stdin};
+use support::{Files, chain, digits, digits_model, floats, npy, sardonyx, sardonyx_with_stdin};
 use tempfile::tempdir;
 
 const DIGITS: [&str; 10] = [
@@ -164,6 +164,166 @@ fn arrays_go_in_and_come_out() {
         fs::read(path("out/y.npy")).unwrap(),
         npy("<f4", "(2,)", &floats(&[0.0, 2.0]))
     );
+}
+
+/// A model of text with its outputs given by nodes.
+fn text_model(outputs: &str, nodes: &str) -> Vec<u8> {
+    format!(
+        "<ir_version: 10, opset_import: [\"\": 21]> g (float[2] x) => ({outputs}) {{ {nodes} }}"
+    )
+    .into_bytes()
+}
+
+#[test]
+fn outputs_go_where_the_name_says() {
+    let files = Files::new(&[
+        ("one.onnx", chain(&["Relu"], &[2])),
+        (
+            "two.onnxtxt",
+            text_model("float[2] y, float[2] z", "y = Relu(x) z = Neg(x)"),
+        ),
+        (
+            "odd.onnxtxt",
+            text_model("float[2] \"a/b:c\"", "\"a/b:c\" = Relu(x)"),
+        ),
+        ("x.npy", npy("<f4", "(2,)", &floats(&[-1.0, 2.0]))),
+    ]);
+    let x = files.path("x.npy");
+    let run = |model: &str, target: &str| {
+        let target = match target {
+            "-" => "-".to_string(),
+            name => files.path(name),
+        };
+        files.run("run", model, &[&x, "-o", &target])
+    };
+    run("one.onnx", "out.npy").good();
+    let array = npy("<f4", "(2,)", &floats(&[0.0, 2.0]));
+    assert_eq!(files.read("out.npy"), array);
+    run("one.onnx", "OUT.NPY").good();
+    assert_eq!(files.read("OUT.NPY"), array);
+    run("one.onnx", "out.csv").good();
+    assert_eq!(files.read("out.csv"), b"0.0,2.0\n");
+    run("one.onnx", "out.pb").good();
+    assert!(files.read("out.pb").ends_with(&floats(&[0.0, 2.0])));
+    run("one.onnx", "out.npz").good();
+    run("two.onnxtxt", "two.npz").good();
+    assert!(files.read("two.npz").len() > files.read("out.npz").len());
+    // Nothing else goes to stdout.
+    let answer = run("one.onnx", "-");
+    assert_eq!(
+        (answer.stdout.as_str(), answer.code),
+        ("0.0 2.0\n", Some(0))
+    );
+    for target in ["several.npy", "several.pb", "-"] {
+        run("two.onnxtxt", target).refused(&["2 outputs", ".npz", "directory"]);
+    }
+    let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--top", "1"]);
+    answer.refused(&["ranking", "stdout"]);
+    let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--json"]);
+    assert_eq!(answer.code, Some(2));
+    files
+        .run("bench", "one.onnx", &["-o", "-"])
+        .refused(&["stdout", "--output"]);
+    // Any other name is a directory, and says where an output has another name.
+    let answer = run("odd.onnxtxt", "folder");
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    for words in ["folder/a_b_c.npy", "note: the file of the output 'a/b:c'"] {
+        assert!(answer.stderr.contains(words), "{}", answer.stderr);
+    }
+    let json = files.run(
+        "run",
+        "odd.onnxtxt",
+        &[&x, "-o", &files.path("folder"), "--json"],
+    );
+    let json: serde_json::Value = serde_json::from_str(&json.good()).unwrap();
+    assert_eq!(json["files"][0]["output"], "a/b:c");
+    let file = json["files"][0]["file"].as_str().unwrap();
+    assert!(file.ends_with("folder/a_b_c.npy"));
+    for name in ["several.npy", "several.pb"] {
+        assert!(!fs::exists(files.path(name)).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn rankings_say_what_the_scores_are() {
+    let files = Files::new(&[
+        ("soft.onnxtxt", text_model("float[2] y", "y = Softmax(x)")),
+        ("log.onnxtxt", text_model("float[2] y", "y = LogSoftmax(x)")),
+        ("plain.onnxtxt", text_model("float[2] y", "y = Identity(x)")),
+        ("x.npy", npy("<f4", "(2,)", &floats(&[-1.0, 2.0]))),
+        (
+            "infinite.npy",
+            npy("<f4", "(2,)", &floats(&[f32::INFINITY, 2.0])),
+        ),
+    ]);
+    let rows = [
+        (
+            "soft.onnxtxt",
+            "x.npy",
+            " 95.26 %",
+            "Softmax",
+            "probabilities",
+        ),
+        (
+            "log.onnxtxt",
+            "x.npy",
+            " 95.26 %",
+            "exp of the scores",
+            "log-probabilities",
+        ),
+        (
+            "plain.onnxtxt",
+            "x.npy",
+            "class 1  2\n",
+            "not probabilities",
+            "scores",
+        ),
+        (
+            "plain.onnxtxt",
+            "infinite.npy",
+            "class 0  inf\n",
+            "not probabilities",
+            "scores",
+        ),
+    ];
+    for (model, input, line, note, kind) in rows {
+        let input = files.path(input);
+        let answer = files.run("run", model, &[&input, "--top", "2"]);
+        assert!(answer.stdout.contains(line), "{model}: {}", answer.stdout);
+        assert!(answer.stderr.contains(note), "{model}: {}", answer.stderr);
+        assert!(!answer.stdout.contains("NaN"), "{model}: {}", answer.stdout);
+        let json = files.run("run", model, &[&input, "--top", "2", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json.good()).unwrap();
+        assert_eq!(json["top"][0]["scores"], kind);
+        assert_eq!(json["top"][0]["classes"].as_array().unwrap().len(), 2);
+    }
+}
+
+#[test]
+fn what_is_missing_is_named_and_only_models_are_suggested() {
+    let files = Files::new(&[
+        ("node.onnx", chain(&["Relu"], &[2])),
+        ("nope.txt", b"notes".to_vec()),
+        ("nope2.npy", npy("<f4", "(2,)", &floats(&[1.0, 2.0]))),
+    ]);
+    let answer = files.run("info", "nope.onnx", &[]);
+    answer.refused(&["there is no such file", "did you mean", "node.onnx"]);
+    let answer = files.run("info", "node.onnx", &[]);
+    answer.good();
+    let lonely = Files::new(&[("nope.txt", b"notes".to_vec())]);
+    let answer = lonely.run("info", "nope.onnx", &[]);
+    assert!(!answer.stderr.contains("did you mean"), "{}", answer.stderr);
+    let missing = files.path("absent/deeper/m.onnx");
+    let directory = files.path("absent");
+    let words = format!("there is no directory '{directory}'");
+    sardonyx(&["info", &missing]).refused(&[&words]);
+    let words = format!("there is no directory '{directory}'");
+    files
+        .run("set", "node.onnx", &["--producer", "me", "-o", &missing])
+        .refused(&[&words]);
+    files
+        .run("run", "node.onnx", &[&files.path("absent/x.npy")])
+        .refused(&[&words]);
 }
 
 #[test]

@@ -221,7 +221,11 @@ fn nothing_is_lost_when_it_is_refused() {
         &["--in-place", "--data", "../w.bin"],
         &["data file", ".."],
     );
-    refused("digits.onnx", &["-o", &to("none/x.onnx")], &["no such"]);
+    refused(
+        "digits.onnx",
+        &["-o", &to("none/x.onnx")],
+        &["no directory"],
+    );
     refused(
         "m.onnx",
         &["--in-place"],

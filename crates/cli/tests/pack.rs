@@ -101,7 +101,7 @@ fn nothing_is_lost_when_it_is_refused() {
     refused(
         "model.onnx",
         &["-o", &to("none/x.onnx")],
-        &["none/x.onnx", "no such"],
+        &["none/x.onnx", "no directory"],
     );
     refused(
         "model.onnx",

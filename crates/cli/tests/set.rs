@@ -163,7 +163,7 @@ fn what_cannot_be_set_is_refused() {
     refused(
         "d.onnx",
         &["-o", &to("none/x.onnx"), "--domain", "x"],
-        &["no such"],
+        &["no directory"],
     );
     assert!(files.content() == before);
     for usage in [

@@ -90,7 +90,11 @@ fn nothing_is_lost_when_it_is_refused() {
         &["nothing to take out", "--docs"],
     );
     refused("d.onnx", &["--all", "-o", &to("d.onnx")], &["--in-place"]);
-    refused("d.onnx", &["--all", "-o", &to("none/x.onnx")], &["no such"]);
+    refused(
+        "d.onnx",
+        &["--all", "-o", &to("none/x.onnx")],
+        &["no directory"],
+    );
     refused("broken.onnx", &["--all", "--in-place"], &["broken.onnx"]);
     assert!(files.content() == before);
     let both = files.run("strip", "d.onnx", &["--all", "--docs", "--in-place"]);

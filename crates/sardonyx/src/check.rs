@@ -36,6 +36,8 @@ use crate::form::Form;
 use crate::model::Model;
 use crate::open::{Access, read_file};
 
+pub use crate::positions::positions;
+
 /// What is checked, and how strictly.
 #[derive(Debug, Clone, Default)]
 pub struct Options {

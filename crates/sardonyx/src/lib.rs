@@ -47,8 +47,10 @@ mod model;
 mod open;
 mod outputs;
 mod port;
+mod positions;
 mod save;
 mod scan;
+mod scores;
 mod session;
 mod sniff;
 mod stored;
@@ -64,7 +66,7 @@ pub use form::Form;
 pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
 pub use large_pages::LargePages;
 pub use model::Model;
-pub use open::{Access, ExternalFiles, OpenOptions};
+pub use open::{Access, ExternalFiles, OpenOptions, io_reason};
 pub use outputs::Outputs;
 pub use port::Port;
 pub use sardonyx_passes::{Fusion, Shared, Upgrade};
@@ -77,6 +79,7 @@ pub use scan::{
     ScanFacts, ScanFinding, ScanOptions, ScanReport, ScanSeverity, ScannedDomain, ScannedFile,
     scan, scan_bytes, scan_reader,
 };
+pub use scores::ScoreOperator;
 pub use session::{Session, SessionBuilder};
 pub use tensors::{Role, Storage, StoredTensor};
 pub use values::{read_value, write_value};

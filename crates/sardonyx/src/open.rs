@@ -438,11 +438,7 @@ fn folder_given(path: &Path) -> Error {
 
 /// An I/O error as one of ours, with the file's name and advice where there is any.
 pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
-    let reason = match error.kind() {
-        io::ErrorKind::NotFound => "there is no such file".to_string(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_string(),
-        _ => error.to_string(),
-    };
+    let reason = io_reason(path, &error);
     let not_found = error.kind() == io::ErrorKind::NotFound;
     let message = format!("{what} '{}': {reason}", path.display());
     let made = Error::new(ErrorKind::Io, message).with_source(error);
@@ -452,18 +448,48 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// A file of the same folder with a similar name.
+/// Why a file could not be opened, read or written, in words. If a directory on the way to it is missing, that is said.
+pub fn io_reason(path: &Path, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => match missing_directory(path) {
+            Some(missing) => format!("there is no directory '{}'", missing.display()),
+            None => "there is no such file".to_string(),
+        },
+        io::ErrorKind::PermissionDenied => "permission denied".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// The first directory on the way to a file that does not exist.
+fn missing_directory(path: &Path) -> Option<&Path> {
+    let directories = path.ancestors().skip(1);
+    let missing = directories.take_while(|directory| {
+        !directory.as_os_str().is_empty() && fs::symlink_metadata(directory).is_err()
+    });
+    missing.last()
+}
+
+/// A file of the same folder with a similar name, which could hold the same: a model for a model, else a file with the same suffix.
 fn similar_file(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    let is_same_kind = |name: &str| {
+        let name = Path::new(name);
+        match (Form::of_path(path), path.extension()) {
+            // A name without suffix is that of a model whose suffix was left out.
+            (Some(_), _) | (None, None) => Form::of_path(name).is_some(),
+            (None, suffix) => name.extension() == suffix,
+        }
+    };
     let names: Vec<String> = fs::read_dir(folder)
         .ok()?
         .flatten()
         .take(1000)
         .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_same_kind(name))
         .collect();
     let closest = sardonyx_proto::closest(wanted, names.iter().map(String::as_str))?;
     Some(path.with_file_name(closest))

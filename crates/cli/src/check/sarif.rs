@@ -1,6 +1,7 @@
 //! Findings as SARIF 2.1.0, the form that code hosts and editors take findings of tools in (OASIS standard, 2020).
 
 use sardonyx::check::{CODES, Code, Finding, Severity};
+use sardonyx::text::Position;
 use serde_json::{Value, json};
 
 use super::Checked;
@@ -15,15 +16,26 @@ pub(super) fn log(all: &[Checked]) -> Value {
     let mut failures = Vec::new();
     for checked in all {
         match &checked.result {
-            Ok((report, _)) => {
-                let findings = report.findings.iter();
-                results.extend(findings.map(|found| result(found, &checked.name)));
+            Ok(found) => {
+                let findings = found.findings();
+                results.extend(
+                    findings.map(|(found, position)| result(found, position, &checked.name)),
+                );
             }
-            Err(failure) => failures.push(json!({
-                "level": "error",
-                "message": {"text": failure.message()},
-                "locations": [location(&checked.name, None)],
-            })),
+            Err(failure) => {
+                let mut told: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
+                if told.is_empty() {
+                    told.push((failure.message(), None));
+                }
+                failures.extend(told.into_iter().map(|(message, position)| {
+                    json!({
+                        "level": "error",
+                        "descriptor": {"id": failure.code_name()},
+                        "message": {"text": message},
+                        "locations": [location(&checked.name, None, position)],
+                    })
+                }));
+            }
         }
     }
     json!({
@@ -40,6 +52,7 @@ pub(super) fn log(all: &[Checked]) -> Value {
                 "executionSuccessful": failures.is_empty(),
                 "toolExecutionNotifications": failures,
             }],
+            "columnKind": "unicodeCodePoints",
             "results": results,
         }],
     })
@@ -59,7 +72,7 @@ fn rule(code: &Code) -> Value {
     })
 }
 
-fn result(found: &Finding, file: &str) -> Value {
+fn result(found: &Finding, position: Option<Position>, file: &str) -> Value {
     let index = CODES.iter().position(|code| code.name == found.code.name);
     let (place, advice) = (&found.place.words, found.advice.trim_end_matches('.'));
     json!({
@@ -68,14 +81,17 @@ fn result(found: &Finding, file: &str) -> Value {
         "level": found.severity.name(),
         // The place in words as well: few readers of the form show logical locations.
         "message": {"text": format!("{place}: {}. {advice}.", found.fact)},
-        "locations": [location(file, Some(found))],
+        "locations": [location(file, Some(found), position)],
     })
 }
 
-fn location(file: &str, found: Option<&Finding>) -> Value {
+fn location(file: &str, found: Option<&Finding>, position: Option<Position>) -> Value {
     let mut location = json!({
         "physicalLocation": {"artifactLocation": {"uri": uri(file)}},
     });
+    if let Some(Position { line, column }) = position {
+        location["physicalLocation"]["region"] = json!({"startLine": line, "startColumn": column});
+    }
     if let Some(found) = found {
         location["logicalLocations"] = json!([{
             "name": found.place.words,

@@ -1,0 +1,203 @@
+//! Where the parts of a model stand in the text that it was read from.
+
+use sardonyx_model::{GraphId, Id, NodeId};
+use sardonyx_passes::{Finding, Spot, SpotPart};
+use sardonyx_tensor::Buffer;
+use sardonyx_text::{Diagnostic, Position, Severity, SyntaxKind, SyntaxTree, syntax_tree};
+
+use crate::model::Model;
+
+/// The line and column of each finding about a model that was read from this text in the notation and not changed since. `None`
+/// for findings about the model as a whole, and for all if the text is not that of the model.
+pub fn positions(model: &Model, text: &Buffer, findings: &[Finding]) -> Vec<Option<Position>> {
+    if findings.is_empty() {
+        return Vec::new();
+    }
+    let (tree, diagnostics) = syntax_tree(text);
+    let failed = |found: &Diagnostic| found.severity == Severity::Error;
+    let places = Places::of(&model.graph, &tree);
+    let is_other = places.nodes.len() != model.graph.node_count();
+    if is_other || diagnostics.iter().any(failed) {
+        return findings.iter().map(|_| None).collect();
+    }
+    let position = |found: &Finding| {
+        let start = places.start(found.place.spot)?;
+        Some(Position::of(text.as_slice(), start))
+    };
+    findings.iter().map(position).collect()
+}
+
+/// The parts of a text by the ids of what they become. The parser gives them in the order in which the parts begin.
+struct Places<'t> {
+    model: &'t sardonyx_model::Model,
+    tree: &'t SyntaxTree,
+    nodes: Vec<usize>,
+    /// Graphs, and functions for their bodies.
+    graphs: Vec<usize>,
+    functions: Vec<usize>,
+}
+
+impl Places<'_> {
+    fn of<'t>(model: &'t sardonyx_model::Model, tree: &'t SyntaxTree) -> Places<'t> {
+        let of_kind = |kinds: &[SyntaxKind]| {
+            let parts = tree.parts().iter().enumerate();
+            let parts = parts.filter(|(_, part)| kinds.contains(&part.kind));
+            parts.map(|(index, _)| index).collect()
+        };
+        Places {
+            model,
+            tree,
+            nodes: of_kind(&[SyntaxKind::Node]),
+            graphs: of_kind(&[SyntaxKind::Graph, SyntaxKind::Function]),
+            functions: of_kind(&[SyntaxKind::Function]),
+        }
+    }
+
+    fn start(&self, spot: Spot) -> Option<usize> {
+        let index = spot.index.map_or(0, |index| index as usize);
+        let part = match spot.part {
+            SpotPart::Node(id) => {
+                let node = *self.nodes.get(id.index())?;
+                self.in_node(id, node, spot.field, index).unwrap_or(node)
+            }
+            SpotPart::Graph(id) => {
+                let graph = *self.graphs.get(id.index())?;
+                self.in_graph(id, graph, spot.field, index).unwrap_or(graph)
+            }
+            SpotPart::Function(position) => {
+                let id = self.model.functions.get(position)?.body;
+                let function = *self.functions.get(position)?;
+                self.in_graph(id, function, spot.field, index)
+                    .unwrap_or(function)
+            }
+            SpotPart::Model => self.in_model(spot.field, index)?,
+            SpotPart::Document | SpotPart::Training(_) => return None,
+        };
+        Some(self.tree.parts()[part].span.start)
+    }
+
+    /// The parts of a kind directly in another.
+    fn children(&self, part: usize, kind: SyntaxKind) -> impl Iterator<Item = usize> {
+        let children = self.tree.children(part);
+        children.filter(move |child| self.tree.parts()[*child].kind == kind)
+    }
+
+    fn in_node(&self, id: NodeId, node: usize, field: &str, index: usize) -> Option<usize> {
+        let count = |kind| self.children(node, kind).count();
+        match field {
+            "attribute" => self.children(node, SyntaxKind::Attribute).nth(index),
+            // What is left out between two commas is not a part of the text.
+            "input" if count(SyntaxKind::Reference) == self.model.inputs(id).len() => {
+                self.children(node, SyntaxKind::Reference).nth(index)
+            }
+            // The label stands before the outputs, and is a definition as well.
+            "name" => self.children(node, SyntaxKind::Definition).next(),
+            "output" => {
+                let name = self.model.display(self.model.node(id).name);
+                let labels = usize::from(!name.is_empty());
+                let outputs = self.model.outputs(id).len();
+                let is_whole = count(SyntaxKind::Definition) == labels + outputs;
+                let mut definitions = self.children(node, SyntaxKind::Definition);
+                is_whole.then(|| definitions.nth(labels + index)).flatten()
+            }
+            "op_type" | "domain" | "overload" => self.children(node, SyntaxKind::Callee).next(),
+            _ => None,
+        }
+    }
+
+    fn in_graph(&self, id: GraphId, graph: usize, field: &str, index: usize) -> Option<usize> {
+        let has_values = |part: &usize| self.children(*part, SyntaxKind::Values).next().is_some();
+        let found = self.model.graph(id);
+        let (inputs, outputs) = (found.inputs.len(), found.outputs.len());
+        // Inputs, outputs, and then types and constants in one list.
+        let mut values = self.children(graph, SyntaxKind::ValueInfo);
+        match field {
+            "name" => self.children(graph, SyntaxKind::Definition).next(),
+            "input" => values.nth(index),
+            "output" => values.nth(inputs + index),
+            "value_info" if self.tree.parts()[graph].kind == SyntaxKind::Graph => {
+                let behind = values.skip(inputs + outputs);
+                behind.filter(|part| !has_values(part)).nth(index)
+            }
+            "initializer" => values.filter(has_values).nth(index),
+            "sparse_initializer" => self.children(graph, SyntaxKind::SparseTensor).nth(index),
+            "opset_import" => {
+                let header = self.children(graph, SyntaxKind::Header).next()?;
+                self.children(header, SyntaxKind::OperatorSet).nth(index)
+            }
+            _ => None,
+        }
+    }
+
+    fn in_model(&self, field: &str, index: usize) -> Option<usize> {
+        let header = self.children(0, SyntaxKind::Header).next()?;
+        match field {
+            "" => None,
+            "opset_import" => self
+                .children(header, SyntaxKind::OperatorSet)
+                .nth(index)
+                .or(Some(header)),
+            "functions" => self.functions.get(index).copied(),
+            _ => Some(header),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Model, check};
+
+    #[test]
+    fn findings_stand_where_the_text_says_it() {
+        let text = "<ir_version: 10, opset_import: [\"\": 21]>\n\
+            g (float[N] x) => (float[N] y, float[N] z)\n\
+            <float[2] \"w\" = {1, 2}>\n\
+            {\n\
+            \x20 [first] a = Relu(missing)\n\
+            \x20 b = If<then_branch = t () => (c) {\n\
+            \x20   c = Relu<odd = 1>(a)\n\
+            \x20 }>(x)\n\
+            \x20 a, y = Splti(a, \"é\", b)\n\
+            }\n";
+        let model = Model::from_text(text).unwrap();
+        let report = model.check(&check::Options::new());
+        let text = Buffer::from_vec(text.into());
+        let found = positions(&model, &text, &report.findings);
+        let mut lines: Vec<(&str, Option<(usize, usize)>)> = report
+            .findings
+            .iter()
+            .zip(&found)
+            .map(|(finding, found)| {
+                let place = found.map(|found| (found.line, found.column));
+                (finding.code.name, place)
+            })
+            .collect();
+        lines.sort_unstable();
+        let expected = [
+            ("undefined-value", Some((5, 20))),
+            ("unknown-attribute", Some((7, 14))),
+            ("unknown-operator", Some((9, 10))),
+        ];
+        for row in expected {
+            assert!(lines.contains(&row), "{row:?} is not among {lines:?}");
+        }
+        let second = report
+            .findings
+            .iter()
+            .zip(&found)
+            .find(|(finding, _)| finding.place.path == "graph.node[2].input[1]");
+        let second = second.and_then(|(_, found)| *found);
+        assert_eq!(
+            second.map(|found| (found.line, found.column)),
+            Some((9, 19))
+        );
+        // Something else than the text of the model has no places.
+        let other = Buffer::from_vec(b"no model".to_vec());
+        assert!(
+            positions(&model, &other, &report.findings)
+                .iter()
+                .all(Option::is_none)
+        );
+    }
+}
