@@ -5,7 +5,8 @@ use std::fmt;
 use sardonyx_proto::{
     self as proto, DataLocation, Field, Reader, TensorField, Typed, TypedField, decode_typed,
 };
-use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, TensorError, shape::elems};
+use sardonyx_tensor::shape::{elems, stored_elems};
+use sardonyx_tensor::{Buffer, DataType, StringArray, Tensor, TensorError};
 use smallvec::SmallVec;
 
 use crate::graph::{Entry, Model};
@@ -439,7 +440,7 @@ impl Model {
             .iter()
             .map(|dim| usize::try_from(*dim).ok())
             .collect();
-        let count = elems(&dims?).ok()?;
+        let count = stored_elems(&dims?).ok()?;
         data_type.storage_bytes(count).map(|bytes| bytes as u64)
     }
 

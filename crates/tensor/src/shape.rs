@@ -13,11 +13,39 @@ pub type Dims = SmallVec<[usize; 6]>;
 /// Strides in elements; 0 repeats an element, negative walks backwards.
 pub type Strides = SmallVec<[isize; 6]>;
 
+/// Most dims of a tensor, so that what is done for each dim is bounded. NumPy has the same limit; 63 dims of 2 are already
+/// as many elements as can be addressed, so more dims can only be of size 1 or 0.
+pub const RANK_LIMIT: usize = 64;
+
+/// Refuses more dims than a tensor can have.
+///
+/// # Errors
+/// If the rank is above [`RANK_LIMIT`].
+pub fn demand_rank(rank: usize) -> Result<(), TensorError> {
+    if rank > RANK_LIMIT {
+        return err!(
+            Range,
+            "the rank is {rank}, but a tensor has at most {RANK_LIMIT} dimensions"
+        );
+    }
+    Ok(())
+}
+
 /// Number of elements of a tensor with these dims; 1 for a scalar, 0 if any dim is 0.
 ///
 /// # Errors
-/// If the product of the nonzero dims exceeds `isize::MAX`. Zeros do not excuse the others, so that strides never overflow.
+/// If there are more than [`RANK_LIMIT`] dims, or the product of the nonzero ones exceeds `isize::MAX`. Zeros do not excuse
+/// the others, so that strides never overflow.
 pub fn elems(dims: &[usize]) -> Result<usize, TensorError> {
+    demand_rank(dims.len())?;
+    stored_elems(dims)
+}
+
+/// The same for a tensor that is only stored: a file may have any number of dims.
+///
+/// # Errors
+/// If the product of the nonzero dims exceeds `isize::MAX`.
+pub fn stored_elems(dims: &[usize]) -> Result<usize, TensorError> {
     let mut product = 1usize;
     let mut empty = false;
     for &dim in dims {
@@ -30,7 +58,8 @@ pub fn elems(dims: &[usize]) -> Result<usize, TensorError> {
             _ => {
                 return err!(
                     Overflow,
-                    "dims {dims:?} have more elements than can be addressed"
+                    "dims {:?} have more elements than can be addressed",
+                    &dims[..dims.len().min(RANK_LIMIT)]
                 );
             }
         };
@@ -272,6 +301,13 @@ mod tests {
         assert!(elems(&[1 << 40, 1 << 40]).is_err());
         assert!(elems(&[0, 1 << 40, 1 << 40]).is_err());
         assert!(elems(&[usize::MAX]).is_err());
+        assert_eq!(elems(&[1; RANK_LIMIT]).unwrap(), 1);
+        let error = elems(&[1; RANK_LIMIT + 1]).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the rank is 65, but a tensor has at most 64 dimensions"
+        );
+        assert_eq!(stored_elems(&[1; RANK_LIMIT + 1]).unwrap(), 1);
     }
 
     #[test]

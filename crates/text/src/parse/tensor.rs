@@ -7,7 +7,7 @@ use sardonyx_model::{
     TypedRun, Unknowns, ValueInfo,
 };
 use sardonyx_proto::{DataLocation, TypedField};
-use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::elems};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::stored_elems};
 use smallvec::SmallVec;
 
 use super::types::{ADVICE_ON_RANK, NO_RANK, SYMBOLIC_DIMENSION};
@@ -688,7 +688,7 @@ impl<'a> Parser<'_, 'a> {
             .map(|dim| usize::try_from(*dim).ok())
             .collect();
         let end = self.cursor.token_end();
-        let Some(elements) = dims.and_then(|dims| elems(&dims).ok()) else {
+        let Some(elements) = dims.and_then(|dims| stored_elems(&dims).ok()) else {
             return self.fail(opened..end, "the dimensions of this tensor make no sense");
         };
         let per_element = if data_type.is_complex() { 2 } else { 1 };

@@ -4,7 +4,7 @@ use sardonyx_model::{NoExternalData, Span, SparseTensorProto, TensorProto, Typed
 use sardonyx_proto::{
     self as proto, DataLocation, Reader, TensorField, TypedField, push_varint, varint_len,
 };
-use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::elems};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast, packed, shape::stored_elems};
 use smallvec::SmallVec;
 
 use super::{Notes, Placed, Printer, Weights, is_free_word};
@@ -448,7 +448,7 @@ impl Printer<'_, '_, '_> {
             .iter()
             .map(|dim| usize::try_from(*dim).ok())
             .collect();
-        elems(&dims?).ok()
+        stored_elems(&dims?).ok()
     }
 
     /// The elements of raw bytes, if they are whole and read back as the same bytes.

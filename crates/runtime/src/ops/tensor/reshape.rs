@@ -125,6 +125,7 @@ impl View {
             Rule::Unsqueeze => {
                 let added = call.ints(1)?;
                 let rank = from.len() + added.len();
+                shape::demand_rank(rank)?;
                 let axes = axes(&added, rank)?;
                 let mut rest = from.iter();
                 (0..rank)
@@ -144,6 +145,7 @@ impl View {
 
 /// Axes as indices, none of them twice.
 pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, KernelError> {
+    shape::demand_rank(axes.len().max(rank))?;
     let mut list = Vec::with_capacity(axes.len());
     for axis in axes {
         let axis = normalize_axis(*axis, rank)?;
@@ -157,6 +159,7 @@ pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, KernelError>
 
 /// The dimensions that Reshape's target stands for: 0 copies a dimension, -1 takes what is left.
 fn target_dims(from: &[usize], target: &[i64], allow_zero: bool) -> Result<Dims, KernelError> {
+    shape::demand_rank(target.len())?;
     let mut dims = Dims::new();
     let mut rest = None;
     // Copied dimensions are on both sides of the division, so they may even be 0.
