@@ -99,11 +99,10 @@ operations! {
     };
     HardSigmoid(alpha, beta) |x, FMA| between(x.mul_add::<FMA>(alpha, beta), W::ZERO, W::ONE);
     Swish(alpha) |x, FMA| silu::<W, FMA>(x, alpha);
-    ThresholdedRelu(alpha) |x, FMA| if x > alpha || x.is_nan() { x } else { W::ZERO };
+    ThresholdedRelu(alpha) |x, FMA| if x > alpha { x } else { W::ZERO };
     Shrink(lambda, bias) |x, FMA| {
         let low = if x < lambda.neg() { x.add(bias) } else { W::ZERO };
-        let shrunk = if x > lambda { x.sub(bias) } else { low };
-        if x.is_nan() { x } else { shrunk }
+        if x > lambda { x.sub(bias) } else { low }
     };
     Tan |x, FMA| x.libm(f64::tan);
     Asin |x, FMA| x.libm(f64::asin);
