@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use sardonyx_model::{AttributeValue, Model, NewAttribute, NoExternalData, NodeId, Type, ValueId};
+use sardonyx_model::{
+    AttributeValue, Model, NewAttribute, NoExternalData, NodeId, Producer, Type, ValueId,
+};
 use sardonyx_tensor::Tensor;
 
 /// What an adapter sees of a node, and how it changes it.
@@ -108,10 +110,22 @@ impl<'a> Adapt<'a> {
         self.input_type(index)?.shape().map(|shape| shape.len())
     }
 
-    /// The value of an input that is a constant of the graph.
+    /// The value of an input that is a constant of the graph, or the tensor of a `Constant` node.
     pub fn constant(&self, index: usize) -> Option<Tensor> {
-        let initializer = self.model.initializer(self.input(index)?)?;
-        self.model.tensor(&initializer.tensor, &NoExternalData).ok()
+        let (model, value) = (&*self.model, self.input(index)?);
+        let tensor = match model.value(value).producer {
+            Producer::Node(node, _) => {
+                let is_constant = model.display(model.node(node).op_type) == "Constant"
+                    && model.domain_of(node).is_empty();
+                let attribute = model.attribute_of(node, "value").filter(|_| is_constant)?;
+                match attribute.value()? {
+                    AttributeValue::Tensor(tensor) => tensor,
+                    _ => return None,
+                }
+            }
+            _ => &model.initializer(value)?.tensor,
+        };
+        model.tensor(tensor, &NoExternalData).ok()
     }
 
     fn value(&self, name: &str) -> Option<&AttributeValue> {
@@ -191,6 +205,11 @@ impl<'a> Adapt<'a> {
     /// Replaces an input; the list grows by absent inputs as needed.
     pub fn set_input(&mut self, index: usize, value: Option<ValueId>) {
         self.model.set_input(self.node, index, value);
+    }
+
+    /// Replaces all inputs.
+    pub fn set_inputs(&mut self, inputs: &[Option<ValueId>]) {
+        self.model.set_inputs(self.node, inputs);
     }
 
     /// Leaves an output out. The caller has made sure that nobody needs it.

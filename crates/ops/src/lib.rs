@@ -20,6 +20,7 @@
 
 mod adapt;
 mod attributes;
+mod boundary;
 pub mod cost;
 mod def;
 pub mod facts;
@@ -51,6 +52,7 @@ mod training;
 
 pub use adapt::{Adapt, AttrArg, Refusal};
 pub use attributes::{AttrValue, AttributeView, Attributes};
+pub use boundary::Boundary;
 pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
 pub use function::{BodyFn, Call, Expand, FunctionVersion, GraphText};
 pub use infer::{Infer, InferError, Inferred, Present, Said, Subgraphs};

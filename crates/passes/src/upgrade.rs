@@ -1,12 +1,12 @@
 //! Upgrading: every node of the main graph in the newest form of its operator, so that kernels know one form.
 //!
 //! Node by node and boundary by boundary, with the adapters that stand beside the operators. A boundary without adapter
-//! is one that the schemas say changes nothing for a model that was valid before.
+//! changes nothing for a model that was valid before; a node for which the schemas alone show otherwise is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use sardonyx_model::{NodeId, Type, ValueId};
-use sardonyx_ops::Adapt;
+use sardonyx_model::{Model, NodeId, Type, ValueId};
+use sardonyx_ops::{Adapt, Boundary, Refusal};
 
 use crate::check::codes;
 use crate::finding::{Finding, Spot};
@@ -44,6 +44,8 @@ pub fn upgrade(
     let mut waiting: Vec<NodeId> = resolved.order().to_vec();
     let types = |value: ValueId| -> Option<Type> { inference.ty(value).cloned() };
     let mut grew = false;
+    // Many nodes cross few boundaries.
+    let mut unadapted: HashMap<(&str, &str, u32), Option<Boundary>> = HashMap::new();
     while let Some(node) = waiting.pop() {
         let Some(operator) = resolved.operator(node) else {
             continue;
@@ -55,18 +57,31 @@ pub fn upgrade(
             .map(|version| version.since)
             .filter(|since| *since > from)
         {
-            let Some(adapt) = operator.adapter_at(version - 1, version) else {
-                continue;
+            let result = match operator.adapter_at(version - 1, version) {
+                Some(adapt) => {
+                    changed = true;
+                    let mut cx = Adapt::new(resolved.model_mut(), node, &types);
+                    let result = adapt(&mut cx);
+                    let made = cx.into_made();
+                    grew |= !made.is_empty();
+                    for made in made {
+                        resolved.set_opset(made, version);
+                        waiting.push(made);
+                    }
+                    result
+                }
+                None => {
+                    let key = (operator.domain, operator.name, version);
+                    let boundary = unadapted
+                        .entry(key)
+                        .or_insert_with(|| operator.unadapted_boundary(version));
+                    let model = resolved.model();
+                    boundary.as_ref().map_or(Ok(()), |boundary| {
+                        crosses(model, node, boundary)
+                            .map_err(|why| Refusal(format!("{}: {why}", operator.full_name())))
+                    })
+                }
             };
-            changed = true;
-            let mut cx = Adapt::new(resolved.model_mut(), node, &types);
-            let result = adapt(&mut cx);
-            let made = cx.into_made();
-            grew |= !made.is_empty();
-            for made in made {
-                resolved.set_opset(made, version);
-                waiting.push(made);
-            }
             if let Err(refusal) = result {
                 let fact = format!(
                     "it cannot be brought from opset version {from} to {version}: {refusal}"
@@ -101,4 +116,33 @@ pub fn upgrade(
     } else {
         Err(findings)
     }
+}
+
+/// Whether a node can mean the same on both sides of a boundary as it stands, as far as the schemas show.
+fn crosses(model: &Model, node: NodeId, boundary: &Boundary) -> Result<(), String> {
+    let has = |name: &&&str| model.attribute_of(node, name).is_some();
+    if let Some(name) = boundary.gone.iter().find(has) {
+        return Err(format!(
+            "the attribute {name} has no exact equivalent there"
+        ));
+    }
+    if let Some(name) = boundary.changed_defaults.iter().find(|name| !has(name)) {
+        return Err(format!(
+            "an absent attribute {name} means something else there"
+        ));
+    }
+    let counts = [
+        ("inputs", model.inputs(node).len(), boundary.inputs),
+        ("outputs", model.outputs(node).len(), boundary.outputs),
+    ];
+    for (what, count, bounds) in counts {
+        if let Some((least, most)) = bounds
+            && (count < least || most.is_some_and(|most| count > most))
+        {
+            return Err(format!(
+                "it has {count} {what}, which is not possible there"
+            ));
+        }
+    }
+    Ok(())
 }

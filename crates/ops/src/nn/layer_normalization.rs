@@ -1,8 +1,9 @@
 //! Normalizations that look at one example only.
 
-use sardonyx_model::{Dim, Shape};
+use sardonyx_model::{Dim, Shape, Type};
 use sardonyx_tensor::DataType::{Bfloat16, Float};
 
+use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, deprecated, float, input, int, ints, output, types};
 use crate::function::{
@@ -30,6 +31,7 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
     )
     .since(21, &[int("stash_type").or(1)])
     .infer(infer_groups)
+    .adapter(20, 21, factors_per_channel)
     .body_from(18, group_normalization);
 
 pub(crate) static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
@@ -381,6 +383,44 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
         narrow = Cast <to = {elem}> (normalized)
         Y = Mul (narrow, scale)"
     ))
+}
+
+/// Before 21 all channels of a group have one factor and one shift, and everything is computed in the element type.
+fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let ty = cx.input_type(0);
+    let Some(elem) = ty.as_ref().and_then(Type::elem) else {
+        return Err(cx.refuse("the element type of the input is not known"));
+    };
+    let channels = ty
+        .as_ref()
+        .and_then(Type::shape)
+        .and_then(|shape| shape.get(1));
+    let Some(channels) = channels.and_then(Dim::known) else {
+        return Err(cx.refuse("the number of channels is not known"));
+    };
+    let groups = cx.int("num_groups").filter(|groups| *groups > 0);
+    let Some((groups, size)) = groups.and_then(|groups| {
+        let size = channels.checked_div(groups)?;
+        (size.checked_mul(groups) == Some(channels)).then_some((groups, size))
+    }) else {
+        return Err(cx.refuse("its channels do not split into num_groups groups"));
+    };
+    if size != 1 {
+        for index in [1, 2] {
+            let factors = cx.input(index);
+            let (second, sizes, all) = (
+                cx.add_ints(&[1]),
+                cx.add_ints(&[groups, size]),
+                cx.add_ints(&[-1]),
+            );
+            let column = cx.before("Unsqueeze", &[factors, Some(second)], &[]);
+            let table = cx.before("Expand", &[Some(column), Some(sizes)], &[]);
+            let by_channel = cx.before("Reshape", &[Some(table), Some(all)], &[]);
+            cx.set_input(index, Some(by_channel));
+        }
+    }
+    cx.set_int("stash_type", i64::from(elem.number()));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
+use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
 
+use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, input, int, ints, output, string, types, unknown_determinism,
@@ -134,7 +136,8 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
         ],
     )
     .infer(tile_one_axis)
-    .infer_since(6, tile);
+    .infer_since(6, tile)
+    .adapter(5, 6, repeat_one_axis);
 
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let some_axes = cx.has("axes");
@@ -363,6 +366,49 @@ fn repeated(cx: &Infer<'_>, size: &Dim, times: &Dim, axis: usize) -> Result<Dim,
         return cx.fail(format_args!("axis {axis} is repeated {times} times"));
     }
     computed(cx, "a size", size.mul(times), &[size, times])
+}
+
+/// Version 1 repeats along one axis; both numbers are tensors of the type of the data, with one element.
+fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(rank) = cx.rank(0) else {
+        return Err(cx.refuse("the rank of the input is not known"));
+    };
+    let number = |index: usize, name: &str| {
+        let tensor = cx
+            .constant(index)
+            .ok_or_else(|| cx.refuse(format_args!("{name} is not a constant")))?;
+        whole_number(&tensor).ok_or_else(|| {
+            cx.refuse(format_args!(
+                "{name} is not one whole number that is not negative"
+            ))
+        })
+    };
+    let (tiles, axis) = (number(1, "tiles")?, number(2, "axis")?);
+    let mut repeats = vec![1; rank];
+    match usize::try_from(axis)
+        .ok()
+        .and_then(|axis| repeats.get_mut(axis))
+    {
+        Some(times) => *times = tiles,
+        None => return Err(cx.refuse(format_args!("axis {axis} is out of range for rank {rank}"))),
+    }
+    let repeats = cx.add_ints(&repeats);
+    cx.set_inputs(&[cx.input(0), Some(repeats)]);
+    Ok(())
+}
+
+/// The only element of a tensor, if it is a whole number from 0.
+fn whole_number(tensor: &Tensor) -> Option<i64> {
+    if tensor.len() != 1 {
+        return None;
+    }
+    let wide = cast(tensor, DataType::Double, CastOptions::default()).ok()?;
+    let &[number] = wide.as_slice::<f64>().ok()? else {
+        return None;
+    };
+    // Up to here every whole number has a value of its own among the floats.
+    let most = (1u64 << f64::MANTISSA_DIGITS) as f64;
+    (number.fract() == 0.0 && (0.0..=most).contains(&number)).then_some(number as i64)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Int64};
 
+use crate::adapt::{Adapt, Refusal};
 use crate::def::OpDef;
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, NUMERIC, NUMERIC_IR4, input, int, output, types, without_attribute,
@@ -87,7 +88,8 @@ pub(crate) static TOP_K: OpDef = OpDef::new("TopK")
         ],
     )
     .since(24, &[types("T", NUMERIC_IR4)])
-    .infer(top_k);
+    .infer(top_k)
+    .adapter(9, 10, count_as_input);
 
 pub(crate) static UNIQUE: OpDef = OpDef::new("Unique")
     .about("The different elements or slices, sorted or as they come, with their first positions, where each went, and \
@@ -247,6 +249,17 @@ fn told_apart(cx: &Infer<'_>) -> Dim {
         }
         (None, _) => Dim::Unknown,
     }
+}
+
+/// The largest elements, the first of equal ones first, is what every version takes unless it is told otherwise.
+fn count_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
+    let Some(k) = cx.int("k") else {
+        return Err(cx.refuse("the attribute k is missing"));
+    };
+    cx.remove("k");
+    let k = cx.add_ints(&[k]);
+    cx.set_input(1, Some(k));
+    Ok(())
 }
 
 #[cfg(test)]
