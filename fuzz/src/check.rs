@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use sardonyx::Model;
-use sardonyx::check::{CODES, Options, Report, Severity, render};
+use sardonyx::check::{CODES, Options, Reference, Report, Severity, render};
 
 /// Findings of one code that are listed.
 const PER_CODE: usize = 3;
@@ -29,7 +29,12 @@ pub(crate) fn check(input: &[u8]) {
         assert!(all.get(code) >= Some(&count), "{code}: {count}, {all:?}");
     }
     for found in &shared.findings {
-        assert!(found.code.shared, "{}", found.code.name);
+        assert_eq!(
+            found.code.reference,
+            Reference::Refuses,
+            "{}",
+            found.code.name
+        );
         assert_eq!(found.severity, Severity::Error, "{}", found.code.name);
     }
 }

@@ -162,6 +162,7 @@ RULES: list[tuple] = [
     ("input/untyped-in-loop", LOOP, cut(f"{BODY}.input.2.type")),
     ("input/odd-name", PLAIN, put("graph.input.0.name", "a/b"), put("graph.node.0.input.0", "a/b")),
     ("input/unused", PLAIN, add("graph.input", value("z"))),
+    ("input/of-65-dimensions", PLAIN, add("graph.input", value("z", f"float[{', '.join(['1'] * 65)}]"))),
     ("input/key-of-float", TYPES, put("graph.input.3.type.map_type.key_type", TensorProto.FLOAT)),
     ("input/key-of-string", TYPES, put("graph.input.3.type.map_type.key_type", TensorProto.STRING)),
     ("input/map-without-key", TYPES, cut("graph.input.3.type.map_type.key_type")),

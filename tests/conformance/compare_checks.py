@@ -3,11 +3,12 @@
     python compare_checks.py COMMAND CASES FOLDER
 
 COMMAND is the program `sardonyx`, CASES the folder that `dump_cases.py` writes. FOLDER gets the models of `broken_models.py`.
-Each model is checked by the reference, by ours as the reference would (`--like-onnx`), by ours as it is, and with `--strict`.
-Where the verdicts differ, `check_expectations.txt` says so and why; what is not there, or there and not so, fails the comparison.
+Each model is checked by the reference, by ours as the reference would (`--like-onnx`), by ours as it is, and with `--strict`;
+and by both with a full check, which infers types as well (`full_check=True`, `--like-onnx --full`; listed under `full/`). Where the verdicts differ, `check_expectations.txt` says so and why; what is not there, or there and not so, fails the comparison.
 
 So do codes that no model shows to be what they say: one that is shared with the reference must be the only finding of a model
-that the reference refuses; any other must be found in a model that the reference accepts.
+that the reference refuses; one that it sees with a full check only, that of a model that it refuses with a full check only; any
+other must be found in a model that the reference accepts.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import onnx
 
@@ -37,6 +39,8 @@ LAXER = "we accept"
 SILENT = "we say nothing"
 # What can be the matter with a code: it is listed under this name, with this in place of a verdict.
 CODE = "code/"
+# Verdicts of full checks are listed under this and the name of the model.
+FULL = "full/"
 UNSHOWN = "no model"
 
 
@@ -49,6 +53,8 @@ def main(command: str, cases: pathlib.Path, folder: pathlib.Path) -> int:
     paths = list(names)
     with quiet():
         theirs = {path: refused_by_reference(path) for path in paths}
+        theirs_in_full = {path: theirs[path] or refused_in_full(path) for path in paths}
+    like_in_full = codes_found(command, paths, "--like-onnx", "--full")
     like = codes_found(command, paths, "--like-onnx")
     usual = codes_found(command, paths)
     strict = codes_found(command, paths, "--strict", "--full")
@@ -62,17 +68,22 @@ def main(command: str, cases: pathlib.Path, folder: pathlib.Path) -> int:
             found[names[path]] = SILENT
         elif theirs[path] and not alike:
             found[names[path]] = LAXER
+        ours_in_full = like_in_full[path].errors > 0
+        if ours_in_full != theirs_in_full[path]:
+            found[FULL + names[path]] = STRICTER if ours_in_full else LAXER
     disagreeing = len(found)
-    found |= {CODE + code: UNSHOWN for code in unshown_codes(command, theirs, like, usual, strict)}
-    problems = list(differences(found, read_expectations(EXPECTATIONS), set(names.values())))
+    verdicts = Verdicts(theirs, theirs_in_full, like, like_in_full, usual, strict)
+    found |= {CODE + code: UNSHOWN for code in unshown_codes(command, verdicts)}
+    known = set(names.values()) | {FULL + name for name in names.values()}
+    problems = list(differences(found, read_expectations(EXPECTATIONS), known))
     for problem in problems[:SHOWN]:
         print(problem)
     if len(problems) > SHOWN:
         print(f"and {len(problems) - SHOWN} more")
     kinds = Counter(found.values())
-    refused = sum(theirs.values())
+    refused, in_full = sum(theirs.values()), sum(theirs_in_full.values())
     print(
-        f"the reference refuses {refused} models and accepts {len(paths) - refused}; "
+        f"the reference refuses {refused} models, {in_full - refused} more with a full check, and accepts {len(paths) - in_full}; "
         + ", ".join(f"{kind}: {kinds[kind]}" for kind in (STRICTER, LAXER, SILENT))
     )
     print(
@@ -108,9 +119,14 @@ def refused_by_reference(path: pathlib.Path) -> bool:
     return verdicts[0]
 
 
-def refuses(model: str | bytes, all_domains: bool) -> bool:
+def refused_in_full(path: pathlib.Path) -> bool:
+    """The verdict of the reference's full check on a model that it accepts otherwise."""
+    return refuses(str(path), path.parent.name == ALL_DOMAINS, full_check=True)
+
+
+def refuses(model: str | bytes, all_domains: bool, full_check: bool = False) -> bool:
     try:
-        onnx.checker.check_model(model, check_custom_domain=all_domains)
+        onnx.checker.check_model(model, full_check=full_check, check_custom_domain=all_domains)
     except Exception:  # Errors of inference and of reading come from here, too.
         return True
     return False
@@ -158,16 +174,37 @@ def differences(found: dict[str, str], expected: dict[str, str], names: set[str]
             yield f"{name}: listed as '{kind}', but that is not so"
 
 
-def unshown_codes(command: str, theirs, like, usual, strict) -> Iterator[str]:
+class Verdicts(NamedTuple):
+    """What all checks say, by model."""
+
+    theirs: dict[pathlib.Path, bool]
+    theirs_in_full: dict[pathlib.Path, bool]
+    like: dict[pathlib.Path, Found]
+    like_in_full: dict[pathlib.Path, Found]
+    usual: dict[pathlib.Path, Found]
+    strict: dict[pathlib.Path, Found]
+
+
+def unshown_codes(command: str, said: Verdicts) -> Iterator[str]:
     """Codes that no model shows to be what they say."""
     answer = subprocess.run([command, "explain", "--json"], stdout=subprocess.PIPE, check=True)
-    codes = {code["code"]: code["refused_by_onnx"] for code in json.loads(answer.stdout)["codes"]}
-    alone = {code for path in like if theirs[path] and len(like[path].codes) == 1 for code in like[path].codes}
-    accepted = {code for path in like if not theirs[path] for code in usual[path].codes | strict[path].codes}
-    for is_shared, shown in ((True, alone), (False, accepted)):
-        of_kind = {code for code, shared in codes.items() if shared == is_shared}
-        kind = "shared with the reference" if is_shared else "ours alone"
-        print(f"codes: {len(of_kind & shown)} of {len(of_kind)} that are {kind} are shown to be so")
+    codes = {
+        code["code"]: "shared" if code["refused_by_onnx"] else "full" if code["refused_by_onnx_full_check"] else "own"
+        for code in json.loads(answer.stdout)["codes"]
+    }
+    like, in_full = said.like, said.like_in_full
+    alone = {code for path in like if said.theirs[path] and len(like[path].codes) == 1 for code in like[path].codes}
+    only_in_full = [path for path in like if said.theirs_in_full[path] and not said.theirs[path]]
+    alone_in_full = {code for path in only_in_full if len(in_full[path].codes) == 1 for code in in_full[path].codes}
+    accepted = {code for path in like if not said.theirs[path] for code in said.usual[path].codes | said.strict[path].codes}
+    kinds = {
+        "shared": ("shared with the reference", alone),
+        "full": ("shared with its full check", alone_in_full),
+        "own": ("ours alone", accepted),
+    }
+    for kind, (words, shown) in kinds.items():
+        of_kind = {code for code in codes if codes[code] == kind}
+        print(f"codes: {len(of_kind & shown)} of {len(of_kind)} that are {words} are shown to be so")
         yield from sorted(of_kind - shown)
 
 

@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::workspace::{files, root, shown};
 use sardonyx_passes::check::CODES;
-use sardonyx_passes::{Code, Severity};
+use sardonyx_passes::{Code, Reference, Severity};
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
@@ -108,9 +108,12 @@ fn page() -> Result<String> {
             code.name,
             capital(level(code)),
             code.requirement,
-            match code.shared {
-                true => "The checker of the `onnx` package refuses such a model, too.",
-                false => "The checker of the `onnx` package does not see it.",
+            match code.reference {
+                Reference::Refuses =>
+                    "The checker of the `onnx` package refuses such a model, too.",
+                Reference::RefusesInFull =>
+                    "The checker of the `onnx` package refuses such a model with `full_check=True` only.",
+                Reference::Accepts => "The checker of the `onnx` package does not see it.",
             },
             code.about,
             code.help,

@@ -49,7 +49,18 @@ pub struct Code {
     /// What it means and why it matters, in a few sentences.
     pub about: &'static str,
     /// Whether the checker of the `onnx` package refuses a model for it, too.
-    pub shared: bool,
+    pub reference: Reference,
+}
+
+/// What the checker of the `onnx` package does with a model that has a finding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reference {
+    /// It refuses the model.
+    Refuses,
+    /// It refuses the model if it was asked for a full check, which infers types and shapes as well.
+    RefusesInFull,
+    /// It does not see it.
+    Accepts,
 }
 
 /// Where in a model. Cheap to make; [`Place`] is the same in words.

@@ -81,6 +81,21 @@ pub struct InferOptions<'a> {
     pub calls: Option<&'a CallCosts>,
 }
 
+impl InferOptions<'_> {
+    /// As the checker of the `onnx` package infers for a full check. Each problem that is found then makes it refuse the
+    /// model.
+    pub const FULL_CHECK: InferOptions<'static> = InferOptions {
+        inputs: &[],
+        known: None,
+        symbols: &[],
+        style: Style::Reference { data_prop: false },
+        check_types: true,
+        explain: false,
+        rules: None,
+        calls: None,
+    };
+}
+
 impl std::fmt::Debug for InferOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("InferOptions")
@@ -179,6 +194,8 @@ pub enum ProblemKind {
     NotImported,
     /// A limit on the work was reached.
     Limit,
+    /// A value has more dimensions than a tensor can have.
+    Rank,
 }
 
 impl Problem {
@@ -190,6 +207,7 @@ impl Problem {
             }
             ProblemKind::NotImported => &codes::OPSET_NOT_IMPORTED,
             ProblemKind::Limit => &codes::TOO_MUCH_TO_INFER,
+            ProblemKind::Rank => &codes::RANK_ABOVE_LIMIT,
         }
     }
 }

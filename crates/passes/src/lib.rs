@@ -10,6 +10,7 @@ mod finding;
 mod fuse;
 mod infer;
 mod ir_version;
+mod order;
 pub mod payload;
 mod resolve;
 mod share;
@@ -23,8 +24,8 @@ pub use cost::{
     node_multiply_adds,
 };
 pub use finding::{
-    Code, Finding, Findings, Place, Places, Report, Severity, Spot, SpotPart, name_of_node,
-    place_of_node,
+    Code, Finding, Findings, Place, Places, Reference, Report, Severity, Spot, SpotPart,
+    name_of_node, place_of_node,
 };
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{

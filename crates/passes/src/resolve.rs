@@ -4,13 +4,14 @@
 //! versions are known, and every node has the inputs and attributes that its operator demands. What else might be said
 //! about a model is the checker's business and never blocks a run.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 
 use sardonyx_model::{GraphId, Id, Model, NodeId, Producer};
 use sardonyx_ops::{OpDef, Registry, Schema};
 
 use crate::check::{self, codes};
 use crate::finding::{Finding, Findings, Spot};
+use crate::order::sorted;
 
 /// Findings after which no more are looked for: nobody reads them, and a file may have one for every few of its bytes.
 const MOST_FINDINGS: usize = 1000;
@@ -199,66 +200,18 @@ impl Resolved {
         }
     }
 
-    /// Kahn's algorithm (1962), with the order of the file among nodes that are ready.
+    /// The nodes of the main graph in an order in which they can run.
     fn sort(&self) -> Result<Vec<NodeId>, Box<Finding>> {
         let nodes = &self.model.graph(self.main).nodes;
-        let mut position = vec![usize::MAX; self.model_nodes(nodes)];
-        for (index, node) in nodes.iter().enumerate() {
-            position[node.index()] = index;
+        match sorted(&self.model, nodes) {
+            Ok(order) => Ok(order.unwrap_or_else(|| nodes.clone())),
+            Err((stuck, count)) => Err(Box::new(Finding::new(
+                &self.model,
+                &codes::CYCLE,
+                Spot::node(stuck),
+                format!("it is part of, or behind, a cycle of {count} nodes"),
+            ))),
         }
-        let producer = |value| match self.model.value(value).producer {
-            Producer::Node(node, _) => position
-                .get(node.index())
-                .copied()
-                .filter(|at| *at != usize::MAX),
-            _ => None,
-        };
-        let mut waits_for = vec![0usize; nodes.len()];
-        let mut readers: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
-        let mut in_order = true;
-        for (index, node) in nodes.iter().enumerate() {
-            for at in self.model.inputs(*node).flatten().filter_map(producer) {
-                waits_for[index] += 1;
-                readers[at].push(index as u32);
-                in_order &= at < index;
-            }
-        }
-        if in_order {
-            return Ok(nodes.clone());
-        }
-        let mut ready: VecDeque<usize> = (0..nodes.len())
-            .filter(|index| waits_for[*index] == 0)
-            .collect();
-        let mut order = Vec::with_capacity(nodes.len());
-        while let Some(index) = ready.pop_front() {
-            order.push(nodes[index]);
-            for reader in &readers[index] {
-                let reader = *reader as usize;
-                waits_for[reader] -= 1;
-                if waits_for[reader] == 0 {
-                    ready.push_back(reader);
-                }
-            }
-        }
-        if order.len() == nodes.len() {
-            return Ok(order);
-        }
-        let stuck = (0..nodes.len())
-            .find(|index| waits_for[*index] > 0)
-            .unwrap_or(0);
-        Err(Box::new(Finding::new(
-            &self.model,
-            &codes::CYCLE,
-            Spot::node(nodes[stuck]),
-            format!(
-                "it is part of, or behind, a cycle of {} nodes",
-                nodes.len() - order.len()
-            ),
-        )))
-    }
-
-    fn model_nodes(&self, nodes: &[NodeId]) -> usize {
-        nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0)
     }
 }
 

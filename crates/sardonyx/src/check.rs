@@ -28,7 +28,7 @@ use sardonyx_proto::{MapProto, OperatorSetProto, OptionalProto, SequenceProto};
 use sardonyx_text::{Excerpt, NodeMark, node_excerpt, tensor_excerpt, value_excerpt};
 
 pub use sardonyx_passes::check::{CODES, Document, UnknownCode, code};
-pub use sardonyx_passes::{Code, Finding, Place, Report, Severity};
+pub use sardonyx_passes::{Code, Finding, Place, Reference, Report, Severity};
 
 use crate::error::{Error, ErrorKind};
 use crate::external::Missed;
@@ -79,7 +79,8 @@ impl Options {
         Ok(self)
     }
 
-    /// Whether only that is said for which the checker of the `onnx` package refuses a model as well.
+    /// Whether only that is said for which the checker of the `onnx` package refuses a model as well: with
+    /// [`types`](Options::types) what its full check refuses it for.
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> Options {
         self.passes.levels.shared_only = like_onnx;
@@ -171,14 +172,22 @@ impl Model {
 
     /// What inference finds.
     fn check_types(&self, options: &Options) -> Report {
-        let settings = passes::InferOptions {
-            check_types: true,
-            ..passes::InferOptions::default()
+        let levels = &options.passes.levels;
+        let settings = match levels.shared_only {
+            true => passes::InferOptions::FULL_CHECK,
+            false => passes::InferOptions {
+                check_types: true,
+                ..passes::InferOptions::default()
+            },
         };
         let inferred = passes::infer_model(&self.graph, &options.passes.registry, settings);
         let mut found = Findings::new(options.passes.per_code);
         inferred.findings(&self.graph, &mut found, |code| {
-            options.passes.levels.of(code)
+            match levels.shared_only && code.reference == Reference::Accepts {
+                // Inference gave up: what the reference would have found is not known, which is not the same as nothing.
+                true => Some(Severity::Error),
+                false => levels.of(code),
+            }
         });
         found.report()
     }

@@ -169,21 +169,29 @@ fn graphs_within_graphs_are_refused_by_their_depth() {
 #[test]
 fn many_dimensions_and_large_ones() {
     // SHAPE-09, SHAPE-12
-    let ones = vec!["1"; 1_024].join(", ");
+    let (ones, too_many) = (vec!["1"; 64].join(", "), vec!["1"; 1_024].join(", "));
     let large = i64::MAX;
     let text = format!(
-        "{HEADER}g (float[{ones}] x, float[{large}, 2] y, float[N, {large}] z) => (a, b, c, d, e) {{
+        "{HEADER}g (float[{ones}] x, float[{large}, 2] y, float[N, {large}] z, float[{too_many}] w) => (a, b, c, d, e, f) {{
             a = Relu (x)
             b = Concat <axis = 0> (y, y)
             c = Flatten <axis = 0> (y)
             d = Flatten <axis = 0> (z)
             e = Add (x, x)
+            f = Relu (w)
         }}"
     );
     let model = read(&text);
     let found = model.infer(&Options::new());
-    assert_eq!(found.ty(&model, "a").unwrap().shape().unwrap().len(), 1_024);
-    assert_eq!(found.ty(&model, "e").unwrap().shape().unwrap().len(), 1_024);
+    assert_eq!(found.ty(&model, "a").unwrap().shape().unwrap().len(), 64);
+    assert_eq!(found.ty(&model, "e").unwrap().shape().unwrap().len(), 64);
+    assert_eq!(found.ty(&model, "f").unwrap().shape(), None);
+    let report = found.report(&model);
+    let deep = report
+        .findings
+        .iter()
+        .find(|found| found.code.name == "rank-above-limit");
+    assert_eq!(deep.unwrap().fact, "'w' has 1024 dimensions, more than 64");
     for name in ["c", "d"] {
         let size = &found.ty(&model, name).unwrap().shape().unwrap()[1];
         assert!(size.known().is_none_or(|size| size >= 0), "{name}: {size}");

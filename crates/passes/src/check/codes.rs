@@ -1,6 +1,6 @@
 //! What a check can find: every code once, with its level, the requirement behind it, advice, and what it means.
 
-use crate::finding::{Code, Severity};
+use crate::finding::{Code, Reference, Severity};
 
 /// Levels as the table says them. `Pedantic` is only said under `strict`.
 macro_rules! level {
@@ -18,24 +18,25 @@ macro_rules! level {
     };
 }
 
-/// A table of codes: constant, level, whether the checker of the `onnx` package refuses a model for it too (`shared`) or
-/// not (`own`), name, requirement, advice; then what it means.
+/// A table of codes: constant, level, whether the checker of the `onnx` package refuses a model for it too (`shared`), only
+/// with a full check (`full`) or not at all (`own`), name, requirement, advice; then what it means.
 macro_rules! codes {
-    ($( $constant:ident $level:ident $shared:ident $name:literal $requirement:literal $help:literal $about:literal; )*) => {
+    ($( $constant:ident $level:ident $reference:ident $name:literal $requirement:literal $help:literal $about:literal; )*) => {
         $( #[doc = $about] pub static $constant: Code = Code {
             name: $name,
             severity: level!($level),
             requirement: $requirement,
             help: $help,
             about: $about,
-            shared: codes!(@shared $shared),
+            reference: codes!(@reference $reference),
         }; )*
 
         /// Every code of the checker, in the order of the table.
         pub static CODES: &[&Code] = &[$( &$constant, )*];
     };
-    (@shared shared) => { true };
-    (@shared own) => { false };
+    (@reference shared) => { Reference::Refuses };
+    (@reference full) => { Reference::RefusesInFull };
+    (@reference own) => { Reference::Accepts };
 }
 
 codes! {
@@ -548,12 +549,15 @@ codes! {
         "A stored map has as many keys as values. Its keys are integers or texts, as its key type says, and stand in the list for these.";
 
     // Said by other jobs.
-    TYPES_CONTRADICT Error own "types-contradict" "SHAPE-17"
+    TYPES_CONTRADICT Error full "types-contradict" "SHAPE-17"
         "compare the types of its inputs"
         "The types and shapes of what a node reads contradict each other, or what the operator demands.";
     TOO_MUCH_TO_INFER Warning own "too-much-to-infer" "SHAPE-15"
         "inline the functions, or leave types and shapes out"
         "Functions that call functions, or loops within loops, would have to be walked through more often than is reasonable. Types and shapes of what follows are not known.";
+    RANK_ABOVE_LIMIT Warning own "rank-above-limit" "SHAPE-15"
+        "reshape it: 64 dimensions of size 2 already have more elements than fit into memory"
+        "A tensor here has at most 64 dimensions, as in NumPy. The standard sets no limit, but work and memory would not be bounded without one. The shape of this value is taken to be unknown; a session of the model is refused.";
     MALFORMED_NODE Error own "malformed-node" "NODE-06"
         "compare it with the operator's definition"
         "A node cannot run as it stands.";

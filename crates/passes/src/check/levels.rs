@@ -4,14 +4,15 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::codes::{CODES, code};
-use crate::finding::{Code, Severity};
+use crate::finding::{Code, Reference, Severity};
 
 /// What counts how much. By default each code counts as its table says.
 #[derive(Debug, Clone, Default)]
 pub struct Levels {
     /// Whether each code counts one level more: pedantic ones become notes, notes warnings, warnings errors.
     pub strict: bool,
-    /// Whether only that is said for which the checker of the `onnx` package refuses a model.
+    /// Whether only that is said for which the checker of the `onnx` package refuses a model. What it sees with a full
+    /// check only is found by inference, which runs only if it is asked for.
     pub shared_only: bool,
     wishes: HashMap<&'static str, Option<Severity>>,
 }
@@ -87,7 +88,7 @@ impl Levels {
 
     /// How bad a code is; `None` if nothing is said about it.
     pub fn of(&self, code: &Code) -> Option<Severity> {
-        if self.shared_only && !code.shared {
+        if self.shared_only && code.reference == Reference::Accepts {
             return None;
         }
         if let Some(wish) = self.wishes.get(code.name) {

@@ -1,17 +1,19 @@
 //! The walk over the nodes.
 
 use std::borrow::Cow;
+use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
     Dim, GraphId, Id, Model, NoExternalData, NodeId, OperatorSetId, Producer, Symbol, TensorType,
-    Texts, Type, TypeProto, ValueId,
+    Texts, Type, TypeKind, TypeProto, ValueId,
 };
 use sardonyx_ops::{
     AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, Present, Registry, Said,
     Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
+use sardonyx_tensor::shape::RANK_LIMIT;
 use smallvec::SmallVec;
 
 use super::calls::{Answer, Call};
@@ -22,7 +24,9 @@ use super::reference::deciding;
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
 use crate::attributes::NodeAttributes;
+use crate::check::codes;
 use crate::finding::Spot;
+use crate::order::sorted;
 
 /// Node visits of graphs that are walked through more than once, for each node that the model has, and to begin with.
 const VISITS_PER_NODE: u64 = 64;
@@ -77,6 +81,10 @@ pub(super) struct Engine<'a> {
     pub(super) unreadable: HashMap<ValueId, String>,
     /// Graphs that were walked through before: of their values there is something to forget.
     walked: HashSet<GraphId>,
+    /// Values that are declared with an element type that the standard does not have, if that is asked for.
+    pub(super) strange: HashSet<ValueId>,
+    /// The order of their nodes, where that is not the one of the file.
+    orders: HashMap<GraphId, Option<Rc<[NodeId]>>>,
 }
 
 /// What decides which operator sets count: the model, or a function.
@@ -174,6 +182,8 @@ impl<'a> Engine<'a> {
             defaults: HashMap::new(),
             unreadable: HashMap::new(),
             walked: HashSet::new(),
+            strange: HashSet::new(),
+            orders: HashMap::new(),
             visits: visits(model),
         }
     }
@@ -184,9 +194,9 @@ impl<'a> Engine<'a> {
         };
         self.begin(main);
         self.given_inputs(main);
-        let nodes = self.nodes.order.unwrap_or(&self.model.graph(main).nodes);
-        for node in nodes {
-            self.node(*node);
+        match self.nodes.order {
+            Some(order) => order.iter().for_each(|node| self.node(*node)),
+            None => self.walk(main),
         }
         if !self.equalities.is_empty() {
             for ty in self.found.types.iter_mut().flatten() {
@@ -196,6 +206,23 @@ impl<'a> Engine<'a> {
         self.found.visits = visits(self.model) - self.visits;
         self.found.equalities = self.equalities.into_learned();
         self.found
+    }
+
+    /// Looks at the nodes of a graph, each after those that make what it reads, wherever they stand in the file.
+    pub(super) fn walk(&mut self, id: GraphId) {
+        let nodes = &self.model.graph(id).nodes;
+        // The reference implementation goes by the file. A cycle has no order at all.
+        let order = match self.is_algebra() {
+            true => {
+                let model = self.model;
+                let sort = || sorted(model, nodes).ok().flatten().map(Rc::from);
+                self.orders.entry(id).or_insert_with(sort).clone()
+            }
+            false => None,
+        };
+        for node in order.as_deref().unwrap_or(nodes) {
+            self.node(*node);
+        }
     }
 
     /// What is said of the outputs of one node of the main graph: by the rule of an operator, or by the body of a function.
@@ -247,7 +274,13 @@ impl<'a> Engine<'a> {
             if let (Some(value), Some(ty)) = (info.value, &info.ty)
                 && model.value(value).graph == id
             {
-                let declared = self.declared(ty);
+                if !self.is_algebra() && has_strange_element(ty) {
+                    self.strange.insert(value);
+                }
+                let mut declared = self.declared(ty);
+                if let Some(rank) = declared.as_mut().and_then(bound_rank) {
+                    self.too_deep(id, value, rank);
+                }
                 self.found.types[value.index()] = declared;
             }
         }
@@ -259,7 +292,12 @@ impl<'a> Engine<'a> {
             if matches!(model.value(value).producer, Producer::SparseInitializer(_)) {
                 // Nodes see the whole tensor.
                 let dims = &initializer.tensor.dims;
-                self.found.types[value.index()] = Some(constant_type(values.data_type, dims));
+                let ty = match self.constant(id, value, values.data_type, dims) {
+                    // The reference implementation hands it on as it is stored.
+                    Type::Tensor(tensor) if !self.is_algebra() => Type::SparseTensor(tensor),
+                    ty => ty,
+                };
+                self.found.types[value.index()] = Some(ty);
             }
         }
         // Before version 4 of the format every constant had to be an input as well, so that says nothing about overriding it.
@@ -274,7 +312,7 @@ impl<'a> Engine<'a> {
             let is_default = is_input && !all_are_inputs;
             if is_input {
                 self.defaults.insert(value, index);
-                let constant = constant_type(proto.data_type, &proto.dims);
+                let constant = self.constant(id, value, proto.data_type, &proto.dims);
                 let declared = self.found.types[value.index()].clone();
                 if let Some(declared) = declared.filter(|ty| ty.merge(&constant).is_none()) {
                     self.differs(id, index, &constant, &declared);
@@ -285,7 +323,8 @@ impl<'a> Engine<'a> {
                 continue;
             }
             if !is_default {
-                self.found.types[value.index()] = Some(constant_type(proto.data_type, &proto.dims));
+                let ty = self.constant(id, value, proto.data_type, &proto.dims);
+                self.found.types[value.index()] = Some(ty);
             }
             let elems = proto
                 .dims
@@ -343,6 +382,24 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// The type of a constant.
+    fn constant(
+        &mut self,
+        id: GraphId,
+        value: ValueId,
+        data_type: Option<i32>,
+        dims: &[i64],
+    ) -> Type {
+        let fits = dims.len() <= RANK_LIMIT;
+        if !fits {
+            self.too_deep(id, value, dims.len());
+        }
+        Type::Tensor(TensorType {
+            elem: data_type.and_then(sardonyx_tensor::DataType::from_number),
+            shape: fits.then(|| dims.iter().map(|dim| (*dim).into()).collect()),
+        })
+    }
+
     /// What a file declares, in the style of this inference.
     fn declared(&mut self, ty: &TypeProto) -> Option<Type> {
         let model = self.model;
@@ -396,6 +453,16 @@ impl<'a> Engine<'a> {
         for value in model.inputs(node) {
             values.push(value);
             present.push(self.has(value));
+        }
+        if self.options.check_types && !self.strange.is_empty() {
+            let strange =
+                |value: &Option<ValueId>| value.is_some_and(|value| self.strange.contains(&value));
+            if let Some(index) = values.iter().position(strange) {
+                let fact =
+                    format!("input {index} is declared with an element type that does not exist");
+                self.problem(node, ProblemKind::Signature, fact);
+                return None;
+            }
         }
         let bindings = self.calls.last().map(|call| call.bindings.clone());
         let attributes = NodeAttributes::in_call(model, self.texts, node, bindings.as_deref());
@@ -489,6 +556,10 @@ impl<'a> Engine<'a> {
         (mut said, origin): (Said, Origin),
     ) -> Judged {
         let (mut wrong, mut unmet) = (None, Vec::new());
+        let ranks = said.types.iter_mut().enumerate();
+        let too_deep = ranks
+            .filter_map(|(index, ty)| Some((index, bound_rank(ty.as_mut()?)?)))
+            .collect();
         if let Some(schema) = callee.schema {
             let reference = !self.is_algebra();
             let check = self.options.check_types || self.alone && self.depth == 0;
@@ -502,6 +573,7 @@ impl<'a> Engine<'a> {
                     let counts = [given.inputs.len(), self.model.outputs(node).len()];
                     wrong = wrong_count(schema, counts)
                         .or(of_inputs)
+                        .or_else(|| without_element(&given.inputs))
                         .or_else(|| bound.outputs(schema, &said.types).err());
                 } else if check {
                     wrong = of_inputs;
@@ -511,11 +583,20 @@ impl<'a> Engine<'a> {
                 unmet = self.unmet(node, schema, given, &said);
             }
         }
-        Judged { said, wrong, unmet }
+        Judged {
+            said,
+            wrong,
+            unmet,
+            too_deep,
+        }
     }
 
     /// Lists what does not fit; gives what was said if it counts all the same.
     fn accepted(&mut self, node: NodeId, judged: Judged) -> Option<Said> {
+        for (index, rank) in judged.too_deep {
+            let fact = format!("output {index} has {rank} dimensions, more than {RANK_LIMIT}");
+            self.problem(node, ProblemKind::Rank, fact);
+        }
         if let Some(wrong) = judged.wrong {
             self.problem(node, ProblemKind::Signature, wrong);
             if !self.is_algebra() {
@@ -538,6 +619,7 @@ impl<'a> Engine<'a> {
         {
             return self.look_up(node, opset(node));
         }
+        let is_algebra = self.is_algebra();
         let key = (scope, found.domain, found.op_type);
         if let Some(callee) = self.callees.get(&key) {
             return *callee;
@@ -547,7 +629,11 @@ impl<'a> Engine<'a> {
                 None => &model.header.opset_import,
                 Some(function) => &model.functions[function].opset_import,
             };
-            model.opsets_in(imports)
+            match imports.is_empty() && !is_algebra {
+                // The reference implementation infers nothing without imports, although old models may have none.
+                true => std::collections::HashMap::new(),
+                false => model.opsets_in(imports),
+            }
         });
         let opset = imports.get(&model.domain_of(node)).copied().unwrap_or(0);
         let callee = self.look_up(node, u32::try_from(opset).unwrap_or(0));
@@ -584,7 +670,9 @@ impl<'a> Engine<'a> {
     pub(super) fn problem(&mut self, node: NodeId, mut kind: ProblemKind, mut fact: String) {
         if !self.is_algebra() {
             // Inside of a node it is a reason why that has no types.
-            if self.depth > usize::from(self.alone) && kind != ProblemKind::Limit {
+            if self.depth > usize::from(self.alone)
+                && !matches!(kind, ProblemKind::Limit | ProblemKind::Rank)
+            {
                 kind = ProblemKind::Node;
             }
             let is_wonder = !self.unsupported && !self.muted;
@@ -606,6 +694,19 @@ impl<'a> Engine<'a> {
             fact,
             advice,
         });
+    }
+
+    /// Notes a value that the file gives too many dimensions.
+    fn too_deep(&mut self, id: GraphId, value: ValueId, rank: usize) {
+        if self.found.problems.len() < MOST_LISTED {
+            let name = shown(self.model.text(self.model.value(value).name));
+            self.found.problems.push(Problem {
+                spot: Spot::graph(id),
+                kind: ProblemKind::Rank,
+                fact: format!("'{name}' has {rank} dimensions, more than {RANK_LIMIT}"),
+                advice: codes::RANK_ABOVE_LIMIT.help.into(),
+            });
+        }
     }
 
     /// Notes a constant that is an input as well, and not what that is declared to be.
@@ -649,6 +750,8 @@ struct Judged {
     wrong: Option<String>,
     /// What the reference implementation demands beyond that.
     unmet: Vec<String>,
+    /// Outputs that have more dimensions than a tensor can have, with how many.
+    too_deep: Vec<(usize, usize)>,
 }
 
 /// What it takes to apply the rules of operators.
@@ -707,11 +810,40 @@ fn visits(model: &Model) -> u64 {
     VISITS + VISITS_PER_NODE * model.node_count() as u64
 }
 
-fn constant_type(data_type: Option<i32>, dims: &[i64]) -> Type {
-    Type::Tensor(TensorType {
-        elem: data_type.and_then(sardonyx_tensor::DataType::from_number),
-        shape: Some(dims.iter().map(|dim| (*dim).into()).collect()),
-    })
+/// Which input is a tensor of elements that the standard does not have.
+fn without_element(inputs: &[Option<&Type>]) -> Option<String> {
+    let is_without = |ty: &Option<&Type>| matches!(ty, Some(Type::Tensor(tensor) | Type::SparseTensor(tensor)) if tensor.elem.is_none());
+    let index = inputs.iter().position(is_without)?;
+    Some(format!("the element type of input {index} is not known"))
+}
+
+/// Whether a declared tensor has elements of a type that the standard does not have; no type at all is not meant.
+fn has_strange_element(ty: &TypeProto) -> bool {
+    match &ty.kind {
+        Some(TypeKind::Tensor { elem_type, .. } | TypeKind::SparseTensor { elem_type, .. }) => {
+            let number = elem_type.filter(|number| *number != 0);
+            number.is_some_and(|number| sardonyx_tensor::DataType::from_number(number).is_none())
+        }
+        Some(TypeKind::Sequence { elem_type, .. } | TypeKind::Optional { elem_type, .. }) => {
+            elem_type.as_deref().is_some_and(has_strange_element)
+        }
+        _ => false,
+    }
+}
+
+/// Takes away the shape of a tensor of too many dimensions; how many it has.
+fn bound_rank(ty: &mut Type) -> Option<usize> {
+    match ty {
+        Type::Tensor(tensor) | Type::SparseTensor(tensor) => {
+            let rank = tensor.shape.as_ref()?.len();
+            (rank > RANK_LIMIT).then(|| {
+                tensor.shape = None;
+                rank
+            })
+        }
+        Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => bound_rank(inner),
+        Type::Opaque { .. } => None,
+    }
 }
 
 fn describe_inputs(model: &Model, node: NodeId, found: &Inference) -> String {

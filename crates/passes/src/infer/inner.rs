@@ -28,9 +28,7 @@ impl Engine<'_> {
         self.muted |= unsupported;
         let result = self.bind_inputs(id, inputs);
         if result.is_ok() {
-            for node in &graph.nodes {
-                self.node(*node);
-            }
+            self.walk(id);
         }
         self.depth -= 1;
         self.unsupported = unsupported;

@@ -77,6 +77,17 @@ impl<'a> Bound<'a> {
                 schema.name
             ));
         }
+        if schema.type_var(param.ty).is_none()
+            && let Some(only) = sardonyx_ops::read_type(param.ty)
+            && !same_kind(ty, &only)
+        {
+            return Err(format!(
+                "{what} {index} is {}, but must be {} for {}",
+                spell(ty),
+                param.ty,
+                schema.name
+            ));
+        }
         if !is_shared(param) {
             return Ok(());
         }

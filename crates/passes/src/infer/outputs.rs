@@ -98,6 +98,11 @@ impl Engine<'_> {
             self.name_unknown(node, value, &mut ty, reasons);
         }
         let declared = self.found.types[slot].take();
+        if self.strange.contains(&value) && ty.elem().is_some() {
+            let fact =
+                format!("it makes {ty}, but the file declares an element type that does not exist");
+            self.problem(node, ProblemKind::Declared, fact);
+        }
         let mut merged = match declared {
             None => ty,
             Some(declared) => {

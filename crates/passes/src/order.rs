@@ -1,0 +1,90 @@
+//! The order in which the nodes of a graph can run.
+
+use hashbrown::HashMap;
+use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
+
+/// An order of nodes in which none reads what a later one makes; `None` if the one that is given is such an order. Kahn's
+/// algorithm (1962), with the given order among nodes that are ready.
+///
+/// # Errors
+///
+/// For a cycle: the first node that is part of it or after it, and how many such nodes there are.
+pub(crate) fn sorted(
+    model: &Model,
+    nodes: &[NodeId],
+) -> Result<Option<Vec<NodeId>>, (NodeId, usize)> {
+    let ascending = nodes.is_sorted();
+    let mut read = Vec::new();
+    // Files are read from the front to the back, so that ids alone mostly show the order.
+    let is_before = |node: NodeId, read: &mut Vec<NodeId>| {
+        producers(model, node, read);
+        read.iter().all(|producer| *producer < node)
+    };
+    if ascending && nodes.iter().all(|node| is_before(*node, &mut read)) {
+        return Ok(None);
+    }
+    let numbered = nodes.iter().enumerate();
+    let position: HashMap<NodeId, usize> = numbered.map(|(index, node)| (*node, index)).collect();
+    let mut waits_for = vec![0usize; nodes.len()];
+    let mut readers: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
+    let mut in_order = true;
+    for (index, node) in nodes.iter().enumerate() {
+        producers(model, *node, &mut read);
+        for at in read.iter().filter_map(|producer| position.get(producer)) {
+            waits_for[index] += 1;
+            readers[*at].push(index as u32);
+            in_order &= *at < index;
+        }
+    }
+    if in_order {
+        return Ok(None);
+    }
+    let mut ready: std::collections::VecDeque<usize> = (0..nodes.len())
+        .filter(|index| waits_for[*index] == 0)
+        .collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    while let Some(index) = ready.pop_front() {
+        order.push(nodes[index]);
+        for reader in &readers[index] {
+            let reader = *reader as usize;
+            waits_for[reader] -= 1;
+            if waits_for[reader] == 0 {
+                ready.push_back(reader);
+            }
+        }
+    }
+    match (0..nodes.len()).find(|index| waits_for[*index] > 0) {
+        None => Ok(Some(order)),
+        Some(stuck) => Err((nodes[stuck], nodes.len() - order.len())),
+    }
+}
+
+/// The nodes of the same graph that make what a node reads, itself or in its inner graphs. A node that makes several of these
+/// values is listed once for each.
+fn producers(model: &Model, node: NodeId, found: &mut Vec<NodeId>) {
+    found.clear();
+    let graph = model.node(node).graph;
+    let producer = |value: ValueId| match model.value(value) {
+        value if value.graph != graph => None,
+        value => match value.producer {
+            Producer::Node(producer, _) => Some(producer),
+            _ => None,
+        },
+    };
+    found.extend(model.inputs(node).flatten().filter_map(producer));
+    let mut inner: Vec<GraphId> = inner_graphs(model, node).collect();
+    while let Some(id) = inner.pop() {
+        let inside = model.graph(id);
+        let results = inside.outputs.iter().filter_map(|output| output.value);
+        found.extend(results.filter_map(producer));
+        for node in &inside.nodes {
+            found.extend(model.inputs(*node).flatten().filter_map(producer));
+            inner.extend(inner_graphs(model, *node));
+        }
+    }
+}
+
+fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
+    let attributes = model.attributes(node).iter();
+    attributes.flat_map(|attribute| model.attribute(*attribute).graphs())
+}
