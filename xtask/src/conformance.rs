@@ -2,9 +2,9 @@
 //!
 //! Python only writes the cases to disk; running and judging them is Rust.
 
-use crate::python;
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, shell};
+use crate::{notation, python};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub(crate) fn run(task: &Conformance) -> Result {
         compare_schemas()?;
         compare_bodies()?;
         compare_checks(&cases)?;
+        // What the checker is shown, however invalid, can be edited as text.
+        notation::round_trips(&python_with_onnx()?, &[artifacts("conformance/broken")])?;
         compare_shapes(&cases)?;
     }
     let runner = build_release("conformance", &[])?;

@@ -1,10 +1,11 @@
 //! `cargo xtask notation`: our parser of the notation against the one of the onnx package, and what we print against what it
-//! reads.
+//! reads. Also what `print` and `parse` make of models, with no comparison but that of the bytes.
 //!
 //! Python makes the texts, asks both parsers and judges; `tests/src/bin/notation.rs` is the one that is ours, and prints.
 
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, conformance, python, shell};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -40,9 +41,16 @@ pub(crate) fn run(task: &Notation) -> Result {
         .arg(scripts.join("compare_models.py"))
         .arg(&parser)
         .arg(conformance::cases()?)
-        .arg(odd)
-        .args(models);
-    // The second runs even if the first finds something.
+        .arg(&odd)
+        .args(&models);
+    // Each runs even if one before finds something.
+    let returned = match task.filter.is_empty() {
+        true => {
+            let folders = [conformance::cases()?, odd].into_iter().chain(models);
+            round_trips(&python, &folders.collect::<Vec<_>>())
+        }
+        false => Ok(()),
+    };
     let results = [texts, printed].map(|mut compare| {
         compare.args(["--filter", &task.filter]);
         if task.all {
@@ -50,5 +58,15 @@ pub(crate) fn run(task: &Notation) -> Result {
         }
         shell::run(&mut compare)
     });
-    results.into_iter().collect()
+    results.into_iter().chain([returned]).collect()
+}
+
+/// Whether all models in these folders are the same bytes after they were printed and parsed, without any flags.
+pub(crate) fn round_trips(python: &Path, folders: &[PathBuf]) -> Result {
+    shell::run(
+        Command::new(python)
+            .arg(root().join("tests/notation/round_trips.py"))
+            .arg(build_release("sardonyx", &[])?)
+            .args(folders),
+    )
 }

@@ -2,19 +2,21 @@
 
 use std::io::{self, Read};
 
-use sardonyx::check::{self, Severity};
+use sardonyx::check::{self, Finding, Severity};
 use sardonyx::text::{self, Diagnostic};
 use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, Weights};
 use serde_json::json;
 
 use crate::failure::Failure;
+use crate::human::count;
 use crate::terminal::Terminal;
 use crate::{ModelArg, Verdict, saving};
 
 /// Make a model of text
 ///
-/// Everything that is wrong with the text is listed, each with its line. Also looks at what the text says: names that
-/// nothing defines, cycles, operators used in a way that they do not have.
+/// Everything that is wrong with the text is listed, each with its line; then nothing is written. What is wrong with the
+/// model that the text describes is listed as warnings: names that nothing defines, cycles, operators used in a way that
+/// they do not have. The model is written all the same, so that any text that `print` made can be read back.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -22,8 +24,11 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Write the model whatever it says
+    /// Refuse a model that does not follow the rules of the standard: write nothing, and exit with 1
     #[arg(long)]
+    strict: bool,
+    /// Do not look at what is wrong with the model
+    #[arg(long, conflicts_with = "strict")]
     no_check: bool,
 }
 
@@ -35,24 +40,25 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     if !warnings.is_empty() {
         terminal.remark(&text::render(&text, &args.model.name(), &warnings));
     }
-    if !args.no_check {
-        let report = model.check(&check::Options::new().types(true).without_files(true));
-        if report.errors > 0 {
-            let errors = report.findings.iter();
-            let errors = errors.filter(|found| found.severity == Severity::Error);
-            let name = args.model.name();
-            for found in errors {
-                terminal.remark(&(check::render(&model, found, &name) + "\n"));
-            }
-            let count = usize::try_from(report.errors).unwrap_or(usize::MAX);
-            let failure = Failure::new(format!(
-                "{name}: the model has {}",
-                crate::human::count(count, "error")
-            ));
-            let failure = failure.code(ErrorKind::Invalid);
-            terminal.report(&failure.help("--no-check writes it as it is"));
+    let name = args.model.name();
+    let (findings, errors) = match args.no_check {
+        true => (Vec::new(), 0),
+        false => findings(&model, args.strict),
+    };
+    for found in &findings {
+        terminal.remark(&(check::render(&model, found, &name) + "\n"));
+    }
+    if errors > 0 {
+        let message = format!("{name}: the model has {}", count(errors, "error"));
+        if args.strict {
+            let help = "nothing was written; without --strict these are warnings";
+            let failure = Failure::new(message).code(ErrorKind::Invalid);
+            terminal.report(&failure.help(help));
             return Ok(Verdict::Findings);
         }
+        terminal.remark(&format!(
+            "warning: {message}; it is written as it is\nhelp: --strict refuses it"
+        ));
     }
     let target = args.saving.target(&args.model, &model)?;
     let options = SaveOptions::new();
@@ -71,8 +77,9 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             .collect();
         let answer = json!({
             "schema": SCHEMA,
-            "text": args.model.name(),
+            "text": name,
             "warnings": warnings,
+            "findings": findings.iter().map(crate::check::finding).collect::<Vec<_>>(),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
@@ -80,6 +87,21 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         saved.say(terminal);
     }
     Ok(Verdict::Fine)
+}
+
+/// What makes the model invalid, as errors if it is refused for that and as warnings otherwise. Also how many there are,
+/// which may be more than are listed.
+fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
+    let options = check::Options::new().types(true).without_files(true);
+    let report = model.check(&options);
+    let mut listed = report.findings;
+    listed.retain(|found| found.severity == Severity::Error);
+    if !strict {
+        for found in &mut listed {
+            found.severity = Severity::Warning;
+        }
+    }
+    (listed, usize::try_from(report.errors).unwrap_or(usize::MAX))
 }
 
 /// The model, warnings about the text, and the text.
