@@ -13,7 +13,7 @@ use crate::failure::{Code, Failure};
 use crate::human;
 use crate::inputs::{self, Inputs, gather_or_make};
 use crate::saving;
-use crate::session::SessionArgs;
+use crate::session::{Opened, SessionArgs};
 use crate::terminal::Terminal;
 use crate::timing::{RepeatArgs, Timing, millis, timed};
 use crate::{ModelArg, outputs};
@@ -90,8 +90,9 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         );
     }
     let (loaded, load) = timed(|| args.session.open(&args.model, terminal));
-    let (model, session) = loaded?;
-    let inputs = gather_or_make(&args.inputs, &model, session.inputs(), terminal)?;
+    let loaded = loaded?;
+    let inputs = gather_or_make(&args.inputs, &loaded, terminal)?;
+    let Opened { model, session, .. } = loaded;
 
     // Outputs are dropped before the next run: memory for two sets of them would not be the model's.
     let values = inputs.values.clone();

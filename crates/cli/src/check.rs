@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use sardonyx::check::{self, Code, Document, Finding, Options, Report, Severity};
+use sardonyx::check::{self, Code, Document, Finding, Options, Reference, Report, Severity};
 use sardonyx::text::Position;
 use sardonyx::{Buffer, Form, Model, OpenOptions};
 use serde_json::{Value, json};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::files;
 use crate::human::count;
+use crate::rules::{self, Rule};
 use crate::terminal::Terminal;
 use crate::{Limits, Verdict};
 
@@ -43,7 +44,7 @@ pub(crate) struct Args {
     /// Count a code, a requirement, or all `warnings` or `notes` as errors
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
     deny: Vec<String>,
-    /// Say only what the checker of the `onnx` package refuses a model for
+    /// Say only what the checker of the `onnx` package refuses a model for; with --full, as its full check does
     #[arg(long, conflicts_with = "strict")]
     like_onnx: bool,
     /// Operators outside of the standard's domains are errors
@@ -413,7 +414,8 @@ fn verdict(report: &Report) -> &'static str {
     }
 }
 
-fn finding((found, position): (&Finding, Option<Position>)) -> Value {
+/// A finding for programs, with its place in the text that the model was read from.
+pub(crate) fn finding((found, position): (&Finding, Option<Position>)) -> Value {
     json!({
         "code": found.code.name,
         "severity": found.severity.name(),
@@ -440,13 +442,16 @@ pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
         Some(code) => vec![code],
         None => {
             let codes = check::CODES.iter().copied();
-            codes.filter(|code| code.requirement == name).collect()
+            codes
+                .filter(|code| code.requirement.eq_ignore_ascii_case(name))
+                .collect()
         }
     }
 }
 
-/// Says what codes mean; without any, lists all.
+/// Says what a rule and codes mean; without any, lists all codes.
 pub(crate) fn explain(
+    rule: Option<Rule>,
     chosen: Option<&[&Code]>,
     json: bool,
     terminal: &Terminal,
@@ -458,18 +463,31 @@ pub(crate) fn explain(
                 "code": code.name,
                 "severity": level(code),
                 "requirement": requirement(code),
-                "refused_by_onnx": code.shared,
+                "refused_by_onnx": code.reference == Reference::Refuses,
+                "refused_by_onnx_full_check": code.reference != Reference::Accepts,
                 "about": code.about,
                 "help": code.help,
             })
         });
-        let answer = json!({"schema": EXPLAIN_SCHEMA, "codes": codes.collect::<Vec<_>>()});
+        let codes = codes.collect::<Vec<_>>();
+        let mut answer = json!({"schema": EXPLAIN_SCHEMA, "codes": codes});
+        if let Some(rule) = rule {
+            answer["rule"] = rule.json();
+        }
         return terminal.json(&answer, true);
     }
     let text: String = match chosen {
         None => listed.iter().map(|code| line(code)).collect(),
         Some(chosen) => {
-            let pages: Vec<String> = chosen.iter().map(|code| page(code)).collect();
+            let first = rule.map(|rule| {
+                let none = match chosen.is_empty() {
+                    true => "`check` has no finding of its own for it.\n",
+                    false => "",
+                };
+                textwrap(&rule.page()) + none
+            });
+            let pages = chosen.iter().map(|code| page(code, rule.is_none()));
+            let pages: Vec<String> = first.into_iter().chain(pages).collect();
             pages.join("\n")
         }
     };
@@ -491,22 +509,34 @@ fn line(code: &Code) -> String {
     )
 }
 
-fn page(code: &Code) -> String {
+/// What there is to say about a code, with its rule if that has not been said.
+fn page(code: &Code, with_rule: bool) -> String {
     let mut text = format!("{}: {}\n\n", code.name, level(code));
     text += &textwrap(code.about);
     text += &format!("\nWhat to do: {}.\n", code.help.trim_end_matches('.'));
-    if let Some(requirement) = requirement(code) {
-        text += &format!("Rule: {requirement}.\n");
+    if let Some(requirement) = requirement(code).filter(|_| with_rule) {
+        text += &match rules::rule(requirement) {
+            Some(rule) => textwrap(&rule.page()),
+            None => format!("Rule: {requirement}.\n"),
+        };
     }
-    text += match code.shared {
-        true => "The checker of the onnx package refuses a model for it, too.\n",
-        false => "The checker of the onnx package does not see it.\n",
+    text += match code.reference {
+        Reference::Refuses => "The checker of the onnx package refuses a model for it, too.\n",
+        Reference::RefusesInFull => {
+            "The checker of the onnx package refuses a model for it with full_check=True only; \
+             so does `check --like-onnx --full`.\n"
+        }
+        Reference::Accepts => "The checker of the onnx package does not see it.\n",
     };
     text
 }
 
 /// Lines of at most 100 characters.
 fn textwrap(text: &str) -> String {
+    text.lines().map(wrapped).collect()
+}
+
+fn wrapped(text: &str) -> String {
     let mut lines = String::new();
     let mut length = 0;
     for word in text.split_whitespace() {

@@ -20,7 +20,7 @@ use crate::{Limits, ModelArg, Verdict};
 
 /// Write the same model, or the same values, in another form
 ///
-/// Models: .onnx (binary), .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text format).
+/// Models: .onnx (binary), .onnxtxt (ONNX text, with all values; `print` keeps large ones outside), .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text format).
 /// Values: .npy, .npz, .pb (one stored value, as in test data) and .safetensors; .txt and .csv can be written. A .pb file is
 /// a model if the other file is one.
 #[derive(clap::Args)]
@@ -60,6 +60,8 @@ pub(crate) struct Args {
 enum Named {
     /// A model, binary
     Onnx,
+    /// A model in the notation, with all values
+    Onnxtxt,
     /// A model as protobuf JSON
     Json,
     /// A model in protobuf text format
@@ -86,6 +88,7 @@ impl Named {
             (Some(Format::Text), _) => Named::Txt,
             (Some(Format::Csv), _) => Named::Csv,
             (_, Some(Form::Binary)) => Named::Onnx,
+            (_, Some(Form::Notation)) => Named::Onnxtxt,
             (_, Some(Form::Json)) => Named::Json,
             (_, Some(Form::TextFormat)) => Named::Textproto,
             _ => return None,
@@ -96,6 +99,7 @@ impl Named {
     fn model(self) -> Option<Form> {
         match self {
             Named::Onnx => Some(Form::Binary),
+            Named::Onnxtxt => Some(Form::Notation),
             Named::Json => Some(Form::Json),
             Named::Textproto => Some(Form::TextFormat),
             _ => None,
@@ -117,6 +121,7 @@ impl Named {
     fn name(self) -> &'static str {
         match self {
             Named::Onnx => "onnx",
+            Named::Onnxtxt => "onnxtxt",
             Named::Json => "json",
             Named::Textproto => "textproto",
             Named::Npy => "npy",

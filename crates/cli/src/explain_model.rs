@@ -9,17 +9,18 @@ use serde_json::{Map, Value, json};
 use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
 use crate::profile::operand_json;
-use crate::random::{self, Sizes};
-use crate::session::SessionArgs;
+use crate::random::Sizes;
+use crate::session::{self, Opened, SessionArgs};
 use crate::terminal::Terminal;
 use crate::timing::millis;
-use crate::{Limits, ModelArg, check};
+use crate::{Limits, ModelArg, check, rules};
 
 /// Say what a model becomes before it runs, or what a finding of `check` means and what to do about it
 ///
 /// For a model: which nodes are upgraded, computed ahead of time and fused, what nearly was and why not, which nodes are done
 /// in the step of another, which constants would be packed, and how much memory is planned. For the code of a finding, such as
-/// unknown-operator, or the id of a rule, such as GRAPH-02: what it means. Without either, all codes are listed.
+/// unknown-operator, or the id of a rule, such as GRAPH-02: what it means, and where the standard has it. Without either, all
+/// codes are listed.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -30,9 +31,6 @@ pub(crate) struct Args {
     limits: Limits,
     #[command(flatten)]
     session: SessionArgs,
-    /// Size of a named dimension, for planning memory; 1 if not given
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = random::parse_dim)]
-    dims: Vec<(String, usize)>,
     /// List the steps of a run with their kernels
     #[arg(long)]
     steps: bool,
@@ -48,12 +46,13 @@ const SHOWN: usize = 12;
 
 pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let Some(what) = &args.what else {
-        return check::explain(None, args.json, terminal);
+        return check::explain(None, None, args.json, terminal);
     };
     let name = what.to_str();
     let codes = name.map(check::codes_called).unwrap_or_default();
-    if !codes.is_empty() {
-        return check::explain(Some(&codes), args.json, terminal);
+    let rule = name.and_then(rules::rule);
+    if rule.is_some() || !codes.is_empty() {
+        return check::explain(rule, Some(&codes), args.json, terminal);
     }
     if !(name == Some("-") || what.exists()) {
         let what = what.display().to_string();
@@ -68,8 +67,8 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         path: what.clone(),
         limits: args.limits.clone(),
     };
-    let (_, session) = args.session.look(&model, terminal)?;
-    let inputs = input_types(args, session.inputs(), terminal)?;
+    let Opened { session, sizes, .. } = args.session.look(&model, terminal)?;
+    let inputs = input_types(&sizes, session.inputs(), terminal);
     let known = inputs
         .iter()
         .filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
@@ -89,11 +88,11 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 
 /// The types of the inputs, for which memory is planned: with a number for every size.
 fn input_types(
-    args: &Args,
+    sizes: &session::Sizes,
     ports: &[Port],
     terminal: &Terminal,
-) -> Result<Vec<(String, Option<Type>)>, Failure> {
-    let mut sizes = Sizes::new(&args.dims, ports, &[])?;
+) -> Vec<(String, Option<Type>)> {
+    let mut sizes = Sizes::new(sizes, ports, &[]);
     let types = ports.iter().map(|port| {
         let ty = port.ty().map(|ty| match (ty.elem(), ty.shape()) {
             (Some(elem), Some(shape)) => Type::tensor(elem, sizes.of(port, shape)),
@@ -103,7 +102,7 @@ fn input_types(
     });
     let types = types.collect();
     sizes.note(terminal);
-    Ok(types)
+    types
 }
 
 /// What became of a model.

@@ -9,6 +9,7 @@ use sardonyx::{
 
 use crate::failure::Failure;
 use crate::files::{self, Kind};
+use crate::session::Opened;
 use crate::terminal::Terminal;
 use crate::{picture, random};
 
@@ -25,9 +26,6 @@ pub(crate) struct Args {
     /// Fill inputs that are not given: floats evenly from -1 to 1, integers 0 to 9; the same for the same SEED
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
-    /// Size of a named dimension for --random; 1 if not given
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = random::parse_dim)]
-    dims: Vec<(String, usize)>,
     #[command(flatten)]
     picture: picture::Args,
 }
@@ -51,23 +49,17 @@ impl Inputs {
 }
 
 /// Reads the files, fills what is missing if that is wanted, and says what is still missing.
-pub(crate) fn gather(
-    args: &Args,
-    model: &Model,
-    ports: &[Port],
-    terminal: &Terminal,
-) -> Result<Inputs, Failure> {
-    gather_or_fill(args, args.random, model, ports, terminal)
+pub(crate) fn gather(args: &Args, opened: &Opened, terminal: &Terminal) -> Result<Inputs, Failure> {
+    gather_or_fill(args, args.random, opened, terminal)
 }
 
 /// As [`gather`], for commands to which the values hardly matter: without any inputs they are filled.
 pub(crate) fn gather_or_make(
     args: &Args,
-    model: &Model,
-    ports: &[Port],
+    opened: &Opened,
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
-    let needs_some = ports.iter().any(Port::is_required);
+    let needs_some = opened.session.inputs().iter().any(Port::is_required);
     let seed = match args.random {
         None if args.files.is_empty() && needs_some => {
             terminal.detail("no inputs are given: they are filled as by --random 0");
@@ -75,16 +67,16 @@ pub(crate) fn gather_or_make(
         }
         seed => seed,
     };
-    gather_or_fill(args, seed, model, ports, terminal)
+    gather_or_fill(args, seed, opened, terminal)
 }
 
 fn gather_or_fill(
     args: &Args,
     seed: Option<u64>,
-    model: &Model,
-    ports: &[Port],
+    opened: &Opened,
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
+    let (model, ports) = (&opened.model, opened.session.inputs());
     let mut gather = Gather {
         args,
         model,
@@ -103,10 +95,11 @@ fn gather_or_fill(
         gather.file(name, &path)?;
     }
     if let Some(seed) = seed {
-        let mut filled = random::fill(seed, &args.dims, ports, &gather.inputs.values, terminal)?;
+        let given = &gather.inputs.values;
+        let mut filled = random::fill(seed, model, &opened.sizes, ports, given, terminal)?;
         gather.inputs.values.append(&mut filled);
-    } else if !args.dims.is_empty() {
-        terminal.note("--dim has no effect without --random");
+    } else if !opened.sizes.open.is_empty() {
+        terminal.note("sizes without a name are set for inputs that are filled: give --random");
     }
     gather.complete()
 }

@@ -35,6 +35,7 @@ mod picture;
 mod print;
 mod profile;
 mod random;
+mod rules;
 mod run;
 mod saving;
 mod scan;

@@ -4,13 +4,13 @@ use std::io::{self, Read};
 
 use sardonyx::check::{self, Finding, Severity};
 use sardonyx::text::{self, Diagnostic};
-use sardonyx::{ErrorKind, Model, OpenOptions, SaveOptions, Weights};
+use sardonyx::{Buffer, ErrorKind, Model, OpenOptions, SaveOptions, Weights};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::human::count;
 use crate::terminal::Terminal;
-use crate::{ModelArg, Verdict, saving};
+use crate::{ModelArg, Verdict, files, saving};
 
 /// Make a model of text
 ///
@@ -37,8 +37,12 @@ const SCHEMA: &str = "sardonyx.parse/1";
 
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let (model, warnings, text) = read(&args.model)?;
-    if !warnings.is_empty() {
-        terminal.remark(&text::render(&text, &args.model.name(), &warnings));
+    if let (Some(text), false) = (&text, warnings.is_empty()) {
+        terminal.remark(&text::render(
+            text.as_slice(),
+            &args.model.name(),
+            &warnings,
+        ));
     }
     let name = args.model.name();
     let (findings, errors) = match args.no_check {
@@ -71,6 +75,15 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         terminal,
     )?;
     if args.saving.json {
+        let positions = match findings.is_empty() {
+            true => Vec::new(),
+            false => {
+                let text = text.map_or_else(|| files::read(&args.model.path), Ok)?;
+                check::positions(&model, &text, &findings)
+            }
+        };
+        let positions = positions.into_iter().chain(std::iter::repeat(None));
+        let findings = findings.iter().zip(positions).map(crate::check::finding);
         let warnings: Vec<&str> = warnings
             .iter()
             .map(|found| found.message.as_str())
@@ -79,7 +92,7 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
             "schema": SCHEMA,
             "text": name,
             "warnings": warnings,
-            "findings": findings.iter().map(crate::check::finding).collect::<Vec<_>>(),
+            "findings": findings.collect::<Vec<_>>(),
             "saved": saved.json(),
         });
         terminal.json(&answer, true)?;
@@ -104,19 +117,20 @@ fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     (listed, usize::try_from(report.errors).unwrap_or(usize::MAX))
 }
 
-/// The model, warnings about the text, and the text.
-fn read(arg: &ModelArg) -> Result<(Model, Vec<Diagnostic>, Vec<u8>), Failure> {
+/// The model, warnings about the text, and the text if there are warnings or it cannot be read again.
+fn read(arg: &ModelArg) -> Result<(Model, Vec<Diagnostic>, Option<Buffer>), Failure> {
     let options = arg.limits.apply(OpenOptions::new());
     if arg.is_stdin() {
         let mut bytes = Vec::new();
         io::stdin().lock().read_to_end(&mut bytes)?;
+        let bytes = Buffer::from_vec(bytes);
         let (model, warnings) = text::read(bytes.clone(), &options)?;
-        return Ok((model, warnings, bytes));
+        return Ok((model, warnings, Some(bytes)));
     }
     let (model, warnings) = text::open(&arg.path, &options)?;
-    let bytes = match warnings.is_empty() {
-        true => Vec::new(),
-        false => crate::files::read(&arg.path)?.as_slice().to_vec(),
+    let text = match warnings.is_empty() {
+        true => None,
+        false => Some(files::read(&arg.path)?),
     };
-    Ok((model, warnings, bytes))
+    Ok((model, warnings, text))
 }

@@ -13,7 +13,7 @@ use crate::files;
 use crate::human::{self, Align, columns, count, cut};
 use crate::inputs::{self, Inputs, gather_or_make};
 use crate::saving;
-use crate::session::SessionArgs;
+use crate::session::{Opened, SessionArgs};
 use crate::symbols::dim_json;
 use crate::terminal::{Terminal, harmless_json};
 use crate::timing::{RepeatArgs, median};
@@ -54,8 +54,9 @@ const SCHEMA: &str = "sardonyx.profile/1";
 const MOST_EVENTS: u64 = 1_000_000;
 
 pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let (model, session) = args.session.open(&args.model, terminal)?;
-    let inputs = gather_or_make(&args.inputs, &model, session.inputs(), terminal)?;
+    let opened = args.session.open(&args.model, terminal)?;
+    let inputs = gather_or_make(&args.inputs, &opened, terminal)?;
+    let Opened { model, session, .. } = opened;
     let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
     if let Some(target) = &args.trace {
         let refused = |failure: Failure| failure.help("choose another place with --trace");

@@ -8,39 +8,33 @@
 
 use std::collections::HashMap;
 
+use sardonyx::infer::Options;
 use sardonyx::{
-    CastOptions, DataType, Dim, ErrorKind, Port, Shape, StringArray, Tensor, Type, Value, cast,
+    CastOptions, DataType, Dim, ErrorKind, Model, Port, Shape, StringArray, Tensor, Type, Value,
+    cast,
 };
 
 use crate::failure::{Code, Failure};
+use crate::session::{self, OpenSize};
 use crate::terminal::Terminal;
 
-/// `NAME=N` on the command line.
-pub(crate) fn parse_dim(arg: &str) -> Result<(String, usize), String> {
-    let (name, size) = arg
-        .rsplit_once('=')
-        .ok_or("expected NAME=N, such as batch=4")?;
-    let size = size
-        .parse()
-        .map_err(|_| format!("'{size}' is not a size"))?;
-    Ok((name.to_string(), size))
-}
-
-/// The sizes that names stand for.
-pub(crate) struct Sizes {
+/// The sizes of inputs that are filled.
+pub(crate) struct Sizes<'a> {
+    /// By name: what was set, what inputs that are given say, and what is taken as 1.
     known: HashMap<String, usize>,
+    open: &'a [OpenSize],
     /// What is open and taken as 1.
     assumed: Vec<String>,
 }
 
-impl Sizes {
-    /// From the command line and from inputs that are given. Fails for a name that no input has.
+impl<'a> Sizes<'a> {
+    /// From the command line and from inputs that are given.
     pub(crate) fn new(
-        dims: &[(String, usize)],
+        set: &'a session::Sizes,
         ports: &[Port],
         given: &[(String, Value)],
-    ) -> Result<Sizes, Failure> {
-        let mut sizes: HashMap<String, usize> = HashMap::new();
+    ) -> Sizes<'a> {
+        let mut known: HashMap<String, usize> = set.fixed.iter().cloned().collect();
         // What the given inputs say about named dims holds for the others too.
         for (name, value) in given {
             let shape = ports
@@ -50,48 +44,38 @@ impl Sizes {
                 .and_then(Type::shape);
             if let (Some(shape), Some(tensor)) = (shape, value.as_tensor()) {
                 for (dim, size) in shape.iter().zip(tensor.dims()) {
-                    sizes.extend(dim.as_symbol().map(|symbol| (symbol.to_string(), *size)));
+                    known.extend(dim.as_symbol().map(|symbol| (symbol.to_string(), *size)));
                 }
             }
         }
-        let mut symbols: Vec<String> = ports
-            .iter()
-            .filter_map(|port| port.ty()?.shape())
-            .flatten()
-            .flat_map(Dim::symbols)
-            .collect();
-        symbols.sort_unstable();
-        symbols.dedup();
-        for (name, size) in dims {
-            if !symbols.contains(name) {
-                let help = match symbols.is_empty() {
-                    true => "its inputs have no named dimensions".to_string(),
-                    false => format!("the named dimensions are: {}", symbols.join(", ")),
-                };
-                return Err(Failure::new(format!(
-                    "no input of the model has a dimension '{name}'"
-                ))
-                .help(help));
-            }
-            sizes.insert(name.clone(), *size);
-        }
-        Ok(Sizes {
-            known: sizes,
+        Sizes {
+            known,
+            open: &set.open,
             assumed: Vec::new(),
-        })
+        }
     }
 
     /// The sizes of a shape, 1 for what is open.
     pub(crate) fn of(&mut self, port: &Port, shape: &Shape) -> Vec<usize> {
         let mut dims = Vec::new();
-        for dim in shape {
-            let known = dim
-                .substitute(&|name| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?)));
-            dims.push(known.size().unwrap_or_else(|| {
-                let name = if dim.is_unknown() {
-                    format!("? of {}", port.name())
-                } else {
-                    dim.to_string()
+        for (axis, dim) in shape.iter().enumerate() {
+            let set = self.open.iter().rev();
+            let mut set = set.filter(|set| set.input == port.name() && set.axis == axis);
+            if let Some(set) = set.next() {
+                dims.push(set.size);
+                continue;
+            }
+            for symbol in dim.symbols() {
+                // All that an expression needs, so that it has the size that follows from them.
+                if !self.known.contains_key(&symbol) {
+                    self.known.insert(symbol.clone(), 1);
+                    self.assumed.push(symbol);
+                }
+            }
+            dims.push(self.value(dim).unwrap_or_else(|| {
+                let name = match dim.is_unknown() {
+                    true => format!("{}[{axis}]", port.name()),
+                    false => dim.to_string(),
                 };
                 if !self.assumed.contains(&name) {
                     self.assumed.push(name);
@@ -102,11 +86,56 @@ impl Sizes {
         dims
     }
 
+    /// The number that a size stands for.
+    fn value(&self, dim: &Dim) -> Option<usize> {
+        let number = |name: &str| Some(Dim::Known(i64::try_from(*self.known.get(name)?).ok()?));
+        dim.substitute(&number).size()
+    }
+
+    /// Refuses sizes that contradict what the nodes of the model demand of them, which would fail somewhere inside.
+    fn demand_relations(&self, model: &Model) -> Result<(), Failure> {
+        if self.known.is_empty() {
+            return Ok(());
+        }
+        for relation in model.infer(&Options::new()).equalities(model) {
+            let (Some(left), Some(right)) =
+                (self.value(&relation.left), self.value(&relation.right))
+            else {
+                continue;
+            };
+            if left == right {
+                continue;
+            }
+            let names = relation
+                .left
+                .symbols()
+                .into_iter()
+                .chain(relation.right.symbols());
+            let mut sizes: Vec<String> = names
+                .filter_map(|name| Some(format!("{name} = {}", self.known.get(&name)?)))
+                .collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            return Err(Failure::new(format!(
+                "the sizes of the inputs do not fit each other: {} demands {} = {}, but {}",
+                relation.node,
+                relation.left,
+                relation.right,
+                sizes.join(", ")
+            ))
+            .code(ErrorKind::Input)
+            .help(
+                "give sizes that fit with --set; `sardonyx infer --explain` lists all such demands",
+            ));
+        }
+        Ok(())
+    }
+
     /// Says what was taken as 1.
     pub(crate) fn note(&self, terminal: &Terminal) {
         if !self.assumed.is_empty() {
             terminal.note(&format!(
-                "the size of these dimensions is open and taken as 1 (see --dim): {}",
+                "the size of these dimensions is open and taken as 1 (see --set): {}",
                 self.assumed.join(", ")
             ));
         }
@@ -116,13 +145,14 @@ impl Sizes {
 /// Values for the required inputs that are not given.
 pub(crate) fn fill(
     seed: u64,
-    dims: &[(String, usize)],
+    model: &Model,
+    set: &session::Sizes,
     ports: &[Port],
     given: &[(String, Value)],
     terminal: &Terminal,
 ) -> Result<Vec<(String, Value)>, Failure> {
-    let mut sizes = Sizes::new(dims, ports, given)?;
-    let mut values = Vec::new();
+    let mut sizes = Sizes::new(set, ports, given);
+    let mut shapes = Vec::new();
     for port in ports.iter().filter(|port| port.is_required()) {
         if given.iter().any(|(name, _)| name == port.name()) {
             continue;
@@ -134,13 +164,16 @@ pub(crate) fn fill(
             .code(ErrorKind::Input)
             .help("give it as NAME=FILE"));
         };
-        let dims = sizes.of(port, shape);
-        let tensor = tensor(seed, port.name(), elem, &dims)
-            .map_err(|failure| failure.at(format!("input '{}'", port.name())))?;
-        values.push((port.name().to_string(), Value::Tensor(tensor)));
+        shapes.push((port.name(), elem, sizes.of(port, shape)));
     }
     sizes.note(terminal);
-    Ok(values)
+    sizes.demand_relations(model)?;
+    let value = |(name, elem, dims): (&str, DataType, Vec<usize>)| {
+        let tensor = tensor(seed, name, elem, &dims)
+            .map_err(|failure| failure.at(format!("input '{name}'")))?;
+        Ok((name.to_string(), Value::Tensor(tensor)))
+    };
+    shapes.into_iter().map(value).collect()
 }
 
 /// A tensor of pseudo-random elements.
@@ -255,16 +288,5 @@ mod tests {
             tensor(7, "y", DataType::Float, &[4]).unwrap()
         );
         assert!(tensor(7, "x", DataType::Float, &[usize::MAX, 2]).is_err());
-    }
-
-    #[test]
-    fn dims_on_the_command_line() {
-        assert_eq!(parse_dim("batch=4"), Ok(("batch".to_string(), 4)));
-        assert_eq!(parse_dim("a=b=0"), Ok(("a=b".to_string(), 0)));
-        assert!(
-            parse_dim("batch").is_err()
-                && parse_dim("batch=x").is_err()
-                && parse_dim("batch=-1").is_err()
-        );
     }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::failure::{Code, Failure};
 use crate::inputs::{self, gather};
-use crate::session::SessionArgs;
+use crate::session::{Opened, SessionArgs};
 use crate::terminal::Terminal;
 use crate::timing::{Timing, timed};
 use crate::{ModelArg, classes, outputs, saving, show};
@@ -44,9 +44,10 @@ pub(crate) struct Args {
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let (model, session) = args.session.open(&args.model, terminal)?;
+    let opened = args.session.open(&args.model, terminal)?;
+    let inputs = gather(&args.inputs, &opened, terminal)?;
+    let Opened { model, session, .. } = opened;
     let classes = classes::Classes::new(&args.classes, &model)?;
-    let inputs = gather(&args.inputs, &model, session.inputs(), terminal)?;
     let protected = saving::protect_inputs(&args.model, &model, &inputs.files);
 
     let place = args.output.as_deref().map(outputs::Place::of).transpose()?;

@@ -1,6 +1,6 @@
 //! The options of a session, and making one.
 
-use sardonyx::{ErrorKind, Model, Optimization, Precision, Session};
+use sardonyx::{ErrorKind, Model, Optimization, Precision, Session, Type};
 
 use crate::failure::Failure;
 use crate::terminal::Terminal;
@@ -23,9 +23,40 @@ pub(crate) struct SessionArgs {
     /// Refuse to take more memory than this, beyond what the file stores
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     memory_limit: Option<u64>,
-    /// Fix the size of a named dimension of the inputs for all runs
-    #[arg(long, value_name = "NAME=SIZE", value_parser = symbols::parse)]
+    /// Fix the size of a named dimension of the inputs for all runs; one without a name is called INPUT[AXIS], such as x[0],
+    /// and set for inputs that are filled
+    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse)]
     set: Vec<(String, i64)>,
+}
+
+/// What `--set` says.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sizes {
+    /// Sizes by name, which the session fixes.
+    pub(crate) fixed: Vec<(String, usize)>,
+    /// Sizes that have no name in the file, for inputs that are filled.
+    pub(crate) open: Vec<OpenSize>,
+}
+
+/// The size of a dimension that has no name in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OpenSize {
+    pub(crate) input: String,
+    pub(crate) axis: usize,
+    pub(crate) size: usize,
+}
+
+/// `INPUT[AXIS]`
+fn input_and_axis(text: &str) -> Option<(&str, usize)> {
+    let (input, axis) = text.strip_suffix(']')?.rsplit_once('[')?;
+    Some((input, axis.parse().ok()?))
+}
+
+/// A model that is ready to run.
+pub(crate) struct Opened {
+    pub(crate) model: Model,
+    pub(crate) session: Session,
+    pub(crate) sizes: Sizes,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -48,20 +79,12 @@ enum Exactness {
 
 impl SessionArgs {
     /// Opens the model and makes it ready, telling the curious how long that took.
-    pub(crate) fn open(
-        &self,
-        model: &ModelArg,
-        terminal: &Terminal,
-    ) -> Result<(Model, Session), Failure> {
+    pub(crate) fn open(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
         self.open_for(model, terminal, false)
     }
 
     /// Opens the model and says what it becomes, without computing or packing anything large.
-    pub(crate) fn look(
-        &self,
-        model: &ModelArg,
-        terminal: &Terminal,
-    ) -> Result<(Model, Session), Failure> {
+    pub(crate) fn look(&self, model: &ModelArg, terminal: &Terminal) -> Result<Opened, Failure> {
         self.open_for(model, terminal, true)
     }
 
@@ -70,11 +93,12 @@ impl SessionArgs {
         model: &ModelArg,
         terminal: &Terminal,
         only_look: bool,
-    ) -> Result<(Model, Session), Failure> {
+    ) -> Result<Opened, Failure> {
         let (opened, opening) = timed(|| model.open());
         let opened = opened?;
+        let sizes = self.sizes(&opened)?;
         let spinner = terminal.progress("preparing", None);
-        let (session, preparing) = timed(|| self.build(&opened, only_look));
+        let (session, preparing) = timed(|| self.build(&opened, &sizes, only_look));
         spinner.finish_and_clear();
         let session = session.map_err(|error| {
             let from_stdin = model.is_stdin();
@@ -94,10 +118,65 @@ impl SessionArgs {
             millis(preparing),
             session.threads()
         ));
-        Ok((opened, session))
+        Ok(Opened {
+            model: opened,
+            session,
+            sizes,
+        })
     }
 
-    fn build(&self, model: &Model, only_look: bool) -> Result<Session, sardonyx::Error> {
+    /// What `--set` says of this model.
+    fn sizes(&self, model: &Model) -> Result<Sizes, Failure> {
+        let mut sizes = Sizes::default();
+        let inputs = model.inputs();
+        for (name, size) in &self.set {
+            let size = usize::try_from(*size).unwrap_or(usize::MAX);
+            let place = input_and_axis(name);
+            let port = place.and_then(|(input, axis)| {
+                let port = inputs.iter().find(|port| port.name() == input)?;
+                Some((port, axis))
+            });
+            let Some((port, axis)) = port else {
+                sizes.fixed.push((name.clone(), size));
+                continue;
+            };
+            let dim = port
+                .ty()
+                .and_then(Type::shape)
+                .and_then(|shape| shape.get(axis));
+            match dim {
+                Some(dim) if dim.is_unknown() => sizes.open.push(OpenSize {
+                    input: port.name().to_string(),
+                    axis,
+                    size,
+                }),
+                Some(dim) => {
+                    let failure = Failure::new(format!("dimension {axis} of '{port}' is {dim}"));
+                    return Err(match dim.as_symbol() {
+                        Some(symbol) => {
+                            failure.help(format!("set it by its name: {symbol}={size}"))
+                        }
+                        None => {
+                            failure.help("only dimensions that the model leaves open can be set")
+                        }
+                    });
+                }
+                None => {
+                    let message =
+                        format!("the input '{port}' has no dimension {axis} that is known");
+                    return Err(Failure::new(message));
+                }
+            }
+        }
+        Ok(sizes)
+    }
+
+    fn build(
+        &self,
+        model: &Model,
+        sizes: &Sizes,
+        only_look: bool,
+    ) -> Result<Session, sardonyx::Error> {
         let mut builder = Session::builder(model)
             .optimization(match self.optimization {
                 Level::Off => Optimization::Off,
@@ -117,8 +196,8 @@ impl SessionArgs {
         if only_look {
             builder = builder.only_look();
         }
-        for (name, size) in &self.set {
-            builder = builder.dim(name, usize::try_from(*size).unwrap_or(usize::MAX));
+        for (name, size) in &sizes.fixed {
+            builder = builder.dim(name, *size);
         }
         builder.build()
     }

@@ -1,5 +1,6 @@
 //! `sardonyx set`: change what a model says about itself.
 
+use sardonyx::ops::Registry;
 use sardonyx::{ErrorKind, Model, SaveOptions, Weights, format_version, parse_version, suggest};
 use serde_json::json;
 
@@ -121,6 +122,13 @@ impl Args {
         for (domain, version) in &self.opsets {
             let before = opset(model, domain);
             model.set_opset(domain, *version);
+            let known = Registry::standard().versions(domain);
+            if let Some((_, newest)) = known.filter(|(_, newest)| *version > i64::from(*newest)) {
+                let name = crate::info::domain_name(domain);
+                terminal.note(&format!(
+                    "version {version} of {name} is not known here: the newest is {newest}"
+                ));
+            }
             let what = format!("opset {}", crate::info::domain_name(domain));
             changes.version(&what, before, *version);
         }

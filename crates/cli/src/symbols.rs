@@ -1,4 +1,6 @@
 //! Sizes that have names: `--set NAME=SIZE` gives numbers to them, and answers in JSON show them.
+//!
+//! The sessions' `--set` is in `session.rs`; it takes sizes without names as well, by input and axis.
 
 use sardonyx::infer::Options;
 use sardonyx::{Dim, Model};
@@ -11,14 +13,14 @@ use crate::failure::Failure;
 #[group(skip)]
 pub(crate) struct Args {
     /// A number for a name of the file, everywhere
-    #[arg(long, value_name = "NAME=SIZE", value_parser = parse)]
+    #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = parse)]
     set: Vec<(String, i64)>,
 }
 
 /// `NAME=SIZE` on the command line.
 pub(crate) fn parse(text: &str) -> Result<(String, i64), String> {
-    let wrong = || format!("'{text}' is not of the form NAME=SIZE");
-    let (name, size) = text.split_once('=').ok_or_else(wrong)?;
+    let wrong = || format!("'{text}' is not of the form NAME=SIZE, such as batch=4");
+    let (name, size) = text.rsplit_once('=').ok_or_else(wrong)?;
     match size.parse() {
         Ok(size @ 0..) if !name.is_empty() => Ok((name.to_string(), size)),
         _ => Err(wrong()),

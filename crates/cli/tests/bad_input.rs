@@ -128,7 +128,7 @@ fn inputs_that_do_not_fit() {
         "--dim",
         "M=2",
     ])
-    .refused(&["dimension 'M'"]);
+    .refused(&["called 'M'"]);
     for usage in [
         ["--threads", "0"],
         ["--repeat", "0"],

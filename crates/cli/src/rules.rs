@@ -1,0 +1,103 @@
+//! The rules of the standard by their ids: what each says, in words of this project, and where the standard has it.
+
+use serde_json::{Value, json};
+
+/// The table that tests quote.
+const RULES: &str = include_str!("../../../tests/requirements.tsv");
+/// Where the standard has each.
+const SOURCES: &str = include_str!("rule_sources.tsv");
+
+/// A rule of the standard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Rule {
+    /// Such as `GRAPH-02`.
+    pub(crate) id: &'static str,
+    /// `MUST`, `SHOULD` or `MAY`; `MUST*` for a plain definition that constrains behaviour.
+    strength: &'static str,
+    words: &'static str,
+    /// Which versions it holds for.
+    versions: &'static str,
+    source: &'static str,
+}
+
+/// The rule of an id, whatever the case of its letters.
+pub(crate) fn rule(id: &str) -> Option<Rule> {
+    let row = rows(RULES).find(|row| row[0].eq_ignore_ascii_case(id))?;
+    let [id, strength, words, versions, ..] = row[..] else {
+        return None;
+    };
+    let source = rows(SOURCES).find(|source| source[0] == id)?;
+    Some(Rule {
+        id,
+        strength,
+        words,
+        versions,
+        source: source.get(1)?,
+    })
+}
+
+fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    let lines = table.lines().filter(|line| !line.starts_with('#'));
+    let lines = lines.filter(|line| !line.starts_with("id\t"));
+    lines.map(|line| line.split('\t').collect())
+}
+
+impl Rule {
+    /// For people, in lines.
+    pub(crate) fn page(&self) -> String {
+        let strength = match self.strength {
+            "MUST*" => "MUST, by definition",
+            other => other,
+        };
+        let versions = match self.versions {
+            "" | "all" => String::new(),
+            versions => format!("; versions: {versions}"),
+        };
+        format!(
+            "Rule {} ({strength}{versions}): {}\nIn the standard: {}.\n",
+            self.id, self.words, self.source
+        )
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "id": self.id,
+            "strength": self.strength,
+            "rule": self.words,
+            "versions": self.versions,
+            "source": self.source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rule_has_words_and_a_source() {
+        let ids: Vec<&str> = rows(RULES).map(|row| row[0]).collect();
+        let sources: Vec<&str> = rows(SOURCES).map(|row| row[0]).collect();
+        assert_eq!(ids, sources);
+        for id in ids {
+            let found = rule(id).expect("the table has it");
+            assert!(!found.words.is_empty() && !found.source.is_empty(), "{id}");
+        }
+        let found = rule("shape-17").expect("letters of any case");
+        assert!(
+            found
+                .page()
+                .contains("In the standard: docs/ShapeInference.md")
+        );
+        assert_eq!(rule("SHAPE-1700"), None);
+        assert_eq!(rule("id"), None, "the names of the columns are not a rule");
+    }
+
+    #[test]
+    fn every_rule_of_a_finding_is_known() {
+        for code in sardonyx::check::CODES {
+            let known = code.requirement.is_empty() || rule(code.requirement).is_some();
+            assert!(known, "{}", code.name);
+        }
+    }
+}
