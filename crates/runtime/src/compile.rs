@@ -42,7 +42,8 @@ pub struct Options {
     pub precision: Precision,
     /// Bytes that a session and one run of it may take together: for values computed ahead of time, packed forms of what the file
     /// does not store, values between inputs and outputs, outputs, and scratch memory. What the file stores does not count,
-    /// packed or not. A run that needs more fails before it takes more. `None` for no limit.
+    /// packed or not, and neither does what single products and convolutions pack while they run. A run that needs more of what
+    /// counts fails before it takes more. `None` for no limit.
     pub memory_limit: Option<usize>,
     /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs fail.
     pub only_looks: bool,

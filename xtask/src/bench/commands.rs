@@ -116,7 +116,7 @@ const CONTESTS: &[Contest] = &[
             SET,
             STRIP,
             command("print", PRINT, Onnx("print"), THIRD).compared("compare-print"),
-            command("print, its C++ part", PRINT, Onnx("print-core"), None),
+            command("print, its C++ part", PRINT, Onnx("print-core"), THIRD),
             INFER,
             INFER_TO_FILE,
             command(
