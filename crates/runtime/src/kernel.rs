@@ -650,9 +650,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Counts memory that is about to be taken for the time of the call.
+    pub(crate) fn reserve(&self, bytes: usize) -> Result<(), KernelError> {
+        Ok(self.account.charge(bytes)?)
+    }
+
     /// Elements for the time of the call, all zero.
     pub(crate) fn scratch<T: Zeroable + Clone>(&self, len: usize) -> Result<Vec<T>, KernelError> {
-        self.account.charge(len.saturating_mul(size_of::<T>()))?;
+        self.reserve(len.saturating_mul(size_of::<T>()))?;
         zeros(len)
     }
 

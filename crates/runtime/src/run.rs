@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::dims;
 use crate::error::RunError;
-use crate::kernel::{Call, Operand, Target, value_type};
+use crate::kernel::{Call, KernelError, Operand, Target, value_type};
 use crate::plan::{Place, Plan, plan};
 use crate::schedule::{Goal, Schedule, Scheduled, Source};
 use crate::session::{Port, Session, StepEvent};
@@ -132,9 +132,10 @@ impl Session {
         watch: Option<&mut dyn FnMut(StepEvent)>,
     ) -> Result<Vec<(String, Value)>, RunError> {
         let inputs = inputs.into_iter();
-        let given = self.sort_inputs(inputs.map(|(name, value)| (name, Held::Value(value, 0))))?;
+        let inputs = inputs.map(|(name, value)| (name, Held::Value(value, 0)));
+        let account = Account::new(self.memory_limit, self.program.report.made_bytes);
+        let given = self.sort_inputs(inputs, &account)?;
         self.with_memory(|memory| {
-            let account = Account::new(self.memory_limit, self.program.report.made_bytes);
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             self.walk(
@@ -164,10 +165,10 @@ impl Session {
     ) -> Result<(), RunError> {
         let inputs = inputs.iter();
         let given = inputs.map(|(name, view)| (*name, Held::<'v>::Input(view.clone())));
-        let given: Given<'v> = self.sort_inputs(given)?;
+        let account = Account::new(self.memory_limit, self.program.report.made_bytes);
+        let given: Given<'v> = self.sort_inputs(given, &account)?;
         let mut wanted = self.sort_outputs(outputs)?;
         self.with_memory(|memory| {
-            let account = Account::new(self.memory_limit, self.program.report.made_bytes);
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
             self.lend(&planned, &mut held, &mut wanted)?;
@@ -204,6 +205,7 @@ impl Session {
     fn sort_inputs<'a, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
+        account: &Account,
     ) -> Result<Given<'a>, RunError> {
         let mut given: Given<'a> = self.inputs().iter().map(|_| Held::Nothing).collect();
         for (turn, (name, value)) in inputs.enumerate() {
@@ -233,7 +235,9 @@ impl Session {
                 value => {
                     check_input(port, value, &mut sizes)
                         .map_err(|error| dims::refusal(error, &self.program.dims))?;
-                    place_well(value)?;
+                    place_well(value, account).map_err(|error| {
+                        RunError::Resources(format!("a copy of input '{}': {error}", port.name))
+                    })?;
                 }
             }
         }
@@ -666,24 +670,26 @@ fn is_aligned(data_type: DataType, bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(element.clamp(1, 8))
 }
 
-/// Copies elements that are not dense or not at addresses of their type.
-fn place_well(value: &mut Held<'_>) -> Result<(), RunError> {
-    let refused = |error: sardonyx_tensor::TensorError| RunError::Resources(error.to_string());
+/// Copies elements that are not dense or not at addresses of their type, and counts the copy.
+fn place_well(value: &mut Held<'_>, account: &Account) -> Result<(), KernelError> {
     let is_well = |view: &TensorView<'_>| match view.data() {
         ViewData::Bytes(_) => view
             .contiguous_bytes()
             .is_some_and(|bytes| is_aligned(view.data_type(), bytes)),
         ViewData::Strings(_) => view.is_contiguous(),
     };
-    match value {
-        Held::Input(view) if !is_well(view) => {
-            *value = Held::Value(Value::Tensor(view.to_tensor().map_err(refused)?), 0);
-        }
-        Held::Value(Value::Tensor(tensor), _) if !is_well(&tensor.view()) => {
-            *tensor = tensor.aligned().map_err(refused)?;
-        }
-        _ => {}
-    }
+    let copy = match value {
+        Held::Input(view) if !is_well(view) => view.clone(),
+        Held::Value(Value::Tensor(tensor), _) if !is_well(&tensor.view()) => tensor.view(),
+        _ => return Ok(()),
+    };
+    // Only a copy tells how long its strings are together.
+    let known = copy.data_type().storage_bytes(copy.len());
+    account.charge(known.unwrap_or(0))?;
+    let copy = Value::Tensor(copy.to_tensor()?);
+    let bytes = copy.bytes();
+    account.charge(bytes.saturating_sub(known.unwrap_or(0)))?;
+    *value = Held::Value(copy, bytes);
     Ok(())
 }
 

@@ -387,3 +387,79 @@ fn a_run_takes_no_more_than_the_limit() {
     }
     assert!(arenas > 0 && values > 0);
 }
+
+/// The smallest limit under which a graph runs, to 64 KB, and the most bytes that its run allocates. Both of a thread of
+/// their own: scratch memory stays with a thread.
+fn counted_and_allocated(graph: &str, inputs: &[(&str, &[usize])]) -> (usize, usize) {
+    let inputs: Vec<(String, Value)> = inputs
+        .iter()
+        .enumerate()
+        .map(|(i, (name, dims))| (name.to_string(), random(i as u64, dims)))
+        .collect();
+    let runs = |limit: usize| session(graph, Some(limit)).run(inputs.clone()).is_ok();
+    let (mut refused, mut accepted) = (0, 1 << 30);
+    assert!(runs(accepted), "{graph}");
+    while accepted - refused > 1 << 16 {
+        let middle = refused.midpoint(accepted);
+        match runs(middle) {
+            true => accepted = middle,
+            false => refused = middle,
+        }
+    }
+    let free = session(graph, None);
+    let run = || measure(|| drop(free.run(inputs).unwrap())).bytes_max;
+    let allocated = std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+    (accepted, usize::try_from(allocated).unwrap())
+}
+
+#[test]
+fn scratch_memory_of_products_is_counted_before_it_is_taken() {
+    let cases: &[(&str, &[(&str, &[usize])])] = &[
+        // Both operands are packed, or one of them; few rows are read where they lie.
+        (
+            "g (float[M, K] a, float[K, N] b) => (float[M, N] y) { y = MatMul (a, b) }",
+            &[("a", &[700, 900]), ("b", &[900, 300])],
+        ),
+        (
+            "g (float[M, K] a, float[K, N] b) => (float[M, N] y) { y = MatMul (a, b) }",
+            &[("a", &[1800, 2000]), ("b", &[2000, 17])],
+        ),
+        (
+            "g (float[M, K] a, float[N, K] b) => (float[M, N] y) { y = Gemm <transB = 1> (a, b) }",
+            &[("a", &[3, 500]), ("b", &[900, 500])],
+        ),
+        // Matrices of a batch that share the right operand are one tall one, gathered.
+        (
+            "g (float[M, H, K] a, float[K, N] b) => (float[H, M, N] y) {
+                t = Transpose <perm = [1, 0, 2]> (a)
+                y = MatMul (t, b)
+            }",
+            &[("a", &[200, 12, 300]), ("b", &[300, 100])],
+        ),
+        // Weights that are packed for the run, and a padded copy of the input.
+        (
+            "g (float[1, 200, H, W] x, float[M, 200, 3, 3] w) => (float[1, M, H, W] y) {
+                y = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, w)
+            }",
+            &[("x", &[1, 200, 20, 20]), ("w", &[300, 200, 3, 3])],
+        ),
+        (
+            "g (float[2, 3, H, W] x, float[8, 3, 7, 7] w) => (float[2, 8, P, Q] y) {
+                y = Conv <kernel_shape = [7, 7], strides = [4, 4]> (x, w)
+            }",
+            &[("x", &[2, 3, 800, 800]), ("w", &[8, 3, 7, 7])],
+        ),
+    ];
+    for (graph, inputs) in cases {
+        let (counted, allocated) = counted_and_allocated(graph, inputs);
+        // A chunk's panels and the lists of a run have a fixed size.
+        assert!(
+            allocated <= counted + (1 << 20),
+            "{graph}: {allocated} allocated, {counted} counted"
+        );
+        assert!(
+            counted <= allocated * 3 / 2 + (1 << 20),
+            "{graph}: {counted} counted, {allocated} allocated"
+        );
+    }
+}

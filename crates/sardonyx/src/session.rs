@@ -69,8 +69,9 @@ impl SessionBuilder<'_> {
     }
 
     /// Bytes that the session and one run of it may take together: for values computed ahead of time, packed forms of what the
-    /// file does not store, values between inputs and outputs, outputs, and scratch memory. What the file stores does not
-    /// count, packed or not, and neither does memory of the caller, nor what single products and convolutions pack while they run.
+    /// file does not store, values between inputs and outputs, outputs, copies of inputs at odd addresses, and scratch memory.
+    /// What the file stores does not count, packed or not, and neither does memory of the caller, nor what does not grow with the
+    /// model: some hundred KB for each thread.
     /// A run that needs more of what counts fails before it takes more. No limit by default.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.options.memory_limit = Some(bytes);

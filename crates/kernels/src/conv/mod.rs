@@ -21,7 +21,9 @@ mod patches;
 use std::fmt;
 
 use crate::gemm::pack::{Packed, SendPtr};
-use crate::gemm::{Activation, MatRef, Operand, PanelForm, Product, Storage, TileEpilogue};
+use crate::gemm::{
+    Activation, MatRef, Operand, OperandKind, PanelForm, Product, Sizes, Storage, TileEpilogue,
+};
 use crate::{Isa, Pool};
 use depthwise::Plane;
 pub use naive::conv_naive;
@@ -375,6 +377,58 @@ impl PackedConv {
         bytes.ok_or(ConvError::TooLarge)
     }
 
+    /// The most bytes of scratch memory that [`PackedConv::run`] takes: patches that are packed before a product, and padded
+    /// copies of the input. Each thread takes a few hundred KB more, whatever the sizes.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel is larger than the padded input.
+    pub fn scratch(
+        &self,
+        pool: &Pool,
+        batch: usize,
+        spatial: &[usize],
+    ) -> Result<usize, ConvError> {
+        let (p, geometry) = (&self.params, &self.geometry);
+        let out_dims = p.output_dims(spatial)?;
+        let out_plane = product(&out_dims).ok_or(ConvError::TooLarge)?;
+        let products = batch.saturating_mul(p.groups);
+        if p.is_depthwise() || products == 0 || out_plane == 0 {
+            return Ok(0);
+        }
+        let group_in = p.in_channels / p.groups;
+        let pointwise = geometry.is_pointwise();
+        let sizes = Sizes {
+            isa: self.isa,
+            m: p.out_channels / p.groups,
+            n: out_plane,
+            k: group_in * geometry.taps(),
+            a: OperandKind::Panels,
+            b: if pointwise {
+                OperandKind::Matrix(true)
+            } else {
+                OperandKind::Source
+            },
+            may_turn: true,
+        };
+        let (in_dims, out_dims) = (three_dims(spatial), three_dims(&out_dims));
+        let copy = if pointwise || !padded::suits(geometry, in_dims, out_dims, group_in) {
+            0
+        } else {
+            padded::copy_len(geometry, out_dims, group_in)
+        };
+        let macs = sizes.m.saturating_mul(sizes.n).saturating_mul(sizes.k);
+        let together = if runs_whole(pool, products, macs) {
+            products.min(pool.threads())
+        } else {
+            1
+        };
+        let floats = sizes.scratch_floats(pool).saturating_add(copy);
+        Ok(floats
+            .saturating_mul(together)
+            .saturating_mul(size_of::<f32>()))
+    }
+
     /// Which strategy runs, for profiles.
     ///
     /// # Errors
@@ -472,6 +526,11 @@ fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvErro
 /// Products of fewer multiply-adds than this are shared out whole when there are several.
 const WHOLE_PRODUCT_MACS: usize = 4 << 20;
 
+/// Whether products are shared out whole, each on one thread.
+fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
+    count >= 2 * pool.threads() && macs < WHOLE_PRODUCT_MACS
+}
+
 /// One call of [`PackedConv::run`], sizes checked.
 struct Job<'a> {
     conv: &'a PackedConv,
@@ -548,7 +607,7 @@ impl Job<'_> {
         let macs = group_out
             .saturating_mul(self.out_plane)
             .saturating_mul(depth);
-        if count >= 2 * pool.threads() && macs < WHOLE_PRODUCT_MACS {
+        if runs_whole(pool, count, macs) {
             pool.run(count, one);
         } else {
             (0..count).for_each(one);

@@ -44,6 +44,13 @@ pub(super) fn suits(
         && size.is_some_and(|size| size / 4 <= input + 1024)
 }
 
+/// Floats of the copy of `channels` planes, which [`suits`] bounds by a few times the input.
+pub(super) fn copy_len(g: &Geometry, out_dims: [usize; 3], channels: usize) -> usize {
+    let reach = |i| reach(g, out_dims, i).expect("`suits` computed it");
+    let phases = g.strides[2];
+    channels * reach(0) * reach(1) * phases * reach(2).div_ceil(phases)
+}
+
 /// How far the outputs reach along dimension `i`, which may be less or more than the input with its padding.
 fn reach(g: &Geometry, out_dims: [usize; 3], i: usize) -> Option<usize> {
     let last = (out_dims[i] - 1).checked_mul(g.strides[i])?;
@@ -68,7 +75,7 @@ pub(super) fn with_padded<R>(
     let row_len = reach(2).div_ceil(phases);
     let phase_len = depth * rows * row_len;
     let plane_len = phases * phase_len;
-    with_scratch(channels * plane_len, |copy| {
+    with_scratch(copy_len(g, out_dims, channels), |copy| {
         let out = SendPtr(copy.as_mut_ptr());
         let copy_rows = |line: usize| {
             let (channel, d, h) = (line / rows / depth, line / rows % depth, line % rows);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::matrix::strided_len;
 use super::pack::{PackSource, SendPtr};
 use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
-use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
+use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm, gemm_scratch};
 use crate::{Isa, Pool};
 
 /// Matrices at regular distances: matrix (i0, i1, ...) starts at `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`.
@@ -188,6 +188,63 @@ impl Body for GatherRows<'_> {
 /// Products of at least this many multiply-adds share threads inside; smaller ones are shared out whole.
 const WHOLE_PRODUCT_MACS: usize = 2 << 20;
 
+impl<'a> BatchRhs<'a> {
+    fn is_shared(&self, dims: &[usize]) -> bool {
+        match self {
+            BatchRhs::Plain(b) => b.is_shared(dims),
+            BatchRhs::Packed(_) => true,
+        }
+    }
+
+    /// The operand of product number `index`.
+    fn operand(&self, dims: &[usize], index: usize) -> Rhs<'a> {
+        match self {
+            BatchRhs::Plain(b) => Rhs::Plain(b.matrix(dims, index)),
+            BatchRhs::Packed(b) => Rhs::Packed(b),
+        }
+    }
+}
+
+/// Whether products are shared out whole, each on one thread.
+fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
+    macs < WHOLE_PRODUCT_MACS || count >= 4 * pool.threads()
+}
+
+/// The most bytes of scratch memory that [`gemm_batch`] takes for these operands, as [`gemm_scratch`] counts them.
+///
+/// # Panics
+///
+/// As [`gemm_batch`], of what concerns the operands.
+pub fn gemm_batch_scratch(
+    pool: &Pool,
+    isa: Isa,
+    dims: &[usize],
+    a: BatchMat<'_>,
+    b: BatchRhs<'_>,
+) -> usize {
+    let count = dims.iter().fold(1usize, |n, &d| n.saturating_mul(d));
+    if count == 0 {
+        return 0;
+    }
+    if let BatchRhs::Plain(b) = &b {
+        b.check(dims);
+    }
+    a.check(dims);
+    let (left, right) = (Lhs::Plain(a.matrix(dims, 0)), b.operand(dims, 0));
+    let macs = a.rows.saturating_mul(right.size().1);
+    let whole = runs_whole(pool, count, macs.saturating_mul(a.cols));
+    let each = match whole {
+        true => gemm_scratch(Pool::serial(), isa, &left, &right)
+            .saturating_mul(count.min(pool.threads())),
+        false => gemm_scratch(pool, isa, &left, &right),
+    };
+    if count == 1 || !b.is_shared(dims) {
+        return each;
+    }
+    let tall = Rows { of: a, dims, count };
+    each.max(gemm_scratch(pool, isa, &Lhs::Virtual(&tall), &right))
+}
+
 /// One product per element of `dims`: product number i (last dimension fastest) goes to `c[i * c_stride..]`, rows `ldc`
 /// apart. The epilogue applies to each product alike; its residual and its factor have the layout of `c`.
 ///
@@ -242,16 +299,9 @@ pub fn gemm_batch(
         assert!(end.is_some_and(|end| end <= factor.len()), "factor");
     }
 
-    let shared = match &b {
-        BatchRhs::Plain(b) => b.is_shared(dims),
-        BatchRhs::Packed(_) => true,
-    };
     let by_row = epilogue.addend.is_some() || matches!(epilogue.bias, Some(Bias::Row(_)));
-    let rhs = |index: usize| match &b {
-        BatchRhs::Plain(b) => Rhs::Plain(b.matrix(dims, index)),
-        BatchRhs::Packed(b) => Rhs::Packed(b),
-    };
-    if shared && !by_row && (count == 1 || c_stride == m * ldc) {
+    let rhs = |index: usize| b.operand(dims, index);
+    if b.is_shared(dims) && !by_row && (count == 1 || c_stride == m * ldc) {
         if a.is_stacked(dims) {
             let tall = MatRef::new(a.data, count * m, k, a.row_stride, a.col_stride);
             return gemm(pool, isa, Lhs::Plain(tall), rhs(0), c, ldc, epilogue);
@@ -275,7 +325,7 @@ pub fn gemm_batch(
         gemm(pool, isa, lhs, rhs(index), c, ldc, &epilogue);
     };
     let macs = m.saturating_mul(n).saturating_mul(k);
-    if macs < WHOLE_PRODUCT_MACS || count >= 4 * pool.threads() {
+    if runs_whole(pool, count, macs) {
         // Chunks of several products: a tiny product costs less than handing it out.
         let chunks = count.min(pool.threads() * 8);
         let chunks = if count.saturating_mul(macs) < 40_000 {

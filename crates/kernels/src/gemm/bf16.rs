@@ -79,6 +79,12 @@ pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize,
 /// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which are more exact.
 pub(super) const MIN_ROWS: usize = 24;
 
+/// Floats that the pairs of `width` columns of `depth` steps take.
+pub(super) fn pairs_len(isa: Isa, width: usize, depth: usize) -> usize {
+    let padded = width.next_multiple_of(panel_width(isa));
+    padded.saturating_mul(depth.div_ceil(2))
+}
+
 /// Lends the columns of a matrix in pairs.
 pub(super) fn with_pairs<R>(
     pool: &Pool,
@@ -88,7 +94,7 @@ pub(super) fn with_pairs<R>(
 ) -> R {
     let (k, w) = (source.depth(), panel_width(isa));
     let (steps, panels) = (k.div_ceil(2), source.width().div_ceil(w));
-    with_scratch(panels * w * steps, |pairs| {
+    with_scratch(pairs_len(isa, source.width(), k), |pairs| {
         let out = SendPtr(pairs.as_mut_ptr());
         each_chunk(pool, k, 0..panels, w, |panel, chunk| {
             with_scratch(chunk.len() * w, |floats| {

@@ -9,11 +9,12 @@
 
 use super::buffer::with_scratch;
 use super::epilogue::TileEpilogue;
-use super::gemv::{self, Gemv};
+use super::gemv::Gemv;
 use super::halves::{Storage, Widen};
 use super::matrix::MatRef;
 use super::pack::{PackSource, Panels, SendPtr, pack_all};
 use super::simd::{Body, Simd, dispatch, panel_width};
+use super::sizes::{FewRows, OperandKind, PacksB, Sizes};
 use super::tile::{Tile, TileTable};
 use crate::Isa;
 use crate::pool::{Pool, split_even};
@@ -22,10 +23,6 @@ use crate::pool::{Pool, split_even};
 const KC: usize = 256;
 /// Most floats of B packed by a chunk for one k block: a quarter of a 1 MB second-level cache, half of a 512 KB one.
 const LOCAL_FLOATS: usize = 64 * 1024;
-/// Below this many multiply-adds a product is one chunk: handing it out costs more than it saves.
-const SERIAL_MACS: usize = 40_000;
-/// Most columns for which the transposed orientation is considered; it needs a copy of its output in scratch.
-const TRANSPOSED_COLS: usize = 256;
 
 /// Size of A from which its panels are fetched ahead: half of a 1 MB second-level cache.
 const AHEAD_FLOATS: usize = 128 * 1024;
@@ -33,8 +30,6 @@ const AHEAD_FLOATS: usize = 128 * 1024;
 const KEPT_FLOATS: usize = 192 * 1024;
 /// Column panels between which A is read again for the next k block, where it is larger.
 const GROUP: usize = 16;
-/// Most values of the narrow operand per step for which it is read where it lies.
-const NARROW: usize = 12;
 
 /// One operand of a product.
 #[derive(Clone, Copy)]
@@ -45,6 +40,16 @@ pub(crate) enum Operand<'a> {
     Matrix(&'a MatRef<'a>),
     /// Anything else.
     Source(&'a dyn PackSource),
+}
+
+impl Operand<'_> {
+    pub(crate) fn kind(&self) -> OperandKind {
+        match self {
+            Operand::Panels(_) => OperandKind::Panels,
+            Operand::Matrix(matrix) => OperandKind::Matrix(Gemv::suits(matrix)),
+            Operand::Source(_) => OperandKind::Source,
+        }
+    }
 }
 
 /// A product C = epilogue(A B) with sizes checked: everything the loops need.
@@ -86,9 +91,17 @@ impl Product<'_> {
         }
     }
 
-    /// Whether B may be the narrow operand of tiles.
-    fn may_turn(&self) -> bool {
-        self.form == PanelForm::FLOATS
+    /// The sizes, and how the operands are given.
+    fn sizes(&self) -> Sizes {
+        Sizes {
+            isa: self.isa,
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            a: self.a.kind(),
+            b: self.b.kind(),
+            may_turn: self.form == PanelForm::FLOATS,
+        }
     }
 
     /// Computes the product.
@@ -101,15 +114,17 @@ impl Product<'_> {
         if self.m == 0 || self.n == 0 {
             return;
         }
+        let sizes = self.sizes();
         // SAFETY: the caller's promise, passed on.
         unsafe {
-            if self.run_gemv(pool) {
-                return;
+            if let Some(few) = sizes.few_rows()
+                && let (Operand::Matrix(a), Operand::Matrix(b)) = (self.a, self.b)
+            {
+                return self.run_gemv(pool, few, a, b);
             }
             let source: &dyn PackSource = match self.a {
                 Operand::Panels(a) => return self.run_packed_a(pool, a),
-                // Few rows are read once per column panel; that is cheaper than packing them with their padding.
-                Operand::Matrix(a) if self.m <= NARROW && !self.prefers_transposed() => {
+                Operand::Matrix(a) if !sizes.packs_a() => {
                     return self.run_packed_a(pool, Panels::unpacked(self.isa, a));
                 }
                 Operand::Matrix(a) => a,
@@ -123,18 +138,9 @@ impl Product<'_> {
         }
     }
 
-    /// Runs products of very few rows or columns with an unpacked matrix; false if this is not one.
-    unsafe fn run_gemv(&self, pool: &Pool) -> bool {
-        let (Operand::Matrix(a), Operand::Matrix(b)) = (self.a, self.b) else {
-            return false;
-        };
-        let turned = if self.m <= gemv::ROWS && Gemv::suits(b) {
-            false
-        } else if self.n <= gemv::ROWS && Gemv::suits(a) {
-            true
-        } else {
-            return false;
-        };
+    /// Multiplies an unpacked matrix by very few rows or columns.
+    unsafe fn run_gemv(&self, pool: &Pool, few: FewRows, a: &MatRef<'_>, b: &MatRef<'_>) {
+        let turned = few == FewRows::Right;
         let (x, b) = if turned { (b, a) } else { (a, b) };
         let gemv = Gemv {
             isa: self.isa,
@@ -146,26 +152,26 @@ impl Product<'_> {
             turned,
         };
         // SAFETY: the caller's promise.
-        unsafe { gemv.run(pool, self.threads(pool)) };
-        true
+        unsafe { gemv.run(pool, self.sizes().threads(pool)) };
     }
 
     unsafe fn run_packed_a(&self, pool: &Pool, a: Panels) {
         let w = panel_width(self.isa);
-        let threads = self.threads(pool);
-        let transposed = self.prefers_transposed();
+        let sizes = self.sizes();
+        let threads = sizes.threads(pool);
+        let (transposed, packs) = (sizes.prefers_transposed(), sizes.packs_b(threads));
         // SAFETY: the caller's promise, passed on.
         unsafe {
             let source: &dyn PackSource = match self.b {
                 Operand::Panels(b) => return self.run_packed(pool, threads, a, b, transposed),
-                Operand::Matrix(b) if transposed && self.n <= NARROW => {
+                Operand::Matrix(b) if packs == PacksB::Not => {
                     let b = Panels::unpacked(self.isa, b);
                     return self.run_packed(pool, threads, a, b, transposed);
                 }
                 Operand::Matrix(b) => b,
                 Operand::Source(source) => source,
             };
-            if !transposed && self.packs_locally(threads) {
+            if packs == PacksB::ByChunk {
                 return self.run_local(pool, threads, a, source);
             }
             with_scratch(self.n.div_ceil(w) * w * self.k, |buf| {
@@ -181,35 +187,6 @@ impl Product<'_> {
     fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
         let count = self.k.div_ceil(kc.max(1)).max(1);
         (0..count).map(move |block| (block * kc, self.k.min((block + 1) * kc)))
-    }
-
-    /// How many threads are worth using.
-    fn threads(&self, pool: &Pool) -> usize {
-        let macs = self.m.saturating_mul(self.n).saturating_mul(self.k);
-        if macs < SERIAL_MACS {
-            1
-        } else {
-            pool.threads()
-        }
-    }
-
-    /// Whether to vectorise along the rows of C instead of its columns: when the last vector of a row would be mostly
-    /// empty and rows fill vectors better, as with the 7 x 7 planes at the end of image networks.
-    fn prefers_transposed(&self) -> bool {
-        if self.n > TRANSPOSED_COLS || !self.may_turn() {
-            return false;
-        }
-        let lanes = panel_width(self.isa) / 2;
-        // Work in vector lanes for each orientation; transposing the output costs extra, more so when k is short.
-        let normal = self.m * self.n.next_multiple_of(lanes);
-        let turned = self.n * self.m.next_multiple_of(lanes);
-        let toll = self.m * self.n * 16 / self.k.max(1);
-        turned + toll + normal / 16 < normal
-    }
-
-    fn packs_locally(&self, threads: usize) -> bool {
-        let panels = self.n.div_ceil(panel_width(self.isa));
-        threads == 1 || panels >= 8 * threads
     }
 
     /// Each chunk packs its own columns and multiplies all rows with them.

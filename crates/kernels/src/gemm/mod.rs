@@ -36,8 +36,9 @@ mod matrix;
 pub(crate) mod pack;
 mod portable;
 pub(crate) mod simd;
+mod sizes;
 
-pub use batch::{BatchMat, BatchRhs, gemm_batch};
+pub use batch::{BatchMat, BatchRhs, gemm_batch, gemm_batch_scratch};
 pub use epilogue::{Activation, Bias, Epilogue};
 pub use generic::{Number, gemm_generic};
 pub use halves::{LeMatrix, Storage};
@@ -46,8 +47,10 @@ pub use pack::{PackSource, PackedA, PackedB};
 
 pub(crate) use blocked::{Operand, PanelForm, Product};
 pub(crate) use epilogue::TileEpilogue;
+pub(crate) use sizes::{OperandKind, Sizes};
 
 use crate::{Isa, Pool};
+use gemv::Gemv;
 use matrix::strided_len;
 use pack::SendPtr;
 
@@ -100,6 +103,14 @@ impl<'a> Lhs<'a> {
             Lhs::Virtual(a) => (a.width(), a.depth()),
         }
     }
+
+    fn kind(&self) -> OperandKind {
+        match self {
+            Lhs::Plain(a) => OperandKind::Matrix(Gemv::suits(&a.transposed())),
+            Lhs::Packed(_) => OperandKind::Panels,
+            Lhs::Virtual(_) => OperandKind::Source,
+        }
+    }
 }
 
 impl<'a> Rhs<'a> {
@@ -111,6 +122,42 @@ impl<'a> Rhs<'a> {
             Rhs::Virtual(b) => (b.depth(), b.width()),
         }
     }
+
+    fn kind(&self) -> OperandKind {
+        match self {
+            Rhs::Plain(b) => OperandKind::Matrix(Gemv::suits(b)),
+            Rhs::Packed(_) => OperandKind::Panels,
+            Rhs::Virtual(_) => OperandKind::Source,
+        }
+    }
+}
+
+/// Whether both operands of a product become pairs of bfloat16: B is a constant that may be rounded, and A has so many rows
+/// that this pays.
+fn makes_pairs(a: &Lhs<'_>, b: &Rhs<'_>) -> bool {
+    let rounds = matches!(b, Rhs::Packed(b) if b.rounds);
+    rounds && !matches!(a, Lhs::Packed(_)) && a.size().0 >= bf16::MIN_ROWS
+}
+
+/// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their size. Each thread takes a
+/// few hundred KB more, whatever the sizes.
+pub fn gemm_scratch(pool: &Pool, isa: Isa, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
+    let ((m, k), (_, n)) = (a.size(), b.size());
+    let floats = if makes_pairs(a, b) {
+        bf16::pairs_len(isa, m, k)
+    } else {
+        let sizes = Sizes {
+            isa,
+            m,
+            n,
+            k,
+            a: a.kind(),
+            b: b.kind(),
+            may_turn: !matches!(b, Rhs::Packed(b) if b.storage() != Storage::F32),
+        };
+        sizes.scratch_floats(pool)
+    };
+    floats.saturating_mul(size_of::<f32>())
 }
 
 /// C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`. Floats of `c` between rows are left alone.
@@ -142,6 +189,7 @@ pub fn gemm(
     );
     epilogue.check(m, n, c_len.unwrap_or(0));
     let c = SendPtr(c.as_mut_ptr());
+    let pairs = makes_pairs(&a, &b);
     let a_turned;
     let a = match a {
         Lhs::Packed(a) => {
@@ -159,10 +207,7 @@ pub fn gemm(
         Operand::Matrix(a) => Some(a),
         Operand::Source(a) => Some(a),
     };
-    if let (Some(a), Rhs::Packed(b)) = (a_source, &b)
-        && b.rounds
-        && m >= bf16::MIN_ROWS
-    {
+    if let (Some(a), Rhs::Packed(b), true) = (a_source, &b, pairs) {
         assert_eq!(b.isa(), isa, "instruction set of the packed B");
         return bf16::with_pairs(pool, isa, a, |a| {
             let product = Product {

@@ -181,9 +181,9 @@ impl Kernel for TruthReduction {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, isa, x) = (call.pool, call.isa, bytes(call, 0)?);
         let axes = self.axes.resolve(call)?;
+        let mut found = call.scratch::<u8>(axes.to.iter().product())?;
         let mut out = call.output(0, DataType::Bool, &axes.to)?;
         let out = out.bytes_mut();
-        let mut found = vec![0u8; out.len()];
         u8::reduce(
             pool,
             isa,

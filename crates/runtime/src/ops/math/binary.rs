@@ -7,6 +7,7 @@ use sardonyx_kernels::elementwise::{
     Binary, BinaryElement, Bitwise, Compare, Integer, Logic, Side, binary, binary_in_place,
     bitwise, logic, not,
 };
+use sardonyx_tensor::shape::NdLoop;
 use sardonyx_tensor::{CastOptions, DataType, Element, ViewData, cast, cast_slices};
 
 use super::{Pair, dims_in_place, for_element, steps};
@@ -212,6 +213,8 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
             );
             return Ok(());
         }
+        let wide = call.tensor(0)?.len().saturating_add(exponent.len());
+        call.reserve(wide.saturating_mul(size_of::<f64>()))?;
         let base = cast(&call.tensor(0)?.to_tensor()?, DataType::Double, options)?;
         let exponent = cast(&exponent, DataType::Double, options)?;
         let mut power = call.scratch::<f64>(pair.dims.iter().product())?;
@@ -281,10 +284,13 @@ impl Kernel for Truth {
         let (pool, isa) = (call.pool, call.isa);
         let (a, b) = (bytes(call, 0)?, bytes(call, 1)?);
         let pair = Pair::of(call)?;
+        let negated = match self.negated {
+            true => Some(call.scratch::<u8>(pair.dims.iter().product())?),
+            false => None,
+        };
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
         let out = out.bytes_mut();
-        if self.negated {
-            let mut positive = vec![0; out.len()];
+        if let Some(mut positive) = negated {
             logic(
                 pool,
                 isa,
@@ -348,20 +354,26 @@ struct EqualStrings;
 impl Kernel for EqualStrings {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims = Pair::of(call)?.dims;
-        let a = call.tensor(0)?.broadcast_to(&dims)?.to_tensor()?;
-        let b = call.tensor(1)?.broadcast_to(&dims)?.to_tensor()?;
-        let (ViewData::Strings(a), ViewData::Strings(b)) = (a.view().data(), b.view().data())
-        else {
+        let a = call.tensor(0)?.broadcast_to(&dims)?;
+        let b = call.tensor(1)?.broadcast_to(&dims)?;
+        let (ViewData::Strings(left), ViewData::Strings(right)) = (a.data(), b.data()) else {
             fail!(
                 "the inputs are {} and {}, not strings",
                 a.data_type(),
                 b.data_type()
             );
         };
+        let walk = NdLoop::new(&dims, [&a.strides(), &b.strides()])?;
+        let [a_step, b_step] = walk.inner_strides();
+        let (a_start, b_start) = (a.offset() as isize, b.offset() as isize);
         let mut out = call.output(0, DataType::Bool, &dims)?;
-        for ((out, a), b) in out.bytes_mut().iter_mut().zip(a.iter()).zip(b.iter()) {
-            *out = u8::from(a == b);
-        }
+        let mut out = out.bytes_mut().iter_mut();
+        walk.for_each(|[a_run, b_run]| {
+            for (i, out) in (0..walk.inner_len() as isize).zip(&mut out) {
+                let left = left.get((a_start + a_run + i * a_step) as usize);
+                *out = u8::from(left == right.get((b_start + b_run + i * b_step) as usize));
+            }
+        });
         Ok(())
     }
 

@@ -1,7 +1,9 @@
 //! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the result is written.
 
 use sardonyx_kernels::Isa;
-use sardonyx_kernels::gemm::{Bias, Epilogue, Lhs, MatRef, Number, Rhs, gemm, gemm_generic};
+use sardonyx_kernels::gemm::{
+    Bias, Epilogue, Lhs, MatRef, Number, Rhs, gemm, gemm_generic, gemm_scratch,
+};
 use sardonyx_tensor::{DataType, Dims, Element, TensorView};
 
 use crate::kernel::{
@@ -135,8 +137,10 @@ impl Gemm {
         }
         debug_assert_eq!(right.size(), (depth, cols));
         let (pool, isa) = (call.pool, self.isa);
+        let left = Lhs::Plain(a.of(left));
+        call.reserve(gemm_scratch(pool, isa, &left, &right))?;
         let y = call.output_slice::<f32>(0, &[a.rows, cols])?;
-        gemm(pool, isa, Lhs::Plain(a.of(left)), right, y, cols, &epilogue);
+        gemm(pool, isa, left, right, y, cols, &epilogue);
         Ok(())
     }
 
@@ -198,6 +202,7 @@ impl Gemm {
             ..Epilogue::default()
         };
         let left = Lhs::Plain(a.of(&left));
+        call.reserve(gemm_scratch(call.pool, self.isa, &left, &right))?;
         gemm(call.pool, self.isa, left, right, &mut y, cols, &epilogue);
         narrow(call, 0, self.elem, &dims, y)
     }

@@ -2,7 +2,7 @@
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
-    BatchMat, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_generic,
+    BatchMat, BatchRhs, Epilogue, MatRef, Number, gemm_batch, gemm_batch_scratch, gemm_generic,
 };
 use sardonyx_tensor::shape::{self, broadcast_dims};
 use sardonyx_tensor::{DataType, Dims, Element, Strides, TensorView};
@@ -255,14 +255,15 @@ impl Kernel for MatMul {
                 };
                 let elems = shapes.output.iter().product();
                 let epilogue = self.tails.epilogue(call, elems, shapes.cols)?;
-                let (pool, isa) = (call.pool, self.isa);
+                let (pool, isa, left) = (call.pool, self.isa, shapes.left(a));
+                call.reserve(gemm_batch_scratch(pool, isa, &shapes.batch, left, right))?;
                 let y = call.output_slice::<f32>(0, &shapes.output)?;
                 let size = shapes.rows * shapes.cols;
                 gemm_batch(
                     pool,
                     isa,
                     &shapes.batch,
-                    shapes.left(a),
+                    left,
                     right,
                     y,
                     shapes.cols,
@@ -287,6 +288,13 @@ impl Kernel for MatMul {
                     }
                 };
                 let left = shapes.left(&a);
+                call.reserve(gemm_batch_scratch(
+                    call.pool,
+                    self.isa,
+                    &shapes.batch,
+                    left,
+                    right,
+                ))?;
                 let mut y = call.scratch::<f32>(shapes.output.iter().product())?;
                 let size = shapes.rows * shapes.cols;
                 let epilogue = Epilogue::default();

@@ -95,6 +95,8 @@ impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
         let (scale, shift) = match &self.folded {
             Some(folded) => folded,
             None => {
+                // Four parameters in double precision, and the two that they become.
+                call.reserve(channels.saturating_mul(6 * size_of::<f64>()))?;
                 let parameters: Vec<Vec<f64>> = (1..5)
                     .map(|index| wide(call.tensor(index)?))
                     .collect::<Result<_, _>>()?;

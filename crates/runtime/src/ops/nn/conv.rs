@@ -191,6 +191,8 @@ impl Conv {
                 &placed.pads_begin,
                 &placed.pads_end,
             )?;
+            let bytes = PackedConv::bytes_of(self.isa, &params);
+            call.reserve(bytes.map_err(|error| KernelError(error.to_string()))?)?;
             PackedConv::new(self.isa, params, elements)
                 .map(Arc::new)
                 .map_err(|error| KernelError(error.to_string()))
@@ -361,6 +363,8 @@ impl Kernel for Conv {
         let residual = residual.map(|at| call.slice::<f32>(at)).transpose()?;
         let x = call.slice::<f32>(0)?;
         let pool = call.pool;
+        let scratch = packed.scratch(pool, input[0], &input[2..]);
+        call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
         let y = call.output_slice::<f32>(0, &dims)?;
         let epilogue = ConvEpilogue {
             bias,

@@ -13,6 +13,7 @@ use sardonyx_kernels::{FloatLoops, Isa, Loops, Pool, copy};
 use sardonyx_tensor::{CastOptions, DataType, Dims, Element, cast_slices, shape::normalize_axis};
 
 use super::batch_normalization::wide;
+use crate::account::Account;
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 use crate::ops::math::softmax::around;
 use crate::ops::math::{for_element, steps};
@@ -198,10 +199,10 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
             false => None,
         };
         let residual = residual::<T>(self.sum, call)?;
-        let statistic = |wanted: bool| wanted.then(|| vec![0f32; rows[0]]);
+        let statistic = |wanted: bool| wanted.then(|| call.scratch::<f32>(rows[0])).transpose();
         let (mut means, mut inverses) = (
-            statistic(self.has_statistic(call, 1)),
-            statistic(self.has_statistic(call, 2)),
+            statistic(self.has_statistic(call, 1))?,
+            statistic(self.has_statistic(call, 2))?,
         );
         let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
         T::layer_norm(
@@ -283,8 +284,14 @@ impl Kernel for MixedRootMeanSquare {
         let axis = normalize_axis(self.axis, dims.len())?;
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let (pool, isa) = (call.pool, call.isa);
-        let (x, scale) = (wide(call.tensor(0)?)?, wide(call.tensor(1)?)?);
-        let scale = stretched(pool, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
+        let (x, scale) = (call.tensor(0)?, call.tensor(1)?);
+        call.reserve(
+            x.len()
+                .saturating_add(scale.len())
+                .saturating_mul(size_of::<f64>()),
+        )?;
+        let (x, scale) = (wide(x)?, wide(scale)?);
+        let scale = stretched(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
         let mut y = call.scratch::<f64>(x.len())?;
         f64::rms_norm(
             pool,
@@ -401,6 +408,7 @@ impl MeanVariance {
         &self,
         pool: &Pool,
         isa: Isa,
+        account: &Account,
         dims: &[usize],
         x: &[T],
         y: &mut [T],
@@ -423,6 +431,7 @@ impl MeanVariance {
             .collect();
         let (own, repeated) = (steps(dims, dims)?, steps(&reduced, dims)?);
         let marked = &marked[..dims.len()];
+        account.charge(product(&reduced).saturating_mul(size_of::<T>()))?;
         let mut statistic = vec![T::ZERO; product(&reduced)];
         T::reduce(pool, isa, Reduce::Mean, dims, marked, x, &mut statistic);
         binary(
@@ -473,8 +482,9 @@ impl<T: Element + Loops + BinaryElement> Kernel for WideMeanVariance<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let dims: Dims = call.tensor(0)?.dims().into();
+        let account = call.account;
         let y = call.output_slice::<T>(0, &dims)?;
-        self.of.normalize(pool, isa, &dims, x, y)
+        self.of.normalize(pool, isa, account, &dims, x, y)
     }
 }
 
@@ -489,7 +499,8 @@ impl Kernel for NarrowMeanVariance {
         );
         let x = widen(call, call.tensor(0)?)?;
         let mut y = call.scratch::<f32>(x.len())?;
-        self.0.normalize(call.pool, call.isa, &dims, &x, &mut y)?;
+        self.0
+            .normalize(call.pool, call.isa, call.account, &dims, &x, &mut y)?;
         narrow(call, 0, elem, &dims, y)
     }
 }
@@ -507,11 +518,11 @@ fn over_rows<'a, T: Element + Number>(
     axis: usize,
 ) -> Result<Cow<'a, [T]>, KernelError> {
     let (values, own) = (call.slice::<T>(index)?, call.tensor(index)?.dims());
-    stretched(call.pool, index, values, own, dims, axis)
+    stretched(call, index, values, own, dims, axis)
 }
 
 fn stretched<'a, T: Element + Number>(
-    pool: &Pool,
+    call: &Call<'_>,
     index: usize,
     values: &'a [T],
     own: &[usize],
@@ -540,8 +551,8 @@ fn stretched<'a, T: Element + Number>(
     if values.len() == product(target) {
         return Ok(Cow::Borrowed(values));
     }
-    let mut all = vec![T::ZERO; product(target)];
-    copy::expand(pool, own, target, values, &mut all);
+    let mut all = call.scratch::<T>(product(target))?;
+    copy::expand(call.pool, own, target, values, &mut all);
     Ok(Cow::Owned(all))
 }
 

@@ -6,7 +6,7 @@ use sardonyx_kernels::Pool;
 use sardonyx_kernels::copy::{self, Plain};
 use sardonyx_kernels::elementwise::{self, Ranged};
 use sardonyx_tensor::shape::normalize_axis;
-use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, TensorView, cast_slices};
+use sardonyx_tensor::{CastOptions, DataType, Dims, Element, Tensor, cast_slices};
 
 use super::moves::{Movement, dense, move_elements};
 use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
@@ -145,7 +145,7 @@ impl Kernel for OneHot {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let index_dims = Dims::from(call.tensor(0)?.dims());
         let axis = normalize_axis(self.axis, index_dims.len() + 1)?;
-        let depth = integers(call.tensor(1)?)?;
+        let depth = integers(call, 1)?;
         let &[depth] = &depth[..] else {
             fail!("depth must be one number, not {}", depth.len());
         };
@@ -160,14 +160,15 @@ impl Kernel for OneHot {
         let sizes = [before.iter().product(), depth, after.iter().product()];
         let mut dims = index_dims.clone();
         dims.insert(axis, depth);
-        let indices = integers(call.tensor(0)?)?;
+        let indices = integers(call, 0)?;
         move_elements(call, 0, &dims, &[values], &Hot { sizes, indices })
     }
 }
 
-/// Numbers of any type as integers; fractions are cut off.
-fn integers(view: &TensorView<'_>) -> Result<Vec<i64>, KernelError> {
-    let mut wide = vec![0i64; view.len()];
+/// The numbers of an input, of any type, as integers; fractions are cut off.
+fn integers(call: &Call<'_>, index: usize) -> Result<Vec<i64>, KernelError> {
+    let view = call.tensor(index)?;
+    let mut wide = call.scratch::<i64>(view.len())?;
     let target = bytemuck::cast_slice_mut(&mut wide);
     let options = CastOptions::default();
     let (from, len) = (view.data_type(), view.len());

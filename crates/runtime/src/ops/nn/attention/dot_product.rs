@@ -446,7 +446,20 @@ fn mask<'a, T: Operands>(
     let dims = view.dims();
     let columns = dims.last().copied().unwrap_or(1);
     let is_short = !dims.is_empty() && columns < sizes.keys;
+    // A mask of another type or of fewer columns is copied, converted and lengthened.
+    let rows = view.len() / columns.max(1);
+    let copied = |element: usize| {
+        let elements = view.len().saturating_mul(2);
+        let elements = match is_short {
+            true => elements.saturating_add(rows.saturating_mul(sizes.keys)),
+            false => elements,
+        };
+        call.reserve(elements.saturating_mul(element))
+    };
     if view.data_type() == DataType::Bool {
+        if is_short || !view.is_contiguous() {
+            copied(1)?;
+        }
         let bytes = match view.contiguous_bytes() {
             Some(bytes) => Cow::Borrowed(bytes),
             None => Cow::Owned(view.to_tensor()?.bytes().to_vec()),
@@ -460,6 +473,9 @@ fn mask<'a, T: Operands>(
         };
         let form = stretched(&dims, &shape::strides(&dims))?;
         return Ok(Some(Hidden::Keep(Part { data, form })));
+    }
+    if is_short || view.data_type() != T::DATA_TYPE || !view.is_contiguous() {
+        copied(size_of::<T>())?;
     }
     let dense;
     let view = match view.data_type() == T::DATA_TYPE {

@@ -1,0 +1,144 @@
+//! What the sizes of a product decide: how it is oriented, which operands are packed first, and the scratch memory that takes.
+
+use super::gemv;
+use super::simd::panel_width;
+use crate::{Isa, Pool};
+
+/// Below this many multiply-adds a product is one chunk: handing it out costs more than it saves.
+const SERIAL_MACS: usize = 40_000;
+/// Most columns for which the transposed orientation is considered; it needs a copy of its output in scratch.
+const TRANSPOSED_COLS: usize = 256;
+/// Most values of the narrow operand per step for which it is read where it lies.
+const NARROW: usize = 12;
+/// Most floats of B that are packed whole. The patches of a convolution can be a hundred times as large as its operands.
+const WHOLE_FLOATS: usize = 64 << 20;
+
+/// The form in which an operand is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OperandKind {
+    Panels,
+    /// A matrix in memory, and whether products of a few rows can read it there.
+    Matrix(bool),
+    Source,
+}
+
+/// The sizes of a product, and how its operands are given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) isa: Isa,
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    pub(crate) a: OperandKind,
+    pub(crate) b: OperandKind,
+    /// Whether B may be the narrow operand of tiles.
+    pub(crate) may_turn: bool,
+}
+
+/// A product that reads a matrix once, where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FewRows {
+    /// A has the few rows.
+    Left,
+    /// B has few columns: the transposed problem.
+    Right,
+}
+
+impl Sizes {
+    /// Whether this is a product of very few rows or columns with an unpacked matrix.
+    pub(super) fn few_rows(&self) -> Option<FewRows> {
+        match (self.a, self.b) {
+            (OperandKind::Matrix(_), OperandKind::Matrix(true)) if self.m <= gemv::ROWS => {
+                Some(FewRows::Left)
+            }
+            (OperandKind::Matrix(true), OperandKind::Matrix(_)) if self.n <= gemv::ROWS => {
+                Some(FewRows::Right)
+            }
+            _ => None,
+        }
+    }
+
+    /// How many threads are worth using.
+    pub(super) fn threads(&self, pool: &Pool) -> usize {
+        let macs = self.m.saturating_mul(self.n).saturating_mul(self.k);
+        if macs < SERIAL_MACS {
+            1
+        } else {
+            pool.threads()
+        }
+    }
+
+    /// Whether to vectorise along the rows of C instead of its columns: when the last vector of a row would be mostly
+    /// empty and rows fill vectors better, as with the 7 x 7 planes at the end of image networks.
+    pub(super) fn prefers_transposed(&self) -> bool {
+        if self.n > TRANSPOSED_COLS || !self.may_turn {
+            return false;
+        }
+        let lanes = panel_width(self.isa) / 2;
+        // Work in vector lanes for each orientation; transposing the output costs extra, more so when k is short.
+        let normal = self.m * self.n.next_multiple_of(lanes);
+        let turned = self.n * self.m.next_multiple_of(lanes);
+        let toll = self.m * self.n * 16 / self.k.max(1);
+        turned + toll + normal / 16 < normal
+    }
+
+    /// Whether all of A is packed before the product begins. Few rows are read once per column panel; that is cheaper than
+    /// packing them with their padding.
+    pub(super) fn packs_a(&self) -> bool {
+        match self.a {
+            OperandKind::Panels => false,
+            OperandKind::Matrix(_) => self.m > NARROW || self.prefers_transposed(),
+            OperandKind::Source => true,
+        }
+    }
+
+    /// How B becomes panels.
+    pub(super) fn packs_b(&self, threads: usize) -> PacksB {
+        let transposed = self.prefers_transposed();
+        match self.b {
+            OperandKind::Panels => PacksB::Not,
+            OperandKind::Matrix(_) if transposed && self.n <= NARROW => PacksB::Not,
+            _ if !transposed && self.packs_locally(threads) => PacksB::ByChunk,
+            _ => PacksB::Whole,
+        }
+    }
+
+    fn packs_locally(&self, threads: usize) -> bool {
+        let panels = self.n.div_ceil(panel_width(self.isa));
+        threads == 1 || panels >= 8 * threads || self.n.saturating_mul(self.k) > WHOLE_FLOATS
+    }
+
+    /// Floats of scratch memory that grow with the sizes: operands that are packed whole, and the copy of the output in the
+    /// transposed orientation. What a thread holds of a chunk is left out; it has a fixed bound, less than a second-level cache.
+    pub(crate) fn scratch_floats(&self, pool: &Pool) -> usize {
+        match self.few_rows() {
+            Some(FewRows::Left) => return self.m.saturating_mul(self.k),
+            Some(FewRows::Right) => return self.n.saturating_mul(self.k),
+            None => {}
+        }
+        let padded = |width: usize| width.next_multiple_of(panel_width(self.isa));
+        let panels = |width: usize| padded(width).saturating_mul(self.k);
+        let mut floats = 0usize;
+        if self.packs_a() {
+            floats = panels(self.m);
+        }
+        if self.packs_b(self.threads(pool)) == PacksB::Whole {
+            floats = floats.saturating_add(panels(self.n));
+        }
+        if self.prefers_transposed() {
+            floats = floats.saturating_add(padded(self.m).saturating_mul(padded(self.n)));
+        }
+        floats
+    }
+}
+
+/// How the right operand becomes panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PacksB {
+    /// It is panels, or is read where it lies.
+    Not,
+    /// Each chunk packs its own columns.
+    ByChunk,
+    /// All threads pack all of it first.
+    Whole,
+}
