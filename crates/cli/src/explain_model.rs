@@ -489,7 +489,7 @@ fn qualified(domain: &str, op: &str) -> String {
 
 /// `Conv with Relu`
 pub(crate) fn operator(step: &StepInfo) -> String {
-    let names = std::iter::once(step.op).chain(step.with.iter().map(String::as_str));
+    let names = std::iter::once(step.op).chain(step.with.iter().copied());
     names.collect::<Vec<_>>().join(" with ")
 }
 

@@ -5,7 +5,8 @@
 use sardonyx_tensor::{Buffer, Tensor};
 use smallvec::SmallVec;
 
-use crate::attribute::{Attribute, AttributeValue};
+use crate::attribute::{Attribute, AttributeValue, AttributeValues};
+use crate::attribute_values::AttrValue;
 use crate::constant::TensorProto;
 use crate::graph::{
     Header, Initializer, Model, Node, NodeExtras, Producer, Range, Use, Value, ValueInfo,
@@ -13,23 +14,6 @@ use crate::graph::{
 use crate::ids::{AttributeId, GraphId, Id, NodeId, UseId, ValueId};
 use crate::names::Symbol;
 use crate::source::Span;
-
-/// The value of an attribute to be added.
-#[derive(Debug, Clone)]
-pub enum NewAttribute<'a> {
-    /// An integer.
-    Int(i64),
-    /// A float.
-    Float(f32),
-    /// A string.
-    String(&'a str),
-    /// Integers.
-    Ints(&'a [i64]),
-    /// Floats.
-    Floats(&'a [f32]),
-    /// A tensor.
-    Tensor(Tensor),
-}
 
 impl Model {
     /// A copy of what decides what the model computes: without training steps and the documentation, metadata and unknown
@@ -208,24 +192,39 @@ impl Model {
         proto
     }
 
-    /// A new node at a position of its graph's list, with new values as outputs.
+    /// A new node at the end of its graph's list, with new values as outputs.
     pub fn add_node(
         &mut self,
         graph: GraphId,
-        position: usize,
         op_type: &str,
         domain: &str,
         inputs: &[Option<ValueId>],
         outputs: usize,
     ) -> NodeId {
+        let (node, _) = self.new_node(graph, op_type, domain, inputs, outputs);
+        self.graphs[graph].nodes.push(node);
+        node
+    }
+
+    /// A node that is in no list yet, and its outputs.
+    pub(crate) fn new_node(
+        &mut self,
+        graph: GraphId,
+        op_type: &str,
+        domain: &str,
+        inputs: &[Option<ValueId>],
+        outputs: usize,
+    ) -> (NodeId, SmallVec<[ValueId; 2]>) {
         let id: NodeId = Id::new(self.nodes.len());
         let op = self.intern(op_type);
         let domain = (!domain.is_empty()).then(|| self.intern(domain));
         let start = self.output_lists.len() as u32;
+        let mut made = SmallVec::new();
         for index in 0..outputs {
             let value = self.add_value(graph, op_type);
             self.values[value].producer = Producer::Node(id, index as u32);
             self.output_lists.push(Some(value));
+            made.push(value);
         }
         self.nodes.push(Node {
             op_type: Some(op),
@@ -237,8 +236,7 @@ impl Model {
             ..Node::new(graph)
         });
         self.set_inputs(id, inputs);
-        self.graphs[graph].nodes.insert(position, id);
-        id
+        (id, made)
     }
 
     /// Takes a node out of its graph. Its outputs stay as values that nothing defines.
@@ -328,24 +326,14 @@ impl Model {
         self.values[value].producer = Producer::Node(node, index as u32);
     }
 
-    /// Adds an attribute to a node, or replaces the one of that name.
-    pub fn set_attribute(&mut self, node: NodeId, name: &str, value: NewAttribute<'_>) {
+    /// Adds an attribute to a node, or replaces the one of that name. A type, or a value that could not be read, leaves an
+    /// attribute without a value.
+    pub fn set_attribute<'v>(&mut self, node: NodeId, name: &str, value: impl Into<AttrValue<'v>>) {
         self.remove_attribute(node, name);
-        let value = match value {
-            NewAttribute::Int(value) => AttributeValue::Int(value),
-            NewAttribute::Float(value) => AttributeValue::Float(value),
-            NewAttribute::String(text) => {
-                AttributeValue::String(self.add_bytes(Buffer::from_vec(text.into())))
-            }
-            NewAttribute::Ints(values) => AttributeValue::Ints(values.to_vec()),
-            NewAttribute::Floats(values) => AttributeValue::Floats(values.to_vec()),
-            NewAttribute::Tensor(tensor) => {
-                AttributeValue::Tensor(Box::new(self.tensor_proto(&tensor)))
-            }
-        };
+        let value = self.stored_value(value.into());
         let name = Some(self.intern(name));
-        let ty = Some(value.ty());
-        let values = value.into();
+        let ty = value.as_ref().map(AttributeValue::ty);
+        let values = value.map(AttributeValues::from).unwrap_or_default();
         let id: AttributeId = self.attributes.push(Attribute {
             name,
             ty,

@@ -19,6 +19,7 @@
 //! Nothing here judges. Reading and writing loses nothing, presence and unknown fields included.
 
 mod attribute;
+mod attribute_values;
 mod build;
 mod constant;
 mod dim;
@@ -26,6 +27,7 @@ mod edit;
 mod error;
 mod graph;
 mod ids;
+mod made;
 mod names;
 mod read;
 mod source;
@@ -36,19 +38,20 @@ mod value_files;
 mod write;
 
 pub use attribute::{Attribute, AttributeExtras, AttributeValue, AttributeValues};
+pub use attribute_values::{AttrValue, Attributes, Bindings, NodeAttributes};
 pub use build::{Builder, Built, Failure, Text};
 pub use constant::{
     ConstantError, ExternalData, ExternalReference, NoExternalData, NotStored, Segment,
     SparseTensorProto, StoredValues, TensorProto, TypedRun,
 };
 pub use dim::{Dim, Expr};
-pub use edit::NewAttribute;
 pub use error::{Error, ErrorKind};
 pub use graph::{
     Entry, Function, Graph, Header, Initializer, Model, Node, NodeExtras, OperatorSetId, Producer,
     SparseInitializer, TensorAnnotation, Texts, TrainingInfo, Use, Value, ValueInfo,
 };
 pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId};
+pub use made::{MadeNodes, NodeBuilder};
 pub use names::Symbol;
 pub use read::{ReadLimits, TYPE_LEVELS};
 pub use source::{Span, Unknowns};

@@ -1,61 +1,8 @@
 //! Reading attributes: the value that a node has, or the default that its schema gives.
 
-use std::borrow::Cow;
-
-use sardonyx_model::{GraphId, Type};
-use sardonyx_tensor::Tensor;
+pub use sardonyx_model::{AttrValue, Attributes};
 
 use crate::schema::{AttrDefault, Schema};
-
-/// The value of an attribute, borrowed where it can be.
-#[derive(Debug, Clone)]
-pub enum AttrValue<'a> {
-    /// A float.
-    Float(f32),
-    /// An integer.
-    Int(i64),
-    /// A string.
-    String(Cow<'a, [u8]>),
-    /// Floats.
-    Floats(Cow<'a, [f32]>),
-    /// Integers.
-    Ints(Cow<'a, [i64]>),
-    /// Strings.
-    Strings(Vec<Cow<'a, [u8]>>),
-    /// A tensor.
-    Tensor(Tensor),
-    /// A graph.
-    Graph(GraphId),
-    /// A type.
-    Type(Type),
-    /// Something that no rule has asked for yet.
-    Other,
-}
-
-impl AttrValue<'_> {
-    /// The same with all that is borrowed copied.
-    pub fn into_owned(self) -> AttrValue<'static> {
-        let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
-        match self {
-            AttrValue::Float(value) => AttrValue::Float(value),
-            AttrValue::Int(value) => AttrValue::Int(value),
-            AttrValue::String(value) => AttrValue::String(own(value)),
-            AttrValue::Floats(values) => AttrValue::Floats(Cow::Owned(values.into_owned())),
-            AttrValue::Ints(values) => AttrValue::Ints(Cow::Owned(values.into_owned())),
-            AttrValue::Strings(values) => AttrValue::Strings(values.into_iter().map(own).collect()),
-            AttrValue::Tensor(tensor) => AttrValue::Tensor(tensor),
-            AttrValue::Graph(graph) => AttrValue::Graph(graph),
-            AttrValue::Type(ty) => AttrValue::Type(ty),
-            AttrValue::Other => AttrValue::Other,
-        }
-    }
-}
-
-/// Where a node's attributes are looked up.
-pub trait Attributes {
-    /// The value of an attribute, if the node has it.
-    fn attribute(&self, name: &str) -> Option<AttrValue<'_>>;
-}
 
 /// The attributes of a node together with the defaults of its schema.
 #[derive(Clone, Copy)]

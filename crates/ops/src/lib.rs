@@ -50,7 +50,7 @@ mod tensor;
 mod text;
 mod training;
 
-pub use adapt::{Adapt, AttrArg, Refusal};
+pub use adapt::{Adapt, Refusal};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use boundary::Boundary;
 pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};

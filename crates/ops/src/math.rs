@@ -24,13 +24,13 @@ pub(crate) mod testing {
     use std::collections::HashMap;
 
     use sardonyx_model::{
-        AttributeValue, Dim, Model, NewAttribute, NoExternalData, NodeId, Shape, TensorType, Type,
-        ValueId,
+        AttrValue, AttributeValue, Dim, MadeNodes, Model, NoExternalData, NodeBuilder, NodeId,
+        Shape, TensorType, Type, ValueId,
     };
     use sardonyx_tensor::{Buffer, DataType, Tensor};
 
     use crate::adapt::Adapt;
-    use crate::attributes::{AttrValue, Attributes};
+    use crate::attributes::Attributes;
     use crate::def::OpDef;
     use crate::infer::{Infer, InferError, Present};
     use crate::known::{Dims, Known};
@@ -141,7 +141,7 @@ pub(crate) mod testing {
     pub(crate) fn adapted(
         def: &OpDef,
         from: u32,
-        attributes: &[(&str, NewAttribute<'static>)],
+        attributes: &[(&str, AttrValue<'static>)],
         inputs: &str,
     ) -> String {
         let empty_graph = Buffer::from_vec(vec![0x3a, 0]);
@@ -154,14 +154,16 @@ pub(crate) mod testing {
             names.insert(value, name.to_string());
             values.push(Some(value));
         }
-        let node = model.add_node(graph, 0, def.name, "", &values, 1);
+        let node = model.add_node(graph, def.name, "", &values, 1);
         names.insert(model.outputs(node)[0].expect("the output"), "y".to_string());
         for (name, value) in attributes {
             model.set_attribute(node, name, value.clone());
         }
         let type_of = |value: ValueId| types.get(&value).cloned().flatten();
         let adapter = def.adapter_at(from, from + 1).expect("the adapter");
-        if let Err(refusal) = adapter(&mut Adapt::new(&mut model, node, &type_of)) {
+        let mut made = MadeNodes::default();
+        let build = NodeBuilder::new(&mut model, &mut made, node);
+        if let Err(refusal) = adapter(&mut Adapt::new(build, &type_of)) {
             return refusal.to_string();
         }
         for initializer in &model.graph(graph).initializers {
@@ -173,7 +175,7 @@ pub(crate) mod testing {
                 show_tensor(&tensor),
             );
         }
-        let nodes = model.graph(graph).nodes.clone();
+        let nodes = made.place(&model.graph(graph).nodes);
         nodes
             .iter()
             .map(|node| show_node(&model, *node, &mut names))

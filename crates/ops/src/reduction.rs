@@ -14,6 +14,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
 use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::def::{InferFn, OpDef};
 use crate::facts::{
     FLOATS_IR4, Fact, HIGH_PRECISION, HIGH_PRECISION_IR4, NUMERIC, NUMERIC_IR4, input, int, ints,
@@ -370,10 +371,9 @@ fn axes_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     use super::*;
-    use crate::attributes::AttrValue;
     use crate::math::testing::{adapted, infer, inferred, propagated, ty, value};
 
     fn axes(axes: &'static [i64]) -> (&'static str, AttrValue<'static>) {
@@ -514,10 +514,10 @@ mod tests {
     #[test]
     fn axes_become_an_input() {
         let (some, none) = (
-            ("axes", NewAttribute::Ints(&[0, -1])),
-            ("axes", NewAttribute::Ints(&[])),
+            ("axes", AttrValue::from(&[0, -1])),
+            ("axes", AttrValue::from(&[])),
         );
-        let keep = ("keepdims", NewAttribute::Int(0));
+        let keep = ("keepdims", AttrValue::Int(0));
         let rows = [
             (
                 &REDUCE_SUM,

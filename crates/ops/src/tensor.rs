@@ -32,6 +32,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
 
 use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::infer::Infer;
 use crate::known::MAX_KNOWN;
 use crate::typeset::TypeSet;
@@ -106,7 +107,7 @@ fn ints_to_input(cx: &mut Adapt<'_>, attribute: &str, index: usize) -> Result<()
 pub(crate) mod testing {
     use std::borrow::Cow;
 
-    use sardonyx_model::{AttributeValue, Model, Type};
+    use sardonyx_model::{AttributeValue, MadeNodes, Model, NodeBuilder, Type};
     use sardonyx_tensor::{Buffer, Tensor};
 
     use crate::known::Known;
@@ -221,9 +222,11 @@ pub(crate) mod testing {
         let mut model = Model::read(Buffer::from_vec(vec![0x3a, 0]))
             .expect("a model with a graph of no fields");
         let graph = model.graphs().next().expect("the graph").0;
-        let node = model.add_node(graph, 0, def.name, "", &[], outputs);
+        let node = model.add_node(graph, def.name, "", &[], outputs);
         let adapter = def.adapter_at(from, from + 1).expect("the adapter");
-        if let Err(refusal) = adapter(&mut Adapt::new(&mut model, node, &|_| None)) {
+        let mut made = MadeNodes::default();
+        let build = NodeBuilder::new(&mut model, &mut made, node);
+        if let Err(refusal) = adapter(&mut Adapt::new(build, &|_| None)) {
             return refusal.to_string();
         }
         let mut text = String::new();

@@ -18,11 +18,11 @@ pub use attention::BLIND_IS_NAN;
 
 use std::collections::{HashMap, HashSet};
 
-use sardonyx_model::{Dim, Model, NewAttribute, NodeId, Producer, Shape, ValueId};
-use sardonyx_ops::{AttrValue, Attributes};
+use sardonyx_model::{
+    AttrValue, Attributes, Dim, Model, NodeAttributes, NodeId, Producer, Shape, ValueId,
+};
 use sardonyx_tensor::{DataType, Tensor};
 
-use crate::attributes::NodeAttributes;
 use crate::finding::place_of_node;
 use crate::infer::Inference;
 use crate::resolve::Resolved;
@@ -97,7 +97,7 @@ pub(crate) struct Rewrite {
 pub(crate) struct Step {
     op: &'static str,
     inputs: Vec<Source>,
-    attributes: Vec<(&'static str, Given)>,
+    attributes: Vec<(&'static str, AttrValue<'static>)>,
 }
 
 /// What a new node reads.
@@ -109,13 +109,6 @@ pub(crate) enum Source {
     /// A constant.
     Constant(Tensor),
     Absent,
-}
-
-pub(crate) enum Given {
-    Int(i64),
-    Float(f32),
-    Ints(Vec<i64>),
-    String(&'static str),
 }
 
 impl Rewrite {
@@ -131,7 +124,7 @@ impl Rewrite {
         &mut self,
         op: &'static str,
         inputs: Vec<Source>,
-        attributes: Vec<(&'static str, Given)>,
+        attributes: Vec<(&'static str, AttrValue<'static>)>,
     ) -> Source {
         self.steps.push(Step {
             op,
@@ -151,7 +144,6 @@ pub fn fuse(
     constant: &dyn Fn(ValueId) -> Option<Tensor>,
 ) -> Vec<Fusion> {
     let mut report = Vec::new();
-    let mut before: HashMap<NodeId, Vec<NodeId>> = HashMap::new();
     let mut made = Made::default();
     for node in resolved.order().to_vec() {
         for (anchor, name, pattern) in PATTERNS {
@@ -176,15 +168,14 @@ pub fn fuse(
                 Match::Nearly(why) => report.push(fusion(0, Some(why))),
                 Match::Yes(rewrite) => {
                     report.push(fusion(rewrite.absorbed.len() + 1, None));
-                    let added = apply(resolved, node, rewrite, &mut made);
-                    before.insert(node, added);
+                    apply(resolved, node, rewrite, &mut made);
                     break;
                 }
             }
         }
     }
     if report.iter().any(|fusion| fusion.nodes > 0) {
-        rebuild_order(resolved, &before);
+        rebuild_order(resolved);
     }
     report
 }
@@ -196,28 +187,21 @@ pub(crate) struct Made {
     shared: HashMap<(&'static str, ValueId), ValueId>,
 }
 
-/// Makes the nodes of a rewrite and returns those before the anchor.
-fn apply(
-    resolved: &mut Resolved,
-    anchor: NodeId,
-    rewrite: Rewrite,
-    made: &mut Made,
-) -> Vec<NodeId> {
-    let main = resolved.main();
+/// Makes the nodes of a rewrite.
+fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut Made) {
     let mut outputs: Vec<ValueId> = Vec::new();
-    let mut added = Vec::new();
     let last = rewrite.steps.len().saturating_sub(1);
     for (index, step) in rewrite.steps.into_iter().enumerate() {
         let operator = resolved.registry().operator("", step.op);
         let newest = operator.map_or(0, |operator| operator.newest());
-        let model = resolved.model_mut();
+        let mut build = resolved.build(anchor);
         let inputs: Vec<Option<ValueId>> = step
             .inputs
             .into_iter()
             .map(|source| match source {
                 Source::Value(value) => Some(value),
                 Source::Step(index) => Some(outputs[index]),
-                Source::Constant(tensor) => Some(model.add_initializer(main, step.op, &tensor)),
+                Source::Constant(tensor) => Some(build.constant(step.op, &tensor)),
                 Source::Absent => None,
             })
             .collect();
@@ -231,28 +215,21 @@ fn apply(
             continue;
         }
         let node = if index == last {
+            let model = build.model_mut();
             let op = model.intern(step.op);
             let node = model.node_mut(anchor);
             node.op_type = Some(op);
             node.domain = None;
             model.clear_attributes(anchor);
             model.set_inputs(anchor, &inputs);
+            for (name, value) in step.attributes {
+                model.set_attribute(anchor, name, value);
+            }
             anchor
         } else {
-            let position = model.graph(main).nodes.len();
-            let node = model.add_node(main, position, step.op, "", &inputs, 1);
-            added.push(node);
-            node
+            build.before(step.op, "", &inputs, &step.attributes).0
         };
-        for (name, value) in &step.attributes {
-            let value = match value {
-                Given::Int(value) => NewAttribute::Int(*value),
-                Given::Float(value) => NewAttribute::Float(*value),
-                Given::Ints(values) => NewAttribute::Ints(values),
-                Given::String(word) => NewAttribute::String(word),
-            };
-            model.set_attribute(node, name, value);
-        }
+        let model = resolved.model();
         let output = model.outputs(node).first().copied().flatten();
         if let Some(output) = output {
             if let Some(key) = key {
@@ -262,16 +239,12 @@ fn apply(
         }
         resolved.set_opset(node, newest);
     }
-    added
 }
 
 /// Puts new nodes in front of their anchors and takes out what nobody reads any more.
-fn rebuild_order(resolved: &mut Resolved, before: &HashMap<NodeId, Vec<NodeId>>) {
-    let mut order: Vec<NodeId> = Vec::new();
-    for node in resolved.order() {
-        order.extend(before.get(node).into_iter().flatten());
-        order.push(*node);
-    }
+fn rebuild_order(resolved: &mut Resolved) {
+    resolved.place_made();
+    let mut order = resolved.order().to_vec();
     let model = resolved.model_mut();
     let mut dead: HashSet<NodeId> = HashSet::new();
     for node in order.iter().rev() {
@@ -376,17 +349,11 @@ impl<'a> Matcher<'a> {
     }
 
     pub(crate) fn int(&self, node: NodeId, name: &str) -> Option<i64> {
-        match NodeAttributes::new(self.model, node).attribute(name)? {
-            AttrValue::Int(value) => Some(value),
-            _ => None,
-        }
+        NodeAttributes::new(self.model, node).int(name)
     }
 
     pub(crate) fn int_list(&self, node: NodeId, name: &str) -> Option<Vec<i64>> {
-        match NodeAttributes::new(self.model, node).attribute(name)? {
-            AttrValue::Ints(values) => Some(values.into_owned()),
-            _ => None,
-        }
+        NodeAttributes::new(self.model, node).ints(name)
     }
 
     pub(crate) fn shape(&self, value: ValueId) -> Option<&'a Shape> {

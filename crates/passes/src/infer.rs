@@ -9,7 +9,6 @@
 //! the reference implementation says: a size that is neither a number nor a name of the file gets a new name.
 
 mod annotate;
-mod attributes;
 mod calls;
 mod engine;
 mod equalities;
@@ -31,7 +30,6 @@ pub use annotate::{Naming, annotate};
 pub use equalities::Equality;
 pub use unknown::{Missing, Unknown};
 
-pub(crate) use attributes::Bindings;
 use engine::{Engine, Nodes};
 
 /// How inference reasons.

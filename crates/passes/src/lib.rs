@@ -17,7 +17,6 @@ mod share;
 mod strip;
 mod upgrade;
 
-pub use attributes::NodeAttributes;
 pub use check::{CheckOptions, CheckPart, check, check_part};
 pub use cost::{
     ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assumed_sizes, cost,

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeSet;
 
-use sardonyx_model::{GraphId, Id, Model, NodeId, Producer};
+use sardonyx_model::{GraphId, Id, MadeNodes, Model, NodeBuilder, NodeId, Producer};
 use sardonyx_ops::{OpDef, Registry, Schema};
 
 use crate::check::{self, codes};
-use crate::finding::{Finding, Findings, Spot};
+use crate::finding::{Finding, Findings, Spot, place_of_node};
 use crate::order::sorted;
 
 /// Findings after which no more are looked for: nobody reads them, and a file may have one for every few of its bytes.
@@ -25,6 +25,7 @@ pub struct Resolved {
     /// By node: the opset version in whose form it is.
     opsets: Vec<u32>,
     order: Vec<NodeId>,
+    made: MadeNodes,
 }
 
 /// Resolves a model.
@@ -44,6 +45,7 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
         registry,
         opsets: Vec::new(),
         order: Vec::new(),
+        made: MadeNodes::default(),
     };
     let mut found = Findings::new(MOST_FINDINGS);
     resolved.find_opsets(&mut found);
@@ -104,7 +106,7 @@ impl Resolved {
         self.opsets.get(node.index()).copied().unwrap_or(0)
     }
 
-    /// Changes the model. Whoever does so keeps what resolving proved, or calls [`sort_again`](Resolved::sort_again).
+    /// Changes the model. Whoever does so keeps what resolving proved, or calls [`set_order`](Resolved::set_order).
     pub(crate) fn model_mut(&mut self) -> &mut Model {
         &mut self.model
     }
@@ -116,10 +118,31 @@ impl Resolved {
         self.opsets[node.index()] = opset;
     }
 
-    /// Finds the order anew after nodes were added.
-    pub(crate) fn sort_again(&mut self) -> Result<(), Box<Finding>> {
-        self.order = self.sort()?;
-        Ok(())
+    /// Makes nodes beside a node. They are in the order after [`place_made`](Resolved::place_made).
+    pub(crate) fn build(&mut self, beside: NodeId) -> NodeBuilder<'_> {
+        NodeBuilder::new(&mut self.model, &mut self.made, beside)
+    }
+
+    /// Puts nodes that were made into the order, beside those for which they were made.
+    pub(crate) fn place_made(&mut self) {
+        if self.made.is_waiting() {
+            let order = self.made.place(&self.order);
+            self.set_order(order);
+        }
+    }
+
+    /// What a node is called in messages and reports: a node that a pass made is said to be made for one of the file.
+    pub fn place_of(&self, node: NodeId) -> String {
+        let origin = self.made.origin(node);
+        let place = place_of_node(&self.model, origin);
+        if origin == node {
+            return place;
+        }
+        let op = self.model.maybe_text(self.model.node(node).op_type);
+        format!(
+            "{}, made for {place}",
+            sardonyx_proto::shown(op.unwrap_or_default())
+        )
     }
 
     /// Replaces the nodes of the main graph by these, which are in an order in which they can run.

@@ -43,7 +43,6 @@ pub fn upgrade(
     let mut upgraded: BTreeMap<(&str, &str, u32), Upgrade> = BTreeMap::new();
     let mut waiting: Vec<NodeId> = resolved.order().to_vec();
     let types = |value: ValueId| -> Option<Type> { inference.ty(value).cloned() };
-    let mut grew = false;
     // Many nodes cross few boundaries.
     let mut unadapted: HashMap<(&str, &str, u32), Option<Boundary>> = HashMap::new();
     while let Some(node) = waiting.pop() {
@@ -60,11 +59,9 @@ pub fn upgrade(
             let result = match operator.adapter_at(version - 1, version) {
                 Some(adapt) => {
                     changed = true;
-                    let mut cx = Adapt::new(resolved.model_mut(), node, &types);
+                    let mut cx = Adapt::new(resolved.build(node), &types);
                     let result = adapt(&mut cx);
-                    let made = cx.into_made();
-                    grew |= !made.is_empty();
-                    for made in made {
+                    for made in cx.into_made() {
                         resolved.set_opset(made, version);
                         waiting.push(made);
                     }
@@ -108,9 +105,7 @@ pub fn upgrade(
         }
         resolved.set_opset(node, operator.newest().max(from));
     }
-    if grew && let Err(finding) = resolved.sort_again() {
-        findings.push(*finding);
-    }
+    resolved.place_made();
     if findings.is_empty() {
         Ok(upgraded.into_values().collect())
     } else {

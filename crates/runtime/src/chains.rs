@@ -33,14 +33,14 @@ pub(crate) fn join_chains(program: &mut Program) -> Vec<(String, String)> {
         let Some(mut chain) = steps[index].take() else {
             continue;
         };
-        let first = chain.place.clone();
+        let first = chain.label();
         let mut last = index;
         for member in found.members {
             let Some(step) = steps[member].take() else {
                 continue;
             };
-            joined.push((first.clone(), step.place));
-            chain.place = format!("{} with {}", chain.place, step.op);
+            joined.push((first.clone(), step.label()));
+            chain.with.push(step.op);
             chain.outputs = step.outputs;
             last = member;
         }

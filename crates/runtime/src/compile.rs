@@ -3,11 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::{Isa, Pool};
-use sardonyx_model::{ExternalData, Id, Model, NodeId, Shape, Type, ValueId};
+use sardonyx_model::{ExternalData, Id, Model, NodeAttributes, NodeId, Shape, Type, ValueId};
 use sardonyx_ops::{AttributeView, Registry};
 use sardonyx_passes::{
-    Finding, Fusion, InferOptions, Inference, NodeAttributes, Resolved, fuse, infer, place_of_node,
-    resolve, share, upgrade,
+    Finding, Fusion, InferOptions, Inference, Resolved, fuse, infer, resolve, share, upgrade,
 };
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
@@ -164,7 +163,17 @@ pub(crate) struct Step {
     pub(crate) node: NodeId,
     /// The node of the file, for errors and profiles.
     pub(crate) place: String,
+    /// Operators of the nodes that it does besides, in their order.
+    pub(crate) with: Vec<&'static str>,
     pub(crate) op: &'static str,
+}
+
+impl Step {
+    /// All that it does, for people.
+    pub(crate) fn label(&self) -> String {
+        let with = self.with.iter().map(|op| format!(" with {op}"));
+        std::iter::once(self.place.clone()).chain(with).collect()
+    }
 }
 
 /// Compiles a model.
@@ -618,7 +627,8 @@ impl Building<'_> {
             inputs,
             outputs,
             node,
-            place: place_of_node(model, node),
+            place: resolved.place_of(node),
+            with: Vec::new(),
             op,
         };
         self.steps.push((position, step));

@@ -7,9 +7,9 @@
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::Pool;
-use sardonyx_model::{ConstantError, ExternalData, Id, NodeId, Producer, ValueId};
+use sardonyx_model::{ConstantError, ExternalData, Id, NodeAttributes, NodeId, Producer, ValueId};
 use sardonyx_ops::{AttrValue, Attributes, Known};
-use sardonyx_passes::{Inference, NodeAttributes, Resolved, place_of_node};
+use sardonyx_passes::{Inference, Resolved, place_of_node};
 use sardonyx_tensor::{DataType, Dims, Sparse, Tensor, Value, shape};
 use smallvec::SmallVec;
 

@@ -306,7 +306,7 @@ impl Session {
                     && let before = account.more(range.start)
                     && let Err(refused) = before.charge(range.len())
                 {
-                    return RunError::Resources(format!("{}: {refused}", step.place));
+                    return RunError::Resources(format!("{}: {refused}", step.label()));
                 }
             }
         }
@@ -433,7 +433,7 @@ impl Session {
             let start = began.map(|began| began.elapsed());
             self.run_step(planned, arena, held, account, scheduled)
                 .map_err(|what| RunError::Node {
-                    place: self.program.steps[scheduled.step].place.clone(),
+                    place: self.program.steps[scheduled.step].label(),
                     what,
                 })?;
             if let (Some(watch), Some(began), Some(start)) = (&mut watch, began, start) {

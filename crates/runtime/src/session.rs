@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{ExternalData, Model, Type, ValueInfo};
-use sardonyx_passes::{Fusion, name_of_node, place_of_node};
+use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
 use crate::compile::{Options, Program, compile};
@@ -54,7 +54,7 @@ pub struct StepInfo {
     /// Its operator.
     pub op: &'static str,
     /// Operators of the nodes that are done in the same step, in order.
-    pub with: Vec<String>,
+    pub with: Vec<&'static str>,
     /// Which loops run.
     pub kernel: String,
 }
@@ -182,10 +182,10 @@ impl Session {
         let model = self.program.resolved.model();
         steps
             .map(|step| StepInfo {
-                place: step.place.clone(),
+                place: step.label(),
                 node: name_of_node(model, step.node),
                 op: step.op,
-                with: absorbed_by(&step.place, &place_of_node(model, step.node)),
+                with: step.with.clone(),
                 kernel: step.kernel.describe(),
             })
             .collect()
@@ -210,13 +210,6 @@ impl Session {
     pub fn absorbed(&self) -> &[(String, String)] {
         &self.program.absorbed
     }
-}
-
-/// The operators that the place of a step names behind that of its node.
-fn absorbed_by(place: &str, node: &str) -> Vec<String> {
-    let rest = place.strip_prefix(node).unwrap_or_default();
-    let names = rest.split(" with ").filter(|name| !name.is_empty());
-    names.map(str::to_string).collect()
 }
 
 impl fmt::Debug for Session {

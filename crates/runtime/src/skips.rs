@@ -36,8 +36,8 @@ pub(crate) fn take_sums(program: &mut Program) -> Vec<(String, String)> {
         let is_wanted = readers.get(&sum).is_some_and(|readers| readers.len() > 1);
         step.outputs.push(is_wanted.then_some(sum));
         if let Some(add) = steps[index].take() {
-            step.place = format!("{} with {}", step.place, add.op);
-            taken.push((step.place.clone(), add.place));
+            step.with.push(add.op);
+            taken.push((step.label(), add.label()));
         }
         steps[index] = Some(step);
     }

@@ -66,10 +66,10 @@ pub(crate) fn absorb_tails(program: &mut Program) -> Vec<(String, String)> {
             let Some(tail) = items[found.at].take() else {
                 break;
             };
-            absorbed.push((item.step.place.clone(), tail.step.place.clone()));
+            absorbed.push((item.step.label(), tail.step.label()));
             let last = item.views.last_mut().unwrap_or(&mut item.step);
             last.outputs[0] = tail.step.outputs[0];
-            item.step.place = format!("{} with {}", item.step.place, tail.step.op);
+            item.step.with.push(tail.step.op);
             if let Some(other) = found.other {
                 item.step.inputs.push(Some(other));
             }

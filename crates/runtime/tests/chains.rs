@@ -87,7 +87,7 @@ fn steps(graph: &str, expected: &[&str]) -> Both {
     let found: Vec<String> = steps
         .iter()
         .map(|step| {
-            let with = step.with.iter().map(String::as_str);
+            let with = step.with.iter().copied();
             let ops: Vec<&str> = [step.op].into_iter().chain(with).collect();
             ops.join(" ")
         })

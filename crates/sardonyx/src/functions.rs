@@ -27,10 +27,10 @@
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_model::{
-    self as graph, GraphId, NewAttribute, NoExternalData, NodeId, Producer, Type, ValueId,
+    self as graph, AttrValue, GraphId, NoExternalData, NodeAttributes, NodeId, Producer, Type,
+    ValueId,
 };
-use sardonyx_ops::{AttrValue, Attributes, Call, GraphText, Registry};
-use sardonyx_passes::NodeAttributes;
+use sardonyx_ops::{Attributes, Call, GraphText, Registry};
 use sardonyx_proto::{Encode, Encoder, encode_to_vec, graph as graph_fields, model};
 use sardonyx_tensor::Buffer;
 use sardonyx_text::{PrintOptions, PrintPart};
@@ -248,9 +248,8 @@ fn constants_as_nodes(model: &mut graph::Model, graph: GraphId) -> Option<()> {
     let nodes = model.graph(graph).nodes.len();
     for initializer in &initializers {
         let tensor = model.tensor(&initializer.tensor, &NoExternalData).ok()?;
-        let end = model.graph(graph).nodes.len();
-        let node = model.add_node(graph, end, "Constant", "", &[], 1);
-        model.set_attribute(node, "value", NewAttribute::Tensor(tensor));
+        let node = model.add_node(graph, "Constant", "", &[], 1);
+        model.set_attribute(node, "value", AttrValue::Tensor(tensor));
         model.redefine_output(node, 0, initializer.value?);
     }
     // Constants come first.

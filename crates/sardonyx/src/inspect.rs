@@ -411,7 +411,7 @@ fn normal(domain: Cow<'_, str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
     use sardonyx_tensor::Tensor;
 
     use super::*;
@@ -439,7 +439,7 @@ mod tests {
         for domain in ["", "ai.onnx", "custom"] {
             let node = model
                 .graph
-                .add_node(main, 0, "Add", domain, &[Some(weights)], 1);
+                .add_node(main, "Add", domain, &[Some(weights)], 1);
             let value = Tensor::from_strings(
                 [1],
                 ["abc"]
@@ -449,7 +449,7 @@ mod tests {
             .unwrap();
             model
                 .graph
-                .set_attribute(node, "value", NewAttribute::Tensor(value));
+                .set_attribute(node, "value", AttrValue::Tensor(value));
         }
         assert_eq!(
             model.parameters(),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use sardonyx_model::{Model, NewAttribute};
+use sardonyx_model::{AttrValue, Model};
 use tempfile::{TempDir, tempdir};
 
 /// A folder with files.
@@ -318,8 +318,8 @@ pub(crate) fn edited_digits(edit: impl FnOnce(&mut Model)) -> Vec<u8> {
 pub(crate) fn add_node(model: &mut Model, op: &str, domain: &str) {
     let main = model.main.unwrap();
     let input = model.graph(main).inputs[0].value;
-    let node = model.add_node(main, 0, op, domain, &[input], 1);
-    model.set_attribute(node, "alpha", NewAttribute::Float(1.0));
+    let node = model.add_node(main, op, domain, &[input], 1);
+    model.set_attribute(node, "alpha", AttrValue::Float(1.0));
 }
 
 /// A `.npy` file of little-endian elements.

@@ -6,6 +6,7 @@
 use sardonyx_tensor::{DataType, Tensor, f16};
 
 use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, NUMERIC, NUMERIC_IR4, float, input, ints, output, types, without_attribute,
@@ -141,7 +142,7 @@ fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_model::NewAttribute::Float;
+    use sardonyx_model::AttrValue::Float;
 
     use super::*;
     use crate::math::testing::{adapted, inferred, propagated};
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn defaults_appear() {
-        let hint = ("consumed_inputs", sardonyx_model::NewAttribute::Ints(&[0]));
+        let hint = ("consumed_inputs", sardonyx_model::AttrValue::from(&[0]));
         assert_eq!(adapted(&CLIP, 5, &[hint], "float[N]"), "y = Clip(a)");
         let refusal = "Clip: without a limit, version 6 limits to the range of float32";
         assert_eq!(

@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn c_always_stretches() {
-        let stretch = ("broadcast", sardonyx_model::NewAttribute::Int(1));
-        let transposed = ("transB", sardonyx_model::NewAttribute::Int(1));
+        let stretch = ("broadcast", AttrValue::Int(1));
+        let transposed = ("transB", AttrValue::Int(1));
         assert_eq!(
             adapted(&GEMM, 6, &[stretch, transposed], "-; -; -"),
             "y = Gemm(a, b, c) transB=1"

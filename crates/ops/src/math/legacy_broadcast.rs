@@ -6,7 +6,8 @@
 
 use sardonyx_model::Shape;
 
-use crate::adapt::{Adapt, AttrArg, Refusal};
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::infer::{Infer, InferError};
 use crate::tensor::unsqueeze::UNSQUEEZE;
 
@@ -91,7 +92,7 @@ pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             let aligned = cx.before(
                 UNSQUEEZE.name,
                 &[second],
-                &[("axes", AttrArg::Ints(&missing))],
+                &[("axes", AttrValue::from(&missing[..]))],
             );
             cx.set_input(1, Some(aligned));
         }
@@ -127,7 +128,7 @@ fn missing_axes(cx: &Adapt<'_>, axis: i64) -> Result<Vec<i64>, Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_model::NewAttribute::Int;
+    use sardonyx_model::AttrValue::Int;
 
     use crate::math::binary::ADD;
     use crate::math::testing::adapted;

@@ -3,7 +3,8 @@
 //! Since 1, with one slope for all or one per channel (axis 1); 6 drops `consumed_inputs`; 7 stretches the slope to the
 //! input, aligned at the right; 9 adds integers; 16 adds bfloat16.
 
-use crate::adapt::{Adapt, AttrArg, Refusal};
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::AttrValue;
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, ints, output, types, without_attribute,
@@ -75,7 +76,11 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axes: Vec<i64> = (1..rank as i64 - 1).collect();
     if !axes.is_empty() {
         let slope = cx.input(1);
-        let aligned = cx.before(UNSQUEEZE.name, &[slope], &[("axes", AttrArg::Ints(&axes))]);
+        let aligned = cx.before(
+            UNSQUEEZE.name,
+            &[slope],
+            &[("axes", AttrValue::from(&axes[..]))],
+        );
         cx.set_input(1, Some(aligned));
     }
     Ok(())

@@ -6,7 +6,8 @@
 
 use sardonyx_model::Shape;
 
-use crate::adapt::{Adapt, AttrArg, Refusal};
+use crate::adapt::{Adapt, Refusal};
+use crate::attributes::{AttrValue, Attributes};
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, Fact, input, int, output, types};
 use crate::function::{Expand, vector};
@@ -89,14 +90,14 @@ fn one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis").unwrap_or(1);
     let ty = cx.input_type(0);
     if let Some(axis) = only_axis(axis, ty.as_ref().and_then(|ty| ty.shape())) {
-        cx.set_int("axis", axis);
+        cx.set("axis", axis);
         return Ok(());
     }
     let original = cx.input(0);
     let shape = cx.before(SHAPE.name, &[original], &[]);
-    let flat = cx.before(FLATTEN.name, &[original], &[("axis", AttrArg::Int(axis))]);
+    let flat = cx.before(FLATTEN.name, &[original], &[("axis", AttrValue::Int(axis))]);
     cx.set_input(0, Some(flat));
-    cx.set_int("axis", -1);
+    cx.set("axis", -1);
     cx.after(0, RESHAPE.name, &[Some(shape)], &[]);
     Ok(())
 }
@@ -133,10 +134,9 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     use super::*;
-    use crate::attributes::AttrValue;
     use crate::math::testing::{adapted, inferred, ty};
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn several_axes_are_flattened() {
         // NODE-22
-        let at = |axis| vec![("axis", NewAttribute::Int(axis))];
+        let at = |axis| vec![("axis", AttrValue::Int(axis))];
         let flat = |axis| {
             format!(
                 "t2 = Shape(a); t3 = Flatten(a) axis={axis}; t4 = Softmax(t3) axis=-1; y = Reshape(t4, t2)"

@@ -513,7 +513,7 @@ const OLD_SELU_GAMMA: f32 = 1.0507;
 fn old_selu(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     for (name, default) in [("alpha", OLD_SELU_ALPHA), ("gamma", OLD_SELU_GAMMA)] {
         if !cx.has(name) {
-            cx.set_float(name, default);
+            cx.set(name, default);
         }
     }
     consumed_inputs::remove(cx)
@@ -521,7 +521,7 @@ fn old_selu(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     use super::*;
     use crate::math::testing::{adapted, inferred, propagated};
@@ -569,8 +569,8 @@ mod tests {
 
     #[test]
     fn older_nodes_keep_their_meaning() {
-        let hint = ("consumed_inputs", NewAttribute::Ints(&[0]));
-        let alpha = ("alpha", NewAttribute::Float(2.0));
+        let hint = ("consumed_inputs", AttrValue::from(&[0]));
+        let alpha = ("alpha", AttrValue::Float(2.0));
         assert_eq!(
             adapted(&RELU, 5, std::slice::from_ref(&hint), "-"),
             "y = Relu(a)"

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use sardonyx_model::Dim;
 
+use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::rules::same_as_first;
@@ -173,7 +174,7 @@ fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let training = (1..cx.output_count()).any(|output| cx.has_output(output));
     if training {
-        cx.set_int("training_mode", 1);
+        cx.set("training_mode", 1);
     }
     // Exporters name them whether or not anybody reads them.
     if (3..cx.output_count()).any(|output| cx.is_used(output)) {
@@ -192,7 +193,7 @@ mod tests {
     use crate::AttrValue::Int;
     use crate::math::testing::adapted;
     use crate::tensor::testing::{check, outputs};
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     #[test]
     fn channels_agree() {
@@ -270,16 +271,13 @@ mod tests {
         };
         let node = "y = BatchNormalization(a, b, c)";
         assert_eq!(
-            adapted(5, &[("consumed_inputs", NewAttribute::Ints(&[0]))]),
+            adapted(5, &[("consumed_inputs", AttrValue::from(&[0]))]),
             node
         );
-        assert_eq!(adapted(6, &[("is_test", NewAttribute::Int(1))]), node);
+        assert_eq!(adapted(6, &[("is_test", Int(1))]), node);
         assert!(adapted(6, &[]).starts_with("BatchNormalization: is_test = 0 means training"));
-        assert_eq!(adapted(8, &[("spatial", NewAttribute::Int(1))]), node);
-        assert!(
-            adapted(8, &[("spatial", NewAttribute::Int(0))])
-                .contains("unless the input has rank 2")
-        );
+        assert_eq!(adapted(8, &[("spatial", Int(1))]), node);
+        assert!(adapted(8, &[("spatial", Int(0))]).contains("unless the input has rank 2"));
         assert_eq!(adapted(13, &[]), node);
     }
 

@@ -5,7 +5,7 @@
 
 use sardonyx_tensor::{DataType, Tensor};
 
-use crate::adapt::AttrArg;
+use crate::attributes::{AttrValue, Attributes};
 use crate::facts::*;
 use crate::math::consumed_inputs;
 use crate::tensor::cast::CAST;
@@ -102,7 +102,7 @@ fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             1,
             CAST.name,
             &[],
-            &[("to", AttrArg::Int(elem.number().into()))],
+            &[("to", AttrValue::Int(elem.number().into()))],
         ),
         None => {
             return Err(cx.refuse("the mask becomes bool, and the type that it had is not known"));
@@ -126,7 +126,7 @@ mod tests {
     use super::DROPOUT;
     use crate::math::testing::adapted;
     use crate::tensor::testing::outputs;
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     #[test]
     fn the_mask_has_the_shape_of_the_data() {
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn only_inference_moves_to_version_7() {
         let test = [
-            ("is_test", NewAttribute::Int(1)),
-            ("ratio", NewAttribute::Float(0.25)),
+            ("is_test", AttrValue::Int(1)),
+            ("ratio", AttrValue::Float(0.25)),
         ];
         assert_eq!(
             adapted(&DROPOUT, 6, &test, "float[2]"),
@@ -170,7 +170,7 @@ mod tests {
             adapted(
                 &DROPOUT,
                 11,
-                &[("ratio", NewAttribute::Float(0.25))],
+                &[("ratio", AttrValue::Float(0.25))],
                 "float[2]"
             ),
             "y = Dropout(a, 0.25)"

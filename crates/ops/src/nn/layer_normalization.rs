@@ -4,6 +4,7 @@ use sardonyx_model::{Dim, Shape, Type};
 use sardonyx_tensor::DataType::{Bfloat16, Float};
 
 use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::def::OpDef;
 use crate::facts::{FLOATS, FLOATS_IR4, deprecated, float, input, int, ints, output, types};
 use crate::function::{
@@ -419,7 +420,7 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             cx.set_input(index, Some(by_channel));
         }
     }
-    cx.set_int("stash_type", i64::from(elem.number()));
+    cx.set("stash_type", i64::from(elem.number()));
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 use sardonyx_model::Dim;
 use sardonyx_tensor::{CastOptions, DataType, cast};
 
+use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::known::{Known, MAX_KNOWN};
 use crate::math::shape_values;
@@ -146,7 +147,7 @@ fn number_for_word(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse(format_args!("to = \"{word}\" is no element type")));
     };
     cx.remove("to");
-    cx.set_int("to", elem.number().into());
+    cx.set("to", i64::from(elem.number()));
     Ok(())
 }
 
@@ -158,7 +159,7 @@ mod tests {
     use crate::math::testing::adapted;
     use crate::math::testing::{infer, propagated};
     use crate::tensor::testing::{check, word};
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
     use sardonyx_tensor::Tensor;
 
     #[test]
@@ -227,9 +228,8 @@ mod tests {
 
     #[test]
     fn words_become_numbers() {
-        let adapted = |word: &'static str| {
-            adapted(&CAST, 5, &[("to", NewAttribute::String(word))], "float[2]")
-        };
+        let adapted =
+            |word: &'static str| adapted(&CAST, 5, &[("to", AttrValue::from(word))], "float[2]");
         assert_eq!(adapted("FLOAT16"), "y = Cast(a) to=10");
         assert_eq!(adapted("BOOL"), "y = Cast(a) to=9");
         assert_eq!(adapted("bits"), "Cast: to = \"bits\" is no element type");

@@ -117,7 +117,7 @@ fn join_ints(cx: &mut Infer<'_>, axis: i64) {
 
 fn write_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if !cx.has("axis") {
-        cx.set_int("axis", 1);
+        cx.set("axis", 1);
     }
     Ok(())
 }
@@ -129,7 +129,6 @@ mod tests {
     use crate::math::testing::adapted;
     use crate::math::testing::{infer, propagated, ty, value};
     use crate::tensor::testing::check;
-    use sardonyx_model::NewAttribute;
 
     #[test]
     fn sizes_add_up() {
@@ -232,7 +231,7 @@ mod tests {
             adapted(&CONCAT, 3, &[], "float[2]; float[2]"),
             "y = Concat(a, b) axis=1"
         );
-        let given = [("axis", NewAttribute::Int(0))];
+        let given = [("axis", Int(0))];
         assert_eq!(
             adapted(&CONCAT, 3, &given, "float[2]; float[2]"),
             "y = Concat(a, b) axis=0"

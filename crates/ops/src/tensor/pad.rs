@@ -8,6 +8,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::{CastOptions, Tensor, cast};
 
 use super::{INDICES, ints_to_input, unknown_dims, widened};
+use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
@@ -178,7 +179,7 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
 fn rename_paddings(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(pads) = cx.ints("paddings") {
         cx.remove("paddings");
-        cx.set_ints("pads", &pads);
+        cx.set("pads", pads);
     }
     Ok(())
 }
@@ -213,7 +214,7 @@ mod tests {
     use super::PAD;
     use crate::math::testing::{adapted, propagated};
     use crate::tensor::testing::{check, ints};
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     #[test]
     fn sizes_grow_and_shrink() {
@@ -298,14 +299,14 @@ mod tests {
 
     #[test]
     fn attributes_move() {
-        let paddings = [("paddings", NewAttribute::Ints(&[1, 2]))];
+        let paddings = [("paddings", AttrValue::from(&[1, 2]))];
         assert_eq!(
             adapted(&PAD, 1, &paddings, "float[3]"),
             "y = Pad(a) pads=[1, 2]"
         );
-        let pads = || ("pads", NewAttribute::Ints(&[1, 2]));
+        let pads = || ("pads", AttrValue::from(&[1, 2]));
         assert_eq!(adapted(&PAD, 10, &[pads()], "-"), "y = Pad(a, [1, 2])");
-        let value = [pads(), ("value", NewAttribute::Float(0.5))];
+        let value = [pads(), ("value", AttrValue::Float(0.5))];
         assert_eq!(
             adapted(&PAD, 10, &value, "double[3]"),
             "y = Pad(a, [1, 2], 0.5)"

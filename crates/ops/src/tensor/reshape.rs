@@ -6,6 +6,7 @@
 use sardonyx_model::{Dim, Shape};
 
 use super::{product, unknown_dims, vector_len, widened};
+use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
@@ -165,7 +166,7 @@ mod tests {
     use crate::math::testing::adapted;
     use crate::math::testing::{infer, ty, value};
     use crate::tensor::testing::{check, ints};
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     #[test]
     fn known_targets() {
@@ -287,8 +288,8 @@ mod tests {
     #[test]
     fn the_target_becomes_an_input() {
         let given = [
-            ("shape", NewAttribute::Ints(&[0, -1])),
-            ("consumed_inputs", NewAttribute::Ints(&[0])),
+            ("shape", AttrValue::from(&[0, -1])),
+            ("consumed_inputs", AttrValue::from(&[0])),
         ];
         assert_eq!(
             adapted(&RESHAPE, 4, &given, "float[2, 2]"),

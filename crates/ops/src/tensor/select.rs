@@ -4,6 +4,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Bool, Int64};
 
 use crate::adapt::{Adapt, Refusal};
+use crate::attributes::Attributes;
 use crate::def::OpDef;
 use crate::facts::{
     ALL, ALL_IR4, FLOATS, NUMERIC, NUMERIC_IR4, input, int, output, types, without_attribute,

@@ -5,6 +5,7 @@
 use sardonyx_model::{Dim, Shape};
 
 use super::INDICES;
+use crate::attributes::Attributes;
 use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
@@ -331,7 +332,7 @@ mod tests {
     use crate::math::testing::adapted;
     use crate::math::testing::propagated;
     use crate::tensor::testing::{check, ints};
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     #[test]
     fn known_sizes() {
@@ -523,15 +524,15 @@ mod tests {
     #[test]
     fn attributes_become_inputs() {
         let given = [
-            ("starts", NewAttribute::Ints(&[1, 0])),
-            ("ends", NewAttribute::Ints(&[2, -1])),
+            ("starts", AttrValue::from(&[1, 0])),
+            ("ends", AttrValue::from(&[2, -1])),
         ];
         assert_eq!(
             adapted(&SLICE, 9, &given, "float[5, 5, 5]"),
             "y = Slice(a, [1, 0], [2, -1], [0, 1])"
         );
         let [starts, ends] = given;
-        let given = [starts, ends, ("axes", NewAttribute::Ints(&[2, 1]))];
+        let given = [starts, ends, ("axes", AttrValue::from(&[2, 1]))];
         assert_eq!(
             adapted(&SLICE, 9, &given, "float[5, 5, 5]"),
             "y = Slice(a, [1, 0], [2, -1], [2, 1])"

@@ -194,7 +194,7 @@ fn demand_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 /// Equal pieces were what no sizes meant.
 fn count_outputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.input(1).is_none() {
-        cx.set_int("num_outputs", cx.output_count() as i64);
+        cx.set("num_outputs", cx.output_count() as i64);
     }
     Ok(())
 }
@@ -207,7 +207,6 @@ mod tests {
     use crate::math::testing::adapted;
     use crate::math::testing::{infer, ty, value};
     use crate::tensor::testing::{ints, outputs};
-    use sardonyx_model::NewAttribute;
 
     #[test]
     fn sizes_of_pieces() {
@@ -346,7 +345,7 @@ mod tests {
 
     #[test]
     fn sizes_and_number_of_pieces() {
-        let axis = ("axis", NewAttribute::Int(0));
+        let axis = ("axis", Int(0));
         assert_eq!(
             adapted(&SPLIT, 1, std::slice::from_ref(&axis), "float[4]"),
             "y = Split(a) axis=0"
@@ -357,12 +356,7 @@ mod tests {
         let input = "Split: version 2 takes the sizes as an attribute, not as an input";
         assert_eq!(adapted(&SPLIT, 1, &[axis], "float[4]; float[1]"), input);
         assert_eq!(
-            adapted(
-                &SPLIT,
-                12,
-                &[("split", NewAttribute::Ints(&[4]))],
-                "float[4]"
-            ),
+            adapted(&SPLIT, 12, &[("split", AttrValue::from(&[4]))], "float[4]"),
             "y = Split(a, [4])"
         );
         assert_eq!(adapted(&SPLIT, 12, &[], "float[4]"), "y = Split(a)");

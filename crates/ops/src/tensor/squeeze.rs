@@ -92,7 +92,7 @@ mod tests {
     use crate::math::testing::adapted;
     use crate::math::testing::{infer, propagated, ty, value};
     use crate::tensor::testing::{check, ints};
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     #[test]
     fn axes_of_size_1_go() {
@@ -143,12 +143,7 @@ mod tests {
     #[test]
     fn axes_become_an_input() {
         assert_eq!(
-            adapted(
-                &SQUEEZE,
-                12,
-                &[("axes", NewAttribute::Ints(&[0]))],
-                "float[1]"
-            ),
+            adapted(&SQUEEZE, 12, &[("axes", AttrValue::from(&[0]))], "float[1]"),
             "y = Squeeze(a, [0])"
         );
         assert_eq!(adapted(&SQUEEZE, 12, &[], "float[1]"), "y = Squeeze(a)");

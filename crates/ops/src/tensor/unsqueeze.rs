@@ -76,7 +76,7 @@ mod tests {
     use crate::math::testing::adapted;
     use crate::math::testing::propagated;
     use crate::tensor::testing::{check, ints};
-    use sardonyx_model::NewAttribute;
+    use sardonyx_model::AttrValue;
 
     #[test]
     fn axes_of_size_1_come() {
@@ -121,7 +121,7 @@ mod tests {
             adapted(
                 &UNSQUEEZE,
                 12,
-                &[("axes", NewAttribute::Ints(&[0, 2]))],
+                &[("axes", AttrValue::from(&[0, 2]))],
                 "float[1]"
             ),
             "y = Unsqueeze(a, [0, 2])"

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 
 use hashbrown::HashMap;
-use sardonyx_model::{Model, NodeId};
+use sardonyx_model::{Bindings, Model, NodeId};
 use sardonyx_ops::Registry;
 
 use super::sum::Sum;
 use super::walk::Walk;
-use crate::infer::{Bindings, Inference};
+use crate::infer::Inference;
 
 /// What calls of functions cost. Inference fills it, for whoever asks afterwards.
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    Dim, GraphId, Model, NodeId, OperatorSetId, Producer, Symbol, TensorProto, Type, ValueId,
+    Bindings, Dim, GraphId, Model, NodeAttributes, NodeId, OperatorSetId, Producer, Symbol,
+    TensorProto, Type, ValueId,
 };
 use sardonyx_ops::cost::{elements, multiply_adds};
 use sardonyx_ops::{AttributeView, Infer, Known, Present, Registry, Schema};
@@ -16,8 +17,7 @@ use super::calls::CallCosts;
 use super::live::{Peak, Span, largest};
 use super::sum::{Adder, Assumed, Sum};
 use super::{Cost, NodeCost, Work};
-use crate::attributes::NodeAttributes;
-use crate::infer::{Bindings, Inference};
+use crate::infer::Inference;
 
 /// Graphs within graphs; inference gives up there as well.
 const DEEPEST: usize = 100;

@@ -2,10 +2,10 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, SQRT_2};
 
-use sardonyx_model::{NodeId, ValueId};
+use sardonyx_model::{AttrValue, NodeId, ValueId};
 use sardonyx_tensor::DataType::{Double, Float};
 
-use super::{Given, Match, Matcher, Rewrite, Source, give_up};
+use super::{Match, Matcher, Rewrite, Source, give_up};
 
 /// `x * 0.5 * (1 + erf(x / sqrt 2))`, its factors in any order, and the approximation
 /// `x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))`. Hendrycks and Gimpel, "Gaussian error linear units" (2016).
@@ -67,7 +67,7 @@ fn replace(
     let mut rewrite = Rewrite::absorbing(absorbed);
     let attributes = match approximate {
         0 => Vec::new(),
-        _ => vec![("approximate", Given::String("tanh"))],
+        _ => vec![("approximate", AttrValue::from("tanh"))],
     };
     rewrite.step(op, vec![Source::Value(x)], attributes);
     Match::Yes(rewrite)
@@ -153,7 +153,7 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             give_up!("a value in between is read by somebody else as well");
         }
         let mut rewrite = Rewrite::absorbing(absorbed);
-        let alpha = vec![("alpha", Given::Float(alpha as f32))];
+        let alpha = vec![("alpha", AttrValue::Float(alpha as f32))];
         rewrite.step("Swish", vec![Source::Value(x)], alpha);
         return Match::Yes(rewrite);
     }

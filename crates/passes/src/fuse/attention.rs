@@ -1,10 +1,10 @@
 //! Attention: `softmax(scale * q k' + mask) v` around one softmax, in the forms that exporters write.
 
-use sardonyx_model::{Dim, NodeId, ValueId};
+use sardonyx_model::{AttrValue, Dim, NodeId, ValueId};
 use sardonyx_tensor::DataType::Float;
 use sardonyx_tensor::Tensor;
 
-use super::{Given, Match, Matcher, Rewrite, Source, give_up};
+use super::{Match, Matcher, Rewrite, Source, give_up};
 
 /// What has been found on the way from the second product up to the operands of the first.
 struct Scores {
@@ -95,7 +95,7 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             let k = rewrite.step(
                 "Transpose",
                 vec![Source::Value(turned)],
-                vec![("perm", Given::Ints(swapped))],
+                vec![("perm", AttrValue::from(swapped))],
             );
             (Source::Value(q), k, Source::Value(v))
         }
@@ -111,9 +111,9 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     }
     let mask = found.mask.map_or(Source::Absent, Source::Value);
     let attributes = vec![
-        ("scale", Given::Float(found.scale as f32)),
+        ("scale", AttrValue::Float(found.scale as f32)),
         // The softmax of nothing but minus infinity is NaN, which the operator itself replaces.
-        (BLIND_IS_NAN, Given::Int(1)),
+        (BLIND_IS_NAN, AttrValue::Int(1)),
     ];
     let y = rewrite.step("Attention", vec![q, k, v, mask], attributes);
     if rank == 3 {

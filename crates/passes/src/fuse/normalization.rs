@@ -1,9 +1,9 @@
 //! Normalizations that exporters spell out.
 
-use sardonyx_model::{NodeId, ValueId};
+use sardonyx_model::{AttrValue, NodeId, ValueId};
 use sardonyx_tensor::DataType::{Double, Float};
 
-use super::{Given, Match, Matcher, Rewrite, Source, give_up};
+use super::{Match, Matcher, Rewrite, Source, give_up};
 
 /// `weight * (x / sqrt(mean(x^2) + epsilon))`: Zhang and Sennrich, "Root mean square layer normalization" (2019).
 pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
@@ -140,8 +140,8 @@ fn normalized(
     let inputs = [Some(x), Some(found.weight), bias.map(|(bias, _)| bias)];
     let inputs = inputs.into_iter().flatten().map(Source::Value).collect();
     let attributes = vec![
-        ("axis", Given::Int(-1)),
-        ("epsilon", Given::Float(found.epsilon as f32)),
+        ("axis", AttrValue::Int(-1)),
+        ("epsilon", AttrValue::Float(found.epsilon as f32)),
     ];
     rewrite.step(op, inputs, attributes);
     Match::Yes(rewrite)

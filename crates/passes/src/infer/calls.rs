@@ -4,11 +4,10 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
-use sardonyx_model::{Dim, NodeId, Producer, ValueId};
+use sardonyx_model::{Bindings, Dim, NodeId, Producer, ValueId};
 use sardonyx_ops::{InferError, Inferred, Said};
 use sardonyx_proto::shown;
 
-use super::attributes::Bindings;
 use super::engine::{Engine, Given, MOST_LISTED};
 use super::unknown::Unknown;
 

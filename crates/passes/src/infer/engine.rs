@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    Dim, GraphId, Id, Model, NoExternalData, NodeId, OperatorSetId, Producer, Symbol, TensorType,
-    Texts, Type, TypeKind, TypeProto, ValueId,
+    Dim, GraphId, Id, Model, NoExternalData, NodeAttributes, NodeId, OperatorSetId, Producer,
+    Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
 };
 use sardonyx_ops::{
     AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, Present, Registry, Said,
@@ -23,7 +23,6 @@ use super::operands::{Bound, wrong_count};
 use super::reference::deciding;
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
-use crate::attributes::NodeAttributes;
 use crate::check::codes;
 use crate::finding::Spot;
 use crate::order::sorted;

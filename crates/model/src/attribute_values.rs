@@ -1,0 +1,287 @@
+//! Values of attributes as rules and kernels read them, and as passes write them.
+//!
+//! What a file stores is an [`AttributeValue`]: texts are places in a source, tensors may lie elsewhere. An [`AttrValue`] is
+//! what it means.
+
+use std::borrow::Cow;
+
+use sardonyx_proto::AttributeType;
+use sardonyx_tensor::{Buffer, Tensor};
+
+use crate::attribute::{Attribute, AttributeValue};
+use crate::constant::NoExternalData;
+use crate::graph::{Function, Model, Texts};
+use crate::ids::{GraphId, NodeId};
+use crate::types::Type;
+
+/// The value of an attribute, borrowed where it can be.
+#[derive(Debug, Clone)]
+pub enum AttrValue<'a> {
+    /// A float.
+    Float(f32),
+    /// An integer.
+    Int(i64),
+    /// A string.
+    String(Cow<'a, [u8]>),
+    /// Floats.
+    Floats(Cow<'a, [f32]>),
+    /// Integers.
+    Ints(Cow<'a, [i64]>),
+    /// Strings.
+    Strings(Vec<Cow<'a, [u8]>>),
+    /// A tensor.
+    Tensor(Tensor),
+    /// A graph.
+    Graph(GraphId),
+    /// A type.
+    Type(Type),
+    /// A value of another kind, or one that cannot be read.
+    Other,
+}
+
+impl AttrValue<'_> {
+    /// The same with all that is borrowed copied.
+    pub fn into_owned(self) -> AttrValue<'static> {
+        let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
+        match self {
+            AttrValue::Float(value) => AttrValue::Float(value),
+            AttrValue::Int(value) => AttrValue::Int(value),
+            AttrValue::String(value) => AttrValue::String(own(value)),
+            AttrValue::Floats(values) => AttrValue::Floats(Cow::Owned(values.into_owned())),
+            AttrValue::Ints(values) => AttrValue::Ints(Cow::Owned(values.into_owned())),
+            AttrValue::Strings(values) => AttrValue::Strings(values.into_iter().map(own).collect()),
+            AttrValue::Tensor(tensor) => AttrValue::Tensor(tensor),
+            AttrValue::Graph(graph) => AttrValue::Graph(graph),
+            AttrValue::Type(ty) => AttrValue::Type(ty),
+            AttrValue::Other => AttrValue::Other,
+        }
+    }
+}
+
+impl From<i64> for AttrValue<'_> {
+    fn from(value: i64) -> Self {
+        AttrValue::Int(value)
+    }
+}
+
+impl From<f32> for AttrValue<'_> {
+    fn from(value: f32) -> Self {
+        AttrValue::Float(value)
+    }
+}
+
+impl<'a> From<&'a str> for AttrValue<'a> {
+    fn from(text: &'a str) -> Self {
+        AttrValue::String(Cow::Borrowed(text.as_bytes()))
+    }
+}
+
+impl<'a> From<&'a [i64]> for AttrValue<'a> {
+    fn from(values: &'a [i64]) -> Self {
+        AttrValue::Ints(Cow::Borrowed(values))
+    }
+}
+
+impl<'a, const N: usize> From<&'a [i64; N]> for AttrValue<'a> {
+    fn from(values: &'a [i64; N]) -> Self {
+        AttrValue::Ints(Cow::Borrowed(values))
+    }
+}
+
+impl From<Vec<i64>> for AttrValue<'_> {
+    fn from(values: Vec<i64>) -> Self {
+        AttrValue::Ints(Cow::Owned(values))
+    }
+}
+
+impl<'a> From<&'a [f32]> for AttrValue<'a> {
+    fn from(values: &'a [f32]) -> Self {
+        AttrValue::Floats(Cow::Borrowed(values))
+    }
+}
+
+impl From<Tensor> for AttrValue<'_> {
+    fn from(tensor: Tensor) -> Self {
+        AttrValue::Tensor(tensor)
+    }
+}
+
+/// Where a node's attributes are looked up. Defaults are those of a schema, which is not known here.
+pub trait Attributes {
+    /// The value of an attribute, if the node has it.
+    fn attribute(&self, name: &str) -> Option<AttrValue<'_>>;
+
+    /// An integer attribute.
+    fn int(&self, name: &str) -> Option<i64> {
+        match self.attribute(name)? {
+            AttrValue::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A float attribute.
+    fn float(&self, name: &str) -> Option<f32> {
+        match self.attribute(name)? {
+            AttrValue::Float(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A string attribute. Text that is not UTF-8 counts as absent: no rule knows such a word.
+    fn string(&self, name: &str) -> Option<String> {
+        match self.attribute(name)? {
+            AttrValue::String(value) => String::from_utf8(value.into_owned()).ok(),
+            _ => None,
+        }
+    }
+
+    /// An attribute of integers.
+    fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        match self.attribute(name)? {
+            AttrValue::Ints(values) => Some(values.into_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// The attributes of a node of a model.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeAttributes<'a> {
+    model: &'a Model,
+    texts: Texts<'a>,
+    node: NodeId,
+    bindings: Option<&'a Bindings>,
+}
+
+impl<'a> NodeAttributes<'a> {
+    /// The attributes of a node.
+    pub fn new(model: &'a Model, node: NodeId) -> Self {
+        NodeAttributes::in_call(model, model.texts(), node, None)
+    }
+
+    /// The attributes of a node in a function, for a call that gives these values to the function's attributes.
+    pub fn in_call(
+        model: &'a Model,
+        texts: Texts<'a>,
+        node: NodeId,
+        bindings: Option<&'a Bindings>,
+    ) -> Self {
+        NodeAttributes {
+            model,
+            texts,
+            node,
+            bindings,
+        }
+    }
+}
+
+impl Attributes for NodeAttributes<'_> {
+    fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
+        let attribute = self.texts.attribute_of(self.node, name)?;
+        self.model.attribute_value(attribute, self.bindings)
+    }
+}
+
+/// What a call says about the attributes of a function: its own values, else the defaults.
+#[derive(Debug, Clone, Default)]
+pub struct Bindings(Vec<(Vec<u8>, AttrValue<'static>)>);
+
+impl Bindings {
+    /// For a call whose attributes are these.
+    pub fn of_call(model: &Model, function: &Function, call: &NodeAttributes<'_>) -> Bindings {
+        let mut bindings = Vec::new();
+        let defaults = function.attribute_protos.iter();
+        let defaults = defaults.filter_map(|default| Some((default.name?, Some(default))));
+        let required = function.attributes.iter().map(|name| (*name, None));
+        for (name, default) in required.chain(defaults) {
+            let text = model.text(name);
+            let given = std::str::from_utf8(text).ok();
+            let given = given.and_then(|name| call.attribute(name));
+            let value = given.or_else(|| model.attribute_value(default?, None));
+            if let Some(value) = value {
+                bindings.push((text.to_vec(), value.into_owned()));
+            }
+        }
+        Bindings(bindings)
+    }
+
+    /// The value that a reference stands for; `None` if the call gives none.
+    pub fn get(&self, name: &[u8]) -> Option<&AttrValue<'static>> {
+        let found = self.0.iter().find(|(bound, _)| bound == name);
+        found.map(|(_, value)| value)
+    }
+}
+
+impl Model {
+    /// The value of an attribute. A reference is replaced by what the call gives; if that is nothing, the node has no such
+    /// attribute.
+    pub fn attribute_value<'a>(
+        &'a self,
+        attribute: &'a Attribute,
+        bindings: Option<&'a Bindings>,
+    ) -> Option<AttrValue<'a>> {
+        let text = |span| Cow::Borrowed(self.bytes(span));
+        if let (Some(reference), Some(bindings)) =
+            (self.maybe_text(attribute.ref_attr_name()), bindings)
+            && !reference.is_empty()
+        {
+            return bindings.get(reference).cloned();
+        }
+        Some(match attribute.value() {
+            Some(AttributeValue::Float(value)) => AttrValue::Float(*value),
+            Some(AttributeValue::Int(value)) => AttrValue::Int(*value),
+            Some(AttributeValue::String(span)) => AttrValue::String(text(*span)),
+            Some(AttributeValue::Floats(values)) => AttrValue::Floats(Cow::Borrowed(values)),
+            Some(AttributeValue::Ints(values)) => AttrValue::Ints(Cow::Borrowed(values)),
+            Some(AttributeValue::Strings(spans)) => {
+                AttrValue::Strings(spans.iter().map(|span| text(*span)).collect())
+            }
+            Some(AttributeValue::Tensor(tensor)) => match self.tensor(tensor, &NoExternalData) {
+                Ok(tensor) => AttrValue::Tensor(tensor),
+                Err(_) => AttrValue::Other,
+            },
+            Some(AttributeValue::Graph(graph)) => AttrValue::Graph(*graph),
+            Some(AttributeValue::Type(ty)) => {
+                self.type_of(ty).map_or(AttrValue::Other, AttrValue::Type)
+            }
+            Some(AttributeValue::SparseTensor(sparse)) => {
+                let sparse = self.sparse_tensor(sparse, &NoExternalData).ok();
+                match sparse.and_then(|sparse| sparse.to_dense().ok()) {
+                    Some(tensor) => AttrValue::Tensor(tensor),
+                    None => AttrValue::Other,
+                }
+            }
+            Some(_) => AttrValue::Other,
+            // A scalar that is zero, and a list that is empty, may have no value field at all.
+            None => match attribute.ty? {
+                AttributeType::FLOAT => AttrValue::Float(0.0),
+                AttributeType::INT => AttrValue::Int(0),
+                AttributeType::STRING => AttrValue::String(Cow::Borrowed(b"")),
+                AttributeType::FLOATS => AttrValue::Floats(Cow::Borrowed(&[])),
+                AttributeType::INTS => AttrValue::Ints(Cow::Borrowed(&[])),
+                AttributeType::STRINGS => AttrValue::Strings(Vec::new()),
+                _ => AttrValue::Other,
+            },
+        })
+    }
+
+    /// The stored form of a value. `None` for types and values of other kinds, of which nothing makes any.
+    pub(crate) fn stored_value(&mut self, value: AttrValue<'_>) -> Option<AttributeValue> {
+        let mut text = |text: Cow<'_, [u8]>| self.add_bytes(Buffer::from_vec(text.into_owned()));
+        Some(match value {
+            AttrValue::Float(value) => AttributeValue::Float(value),
+            AttrValue::Int(value) => AttributeValue::Int(value),
+            AttrValue::String(value) => AttributeValue::String(text(value)),
+            AttrValue::Floats(values) => AttributeValue::Floats(values.into_owned()),
+            AttrValue::Ints(values) => AttributeValue::Ints(values.into_owned()),
+            AttrValue::Strings(values) => {
+                AttributeValue::Strings(values.into_iter().map(text).collect())
+            }
+            AttrValue::Tensor(tensor) => {
+                AttributeValue::Tensor(Box::new(self.tensor_proto(&tensor)))
+            }
+            AttrValue::Graph(graph) => AttributeValue::Graph(graph),
+            AttrValue::Type(_) | AttrValue::Other => return None,
+        })
+    }
+}

@@ -1,0 +1,157 @@
+//! Making nodes next to nodes that are there.
+
+use std::collections::HashMap;
+
+use sardonyx_tensor::Tensor;
+
+use crate::attribute_values::AttrValue;
+use crate::graph::Model;
+use crate::ids::{NodeId, ValueId};
+
+/// Nodes that a pass has made and that are not in the lists of their graphs yet: putting a node into the middle of a list takes
+/// as long as the list, so this is done for all of them together.
+#[derive(Debug, Clone, Default)]
+pub struct MadeNodes {
+    beside: HashMap<NodeId, Beside>,
+    /// By node: the one of the file that it was made for.
+    origins: HashMap<NodeId, NodeId>,
+}
+
+/// New nodes next to a node.
+#[derive(Debug, Clone, Default)]
+struct Beside {
+    before: Vec<NodeId>,
+    /// The one made last comes first: it reads what the node writes.
+    after: Vec<NodeId>,
+}
+
+impl MadeNodes {
+    /// The node of the file that a node was made for; the node itself if it was not made.
+    pub fn origin(&self, node: NodeId) -> NodeId {
+        self.origins.get(&node).copied().unwrap_or(node)
+    }
+
+    /// Whether nodes wait for a place.
+    pub fn is_waiting(&self) -> bool {
+        !self.beside.is_empty()
+    }
+
+    /// A list of nodes with those that were made beside them since the last call.
+    pub fn place(&mut self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let beside = std::mem::take(&mut self.beside);
+        let mut all = Vec::with_capacity(nodes.len() + self.origins.len());
+        // Nodes can be made beside nodes that were made. `true`: what is beside it is in the list.
+        let mut open: Vec<(NodeId, bool)> = Vec::new();
+        for node in nodes {
+            open.push((*node, false));
+            while let Some((node, is_opened)) = open.pop() {
+                match beside.get(&node) {
+                    Some(beside) if !is_opened => {
+                        open.extend(beside.after.iter().map(|node| (*node, false)));
+                        open.push((node, true));
+                        open.extend(beside.before.iter().rev().map(|node| (*node, false)));
+                    }
+                    _ => all.push(node),
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Makes nodes beside one node, in its graph, in constant time each.
+#[derive(Debug)]
+pub struct NodeBuilder<'m> {
+    model: &'m mut Model,
+    made: &'m mut MadeNodes,
+    anchor: NodeId,
+}
+
+impl<'m> NodeBuilder<'m> {
+    /// For nodes beside `anchor`.
+    pub fn new(model: &'m mut Model, made: &'m mut MadeNodes, anchor: NodeId) -> Self {
+        NodeBuilder {
+            model,
+            made,
+            anchor,
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        self.model
+    }
+
+    /// Changes the model.
+    pub fn model_mut(&mut self) -> &mut Model {
+        self.model
+    }
+
+    /// The node beside which others are made.
+    pub fn anchor(&self) -> NodeId {
+        self.anchor
+    }
+
+    /// A constant of the graph. Its name begins with `hint`.
+    pub fn constant(&mut self, hint: &str, tensor: &Tensor) -> ValueId {
+        let graph = self.model.node(self.anchor).graph;
+        self.model.add_initializer(graph, hint, tensor)
+    }
+
+    /// A node of one output before the anchor, after all that were made before it so far.
+    pub fn before(
+        &mut self,
+        op_type: &str,
+        domain: &str,
+        inputs: &[Option<ValueId>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> (NodeId, ValueId) {
+        let made = self.node(op_type, domain, inputs, attributes);
+        let beside = self.made.beside.entry(self.anchor).or_default();
+        beside.before.push(made.0);
+        made
+    }
+
+    /// A node of one output after the anchor. It reads the anchor's output at `output` and `more_inputs`; whatever read that
+    /// output reads the new node's instead, under the name that it had. `None` if the anchor does not have that output.
+    pub fn after(
+        &mut self,
+        output: usize,
+        op_type: &str,
+        domain: &str,
+        more_inputs: &[Option<ValueId>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> Option<NodeId> {
+        let value = *self.model.outputs(self.anchor).get(output)?;
+        let value = value?;
+        // The value keeps its name and its readers and gets a new producer; the anchor gets a fresh value to write to.
+        let graph = self.model.node(self.anchor).graph;
+        let between = self.model.add_value(graph, op_type);
+        self.model.redefine_output(self.anchor, output, between);
+        let inputs: Vec<Option<ValueId>> = std::iter::once(Some(between))
+            .chain(more_inputs.iter().copied())
+            .collect();
+        let (node, _) = self.node(op_type, domain, &inputs, attributes);
+        self.model.redefine_output(node, 0, value);
+        let beside = self.made.beside.entry(self.anchor).or_default();
+        beside.after.push(node);
+        Some(node)
+    }
+
+    fn node(
+        &mut self,
+        op_type: &str,
+        domain: &str,
+        inputs: &[Option<ValueId>],
+        attributes: &[(&str, AttrValue<'_>)],
+    ) -> (NodeId, ValueId) {
+        let graph = self.model.node(self.anchor).graph;
+        let (node, outputs) = self.model.new_node(graph, op_type, domain, inputs, 1);
+        for (name, value) in attributes {
+            self.model.set_attribute(node, name, value.clone());
+        }
+        let origin = self.made.origin(self.anchor);
+        self.made.origins.insert(node, origin);
+        (node, outputs[0])
+    }
+}
