@@ -6,13 +6,13 @@
 use std::borrow::Cow;
 
 use sardonyx_proto::AttributeType;
-use sardonyx_tensor::{Buffer, Tensor};
+use sardonyx_tensor::{Buffer, DataType, Tensor};
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::constant::NoExternalData;
 use crate::graph::{Function, Model, Texts};
 use crate::ids::{GraphId, NodeId};
-use crate::types::Type;
+use crate::types::{TensorType, Type};
 
 /// The value of an attribute, borrowed where it can be.
 #[derive(Debug, Clone)]
@@ -31,6 +31,8 @@ pub enum AttrValue<'a> {
     Strings(Vec<Cow<'a, [u8]>>),
     /// A tensor.
     Tensor(Tensor),
+    /// A tensor whose elements cannot be read, because they are in a data file or not as many as its sizes say: its type.
+    Unread(Type),
     /// A graph.
     Graph(GraphId),
     /// A type.
@@ -51,6 +53,7 @@ impl AttrValue<'_> {
             AttrValue::Ints(values) => AttrValue::Ints(Cow::Owned(values.into_owned())),
             AttrValue::Strings(values) => AttrValue::Strings(values.into_iter().map(own).collect()),
             AttrValue::Tensor(tensor) => AttrValue::Tensor(tensor),
+            AttrValue::Unread(ty) => AttrValue::Unread(ty),
             AttrValue::Graph(graph) => AttrValue::Graph(graph),
             AttrValue::Type(ty) => AttrValue::Type(ty),
             AttrValue::Other => AttrValue::Other,
@@ -238,7 +241,10 @@ impl Model {
             }
             Some(AttributeValue::Tensor(tensor)) => match self.tensor(tensor, &NoExternalData) {
                 Ok(tensor) => AttrValue::Tensor(tensor),
-                Err(_) => AttrValue::Other,
+                Err(_) => AttrValue::Unread(Type::Tensor(TensorType {
+                    elem: tensor.data_type.and_then(DataType::from_number),
+                    shape: Some(tensor.dims.iter().map(|size| (*size).into()).collect()),
+                })),
             },
             Some(AttributeValue::Graph(graph)) => AttrValue::Graph(*graph),
             Some(AttributeValue::Type(ty)) => {
@@ -281,7 +287,7 @@ impl Model {
                 AttributeValue::Tensor(Box::new(self.tensor_proto(&tensor)))
             }
             AttrValue::Graph(graph) => AttributeValue::Graph(graph),
-            AttrValue::Type(_) | AttrValue::Other => return None,
+            AttrValue::Unread(_) | AttrValue::Type(_) | AttrValue::Other => return None,
         })
     }
 }

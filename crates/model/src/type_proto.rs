@@ -133,20 +133,22 @@ impl TypeProto {
 impl Model {
     /// What can be reasoned about in a declared type; `None` if it names no kind, or an element type that does not exist.
     pub fn type_of(&self, proto: &TypeProto) -> Option<Type> {
-        self.type_with(
-            proto,
-            &mut |name| match std::str::from_utf8(self.text(name)) {
+        self.type_with(proto, &mut |value| match value {
+            DimValue::Value(size @ 0..) => Dim::Known(size),
+            // Old exporters write -1 where they mean "any".
+            DimValue::Value(_) => Dim::Unknown,
+            DimValue::Param(name) => match std::str::from_utf8(self.text(name)) {
                 Ok("") | Err(_) => Dim::Unknown,
                 Ok(name) => Dim::symbol(name),
             },
-        )
+        })
     }
 
-    /// The same, with somebody else to say what the names of dimensions stand for.
+    /// The same, with the caller to say what the dimensions are that have a number or a name.
     pub fn type_with(
         &self,
         proto: &TypeProto,
-        named: &mut dyn FnMut(Symbol) -> Dim,
+        read: &mut dyn FnMut(DimValue) -> Dim,
     ) -> Option<Type> {
         let mut tensor = |elem: Option<i32>, shape: &Option<ShapeProto>| -> Option<TensorType> {
             let elem = match elem {
@@ -155,7 +157,7 @@ impl Model {
             };
             Some(TensorType {
                 elem,
-                shape: shape.as_ref().map(|shape| shape_of(shape, named)),
+                shape: shape.as_ref().map(|shape| shape_of(shape, read)),
             })
         };
         Some(match proto.kind.as_ref()? {
@@ -166,10 +168,10 @@ impl Model {
                 elem_type, shape, ..
             } => Type::SparseTensor(tensor(*elem_type, shape)?),
             TypeKind::Sequence { elem_type, .. } => {
-                Type::Sequence(Box::new(self.type_with(elem_type.as_ref()?, named)?))
+                Type::Sequence(Box::new(self.type_with(elem_type.as_ref()?, read)?))
             }
             TypeKind::Optional { elem_type, .. } => {
-                Type::Optional(Box::new(self.type_with(elem_type.as_ref()?, named)?))
+                Type::Optional(Box::new(self.type_with(elem_type.as_ref()?, read)?))
             }
             TypeKind::Map {
                 key_type,
@@ -177,7 +179,7 @@ impl Model {
                 ..
             } => Type::Map(
                 DataType::from_number((*key_type)?)?,
-                Box::new(self.type_with(value_type.as_ref()?, named)?),
+                Box::new(self.type_with(value_type.as_ref()?, read)?),
             ),
             TypeKind::Opaque { domain, name, .. } => Type::Opaque {
                 // The empty domain is the standard's, also where it is spelt out.
@@ -191,12 +193,7 @@ impl Model {
     }
 }
 
-fn shape_of(shape: &ShapeProto, named: &mut dyn FnMut(Symbol) -> Dim) -> Shape {
-    let dim = |dim: &DimProto| match dim.value {
-        Some(DimValue::Value(value)) if value >= 0 => Dim::Known(value),
-        Some(DimValue::Param(name)) => named(name),
-        // Old exporters write -1 where they mean "any".
-        _ => Dim::Unknown,
-    };
+fn shape_of(shape: &ShapeProto, read: &mut dyn FnMut(DimValue) -> Dim) -> Shape {
+    let dim = |dim: &DimProto| dim.value.map_or(Dim::Unknown, &mut *read);
     shape.dims.iter().map(dim).collect()
 }

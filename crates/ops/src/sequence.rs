@@ -233,7 +233,13 @@ const DIFFERENT: &str = "the sizes of tensors in a sequence, which may differ";
 fn construct(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let mut elem = None;
     let mut shape = cx.shape(0).cloned();
+    if cx.input_count() == 0 && !cx.is_thorough() {
+        return cx.fail("the type of input 0 is not known");
+    }
     for index in 0..cx.input_count() {
+        if cx.input(index).is_none() && !cx.is_thorough() {
+            return cx.fail(format_args!("the type of input {index} is not known"));
+        }
         elem = same_elem(cx, elem, cx.elem(index))?;
         shape = match (shape, cx.shape(index)) {
             (Some(shape), Some(next)) => common_shape(&shape, next),

@@ -60,7 +60,7 @@ fn unknown_dims(rank: usize) -> Shape {
 }
 
 /// The number of elements of an input that is a vector, however little of them is known.
-fn vector_len(cx: &Infer<'_>, index: usize) -> Option<usize> {
+pub(crate) fn vector_len(cx: &Infer<'_>, index: usize) -> Option<usize> {
     match (
         cx.known_ints(index),
         cx.shape(index).map(|shape| &shape[..]),

@@ -16,6 +16,9 @@ pub(crate) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 /// The input with the sizes that are asked for. Without them the reference implementation does not even say the rank.
 fn cropped(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+    if cx.known(1).is_none() && !cx.is_thorough() {
+        return Ok(None);
+    }
     cx.demand_rank(1, 1)?;
     let Some(shape) = cx.shape(0) else {
         return Ok(None);
@@ -29,8 +32,7 @@ fn cropped(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let mut shape = shape.clone();
     let sizes = match cx.known_ints(1) {
         Some(sizes) => sizes,
-        None if cx.is_thorough() => vec![Dim::Unknown; axes.len()],
-        None => return Ok(None),
+        None => vec![Dim::Unknown; axes.len()],
     };
     for (axis, size) in axes.into_iter().zip(sizes) {
         if let Some(size) = size.known().filter(|size| *size < 0) {

@@ -15,6 +15,7 @@ use crate::facts::{
 use crate::infer::{Infer, InferError};
 use crate::known::MAX_KNOWN;
 use crate::rules::{distinct_axes, shared_dim};
+use crate::tensor::vector_len;
 use crate::typeset::TypeSet;
 
 pub(crate) static RESIZE: OpDef = OpDef::new("Resize")
@@ -137,6 +138,14 @@ fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return cx.fail("scales leave no choice of a keep_aspect_ratio_policy");
     }
     let axes = axes(cx)?;
+    if let Some(sizes) = sizes
+        && !cx.is_thorough()
+        && cx.rank(0).is_some()
+        && cx.known(sizes).is_none()
+        && vector_len(cx, sizes).is_none()
+    {
+        return cx.fail("the number of sizes is not known");
+    }
     let (shape, by) = match (sizes, scales) {
         (Some(sizes), _) => (by_sizes(cx, sizes, axes.as_deref(), policy)?, sizes),
         (None, Some(scales)) => {

@@ -62,6 +62,9 @@ const PLAIN: Convolution = Convolution {
 impl Convolution {
     /// One channel per kernel, and one element per window.
     pub(crate) fn output_shape(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+        if !cx.is_thorough() {
+            return self.shape_of_reference(cx);
+        }
         let (x, w) = (cx.shape(self.x), cx.shape(self.w));
         let given = cx.ints("kernel_shape");
         // Each of the three tells the number of spatial axes.
@@ -84,17 +87,46 @@ impl Convolution {
         }
         let channels = self.channels(cx)?;
         let kernel = kernel_sizes(cx, w, given.as_deref(), rank)?;
-        let is_open = kernel.iter().any(Dim::is_unknown);
         let window = Window::new(cx, kernel)?;
-        // The reference implementation then does not even say the rank.
-        if is_open && x.is_some() && w.is_some() && !cx.is_thorough() {
-            return Ok(None);
-        }
         let (batch, counts) = match x {
             Some(x) => (x[0].clone(), window.counts(cx, x)?),
             None => (Dim::Unknown, vec![Dim::Unknown; rank - 2]),
         };
         Ok(Some([batch, channels].into_iter().chain(counts).collect()))
+    }
+
+    /// What the reference implementation says: it compares no channels, takes `kernel_shape` for the weights if it is there,
+    /// and says nothing of the rank unless it knows all sizes of the kernel.
+    fn shape_of_reference(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
+        let (Some(x), Some(w)) = (cx.shape(self.x), cx.shape(self.w)) else {
+            return Ok(None);
+        };
+        if x.len() < 3 {
+            return cx.fail(format_args!(
+                "inputs need a spatial axis, but have rank {}",
+                x.len()
+            ));
+        }
+        let kernel: Vec<Dim> = match cx.ints("kernel_shape") {
+            Some(given) => given.into_iter().map(Dim::Known).collect(),
+            None => w.iter().skip(2).cloned().collect(),
+        };
+        if kernel.iter().any(|size| size.known().is_none()) {
+            return Ok(None);
+        }
+        if kernel.len() != x.len() - 2 {
+            return cx.fail(format_args!(
+                "the kernel has {} spatial axes, but the input has {}",
+                kernel.len(),
+                x.len() - 2
+            ));
+        }
+        let Some(channels) = w.first() else {
+            return cx.fail("the weight tensor has no axis of channels");
+        };
+        let counts = Window::new(cx, kernel)?.counts(cx, x)?;
+        let dims = [x[0].clone(), channels.clone()];
+        Ok(Some(dims.into_iter().chain(counts).collect()))
     }
 
     /// The number of output channels.

@@ -175,7 +175,8 @@ fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferEr
     let axis = cx.axis(cx.int("axis").unwrap_or(-1), shape.len())?;
     let mut shape = shape.clone();
     for (input, name) in [(1, "the scale"), (2, "the bias")] {
-        if let Some(other) = cx.shape(input) {
+        // The reference implementation does not look at these.
+        if let Some(other) = cx.shape(input).filter(|_| cx.is_thorough()) {
             shape = stretched_over(cx, &shape, other, name)?;
         }
     }
@@ -219,6 +220,15 @@ fn infer_along_axis(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    match cx.since() {
+        // The function by which the reference implementation infers checks no axes to begin with, and later does not know
+        // their default.
+        ..13 if !cx.is_thorough() => return same_as_first(cx),
+        13.. if !cx.is_thorough() && cx.attribute("axes").is_none() => {
+            return cx.fail("the node does not name its axes");
+        }
+        _ => {}
+    }
     if let (Some(rank), Some(axes)) = (cx.rank(0), cx.ints("axes")) {
         for axis in axes {
             cx.axis(axis, rank)?;

@@ -66,6 +66,9 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
             return cx.fail(format_args!("the node has both {first} and {second}"));
         }
     };
+    if let AttrValue::Unread(ty) = value {
+        cx.set(0, ty.clone());
+    }
     // A form that no rule can read, such as a sparse tensor, leaves the output open.
     if let Some(tensor) = to_tensor(value) {
         let dims = tensor.dims().iter().map(|size| (*size).into()).collect();
@@ -92,7 +95,7 @@ fn to_tensor(value: &AttrValue<'_>) -> Option<Tensor> {
             &all.iter().map(|text| &text[..]).collect::<Vec<_>>(),
             &[all.len()],
         ),
-        AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => None,
+        AttrValue::Unread(_) | AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => None,
     }
 }
 

@@ -117,6 +117,10 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
         Some(axis) => {
             let elems = rest(input);
             shape[axis] = Dim::Known(1);
+            // The reference implementation does not let -1 stand beside a size of 0, whether it is copied or not.
+            if shape.contains(&Dim::Known(0)) && !cx.is_thorough() {
+                return cx.fail("the target has -1 beside a size of 0");
+            }
             let divisor = rest(&shape);
             let is_empty = copied
                 .iter()

@@ -5,14 +5,15 @@ use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{
-    Dim, GraphId, Id, Model, NoExternalData, NodeAttributes, NodeId, OperatorSetId, Producer,
-    Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
+    Dim, DimValue, GraphId, Id, Model, NoExternalData, NodeAttributes, NodeId, OperatorSetId,
+    Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
 };
 use sardonyx_ops::{
     AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, Present, Registry, Said,
     Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
+use sardonyx_tensor::DataType;
 use sardonyx_tensor::shape::RANK_LIMIT;
 use smallvec::SmallVec;
 
@@ -20,7 +21,7 @@ use super::calls::{Answer, Call};
 use super::equalities::Equalities;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
-use super::reference::deciding;
+use super::reference::{deciding, is_without_rule};
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
 use crate::check::codes;
@@ -76,8 +77,9 @@ pub(super) struct Engine<'a> {
     pub(super) alone: bool,
     /// Inputs that are constants as well, with the position among these.
     pub(super) defaults: HashMap<ValueId, usize>,
-    /// Constants small enough to be sizes that cannot be read, and why.
-    pub(super) unreadable: HashMap<ValueId, String>,
+    /// Values that the file gives more dimensions than a tensor can have, with how many, in the style of the reference
+    /// implementation: it lets them be, so that they matter only where a node needs them.
+    deep: HashMap<ValueId, usize>,
     /// Graphs that were walked through before: of their values there is something to forget.
     walked: HashSet<GraphId>,
     /// Values that are declared with an element type that the standard does not have, if that is asked for.
@@ -98,7 +100,8 @@ pub(super) struct Callee<'a> {
     rule: Option<InferFn>,
     /// The function, where that is decided already.
     function: Option<usize>,
-    opset: u32,
+    /// Whether the operator set is imported, whatever its version.
+    imported: bool,
     /// Whether attributes are graphs.
     has_graphs: bool,
     /// Inputs whose integers decide shapes.
@@ -119,7 +122,7 @@ impl<'a> Callee<'a> {
             schema,
             rule: operator.and_then(|operator| operator.inference_at(opset)),
             function,
-            opset,
+            imported: opset != 0,
             has_graphs: schema.is_some_and(|schema| schema.attributes.iter().any(is_graph)),
             deciding: schema.map_or(&[], deciding),
         }
@@ -179,7 +182,7 @@ impl<'a> Engine<'a> {
             muted: false,
             alone: false,
             defaults: HashMap::new(),
-            unreadable: HashMap::new(),
+            deep: HashMap::new(),
             walked: HashSet::new(),
             strange: HashSet::new(),
             orders: HashMap::new(),
@@ -240,7 +243,9 @@ impl<'a> Engine<'a> {
             // The body is looked at as if it stood alone.
             self.functions.clear();
         }
-        let callee = Callee::new(self.registry, callee.ok(), callee.err(), opset);
+        let mut found = Callee::new(self.registry, callee.ok(), callee.err(), opset);
+        self.as_reference(&mut found);
+        let callee = found;
         let said = self.said(node, &callee).unwrap_or_default();
         let mut types = said.types;
         for ty in types.iter_mut().flatten() {
@@ -311,32 +316,34 @@ impl<'a> Engine<'a> {
             let is_default = is_input && !all_are_inputs;
             if is_input {
                 self.defaults.insert(value, index);
-                let constant = self.constant(id, value, proto.data_type, &proto.dims);
-                let declared = self.found.types[value.index()].clone();
-                if let Some(declared) = declared.filter(|ty| ty.merge(&constant).is_none()) {
-                    self.differs(id, index, &constant, &declared);
-                }
             }
+            let constant = self.constant(id, value, proto.data_type, &proto.dims);
+            let declared = self.found.types[value.index()].take();
+            let differs = declared.as_ref().filter(|ty| ty.merge(&constant).is_none());
+            if let Some(declared) = differs {
+                self.differs(id, index, &constant, &declared.to_string());
+            } else if self.strange.contains(&value) {
+                self.differs(id, index, &constant, "one of elements that do not exist");
+            }
+            // The reference implementation goes by what is declared.
+            let is_declared =
+                !self.is_algebra() && (declared.is_some() || self.strange.contains(&value));
+            self.found.types[value.index()] = declared;
             // It may give way to anything that the declared type of the input allows.
             if is_default && self.is_algebra() {
                 continue;
             }
-            if !is_default {
-                let ty = self.constant(id, value, proto.data_type, &proto.dims);
-                self.found.types[value.index()] = Some(ty);
+            if !is_default && !is_declared {
+                self.found.types[value.index()] = Some(constant);
             }
             let elems = proto
                 .dims
                 .iter()
                 .try_fold(1i64, |product, dim| product.checked_mul(*dim));
             if elems.is_some_and(|elems| elems <= MAX_KNOWN as i64) && !proto.is_external() {
-                match model.tensor(proto, &NoExternalData) {
-                    Ok(tensor) => {
-                        self.found.known[value.index()] = Some(Box::new(Known::Tensor(tensor)));
-                    }
-                    Err(error) => {
-                        self.unreadable.insert(value, error.to_string());
-                    }
+                let tensor = model.tensor(proto, &NoExternalData).ok();
+                if let Some(tensor) = tensor {
+                    self.found.known[value.index()] = Some(Box::new(Known::Tensor(tensor)));
                 }
             }
         }
@@ -394,7 +401,7 @@ impl<'a> Engine<'a> {
             self.too_deep(id, value, dims.len());
         }
         Type::Tensor(TensorType {
-            elem: data_type.and_then(sardonyx_tensor::DataType::from_number),
+            elem: data_type.and_then(DataType::from_number),
             shape: fits.then(|| dims.iter().map(|dim| (*dim).into()).collect()),
         })
     }
@@ -403,7 +410,14 @@ impl<'a> Engine<'a> {
     fn declared(&mut self, ty: &TypeProto) -> Option<Type> {
         let model = self.model;
         let (named, options) = (&mut self.named, self.options);
-        model.type_with(ty, &mut |symbol| {
+        model.type_with(ty, &mut |value| {
+            let symbol = match (value, options.style) {
+                // The reference implementation compares negative sizes like others; as a rule they mean "any".
+                (DimValue::Value(size), Style::Reference { .. }) => return Dim::Known(size),
+                (DimValue::Value(size @ 0..), _) => return Dim::Known(size),
+                (DimValue::Value(_), _) => return Dim::Unknown,
+                (DimValue::Param(symbol), _) => symbol,
+            };
             let dim = named.entry(symbol).or_insert_with(|| {
                 let Ok(text) = std::str::from_utf8(model.text(symbol)) else {
                     return Dim::Unknown;
@@ -453,7 +467,18 @@ impl<'a> Engine<'a> {
             values.push(value);
             present.push(self.has(value));
         }
-        if self.options.check_types && !self.strange.is_empty() {
+        let is_known = callee.schema.is_some()
+            || (!self.deep.is_empty() || !self.strange.is_empty())
+                && self.function_of(node, callee).is_some();
+        if is_known && !self.deep.is_empty() {
+            let outputs = model.outputs(node).iter().flatten();
+            let mut touched = values.iter().flatten().chain(outputs);
+            if let Some(rank) = touched.find_map(|value| self.deep.get(value)) {
+                let fact = format!("a value of it has {rank} dimensions, more than {RANK_LIMIT}");
+                self.problem(node, ProblemKind::Rank, fact);
+            }
+        }
+        if self.options.check_types && is_known && !self.strange.is_empty() {
             let strange =
                 |value: &Option<ValueId>| value.is_some_and(|value| self.strange.contains(&value));
             if let Some(index) = values.iter().position(strange) {
@@ -502,7 +527,7 @@ impl<'a> Engine<'a> {
         match judged {
             Ok(Some(judged)) => self.accepted(node, judged),
             Ok(None) => {
-                self.no_rule(node, callee.opset);
+                self.no_rule(node, callee);
                 None
             }
             Err(error) => {
@@ -534,16 +559,21 @@ impl<'a> Engine<'a> {
             let said = book.apply(node, schema, callee.rule, given, Some(&inside));
             return said.map(Some);
         }
-        let found = self.model.node(node);
-        let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);
-        let key = (some(found.domain), found.op_type, some(found.overload));
-        match callee.function.or(self.functions.get(&key).copied()) {
+        match self.function_of(node, callee) {
             Some(function) => {
                 let said = self.call(node, function, given)?;
                 Ok(Some((said, Origin::Function)))
             }
             None => Ok(None),
         }
+    }
+
+    /// The function of the model that a node calls.
+    fn function_of(&self, node: NodeId, callee: &Callee<'_>) -> Option<usize> {
+        let found = self.model.node(node);
+        let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != self.empty);
+        let key = (some(found.domain), found.op_type, some(found.overload));
+        callee.function.or(self.functions.get(&key).copied())
     }
 
     /// What was said of a node next to what its operator takes and makes.
@@ -634,8 +664,10 @@ impl<'a> Engine<'a> {
                 false => model.opsets_in(imports),
             }
         });
-        let opset = imports.get(&model.domain_of(node)).copied().unwrap_or(0);
-        let callee = self.look_up(node, u32::try_from(opset).unwrap_or(0));
+        let opset = imports.get(&model.domain_of(node)).copied();
+        let mut callee = self.look_up(node, u32::try_from(opset.unwrap_or(0)).unwrap_or(0));
+        // The reference implementation knows no operators of version 0, as it knows none of other domains.
+        callee.imported |= opset.is_some() && !is_algebra;
         self.callees.insert(key, callee);
         callee
     }
@@ -644,18 +676,29 @@ impl<'a> Engine<'a> {
         let domain = self.model.domain_of(node);
         let name = self.model.display(self.model.node(node).op_type);
         let schema = self.registry.schema(&domain, &name, opset);
-        Callee::new(self.registry, schema, None, opset)
+        let mut callee = Callee::new(self.registry, schema, None, opset);
+        self.as_reference(&mut callee);
+        callee
     }
 
-    fn no_rule(&mut self, node: NodeId, opset: u32) {
+    /// Takes away what the reference implementation has no rule for.
+    fn as_reference(&self, callee: &mut Callee<'_>) {
+        if !self.is_algebra() && callee.schema.is_some_and(is_without_rule) {
+            (callee.rule, callee.deciding) = (None, &[]);
+        }
+    }
+
+    fn no_rule(&mut self, node: NodeId, callee: &Callee<'_>) {
         let model = self.model;
         let op = model.display(model.node(node).op_type);
         let domain = model.domain_of(node);
-        let reason = match opset {
-            0 => format!("operator set '{domain}' is not imported, so that {op} has no meaning"),
-            _ => format!("nothing is known of operator {op} of domain '{domain}'"),
+        let reason = match callee.imported {
+            false => {
+                format!("operator set '{domain}' is not imported, so that {op} has no meaning")
+            }
+            true => format!("nothing is known of operator {op} of domain '{domain}'"),
         };
-        if opset == 0 {
+        if !callee.imported {
             self.problem(node, ProblemKind::NotImported, reason.clone());
         }
         self.unsupported = true;
@@ -697,6 +740,10 @@ impl<'a> Engine<'a> {
 
     /// Notes a value that the file gives too many dimensions.
     fn too_deep(&mut self, id: GraphId, value: ValueId, rank: usize) {
+        if !self.is_algebra() {
+            self.deep.insert(value, rank);
+            return;
+        }
         if self.found.problems.len() < MOST_LISTED {
             let name = shown(self.model.text(self.model.value(value).name));
             self.found.problems.push(Problem {
@@ -709,14 +756,12 @@ impl<'a> Engine<'a> {
     }
 
     /// Notes a constant that is an input as well, and not what that is declared to be.
-    fn differs(&mut self, id: GraphId, index: usize, constant: &Type, declared: &Type) {
+    fn differs(&mut self, id: GraphId, index: usize, constant: &Type, declared: &str) {
         if self.found.problems.len() < MOST_LISTED {
             self.found.problems.push(Problem {
                 spot: Spot::graph(id).item("initializer", index),
                 kind: ProblemKind::Declared,
-                fact: format!(
-                    "it is {constant}, but the input of its name is declared as {declared}"
-                ),
+                fact: format!("it is {constant}, but its name is declared as {declared}"),
                 advice: "change the type of the constant, or the declaration".into(),
             });
         }
@@ -809,9 +854,19 @@ fn visits(model: &Model) -> u64 {
     VISITS + VISITS_PER_NODE * model.node_count() as u64
 }
 
+/// The type of the elements of a tensor, or of the tensors that a sequence, an optional or a map holds; `Some(None)` if it is
+/// not known. Opaque types have none.
+pub(super) fn element(ty: &Type) -> Option<Option<DataType>> {
+    match ty {
+        Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor.elem),
+        Type::Sequence(inner) | Type::Optional(inner) | Type::Map(_, inner) => element(inner),
+        Type::Opaque { .. } => None,
+    }
+}
+
 /// Which input is a tensor of elements that the standard does not have.
 fn without_element(inputs: &[Option<&Type>]) -> Option<String> {
-    let is_without = |ty: &Option<&Type>| matches!(ty, Some(Type::Tensor(tensor) | Type::SparseTensor(tensor)) if tensor.elem.is_none());
+    let is_without = |ty: &Option<&Type>| ty.is_some_and(|ty| element(ty) == Some(None));
     let index = inputs.iter().position(is_without)?;
     Some(format!("the element type of input {index} is not known"))
 }
@@ -821,7 +876,7 @@ fn has_strange_element(ty: &TypeProto) -> bool {
     match &ty.kind {
         Some(TypeKind::Tensor { elem_type, .. } | TypeKind::SparseTensor { elem_type, .. }) => {
             let number = elem_type.filter(|number| *number != 0);
-            number.is_some_and(|number| sardonyx_tensor::DataType::from_number(number).is_none())
+            number.is_some_and(|number| DataType::from_number(number).is_none())
         }
         Some(TypeKind::Sequence { elem_type, .. } | TypeKind::Optional { elem_type, .. }) => {
             elem_type.as_deref().is_some_and(has_strange_element)

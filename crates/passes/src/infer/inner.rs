@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use sardonyx_model::{GraphId, Id};
 use sardonyx_ops::{InferError, Inferred, Subgraphs};
 
-use super::engine::Engine;
+use super::engine::{Engine, element};
 use super::unknown::Missing;
 
 /// Graphs within graphs and calls within calls; deeper ones are given up before the stack is.
@@ -85,6 +85,13 @@ impl Engine<'_> {
             let slot = value.index();
             let declared = self.found.types[slot].take();
             let algebra = self.is_algebra();
+            if let Some(given) = given.ty.as_ref().filter(|ty| element(ty) != Some(None))
+                && self.strange.contains(&value)
+            {
+                return Err(InferError(format!(
+                    "input {index} of the graph is declared with an element type that does not exist, but is given {given}"
+                )));
+            }
             let merged = match (&given.ty, declared) {
                 (Some(given), Some(declared)) => {
                     let merged = match algebra {

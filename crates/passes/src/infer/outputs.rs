@@ -4,7 +4,7 @@ use sardonyx_model::{Dim, Id, NodeId, Type, ValueId};
 use sardonyx_ops::Said;
 use smallvec::SmallVec;
 
-use super::engine::{Engine, MOST_LISTED, only_names};
+use super::engine::{Engine, MOST_LISTED, element, only_names};
 use super::unknown::{Missing, Unknown, usual_reason};
 use super::{ProblemKind, Style};
 
@@ -98,7 +98,7 @@ impl Engine<'_> {
             self.name_unknown(node, value, &mut ty, reasons);
         }
         let declared = self.found.types[slot].take();
-        if self.strange.contains(&value) && ty.elem().is_some() {
+        if self.strange.contains(&value) && element(&ty) != Some(None) {
             let fact =
                 format!("it makes {ty}, but the file declares an element type that does not exist");
             self.problem(node, ProblemKind::Declared, fact);

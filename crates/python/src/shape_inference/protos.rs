@@ -161,7 +161,7 @@ pub(super) fn attribute_message(model: &Model, name: &str, value: &AttrValue<'_>
                 out.message(attribute::Tp, |out| write_type(out, ty));
                 AttributeType::TYPE_PROTO
             }
-            AttrValue::Other => AttributeType::UNDEFINED,
+            AttrValue::Unread(_) | AttrValue::Other => AttributeType::UNDEFINED,
         };
         out.put(attribute::Type, ty);
     });

@@ -95,7 +95,7 @@ fn check_factors(cx: &Infer<'_>, heads: i64, size: &Dim) -> Result<(), InferErro
     let features = Dim::Known(heads).mul(size).known();
     let fits = |found: i64| match features {
         Some(features) => found == features,
-        None => size.known().is_none() && found % heads == 0,
+        None => size.known().is_none() && found.checked_rem(heads) == Some(0),
     };
     if let Some(found) = last(DECAY)?.filter(|found| *found != heads && !fits(*found)) {
         return cx.fail(format_args!(

@@ -31,6 +31,9 @@ struct Sizes {
 }
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    if !cx.is_thorough() {
+        return infer_as_reference(cx);
+    }
     if cx.since() >= 25 {
         check_combinations(cx)?;
     }
@@ -84,6 +87,74 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(2, values, present(&sizes.value_size));
     let scores = shape([&sizes.batch, &sizes.heads, &sizes.queries, &sizes.all_keys]);
     cx.set_tensor(3, cx.elem(Q), Some(scores));
+    Ok(())
+}
+
+/// What the reference implementation says: it looks at ranks, and takes each size from one input.
+fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
+    cx.set_tensor(0, cx.elem(Q), None);
+    cx.set_tensor(3, cx.elem(Q), None);
+    let mut keys = Dim::Unknown;
+    let mut scores = None;
+    if let Some(q) = cx.shape(Q) {
+        for input in [Q, K, V] {
+            if let Some(rank) = cx.rank(input).filter(|rank| ![3, 4].contains(rank)) {
+                return cx.fail(format_args!("input {input} has rank {rank}, not 3 or 4"));
+            }
+        }
+        let heads = ["q_num_heads", "kv_num_heads"].map(|name| cx.int(name));
+        if q.len() == 3 && heads.contains(&None) {
+            return cx.fail("with inputs of rank 3 there must be q_num_heads and kv_num_heads");
+        }
+        let (output, rows) = match (&q[..], cx.shape(V).map(|v| &v[..]), heads) {
+            ([batch, heads, queries, _], Some([_, _, count, size]), _) => {
+                keys = count.clone();
+                let output = [batch, heads, queries, size].map(Dim::clone);
+                (
+                    Some(output.to_vec()),
+                    Some([batch, heads, queries].map(Dim::clone)),
+                )
+            }
+            ([batch, queries, _], Some([_, count, size]), [Some(heads), Some(key_heads)]) => {
+                if heads < 1 || key_heads < 1 {
+                    return cx.fail("q_num_heads and kv_num_heads must be positive");
+                }
+                keys = count.clone();
+                let size = match size.known() {
+                    Some(size) => Dim::Known(size / key_heads).mul(&Dim::Known(heads)),
+                    None => Dim::Unknown,
+                };
+                let rows = [batch.clone(), Dim::Known(heads), queries.clone()];
+                (Some(vec![batch.clone(), queries.clone(), size]), Some(rows))
+            }
+            _ => (None, None),
+        };
+        cx.set_tensor(0, cx.elem(Q), output.map(Shape::from_vec));
+        scores = rows;
+    }
+    let mut all_keys = keys.clone();
+    let present = [PAST_KEY, PAST_VALUE].map(|input| cx.shape(input).cloned());
+    let has_past = cx.has_input(PAST_KEY) && cx.has_input(PAST_VALUE);
+    if cx.has_output(1) && cx.has_output(2) && has_past {
+        for (output, input) in [(1, PAST_KEY), (2, PAST_VALUE)] {
+            cx.set_tensor(output, cx.elem(input), None);
+        }
+        if let [Some(mut key), Some(mut value)] = present {
+            for input in [PAST_KEY, PAST_VALUE] {
+                cx.demand_rank(input, 4)?;
+            }
+            if keys.known().is_some_and(|keys| keys > 0) && key[2].known().is_some() {
+                all_keys = keys.add(&key[2]);
+                (key[2], value[2]) = (all_keys.clone(), all_keys.clone());
+                cx.set_tensor(1, cx.elem(PAST_KEY), Some(key));
+                cx.set_tensor(2, cx.elem(PAST_VALUE), Some(value));
+            }
+        }
+    }
+    if let Some(rows) = scores {
+        let shape = rows.into_iter().chain([all_keys]).collect();
+        cx.set_tensor(3, cx.elem(Q), Some(shape));
+    }
     Ok(())
 }
 

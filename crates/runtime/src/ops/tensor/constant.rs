@@ -44,7 +44,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         AttrValue::Ints(values) => Tensor::from_slice([values.len()], values)?,
         AttrValue::String(text) => strings(&[], StringArray::from_iter([text]))?,
         AttrValue::Strings(texts) => strings(&[texts.len()], texts.iter().collect())?,
-        AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => {
+        AttrValue::Unread(_) | AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => {
             return Err(BindError::Unsupported(format!(
                 "attribute '{name}' cannot be read"
             )));
