@@ -1,6 +1,7 @@
 //! The definition of an operator: its versions as differences, and the functions that belong to them.
 
 use crate::adapt::{Adapt, Refusal};
+use crate::denotation::Format;
 use crate::facts::Fact;
 use crate::function::{Body, BodyFn};
 use crate::infer::{Infer, InferError};
@@ -25,6 +26,7 @@ pub struct OpDef {
     inference: List<(u32, InferFn), 4>,
     adapters: List<Adapter, 12>,
     bodies: List<(u32, Body), 4>,
+    formats: Option<&'static [(usize, Format)]>,
 }
 
 /// One version, as the difference to the one before.
@@ -60,6 +62,7 @@ impl OpDef {
             inference: List::EMPTY,
             adapters: List::EMPTY,
             bodies: List::EMPTY,
+            formats: None,
         }
     }
 
@@ -141,6 +144,20 @@ impl OpDef {
             bodies: self.bodies.push((since, Body::Built(build))),
             ..self
         }
+    }
+
+    /// Says that the outputs have the format of the first input, whatever other inputs have, and which inputs are expected in
+    /// which format.
+    pub(crate) const fn keeps_format(self, inputs: &'static [(usize, Format)]) -> OpDef {
+        OpDef {
+            formats: Some(inputs),
+            ..self
+        }
+    }
+
+    /// The formats in which inputs are expected, of an operator whose outputs have the format of the first input.
+    pub fn formats(&self) -> Option<&'static [(usize, Format)]> {
+        self.formats
     }
 
     /// The name with its domain, unless that is `ai.onnx`: `Conv`, `ai.onnx.ml.Scaler`.

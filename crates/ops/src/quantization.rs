@@ -10,6 +10,7 @@ use sardonyx_tensor::DataType::{
 };
 
 use crate::def::OpDef;
+use crate::denotation::{FILTERS, IMAGES};
 use crate::facts::{input, int, ints, output, string, types};
 use crate::infer::{Infer, InferError};
 use crate::math::matmul::product_shape;
@@ -54,7 +55,8 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
             types("T3", INT32),
         ],
     )
-    .infer(infer_conv_integer);
+    .infer(infer_conv_integer)
+    .keeps_format(&[(0, IMAGES), (1, FILTERS)]);
 
 pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
     .about("A matrix product of 8-bit integers with zero points, summed up in 32 bits.")
@@ -99,7 +101,8 @@ pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
         types("T4", INT32),
     ],
 )
-.infer(infer_qlinear_conv);
+.infer(infer_qlinear_conv)
+.keeps_format(&[(0, IMAGES), (3, FILTERS)]);
 
 pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
     .about("A matrix product of quantized tensors: each with its scale and zero point, and so is the result.")

@@ -10,6 +10,7 @@
 
 mod annotate;
 mod calls;
+mod denotations;
 mod engine;
 mod equalities;
 mod inner;
@@ -18,7 +19,8 @@ mod outputs;
 mod reference;
 mod unknown;
 
-use sardonyx_model::{Id, Model, NodeId, Type, ValueId};
+use hashbrown::HashMap;
+use sardonyx_model::{Id, Model, NodeId, Symbol, Type, ValueId};
 use sardonyx_ops::{Infer, InferError, Known, Registry, Schema};
 
 use crate::check::codes;
@@ -114,6 +116,7 @@ pub struct Inference {
     problems: Vec<Problem>,
     equalities: Vec<Equality>,
     unknown: Vec<Unknown>,
+    denotations: HashMap<ValueId, denotations::Denotations>,
     visits: u64,
 }
 
@@ -126,6 +129,11 @@ impl Inference {
     /// The value itself, as far as known before anything runs.
     pub fn known(&self, value: ValueId) -> Option<&Known> {
         self.known.get(value.index())?.as_deref()
+    }
+
+    /// What the dimensions of a value mean, where the file denotes that or where it follows from such dimensions.
+    pub fn denotations(&self, value: ValueId) -> Option<&[Option<Symbol>]> {
+        self.denotations.get(&value).map(|found| found.as_slice())
     }
 
     /// What contradicts itself, in the order of the nodes.
@@ -194,6 +202,8 @@ pub enum ProblemKind {
     Limit,
     /// A value has more dimensions than a tensor can have.
     Rank,
+    /// Dimensions of an input mean something else than the operator expects.
+    Denotation,
 }
 
 impl Problem {
@@ -206,6 +216,7 @@ impl Problem {
             ProblemKind::NotImported => &codes::OPSET_NOT_IMPORTED,
             ProblemKind::Limit => &codes::TOO_MUCH_TO_INFER,
             ProblemKind::Rank => &codes::RANK_ABOVE_LIMIT,
+            ProblemKind::Denotation => &codes::DENOTATION_MISMATCH,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! older documents leave that open, so the same is taken to hold for them.
 
 use super::window::pooled_shape;
+use crate::denotation::IMAGES;
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
@@ -38,7 +39,8 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     )
     .since(19, &[ints("dilations")])
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(infer);
+    .infer(infer)
+    .keeps_format(&[(0, IMAGES)]);
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = pooled_shape(cx)?;

@@ -7,6 +7,7 @@
 use sardonyx_model::{Dim, Shape};
 
 use super::window::Window;
+use crate::denotation::{FILTERS, IMAGES};
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef};
 
@@ -38,7 +39,8 @@ pub(crate) static CONV: OpDef = OpDef::new("Conv")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(infer);
+    .infer(infer)
+    .keeps_format(&[(0, IMAGES), (1, FILTERS)]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = PLAIN.output_shape(cx)?;

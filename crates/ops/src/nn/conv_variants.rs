@@ -58,7 +58,8 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(transposed);
+    .infer(transposed)
+    .keeps_format(&[]);
 
 pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     .about("A convolution whose kernel looks at places that an input shifts, each with a weight of its own if there is a \
@@ -82,7 +83,8 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(deformed);
+    .infer(deformed)
+    .keeps_format(&[]);
 
 fn columns_to_image(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = image_shape(cx)?;

@@ -3,6 +3,7 @@
 //! Since 1; 13 adds bfloat16.
 
 use crate::OpDef;
+use crate::denotation::IMAGES;
 use crate::facts::*;
 use crate::rules::same_as_first;
 
@@ -28,4 +29,5 @@ pub(crate) static LRN: OpDef = OpDef::new("LRN")
             types("T", FLOATS_IR4),
         ],
     )
-    .infer(same_as_first);
+    .infer(same_as_first)
+    .keeps_format(&[(0, IMAGES)]);

@@ -8,6 +8,7 @@
 use sardonyx_tensor::DataType;
 
 use super::window::pooled_shape;
+use crate::denotation::IMAGES;
 use crate::facts::*;
 use crate::{Infer, InferError, OpDef, TypeSet};
 
@@ -45,7 +46,8 @@ pub(crate) static MAX_POOL: OpDef = OpDef::new("MaxPool")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4.and(BYTES))])
-    .infer(infer);
+    .infer(infer)
+    .keeps_format(&[(0, IMAGES)]);
 
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 

@@ -5,6 +5,7 @@ use sardonyx_tensor::DataType::Int64;
 
 use super::window::{explicit_pads, per_axis};
 use crate::def::OpDef;
+use crate::denotation::IMAGES;
 use crate::facts::{FLOATS, FLOATS_IR4, input, ints, output, types};
 use crate::infer::{Infer, InferError};
 use crate::rules;
@@ -36,7 +37,8 @@ pub(crate) static MAX_UNPOOL: OpDef = OpDef::new("MaxUnpool")
         ],
     )
     .since(22, &[types("T1", FLOATS_IR4)])
-    .infer(infer);
+    .infer(infer)
+    .keeps_format(&[(0, IMAGES)]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = output_shape(cx)?;

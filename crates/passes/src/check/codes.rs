@@ -552,6 +552,9 @@ codes! {
     TYPES_CONTRADICT Error full "types-contradict" "SHAPE-17"
         "compare the types of its inputs"
         "The types and shapes of what a node reads contradict each other, or what the operator demands.";
+    DENOTATION_MISMATCH Warning own "denotation-mismatch" "SHAPE-14"
+        "transpose the input, or correct the denotations of its dimensions"
+        "Dimensions can be denoted: `DATA_BATCH`, `DATA_CHANNEL`, `DATA_FEATURE` and others say what they mean. Operators over images, such as Conv and AveragePool, expect batch, channel and features in this order, and filters in an order of theirs. The denotations of what a node reads, as the file declares them or as they follow from other declarations, say that its dimensions are in another order. It runs, but probably computes something else than was meant.";
     TOO_MUCH_TO_INFER Warning own "too-much-to-infer" "SHAPE-15"
         "inline the functions, or leave types and shapes out"
         "Functions that call functions, or loops within loops, would have to be walked through more often than is reasonable. Types and shapes of what follows are not known.";

@@ -95,10 +95,12 @@ impl Writer<'_> {
                 let is_own = matches!(made.producer, Producer::Node(..));
                 if is_own && !self.listed[value.index()] {
                     self.listed[value.index()] = true;
+                    let mut ty = self.proto(model, ty);
+                    denote(&mut ty, found, value);
                     graph.value_info.push(ValueInfo {
                         name,
                         value: Some(value),
-                        ty: Some(self.proto(model, ty)),
+                        ty: Some(ty),
                         ..ValueInfo::default()
                     });
                 }
@@ -117,6 +119,9 @@ impl Writer<'_> {
     fn complete(&mut self, model: &mut Model, found: &Inference, info: &mut ValueInfo) {
         if let Some(ty) = info.value.and_then(|value| found.ty(value)) {
             self.fill(model, info.ty.get_or_insert_default(), ty);
+        }
+        if let (Some(value), Some(ty)) = (info.value, &mut info.ty) {
+            denote(ty, found, value);
         }
         self.number(model, info);
     }
@@ -260,6 +265,21 @@ impl Writer<'_> {
                 self.last = Some((size.clone(), text));
                 text
             }
+        }
+    }
+}
+
+/// Adds what the dimensions of a value mean.
+fn denote(ty: &mut TypeProto, found: &Inference, value: ValueId) {
+    let shape = match &mut ty.kind {
+        Some(TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. }) => shape,
+        _ => return,
+    };
+    if let (Some(shape), Some(denotations)) = (shape, found.denotations(value))
+        && shape.dims.len() == denotations.len()
+    {
+        for (dim, denotation) in shape.dims.iter_mut().zip(denotations) {
+            dim.denotation = dim.denotation.or(*denotation);
         }
     }
 }

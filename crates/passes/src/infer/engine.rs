@@ -18,6 +18,7 @@ use sardonyx_tensor::shape::RANK_LIMIT;
 use smallvec::SmallVec;
 
 use super::calls::{Answer, Call};
+use super::denotations;
 use super::equalities::Equalities;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
@@ -47,7 +48,7 @@ pub(super) struct Nodes<'a> {
 /// Inference in progress.
 pub(super) struct Engine<'a> {
     pub(super) model: &'a Model,
-    texts: Texts<'a>,
+    pub(super) texts: Texts<'a>,
     pub(super) registry: &'a Registry,
     pub(super) options: InferOptions<'a>,
     nodes: Nodes<'a>,
@@ -96,7 +97,7 @@ type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 /// What a node calls, by domain and operator.
 #[derive(Clone, Copy)]
 pub(super) struct Callee<'a> {
-    schema: Option<&'a Schema>,
+    pub(super) schema: Option<&'a Schema>,
     rule: Option<InferFn>,
     /// The function, where that is decided already.
     function: Option<usize>,
@@ -131,7 +132,7 @@ impl<'a> Callee<'a> {
 
 /// Who said something of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Origin {
+pub(super) enum Origin {
     /// The rule of an operator of the standard.
     Standard,
     /// A rule of [`InferOptions::rules`].
@@ -206,25 +207,34 @@ impl<'a> Engine<'a> {
             }
         }
         self.found.visits = visits(self.model) - self.visits;
-        self.found.equalities = self.equalities.into_learned();
+        let equalities = std::mem::take(&mut self.equalities);
+        self.found.equalities = equalities.into_learned();
+        // A session does not need to know what dimensions mean.
+        if !self.found.denotations.is_empty() && self.nodes.opsets.is_none() && self.is_algebra() {
+            self.options.calls = None;
+            self.denote(main);
+        }
         self.found
     }
 
     /// Looks at the nodes of a graph, each after those that make what it reads, wherever they stand in the file.
     pub(super) fn walk(&mut self, id: GraphId) {
         let nodes = &self.model.graph(id).nodes;
-        // The reference implementation goes by the file. A cycle has no order at all.
-        let order = match self.is_algebra() {
-            true => {
-                let model = self.model;
-                let sort = || sorted(model, nodes).ok().flatten().map(Rc::from);
-                self.orders.entry(id).or_insert_with(sort).clone()
-            }
-            false => None,
-        };
-        for node in order.as_deref().unwrap_or(nodes) {
+        for node in self.order(id).as_deref().unwrap_or(nodes) {
             self.node(*node);
         }
+    }
+
+    /// The order of the nodes of a graph, where that is not the one of the file.
+    pub(super) fn order(&mut self, id: GraphId) -> Option<Rc<[NodeId]>> {
+        let model = self.model;
+        // The reference implementation goes by the file. A cycle has no order at all.
+        if !self.is_algebra() {
+            return None;
+        }
+        let nodes = &model.graph(id).nodes;
+        let sort = || sorted(model, nodes).ok().flatten().map(Rc::from);
+        self.orders.entry(id).or_insert_with(sort).clone()
     }
 
     /// What is said of the outputs of one node of the main graph: by the rule of an operator, or by the body of a function.
@@ -280,6 +290,11 @@ impl<'a> Engine<'a> {
             {
                 if !self.is_algebra() && has_strange_element(ty) {
                     self.strange.insert(value);
+                }
+                if let Some(denotations) =
+                    denotations::declared(ty).filter(|_| self.calls.is_empty())
+                {
+                    self.found.denotations.insert(value, denotations);
                 }
                 let mut declared = self.declared(ty);
                 if let Some(rank) = declared.as_mut().and_then(bound_rank) {
@@ -548,7 +563,7 @@ impl<'a> Engine<'a> {
     }
 
     /// What is said of a node whose attributes are graphs, or that calls a function.
-    fn by_walk(
+    pub(super) fn by_walk(
         &mut self,
         node: NodeId,
         callee: &Callee<'_>,
@@ -638,7 +653,7 @@ impl<'a> Engine<'a> {
         Some(judged.said)
     }
 
-    fn callee(&mut self, node: NodeId) -> Callee<'a> {
+    pub(super) fn callee(&mut self, node: NodeId) -> Callee<'a> {
         let model = self.model;
         let scope = self.calls.last().map(|call| call.function);
         let found = model.node(node);
@@ -777,7 +792,7 @@ pub(super) struct Given<'g> {
 }
 
 impl<'g> Given<'g> {
-    fn new(present: &'g [bool], attributes: &'g NodeAttributes<'g>) -> Self {
+    pub(super) fn new(present: &'g [bool], attributes: &'g NodeAttributes<'g>) -> Self {
         Given {
             inputs: SmallVec::new(),
             known: SmallVec::new(),

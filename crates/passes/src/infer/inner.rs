@@ -47,7 +47,7 @@ impl Engine<'_> {
         Ok(outputs.collect())
     }
 
-    fn enter(&mut self) -> Result<(), InferError> {
+    pub(super) fn enter(&mut self) -> Result<(), InferError> {
         if self.depth >= DEEPEST {
             return Err(InferError(format!(
                 "graphs and calls are nested more than {DEEPEST} deep"

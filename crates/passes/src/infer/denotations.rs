@@ -1,0 +1,298 @@
+//! Denotations of dimensions (`DATA_BATCH` and others): which of them the values between nodes have, and whether they are
+//! those that operators expect.
+//!
+//! Nothing here runs unless the file denotes a dimension. Then the rule of an operator is applied a second time, to inputs
+//! whose sizes are all different symbols: the symbols in the sizes of an output say which dimensions it comes from.
+
+use hashbrown::HashMap;
+use sardonyx_model::{
+    Dim, GraphId, NodeAttributes, NodeId, Symbol, TensorType, Type, TypeKind, TypeProto, ValueId,
+};
+use sardonyx_ops::{Format, Known, OpDef, Said};
+use sardonyx_proto::shown;
+use smallvec::SmallVec;
+
+use super::engine::{Callee, Engine, Given, MOST_LISTED};
+use super::{Problem, ProblemKind};
+use crate::check::codes;
+use crate::finding::Spot;
+
+/// By dimension, what it means.
+pub(super) type Denotations = SmallVec<[Option<Symbol>; 4]>;
+
+/// Nodes with more inputs hand on nothing: joining the sizes of many inputs takes time that grows with their square.
+const MOST_INPUTS: usize = 64;
+
+/// What a declared type says of its dimensions, if it denotes one.
+pub(super) fn declared(ty: &TypeProto) -> Option<Denotations> {
+    let shape = match ty.kind.as_ref()? {
+        TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_ref()?,
+        _ => return None,
+    };
+    let is_denoted = shape.dims.iter().any(|dim| dim.denotation.is_some());
+    is_denoted.then(|| shape.dims.iter().map(|dim| dim.denotation).collect())
+}
+
+impl<'a> Engine<'a> {
+    /// Follows denotations through a graph whose types are known.
+    pub(super) fn denote(&mut self, id: GraphId) {
+        if self.enter().is_err() {
+            return;
+        }
+        let order = self.order(id);
+        let nodes = &self.model.graph(id).nodes;
+        for node in order.as_deref().unwrap_or(nodes) {
+            self.denote_node(*node);
+        }
+        self.depth -= 1;
+    }
+
+    fn denote_node(&mut self, node: NodeId) {
+        let model = self.model;
+        let graphs: SmallVec<[GraphId; 2]> = model
+            .attributes(node)
+            .iter()
+            .flat_map(|attribute| model.attribute(*attribute).graphs())
+            .collect();
+        for graph in &graphs {
+            self.denote(*graph);
+        }
+        let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
+        let is_denoted = |value: &Option<ValueId>| {
+            value.is_some_and(|value| self.found.denotations.contains_key(&value))
+        };
+        let some_denoted = inputs.iter().any(is_denoted);
+        if !some_denoted && graphs.is_empty() {
+            return;
+        }
+        let callee = self.callee(node);
+        let schema = callee.schema;
+        let operator = schema.and_then(|schema| self.registry.operator(schema.domain, schema.name));
+        if !graphs.is_empty() {
+            // Outputs of `If` are those of its branches; what a loop hands on may differ from turn to turn.
+            if operator.is_some_and(|operator| operator.domain.is_empty() && operator.name == "If")
+            {
+                self.join_branches(node, &graphs);
+            }
+            return;
+        }
+        if let Some(formats) = operator.and_then(OpDef::formats) {
+            for (index, format) in formats {
+                if let Some(value) = inputs.get(*index).copied().flatten() {
+                    self.expect(
+                        node,
+                        operator.map_or("", |op| op.name),
+                        *index,
+                        value,
+                        *format,
+                    );
+                }
+            }
+            // Filters are no part of the result: it has the format of the first input.
+            let first = inputs.first().copied().flatten();
+            if let Some(found) = first.and_then(|value| self.found.denotations.get(&value)) {
+                let found = found.clone();
+                for value in model.outputs(node).iter().flatten() {
+                    self.put(*value, &found);
+                }
+            }
+            return;
+        }
+        if inputs.len() > MOST_INPUTS {
+            return;
+        }
+        for (index, denotations) in self.handed_on(node, &callee, &inputs) {
+            if let Some(value) = model.outputs(node)[index] {
+                self.put(value, &denotations);
+            }
+        }
+    }
+
+    /// Notes what the dimensions of a value mean. What the file says of them stays.
+    fn put(&mut self, value: ValueId, denotations: &[Option<Symbol>]) {
+        let rank = self.rank(value);
+        if rank != Some(denotations.len()) || denotations.iter().all(Option::is_none) {
+            return;
+        }
+        let entry = self.found.denotations.entry(value);
+        let kept = entry.or_insert_with(|| denotations.into());
+        for (kept, new) in kept.iter_mut().zip(denotations) {
+            *kept = kept.or(*new);
+        }
+    }
+
+    fn rank(&self, value: ValueId) -> Option<usize> {
+        match self.found.ty(value)? {
+            Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor.shape.as_ref()?.len()),
+            _ => None,
+        }
+    }
+
+    /// Outputs of `If`: what all branches agree on.
+    fn join_branches(&mut self, node: NodeId, graphs: &[GraphId]) {
+        let model = self.model;
+        for (index, value) in model.outputs(node).iter().enumerate() {
+            let Some(value) = *value else { continue };
+            let mut branches = graphs.iter().map(|graph| {
+                let info = model.graph(*graph).outputs.get(index)?;
+                self.found.denotations.get(&info.value?)
+            });
+            let Some(Some(mut joined)) = branches.next().map(Option::<&Denotations>::cloned) else {
+                continue;
+            };
+            for branch in branches {
+                for (axis, joined) in joined.iter_mut().enumerate() {
+                    let other = branch.and_then(|branch| *branch.get(axis)?);
+                    *joined = joined.filter(|joined| other == Some(*joined));
+                }
+            }
+            self.put(value, &joined);
+        }
+    }
+
+    /// Lists an input whose dimensions mean something else than an operator expects.
+    fn expect(&mut self, node: NodeId, name: &str, index: usize, value: ValueId, format: Format) {
+        let Some(found) = self.found.denotations.get(&value) else {
+            return;
+        };
+        let model = self.model;
+        let differs = |(axis, found): (usize, &Option<Symbol>)| {
+            found.is_some_and(|found| model.text(found) != format.of(axis).as_bytes())
+        };
+        if !self.options.check_types
+            || !found.iter().enumerate().any(differs)
+            || self.found.problems.len() >= MOST_LISTED
+        {
+            return;
+        }
+        let said: Vec<String> = found
+            .iter()
+            .map(|found| found.map_or("?".into(), |found| shown(model.text(found))))
+            .collect();
+        let expected: Vec<&str> = (0..found.len()).map(|axis| format.of(axis)).collect();
+        let problem = Problem {
+            spot: Spot::node(node),
+            kind: ProblemKind::Denotation,
+            fact: format!(
+                "the dimensions of input {index} are denoted [{}], but {name} expects [{}]",
+                said.join(", "),
+                expected.join(", ")
+            ),
+            advice: codes::DENOTATION_MISMATCH.help.into(),
+        };
+        self.found.problems.push(problem);
+    }
+
+    /// By output, the denotations that its dimensions have from those of the inputs.
+    fn handed_on(
+        &mut self,
+        node: NodeId,
+        callee: &Callee<'a>,
+        inputs: &[Option<ValueId>],
+    ) -> Vec<(usize, Denotations)> {
+        let mut marks = Marks::default();
+        let types: SmallVec<[Option<Type>; 6]> = inputs
+            .iter()
+            .map(|value| {
+                let value = (*value)?;
+                let denotations = self.found.denotations.get(&value);
+                Some(marks.on(self.found.ty(value)?, denotations))
+            })
+            .collect();
+        let Some(said) = self.said_of(node, callee, inputs, &types) else {
+            return Vec::new();
+        };
+        marks.join(&said.equal);
+        let mut found = Vec::new();
+        for (index, ty) in said.types.iter().enumerate() {
+            if let Some(Type::Tensor(TensorType {
+                shape: Some(shape), ..
+            })) = ty
+            {
+                found.push((index, shape.iter().map(|dim| marks.of(dim)).collect()));
+            }
+        }
+        found
+    }
+
+    /// What is said of a node for inputs of these types. Nothing that is found on the way is listed.
+    fn said_of(
+        &mut self,
+        node: NodeId,
+        callee: &Callee<'a>,
+        inputs: &[Option<ValueId>],
+        types: &[Option<Type>],
+    ) -> Option<Said> {
+        let known: SmallVec<[Option<Known>; 6]> = inputs
+            .iter()
+            .map(|value| self.found.known((*value)?).cloned())
+            .collect();
+        let present: SmallVec<[bool; 6]> = inputs.iter().map(Option::is_some).collect();
+        let attributes = NodeAttributes::in_call(self.model, self.texts, node, None);
+        let mut given = Given::new(&present, &attributes);
+        given.inputs.extend(types.iter().map(Option::as_ref));
+        given.known.extend(known.iter().map(Option::as_ref));
+        let listed = (self.found.problems.len(), self.found.unknown.len());
+        let said = self.by_walk(node, callee, &given);
+        self.found.problems.truncate(listed.0);
+        self.found.unknown.truncate(listed.1);
+        Some(said.ok()??.0)
+    }
+}
+
+/// Symbols in the place of sizes, each with the denotation of its dimension.
+#[derive(Default)]
+struct Marks(HashMap<String, Option<Symbol>>);
+
+impl Marks {
+    /// A type with a new symbol for each size.
+    fn on(&mut self, ty: &Type, denotations: Option<&Denotations>) -> Type {
+        let mut ty = ty.clone();
+        if let Type::Tensor(tensor) | Type::SparseTensor(tensor) = &mut ty {
+            for (axis, dim) in tensor.shape.iter_mut().flatten().enumerate() {
+                // A file has no symbol that is a number.
+                let name = self.0.len().to_string();
+                *dim = Dim::symbol(&name);
+                self.0
+                    .insert(name, denotations.and_then(|all| *all.get(axis)?));
+            }
+        }
+        ty
+    }
+
+    /// Dimensions that a node demands to be of one size mean the same, where only one of them is denoted.
+    fn join(&mut self, equal: &[(Dim, Dim)]) {
+        for (a, b) in equal {
+            let (Some(a), Some(b)) = (a.as_symbol(), b.as_symbol()) else {
+                continue;
+            };
+            let (Some(&of_a), Some(&of_b)) = (self.0.get(a), self.0.get(b)) else {
+                continue;
+            };
+            for name in [a, b] {
+                self.0.insert(name.to_string(), of_a.or(of_b));
+            }
+        }
+    }
+
+    /// What a dimension of an output means, by the sizes that it is computed from.
+    fn of(&self, dim: &Dim) -> Option<Symbol> {
+        let symbols = dim.symbols();
+        let first = symbols.first()?;
+        // One of several sizes, as by broadcasting, and no sum or product of them.
+        let same = Dim::symbol(first);
+        let is_one_of = dim.substitute(&|_| Some(same.clone())) == same;
+        let mut denotations = symbols
+            .iter()
+            .map(|name| self.0.get(name).copied().flatten());
+        if is_one_of {
+            let mut denoted = denotations.flatten();
+            let first = denoted.next()?;
+            return denoted.all(|other| other == first).then_some(first);
+        }
+        let first = denotations.next()??;
+        denotations
+            .all(|other| other == Some(first))
+            .then_some(first)
+    }
+}
