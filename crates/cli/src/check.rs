@@ -1,6 +1,6 @@
 //! `sardonyx check` and `sardonyx explain`: do models follow the rules of the standard, and what do the findings mean?
 
-mod sarif;
+pub(crate) mod sarif;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -146,11 +146,11 @@ fn main() -> ExitCode {
                 if !usage.use_stderr() {
                     return ExitCode::SUCCESS;
                 }
-                Terminal::plain(wanted.json).answer(&Failure::from(&usage));
+                Terminal::plain(wanted.form).answer(&Failure::from(&usage));
                 return ExitCode::from(2);
             }
         };
-        let terminal = Terminal::new(&cli.terminal, wanted.json);
+        let terminal = Terminal::new(&cli.terminal, wanted.form);
         let result = match cli.command {
             Command::Info(args) => fine(info::info(&args, &terminal)),
             Command::Ls(args) => ls::ls(&args, &terminal),
@@ -180,7 +180,7 @@ fn main() -> ExitCode {
             Err(failure) => terminal.report(&failure),
         }
     });
-    answered.unwrap_or_else(|bug| Terminal::plain(wanted.json).report(&bug))
+    answered.unwrap_or_else(|bug| Terminal::plain(wanted.form).report(&bug))
 }
 
 /// The verdict of a command that looks for nothing.

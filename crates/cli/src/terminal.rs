@@ -11,7 +11,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::{Serialize, Serializer};
 
+use crate::check::sarif;
 use crate::failure::{Code, Failure};
+use crate::usage::Form;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -38,14 +40,14 @@ pub(crate) struct Terminal {
     color: bool,
     quiet: bool,
     verbose: bool,
-    /// Whether failures are answered in JSON as well.
-    json: bool,
+    /// What failures are answered in, beside the prose.
+    form: Form,
     /// Whether an answer in JSON was given, of which there is never a second one.
     answered: AtomicBool,
 }
 
 impl Terminal {
-    pub(crate) fn new(args: &Args, json: bool) -> Terminal {
+    pub(crate) fn new(args: &Args, form: Form) -> Terminal {
         let color = match args.color {
             Color::Always => true,
             Color::Never => false,
@@ -59,18 +61,18 @@ impl Terminal {
             color,
             quiet: args.quiet,
             verbose: args.verbose,
-            json,
+            form,
             answered: AtomicBool::new(false),
         }
     }
 
     /// Without colour and notes, for when there are no arguments to go by.
-    pub(crate) fn plain(json: bool) -> Terminal {
+    pub(crate) fn plain(form: Form) -> Terminal {
         Terminal {
             color: false,
             quiet: true,
             verbose: false,
-            json,
+            form,
             answered: AtomicBool::new(false),
         }
     }
@@ -131,12 +133,18 @@ impl Terminal {
         ExitCode::from(2)
     }
 
-    /// Answers with the failure if that is to be in JSON, unless there was an answer already.
+    /// Answers with the failure in the form that is asked for, unless there was an answer already.
     pub(crate) fn answer(&self, failure: &Failure) {
-        if self.json && !self.answered.load(Ordering::Relaxed) {
-            // If stdout is gone, stderr has said it.
-            let _ = self.json(&failure.answer(), true);
+        if self.answered.load(Ordering::Relaxed) {
+            return;
         }
+        let answer = match self.form {
+            Form::Prose => return,
+            Form::Json => failure.answer(),
+            Form::Sarif => sarif::failed(failure),
+        };
+        // If stdout is gone, stderr has said it.
+        let _ = self.json(&answer, true);
     }
 
     /// Says on stderr what failed.

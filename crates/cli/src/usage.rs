@@ -8,16 +8,24 @@ use clap::{ColorChoice, Error};
 /// What has to be known before the arguments are parsed, because it also holds when they cannot be.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Whether the answer is JSON.
-    pub(crate) json: bool,
+    pub(crate) form: Form,
     pub(crate) color: ColorChoice,
+}
+
+/// What failures are answered in on stdout, beside the prose on stderr.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    #[default]
+    Prose,
+    Json,
+    Sarif,
 }
 
 impl Wanted {
     /// Looks at the arguments one by one. The only values that begin with a hyphen are numbers.
     pub(crate) fn of(args: impl IntoIterator<Item = OsString>) -> Wanted {
         let mut wanted = Wanted {
-            json: false,
+            form: Form::Prose,
             color: ColorChoice::Auto,
         };
         let mut args = args.into_iter().take_while(|arg| arg != "--").peekable();
@@ -29,7 +37,11 @@ impl Wanted {
             };
             let value = value.or_else(|| args.peek().cloned());
             match (name, value.as_deref().and_then(OsStr::to_str)) {
-                ("--json", _) | ("--format", Some("json")) => wanted.json = true,
+                ("--json", _) | ("--format", Some("json")) => wanted.form = Form::Json,
+                // `--json` counts where both are given.
+                ("--format", Some("sarif")) if wanted.form == Form::Prose => {
+                    wanted.form = Form::Sarif;
+                }
                 ("--color", Some("always")) => wanted.color = ColorChoice::Always,
                 ("--color", Some("never")) => wanted.color = ColorChoice::Never,
                 _ => {}
@@ -117,19 +129,33 @@ mod tests {
 
     #[test]
     fn arguments_are_looked_at_before_they_are_parsed() {
-        let rows: [(&[&str], bool, ColorChoice); 8] = [
-            (&[], false, ColorChoice::Auto),
-            (&["info", "--json"], true, ColorChoice::Auto),
-            (&["check", "--format", "json"], true, ColorChoice::Auto),
-            (&["check", "--format=json"], true, ColorChoice::Auto),
-            (&["check", "--format", "sarif"], false, ColorChoice::Auto),
-            (&["--color", "never", "x"], false, ColorChoice::Never),
-            (&["--color=always", "x"], false, ColorChoice::Always),
-            (&["info", "--", "--json"], false, ColorChoice::Auto),
+        let rows: [(&[&str], Form, ColorChoice); 10] = [
+            (&[], Form::Prose, ColorChoice::Auto),
+            (&["info", "--json"], Form::Json, ColorChoice::Auto),
+            (
+                &["check", "--format", "json"],
+                Form::Json,
+                ColorChoice::Auto,
+            ),
+            (&["check", "--format=json"], Form::Json, ColorChoice::Auto),
+            (
+                &["check", "--format", "sarif"],
+                Form::Sarif,
+                ColorChoice::Auto,
+            ),
+            (&["check", "--format=sarif"], Form::Sarif, ColorChoice::Auto),
+            (
+                &["check", "--format=sarif", "--json"],
+                Form::Json,
+                ColorChoice::Auto,
+            ),
+            (&["--color", "never", "x"], Form::Prose, ColorChoice::Never),
+            (&["--color=always", "x"], Form::Prose, ColorChoice::Always),
+            (&["info", "--", "--json"], Form::Prose, ColorChoice::Auto),
         ];
-        for (args, json, color) in rows {
+        for (args, form, color) in rows {
             let found = Wanted::of(args.iter().map(OsString::from));
-            assert_eq!(found, Wanted { json, color }, "{args:?}");
+            assert_eq!(found, Wanted { form, color }, "{args:?}");
         }
     }
 }

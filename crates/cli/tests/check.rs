@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     let mut trials = runner::trials(FOLDER, &["onnxtxt", "txtpb"]);
     trials.push(Trial::test("every_code_has_an_example", every_code));
     trials.push(Trial::test("sarif_names_rules_and_places", sarif));
+    trials.push(Trial::test("sarif_says_what_failed", sarif_of_failures));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -76,6 +77,62 @@ fn sarif() -> Result<(), Failed> {
     for result in results {
         assert!(rules.iter().any(|rule| rule["id"] == result["ruleId"]));
     }
+    Ok(())
+}
+
+/// A command that fails answers in SARIF as well: a run that was not successful, with what failed and, where that is a file,
+/// its name. The prose stays on stderr.
+fn sarif_of_failures() -> Result<(), Failed> {
+    let folder = std::env::temp_dir().join(format!("sardonyx-sarif-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let damaged = folder.join("damaged.onnx");
+    fs::write(&damaged, [0x08, 0x0a, 0x3a, 0x7f, 0x01])?;
+    let text = folder.join("text.onnxtxt");
+    fs::write(&text, "<ir_version: 10>\ng (float[N] x => () {}\n")?;
+    let (damaged, text) = (damaged.to_str().unwrap(), text.to_str().unwrap());
+    let missing = format!("{damaged}.not");
+    // Arguments, the code of the failure, and the file that the log names.
+    let rows: [(&[&str], &str, Option<&str>); 8] = [
+        (&["--allow", "no-such-code", damaged], "usage", None),
+        (&["--deny", "no-such-code", damaged], "usage", None),
+        (&["--opset-file", &missing, damaged], "io", None),
+        (&["-", "-"], "usage", None),
+        (&["--no-such-flag", damaged], "usage", None),
+        (&[&missing], "io", Some(&missing)),
+        (&[damaged], "format", Some(damaged)),
+        (&[text], "syntax", Some(text)),
+    ];
+    for (args, code, file) in rows {
+        let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
+            .args(["check", "--format", "sarif"])
+            .args(args)
+            .output()?;
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let prose = String::from_utf8(output.stderr)?;
+        assert!(prose.contains("error: "), "{args:?}: {prose}");
+        let log: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        assert_eq!(log["version"], "2.1.0", "{args:?}");
+        let run = &log["runs"][0];
+        assert_eq!(run["tool"]["driver"]["name"], "sardonyx", "{args:?}");
+        assert_eq!(run["results"], serde_json::json!([]), "{args:?}");
+        let invocation = &run["invocations"][0];
+        assert_eq!(invocation["executionSuccessful"], false, "{args:?}");
+        let told = invocation["toolExecutionNotifications"].as_array().unwrap();
+        assert!(!told.is_empty(), "{args:?}");
+        for told in told {
+            assert_eq!(told["level"], "error", "{args:?}");
+            assert_eq!(told["descriptor"]["id"], code, "{args:?}");
+            let message = told["message"]["text"].as_str().unwrap();
+            assert!(!message.is_empty(), "{args:?}");
+            let place = &told["locations"][0]["physicalLocation"];
+            match file {
+                Some(file) => assert_eq!(place["artifactLocation"]["uri"], file, "{args:?}"),
+                None => assert!(told["locations"].is_null(), "{args:?}"),
+            }
+            assert_eq!(place["region"].is_object(), code == "syntax", "{args:?}");
+        }
+    }
+    fs::remove_dir_all(&folder)?;
     Ok(())
 }
 

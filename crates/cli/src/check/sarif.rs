@@ -5,13 +5,18 @@ use sardonyx::text::Position;
 use serde_json::{Value, json};
 
 use super::Checked;
+use crate::failure::Failure;
 
 /// Where the codes are described.
 const HELP: &str = "https://github.com/sardonyx/sardonyx/blob/main/docs/findings.md";
 
-/// A log with one run.
+/// The log of a command that failed before it looked at a file.
+pub(crate) fn failed(failure: &Failure) -> Value {
+    run(Vec::new(), notifications(failure, None))
+}
+
+/// The log of what was found in files.
 pub(super) fn log(all: &[Checked]) -> Value {
-    let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
     let mut results = Vec::new();
     let mut failures = Vec::new();
     for checked in all {
@@ -22,22 +27,35 @@ pub(super) fn log(all: &[Checked]) -> Value {
                     findings.map(|(found, position)| result(found, position, &checked.name)),
                 );
             }
-            Err(failure) => {
-                let mut told: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
-                if told.is_empty() {
-                    told.push((failure.message(), None));
-                }
-                failures.extend(told.into_iter().map(|(message, position)| {
-                    json!({
-                        "level": "error",
-                        "descriptor": {"id": failure.code_name()},
-                        "message": {"text": message},
-                        "locations": [location(&checked.name, None, position)],
-                    })
-                }));
-            }
+            Err(failure) => failures.extend(notifications(failure, Some(&checked.name))),
         }
     }
+    run(results, failures)
+}
+
+/// What a failure says: each problem of a text with its place, or the failure as a whole.
+fn notifications(failure: &Failure, file: Option<&str>) -> Vec<Value> {
+    let mut told: Vec<(&str, Option<Position>)> = failure.diagnostics().collect();
+    if told.is_empty() {
+        told.push((failure.message(), None));
+    }
+    let notification = |(message, position): (&str, Option<Position>)| {
+        let mut notification = json!({
+            "level": "error",
+            "descriptor": {"id": failure.code_name()},
+            "message": {"text": message},
+        });
+        if let Some(file) = file {
+            notification["locations"] = json!([location(file, None, position)]);
+        }
+        notification
+    };
+    told.into_iter().map(notification).collect()
+}
+
+/// A log with one run.
+fn run(results: Vec<Value>, failures: Vec<Value>) -> Value {
+    let rules: Vec<Value> = CODES.iter().map(|code| rule(code)).collect();
     json!({
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
         "version": "2.1.0",
