@@ -93,6 +93,16 @@ fn write_one(
         }
         _ => {
             let mut content = Content::default();
+            if format.holds_one() && all.len() != 1 {
+                let count = all.len();
+                let failure = Failure::new(format!(
+                    "the model has {count} outputs, and this holds one value"
+                ));
+                return Err(failure.help(match all.iter().all(|(_, value)| value.as_tensor().is_some()) {
+                    true => "write them to a file that ends in .npz, or to a directory: --output DIR",
+                    false => TO_DIRECTORY,
+                }));
+            }
             for (name, value) in &all {
                 let tensor = value.as_tensor().ok_or_else(|| {
                     let ty = value.value_type();
@@ -102,13 +112,6 @@ fn write_one(
                     .help(TO_DIRECTORY)
                 })?;
                 content.tensors.push((name.to_string(), tensor.clone()));
-            }
-            if format.holds_one() && content.tensors.len() != 1 {
-                let count = content.tensors.len();
-                return Err(Failure::new(format!(
-                    "the model has {count} outputs, and this holds one array"
-                ))
-                .help("write them to a file that ends in .npz, or to a directory: --output DIR"));
             }
             let written = arrays::write(target, format, &content, terminal);
             written.map_err(|failure| failure.help_if_none(TO_DIRECTORY))?;

@@ -20,7 +20,11 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
     match value {
         Value::Tensor(tensor) => tensor_text(name, tensor),
         Value::Sequence(items) => {
-            let mut text = format!("{name}: {} of {} items\n", value.value_type(), items.len());
+            let mut text = format!(
+                "{name}: {} of {}\n",
+                value.value_type(),
+                human::count(items.len(), "item")
+            );
             for (i, item) in items.items().iter().take(SHOWN_ROWS).enumerate() {
                 text += &indented(&value_text(&format!("[{i}]"), item)?);
             }
@@ -31,9 +35,12 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
         }
         Value::Map(map) => {
             let mut text = format!(
-                "{name}: {} of {} entries\n",
+                "{name}: {} of {}\n",
                 value.value_type(),
-                map.entries().len()
+                match map.entries().len() {
+                    1 => "1 entry".to_string(),
+                    entries => format!("{entries} entries"),
+                }
             );
             for (key, item) in map.entries().iter().take(SHOWN_ROWS) {
                 text += &indented(&value_text(&key_text(key), item)?);

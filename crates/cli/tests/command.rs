@@ -6,6 +6,7 @@ mod support;
 
 use std::fs;
 
+use sardonyx::{DataType, Map, MapKey, Sequence, Tensor, Value, ValueType, write_value};
 use support::{Files, chain, digits, digits_model, floats, npy, sardonyx, sardonyx_with_stdin};
 use tempfile::tempdir;
 
@@ -241,6 +242,114 @@ fn outputs_go_where_the_name_says() {
     assert!(file.ends_with("folder/a_b_c.npy"));
     for name in ["several.npy", "several.pb"] {
         assert!(!fs::exists(files.path(name)).unwrap(), "{name}");
+    }
+}
+
+/// Sequences, optionals and maps go to `.pb` files as the messages that the standard has for them, and are read back from there.
+#[test]
+fn values_that_are_no_arrays_go_through_pb_files() {
+    const X: [f32; 2] = [1.0, 2.0];
+    const Y: [f32; 3] = [3.0, 4.0, 5.0];
+    let tensor = |x: &[f32]| Tensor::from_slice([x.len()], x).unwrap();
+    let ty = ValueType::Tensor(DataType::Float);
+    let mut sequence = Sequence::new(ty.clone());
+    sequence.push(tensor(&X).into()).unwrap();
+    sequence.push(tensor(&Y).into()).unwrap();
+    let mut by_name = Map::new(DataType::String, ty.clone()).unwrap();
+    by_name
+        .push(MapKey::String(b"b".as_slice().into()), tensor(&X).into())
+        .unwrap();
+    by_name
+        .push(MapKey::String(b"".as_slice().into()), tensor(&Y).into())
+        .unwrap();
+    let mut by_number = Map::new(DataType::Int64, ty.clone()).unwrap();
+    by_number
+        .push(MapKey::Signed(-7), tensor(&X).into())
+        .unwrap();
+    let mut maps = Sequence::new(ValueType::Map(DataType::Int64, Box::new(ty.clone())));
+    maps.push(Value::Map(by_number.clone())).unwrap();
+    let optional = |inner: Option<Value>| Value::Optional(ty.clone(), inner.map(Box::new));
+    let rows = [
+        ("seq(float[])", Value::Sequence(sequence.clone())),
+        ("seq(float[])", Value::Sequence(Sequence::new(ty.clone()))),
+        ("seq(map(int64, float[]))", Value::Sequence(maps)),
+        ("optional(float[])", optional(Some(tensor(&X).into()))),
+        ("optional(float[])", optional(None)),
+        (
+            "optional(seq(float[]))",
+            Value::Optional(
+                ValueType::Sequence(Box::new(ty.clone())),
+                Some(Box::new(Value::Sequence(sequence))),
+            ),
+        ),
+        ("map(string, float[])", Value::Map(by_name)),
+        ("map(int64, float[])", Value::Map(by_number)),
+    ];
+    for (spelled, value) in rows {
+        let model = |outputs: &str, more: &str| {
+            let text = format!(
+                "<ir_version: 10, opset_import: [\"\": 21]> g ({spelled} v, float[N] x) => ({outputs}) {{ {more} }}"
+            );
+            text.into_bytes()
+        };
+        let files = Files::new(&[
+            (
+                "one.onnxtxt",
+                model(&format!("{spelled} w"), "w = Identity(v)"),
+            ),
+            (
+                "two.onnxtxt",
+                model(
+                    &format!("{spelled} w, float[N] y"),
+                    "w = Identity(v) y = Neg(x)",
+                ),
+            ),
+            ("x.npy", npy("<f4", "(2,)", &floats(&X))),
+            ("v.pb", write_value(&value, "v")),
+        ]);
+        let target = |name: &str| files.path(name);
+        let inputs = |v: &str| {
+            [
+                format!("v={}", files.path(v)),
+                format!("x={}", files.path("x.npy")),
+            ]
+        };
+        let run = |model: &str, v: &str, to: &str| {
+            let [v, x] = inputs(v);
+            files.run("run", model, &[&v, &x, "-o", &target(to)])
+        };
+        // Out, in again and out again: the same bytes, and the same value.
+        run("one.onnxtxt", "v.pb", "first.pb").good();
+        run("one.onnxtxt", "first.pb", "second.pb").good();
+        assert_eq!(files.read("first.pb"), files.read("second.pb"), "{spelled}");
+        assert_eq!(
+            files.read("first.pb"),
+            write_value(&value, "w"),
+            "{spelled}"
+        );
+        run("two.onnxtxt", "second.pb", "folder").good();
+        assert_eq!(
+            files.read("folder/w.pb"),
+            files.read("first.pb"),
+            "{spelled}"
+        );
+        // What cannot hold it says what can.
+        for to in ["w.npy", "w.npz", "w.csv"] {
+            run("one.onnxtxt", "v.pb", to).refused(&["'w'", "only .pb files hold", "--output DIR"]);
+        }
+        run("two.onnxtxt", "v.pb", "several.pb").refused(&[
+            "2 outputs",
+            "one value",
+            "--output DIR",
+        ]);
+        // The bytes of another kind of value are refused, or are those of this kind as well.
+        fs::write(
+            files.path("cut.pb"),
+            &files.read("first.pb")[..files.read("first.pb").len() - 1],
+        )
+        .unwrap();
+        run("one.onnxtxt", "cut.pb", "never.pb").refused(&["cut.pb"]);
+        assert!(!fs::exists(files.path("never.pb")).unwrap(), "{spelled}");
     }
 }
 
