@@ -51,7 +51,13 @@ fn layouts_and_names() {
         assert_eq!(hash(&files.path("digits.onnx")), hash(&digits_model()));
         (files, json)
     };
+    // EXT-20+: that is every tensor of the model.
     let (files, json) = run(&["--per-tensor", "--threshold", "0"]);
+    let listed = files.run("ls", "digits.onnx", &["--external"]).good();
+    assert!(
+        listed.contains("8 tensors") && !listed.contains(" of "),
+        "{listed}"
+    );
     assert_eq!(json["saved"]["files"].as_array().unwrap().len(), 8);
     assert_eq!(files.names().len(), 9);
     let (_, json) = run(&["--shards", "40K"]);

@@ -1250,7 +1250,7 @@ fn damaged_models_are_scanned_without_harm() {
 
 #[test]
 fn weights_are_not_read() {
-    // WIRE-31: a file of ten gigabytes, of which the disk holds only what is not zero
+    // WIRE-31+: sizes are counted in 64 bits. A file of ten gigabytes, of which the disk holds only what is not zero
     let bytes = 10u64 << 30;
     let fields = tensor("w", FLOAT, &[(bytes / 4) as i64], &[]);
     let mut payload = Vec::new();
