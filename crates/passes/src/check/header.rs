@@ -167,6 +167,19 @@ impl Checker<'_> {
                         name()
                     )
                 });
+            } else if let Some(document) =
+                self.declared_version(text).filter(|last| version > *last)
+            {
+                self.add_with(&codes::NEWER_OPSET, spot, |_| {
+                    let fact = format!(
+                        "it uses version {version} of '{}'; the document of the operator set is of version {document}",
+                        name()
+                    );
+                    let advice = format!(
+                        "give the document of version {version}, or import version {document}"
+                    );
+                    (fact, advice.into())
+                });
             } else if let Some(needed) = ir_version_of_opset(text, version)
                 && needed > self.ir_version
                 && self.ir_version > 0
@@ -181,6 +194,13 @@ impl Checker<'_> {
                 });
             }
         }
+    }
+
+    /// The version of the document that says what is in a domain.
+    fn declared_version(&self, domain: &[u8]) -> Option<i64> {
+        let mut sets = self.options.operator_sets.iter().rev();
+        let set = sets.find(|set| !domain.is_empty() && set.domain.as_bytes() == domain)?;
+        Some(set.version)
     }
 
     fn image_metadata(&mut self, index: usize, entry: &Entry) {
