@@ -36,24 +36,37 @@ pub fn without_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> 
     format!("{beginning} … {end}").into()
 }
 
-/// Text from a file in words for people: escaped, and cut if it is long.
+/// Text from a file in words for people: escaped, and without its middle if it is long. Names in models differ at their ends.
 pub fn shown(text: &[u8]) -> String {
-    // A character has at most four bytes.
-    let start = &text[..text.len().min(4 * (SHOWN_CHARS + 1))];
-    let start = String::from_utf8_lossy(start);
-    let cut = start.chars().count() > SHOWN_CHARS;
+    // A character has at most four bytes. One that a slice cuts is further away than what is shown of the slice.
+    let most = 4 * (SHOWN_CHARS + 1);
     let mut shown = String::new();
-    for character in start.chars().take(SHOWN_CHARS) {
+    if text.len() <= most {
+        let text = String::from_utf8_lossy(text);
+        let count = text.chars().count();
+        if count <= SHOWN_CHARS {
+            escape(&mut shown, text.chars());
+            return shown;
+        }
+    }
+    let (beginning, end) = (SHOWN_CHARS.div_ceil(2), SHOWN_CHARS / 2);
+    let first = String::from_utf8_lossy(&text[..text.len().min(most)]);
+    let last = String::from_utf8_lossy(&text[text.len().saturating_sub(most)..]);
+    escape(&mut shown, first.chars().take(beginning));
+    shown.push('…');
+    let skipped = last.chars().count().saturating_sub(end);
+    escape(&mut shown, last.chars().skip(skipped));
+    shown
+}
+
+fn escape(shown: &mut String, text: impl Iterator<Item = char>) {
+    for character in text {
         match character {
             // Sequences of a text are shown as they stand there.
             '\\' | '\'' | '"' => shown.push(character),
             _ => shown.extend(character.escape_debug()),
         }
     }
-    if cut {
-        shown.push('…');
-    }
-    shown
 }
 
 impl FieldDef {
@@ -157,6 +170,15 @@ mod tests {
         assert_eq!(shown(b"a\x1b\xff\n"), "a\\u{1b}\u{fffd}\\n");
         assert_eq!(shown("é".repeat(60).as_bytes()), "é".repeat(60));
         assert_eq!(shown("é".repeat(9999).as_bytes()).chars().count(), 61);
+        // Names differ at their ends, and a slice may begin inside a character.
+        let name = |end: &str| shown(format!("/model/{}{end}", "漢".repeat(200)).as_bytes());
+        let (weight, bias) = (name("/weight"), name("/bias"));
+        assert!(weight.starts_with("/model/漢") && weight.ends_with("漢/weight"));
+        assert!(bias.ends_with("漢/bias") && !bias.contains('\u{fffd}'));
+        assert_eq!(
+            shown("𝄞".repeat(61).as_bytes()),
+            format!("{0}…{0}", "𝄞".repeat(30))
+        );
         let steps: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         assert_eq!(path(&steps), "0.1.2.3.….96.97.98.99");
         assert_eq!(path(&steps[..3]), "0.1.2");
