@@ -228,13 +228,17 @@ pub fn place_of_node(model: &Model, node: NodeId) -> String {
             false => format!("node '{name}' ({op})"),
         };
     }
+    let what = match op.is_empty() {
+        true => "node".to_string(),
+        false => format!("{op} node"),
+    };
     let produced = model.outputs(node).iter().flatten().next();
     match produced {
         Some(value) => format!(
-            "{op} node that makes '{}'",
+            "{what} that makes '{}'",
             sardonyx_proto::shown(model.text(model.value(*value).name))
         ),
-        None => format!("{op} node"),
+        None => what,
     }
 }
 
@@ -376,10 +380,14 @@ fn graph_words(model: &Model, graph: GraphId) -> String {
             .maybe_text(model.graph(graph).name)
             .unwrap_or_default(),
     );
+    let called = match name.is_empty() {
+        true => "a graph without a name".to_string(),
+        false => format!("graph '{name}'"),
+    };
     match model.graph(graph).owner {
-        Some(owner) => format!("graph '{name}' in {}", place_of_node(model, owner)),
+        Some(owner) => format!("{called} in {}", place_of_node(model, owner)),
         None if model.main == Some(graph) => "the graph".to_string(),
-        None => format!("graph '{name}'"),
+        None => called,
     }
 }
 
