@@ -27,7 +27,7 @@ use crate::terminal::Terminal;
 pub(crate) struct Args {
     #[command(flatten)]
     model: ModelArg,
-    /// Names of tensors; * stands for any characters, ? for one. `sardonyx ls` lists them
+    /// Names of tensors; * matches any characters, ? matches one. `sardonyx ls` lists them
     #[arg(value_name = "TENSOR")]
     names: Vec<String>,
     /// All tensors of the model

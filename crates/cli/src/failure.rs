@@ -9,7 +9,7 @@ use sardonyx::text::{ParseError, Position, Severity};
 use sardonyx::{ErrorKind, TensorError, UnsupportedOperator};
 use serde_json::{Value, json};
 
-/// Why a command ends without its answer. Always exit code 2, except when nobody reads the answer any more.
+/// Why a command ends without its answer. Always exit code 2, except when the reader of stdout has gone.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     code: Code,

@@ -82,7 +82,7 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         }
         saved = Some(written);
     }
-    // Only what is shown is put into words: for a large model that takes several times as long as inferring does.
+    // Only what is shown is formatted: for a large model that takes several times as long as inferring does.
     match args.saving.json {
         true => terminal.json(&args.as_json(&model, &found, &report, saved), true)?,
         false if args.saving.is_wanted() => terminal.print(&args.as_text(&model, &found))?,

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// The other way round
     #[arg(long)]
     reverse: bool,
-    /// Only names that fit; * stands for any characters, ? for one. May be repeated
+    /// Only names that fit; * matches any characters, ? matches one. May be repeated
     #[arg(long = "name", value_name = "GLOB", value_parser = Glob::parse)]
     names: Vec<Glob>,
     /// Only elements of this type, such as float16. May be repeated

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Only what the onnx package reads, with all values; says what is left out, and exits with 1 if that changes the meaning
     #[arg(long)]
     portable: bool,
-    /// Leave large values out: a digest stands for them. For looking and comparing; cannot be read back
+    /// Leave large values out and print a digest in their place. For looking and comparing; cannot be read back
     #[arg(long)]
     no_weights: bool,
     /// Values of so many bytes stand in the text; all of them with `all`

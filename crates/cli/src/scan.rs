@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Where data files are, if not beside the model
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
-    /// Elements that a node may make of nothing
+    /// Elements that a node may make without reading them from the file
     #[arg(long, value_name = "N", default_value_t = 1 << 28)]
     max_elements: u64,
     /// Levels of nested messages

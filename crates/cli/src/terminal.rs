@@ -114,7 +114,7 @@ impl Terminal {
     /// A line on stderr without label.
     pub(crate) fn remark(&self, text: &str) {
         if !self.quiet {
-            // If stderr is gone there is nobody left to tell.
+            // If stderr is gone there is no place left to write to.
             let _ = writeln!(io::stderr(), "{}", harmless(text));
         }
     }

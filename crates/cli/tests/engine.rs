@@ -299,7 +299,7 @@ fn options_of_sessions_hold_for_all() {
 
 /// A hundred bytes that stand for four gigabytes.
 #[test]
-fn much_made_of_nothing_is_looked_at_and_refused() {
+fn much_made_from_few_bytes_is_looked_at_and_refused() {
     let fixed = r#"<ir_version: 10, opset_import: ["": 21]>
 g () => (float y)
 {
@@ -340,7 +340,7 @@ g (int64[1] shape) => (float y)
     assert_eq!(answer["made_bytes"], 0);
     let found = files.run("scan", "fixed.onnxtxt", &["--strict"]).finds();
     assert!(
-        found.contains("makes 1000000000 elements of nothing"),
+        found.contains("makes 1000000000 elements that the file does not store"),
         "{found}"
     );
 }

@@ -1,4 +1,4 @@
-//! Saving: where values go, and how a file is replaced so that nobody ever finds half of one.
+//! Saving: where values go, and how a file is replaced so that no reader ever finds half of one.
 //!
 //! `layout` decides which tensor goes where, `replace` changes the folder step by step.
 

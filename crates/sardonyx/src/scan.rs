@@ -121,7 +121,7 @@ impl ScanOptions {
         self
     }
 
-    /// Elements that a node may make of nothing, and rounds of a loop. The default is 2^28.
+    /// Elements that the file does not store and a node may make, and rounds of a loop. The default is 2^28.
     pub fn max_elements(mut self, elements: u64) -> ScanOptions {
         self.elements = elements;
         self

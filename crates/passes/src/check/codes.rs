@@ -43,7 +43,7 @@ codes! {
     // The model.
     NO_IR_VERSION Error shared "no-ir-version" "MODEL-02"
         "set ir_version to that of the format which the model was written for"
-        "A model says in `ir_version` which version of the file format it follows; many rules depend on it. Without it nobody can say what the rest means. An empty file has none either: was the download or the export interrupted?";
+        "A model says in `ir_version` which version of the file format it follows; many rules depend on it. Without it the meaning of the rest is not defined. An empty file has none either: was the download or the export interrupted?";
     NEWER_IR_VERSION Error shared "newer-ir-version" "MODEL-03"
         "update the tool that reads it, or export the model for an older version of the format"
         "The model was written for a version of the file format that is not known here. It may hold fields with a meaning that would be overlooked.";
@@ -111,10 +111,10 @@ codes! {
         "Every graph has a name that is not empty, also those inside of nodes.";
     NAMELESS_VALUE Error shared "nameless-value" "NAME-13"
         "give it a name"
-        "Inputs and outputs of graphs have names that are not empty: nodes and callers refer to them by name. The empty name stands for an operand left out.";
+        "Inputs and outputs of graphs have names that are not empty: nodes and callers refer to them by name. The empty name means that an operand is left out.";
     DUPLICATE_INPUT Error shared "duplicate-input" "GRAPH-38"
         "rename one of them"
-        "Two inputs of one graph have the same name, so nobody can say which one is meant.";
+        "Two inputs of one graph have the same name, so it is not defined which one is meant.";
     UNTYPED_VALUE Error shared "untyped-value" "GRAPH-14"
         "give it a type with an element type, such as float[N, 3]"
         "Inputs and outputs of the main graph say what they are: a caller must know what to pass in and what comes out.";
@@ -123,7 +123,7 @@ codes! {
         "Tensors that go into the model or come out of it say at least how many dimensions they have. A shape of no dimensions is a scalar; an absent shape may be anything.";
     UNKNOWN_ELEMENT_TYPE Error own "unknown-element-type" "TYPE-19"
         "use one of the element types of the standard"
-        "A type names its element type by a number. This number stands for none, or for `undefined`.";
+        "A type names its element type by a number. This number is not that of an element type, or it is that of `undefined`.";
     INCOMPLETE_TYPE Error own "incomplete-type" "TYPE-20"
         "say what it consists of"
         "Sequences and optionals name the type of their elements, maps the types of keys and values, opaque types their name. Here that is missing.";
@@ -162,7 +162,7 @@ codes! {
         "Up to version 3 of the format a constant of an inner graph also stands among its inputs, but behind those that the node passes in, which are matched by position.";
     DUPLICATE_DEFINITION Error shared "duplicate-definition" "GRAPH-18"
         "rename one of them"
-        "Each name stands for one value: it is defined once, by an input, a constant or a node (an input may have a constant as its default value). With two definitions readers disagree which one is meant.";
+        "Each name belongs to one value: it is defined once, by an input, a constant or a node (an input may have a constant as its default value). With two definitions readers disagree which one is meant.";
     SHADOWED_VALUE Error shared "shadowed-value" "GRAPH-32"
         "rename the output of the inner graph"
         "A node in an inner graph gives its result a name that a graph around it uses as well. The inner graph sees the outer value under that name, so there would be two.";
@@ -233,7 +233,7 @@ codes! {
         "The operator exists, but came into the standard after the version of the operator set that the model imports.";
     UNKNOWN_CUSTOM_OPERATOR Error shared "unknown-custom-operator" "OPSET-14"
         "register the operator, or bring it along as a function"
-        "The operator is in a domain that is not the standard's and nobody has said what it looks like. That is only an error if operators of custom domains are to be checked.";
+        "The operator is in a domain that is not the standard's and no definition of it is known. That is only an error if operators of custom domains are to be checked.";
     UNKNOWN_FUNCTION Warning own "unknown-function" "FUNC-03"
         "check the name, or add the function"
         "The model brings functions of this domain along, but not this one. Only a runtime with an operator of that name can run the node.";
@@ -242,7 +242,7 @@ codes! {
         "The node calls a function of the model by name and overload. The model has the function, but not in that overload.";
     EXPERIMENTAL_OPERATOR Warning own "experimental-operator" "OPSET-20"
         "replace it by other operators"
-        "The operator was an experiment of the first releases that never became part of the standard, or the document of its operator set calls it experimental. Nobody promises what it does, and few runtimes have it.";
+        "The operator was an experiment of the first releases that never became part of the standard, or the document of its operator set calls it experimental. What it does may change, and few runtimes have it.";
     DEPRECATED_OPERATOR Error shared "deprecated-operator" "OPSET-29"
         "use the operator that replaces it"
         "The operator was taken out of the standard with this version of the operator set.";
@@ -283,13 +283,13 @@ codes! {
     // Attributes.
     NAMELESS_ATTRIBUTE Error shared "nameless-attribute" "ATTR-01"
         "give it a name"
-        "Attributes are matched by name; without one nobody knows what the value is for.";
+        "Attributes are matched by name; without one it is not known what the value is for.";
     UNTYPED_ATTRIBUTE Error shared "untyped-attribute" "ATTR-02"
         "set its type to that of its value"
         "Since version 2 of the format an attribute says of which type it is: only so can an empty list be told from a missing value.";
     UNKNOWN_ATTRIBUTE_TYPE Error shared "unknown-attribute-type" "ATTR-18"
         "use one of the types of the standard"
-        "The type of an attribute is a number; this one stands for none.";
+        "The type of an attribute is a number; this one is not that of a type.";
     SEVERAL_VALUES Error shared "several-values" "ATTR-03"
         "keep the one that the type names"
         "An attribute holds exactly one value. With several readers disagree which one counts.";
@@ -362,7 +362,7 @@ codes! {
     // Stored tensors.
     NO_ELEMENT_TYPE Error shared "no-element-type" "TENSOR-09"
         "set data_type to one of the element types of the standard"
-        "A stored tensor says of which type its elements are. Without that, or with a number that stands for no type, its bytes mean nothing.";
+        "A stored tensor says of which type its elements are. Without that, or with a number that is not that of a type, its bytes mean nothing.";
     NEGATIVE_DIM Error shared "negative-dim" "TENSOR-33"
         "dimensions of a value are 0 or more"
         "A stored tensor has a fixed size, so none of its dimensions can be negative.";
@@ -407,7 +407,7 @@ codes! {
         "Elements of a tensor of strings are UTF-8. Readers refuse other bytes or each replaces them in its own way.";
     UNKNOWN_DATA_LOCATION Warning own "unknown-data-location" "TENSOR-30"
         "use DEFAULT or EXTERNAL"
-        "The number that says where the values of a tensor are stands for no place. They are taken to be in the model.";
+        "The number that says where the values of a tensor are is not one that the standard defines. They are taken to be in the model.";
     SPARSE_WITHOUT_VALUES Error shared "sparse-without-values" "TENSOR-34"
         "store its values"
         "A sparse tensor consists of values and of indices that say where they belong. The values are missing.";
@@ -477,7 +477,7 @@ codes! {
         "A training step binds outputs of an initialization graph, but has none.";
     INITIALIZATION_INPUT Error own "initialization-input" "TRAIN-18"
         "make it a constant"
-        "The graph that gives state variables their first values takes no inputs: nobody could pass them.";
+        "The graph that gives state variables their first values takes no inputs, because there is nothing that could pass them.";
     TRAINING_NAME_CLASH Error own "training-name-clash" "TRAIN-16"
         "rename it in the training step"
         "A training step runs together with the main graph, so the two share their names. This one is defined in both.";
@@ -535,7 +535,7 @@ codes! {
         "An operator says since which version of its set it exists. That cannot be later than the version of the set.";
     UNKNOWN_STATUS Warning own "unknown-status" "OPSET-19"
         "use EXPERIMENTAL or STABLE"
-        "The status of an operator is a number; this one stands for none.";
+        "The status of an operator is a number; this one is not that of a status.";
 
     // Stored values.
     VALUE_OF_OTHER_KIND Error own "value-of-other-kind" "TYPE-26"

@@ -99,7 +99,7 @@ codes! {
     UNKNOWN_TYPE Error "unknown-element-type" "TENSOR-09" "its size cannot be known";
     HIGH_RANK Warning "high-rank" "" "readers with a fixed number of dimensions may write out of bounds";
     SEGMENT Warning "segment" "TENSOR-29" "no runtime supports it";
-    NO_DATA Error "no-data" "TENSOR-11" "a reader that allocates first makes a large tensor of nothing";
+    NO_DATA Error "no-data" "TENSOR-11" "a reader that allocates first makes a large tensor for data that is not there";
     TOO_SHORT Error "data-too-short" "TENSOR-26" "a reader without a check reads out of bounds";
     SURPLUS Warning "surplus-bytes" "TENSOR-26" "no element uses them; they may be anything";
     TWO_PAYLOADS Error "two-payloads" "TENSOR-10" "readers disagree about which values count";

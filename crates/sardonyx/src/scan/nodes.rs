@@ -1,4 +1,4 @@
-//! Nodes that make much out of nothing, or that run what is not ONNX.
+//! Nodes that make many elements that the file does not store, or that run what is not ONNX.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -81,7 +81,10 @@ pub(super) fn check(
                     (of_node(model, *node), message)
                 }),
                 _ if elements > limit => found.add(&codes::EXPANSION, || {
-                    let message = format!("it makes {} elements of nothing", rounded(elements));
+                    let message = format!(
+                        "it makes {} elements that the file does not store",
+                        rounded(elements)
+                    );
                     (of_node(model, *node), message)
                 }),
                 _ => {}
