@@ -74,7 +74,8 @@ pub(crate) static RESIZE: OpDef = OpDef::new("Resize")
         ],
     )
     .since(19, &[])
-    .infer(infer_resize);
+    .infer(infer_resize)
+    .keeps_format(&[]);
 
 pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
     .about("The first form of `Resize`: larger by factors, by the nearest element or by linear interpolation.")

@@ -50,6 +50,7 @@ pub(crate) static SLICE: OpDef = OpDef::new("Slice")
         ],
     )
     .infer(infer)
+    .keeps_format(&[])
     .adapter(9, 10, attributes_to_inputs);
 
 /// One axis of a slice.

@@ -49,6 +49,7 @@ pub(crate) static SPLIT: OpDef = OpDef::new("Split")
     )
     .since(18, &[int("num_outputs")])
     .infer(infer)
+    .keeps_format(&[])
     .adapter(1, 2, demand_axis)
     .adapter(12, 13, |cx| ints_to_input(cx, "split", 1))
     .adapter(17, 18, count_outputs);

@@ -242,7 +242,15 @@ impl<'a> Engine<'a> {
 
 /// Symbols in the place of sizes, each with the denotation of its dimension.
 #[derive(Default)]
-struct Marks(HashMap<String, Option<Symbol>>);
+struct Marks(HashMap<String, Mark>);
+
+/// A symbol in the place of a size.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// How many symbols there are before it: those of the first input come first.
+    order: usize,
+    denotation: Option<Symbol>,
+}
 
 impl Marks {
     /// A type with a new symbol for each size.
@@ -251,26 +259,33 @@ impl Marks {
         if let Type::Tensor(tensor) | Type::SparseTensor(tensor) = &mut ty {
             for (axis, dim) in tensor.shape.iter_mut().flatten().enumerate() {
                 // A file has no symbol that is a number.
-                let name = self.0.len().to_string();
+                let order = self.0.len();
+                let name = order.to_string();
                 *dim = Dim::symbol(&name);
-                self.0
-                    .insert(name, denotations.and_then(|all| *all.get(axis)?));
+                let denotation = denotations.and_then(|all| *all.get(axis)?);
+                self.0.insert(name, Mark { order, denotation });
             }
         }
         ty
     }
 
-    /// Dimensions that a node demands to be of one size mean the same, where only one of them is denoted.
+    /// Dimensions that a node demands to be of one size mean the same: what the first one that is denoted means.
     fn join(&mut self, equal: &[(Dim, Dim)]) {
         for (a, b) in equal {
             let (Some(a), Some(b)) = (a.as_symbol(), b.as_symbol()) else {
                 continue;
             };
-            let (Some(&of_a), Some(&of_b)) = (self.0.get(a), self.0.get(b)) else {
+            let (Some(of_a), Some(of_b)) = (self.0.get(a).copied(), self.0.get(b).copied()) else {
                 continue;
             };
-            for name in [a, b] {
-                self.0.insert(name.to_string(), of_a.or(of_b));
+            let (first, second) = match of_a.order < of_b.order {
+                true => (of_a, of_b),
+                false => (of_b, of_a),
+            };
+            let denotation = first.denotation.or(second.denotation);
+            for (name, mark) in [(a, of_a), (b, of_b)] {
+                let order = mark.order;
+                self.0.insert(name.to_string(), Mark { order, denotation });
             }
         }
     }
@@ -282,9 +297,7 @@ impl Marks {
         // One of several sizes, as by broadcasting, and no sum or product of them.
         let same = Dim::symbol(first);
         let is_one_of = dim.substitute(&|_| Some(same.clone())) == same;
-        let mut denotations = symbols
-            .iter()
-            .map(|name| self.0.get(name).copied().flatten());
+        let mut denotations = symbols.iter().map(|name| self.0.get(name)?.denotation);
         if is_one_of {
             let mut denoted = denotations.flatten();
             let first = denoted.next()?;
