@@ -1,5 +1,6 @@
 //! `sardonyx cost`: what a model costs, without running it.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 
 use sardonyx::Dim;
@@ -7,7 +8,7 @@ use sardonyx::cost::{ASSUMED_SIZE, Cost, NodeCost, Sum, Work, at_assumed_sizes};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
-use crate::human::{Align, bytes, columns, count, cut, group};
+use crate::human::{Align, bytes, columns, count, group};
 use crate::symbols::dim_json;
 use crate::terminal::Terminal;
 use crate::{ModelArg, symbols};
@@ -45,26 +46,26 @@ const SCHEMA: &str = "sardonyx.cost/1";
 const MAIN: &str = "graph";
 
 /// A node, or all nodes of an operator.
-struct Row {
-    graph: String,
-    name: String,
-    operator: String,
+struct Row<'a> {
+    graph: &'a str,
+    name: &'a str,
+    operator: Cow<'a, str>,
     /// How many nodes it stands for, where they are summed up.
     nodes: Option<usize>,
-    runs: Dim,
-    work: Work,
+    runs: &'a Dim,
+    work: Cow<'a, Work>,
 }
 
 pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let cost = model.cost(&args.symbols.options(&model)?);
-    let mut rows: Vec<Row> = match args.by_operator {
+    let mut rows: Vec<Row<'_>> = match args.by_operator {
         true => cost.by_operator().into_iter().map(Row::from).collect(),
         false => cost.nodes.iter().map(Row::from).collect(),
     };
     if let Some(top) = args.top {
         // Equals stay in the order of the file.
-        rows.sort_by_key(|row| Reverse(row.weight()));
+        rows.sort_by_cached_key(|row| Reverse(row.weight()));
         rows.truncate(top);
     }
     match (args.json, args.csv) {
@@ -74,36 +75,36 @@ pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
 }
 
-impl From<&NodeCost> for Row {
-    fn from(node: &NodeCost) -> Row {
+impl<'a> From<&'a NodeCost> for Row<'a> {
+    fn from(node: &'a NodeCost) -> Row<'a> {
         Row {
-            graph: node.graph.clone(),
-            name: node.name.clone(),
+            graph: &node.graph,
+            name: &node.name,
             operator: node.full_operator(),
             nodes: None,
-            runs: node.runs.clone(),
-            work: node.work.clone(),
+            runs: &node.runs,
+            work: Cow::Borrowed(&node.work),
         }
     }
 }
 
-impl From<(String, usize, Work)> for Row {
-    fn from((operator, nodes, work): (String, usize, Work)) -> Row {
+impl From<(String, usize, Work)> for Row<'_> {
+    fn from((operator, nodes, work): (String, usize, Work)) -> Self {
         Row {
-            graph: MAIN.to_string(),
-            name: String::new(),
-            operator,
+            graph: MAIN,
+            name: "",
+            operator: operator.into(),
             nodes: Some(nodes),
-            runs: Dim::Known(1),
-            work,
+            runs: &Dim::Known(1),
+            work: Cow::Owned(work),
         }
     }
 }
 
-impl Row {
+impl Row<'_> {
     /// What decides how expensive it is.
     fn weight(&self) -> (i64, i64) {
-        let size = |sum: &Sum| at_assumed_sizes(&sum.times(&self.runs).known);
+        let size = |sum: &Sum| at_assumed_sizes(&sum.times(self.runs).known);
         (size(&self.work.multiply_adds), size(&self.work.bytes))
     }
 }
@@ -133,7 +134,7 @@ fn short(sum: &Sum, least: &str, number: fn(u64) -> String) -> Option<String> {
     }
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[Row<'_>]) -> String {
     use Align::{Left, Right};
     let headings = [
         ("node", Left),
@@ -149,26 +150,24 @@ fn table(rows: &[Row]) -> String {
     let cell = |sum: &Sum| short(sum, "≥ ", group).unwrap_or("?".to_string());
     let cells = rows.iter().map(|row| {
         let nodes = row.nodes.map(|nodes| group(nodes as u64));
-        let runs = match &row.runs {
+        let runs = match row.runs {
             Dim::Known(1) => String::new(),
             runs => cell(&runs.clone().into()),
         };
-        vec![
-            cut(&row.name),
-            cut(&row.operator),
-            nodes.unwrap_or_default(),
-            runs,
-            cell(&row.work.parameters),
-            cell(&row.work.multiply_adds),
-            cell(&row.work.elements),
-            cell(&row.work.bytes),
-            match row.graph.as_str() {
-                MAIN => String::new(),
-                inner => cut(inner),
-            },
+        let inner = if row.graph == MAIN { "" } else { row.graph };
+        [
+            row.name.into(),
+            Cow::Borrowed(&*row.operator),
+            nodes.unwrap_or_default().into(),
+            runs.into(),
+            cell(&row.work.parameters).into(),
+            cell(&row.work.multiply_adds).into(),
+            cell(&row.work.elements).into(),
+            cell(&row.work.bytes).into(),
+            inner.into(),
         ]
     });
-    columns(&headings, &cells.collect::<Vec<_>>())
+    columns(&headings, &cells.collect::<Vec<[Cow<'_, str>; 9]>>())
 }
 
 /// The totals, and what is not in them.
@@ -223,10 +222,8 @@ fn in_bytes(sum: &Sum) -> String {
     })
 }
 
-fn as_csv(rows: &[Row]) -> String {
-    let names = numbers(&rows.first().map_or(Work::default(), |row| row.work.clone()))
-        .map(|(name, _)| name)
-        .join(",");
+fn as_csv(rows: &[Row<'_>]) -> String {
+    let names = numbers(&Work::default()).map(|(name, _)| name).join(",");
     let is_summed_up = rows.iter().any(|row| row.nodes.is_some());
     let mut text = match is_summed_up {
         true => format!("operator,nodes,{names}\n"),
@@ -236,8 +233,8 @@ fn as_csv(rows: &[Row]) -> String {
         let mut cells = match row.nodes {
             Some(nodes) => vec![quoted(&row.operator), nodes.to_string()],
             None => vec![
-                quoted(&row.graph),
-                quoted(&row.name),
+                quoted(row.graph),
+                quoted(row.name),
                 quoted(&row.operator),
                 quoted(&row.runs.to_string()),
             ],
@@ -258,7 +255,7 @@ fn quoted(cell: &str) -> String {
     }
 }
 
-fn as_json(args: &Args, cost: &Cost, rows: &[Row]) -> Value {
+fn as_json(args: &Args, cost: &Cost, rows: &[Row<'_>]) -> Value {
     let key = if args.by_operator {
         "operators"
     } else {
@@ -278,7 +275,7 @@ fn as_json(args: &Args, cost: &Cost, rows: &[Row]) -> Value {
     })
 }
 
-fn row_json(row: &Row) -> Value {
+fn row_json(row: &Row<'_>) -> Value {
     let mut answer = work_json(&row.work);
     answer.insert("operator".to_string(), json!(row.operator));
     match row.nodes {
@@ -288,7 +285,7 @@ fn row_json(row: &Row) -> Value {
         None => {
             answer.insert("graph".to_string(), json!(row.graph));
             answer.insert("name".to_string(), json!(row.name));
-            answer.insert("runs".to_string(), dim_json(&row.runs));
+            answer.insert("runs".to_string(), dim_json(row.runs));
         }
     }
     Value::Object(answer)

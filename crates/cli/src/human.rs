@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
+use std::sync::LazyLock;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -16,13 +17,29 @@ const PADDED_COLUMNS: usize = 200;
 
 /// Columns that a text takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
-    text.width()
+    // Nearly all texts are ASCII, where a character is a column.
+    match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        true => text.len(),
+        false => text.width(),
+    }
 }
 
 /// A text as one line of a known width.
-pub(crate) fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
+    if !text
+        .bytes()
+        .any(|byte| matches!(byte, b'\n' | b'\r' | b'\t'))
+    {
+        return harmless(text);
+    }
     let line = text.replace("\r\n", "\n").replace(['\n', '\r'], "⏎");
-    harmless(&line.replace('\t', "\\t")).into_owned()
+    harmless(&line.replace('\t', "\\t")).into_owned().into()
+}
+
+/// Whether answers go to a terminal. Tables ask for each of their cells, the system is asked once.
+fn stdout_is_terminal() -> bool {
+    static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+    *IS_TERMINAL
 }
 
 /// A text of at most so many columns, at least 3. Of a longer one the middle is left out: names in models differ at their ends.
@@ -49,18 +66,19 @@ pub(crate) fn without_middle(text: &str, columns: usize) -> Cow<'_, str> {
 
 /// One line, on a terminal of bounded width. What goes into a pipe or a file is whole.
 pub(crate) fn cut(text: &str) -> String {
-    cut_to(&one_line(text), TEXT_COLUMNS, io::stdout().is_terminal())
+    cut_to(text, TEXT_COLUMNS, stdout_is_terminal()).into_owned()
 }
 
 /// The same for what is said on stderr.
 pub(crate) fn cut_note(text: &str) -> String {
-    cut_to(&one_line(text), TEXT_COLUMNS, io::stderr().is_terminal())
+    cut_to(text, TEXT_COLUMNS, io::stderr().is_terminal()).into_owned()
 }
 
-fn cut_to(line: &str, columns: usize, on_terminal: bool) -> String {
-    match on_terminal {
-        true => without_middle(line, columns).into_owned(),
-        false => line.to_string(),
+fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
+    let line = one_line(text);
+    match on_terminal && width(&line) > columns {
+        true => without_middle(&line, columns).into_owned().into(),
+        false => line,
     }
 }
 
@@ -143,17 +161,20 @@ pub(crate) enum Align {
 }
 
 /// Rows of cells under their headings. A column without any content is left out.
-pub(crate) fn columns(headings: &[(&str, Align)], rows: &[Vec<String>]) -> String {
-    table(headings, rows, CELL_COLUMNS, io::stdout().is_terminal())
+pub(crate) fn columns<C: AsRef<str>>(
+    headings: &[(&str, Align)],
+    rows: &[impl AsRef<[C]>],
+) -> String {
+    table(headings, rows, CELL_COLUMNS, stdout_is_terminal())
 }
 
 /// Names of the same width, on a terminal of at most so many columns.
 pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
-    let on_terminal = io::stdout().is_terminal();
-    let names: Vec<String> = names
-        .map(|name| cut_to(&one_line(name), columns, on_terminal))
+    let on_terminal = stdout_is_terminal();
+    let names: Vec<Cow<'_, str>> = names
+        .map(|name| cut_to(name, columns, on_terminal))
         .collect();
-    let widest = widest(names.iter());
+    let widest = widest(names.iter().map(|name| name.as_ref().into()));
     names
         .iter()
         .map(|name| padded(name, widest, Align::Left))
@@ -161,46 +182,42 @@ pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) ->
 }
 
 /// The width of a column with these cells.
-fn widest<'a>(cells: impl Iterator<Item = &'a String>) -> usize {
-    let widths = cells.map(|cell| width(cell));
+fn widest<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
+    let widths = cells.map(|cell| width(&cell));
     widths
         .filter(|width| *width <= PADDED_COLUMNS)
         .max()
         .unwrap_or(0)
 }
 
-fn table(
+fn table<C: AsRef<str>>(
     headings: &[(&str, Align)],
-    rows: &[Vec<String>],
+    rows: &[impl AsRef<[C]>],
     columns: usize,
     on_terminal: bool,
 ) -> String {
-    let shown: Vec<usize> = (0..headings.len())
-        .filter(|column| rows.iter().any(|row| !row[*column].is_empty()))
-        .collect();
-    let cell = |text: &String| cut_to(&one_line(text), columns, on_terminal);
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| shown.iter().map(|column| cell(&row[*column])).collect())
-        .collect();
-    let heading: Vec<String> = shown
-        .iter()
-        .map(|column| headings[*column].0.to_string())
-        .collect();
-    let lines = || std::iter::once(&heading).chain(&rows);
-    let widths: Vec<usize> = (0..shown.len())
-        .map(|column| widest(lines().map(|row| &row[column])))
+    let cells = |column: usize| rows.iter().map(move |row| row.as_ref()[column].as_ref());
+    let cell = |text| cut_to(text, columns, on_terminal);
+    // With their widths.
+    let shown: Vec<(usize, usize)> = (0..headings.len())
+        .filter(|column| cells(*column).any(|cell| !cell.is_empty()))
+        .map(|column| {
+            let lines = std::iter::once(headings[column].0).chain(cells(column));
+            (column, widest(lines.map(cell)))
+        })
         .collect();
     let mut out = String::new();
-    for row in lines() {
-        let mut line = String::new();
-        for (column, text) in row.iter().enumerate() {
-            if column > 0 {
-                line += "  ";
+    for row in std::iter::once(None).chain(rows.iter().map(Some)) {
+        let start = out.len();
+        for (index, (column, width)) in shown.iter().enumerate() {
+            if index > 0 {
+                out += "  ";
             }
-            line += &padded(text, widths[column], headings[shown[column]].1);
+            let (heading, align) = headings[*column];
+            let text = row.map_or(heading.into(), |row| cell(row.as_ref()[*column].as_ref()));
+            push_padded(&mut out, &text, *width, align);
         }
-        out += line.trim_end();
+        out.truncate(start + out[start..].trim_end().len());
         out.push('\n');
     }
     out
@@ -208,10 +225,24 @@ fn table(
 
 /// A text with the blanks that a column of a table has around it.
 pub(crate) fn padded(text: &str, columns: usize, align: Align) -> String {
-    let blanks = " ".repeat(columns.saturating_sub(width(text)));
-    match align {
-        Align::Left => format!("{text}{blanks}"),
-        Align::Right => format!("{blanks}{text}"),
+    let mut out = String::new();
+    push_padded(&mut out, text, columns, align);
+    out
+}
+
+fn push_padded(out: &mut String, text: &str, columns: usize, align: Align) {
+    const BLANKS: &str = "                                ";
+    let mut blanks = columns.saturating_sub(width(text));
+    if align == Align::Left {
+        *out += text;
+    }
+    while blanks > 0 {
+        let next = blanks.min(BLANKS.len());
+        *out += &BLANKS[..next];
+        blanks -= next;
+    }
+    if align == Align::Right {
+        *out += text;
     }
 }
 

@@ -123,6 +123,10 @@ impl Dim {
         if let (Dim::Known(a), Dim::Known(b)) = (self, other) {
             return a.checked_add(*b).map_or(Dim::Unknown, Dim::Known);
         }
+        match (self, other) {
+            (Dim::Known(0), sum) | (sum, Dim::Known(0)) => return sum.clone(),
+            _ => {}
+        }
         let (Some(mut terms), Some(more)) = (self.terms(), other.terms()) else {
             return Dim::Unknown;
         };
@@ -153,6 +157,13 @@ impl Dim {
         }
         if let (Dim::Known(a), Dim::Known(b)) = (self, other) {
             return a.checked_mul(*b).map_or(Dim::Unknown, Dim::Known);
+        }
+        match (self, other) {
+            (Dim::Known(1), product) | (product, Dim::Known(1)) => return product.clone(),
+            (Dim::Known(factor), Dim::Expr(expr)) | (Dim::Expr(expr), Dim::Known(factor)) => {
+                return expr.times(*factor);
+            }
+            _ => {}
         }
         let (Some(left), Some(right)) = (self.terms(), other.terms()) else {
             return Dim::Unknown;
@@ -459,6 +470,20 @@ impl Dim {
     }
 }
 
+impl Expr {
+    /// The expression so many times, not none.
+    fn times(&self, factor: i64) -> Dim {
+        let mut terms = self.terms.clone();
+        for own in terms.values_mut() {
+            match own.checked_mul(factor) {
+                Some(product) => *own = product,
+                None => return Dim::Unknown,
+            }
+        }
+        Dim::Expr(Arc::new(Expr { terms }))
+    }
+}
+
 fn pick(first: bool, a: &Dim, b: &Dim) -> Dim {
     if first { a.clone() } else { b.clone() }
 }
@@ -532,11 +557,9 @@ impl fmt::Display for Operand<'_> {
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The constant sorts first as the empty product, but reads better last.
-        let (constant, products): (Vec<_>, Vec<_>) = self
-            .terms
-            .iter()
-            .partition(|(product, _)| product.is_empty());
-        for (index, (product, factor)) in products.into_iter().chain(constant).enumerate() {
+        let products = self.terms.iter().filter(|(product, _)| !product.is_empty());
+        let constant = self.terms.iter().filter(|(product, _)| product.is_empty());
+        for (index, (product, factor)) in products.chain(constant).enumerate() {
             f.write_str(match (index, *factor < 0) {
                 (0, true) => "-",
                 (0, false) => "",

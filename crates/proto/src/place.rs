@@ -38,6 +38,10 @@ pub fn without_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> 
 
 /// Text from a file in words for people: escaped, and without its middle if it is long. Names in models differ at their ends.
 pub fn shown(text: &[u8]) -> String {
+    // Nearly all texts are shown as they are.
+    if text.len() <= SHOWN_CHARS && text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
+        return String::from_utf8_lossy(text).into_owned();
+    }
     // A character has at most four bytes. One that a slice cuts is further away than what is shown of the slice.
     let most = 4 * (SHOWN_CHARS + 1);
     let mut shown = String::new();

@@ -21,6 +21,7 @@
 //! # Ok::<(), sardonyx::Error>(())
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use sardonyx_model::Dim;
@@ -116,7 +117,11 @@ impl Cost {
         }
         let sum = |group: Vec<&NodeCost>| {
             let runs = group.iter().map(|node| (&node.work, &node.runs));
-            (group[0].full_operator(), group.len(), Work::sum(runs))
+            (
+                group[0].full_operator().into_owned(),
+                group.len(),
+                Work::sum(runs),
+            )
         };
         groups.into_iter().map(sum).collect()
     }
@@ -124,10 +129,10 @@ impl Cost {
 
 impl NodeCost {
     /// The operator, with its domain unless that is `ai.onnx`.
-    pub fn full_operator(&self) -> String {
+    pub fn full_operator(&self) -> Cow<'_, str> {
         match self.domain.as_str() {
-            "" => self.operator.clone(),
-            domain => format!("{domain}.{}", self.operator),
+            "" => self.operator.as_str().into(),
+            domain => format!("{domain}.{}", self.operator).into(),
         }
     }
 }

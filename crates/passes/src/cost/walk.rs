@@ -34,6 +34,8 @@ pub(super) struct Walk<'a> {
     /// Initializers that are inputs as well, as all were in early versions of the format.
     defaults: HashMap<ValueId, &'a TensorProto>,
     assumed: Assumed,
+    /// Elements and bytes by the bits of an element and the shape: most values of a model have one of few shapes.
+    sizes: HashMap<(Option<usize>, &'a [Dim]), [Dim; 2]>,
     nodes: Vec<NodeCost>,
     bodies_counted_once: usize,
 }
@@ -56,6 +58,7 @@ impl<'a> Walk<'a> {
             schemas: HashMap::new(),
             defaults: HashMap::new(),
             assumed: Assumed::default(),
+            sizes: HashMap::new(),
             nodes: Vec::new(),
             bodies_counted_once: 0,
         }
@@ -107,13 +110,15 @@ impl<'a> Walk<'a> {
     /// Lists the nodes of a graph, and gives the most memory that it takes at a time.
     fn graph(&mut self, id: GraphId, runs: &Dim, depth: usize) -> Peak {
         let graph = self.model.graph(id);
+        self.nodes.reserve(graph.nodes.len());
         self.note_defaults(id);
         // What goes into a body and comes out of it is that of the node around it.
         let is_body = depth > 0 || self.bindings.is_some();
         let mut spans = Spans::default();
         for value in graph.inputs.iter().filter_map(|info| info.value) {
             if !is_body && self.weight(value).is_none() {
-                spans.begin(value, self.bytes(value), 0);
+                let [_, bytes] = self.sizes(value);
+                spans.begin(value, bytes, 0);
             }
         }
         // Memory inside of nodes: where it is largest, and in which step.
@@ -127,7 +132,8 @@ impl<'a> Walk<'a> {
             self.read_by(*node, step, depth, &mut spans);
             for value in self.made_by(*node) {
                 if !(is_body && self.model.value(value).is_output) {
-                    spans.begin(value, self.bytes(value), step);
+                    let [_, bytes] = self.sizes(value);
+                    spans.begin(value, bytes, step);
                 }
             }
         }
@@ -299,22 +305,29 @@ impl<'a> Walk<'a> {
     /// What one run of a node takes, without the graphs inside of it.
     fn work(&mut self, node: NodeId) -> Work {
         let [parameters, parameter_bytes] = self.weights(self.model.inputs(node).flatten());
-        let [mut made, mut bytes] = <[Adder; 2]>::default();
-        for value in self.made_by(node) {
-            made.add(&self.elements(value).into());
-            bytes.add(&self.bytes(value).into());
-        }
+        let made = self.made_by(node).map(|value| self.sizes(value));
+        let made: SmallVec<[[Dim; 2]; 2]> = made.collect();
+        let [made, bytes] = match &made[..] {
+            [[elements, bytes]] => [elements.clone().into(), bytes.clone().into()],
+            several => [0, 1].map(|which| {
+                let mut adder = Adder::default();
+                for sizes in several {
+                    adder.add(&sizes[which].clone().into());
+                }
+                adder.finish()
+            }),
+        };
         let (multiply_adds, elements) = match (self.schema(node), self.calls.of(node)) {
-            (Some(schema), _) => (self.multiply_adds(node, schema).into(), made.finish()),
+            (Some(schema), _) => (self.multiply_adds(node, schema).into(), made),
             (None, Some(body)) => (body.multiply_adds, body.elements),
-            (None, None) => (Dim::Unknown.into(), made.finish()),
+            (None, None) => (Dim::Unknown.into(), made),
         };
         Work {
             parameters,
             parameter_bytes,
             multiply_adds,
             elements,
-            bytes: bytes.finish(),
+            bytes,
         }
     }
 
@@ -370,15 +383,23 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn elements(&self, value: ValueId) -> Dim {
-        let shape = self.found.ty(value).and_then(Type::shape);
-        let count = shape.and_then(|shape| elements(shape));
-        count.unwrap_or(Dim::Unknown)
-    }
-
-    fn bytes(&self, value: ValueId) -> Dim {
-        let elem = self.found.ty(value).and_then(Type::elem);
-        bytes_of(&self.elements(value), elem)
+    /// Elements and bytes of a value.
+    fn sizes(&mut self, value: ValueId) -> [Dim; 2] {
+        let Some(tensor) = self.found.ty(value).and_then(Type::as_tensor) else {
+            return [Dim::Unknown, Dim::Unknown];
+        };
+        let Some(shape) = &tensor.shape else {
+            return [Dim::Unknown, Dim::Unknown];
+        };
+        let found = self
+            .sizes
+            .entry((tensor.elem.and_then(DataType::bits), shape));
+        let sizes = found.or_insert_with(|| {
+            let count = elements(shape).unwrap_or(Dim::Unknown);
+            let bytes = bytes_of(&count, tensor.elem);
+            [count, bytes]
+        });
+        sizes.clone()
     }
 }
 
