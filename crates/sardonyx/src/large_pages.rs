@@ -25,7 +25,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 /// }
 /// ```
 ///
-/// It takes up to a large page more memory for each array that is larger than one.
+/// It takes up to a large page more memory for each array of 1 MiB and more.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LargePages;
 
@@ -36,21 +36,30 @@ const LARGE_PAGE: usize = 2 << 20;
 /// place of bytes.
 const OWN_PAGES: usize = 32 << 20;
 
-/// Where memory of a size lies: at the beginning of a large page, if it is large but shares pages with others.
+/// From here on a large page costs less than the small ones would, even if the rest of it is never used.
+const WORTH_ONE: usize = LARGE_PAGE / 2;
+
+/// Where memory of a size lies: at the beginning of a large page, if it is large but shares pages with others. It has its last
+/// page for itself, if it fills at least half of it.
 fn placed(layout: Layout) -> Layout {
-    match layout.size() {
-        LARGE_PAGE..OWN_PAGES => layout.align_to(LARGE_PAGE).unwrap_or(layout),
-        _ => layout,
-    }
+    let size = match layout.size() {
+        size @ WORTH_ONE..OWN_PAGES if size % LARGE_PAGE >= WORTH_ONE => {
+            size.next_multiple_of(LARGE_PAGE)
+        }
+        size @ LARGE_PAGE..OWN_PAGES => size,
+        _ => return layout,
+    };
+    Layout::from_size_align(size, layout.align().max(LARGE_PAGE)).unwrap_or(layout)
 }
 
-// SAFETY: Memory is that of `System`, always by the layout that `placed` gives for the caller's: as large, and aligned at
-// least as much. Advice on how it is paged changes nothing about what it holds or who owns it.
+// SAFETY: Memory is that of `System`, always by the layout that `placed` gives for the caller's: at least as large, and
+// aligned at least as much. Advice on how it is paged changes nothing about what it holds or who owns it.
 unsafe impl GlobalAlloc for LargePages {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: The size is the caller's, who promises that it is not zero.
-        advised(unsafe { System.alloc(placed(layout)) }, layout.size())
+        let layout = placed(layout);
+        // SAFETY: The size is at least the caller's, who promises that it is not zero.
+        advised(unsafe { System.alloc(layout) }, layout.size())
     }
 
     #[inline]
@@ -74,7 +83,11 @@ unsafe impl GlobalAlloc for LargePages {
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: The caller promises that the size, rounded up to the alignment, is one of a layout.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        if placed(layout) == layout && placed(new) == new {
+        let (old_place, new_place) = (placed(layout), placed(new));
+        if old_place == new_place && old_place.size() >= size {
+            return memory;
+        }
+        if old_place == layout && new_place == new {
             // SAFETY: The memory is of `System` by this very layout.
             return advised(unsafe { System.realloc(memory, layout, size) }, size);
         }
@@ -155,8 +168,11 @@ mod tests {
         for size in [
             16,
             4096,
+            WORTH_ONE - 1,
+            WORTH_ONE,
             LARGE_PAGE - 1,
             LARGE_PAGE,
+            2 * LARGE_PAGE - 1,
             5 * LARGE_PAGE + 123,
             OWN_PAGES,
         ] {

@@ -198,8 +198,8 @@ pub(crate) struct Printer<'m, 'o, 's> {
     wrapped: Vec<u8>,
 }
 
-/// So much is gathered before it goes to the sink.
-const CHUNK: usize = 1 << 20;
+/// That much is gathered before it goes to the sink: more would not stay near the processor.
+const CHUNK: usize = 1 << 18;
 
 impl<'m, 'o, 's> Printer<'m, 'o, 's> {
     fn new(
