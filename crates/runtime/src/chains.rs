@@ -48,7 +48,8 @@ pub(crate) fn join_chains(program: &mut Program) -> Vec<(String, String)> {
         chain.inputs = found.inputs.into_iter().map(Some).collect();
         steps[last] = Some(chain);
     }
-    program.steps = steps.into_iter().flatten().collect();
+    program.steps.reserve_exact(steps.len());
+    program.steps.extend(steps.into_iter().flatten());
     joined
 }
 

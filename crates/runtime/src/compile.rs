@@ -450,7 +450,7 @@ fn build(
         constants: &mut constants,
         readers,
         slots: Slots::default(),
-        steps: Vec::new(),
+        steps: Vec::with_capacity(nodes.len()),
         unsupported: Unsupported::new(model),
         report,
     };

@@ -41,7 +41,8 @@ pub(crate) fn take_sums(program: &mut Program) -> Vec<(String, String)> {
         }
         steps[index] = Some(step);
     }
-    program.steps = steps.into_iter().flatten().collect();
+    program.steps.reserve_exact(steps.len());
+    program.steps.extend(steps.into_iter().flatten());
     taken
 }
 

@@ -85,11 +85,11 @@ pub(crate) fn absorb_tails(program: &mut Program) -> Vec<(String, String)> {
             items[at] = Some(item);
         }
     }
-    program.steps = items
-        .into_iter()
-        .flatten()
-        .flat_map(|item| std::iter::once(item.step).chain(item.views))
-        .collect();
+    program.steps.reserve_exact(items.len());
+    for item in items.into_iter().flatten() {
+        program.steps.push(item.step);
+        program.steps.extend(item.views);
+    }
     absorbed
 }
 
