@@ -8,8 +8,8 @@ use crate::attribute_values::AttrValue;
 use crate::graph::Model;
 use crate::ids::{NodeId, ValueId};
 
-/// Nodes that a pass has made and that are not in the lists of their graphs yet: putting a node into the middle of a list takes
-/// as long as the list, so this is done for all of them together.
+/// Nodes that a pass has made and that are not in the lists of their graphs yet: putting a node
+/// into the middle of a list takes as long as the list, so this is done for all of them together.
 #[derive(Debug, Clone, Default)]
 pub struct MadeNodes {
     beside: HashMap<NodeId, Beside>,
@@ -112,8 +112,9 @@ impl<'m> NodeBuilder<'m> {
         made
     }
 
-    /// A node of one output after the anchor. It reads the anchor's output at `output` and `more_inputs`; whatever read that
-    /// output reads the new node's instead, under the name that it had. `None` if the anchor does not have that output.
+    /// A node of one output after the anchor. It reads the anchor's output at `output` and
+    /// `more_inputs`; whatever read that output reads the new node's instead, under the name that
+    /// it had. `None` if the anchor does not have that output.
     pub fn after(
         &mut self,
         output: usize,
@@ -124,7 +125,8 @@ impl<'m> NodeBuilder<'m> {
     ) -> Option<NodeId> {
         let value = *self.model.outputs(self.anchor).get(output)?;
         let value = value?;
-        // The value keeps its name and its readers and gets a new producer; the anchor gets a fresh value to write to.
+        // The value keeps its name and its readers and gets a new producer; the anchor gets a fresh
+        // value to write to.
         let graph = self.model.node(self.anchor).graph;
         let between = self.model.add_value(graph, op_type);
         self.model.redefine_output(self.anchor, output, between);
@@ -153,5 +155,72 @@ impl<'m> NodeBuilder<'m> {
         let origin = self.made.origin(self.anchor);
         self.made.origins.insert(node, origin);
         (node, outputs[0])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_tensor::Buffer;
+
+    use super::*;
+
+    /// A model whose main graph has these nodes, each reading the one before.
+    fn chain(ops: &[&str]) -> (Model, Vec<NodeId>) {
+        let bytes = Buffer::from_vec(vec![0x3a, 0]);
+        let mut model = Model::read(bytes).expect("a model with a graph of no fields");
+        let graph = model.main.expect("the graph");
+        let mut value = None;
+        let mut nodes = Vec::new();
+        for op in ops {
+            let node = model.add_node(graph, op, "", &[value], 1);
+            value = model.outputs(node)[0];
+            nodes.push(node);
+        }
+        (model, nodes)
+    }
+
+    fn ops(model: &Model, nodes: &[NodeId]) -> String {
+        let ops = nodes.iter().map(|node| model.node(*node).op_type);
+        let ops: Vec<_> = ops.map(|op| model.display(op).into_owned()).collect();
+        ops.join(" ")
+    }
+
+    #[test]
+    fn nodes_come_beside_those_for_which_they_were_made() {
+        let (mut model, nodes) = chain(&["A", "B"]);
+        let mut made = MadeNodes::default();
+        let mut build = NodeBuilder::new(&mut model, &mut made, nodes[1]);
+        let (first, _) = build.before("first", "", &[], &[]);
+        build.before("second", "", &[], &[("axis", AttrValue::Int(1))]);
+        // What is made last reads what the node writes.
+        build.after(0, "outer", "", &[], &[]).expect("an output");
+        build.after(0, "inner", "", &[], &[]).expect("an output");
+        assert_eq!(build.after(1, "none", "", &[], &[]), None);
+        // Nodes that were made can need others.
+        let mut build = NodeBuilder::new(&mut model, &mut made, first);
+        let (nested, _) = build.before("nested", "", &[], &[]);
+        assert!(made.is_waiting());
+        let all = made.place(&nodes);
+        assert_eq!(ops(&model, &all), "A nested first second B inner outer");
+        assert_eq!(
+            (made.origin(nested), made.origin(nodes[0])),
+            (nodes[1], nodes[0])
+        );
+        assert!(!made.is_waiting());
+        assert_eq!(made.place(&all), all);
+    }
+
+    #[test]
+    fn a_node_after_another_takes_its_value_over() {
+        let (mut model, nodes) = chain(&["A", "B"]);
+        let value = model.outputs(nodes[0])[0].expect("an output");
+        let mut made = MadeNodes::default();
+        let mut build = NodeBuilder::new(&mut model, &mut made, nodes[0]);
+        let after = build.after(0, "after", "", &[], &[]).expect("an output");
+        assert_eq!(model.outputs(after), [Some(value)]);
+        let between = model.outputs(nodes[0])[0];
+        assert_eq!(model.inputs(after).collect::<Vec<_>>(), [between]);
+        assert_eq!(model.inputs(nodes[1]).collect::<Vec<_>>(), [Some(value)]);
+        assert_ne!(between, Some(value));
     }
 }
