@@ -1,5 +1,5 @@
-//! Property: any model can be checked. What is said of it is bounded, and what is said when only the findings that are shared
-//! with the `onnx` package are wanted is said otherwise, too.
+//! Property: any model can be checked. What is said of it is bounded, and what is said when only
+//! the findings that are shared with the `onnx` package are wanted is said otherwise, too.
 
 use std::collections::HashMap;
 
@@ -29,12 +29,7 @@ pub(crate) fn check(input: &[u8]) {
         assert!(all.get(code) >= Some(&count), "{code}: {count}, {all:?}");
     }
     for found in &shared.findings {
-        assert_eq!(
-            found.code.reference,
-            Reference::Refuses,
-            "{}",
-            found.code.name
-        );
+        assert_eq!(found.code.reference, Reference::Refuses, "{}", found.code.name);
         assert_eq!(found.severity, Severity::Error, "{}", found.code.name);
     }
 }

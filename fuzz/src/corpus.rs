@@ -85,10 +85,6 @@ impl Sample {
         let content = bytes.get(property.selector..).unwrap_or_default();
         let tree = wire_tree::parse(content).filter(|tree| !tree.is_empty());
         let name = path.file_name().unwrap_or_default();
-        Ok(Sample {
-            name: name.to_string_lossy().into_owned(),
-            tree,
-            bytes,
-        })
+        Ok(Sample { name: name.to_string_lossy().into_owned(), tree, bytes })
     }
 }

@@ -1,4 +1,5 @@
-//! Property: whatever a model says about its data files, nothing outside its folder is read, and values are what the file has.
+//! Property: whatever a model says about its data files, nothing outside its folder is read, and
+//! values are what the file has.
 //!
 //! Once with files in memory, once in a folder with links, pipes and folders in it.
 
@@ -45,10 +46,7 @@ fn read_all(model: &Model) {
         match model.value_of(&tensor) {
             Ok(value) => {
                 assert_eq!(value.rank(), tensor.dims.len());
-                assert!(
-                    value.bytes().iter().all(|byte| *byte == INSIDE),
-                    "read outside"
-                );
+                assert!(value.bytes().iter().all(|byte| *byte == INSIDE), "read outside");
                 assert!(value.is_empty() || *offset <= FILE_BYTES as u64);
             }
             Err(error) => assert!(!error.to_string().is_empty()),

@@ -1,5 +1,5 @@
-//! Property: any model can be inferred, in every style, and the types that are found can be written into it. The model is one
-//! afterwards, with the nodes that it had, and can be inferred again.
+//! Property: any model can be inferred, in every style, and the types that are found can be written
+//! into it. The model is one afterwards, with the nodes that it had, and can be inferred again.
 
 use sardonyx::Model;
 use sardonyx::infer::{Naming, Options, Style};
@@ -9,11 +9,8 @@ pub(crate) fn check(input: &[u8]) {
     let Ok(model) = Model::from_bytes(input.to_vec()) else {
         return;
     };
-    let reference = |data_prop| {
-        Options::new()
-            .naming(Naming::Reference)
-            .style(Style::Reference { data_prop })
-    };
+    let reference =
+        |data_prop| Options::new().naming(Naming::Reference).style(Style::Reference { data_prop });
     let styles = [
         Options::new(),
         Options::new().naming(Naming::Names).set("N", 3),
@@ -34,10 +31,6 @@ pub(crate) fn check(input: &[u8]) {
 fn assert_bounded(findings: &[sardonyx::check::Finding], size: usize) {
     for found in findings {
         // Types of many sizes are told in full.
-        assert!(
-            found.fact.len() <= (64 << 10) + 4 * size,
-            "{}",
-            found.fact.len()
-        );
+        assert!(found.fact.len() <= (64 << 10) + 4 * size, "{}", found.fact.len());
     }
 }

@@ -8,10 +8,7 @@ const FORMS: &[Form] = forms!(json, 2, options);
 
 /// With other characters as escape sequences, and as they are.
 fn options(way: usize) -> json::WriteOptions {
-    json::WriteOptions {
-        ascii: way == 0,
-        ..json::WriteOptions::default()
-    }
+    json::WriteOptions { ascii: way == 0, ..json::WriteOptions::default() }
 }
 
 /// Reads the text, or writes the message, and goes back and forth.

@@ -1,12 +1,13 @@
 //! Properties that must hold for any bytes, and an engine that looks for bytes that break them.
 //!
-//! A property is an ordinary function of bytes that panics if it does not hold: one file each, listed in [`PROPERTIES`]. Three
-//! things run them. The tests of this package take the saved inputs under `fuzz/corpus` and a few thousand mutations of
-//! them; the binary takes mutations for as long as one likes, in processes of bounded memory that may hang, overflow their
-//! stack or be ended without harm; and `--input FILE` takes one file, to look at a failure.
+//! A property is an ordinary function of bytes that panics if it does not hold: one file each,
+//! listed in [`PROPERTIES`]. Three things run them. The tests of this package take the saved inputs
+//! under `fuzz/corpus` and a few thousand mutations of them; the binary takes mutations for as long
+//! as one likes, in processes of bounded memory that may hang, overflow their stack or be ended
+//! without harm; and `--input FILE` takes one file, to look at a failure.
 //!
-//! The engine is ours instead of libFuzzer's so that it needs no nightly compiler and no C: what it lacks in feedback from the
-//! program it makes up by knowing the format.
+//! The engine is ours instead of libFuzzer's so that it needs no nightly compiler and no C: what it
+//! lacks in feedback from the program it makes up by knowing the format.
 
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -56,49 +57,24 @@ pub struct Property {
 
 /// All of them.
 pub const PROPERTIES: &[Property] = &[
-    property("proto_read", proto_read::check)
-        .selector(2)
-        .share(4),
-    property("proto_roundtrip", proto_roundtrip::check)
-        .selector(1)
-        .share(4),
+    property("proto_read", proto_read::check).selector(2).share(4),
+    property("proto_roundtrip", proto_roundtrip::check).selector(1).share(4),
     property("model_read", model_read::check).share(4),
     property("check", check::check).share(4),
     property("infer", infer::check).share(4),
-    property("value_files", value_files::check)
-        .selector(1)
-        .share(4),
+    property("value_files", value_files::check).selector(1).share(4),
     property("external", external::check),
-    property("npy", npy::check)
-        .text()
-        .repair(npy::repair)
-        .share(2),
+    property("npy", npy::check).text().repair(npy::repair).share(2),
     property("npz", npz::check),
-    property("safetensors", safetensors::check)
-        .text()
-        .repair(safetensors::repair)
-        .share(2),
+    property("safetensors", safetensors::check).text().repair(safetensors::repair).share(2),
     property("json", json::check).text().selector(1).share(2),
-    property("notation_read", notation_read::check)
-        .text()
-        .selector(1)
-        .share(4),
+    property("notation_read", notation_read::check).text().selector(1).share(4),
     property("notation_roundtrip", notation_roundtrip::check).share(4),
-    property("text_format", text_format::check)
-        .text()
-        .selector(1)
-        .share(2),
+    property("text_format", text_format::check).text().selector(1).share(2),
 ];
 
 const fn property(name: &'static str, check: fn(&[u8])) -> Property {
-    Property {
-        name,
-        check,
-        form: Form::Bytes,
-        selector: 0,
-        repair: |_| {},
-        share: 1,
-    }
+    Property { name, check, form: Form::Bytes, selector: 0, repair: |_| {}, share: 1 }
 }
 
 impl Property {
@@ -131,8 +107,9 @@ impl Property {
 /// The mutation with this number.
 pub fn input(property: &Property, corpus: &Corpus, seed: u64, index: u64) -> Vec<u8> {
     // Properties with the same inputs should not get the same mutations.
-    let name = property.name.bytes().fold(seed, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(byte.into())
-    });
+    let name = property
+        .name
+        .bytes()
+        .fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     mutate::mutate(corpus, &mut Random::new(name, index))
 }

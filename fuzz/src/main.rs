@@ -1,4 +1,5 @@
-//! The long run: mutations of the saved inputs, property by property, in processes that may end in any way.
+//! The long run: mutations of the saved inputs, property by property, in processes that may end in
+//! any way.
 
 mod supervise;
 mod work;

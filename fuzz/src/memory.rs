@@ -1,4 +1,5 @@
-//! How much memory a piece of work took at most. Only Linux says; elsewhere nothing is known and nothing fails.
+//! How much memory a piece of work took at most. Only Linux says; elsewhere nothing is known and
+//! nothing fails.
 
 use std::fs;
 

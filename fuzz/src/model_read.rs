@@ -7,11 +7,7 @@ use sardonyx_tensor::Buffer;
 pub(crate) fn check(input: &[u8]) {
     let source = Buffer::from_vec(input.to_vec());
     let read = Model::read(source.clone());
-    let small = ReadLimits {
-        depth: 24,
-        memory: 6_000,
-        expansion: 0,
-    };
+    let small = ReadLimits { depth: 24, memory: 6_000, expansion: 0 };
     let under_limits = Model::read_with(source, small);
     match &read {
         Ok(model) => walk(model),
@@ -22,14 +18,8 @@ pub(crate) fn check(input: &[u8]) {
         }
     }
     if let Ok(model) = under_limits {
-        let nodes = model
-            .graphs()
-            .map(|(_, graph)| graph.nodes.len())
-            .sum::<usize>();
-        assert!(
-            nodes <= 6_000 / size_of::<sardonyx_model::Node>(),
-            "{nodes} nodes"
-        );
+        let nodes = model.graphs().map(|(_, graph)| graph.nodes.len()).sum::<usize>();
+        assert!(nodes <= 6_000 / size_of::<sardonyx_model::Node>(), "{nodes} nodes");
     }
 }
 
@@ -93,9 +83,7 @@ fn walk_values(model: &Model, values: &[AttributeValue]) {
         match value {
             AttributeValue::String(span) => drop(model.buffer(*span)),
             AttributeValue::Strings(spans) => {
-                spans
-                    .iter()
-                    .for_each(|span| assert_eq!(model.bytes(*span).len() as u64, span.len));
+                spans.iter().for_each(|span| assert_eq!(model.bytes(*span).len() as u64, span.len));
             }
             AttributeValue::Type(ty) => walk_type(model, Some(ty)),
             AttributeValue::Types(types) => types.iter().for_each(|ty| walk_type(model, Some(ty))),

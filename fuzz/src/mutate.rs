@@ -1,4 +1,5 @@
-//! Changes to inputs: of bytes, of the records of a message, of the words of a text, and between two inputs.
+//! Changes to inputs: of bytes, of the records of a message, of the words of a text, and between
+//! two inputs.
 
 use crate::corpus::{Corpus, Form};
 use crate::random::Random;
@@ -145,9 +146,7 @@ pub fn mutate(corpus: &Corpus, random: &mut Random) -> Vec<u8> {
             }
             let mut selector = corpus.selector_of(sample).to_vec();
             if random.one_in(8) {
-                selector
-                    .iter_mut()
-                    .for_each(|byte| *byte = random.number() as u8);
+                selector.iter_mut().for_each(|byte| *byte = random.number() as u8);
             }
             [selector, wire_tree::write(&tree)].concat()
         }
@@ -216,20 +215,12 @@ fn change_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
         0 if some => bytes[at] ^= 1 << random.below(8),
         1 if some => bytes[at] = *random.choose(&[0, 1, 0x7f, 0x80, 0xff, b'0', b'9', 0x0a, 0x12]),
         2 if some => bytes[at] = random.number() as u8,
-        3 if some => {
-            bytes[at] = bytes[at]
-                .wrapping_add(random.below(9) as u8)
-                .wrapping_sub(4)
-        }
+        3 if some => bytes[at] = bytes[at].wrapping_add(random.below(9) as u8).wrapping_sub(4),
         4 => change_length(bytes, random),
         5 => bytes.truncate(at),
         6 => {
             let copied = bytes[range(bytes.len(), random)].to_vec();
-            let times = if random.one_in(8) {
-                1 + random.below(64)
-            } else {
-                1
-            };
+            let times = if random.one_in(8) { 1 + random.below(64) } else { 1 };
             let room = MAX_INPUT.saturating_sub(bytes.len());
             let many = copied.repeat(times.min(room / copied.len().max(1)));
             insert(bytes, &many, random);
@@ -256,9 +247,7 @@ fn change_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
             insert(bytes, intruder, random);
         }
         _ => {
-            let noise: Vec<u8> = (0..1 + random.below(8))
-                .map(|_| random.number() as u8)
-                .collect();
+            let noise: Vec<u8> = (0..1 + random.below(8)).map(|_| random.number() as u8).collect();
             insert(bytes, &noise, random);
         }
     }
@@ -283,13 +272,9 @@ fn change_length(bytes: &mut Vec<u8>, random: &mut Random) {
     let Some(at) = tag.map(|tag| tag + 1) else {
         return;
     };
-    let end = (at..bytes.len())
-        .find(|end| bytes[*end] < 0x80)
-        .map_or(bytes.len(), |last| last + 1);
-    let old = bytes[at..end]
-        .iter()
-        .rev()
-        .fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
+    let end = (at..bytes.len()).find(|end| bytes[*end] < 0x80).map_or(bytes.len(), |last| last + 1);
+    let old =
+        bytes[at..end].iter().rev().fold(0u64, |value, byte| value << 7 | u64::from(byte & 0x7f));
     let new = match random.below(4) {
         0 => old.wrapping_add(1),
         1 => old.wrapping_sub(1),
@@ -326,10 +311,7 @@ fn change_text(bytes: &mut Vec<u8>, random: &mut Random) {
             // From one word to the next, twice or not at all.
             let breaks: Vec<usize> = (0..bytes.len())
                 .filter(|at| {
-                    matches!(
-                        bytes[*at],
-                        b' ' | b',' | b'{' | b'}' | b'[' | b']' | b'\n' | b'"'
-                    )
+                    matches!(bytes[*at], b' ' | b',' | b'{' | b'}' | b'[' | b']' | b'\n' | b'"')
                 })
                 .collect();
             if breaks.is_empty() {
@@ -355,11 +337,7 @@ fn change_text(bytes: &mut Vec<u8>, random: &mut Random) {
 
 fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
     let index = random.below(wire_tree::count(tree));
-    let foreign = if random.one_in(3) {
-        foreign_record(corpus, random)
-    } else {
-        None
-    };
+    let foreign = if random.one_in(3) { foreign_record(corpus, random) } else { None };
     let Some((list, at)) = wire_tree::find(tree, index) else {
         tree.extend(foreign);
         return;
@@ -378,11 +356,7 @@ fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
         }
         1 => {
             let copy = list[at].clone();
-            let times = if random.one_in(8) {
-                1 + random.below(40)
-            } else {
-                1
-            };
+            let times = if random.one_in(8) { 1 + random.below(40) } else { 1 };
             list.splice(at..at, std::iter::repeat_n(copy, times));
         }
         2 => {
@@ -403,11 +377,8 @@ fn change_tree(tree: &mut Vec<Record>, corpus: &Corpus, random: &mut Random) {
         }
         5 => {
             // Deeper: the record inside a record of its own kind, a few times or very often.
-            let times = if random.one_in(16) {
-                50 + random.below(700)
-            } else {
-                1 + random.below(4)
-            };
+            let times =
+                if random.one_in(16) { 50 + random.below(700) } else { 1 + random.below(4) };
             let number = list[at].number;
             for _ in 0..times {
                 let inner = std::mem::replace(&mut list[at], wire_tree::number(number, 0));
@@ -478,22 +449,12 @@ mod tests {
             let corpus = Corpus::load(property).unwrap();
             let make = |index| mutate(&corpus, &mut Random::new(1, index));
             let inputs: Vec<Vec<u8>> = (0..2000).map(make).collect();
-            assert!(
-                inputs
-                    .iter()
-                    .enumerate()
-                    .all(|(i, input)| *input == make(i as u64))
-            );
+            assert!(inputs.iter().enumerate().all(|(i, input)| *input == make(i as u64)));
             assert!(inputs.iter().all(|input| input.len() <= MAX_INPUT));
             let small = inputs.iter().filter(|input| input.len() < 4 << 10).count();
             assert!(small > 1800, "{}: {small}", property.name);
             let distinct: std::collections::HashSet<_> = inputs.iter().collect();
-            assert!(
-                distinct.len() > 1500,
-                "{}: {}",
-                property.name,
-                distinct.len()
-            );
+            assert!(distinct.len() > 1500, "{}: {}", property.name, distinct.len());
         }
     }
 }

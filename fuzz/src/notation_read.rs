@@ -1,5 +1,5 @@
-//! Property: any text is a model or a list of errors; a model that was read comes back from its text, and formatting
-//! changes the look of a text only.
+//! Property: any text is a model or a list of errors; a model that was read comes back from its
+//! text, and formatting changes the look of a text only.
 
 use sardonyx_model::{ExternalData, Model, ReadLimits};
 use sardonyx_tensor::Buffer;
@@ -37,28 +37,18 @@ pub(crate) fn check(input: &[u8]) {
                 assert!(diagnostic.span.end <= text.len(), "{diagnostic:?}");
                 assert!(error.position(diagnostic).line >= 1);
             }
-            assert!(
-                error.to_string().len() < 200 * 2000,
-                "an error is for a screen"
-            );
+            assert!(error.to_string().len() < 200 * 2000, "an error is for a screen");
         }
     }
     let small = ParseOptions {
-        limits: ReadLimits {
-            depth: 24,
-            memory: 6_000,
-            expansion: 0,
-        },
+        limits: ReadLimits { depth: 24, memory: 6_000, expansion: 0 },
         ..ParseOptions::default()
     };
     let under_limits = parse_model(text.clone(), small);
     let Ok(parsed) = parse_model(text.clone(), ParseOptions::default()) else {
         assert!(under_limits.is_err(), "limits made it readable");
         // Who looks at a text for an editor does not miss the files that it names.
-        let with_files = ParseOptions {
-            external: &AnyFile,
-            ..ParseOptions::default()
-        };
+        let with_files = ParseOptions { external: &AnyFile, ..ParseOptions::default() };
         assert!(!found.is_empty() || parse_model(text, with_files).is_ok());
         return;
     };
@@ -95,12 +85,10 @@ pub(crate) fn assert_comes_back(model: &Model) {
     );
     let formatted = format(Buffer::from_vec(text.clone())).expect("it was read");
     assert_same(&text, &formatted, "formatting what was printed");
-    let portable = PrintOptions {
-        form: Form::Portable,
-        ..PrintOptions::default()
-    };
+    let portable = PrintOptions { form: Form::Portable, ..PrintOptions::default() };
     let (portable, _) = model_to_text(model, portable).expect("into memory");
-    // The reference cannot hold everything that a portable text leaves out, but what is there can be read.
+    // The reference cannot hold everything that a portable text leaves out, but what is there can
+    // be read.
     parse(portable);
 }
 

@@ -1,5 +1,5 @@
-//! Property: any model is the same after it was printed in the full form of the notation and read again; its portable form
-//! can be read.
+//! Property: any model is the same after it was printed in the full form of the notation and read
+//! again; its portable form can be read.
 
 use sardonyx_model::Model;
 use sardonyx_tensor::Buffer;

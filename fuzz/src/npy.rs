@@ -1,4 +1,5 @@
-//! Property: any bytes are an array or an error, and an array that was read comes back from its file.
+//! Property: any bytes are an array or an error, and an array that was read comes back from its
+//! file.
 
 use sardonyx_tensor::{Buffer, DataType, npy};
 

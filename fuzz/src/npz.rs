@@ -1,4 +1,5 @@
-//! Property: any bytes are an archive of arrays or an error, and arrays that were read come back from an archive of ours.
+//! Property: any bytes are an archive of arrays or an error, and arrays that were read come back
+//! from an archive of ours.
 
 use std::io::Cursor;
 

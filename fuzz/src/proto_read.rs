@@ -1,4 +1,5 @@
-//! Property: the pull reader takes any bytes as any message and gives fields whose bytes are those of the source, or an error.
+//! Property: the pull reader takes any bytes as any message and gives fields whose bytes are those
+//! of the source, or an error.
 //!
 //! The first byte chooses the message type, the second the limit on depth; the rest is the message.
 
@@ -6,8 +7,8 @@ use std::fmt::Write;
 
 use sardonyx_proto::*;
 
-/// Every message type with its fields by what they hold: messages, lists of numbers, texts and bytes. What is in none of the
-/// three is a single number and needs no visit.
+/// Every message type with its fields by what they hold: messages, lists of numbers, texts and
+/// bytes. What is in none of the three is a single number and needs no visit.
 macro_rules! visits {
     ($($message:ident $field:ident [$($inner:ident)*] [$($list:ident)*] [$($text:ident)*];)*) => {
         $(impl Visit for $message {
@@ -96,12 +97,7 @@ pub(crate) fn check(input: &[u8]) {
 }
 
 fn read<M: Visit>(bytes: &[u8], limits: Limits) -> Result<(), Error> {
-    let mut walk = Walk {
-        source: bytes,
-        messages: 0,
-        numbers: 0,
-        shown: 0,
-    };
+    let mut walk = Walk { source: bytes, messages: 0, numbers: 0, shown: 0 };
     let result = M::visit(Reader::with_limits(bytes, limits), &mut walk);
     if let Err(error) = &result {
         // Where it is must be found in any file that has an error.
@@ -127,10 +123,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn message(&mut self, slice: Slice<'_>) {
         self.messages += 1;
-        assert!(
-            self.messages <= self.source.len() + 1,
-            "more messages than bytes"
-        );
+        assert!(self.messages <= self.source.len() + 1, "more messages than bytes");
         self.slice(slice);
     }
 

@@ -1,7 +1,7 @@
 //! Property: what was read and written once does not change when it is read and written again.
 //!
-//! For every message type through the table, and for models through the graph. The first byte chooses the message type, the
-//! rest is the message.
+//! For every message type through the table, and for models through the graph. The first byte
+//! chooses the message type, the rest is the message.
 
 use sardonyx_model::Model;
 use sardonyx_proto::*;
@@ -52,11 +52,9 @@ pub(crate) fn check(input: &[u8]) {
     let which = *which as usize % TYPES.len();
     let again = TYPES[which];
     if let Ok(once) = again(bytes, Limits::default()) {
-        // A negative 32-bit number may take five bytes when read, but takes ten when written, and so the lengths around it grow.
-        assert!(
-            once.len() <= 3 * bytes.len(),
-            "rewriting made it much longer"
-        );
+        // A negative 32-bit number may take five bytes when read, but takes ten when written, and
+        // so the lengths around it grow.
+        assert!(once.len() <= 3 * bytes.len(), "rewriting made it much longer");
         let twice = again(&once, Limits::default()).expect("what was written can be read");
         assert!(once == twice, "rewriting is not stable");
     }

@@ -1,6 +1,8 @@
-//! Random numbers that are the same everywhere: an input is named by a seed and a number, and can be made again from them.
+//! Random numbers that are the same everywhere: an input is named by a seed and a number, and can
+//! be made again from them.
 
-/// SplitMix64: one addition and a few multiplications per number, and good enough to choose mutations with.
+/// SplitMix64: one addition and a few multiplications per number, and good enough to choose
+/// mutations with.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 

@@ -1,4 +1,5 @@
-//! Property: any bytes are a safetensors file or an error; one that was read, once written, does not change any more.
+//! Property: any bytes are a safetensors file or an error; one that was read, once written, does
+//! not change any more.
 
 use sardonyx_formats::safetensors::{self, Safetensors};
 use sardonyx_tensor::Buffer;
@@ -12,11 +13,7 @@ pub(crate) fn check(input: &[u8]) {
             return;
         }
     };
-    let payload: usize = content
-        .tensors
-        .iter()
-        .map(|(_, tensor)| tensor.bytes().len())
-        .sum();
+    let payload: usize = content.tensors.iter().map(|(_, tensor)| tensor.bytes().len()).sum();
     assert!(payload < input.len(), "the tensors are a part of the file");
     let once = write(&content);
     let mut again =
@@ -31,14 +28,8 @@ pub(crate) fn check(input: &[u8]) {
 
 fn write(content: &Safetensors) -> Vec<u8> {
     let mut file = Vec::new();
-    let tensors = content
-        .tensors
-        .iter()
-        .map(|(name, tensor)| (name.as_str(), tensor));
-    let metadata = content
-        .metadata
-        .iter()
-        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let tensors = content.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor));
+    let metadata = content.metadata.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let written =
         safetensors::write(&mut file, tensors, metadata).expect("what was read can be written");
     assert_eq!(written, file.len() as u64);

@@ -1,7 +1,8 @@
 //! The inputs under `fuzz/corpus`: made here, saved there by `--write-corpus`.
 //!
-//! Small, so that many mutations fit into a second, and together of every message, field and form that is read. What
-//! fuzzing has found is added to the folders by hand, under a name that says what it was.
+//! Small, so that many mutations fit into a second, and together of every message, field and form
+//! that is read. What fuzzing has found is added to the folders by hand, under a name that says
+//! what it was.
 
 use std::io::Cursor;
 
@@ -58,9 +59,7 @@ pub fn of(property: &Property) -> Result<Vec<Seed>, Failure> {
 
 fn selected(seeds: Vec<Seed>, selector: impl Fn(u8) -> Vec<u8>) -> Vec<Seed> {
     let numbered = (0u8..).zip(seeds);
-    numbered
-        .map(|(index, (name, content))| (name, [selector(index), content].concat()))
-        .collect()
+    numbered.map(|(index, (name, content))| (name, [selector(index), content].concat())).collect()
 }
 
 /// Every message with each of its fields, lists in both forms, and a field of the future.
@@ -83,10 +82,7 @@ fn fields(def: &MessageDef, depth: usize) -> Vec<Record> {
             FieldKind::Message(inner) if depth > 0 => Value::Message(fields(inner(), depth - 1)),
             FieldKind::Message(_) => Value::Bytes(Vec::new()),
         };
-        let one = |value| Record {
-            number: field.number,
-            value,
-        };
+        let one = |value| Record { number: field.number, value };
         if field.label == Label::Packed
             || field.label == Label::Repeated && !matches!(value, Value::Message(_))
         {
@@ -127,10 +123,7 @@ fn notation() -> Result<Vec<Seed>, Failure> {
             "attribute".into(),
             "a: tensors = [int64[2] {1, -2}, string[1] n = {\"s\"}] @<doc_string: \"d\">".into(),
         ),
-        (
-            "tensor".into(),
-            "float16[3] w = raw {1.5, -inf, nan}".into(),
-        ),
+        ("tensor".into(), "float16[3] w = raw {1.5, -inf, nan}".into()),
         (
             "type".into(),
             "map(int64, optional(sparse_tensor(float[N @<denotation: \"d\">, ?, \"a b\", 2])))"
@@ -222,21 +215,14 @@ fn value_info(name: &str, dims: &[i64]) -> Vec<Record> {
             _ => message(1, vec![bytes(2, "N")]),
         })
         .collect();
-    vec![
-        bytes(1, name),
-        message(2, vec![message(1, vec![number(1, 1), message(2, dims)])]),
-    ]
+    vec![bytes(1, name), message(2, vec![message(1, vec![number(1, 1), message(2, dims)])])]
 }
 
 fn node(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec<Record>]) -> Record {
     let mut fields: Vec<Record> = inputs.iter().map(|name| bytes(1, name)).collect();
     fields.extend(outputs.iter().map(|name| bytes(2, name)));
     fields.push(bytes(4, op));
-    fields.extend(
-        attributes
-            .iter()
-            .map(|attribute| message(5, attribute.clone())),
-    );
+    fields.extend(attributes.iter().map(|attribute| message(5, attribute.clone())));
     message(1, fields)
 }
 
@@ -275,27 +261,14 @@ fn models() -> Vec<Seed> {
         message(13, value_info("h", &[2, 3])),
     ];
     let branch = |name: &str| {
-        vec![
-            node("Neg", &["x"], &[name], &[]),
-            bytes(2, name),
-            message(12, value_info(name, &[2])),
-        ]
+        vec![node("Neg", &["x"], &[name], &[]), bytes(2, name), message(12, value_info(name, &[2]))]
     };
     let branches = [
         attribute("then_branch", 5, [message(6, branch("a"))]),
         attribute("else_branch", 5, [message(6, branch("b"))]),
     ];
-    let subgraphs = vec![
-        node("If", &["c"], &["y"], &branches),
-        bytes(2, "g"),
-        x(),
-        y(),
-    ];
-    let constant = attribute(
-        "value",
-        4,
-        [message(5, tensor("", &[3], [bytes(4, [0; 12])]))],
-    );
+    let subgraphs = vec![node("If", &["c"], &["y"], &branches), bytes(2, "g"), x(), y()];
+    let constant = attribute("value", 4, [message(5, tensor("", &[3], [bytes(4, [0; 12])]))]);
     let sparse = vec![
         message(1, tensor("s", &[2], [bytes(9, [0; 8])])),
         message(
@@ -309,33 +282,14 @@ fn models() -> Vec<Seed> {
         number(3, 5),
     ];
     let attributes = vec![
-        attribute(
-            "f",
-            1,
-            [Record {
-                number: 2,
-                value: Value::Fixed32([0, 0, 128, 63]),
-            }],
-        ),
+        attribute("f", 1, [Record { number: 2, value: Value::Fixed32([0, 0, 128, 63]) }]),
         attribute("i", 2, [number(3, -1)]),
         attribute("s", 3, [bytes(4, "text")]),
         attribute("floats", 6, [bytes(7, [0; 8])]),
-        attribute(
-            "ints",
-            7,
-            [number(8, 1), number(8, 300), bytes(8, [1, 2, 3])],
-        ),
+        attribute("ints", 7, [number(8, 1), number(8, 300), bytes(8, [1, 2, 3])]),
         attribute("strings", 8, [bytes(9, "a"), bytes(9, "")]),
-        attribute(
-            "tensors",
-            9,
-            [message(10, tensor("t", &[1], [bytes(9, [0; 4])]))],
-        ),
-        attribute(
-            "graphs",
-            10,
-            [message(11, branch("a")), message(11, branch("b"))],
-        ),
+        attribute("tensors", 9, [message(10, tensor("t", &[1], [bytes(9, [0; 4])]))]),
+        attribute("graphs", 10, [message(11, branch("a")), message(11, branch("b"))]),
         attribute("type", 13, [message(14, types(0))]),
         attribute("types", 14, [message(15, types(1)), message(15, types(2))]),
         attribute("sparse", 11, [message(22, sparse.clone())]),
@@ -345,69 +299,17 @@ fn models() -> Vec<Seed> {
         message(5, tensor("f", &[2], [bytes(4, [0; 8])])),
         message(
             5,
-            vec![
-                number(1, 3),
-                number(2, 3),
-                bytes(8, "i8"),
-                number(5, -1),
-                bytes(5, [1, 2]),
-            ],
+            vec![number(1, 3), number(2, 3), bytes(8, "i8"), number(5, -1), bytes(5, [1, 2])],
         ),
+        message(5, vec![number(1, 3), number(2, 22), bytes(8, "i4"), bytes(5, [0x21, 3])]),
+        message(5, vec![number(1, 3), number(2, 27), bytes(8, "f6"), bytes(5, [1, 2, 3])]),
+        message(5, vec![number(1, 2), number(2, 8), bytes(6, "one"), bytes(6, ""), bytes(8, "s")]),
+        message(5, vec![number(1, 1), number(2, 7), bytes(7, [5]), bytes(8, "i64")]),
+        message(5, vec![number(1, 1), number(2, 11), bytes(8, "d"), bytes(10, [0; 8])]),
+        message(5, vec![number(1, 1), number(2, 13), bytes(8, "u64"), bytes(11, [9])]),
         message(
             5,
-            vec![
-                number(1, 3),
-                number(2, 22),
-                bytes(8, "i4"),
-                bytes(5, [0x21, 3]),
-            ],
-        ),
-        message(
-            5,
-            vec![
-                number(1, 3),
-                number(2, 27),
-                bytes(8, "f6"),
-                bytes(5, [1, 2, 3]),
-            ],
-        ),
-        message(
-            5,
-            vec![
-                number(1, 2),
-                number(2, 8),
-                bytes(6, "one"),
-                bytes(6, ""),
-                bytes(8, "s"),
-            ],
-        ),
-        message(
-            5,
-            vec![number(1, 1), number(2, 7), bytes(7, [5]), bytes(8, "i64")],
-        ),
-        message(
-            5,
-            vec![
-                number(1, 1),
-                number(2, 11),
-                bytes(8, "d"),
-                bytes(10, [0; 8]),
-            ],
-        ),
-        message(
-            5,
-            vec![number(1, 1), number(2, 13), bytes(8, "u64"), bytes(11, [9])],
-        ),
-        message(
-            5,
-            tensor(
-                "seg",
-                &[2],
-                [
-                    message(3, vec![number(1, 0), number(2, 2)]),
-                    bytes(9, [0; 8]),
-                ],
-            ),
+            tensor("seg", &[2], [message(3, vec![number(1, 0), number(2, 2)]), bytes(9, [0; 8])]),
         ),
         message(15, sparse),
     ];
@@ -449,30 +351,16 @@ fn models() -> Vec<Seed> {
         message(26, vec![bytes(1, "two"), number(2, 2), bytes(3, "cpu:0")]),
         number(999, 1),
     ];
-    let ports = (0..6).map(|kind| {
-        message(
-            11,
-            vec![bytes(1, format!("p{kind}")), message(2, types(kind))],
-        )
-    });
-    let quantized = message(
-        14,
-        vec![bytes(1, "x"), message(2, entry("SCALE_TENSOR", "s"))],
-    );
+    let ports =
+        (0..6).map(|kind| message(11, vec![bytes(1, format!("p{kind}")), message(2, types(kind))]));
+    let quantized = message(14, vec![bytes(1, "x"), message(2, entry("SCALE_TENSOR", "s"))]);
     let seed = |name: &str, content| (name.to_string(), content);
     vec![
         seed("chain", model(chain.clone(), vec![])),
         seed("subgraphs", model(subgraphs, vec![])),
         seed(
             "constant",
-            model(
-                vec![
-                    node("Constant", &[], &["y"], &[constant]),
-                    bytes(2, "g"),
-                    y(),
-                ],
-                vec![],
-            ),
+            model(vec![node("Constant", &[], &["y"], &[constant]), bytes(2, "g"), y()], vec![]),
         ),
         seed(
             "attributes",
@@ -489,10 +377,7 @@ fn models() -> Vec<Seed> {
         seed("tensors", model(typed, vec![])),
         seed(
             "ports",
-            model(
-                [vec![bytes(2, "g")], ports.collect(), vec![quantized]].concat(),
-                vec![],
-            ),
+            model([vec![bytes(2, "g")], ports.collect(), vec![quantized]].concat(), vec![]),
         ),
         seed("header", model(chain, header)),
         seed(
@@ -519,10 +404,7 @@ fn types(kind: usize) -> Vec<Record> {
             1,
             vec![
                 number(1, 1),
-                message(
-                    2,
-                    vec![message(1, vec![number(1, 3), bytes(3, "DATA_BATCH")])],
-                ),
+                message(2, vec![message(1, vec![number(1, 3), bytes(3, "DATA_BATCH")])]),
             ],
         )]
     };
@@ -531,18 +413,11 @@ fn types(kind: usize) -> Vec<Record> {
         1 => vec![message(4, vec![message(1, tensor())])],
         2 => vec![message(5, vec![number(1, 7), message(2, tensor())])],
         3 => vec![message(7, vec![bytes(1, "org"), bytes(2, "thing")])],
-        4 => vec![message(
-            8,
-            vec![
-                number(1, 1),
-                message(2, vec![message(1, vec![bytes(2, "N")])]),
-            ],
-        )],
+        4 => {
+            vec![message(8, vec![number(1, 1), message(2, vec![message(1, vec![bytes(2, "N")])])])]
+        }
         _ => vec![
-            message(
-                9,
-                vec![message(1, vec![message(4, vec![message(1, tensor())])])],
-            ),
+            message(9, vec![message(1, vec![message(4, vec![message(1, tensor())])])]),
             bytes(6, "IMAGE"),
         ],
     }
@@ -555,28 +430,15 @@ fn hostile() -> Vec<Seed> {
             (0..levels).fold(innermost, |inner, _| wrap(inner))
         };
     let graphs = nested(330, vec![bytes(2, "g")], &|inner| {
-        vec![node(
-            "If",
-            &["c"],
-            &["y"],
-            &[attribute("g", 5, [message(6, inner)])],
-        )]
+        vec![node("If", &["c"], &["y"], &[attribute("g", 5, [message(6, inner)])])]
     });
-    let types = nested(330, types(0), &|inner| {
-        vec![message(9, vec![message(1, inner)])]
-    });
+    let types = nested(330, types(0), &|inner| vec![message(9, vec![message(1, inner)])]);
     let groups = [vec![0x0b; 900], vec![0x0c; 900]].concat();
     let bomb = (0..600).map(|_| message(1, vec![])).collect();
     vec![
         ("graphs-330-deep".to_string(), model(graphs, vec![])),
-        (
-            "types-330-deep".to_string(),
-            model(vec![message(11, vec![message(2, types)])], vec![]),
-        ),
-        (
-            "groups-900-deep".to_string(),
-            [model(vec![], vec![]), groups].concat(),
-        ),
+        ("types-330-deep".to_string(), model(vec![message(11, vec![message(2, types)])], vec![])),
+        ("groups-900-deep".to_string(), [model(vec![], vec![]), groups].concat()),
         ("empty-nodes".to_string(), model(bomb, vec![])),
         (
             "huge-dims".to_string(),
@@ -609,11 +471,8 @@ fn value_files() -> Result<Vec<Seed>, Failure> {
         Ok(Sparse::new([5], values, indices)?.into())
     };
     let sequence = |items: Vec<TensorValue>| -> Result<TensorValue, TensorError> {
-        let mut sequence = Sequence::new(
-            items
-                .first()
-                .map_or(element.clone(), TensorValue::value_type),
-        );
+        let mut sequence =
+            Sequence::new(items.first().map_or(element.clone(), TensorValue::value_type));
         for item in items {
             sequence.push(item)?;
         }
@@ -621,9 +480,7 @@ fn value_files() -> Result<Vec<Seed>, Failure> {
     };
     let map =
         |key: DataType, entries: Vec<(MapKey, TensorValue)>| -> Result<TensorValue, TensorError> {
-            let value = entries
-                .first()
-                .map_or(element.clone(), |(_, value)| value.value_type());
+            let value = entries.first().map_or(element.clone(), |(_, value)| value.value_type());
             let mut map = Map::new(key, value)?;
             for (key, value) in entries {
                 map.push(key, value)?;
@@ -634,10 +491,7 @@ fn value_files() -> Result<Vec<Seed>, Failure> {
     let signed = || {
         map(
             DataType::Int64,
-            vec![
-                (MapKey::Signed(-1), floats(1)?),
-                (MapKey::Signed(2), floats(0)?),
-            ],
+            vec![(MapKey::Signed(-1), floats(1)?), (MapKey::Signed(2), floats(0)?)],
         )
     };
     // In the order of the property's types.
@@ -646,17 +500,11 @@ fn value_files() -> Result<Vec<Seed>, Failure> {
         sparse()?,
         tensors(3)?,
         sequence(vec![tensors(2)?, tensors(0)?])?,
-        sequence(vec![
-            TensorValue::some(floats(1)?),
-            TensorValue::none(element.clone()),
-        ])?,
+        sequence(vec![TensorValue::some(floats(1)?), TensorValue::none(element.clone())])?,
         sequence(vec![sparse()?, sparse()?])?,
         signed()?,
         map(DataType::Uint8, vec![(MapKey::Unsigned(255), floats(1)?)])?,
-        map(
-            DataType::String,
-            vec![(text("a"), tensors(1)?), (text(""), tensors(2)?)],
-        )?,
+        map(DataType::String, vec![(text("a"), tensors(1)?), (text(""), tensors(2)?)])?,
         sequence(vec![signed()?])?,
         TensorValue::some(floats(1)?),
         TensorValue::some(tensors(2)?),
@@ -674,17 +522,8 @@ fn value_files() -> Result<Vec<Seed>, Failure> {
     seeds.push(("strings".to_string(), [vec![0], strings].concat()));
     seeds.push(("absent".to_string(), vec![10]));
     // Typed lists, which our own writer does not use.
-    let typed = tensor(
-        "t",
-        &[2],
-        [
-            bytes(4, [0; 4]),
-            Record {
-                number: 4,
-                value: Value::Fixed32([0; 4]),
-            },
-        ],
-    );
+    let typed =
+        tensor("t", &[2], [bytes(4, [0; 4]), Record { number: 4, value: Value::Fixed32([0; 4]) }]);
     seeds.push(("typed".to_string(), [vec![0], write(&typed)].concat()));
     Ok(seeds)
 }
@@ -697,12 +536,7 @@ fn external() -> Vec<Seed> {
     };
     let at = |location: &str, rest: &[(&str, &str)]| {
         let rest = rest.iter().map(|(key, value)| entry(key, value));
-        with(
-            [entry("location", location)]
-                .into_iter()
-                .chain(rest)
-                .collect(),
-        )
+        with([entry("location", location)].into_iter().chain(rest).collect())
     };
     let locations = [
         "w.bin",
@@ -730,34 +564,17 @@ fn external() -> Vec<Seed> {
     let named = locations.iter().enumerate();
     let mut seeds: Vec<Seed> = named
         .map(|(index, location)| {
-            (
-                format!("location-{index:02}"),
-                at(location, &[("offset", "8"), ("length", "16")]),
-            )
+            (format!("location-{index:02}"), at(location, &[("offset", "8"), ("length", "16")]))
         })
         .collect();
     let rows: [(&str, &[(&str, &str)]); 7] = [
         ("whole", &[]),
-        (
-            "checksum",
-            &[("checksum", "da39a3ee5e6b4b0d3255bfef95601890afd80709")],
-        ),
+        ("checksum", &[("checksum", "da39a3ee5e6b4b0d3255bfef95601890afd80709")]),
         ("offset-at-end", &[("offset", "96"), ("length", "0")]),
         ("offset-beyond-end", &[("offset", "97")]),
-        (
-            "overflow",
-            &[("offset", "18446744073709551615"), ("length", "16")],
-        ),
+        ("overflow", &[("offset", "18446744073709551615"), ("length", "16")]),
         ("no-number", &[("offset", "-1"), ("length", "1e3")]),
-        (
-            "twice",
-            &[
-                ("location", "d/w.bin"),
-                ("offset", "0"),
-                ("offset", "80"),
-                ("other", "x"),
-            ],
-        ),
+        ("twice", &[("location", "d/w.bin"), ("offset", "0"), ("offset", "80"), ("other", "x")]),
     ];
     seeds.extend(rows.map(|(name, rest)| (name.to_string(), at("w.bin", rest))));
     seeds.push(("no-location".to_string(), with(vec![entry("offset", "0")])));
@@ -771,10 +588,7 @@ fn external() -> Vec<Seed> {
 fn some_tensors() -> Result<Vec<(&'static str, Tensor)>, Failure> {
     let strings: StringArray = ["a", "größer"].into_iter().collect();
     Ok(vec![
-        (
-            "float",
-            Tensor::from_vec([2, 3], vec![1.0f32, -0.0, f32::NAN, 4.0, 5.0, 6.0])?,
-        ),
+        ("float", Tensor::from_vec([2, 3], vec![1.0f32, -0.0, f32::NAN, 4.0, 5.0, 6.0])?),
         ("bool", Tensor::from_bools([3], &[true, false, true])?),
         ("scalar", Tensor::scalar(-7i64)),
         ("empty", Tensor::zeros(DataType::Float16, [0, 4])?),
@@ -809,30 +623,10 @@ fn arrays() -> Result<Vec<Seed>, Failure> {
             "{'shape': (2L,), 'fortran_order': False, 'descr': '<U2'}\n",
             &[97, 0, 0, 0, 0, 0, 0, 0, 98, 0, 0, 0, 99, 0, 0, 0],
         ),
-        (
-            "bytes",
-            2,
-            "{'descr': '|S3', 'fortran_order': False, 'shape': (1,)}",
-            b"ab\0",
-        ),
-        (
-            "void",
-            1,
-            "{'descr': '|V2', 'fortran_order': False, 'shape': (3,)}",
-            &[1; 6],
-        ),
-        (
-            "pickle",
-            1,
-            "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
-            b"\x80\x04.",
-        ),
-        (
-            "no-width",
-            1,
-            "{'descr': '<U0', 'fortran_order': False, 'shape': (4096, 4096)}",
-            b"",
-        ),
+        ("bytes", 2, "{'descr': '|S3', 'fortran_order': False, 'shape': (1,)}", b"ab\0"),
+        ("void", 1, "{'descr': '|V2', 'fortran_order': False, 'shape': (3,)}", &[1; 6]),
+        ("pickle", 1, "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", b"\x80\x04."),
+        ("no-width", 1, "{'descr': '<U0', 'fortran_order': False, 'shape': (4096, 4096)}", b""),
     ];
     seeds.extend(rows.map(|(name, version, dict, elements)| {
         (name.to_string(), header(version, dict, elements))
@@ -845,19 +639,13 @@ fn archives() -> Result<Vec<Seed>, Failure> {
     let mut seeds = Vec::new();
     for (packing, word) in [(Packing::Stored, "stored"), (Packing::Deflated, "deflated")] {
         for count in [0, 1, tensors.len()] {
-            let pairs = tensors[..count]
-                .iter()
-                .map(|(name, tensor)| (*name, tensor));
+            let pairs = tensors[..count].iter().map(|(name, tensor)| (*name, tensor));
             let file = npz::write(Cursor::new(Vec::new()), pairs, packing)?.into_inner();
             seeds.push((format!("{word}-{count}"), file));
         }
     }
     let zeros = Tensor::zeros(DataType::Float, [1 << 18])?;
-    let bomb = npz::write(
-        Cursor::new(Vec::new()),
-        [("zeros", &zeros)],
-        Packing::Deflated,
-    )?;
+    let bomb = npz::write(Cursor::new(Vec::new()), [("zeros", &zeros)], Packing::Deflated)?;
     seeds.push(("zeros".to_string(), bomb.into_inner()));
     Ok(seeds)
 }
@@ -869,9 +657,7 @@ fn safetensors_files() -> Result<Vec<Seed>, Failure> {
     let mut seeds = Vec::new();
     for count in [0, 1, tensors.len()] {
         let mut file = Vec::new();
-        let pairs = tensors[..count]
-            .iter()
-            .map(|(name, tensor)| (*name, tensor));
+        let pairs = tensors[..count].iter().map(|(name, tensor)| (*name, tensor));
         safetensors::write(
             &mut file,
             pairs,
@@ -881,10 +667,7 @@ fn safetensors_files() -> Result<Vec<Seed>, Failure> {
     }
     let by_hand = r#"{"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"a":{"data_offsets":[0,1],"shape":[],"dtype":"I8","more":{"x":[null,1e9]}},"c":{"dtype":"F64","shape":[0,7],"data_offsets":[3,3]}}"#;
     let length = (by_hand.len() as u64).to_le_bytes();
-    seeds.push((
-        "by-hand".to_string(),
-        [&length[..], by_hand.as_bytes(), &[1, 2, 3]].concat(),
-    ));
+    seeds.push(("by-hand".to_string(), [&length[..], by_hand.as_bytes(), &[1, 2, 3]].concat()));
     Ok(seeds)
 }
 
@@ -905,10 +688,7 @@ fn both_forms() -> Result<Vec<Seed>, Failure> {
         let def = MESSAGES.iter().find(|def| def.name == name).ok_or(name)?;
         let mut fields = fields(def, 1);
         fields.retain(|record| record.number != 999);
-        seeds.push((
-            format!("{name}.pb"),
-            [vec![index | MESSAGE], write(&fields)].concat(),
-        ));
+        seeds.push((format!("{name}.pb"), [vec![index | MESSAGE], write(&fields)].concat()));
     }
     let models = models().into_iter();
     seeds.extend(
@@ -968,16 +748,8 @@ fn text_format() -> Vec<Seed> {
             5,
             "tensor_type { elem_type: 1 shape { dim { dim_value: 3 } dim { dim_param: \"N\" } dim {} } } denotation: ''",
         ),
-        (
-            "attribute",
-            3,
-            "name: \"a\" type: INTS ints: 1 ints: -0x8000000000000000 ints: [] tp <>",
-        ),
-        (
-            "escapes",
-            2,
-            "doc_string: '\\a\\b\\f\\n\\r\\t\\v\\?\\\\\\\'\\\"\\1\\x4' name: \"\"",
-        ),
+        ("attribute", 3, "name: \"a\" type: INTS ints: 1 ints: -0x8000000000000000 ints: [] tp <>"),
+        ("escapes", 2, "doc_string: '\\a\\b\\f\\n\\r\\t\\v\\?\\\\\\\'\\\"\\1\\x4' name: \"\""),
         ("deep", 6, &deep),
     ];
     texts(&rows, "txt")
@@ -987,10 +759,7 @@ fn texts(rows: &[(&str, u8, &str)], suffix: &str) -> Vec<Seed> {
     let named = rows.iter();
     named
         .map(|(name, index, text)| {
-            (
-                format!("{name}.{suffix}"),
-                [&[*index], text.as_bytes()].concat(),
-            )
+            (format!("{name}.{suffix}"), [&[*index], text.as_bytes()].concat())
         })
         .collect()
 }

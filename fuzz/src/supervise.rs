@@ -1,4 +1,5 @@
-//! Starts a worker per property, watches it, and starts it again behind the input that it did not survive.
+//! Starts a worker per property, watches it, and starts it again behind the input that it did not
+//! survive.
 
 use std::fs;
 use std::io::Read;
@@ -16,7 +17,8 @@ use crate::{Arguments, Result};
 /// An input that takes longer is a failure.
 const HANG: Duration = Duration::from_secs(2);
 
-/// Address space of a worker, in KiB: an allocation that a length in the input asked for must fail, not succeed untouched.
+/// Address space of a worker, in KiB: an allocation that a length in the input asked for must fail,
+/// not succeed untouched.
 const ADDRESS_SPACE: u64 = 2 << 20;
 
 /// What came of one property.
@@ -31,14 +33,9 @@ struct Totals {
 /// Runs all properties asked for. Whether all held.
 pub(crate) fn run(arguments: &Arguments) -> Result<bool> {
     let all: Vec<&Property> = PROPERTIES.iter().collect();
-    let properties = match arguments.properties.is_empty() {
-        true => all,
-        false => arguments.properties.clone(),
-    };
-    let shares: u64 = properties
-        .iter()
-        .map(|property| u64::from(property.share))
-        .sum();
+    let properties =
+        if arguments.properties.is_empty() { all } else { arguments.properties.clone() };
+    let shares: u64 = properties.iter().map(|property| u64::from(property.share)).sum();
     let mut sum = Totals::default();
     for property in properties {
         let part = |whole: u64| (whole * u64::from(property.share)).div_ceil(shares);
@@ -82,40 +79,22 @@ fn run_property(
     let progress = scratch.path().join("progress");
     let start = Instant::now();
     let mut totals = Totals::default();
-    let (mut at, end) = (
-        arguments.first,
-        arguments.first.saturating_add(budget.mutations),
-    );
+    let (mut at, end) = (arguments.first, arguments.first.saturating_add(budget.mutations));
     loop {
-        let left = budget
-            .seconds
-            .map(|seconds| seconds - start.elapsed().as_secs_f64());
+        let left = budget.seconds.map(|seconds| seconds - start.elapsed().as_secs_f64());
         if at >= end || left.is_some_and(|left| left <= 0.0) || totals.failures >= GIVEN_UP {
             break;
         }
         let mut command = limited()?;
         command
-            .args([
-                "--property",
-                property.name,
-                "--seed",
-                &arguments.seed.to_string(),
-            ])
-            .args([
-                "--first",
-                &at.to_string(),
-                "--mutations",
-                &(end - at).to_string(),
-            ])
+            .args(["--property", property.name, "--seed", &arguments.seed.to_string()])
+            .args(["--first", &at.to_string(), "--mutations", &(end - at).to_string()])
             .arg("--progress")
             .arg(&progress);
         if let Some(left) = left {
             command.args(["--seconds", &(left.ceil() as u64).to_string()]);
         }
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
         let hung = watch(&mut child, &progress)?;
         let mut said = String::new();
         if let Some(mut stdout) = child.stdout.take() {
@@ -135,9 +114,10 @@ fn run_property(
         totals.executions += index + 1 - at;
         totals.failures += 1;
         at = index + 1;
-        let message = match hung {
-            true => format!("an input takes longer than {} s", HANG.as_secs()),
-            false => format!("the process ended: {status} (stack or memory at its end?)"),
+        let message = if hung {
+            format!("an input takes longer than {} s", HANG.as_secs())
+        } else {
+            format!("the process ended: {status} (stack or memory at its end?)")
         };
         report(
             property,
@@ -183,12 +163,10 @@ fn reached(progress: &Path) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?))
 }
 
-/// What a worker says when it is through: the next index, failures, microseconds of the slowest input.
+/// What a worker says when it is through: the next index, failures, microseconds of the slowest
+/// input.
 fn done(said: &str) -> Option<[u64; 3]> {
-    let line = said
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("done "))?;
+    let line = said.lines().rev().find_map(|line| line.strip_prefix("done "))?;
     let mut numbers = line.split(' ').map(|word| word.parse().ok());
     Some([numbers.next()??, numbers.next()??, numbers.next()??])
 }

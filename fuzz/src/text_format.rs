@@ -1,4 +1,5 @@
-//! Property: any text is a message or an error; a message that was read comes back from its text format.
+//! Property: any text is a message or an error; a message that was read comes back from its text
+//! format.
 
 use sardonyx_formats::text_format;
 

@@ -1,6 +1,8 @@
-//! What the two text forms of messages have in common: from text to a message and back, over some message types.
+//! What the two text forms of messages have in common: from text to a message and back, over some
+//! message types.
 //!
-//! The first byte of an input chooses the message type, and by its highest bit whether the rest is text or a message.
+//! The first byte of an input chooses the message type, and by its highest bit whether the rest is
+//! text or a message.
 
 use sardonyx_formats::{Error, LeftOut, Limits};
 
@@ -57,7 +59,8 @@ fn check_canonical(form: &Form, bytes: &[u8]) {
     }
 }
 
-/// The message types over which a form is checked: `forms!(read write options)` makes the list of [`Form`]s.
+/// The message types over which a form is checked: `forms!(read write options)` makes the list of
+/// [`Form`]s.
 macro_rules! forms {
     ($form:ident, $ways:expr, $options:expr) => {{
         use sardonyx_proto::{

@@ -1,4 +1,5 @@
-//! Property: any bytes are a value of a type or an error, and a value that was read comes back from its file.
+//! Property: any bytes are a value of a type or an error, and a value that was read comes back from
+//! its file.
 //!
 //! The first byte chooses the type, the rest is the file.
 
@@ -26,10 +27,7 @@ fn types() -> Vec<Type> {
         Type::Optional(Box::new(tensor())),
         Type::Optional(Box::new(sequence())),
         Type::Optional(Box::new(Type::Optional(Box::new(tensor())))),
-        Type::Opaque {
-            domain: String::new(),
-            name: "t".to_string(),
-        },
+        Type::Opaque { domain: String::new(), name: "t".to_string() },
     ]
 }
 

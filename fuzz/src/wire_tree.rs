@@ -1,7 +1,8 @@
-//! A protobuf message as a tree of records, without knowing what it means: taken apart, changed, put together again.
+//! A protobuf message as a tree of records, without knowing what it means: taken apart, changed,
+//! put together again.
 //!
-//! Changing bytes at random breaks the length of everything around them, so nearly every input would fail at its first
-//! level. Here the lengths are right again unless a record is told to lie.
+//! Changing bytes at random breaks the length of everything around them, so nearly every input
+//! would fail at its first level. Here the lengths are right again unless a record is told to lie.
 
 /// A field as it stands in the file.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,26 +40,17 @@ const MAX_NUMBER: u32 = 30;
 
 /// A record with a number.
 pub fn number(number: u32, value: i64) -> Record {
-    Record {
-        number,
-        value: Value::Varint(value as u64),
-    }
+    Record { number, value: Value::Varint(value as u64) }
 }
 
 /// A record with a text or bytes.
 pub fn bytes(number: u32, content: impl AsRef<[u8]>) -> Record {
-    Record {
-        number,
-        value: Value::Bytes(content.as_ref().to_vec()),
-    }
+    Record { number, value: Value::Bytes(content.as_ref().to_vec()) }
 }
 
 /// A record with a message.
 pub fn message(number: u32, fields: impl Into<Vec<Record>>) -> Record {
-    Record {
-        number,
-        value: Value::Message(fields.into()),
-    }
+    Record { number, value: Value::Message(fields.into()) }
 }
 
 /// Takes a message apart; `None` if the bytes are none.
@@ -201,7 +193,8 @@ pub fn get(records: &[Record], index: usize) -> Option<&Record> {
     None
 }
 
-/// The list that holds the record with this number, counted over all levels, and its position there.
+/// The list that holds the record with this number, counted over all levels, and its position
+/// there.
 pub fn find(records: &mut Vec<Record>, index: usize) -> Option<(&mut Vec<Record>, usize)> {
     let mut left = index;
     let mut inside = None;
@@ -235,10 +228,7 @@ mod tests {
             number(1, -1),
             bytes(2, b"\xff\xff"),
             message(7, vec![bytes(1, b""), message(5, vec![number(2, 300)])]),
-            Record {
-                number: 14,
-                value: Value::Fixed32([1, 2, 3, 4]),
-            },
+            Record { number: 14, value: Value::Fixed32([1, 2, 3, 4]) },
         ];
         let written = write(&tree);
         assert_eq!(parse(&written), Some(tree.clone()));
@@ -253,10 +243,7 @@ mod tests {
 
     #[test]
     fn lies_are_written_as_told() {
-        let record = Record {
-            number: 1,
-            value: Value::Lying(300, vec![7]),
-        };
+        let record = Record { number: 1, value: Value::Lying(300, vec![7]) };
         assert_eq!(write(&[record]), b"\x0a\xac\x02\x07");
     }
 }

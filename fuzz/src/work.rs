@@ -1,7 +1,8 @@
-//! A worker: takes mutations of one property one after the other, until it has enough of them or something ends it.
+//! A worker: takes mutations of one property one after the other, until it has enough of them or
+//! something ends it.
 //!
-//! Before each it writes the number into a file, so that whoever supervises it knows which one it did not survive. Panics it
-//! survives, and saves their inputs itself.
+//! Before each it writes the number into a file, so that whoever supervises it knows which one it
+//! did not survive. Panics it survives, and saves their inputs itself.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -37,7 +38,8 @@ thread_local! {
     static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Does the work; says at the end on one line how far it came, how many inputs failed, and how long the slowest took.
+/// Does the work; says at the end on one line how far it came, how many inputs failed, and how long
+/// the slowest took.
 pub(crate) fn run(arguments: &Arguments, progress: &Path) -> Result {
     let [property] = arguments.properties[..] else {
         return Err("a worker has one property".into());
@@ -52,25 +54,17 @@ pub(crate) fn run(arguments: &Arguments, progress: &Path) -> Result {
         slowest: Duration::ZERO,
     };
     let end = arguments.first + arguments.mutations.unwrap_or(u64::MAX / 2);
-    let until = arguments
-        .seconds
-        .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let until = arguments.seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let first = arguments.first;
     set_hook(Box::new(|info| {
         PANIC.with_borrow_mut(|message| *message = info.to_string());
     }));
     let thread = thread::Builder::new().stack_size(STACK).spawn(move || {
         let reached = worker.take(first, end, until);
-        reached
-            .map(|reached| (reached, worker))
-            .map_err(|error| error.to_string())
+        reached.map(|reached| (reached, worker)).map_err(|error| error.to_string())
     })?;
     let (reached, worker) = thread.join().map_err(|_| "the worker itself panicked")??;
-    println!(
-        "done {reached} {} {}",
-        worker.failed,
-        worker.slowest.as_micros()
-    );
+    println!("done {reached} {} {}", worker.failed, worker.slowest.as_micros());
     Ok(())
 }
 
@@ -145,9 +139,7 @@ impl Worker {
 }
 
 fn too_much(before: Option<u64>) -> bool {
-    before
-        .zip(memory::peak())
-        .is_some_and(|(before, peak)| peak.saturating_sub(before) > MEMORY)
+    before.zip(memory::peak()).is_some_and(|(before, peak)| peak.saturating_sub(before) > MEMORY)
 }
 
 /// Saves an input and says how to look at it.

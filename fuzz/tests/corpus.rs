@@ -27,7 +27,9 @@ fn properties_hold_for_mutations() {
     for property in PROPERTIES {
         let corpus = Corpus::load(property).unwrap();
         for index in 0..MUTATIONS * u64::from(property.share) {
-            // Shown if it fails: `cargo run -p sardonyx-fuzz -- --property NAME --first INDEX --mutations 1` finds it again.
+            // Shown if it fails:
+            // `cargo run -p sardonyx-fuzz -- --property NAME --first INDEX --mutations 1` finds it
+            // again.
             println!("{} {index}", property.name);
             (property.check)(&input(property, &corpus, 1, index));
         }
@@ -39,11 +41,7 @@ fn the_corpus_is_complete() {
     for property in PROPERTIES {
         for (name, content) in seeds::of(property).unwrap() {
             let path = corpus::folder_of(property).join(&name);
-            assert!(
-                path.is_file(),
-                "{} is missing: run with --write-corpus",
-                path.display()
-            );
+            assert!(path.is_file(), "{} is missing: run with --write-corpus", path.display());
             assert!(content.len() <= mutate::MAX_INPUT, "{name}");
         }
     }

@@ -1,4 +1,5 @@
-//! Cases on disk: `<kind>/<case>/model.onnx`, `case.json` and `test_data_set_<n>/{input,output}_<m>.pb`.
+//! Cases on disk: `<kind>/<case>/model.onnx`, `case.json` and
+//! `test_data_set_<n>/{input,output}_<m>.pb`.
 
 use sardonyx_tensor::Tolerance;
 use std::fs;
@@ -16,7 +17,8 @@ pub struct Case {
     pub folder: PathBuf,
 }
 
-/// The bytes of one data set, in the order of the graph's inputs and outputs. An input that is left out is empty.
+/// The bytes of one data set, in the order of the graph's inputs and outputs. An input that is left
+/// out is empty.
 #[derive(Debug)]
 pub struct DataSet {
     pub inputs: Vec<Vec<u8>>,
@@ -29,11 +31,7 @@ pub fn find(folder: &Path) -> io::Result<Vec<Case>> {
     for kind in folders(folder)? {
         for folder in folders(&kind)? {
             let (kind, name) = (name_of(&kind), name_of(&folder));
-            cases.push(Case {
-                id: format!("{kind}/{name}"),
-                kind,
-                folder,
-            });
+            cases.push(Case { id: format!("{kind}/{name}"), kind, folder });
         }
     }
     cases.sort_by(|a, b| a.id.cmp(&b.id));
@@ -44,11 +42,7 @@ impl Case {
     /// The case in this folder; its kind is the name of the folder above.
     pub fn at(folder: &Path) -> Case {
         let kind = folder.parent().map(name_of).unwrap_or_default();
-        Case {
-            id: format!("{kind}/{}", name_of(folder)),
-            kind,
-            folder: folder.to_path_buf(),
-        }
+        Case { id: format!("{kind}/{}", name_of(folder)), kind, folder: folder.to_path_buf() }
     }
 
     pub fn model(&self) -> PathBuf {
@@ -103,7 +97,5 @@ fn folders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn name_of(path: &Path) -> String {
-    path.file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default()
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
 //! Whether a value is what a case expects, by the rules of the reference's own runner.
 //!
-//! Types and shapes are equal. Floats are within the case's tolerance, bfloat16 within two units in its last place if
-//! that is more, NaN equals NaN. Integers, booleans and strings are equal. Sequences, maps and optionals are compared
-//! element by element.
+//! Types and shapes are equal. Floats are within the case's tolerance, bfloat16 within two units in
+//! its last place if that is more, NaN equals NaN. Integers, booleans and strings are equal.
+//! Sequences, maps and optionals are compared element by element.
 
 use sardonyx_tensor::{DataType, Map, Sparse, Tensor, Tolerance, Value};
 
@@ -18,11 +18,7 @@ pub fn compare(got: &Value, want: &Value, tolerance: Tolerance) -> Result<(), St
         (Value::Sparse(got), Value::Sparse(want)) => sparse(got, want, tolerance),
         (Value::Sequence(got), Value::Sequence(want)) => {
             if got.element() != want.element() {
-                return Err(format!(
-                    "a sequence of {}, not of {}",
-                    got.element(),
-                    want.element()
-                ));
+                return Err(format!("a sequence of {}, not of {}", got.element(), want.element()));
             }
             if got.len() != want.len() {
                 return Err(format!("{} items, not {}", got.len(), want.len()));
@@ -50,17 +46,13 @@ pub fn compare(got: &Value, want: &Value, tolerance: Tolerance) -> Result<(), St
 fn tensors(got: &Tensor, want: &Tensor, tolerance: Tolerance) -> Result<(), String> {
     let data_type = want.data_type();
     let tolerance = if data_type == DataType::Bfloat16 {
-        Tolerance {
-            rtol: tolerance.rtol.max(BFLOAT16_RTOL),
-            ..tolerance
-        }
+        Tolerance { rtol: tolerance.rtol.max(BFLOAT16_RTOL), ..tolerance }
     } else if data_type.is_integer() {
         Tolerance::EXACT
     } else {
         tolerance
     };
-    got.compare(want, tolerance)
-        .map_err(|mismatch| mismatch.to_string())
+    got.compare(want, tolerance).map_err(|mismatch| mismatch.to_string())
 }
 
 fn sparse(got: &Sparse, want: &Sparse, tolerance: Tolerance) -> Result<(), String> {
@@ -76,18 +68,10 @@ fn sparse(got: &Sparse, want: &Sparse, tolerance: Tolerance) -> Result<(), Strin
 /// The order of entries means nothing.
 fn maps(got: &Map, want: &Map, tolerance: Tolerance) -> Result<(), String> {
     if got.key_type() != want.key_type() {
-        return Err(format!(
-            "keys of type {}, not {}",
-            got.key_type(),
-            want.key_type()
-        ));
+        return Err(format!("keys of type {}, not {}", got.key_type(), want.key_type()));
     }
     if got.entries().len() != want.entries().len() {
-        return Err(format!(
-            "{} entries, not {}",
-            got.entries().len(),
-            want.entries().len()
-        ));
+        return Err(format!("{} entries, not {}", got.entries().len(), want.entries().len()));
     }
     for (key, want) in want.entries() {
         let got = got.get(key).ok_or_else(|| format!("no entry {key:?}"))?;
@@ -124,10 +108,7 @@ mod tests {
     fn nested_values() -> Result<(), TensorError> {
         let sequence = |items: &[f32]| -> Result<Value, TensorError> {
             let items = items.iter().map(|&item| Tensor::scalar(item));
-            Ok(Value::Sequence(Sequence::from_tensors(
-                DataType::Float,
-                items,
-            )?))
+            Ok(Value::Sequence(Sequence::from_tensors(DataType::Float, items)?))
         };
         assert!(equal(sequence(&[1.0, 2.0])?, sequence(&[1.0, 2.0])?));
         let why = compare(&sequence(&[1.0, 3.0])?, &sequence(&[1.0, 2.0])?, TOLERANCE);
@@ -138,10 +119,7 @@ mod tests {
         let some = |value: f32| Value::some(Tensor::scalar(value).into());
         assert!(equal(some(1.0), some(1.0)));
         assert!(!equal(some(1.0), Value::none(float.clone())));
-        assert!(equal(
-            Value::none(float.clone()),
-            Value::none(float.clone())
-        ));
+        assert!(equal(Value::none(float.clone()), Value::none(float.clone())));
         assert!(!equal(some(1.0), Tensor::scalar(1f32)));
 
         let map = |keys: [i64; 2]| -> Result<Value, TensorError> {

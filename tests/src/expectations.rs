@@ -1,7 +1,7 @@
 //! The list of cases that do not pass, one line each: `kind/name<TAB>reason`.
 //!
-//! A case that is not listed is expected to pass. Whatever changes, in either direction, is a [`Surprise`], so the
-//! list cannot go stale: it is the state of the project.
+//! A case that is not listed is expected to pass. Whatever changes, in either direction, is a
+//! [`Surprise`], so the list cannot go stale: it is the state of the project.
 
 use crate::outcome::{Failure, Outcome};
 use std::collections::BTreeMap;
@@ -41,10 +41,7 @@ impl Expectations {
                 .split_once('\t')
                 .and_then(|(case, reason)| Some((case, Failure::parse(reason)?)));
             let Some((case, failure)) = entry else {
-                return Err(format!(
-                    "line {}: no `kind/name<TAB>reason`: {line}",
-                    index + 1
-                ));
+                return Err(format!("line {}: no `kind/name<TAB>reason`: {line}", index + 1));
             };
             if failures.insert(case.to_string(), failure).is_some() {
                 return Err(format!("line {}: {case} is there twice", index + 1));
@@ -114,19 +111,13 @@ impl Surprise {
 impl fmt::Display for Expectations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEADER)?;
-        self.failures
-            .iter()
-            .try_for_each(|(case, failure)| writeln!(f, "{case}\t{failure}"))
+        self.failures.iter().try_for_each(|(case, failure)| writeln!(f, "{case}\t{failure}"))
     }
 }
 
 impl fmt::Display for Surprise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Surprise {
-            case,
-            expected,
-            got,
-        } = self;
+        let Surprise { case, expected, got } = self;
         match (expected, got) {
             (Err(expected), None) => write!(f, "- {case}\t{expected}\n+ there is no such case"),
             (Ok(()), None) => write!(f, "{case}: there is no such case"),
@@ -146,9 +137,7 @@ mod tests {
     const LIST: &str = "# about\nnode/a\toperator not implemented: A\nnode/b\terror: old words\nnode/gone\ttimeout\n";
 
     fn outcomes(list: &[(&str, Outcome)]) -> BTreeMap<String, Outcome> {
-        list.iter()
-            .map(|(case, outcome)| (case.to_string(), outcome.clone()))
-            .collect()
+        list.iter().map(|(case, outcome)| (case.to_string(), outcome.clone())).collect()
     }
 
     fn error(detail: &str) -> Outcome {
@@ -178,10 +167,7 @@ mod tests {
         list.adopt(&surprises);
         assert_eq!(list.surprises(&run, |_| true), []);
         let text = list.to_string();
-        assert!(
-            text.ends_with("--bless\nnode/b\terror: old words\nnode/c\terror: e\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("--bless\nnode/b\terror: old words\nnode/c\terror: e\n"), "{text}");
         assert_eq!(Expectations::parse(&text)?, list);
         Ok(())
     }
@@ -196,31 +182,15 @@ mod tests {
 
     #[test]
     fn bugs_are_not_gaps() {
-        for (class, is_bug) in [
-            (Class::Wrong, true),
-            (Class::Panic, true),
-            (Class::Error, false),
-        ] {
+        for (class, is_bug) in [(Class::Wrong, true), (Class::Panic, true), (Class::Error, false)] {
             let got = Some(Err(Failure::new(class, "")));
-            assert_eq!(
-                Surprise {
-                    case: "a".into(),
-                    expected: Ok(()),
-                    got
-                }
-                .is_bug(),
-                is_bug
-            );
+            assert_eq!(Surprise { case: "a".into(), expected: Ok(()), got }.is_bug(), is_bug);
         }
     }
 
     #[test]
     fn broken_lists_are_refused() {
-        for list in [
-            "node/a",
-            "node/a\tbecause",
-            "node/a\terror: b\nnode/a\terror: b",
-        ] {
+        for list in ["node/a", "node/a\tbecause", "node/a\terror: b\nnode/a\terror: b"] {
             assert!(Expectations::parse(list).is_err(), "{list}");
         }
     }

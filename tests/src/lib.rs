@@ -1,9 +1,10 @@
 //! What is tested from outside the crates: suites as data, and the runners that judge them.
 //!
-//! The conformance suite is the backend cases of the onnx wheel. `cargo xtask conformance` writes them to disk and
-//! starts the binary of the same name here: [`cases`] finds them, [`workers`] runs them in processes of their own,
-//! [`run_case`] is what happens to one, [`outcome`] what may come of it, and [`expectations`] the list of those that
-//! do not pass yet. [`round_trip`] reads and writes every file of the wheel.
+//! The conformance suite is the backend cases of the onnx wheel. `cargo xtask conformance` writes
+//! them to disk and starts the binary of the same name here: [`cases`] finds them, [`workers`] runs
+//! them in processes of their own, [`run_case`] is what happens to one, [`outcome`] what may come
+//! of it, and [`expectations`] the list of those that do not pass yet. [`round_trip`] reads and
+//! writes every file of the wheel.
 //!
 //! [`bench`] is what our sides of the contests with other programs share.
 

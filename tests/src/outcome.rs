@@ -1,6 +1,8 @@
-//! What may come of a case: it passes, or it fails in one of a few ways that are worth telling apart.
+//! What may come of a case: it passes, or it fails in one of a few ways that are worth telling
+//! apart.
 //!
-//! An outcome has a one-line text form. Workers send it to the main process, and the expectations file holds it.
+//! An outcome has a one-line text form. Workers send it to the main process, and the expectations
+//! file holds it.
 
 use std::fmt;
 
@@ -60,10 +62,7 @@ impl Class {
 
     /// Whether the detail is a list of what is missing, and not a wording or a measured number.
     fn detail_is_stable(self) -> bool {
-        matches!(
-            self,
-            Class::OperatorNotImplemented | Class::TypeNotImplemented
-        )
+        matches!(self, Class::OperatorNotImplemented | Class::TypeNotImplemented)
     }
 }
 
@@ -75,7 +74,8 @@ impl Failure {
         Failure { class, detail }
     }
 
-    /// Whether this is the same failure as far as the expectations care: better messages are no news.
+    /// Whether this is the same failure as far as the expectations care: better messages are no
+    /// news.
     pub fn is_like(&self, other: &Failure) -> bool {
         self.class == other.class && (!self.class.detail_is_stable() || self.detail == other.detail)
     }
@@ -83,9 +83,7 @@ impl Failure {
     /// The reverse of `to_string`; nothing for a text that is no failure.
     pub fn parse(text: &str) -> Option<Failure> {
         let (label, detail) = text.split_once(": ").unwrap_or((text, ""));
-        let class = Class::ALL
-            .into_iter()
-            .find(|class| class.label() == label)?;
+        let class = Class::ALL.into_iter().find(|class| class.label() == label)?;
         Some(Failure::new(class, detail))
     }
 }
@@ -93,11 +91,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.class.label())?;
-        if self.detail.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ": {}", self.detail)
-        }
+        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Bytes -> model -> bytes, bytes -> message -> bytes and model -> text -> model, for every file of the onnx wheel: nothing
-//! may change.
+//! Bytes -> model -> bytes, bytes -> message -> bytes and model -> text -> model, for every file of
+//! the onnx wheel: nothing may change.
 
 use sardonyx_proto::{
     GraphField, GraphProto, Limits, MapProto, MessageType, ModelField, ModelProto, OptionalProto,
@@ -21,9 +21,7 @@ pub struct RoundTrips {
 pub fn round_trips(files: &[PathBuf]) -> RoundTrips {
     let mut trips = RoundTrips::default();
     for file in files {
-        let is_model = file
-            .extension()
-            .is_some_and(|extension| extension == "onnx");
+        let is_model = file.extension().is_some_and(|extension| extension == "onnx");
         match if is_model { model(file) } else { value(file) } {
             Ok(()) if is_model => trips.models += 1,
             Ok(()) => trips.values += 1,
@@ -87,26 +85,17 @@ enum ValueKind {
     Optional,
 }
 
-/// A file of a value does not say which message it is: the model it belongs to does, by the type of its input or
-/// output. `<case>/test_data_set_0/input_1.pb` belongs to `<case>/model.onnx`, `light_x_output_0.pb` to `light_x.onnx`.
+/// A file of a value does not say which message it is: the model it belongs to does, by the type of
+/// its input or output. `<case>/test_data_set_0/input_1.pb` belongs to `<case>/model.onnx`,
+/// `light_x_output_0.pb` to `light_x.onnx`.
 fn kind_of(file: &Path) -> Result<ValueKind, String> {
-    let stem = file
-        .file_stem()
-        .map(|stem| stem.to_string_lossy().into_owned())
-        .unwrap_or_default();
-    let (before, index) = stem
-        .rsplit_once('_')
-        .ok_or("no index in the name of the file")?;
-    let index: usize = index
-        .parse()
-        .map_err(|_| "no index in the name of the file")?;
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let (before, index) = stem.rsplit_once('_').ok_or("no index in the name of the file")?;
+    let index: usize = index.parse().map_err(|_| "no index in the name of the file")?;
     let (is_input, model) = match before.strip_suffix("_output") {
         Some(model) => (false, file.with_file_name(format!("{model}.onnx"))),
         None => {
-            let case = file
-                .parent()
-                .and_then(Path::parent)
-                .ok_or("no case around the file")?;
+            let case = file.parent().and_then(Path::parent).ok_or("no case around the file")?;
             (before == "input", case.join("model.onnx"))
         }
     };
@@ -136,9 +125,7 @@ fn kind_in(model: &[u8], is_input: bool, index: usize) -> Result<ValueKind, sard
         }
     }
     infos.retain(|(name, _)| !is_input || !initializers.contains(name));
-    Ok(infos
-        .get(index)
-        .map_or(ValueKind::Tensor, |(_, kind)| *kind))
+    Ok(infos.get(index).map_or(ValueKind::Tensor, |(_, kind)| *kind))
 }
 
 fn name_and_kind(
@@ -193,11 +180,7 @@ mod tests {
             (false, 1, ValueKind::Optional),
             (false, 2, ValueKind::Tensor),
         ] {
-            assert_eq!(
-                kind_in(&model, is_input, index)?,
-                kind,
-                "{is_input} {index}"
-            );
+            assert_eq!(kind_in(&model, is_input, index)?, kind, "{is_input} {index}");
         }
         Ok(())
     }

@@ -19,10 +19,7 @@ pub fn run_case(case: &Case) -> Outcome {
         }
     }));
     panic::catch_unwind(AssertUnwindSafe(|| load_and_run(case))).unwrap_or_else(|_| {
-        let why = LAST_PANIC
-            .lock()
-            .map(|last| last.clone())
-            .unwrap_or_default();
+        let why = LAST_PANIC.lock().map(|last| last.clone()).unwrap_or_default();
         Err(Failure::new(Class::Panic, why))
     })
 }
@@ -34,17 +31,11 @@ fn load_and_run(case: &Case) -> Outcome {
     let data_sets = case.data_sets().map_err(unreadable)?;
     let model = Model::open(case.model()).map_err(failure)?;
     // The processes share the machine; each case is small.
-    let session = Session::builder(&model)
-        .threads(1)
-        .build()
-        .map_err(failure)?;
+    let session = Session::builder(&model).threads(1).build().map_err(failure)?;
     for (index, data) in data_sets.iter().enumerate() {
         run_data_set(&session, data, tolerance).map_err(|failure| match data_sets.len() {
             1 => failure,
-            _ => Failure::new(
-                failure.class,
-                format!("data set {index}: {}", failure.detail),
-            ),
+            _ => Failure::new(failure.class, format!("data set {index}: {}", failure.detail)),
         })?;
     }
     Ok(())
@@ -52,10 +43,7 @@ fn load_and_run(case: &Case) -> Outcome {
 
 fn run_data_set(session: &Session, data: &DataSet, tolerance: Tolerance) -> Outcome {
     // Data sets leave out the inputs that have a default value.
-    let fed = session
-        .inputs()
-        .iter()
-        .filter(|port| port.is_required() || is_optional(port));
+    let fed = session.inputs().iter().filter(|port| port.is_required() || is_optional(port));
     let mut inputs: Vec<(&str, Value)> = Vec::new();
     for (port, bytes) in fed.zip(&data.inputs) {
         // An empty file is an input that is left out.
@@ -65,11 +53,7 @@ fn run_data_set(session: &Session, data: &DataSet, tolerance: Tolerance) -> Outc
     }
     let outputs = session.run(inputs).map_err(failure)?;
     if outputs.len() != data.outputs.len() {
-        return Err(wrong(format!(
-            "{} outputs, not {}",
-            outputs.len(),
-            data.outputs.len()
-        )));
+        return Err(wrong(format!("{} outputs, not {}", outputs.len(), data.outputs.len())));
     }
     let wanted = session.outputs().iter().zip(&data.outputs);
     for ((name, got), (port, bytes)) in outputs.iter().zip(wanted) {
@@ -85,10 +69,7 @@ fn is_optional(port: &Port) -> bool {
 
 fn read(bytes: &[u8], port: &Port) -> Result<Value, Failure> {
     let Some(ty) = port.ty() else {
-        return Err(Failure::new(
-            Class::Error,
-            format!("`{}` has no type", port.name()),
-        ));
+        return Err(Failure::new(Class::Error, format!("`{}` has no type", port.name())));
     };
     sardonyx::read_value(bytes.to_vec(), ty).map_err(failure)
 }
@@ -99,13 +80,10 @@ fn wrong(why: String) -> Failure {
 
 /// The class of an error is what the library says about it, never what its text looks like.
 fn failure(error: Error) -> Failure {
-    let operators = error
-        .unsupported()
-        .iter()
-        .map(|operator| match operator.domain.as_str() {
-            "" => operator.name.clone(),
-            domain => format!("{domain}.{}", operator.name),
-        });
+    let operators = error.unsupported().iter().map(|operator| match operator.domain.as_str() {
+        "" => operator.name.clone(),
+        domain => format!("{domain}.{}", operator.name),
+    });
     let operators: BTreeSet<String> = operators.collect();
     if !operators.is_empty() {
         let names: Vec<String> = operators.into_iter().collect();

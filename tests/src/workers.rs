@@ -1,7 +1,9 @@
-//! Running cases in processes of their own: a case that hangs, aborts or overflows its stack costs itself only.
+//! Running cases in processes of their own: a case that hangs, aborts or overflows its stack costs
+//! itself only.
 //!
-//! A worker reads one folder per line from its standard input and answers each with one line: `passed`, or the text
-//! of a failure. One that does not answer in time is killed; the next case gets a fresh one.
+//! A worker reads one folder per line from its standard input and answers each with one line:
+//! `passed`, or the text of a failure. One that does not answer in time is killed; the next case
+//! gets a fresh one.
 
 use crate::cases::Case;
 use crate::outcome::{Class, Failure, Outcome};
@@ -13,8 +15,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Runs all cases, `count` at a time, and reports each as it is done, in no particular order. Stops early when
-/// `report` breaks.
+/// Runs all cases, `count` at a time, and reports each as it is done, in no particular order. Stops
+/// early when `report` breaks.
 pub fn run_all(
     cases: &[Case],
     count: usize,
@@ -76,12 +78,8 @@ fn run_one(
     limit: Duration,
     command: impl Fn() -> Command,
 ) -> Outcome {
-    let broken = |error: io::Error| {
-        Err(Failure::new(
-            Class::Error,
-            format!("cannot run a worker: {error}"),
-        ))
-    };
+    let broken =
+        |error: io::Error| Err(Failure::new(Class::Error, format!("cannot run a worker: {error}")));
     let mut current = match worker.take() {
         Some(worker) => worker,
         None => match Worker::start(command()) {
@@ -103,15 +101,11 @@ fn run_one(
             Err(Failure::parse(&line)
                 .unwrap_or_else(|| Failure::new(Class::Panic, format!("stray output: {line}"))))
         }
-        Err(RecvTimeoutError::Timeout) => Err(Failure::new(
-            Class::Timeout,
-            format!("no answer in {limit:?}"),
-        )),
+        Err(RecvTimeoutError::Timeout) => {
+            Err(Failure::new(Class::Timeout, format!("no answer in {limit:?}")))
+        }
         Err(RecvTimeoutError::Disconnected) => match current.child.wait() {
-            Ok(status) => Err(Failure::new(
-                Class::Panic,
-                format!("the process ended: {status}"),
-            )),
+            Ok(status) => Err(Failure::new(Class::Panic, format!("the process ended: {status}"))),
             Err(error) => broken(error),
         },
     }
@@ -125,10 +119,7 @@ struct Worker {
 
 impl Worker {
     fn start(mut command: Command) -> io::Result<Worker> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(io::Error::other("no pipes"));
         };
@@ -141,11 +132,7 @@ impl Worker {
                 }
             }
         });
-        Ok(Worker {
-            child,
-            input,
-            answers,
-        })
+        Ok(Worker { child, input, answers })
     }
 }
 
@@ -173,28 +160,17 @@ mod tests {
     }
 
     fn cases(names: &[&str]) -> Vec<Case> {
-        names
-            .iter()
-            .map(|name| Case::at(&std::path::Path::new("node").join(name)))
-            .collect()
+        names.iter().map(|name| Case::at(&std::path::Path::new("node").join(name))).collect()
     }
 
     #[test]
     fn each_case_gets_its_own_outcome() {
-        let cases = cases(&[
-            "die1", "pass1", "hang", "pass2", "fail", "noise", "die2", "pass3",
-        ]);
+        let cases = cases(&["die1", "pass1", "hang", "pass2", "fail", "noise", "die2", "pass3"]);
         let mut outcomes = BTreeMap::new();
-        run_all(
-            &cases,
-            2,
-            Duration::from_millis(500),
-            shell,
-            |case, outcome| {
-                outcomes.insert(case.id.clone(), outcome.map_err(|failure| failure.class));
-                ControlFlow::Continue(())
-            },
-        );
+        run_all(&cases, 2, Duration::from_millis(500), shell, |case, outcome| {
+            outcomes.insert(case.id.clone(), outcome.map_err(|failure| failure.class));
+            ControlFlow::Continue(())
+        });
         let wanted = [
             ("die1", Err(Class::Panic)),
             ("die2", Err(Class::Panic)),

@@ -1,8 +1,8 @@
 //! `cargo xtask agree`: do whole models give what ONNX Runtime gives?
 //!
-//! For where stored outputs prove little: the light networks of the onnx wheel with random weights in the place of
-//! constants, and real models beside the checkout. Python makes models and inputs and asks ONNX Runtime; our side
-//! is the `sardonyx` command, as anyone would use it.
+//! For where stored outputs prove little: the light networks of the onnx wheel with random weights
+//! in the place of constants, and real models beside the checkout. Python makes models and inputs
+//! and asks ONNX Runtime; our side is the `sardonyx` command, as anyone would use it.
 //!
 //! With `--shapes`: do all values in them have the shapes that we infer?
 
@@ -21,8 +21,8 @@ pub(crate) struct Agree {
     /// Keep models, inputs and outputs in target/agree also where they agree.
     #[arg(long)]
     keep: bool,
-    /// Compare the shapes that we infer with those of ONNX Runtime's arrays instead, for the models and cases beside the
-    /// checkout; names are those of models.
+    /// Compare the shapes that we infer with those of ONNX Runtime's arrays instead, for the models
+    /// and cases beside the checkout; names are those of models.
     #[arg(long, conflicts_with_all = ["keep", "isa"])]
     shapes: bool,
     /// Let our side use no better instructions than these.
@@ -46,19 +46,10 @@ const MODELS: &[&str] = &[
 ];
 
 pub(crate) fn run(task: &Agree) -> Result {
-    let models = match task.shapes {
-        true => Vec::new(),
-        false => chosen(&task.names)?,
-    };
-    let python = python::environment(
-        &artifacts("agree"),
-        &root().join("tests/agree/requirements.txt"),
-    )?;
-    let sides = Sides {
-        python,
-        ours: build_release("sardonyx", &[])?,
-        isa: task.isa.clone(),
-    };
+    let models = if task.shapes { Vec::new() } else { chosen(&task.names)? };
+    let python =
+        python::environment(&artifacts("agree"), &root().join("tests/agree/requirements.txt"))?;
+    let sides = Sides { python, ours: build_release("sardonyx", &[])?, isa: task.isa.clone() };
     if task.shapes {
         return shapes(&sides, &task.names);
     }
@@ -113,9 +104,7 @@ pub(crate) fn run(task: &Agree) -> Result {
 /// The models that the names ask for; `light` stands for all that start with `light/`.
 fn chosen(names: &[String]) -> Result<Vec<&'static str>> {
     let asks_for = |name: &str, model: &str| {
-        model
-            .strip_prefix(name)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        model.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     for name in names {
         if !MODELS.iter().any(|model| asks_for(name, model)) {
@@ -183,13 +172,11 @@ fn light(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
     }]))
 }
 
-/// A model without weights from beside the checkout, filled as for `cargo xtask bench models`; batch 1.
+/// A model without weights from beside the checkout, filled as for `cargo xtask bench models`;
+/// batch 1.
 fn zoo(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
     let zoo = root().join("../shared/zoo");
-    let (skeleton, case) = (
-        zoo.join(format!("{name}.onnx")),
-        zoo.join(format!("{name}.b1.case")),
-    );
+    let (skeleton, case) = (zoo.join(format!("{name}.onnx")), zoo.join(format!("{name}.b1.case")));
     if !skeleton.is_file() || !case.is_file() {
         return Ok(Made::Skipped("no ../shared/zoo beside the checkout".into()));
     }
@@ -211,7 +198,8 @@ fn zoo(sides: &Sides, name: &str, folder: &Path) -> Result<Made> {
     }]))
 }
 
-/// The shapes that we infer for each model and each of its cases, against those that the arrays have.
+/// The shapes that we infer for each model and each of its cases, against those that the arrays
+/// have.
 fn shapes(sides: &Sides, names: &[String]) -> Result {
     let zoo = root().join("../shared/zoo");
     if !zoo.is_dir() {
@@ -231,10 +219,7 @@ fn shapes(sides: &Sides, names: &[String]) -> Result {
         if answer["values"] == 0 {
             problems.push("no value was compared".into());
         }
-        println!(
-            "{name:28} {:>7} {:>6}  {}",
-            answer["values"], answer["open"], answer["symbols"]
-        );
+        println!("{name:28} {:>7} {:>6}  {}", answer["values"], answer["open"], answer["symbols"]);
         for problem in &problems {
             println!("  {problem}");
         }
@@ -255,14 +240,9 @@ fn shapes(sides: &Sides, names: &[String]) -> Result {
 /// A detector of file types, on files of this machine.
 fn magika(sides: &Sides, folder: &Path) -> Result<Made> {
     let models = root().join("../shared/models/magika");
-    let (model, config) = (
-        models.join("standard_v3_3.onnx"),
-        models.join("config.min.json"),
-    );
+    let (model, config) = (models.join("standard_v3_3.onnx"), models.join("config.min.json"));
     if !model.is_file() || !config.is_file() {
-        return Ok(Made::Skipped(
-            "no ../shared/models/magika beside the checkout".into(),
-        ));
+        return Ok(Made::Skipped("no ../shared/models/magika beside the checkout".into()));
     }
     let mut command = sides.script("tests/agree/magika.py");
     command.args([&model, &config]).arg(folder).arg(root());
@@ -288,11 +268,7 @@ fn magika(sides: &Sides, folder: &Path) -> Result<Made> {
 }
 
 fn texts(list: &Value) -> Vec<String> {
-    let texts = list
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str);
+    let texts = list.as_array().into_iter().flatten().filter_map(Value::as_str);
     texts.map(str::to_string).collect()
 }
 
@@ -335,15 +311,8 @@ fn judge(sides: &Sides, case: &Case) -> Result<Verdict> {
 
 impl Verdict {
     fn print(&self, case: &Case) {
-        let word = if self.problems.is_empty() {
-            "ok"
-        } else {
-            "DISAGREE"
-        };
-        let mut line = format!(
-            "{:22} {:>7} {:>9.1e}  {word}",
-            case.name, self.outputs, self.worst
-        );
+        let word = if self.problems.is_empty() { "ok" } else { "DISAGREE" };
+        let mut line = format!("{:22} {:>7} {:>9.1e}  {word}", case.name, self.outputs, self.worst);
         if let [label] = self.labels.as_slice() {
             line += &format!("  {label:16}");
         }

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: measure against other runtimes, libraries and the machine itself, always side by side in one run.
+//! `cargo xtask bench`: measure against other runtimes, libraries and the machine itself, always
+//! side by side in one run.
 
 mod check;
 mod commands;
@@ -17,17 +18,20 @@ pub(crate) use models::{Case, zoo_cases};
 pub(crate) enum Bench {
     /// Time checking models against the onnx package, and check that both accept them.
     Check(contest::Task),
-    /// Time commands as whole processes against the calls of the onnx package, or against opening the model alone.
+    /// Time commands as whole processes against the calls of the onnx package, or against opening
+    /// the model alone.
     Commands(contest::Task),
     /// Time shape inference against the onnx package, and check that both find the same.
     Infer(contest::Task),
-    /// Time opening, reading and saving files against other protobuf readers, and check that they find the same.
+    /// Time opening, reading and saving files against other protobuf readers, and check that they
+    /// find the same.
     Io(io::Io),
     /// Time kernels, as shares of what the machine can do at most.
     Kernels(kernels::Kernels),
     /// Time whole models against ONNX Runtime and check that the outputs agree.
     Models(models::Models),
-    /// Time reading and printing the notation against the onnx package, and check that both find the same.
+    /// Time reading and printing the notation against the onnx package, and check that both find
+    /// the same.
     Text(text::Text),
 }
 

@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: everything that must hold before a change goes in, in the order in which failures are likely.
+//! `cargo xtask ci`: everything that must hold before a change goes in, in the order in which
+//! failures are likely.
 
 use crate::workspace::{Environment, cargo};
 use crate::{Result, shell, static_build};
@@ -11,21 +12,11 @@ struct Step {
     environment: Environment,
 }
 
-/// Steps that need optimised programs use profile and flags of the static build, so that the crates are optimised once, and
-/// what they try is what is released.
+/// Steps that need optimised programs use profile and flags of the static build, so that the crates
+/// are optimised once, and what they try is what is released.
 const STEPS: &[Step] = &[
     step("format", &["fmt", "--all", "--check"]),
-    step(
-        "lint",
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
-    ),
+    step("lint", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     step("tidy", &["xtask", "tidy"]),
     step("coverage", &["xtask", "coverage", "--check"]),
     step("operators", &["xtask", "operators", "--check"]),
@@ -44,32 +35,17 @@ const STEPS: &[Step] = &[
     step("bench of files", &["xtask", "bench", "io", "--smoke"]).release(),
     step("bench of text", &["xtask", "bench", "text", "--smoke"]).release(),
     step("bench of checks", &["xtask", "bench", "check", "--smoke"]).release(),
-    step(
-        "bench of inference",
-        &["xtask", "bench", "infer", "--smoke"],
-    )
-    .release(),
-    step(
-        "bench of commands",
-        &["xtask", "bench", "commands", "--smoke"],
-    )
-    .release(),
+    step("bench of inference", &["xtask", "bench", "infer", "--smoke"]).release(),
+    step("bench of commands", &["xtask", "bench", "commands", "--smoke"]).release(),
 ];
 
 const fn step(name: &'static str, arguments: &'static [&'static str]) -> Step {
-    Step {
-        name,
-        arguments,
-        environment: &[],
-    }
+    Step { name, arguments, environment: &[] }
 }
 
 impl Step {
     const fn release(self) -> Step {
-        Step {
-            environment: static_build::ENVIRONMENT,
-            ..self
-        }
+        Step { environment: static_build::ENVIRONMENT, ..self }
     }
 }
 
@@ -77,12 +53,7 @@ pub(crate) fn run() -> Result {
     let mut times = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
         let command_line = format!("cargo {}", step.arguments.join(" "));
-        println!(
-            "\n==> {} of {}, {}: {command_line}",
-            index + 1,
-            STEPS.len(),
-            step.name
-        );
+        println!("\n==> {} of {}, {}: {command_line}", index + 1, STEPS.len(), step.name);
         let start = Instant::now();
         let result = run_step(step);
         times.push((step.name, start.elapsed()));
@@ -98,7 +69,8 @@ pub(crate) fn run() -> Result {
 }
 
 fn run_step(step: &Step) -> Result {
-    // A task is this very program: going through cargo would build it again with the step's environment.
+    // A task is this very program: going through cargo would build it again with the step's
+    // environment.
     let mut command = match step.arguments {
         ["xtask", task @ ..] => {
             let mut command = std::process::Command::new(std::env::current_exe()?);

@@ -1,4 +1,5 @@
-//! `cargo xtask conformance`: the backend cases of the pinned onnx wheel, run by the runner in `tests/`.
+//! `cargo xtask conformance`: the backend cases of the pinned onnx wheel, run by the runner in
+//! `tests/`.
 //!
 //! Python only writes the cases to disk; running and judging them is Rust.
 
@@ -38,10 +39,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
     }
     let runner = build_release("conformance", &[])?;
     let mut command = Command::new(runner);
-    command
-        .current_dir(root())
-        .arg(cases)
-        .arg("tests/conformance/expectations.txt");
+    command.current_dir(root()).arg(cases).arg("tests/conformance/expectations.txt");
     if let Some(filter) = &task.filter {
         command.args(["--filter", filter]);
     }
@@ -54,11 +52,7 @@ pub(crate) fn run(task: &Conformance) -> Result {
             command.arg(flag);
         }
     }
-    if command.status()?.success() {
-        Ok(())
-    } else {
-        Err("the conformance run failed".into())
-    }
+    if command.status()?.success() { Ok(()) } else { Err("the conformance run failed".into()) }
 }
 
 /// Every fact of every version of the operators we define, against the wheel's.
@@ -75,9 +69,10 @@ fn compare_schemas() -> Result {
     if let Some(mut input) = compare.stdin.take() {
         input.write_all(&dump.stdout)?;
     }
-    match compare.wait()?.success() {
-        true => Ok(()),
-        false => Err("the operators differ from the reference release".into()),
+    if compare.wait()?.success() {
+        Ok(())
+    } else {
+        Err("the operators differ from the reference release".into())
     }
 }
 
@@ -128,10 +123,8 @@ pub(crate) fn cases() -> Result<PathBuf> {
     let script = root().join("tests/conformance/dump_cases.py");
     let folder = artifacts("conformance/cases");
     let stamp = folder.join("made-from");
-    let venv = python
-        .parent()
-        .and_then(Path::parent)
-        .ok_or("the interpreter lies in an environment")?;
+    let venv =
+        python.parent().and_then(Path::parent).ok_or("the interpreter lies in an environment")?;
     let wanted = fs::read_to_string(venv.join("made-from"))? + &fs::read_to_string(&script)?;
     if !fs::read_to_string(&stamp).is_ok_and(|made_from| made_from == wanted) {
         eprintln!("Writing the cases of the onnx wheel to disk");
@@ -139,12 +132,7 @@ pub(crate) fn cases() -> Result<PathBuf> {
             fs::remove_dir_all(&folder)?;
         }
         // Making the cases sets off numeric warnings inside the wheel that say nothing about us.
-        shell::run(
-            Command::new(&python)
-                .args(["-W", "ignore"])
-                .arg(script)
-                .arg(&folder),
-        )?;
+        shell::run(Command::new(&python).args(["-W", "ignore"]).arg(script).arg(&folder))?;
         fs::write(stamp, wanted)?;
     }
     Ok(folder)

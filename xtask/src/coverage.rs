@@ -1,4 +1,5 @@
-//! `cargo xtask coverage`: writes docs/coverage.md, the table of operators, from the lists in the code.
+//! `cargo xtask coverage`: writes docs/coverage.md, the table of operators, from the lists in the
+//! code.
 
 use crate::Result;
 use crate::op::{bindings, is_bound};
@@ -35,15 +36,10 @@ pub(crate) fn run(task: &Coverage) -> Result {
 fn table() -> Result<String> {
     let bindings = bindings()?;
     let expectations = fs::read_to_string(root().join("tests/conformance/expectations.txt"))?;
-    let failing = expectations
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'))
-        .count();
+    let failing =
+        expectations.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
     let operators: Vec<_> = Registry::standard().operators().collect();
-    let running = operators
-        .iter()
-        .filter(|op| is_bound(op, &bindings))
-        .count();
+    let running = operators.iter().filter(|op| is_bound(op, &bindings)).count();
     let newest = DOMAIN_VERSIONS.first().map_or(0, |(_, version)| *version);
     let mut text = String::new();
     let _ = write!(
@@ -60,15 +56,9 @@ fn table() -> Result<String> {
     );
     for operator in operators {
         let versions: Vec<String> = operator.versions().map(|v| v.since.to_string()).collect();
-        let adapters: Vec<String> = operator
-            .adapters()
-            .map(|adapter| format!("{}→{}", adapter.from, adapter.to))
-            .collect();
-        let runs = if is_bound(operator, &bindings) {
-            "yes"
-        } else {
-            "no"
-        };
+        let adapters: Vec<String> =
+            operator.adapters().map(|adapter| format!("{}→{}", adapter.from, adapter.to)).collect();
+        let runs = if is_bound(operator, &bindings) { "yes" } else { "no" };
         let _ = writeln!(
             text,
             "| {} | {} | {} | {runs} |",

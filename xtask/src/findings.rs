@@ -1,5 +1,5 @@
-//! `cargo xtask findings`: writes docs/findings.md, every finding of the checker with an example, from the table of codes and
-//! the files of tests/check.
+//! `cargo xtask findings`: writes docs/findings.md, every finding of the checker with an example,
+//! from the table of codes and the files of tests/check.
 
 use crate::Result;
 use crate::workspace::{files, root, shown};
@@ -50,10 +50,7 @@ impl Case {
     /// The model without the comments at its top.
     fn text(&self) -> Result<String> {
         let text = String::from_utf8(fs::read(&self.path)?)?;
-        let lines: Vec<&str> = text
-            .lines()
-            .skip_while(|line| line.starts_with('#'))
-            .collect();
+        let lines: Vec<&str> = text.lines().skip_while(|line| line.starts_with('#')).collect();
         Ok(lines.join("\n"))
     }
 }

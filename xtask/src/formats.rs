@@ -1,6 +1,8 @@
-//! `cargo xtask formats`: our protobuf JSON and text format against those of the protobuf package, in both directions.
+//! `cargo xtask formats`: our protobuf JSON and text format against those of the protobuf package,
+//! in both directions.
 //!
-//! Python makes the messages and judges; converting is the program `convert_messages` of `sardonyx-tests`.
+//! Python makes the messages and judges; converting is the program `convert_messages` of
+//! `sardonyx-tests`.
 
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, conformance, python, shell};
@@ -14,10 +16,8 @@ pub(crate) struct Formats {
 }
 
 pub(crate) fn run(task: &Formats) -> Result {
-    let python = python::environment(
-        &artifacts("formats"),
-        &root().join("tests/formats/requirements.txt"),
-    )?;
+    let python =
+        python::environment(&artifacts("formats"), &root().join("tests/formats/requirements.txt"))?;
     let converter = build_release("convert_messages", &[])?;
     let mut compare = Command::new(python);
     // Making tensors of the smallest types sets off warnings that say nothing about us.

@@ -1,4 +1,5 @@
-//! `cargo xtask interop`: files go from the command to the onnx package, ONNX Runtime, NumPy and safetensors, and back.
+//! `cargo xtask interop`: files go from the command to the onnx package, ONNX Runtime, NumPy and
+//! safetensors, and back.
 
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, python, shell};

@@ -1,8 +1,8 @@
 //! `cargo xtask isa`: the tests of kernels and engine, once under each instruction set.
 //!
-//! Many tests of kernels go through all sets up to the one in use themselves; those of the engine run under that one only.
-//! `cargo test` uses the best of the machine, so that the engine is tested with the others only here. Examples in
-//! documentation are left out.
+//! Many tests of kernels go through all sets up to the one in use themselves; those of the engine
+//! run under that one only. `cargo test` uses the best of the machine, so that the engine is tested
+//! with the others only here. Examples in documentation are left out.
 
 use crate::workspace::{built, cargo, root};
 use crate::{Result, shell};
@@ -57,10 +57,7 @@ pub(crate) fn run(task: &Isa) -> Result {
         });
     }
     println!("\n{}", summary.join("\n"));
-    match failed {
-        true => Err("tests fail under an instruction set".into()),
-        false => Ok(()),
-    }
+    if failed { Err("tests fail under an instruction set".into()) } else { Ok(()) }
 }
 
 /// A program of tests.
@@ -105,8 +102,8 @@ fn in_use(programs: &[Program], set: &str) -> Result<String> {
 
 /// The test programs of the packages.
 ///
-/// Built as `cargo test --workspace` builds them: with the features of two packages alone, what they reach would be built
-/// again.
+/// Built as `cargo test --workspace` builds them: with the features of two packages alone, what
+/// they reach would be built again.
 fn test_programs() -> Result<Vec<Program>> {
     let artifacts = built(cargo().args(["test", "--workspace", "--no-run"]))?;
     let programs: Vec<Program> = artifacts
@@ -118,14 +115,12 @@ fn test_programs() -> Result<Vec<Program>> {
             PACKAGES
                 .iter()
                 .any(|package| folder == root().join(package))
-                .then(|| Program {
-                    executable,
-                    folder: folder.to_path_buf(),
-                })
+                .then(|| Program { executable, folder: folder.to_path_buf() })
         })
         .collect();
-    match programs.is_empty() {
-        true => Err("cargo builds no tests of kernels and engine".into()),
-        false => Ok(programs),
+    if programs.is_empty() {
+        Err("cargo builds no tests of kernels and engine".into())
+    } else {
+        Ok(programs)
     }
 }

@@ -1,7 +1,9 @@
-//! `cargo xtask notation`: our parser of the notation against the one of the onnx package, and what we print against what it
-//! reads. Also what `print` and `parse` make of models, with no comparison but that of the bytes.
+//! `cargo xtask notation`: our parser of the notation against the one of the onnx package, and what
+//! we print against what it reads. Also what `print` and `parse` make of models, with no comparison
+//! but that of the bytes.
 //!
-//! Python makes the texts, asks both parsers and judges; `tests/src/bin/notation.rs` is the one that is ours, and prints.
+//! Python makes the texts, asks both parsers and judges; `tests/src/bin/notation.rs` is the one
+//! that is ours, and prints.
 
 use crate::workspace::{artifacts, build_release, root};
 use crate::{Result, conformance, python, shell};
@@ -23,19 +25,12 @@ pub(crate) fn run(task: &Notation) -> Result {
     let python = python::environment(&artifacts("notation"), &scripts.join("requirements.txt"))?;
     let parser = build_release("notation", &[])?;
     let odd = artifacts("notation/odd");
-    shell::run(
-        Command::new(&python)
-            .arg(scripts.join("odd_models.py"))
-            .arg(&odd),
-    )?;
+    shell::run(Command::new(&python).arg(scripts.join("odd_models.py")).arg(&odd))?;
     let models =
         ["examples", "../shared/models", "../shared/zoo"].map(|folder| root().join(folder));
 
     let mut texts = Command::new(&python);
-    texts
-        .arg(scripts.join("compare_notation.py"))
-        .arg(&parser)
-        .arg(artifacts("notation/archive"));
+    texts.arg(scripts.join("compare_notation.py")).arg(&parser).arg(artifacts("notation/archive"));
     let mut printed = Command::new(&python);
     printed
         .arg(scripts.join("compare_models.py"))
@@ -44,12 +39,11 @@ pub(crate) fn run(task: &Notation) -> Result {
         .arg(&odd)
         .args(&models);
     // Each runs even if one before finds something.
-    let returned = match task.filter.is_empty() {
-        true => {
-            let folders = [conformance::cases()?, odd].into_iter().chain(models);
-            round_trips(&python, &folders.collect::<Vec<_>>())
-        }
-        false => Ok(()),
+    let returned = if task.filter.is_empty() {
+        let folders = [conformance::cases()?, odd].into_iter().chain(models);
+        round_trips(&python, &folders.collect::<Vec<_>>())
+    } else {
+        Ok(())
     };
     let results = [texts, printed].map(|mut compare| {
         compare.args(["--filter", &task.filter]);
@@ -61,7 +55,8 @@ pub(crate) fn run(task: &Notation) -> Result {
     results.into_iter().chain([returned]).collect()
 }
 
-/// Whether all models in these folders are the same bytes after they were printed and parsed, without any flags.
+/// Whether all models in these folders are the same bytes after they were printed and parsed,
+/// without any flags.
 pub(crate) fn round_trips(python: &Path, folders: &[PathBuf]) -> Result {
     shell::run(
         Command::new(python)

@@ -1,4 +1,5 @@
-//! `cargo xtask onnx-suite`: the tests of the onnx package, unchanged, on our Python module in the place of its core.
+//! `cargo xtask onnx-suite`: the tests of the onnx package, unchanged, on our Python module in the
+//! place of its core.
 //!
 //! Python runs them and judges; the wheel is built here.
 
@@ -34,10 +35,7 @@ pub(crate) fn run(task: &OnnxSuite) -> Result {
     let scripts = root().join("tests/onnx-suite");
     let folder = artifacts("onnx-suite");
     let python = python::environment(&folder, &scripts.join("requirements.txt"))?;
-    let wheel = match task.original {
-        true => None,
-        false => Some(wheel(&python, &folder, &task.profile)?),
-    };
+    let wheel = if task.original { None } else { Some(wheel(&python, &folder, &task.profile)?) };
     if let Some(wheel) = wheel.as_deref().filter(|_| task.files.is_empty()) {
         own_tests(&python, &folder, wheel)?;
     }
@@ -90,13 +88,7 @@ fn own_tests(python: &Path, folder: &Path, wheel: &Path) -> Result {
     }
     shell::run(
         Command::new(python)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
             .args(["--no-deps", "--no-index", "--target"])
             .arg(&site)
             .arg(wheel),
@@ -110,7 +102,8 @@ fn own_tests(python: &Path, folder: &Path, wheel: &Path) -> Result {
     )
 }
 
-/// The unpacked source distribution of the package. Only its tests are used; nothing of it is built.
+/// The unpacked source distribution of the package. Only its tests are used; nothing of it is
+/// built.
 fn sources(python: &Path, folder: &Path) -> Result<PathBuf> {
     let sources = folder.join("sources");
     let unpacked = sources.join(RELEASE.replace("==", "-"));
@@ -119,22 +112,13 @@ fn sources(python: &Path, folder: &Path) -> Result<PathBuf> {
     }
     shell::run(
         Command::new(python)
-            .args([
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
+            .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
             .args([RELEASE, "--no-deps", "--no-binary", "onnx", "--dest"])
             .arg(&sources),
     )?;
     let archive = sources.join(format!("{}.tar.gz", RELEASE.replace("==", "-")));
     shell::run(
-        Command::new(python)
-            .args(["-m", "tarfile", "--extract"])
-            .arg(archive)
-            .arg(&sources),
+        Command::new(python).args(["-m", "tarfile", "--extract"]).arg(archive).arg(&sources),
     )?;
     Ok(unpacked)
 }

@@ -1,7 +1,8 @@
 //! `cargo xtask op NAME`: one operator on one page. Reads the operator list of `sardonyx-ops`.
 //!
-//! Shows every version expanded, so that nobody adds differences up by hand, and where the operator's things are: its
-//! meaning, its binding, the adapters between versions, the backend cases that use it.
+//! Shows every version expanded, so that nobody adds differences up by hand, and where the
+//! operator's things are: its meaning, its binding, the adapters between versions, the backend
+//! cases that use it.
 
 use crate::Result;
 use crate::workspace::root;
@@ -23,11 +24,7 @@ pub(crate) fn run(task: &Op) -> Result {
     let Some(name) = &task.name else {
         for operator in Registry::standard().operators() {
             let versions: Vec<String> = operator.versions().map(|v| v.since.to_string()).collect();
-            let state = if is_bound(operator, &bindings) {
-                "runs"
-            } else {
-                "known"
-            };
+            let state = if is_bound(operator, &bindings) { "runs" } else { "known" };
             println!("{:24} {state:6} {}", operator.name, versions.join(" "));
         }
         return Ok(());
@@ -37,10 +34,7 @@ pub(crate) fn run(task: &Op) -> Result {
         .operator(domain, short)
         .ok_or_else(|| format!("no operator is called '{name}'; names are case-sensitive"))?;
     for version in operator.versions() {
-        if task
-            .opset
-            .is_some_and(|opset| operator.version_at(opset) != Some(version.since))
-        {
+        if task.opset.is_some_and(|opset| operator.version_at(opset) != Some(version.since)) {
             continue;
         }
         if let Some(schema) = operator.schema_at(version.since) {
@@ -55,20 +49,11 @@ fn print_state(operator: &OpDef, bindings: &str) -> Result {
         Some(_) => "yes",
         None => "missing",
     };
-    let adapters: Vec<String> = operator
-        .adapters()
-        .map(|adapter| format!("{} to {}", adapter.from, adapter.to))
-        .collect();
-    let adapters = if adapters.is_empty() {
-        "none needed".to_string()
-    } else {
-        adapters.join(", ")
-    };
-    let binding = if is_bound(operator, bindings) {
-        "yes"
-    } else {
-        "missing"
-    };
+    let adapters: Vec<String> =
+        operator.adapters().map(|adapter| format!("{} to {}", adapter.from, adapter.to)).collect();
+    let adapters =
+        if adapters.is_empty() { "none needed".to_string() } else { adapters.join(", ") };
+    let binding = if is_bound(operator, bindings) { "yes" } else { "missing" };
     println!("inference   {inference}");
     println!("adapters    {adapters}");
     println!("binding     {binding}");
@@ -81,8 +66,8 @@ fn print_state(operator: &OpDef, bindings: &str) -> Result {
     Ok(())
 }
 
-/// The engine's list of bindings: private to it, but text with the names in it. Without white space, since long entries
-/// have several lines.
+/// The engine's list of bindings: private to it, but text with the names in it. Without white
+/// space, since long entries have several lines.
 pub(crate) fn bindings() -> Result<String> {
     let mut list = fs::read_to_string(root().join("crates/runtime/src/ops.rs"))?;
     list.retain(|letter| !letter.is_whitespace());
@@ -105,9 +90,8 @@ fn definition(operator: &OpDef) -> Result<String> {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path)?;
-                let defines = text
-                    .lines()
-                    .any(|line| line.contains("static ") && line.contains(&quoted));
+                let defines =
+                    text.lines().any(|line| line.contains("static ") && line.contains(&quoted));
                 if defines || text.contains(&format!("OpDef::new({quoted})")) {
                     let path = path.strip_prefix(root()).unwrap_or(&path);
                     found.push(path.display().to_string());
@@ -122,15 +106,11 @@ fn definition(operator: &OpDef) -> Result<String> {
 fn count_cases(table: &str, operator: &OpDef) -> usize {
     let full = operator.full_name();
     let mut lines = table.lines();
-    let column = lines
-        .next()
-        .and_then(|head| head.split('\t').position(|title| title == "ops"));
+    let column = lines.next().and_then(|head| head.split('\t').position(|title| title == "ops"));
     let Some(column) = column else { return 0 };
     lines
         .filter(|line| {
-            line.split('\t')
-                .nth(column)
-                .is_some_and(|ops| ops.split(',').any(|op| op == full))
+            line.split('\t').nth(column).is_some_and(|ops| ops.split(',').any(|op| op == full))
         })
         .count()
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask operators`: writes docs/operators, a page for each operator, from what the code says about it.
+//! `cargo xtask operators`: writes docs/operators, a page for each operator, from what the code
+//! says about it.
 
 use crate::Result;
 use crate::workspace::{files, root, shown};
@@ -22,14 +23,9 @@ pub(crate) struct Operators {
 
 pub(crate) fn run(task: &Operators) -> Result {
     let folder = root().join("docs/operators");
-    let pages: BTreeMap<PathBuf, String> = pages()
-        .into_iter()
-        .map(|(path, text)| (folder.join(path), text))
-        .collect();
-    let found = match folder.exists() {
-        true => files(&folder, &[".md"])?,
-        false => Vec::new(),
-    };
+    let pages: BTreeMap<PathBuf, String> =
+        pages().into_iter().map(|(path, text)| (folder.join(path), text)).collect();
+    let found = if folder.exists() { files(&folder, &[".md"])? } else { Vec::new() };
     let stale = found.iter().filter(|path| !pages.contains_key(*path));
     if task.check {
         let differs = |path: &&PathBuf| fs::read_to_string(path).ok().as_ref() != pages.get(*path);
@@ -61,10 +57,8 @@ fn pages() -> BTreeMap<PathBuf, String> {
         .to_string();
     for (domain, newest) in DOMAIN_VERSIONS {
         let folder = folder_of(domain);
-        let operators: Vec<&OpDef> = Registry::standard()
-            .operators()
-            .filter(|op| op.domain == *domain)
-            .collect();
+        let operators: Vec<&OpDef> =
+            Registry::standard().operators().filter(|op| op.domain == *domain).collect();
         let _ = writeln!(
             top,
             "- [{folder}]({folder}/README.md): {} at opset version {newest}",
@@ -102,20 +96,13 @@ fn folder_of(domain: &'static str) -> &'static str {
 }
 
 fn versions(op: &OpDef) -> String {
-    let versions: Vec<_> = op
-        .versions()
-        .map(|version| version.since.to_string())
-        .collect();
+    let versions: Vec<_> = op.versions().map(|version| version.since.to_string()).collect();
     versions.join(" ")
 }
 
 fn page(op: &OpDef, schema: &Schema) -> String {
     let name = op.name;
-    let deprecated = if schema.deprecated {
-        ", deprecated"
-    } else {
-        ""
-    };
+    let deprecated = if schema.deprecated { ", deprecated" } else { "" };
     let mut text = format!(
         "# {name}\n\n{}\n\n[{}](README.md), version {}{deprecated}{}.\n",
         op.about,
@@ -136,10 +123,7 @@ fn page(op: &OpDef, schema: &Schema) -> String {
     text += &function(op, schema);
     list(&mut text, "Versions", changes(op).into_iter());
     let page = format!("onnx_{}_{name}.html", op.domain.replace('.', ""));
-    let _ = writeln!(
-        text,
-        "\n[In the standard](https://onnx.ai/onnx/operators/{page})"
-    );
+    let _ = writeln!(text, "\n[In the standard](https://onnx.ai/onnx/operators/{page})");
     text
 }
 
@@ -165,10 +149,7 @@ fn explained(item: &impl Display, meaning: Option<&str>) -> String {
 fn marked(item: &impl Display) -> String {
     let item = item.to_string();
     // Lists of numbers and texts have commas of their own.
-    let end = match item.contains(" = ") {
-        true => None,
-        false => item.find(", "),
-    };
+    let end = if item.contains(" = ") { None } else { item.find(", ") };
     let (declared, rest) = item.split_at(end.unwrap_or(item.len()));
     format!("`{declared}`{rest}")
 }
@@ -186,10 +167,7 @@ fn grouped(names: &[String]) -> String {
             None => (name.as_str(), ""),
         };
         let (element, end) = rest.split_at(rest.find(')').unwrap_or(rest.len()));
-        match groups
-            .iter_mut()
-            .find(|group| (group.0.as_str(), group.1.as_str()) == (outer, end))
-        {
+        match groups.iter_mut().find(|group| (group.0.as_str(), group.1.as_str()) == (outer, end)) {
             Some(group) => group.2.push(element),
             None => groups.push((outer.to_string(), end.to_string(), vec![element])),
         }
@@ -207,12 +185,13 @@ fn function(op: &OpDef, schema: &Schema) -> String {
     let Some(function) = op.functions_of(schema.since).pop() else {
         return String::new();
     };
-    let (said, text) = match function.needs_call {
-        false => ("", op.function_text(function.since, None)),
-        true => (
+    let (said, text) = if function.needs_call {
+        (
             " The function depends on the call. Here is that of one with float tensors.",
             example(op, schema, function.since),
-        ),
+        )
+    } else {
+        ("", op.function_text(function.since, None))
     };
     match text {
         Some(text) => format!(
@@ -232,10 +211,8 @@ fn callees(domain: &str, text: &str) -> String {
     });
     let called: BTreeSet<&str> = called.map(|op| op.name).collect();
     let folder = if domain.is_empty() { "" } else { "../ai.onnx/" };
-    let links: Vec<String> = called
-        .iter()
-        .map(|name| format!("[{name}]({folder}{name}.md)"))
-        .collect();
+    let links: Vec<String> =
+        called.iter().map(|name| format!("[{name}]({folder}{name}.md)")).collect();
     links.join(", ")
 }
 
@@ -270,19 +247,13 @@ fn example(op: &OpDef, schema: &Schema, opset: u32) -> Option<String> {
 // Versions.
 
 fn changes(op: &OpDef) -> Vec<String> {
-    let schemas: Vec<Schema> = op
-        .versions()
-        .filter_map(|version| op.schema_at(version.since))
-        .collect();
+    let schemas: Vec<Schema> =
+        op.versions().filter_map(|version| op.schema_at(version.since)).collect();
     let mut lines: Vec<String> = schemas
         .windows(2)
         .map(|pair| format!("{}: {}", pair[1].since, change(&pair[0], &pair[1])))
         .collect();
-    lines.extend(
-        schemas
-            .first()
-            .map(|first| format!("{}: the first one", first.since)),
-    );
+    lines.extend(schemas.first().map(|first| format!("{}: the first one", first.since)));
     // The newest is looked for most.
     let first = lines.pop();
     lines.reverse();
@@ -292,27 +263,15 @@ fn changes(op: &OpDef) -> Vec<String> {
 fn change(old: &Schema, new: &Schema) -> String {
     let mut changes = Vec::new();
     if old.deprecated != new.deprecated {
-        let word = if new.deprecated {
-            "deprecated"
-        } else {
-            "not deprecated any more"
-        };
+        let word = if new.deprecated { "deprecated" } else { "not deprecated any more" };
         changes.push(word.to_string());
     }
-    for (what, old, new) in [
-        ("input", &old.inputs, &new.inputs),
-        ("output", &old.outputs, &new.outputs),
-    ] {
+    for (what, old, new) in
+        [("input", &old.inputs, &new.inputs), ("output", &old.outputs, &new.outputs)]
+    {
         compare(&mut changes, what, old, new, |param| param.name, marked);
     }
-    compare(
-        &mut changes,
-        "attribute",
-        &old.attributes,
-        &new.attributes,
-        |a| a.name,
-        marked,
-    );
+    compare(&mut changes, "attribute", &old.attributes, &new.attributes, |a| a.name, marked);
     for var in &new.types {
         match old.type_var(var.name) {
             None => changes.push(format!("new type {}", types(var))),
@@ -321,11 +280,8 @@ fn change(old: &Schema, new: &Schema) -> String {
                 for (word, some, others) in
                     [("with", &after, &before), ("without", &before, &after)]
                 {
-                    let only: Vec<String> = some
-                        .iter()
-                        .filter(|name| !others.contains(name))
-                        .cloned()
-                        .collect();
+                    let only: Vec<String> =
+                        some.iter().filter(|name| !others.contains(name)).cloned().collect();
                     if !only.is_empty() {
                         changes.push(format!("`{}` {word} {}", var.name, grouped(&only)));
                     }
@@ -335,9 +291,10 @@ fn change(old: &Schema, new: &Schema) -> String {
     }
     let said = |note: &&&str| !old.notes.contains(*note);
     changes.extend(new.notes.iter().filter(said).map(|note| note.to_string()));
-    match changes.is_empty() {
-        true => "nothing is declared otherwise".to_string(),
-        false => changes.join("; "),
+    if changes.is_empty() {
+        "nothing is declared otherwise".to_string()
+    } else {
+        changes.join("; ")
     }
 }
 
@@ -357,10 +314,7 @@ fn compare<T: PartialEq>(
             Some(_) => {}
         }
     }
-    for part in old
-        .iter()
-        .filter(|part| new.iter().all(|after| name(after) != name(part)))
-    {
+    for part in old.iter().filter(|part| new.iter().all(|after| name(after) != name(part))) {
         changes.push(format!("no {what} `{}`", name(part)));
     }
 }

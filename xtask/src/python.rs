@@ -1,4 +1,5 @@
-//! Private Python environments. Python only prepares data and runs rivals; the product does not use it.
+//! Private Python environments. Python only prepares data and runs rivals; the product does not use
+//! it.
 
 use crate::Result;
 use crate::shell;
@@ -7,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A virtual environment under `folder` with exactly the packages that `requirements` pins, and its interpreter.
+/// A virtual environment under `folder` with exactly the packages that `requirements` pins, and its
+/// interpreter.
 ///
 /// One that was made from the same pins by the same Python is used again.
 pub(crate) fn environment(folder: &Path, requirements: &Path) -> Result<PathBuf> {
@@ -26,12 +28,9 @@ pub(crate) fn environment(folder: &Path, requirements: &Path) -> Result<PathBuf>
 
     eprintln!("Installing {} into {}", shown(requirements), shown(&venv));
     fs::create_dir_all(folder)?;
-    shell::run(
-        Command::new("python3")
-            .args(["-m", "venv", "--clear"])
-            .arg(&venv),
-    )
-    .map_err(|error| format!("{error}; on Debian and Ubuntu the package python3-venv is needed"))?;
+    shell::run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv)).map_err(
+        |error| format!("{error}; on Debian and Ubuntu the package python3-venv is needed"),
+    )?;
     shell::run(
         Command::new(&interpreter)
             .args([

@@ -1,18 +1,22 @@
-//! `cargo xtask requirements`: which of the requirements in `tests/requirements.tsv` the tests quote, and which they show.
+//! `cargo xtask requirements`: which of the requirements in `tests/requirements.tsv` the tests
+//! quote, and which they show.
 //!
-//! A test quotes a requirement by its id, anywhere in test code (`// WIRE-07`, `"WIRE-07"`), or by the beginning
-//! of its own name or its file's name (`fn wire_07_keeps_unknown_fields`, `wire_07.onnxtxt`). Test code is everything
-//! under `tests/` and `crates/*/tests/`, and `#[cfg(test)]` modules. A quote elsewhere is a reference, not a test.
-//! Quoting an id that does not exist is an error everywhere.
+//! A test quotes a requirement by its id, anywhere in test code (`// WIRE-07`, `"WIRE-07"`), or by
+//! the beginning of its own name or its file's name (`fn wire_07_keeps_unknown_fields`,
+//! `wire_07.onnxtxt`). Test code is everything under `tests/` and `crates/*/tests/`, and
+//! `#[cfg(test)]` modules. A quote elsewhere is a reference, not a test. Quoting an id that does
+//! not exist is an error everywhere.
 //!
-//! A row has sides: the positive one, where its column `positive` says what must pass, and the negative one, where its
-//! column `negative` says what must be refused or must not happen. A row with neither has a positive side. A test quotes the
-//! side that it shows with a sign: `WIRE-07+`, `WIRE-07-`, or both as `WIRE-07+-`. A quote without a sign says that the test
-//! is about the row, not that it shows it.
+//! A row has sides: the positive one, where its column `positive` says what must pass, and the
+//! negative one, where its column `negative` says what must be refused or must not happen. A row
+//! with neither has a positive side. A test quotes the side that it shows with a sign: `WIRE-07+`,
+//! `WIRE-07-`, or both as `WIRE-07+-`. A quote without a sign says that the test is about the row,
+//! not that it shows it.
 //!
-//! A row is *quoted* if any test quotes it. It is *shown* if tests quote each of its sides. Where a row names engines
-//! in its column `subsystems` (the runtime, the inliner, the converter, the trainer, devices), each side must be quoted for
-//! each of these engines by a test that runs there, which its path decides: see [`ENGINES`].
+//! A row is *quoted* if any test quotes it. It is *shown* if tests quote each of its sides. Where a
+//! row names engines in its column `subsystems` (the runtime, the inliner, the converter, the
+//! trainer, devices), each side must be quoted for each of these engines by a test that runs there,
+//! which its path decides: see [`ENGINES`].
 
 use crate::Result;
 use crate::rust_source::{code_only, test_code};
@@ -47,26 +51,10 @@ const ENGINES: [Engine; 5] = [
         ],
         work: "running models",
     },
-    Engine {
-        name: "inliner",
-        places: &[],
-        work: "functions and versions",
-    },
-    Engine {
-        name: "converter",
-        places: &[],
-        work: "functions and versions",
-    },
-    Engine {
-        name: "trainer",
-        places: &[],
-        work: "training",
-    },
-    Engine {
-        name: "multidev",
-        places: &[],
-        work: "devices",
-    },
+    Engine { name: "inliner", places: &[], work: "functions and versions" },
+    Engine { name: "converter", places: &[], work: "functions and versions" },
+    Engine { name: "trainer", places: &[], work: "training" },
+    Engine { name: "multidev", places: &[], work: "devices" },
 ];
 
 /// Rows, or families of them, of the runtime that wait for other work than the runtime at large.
@@ -80,16 +68,15 @@ const OTHER_WORK: [(&[&str], &str); 4] = [
         "control flow",
     ),
     (
-        &[
-            "FUNC", "GRAPH-04", "NODE-07", "OPSET-25", "OPSET-26", "OPSET-27", "ATTR-10",
-        ],
+        &["FUNC", "GRAPH-04", "NODE-07", "OPSET-25", "OPSET-26", "OPSET-27", "ATTR-10"],
         "functions and versions",
     ),
     (&["TRAIN"], "training"),
     (&["DIST"], "devices"),
 ];
 
-/// Ids are never dropped and rarely added: a list of another length is a mistake until this number says otherwise.
+/// Ids are never dropped and rarely added: a list of another length is a mistake until this number
+/// says otherwise.
 const ROWS: usize = 493;
 
 #[derive(clap::Args)]
@@ -144,10 +131,7 @@ pub(crate) fn run(task: &Requirements) -> Result {
                 .filter(|(side, engine)| !shown_sides.contains(&(row.id.clone(), *side, *engine)))
                 .collect();
             count.add(row, quoted.contains(&row.id), open.is_empty());
-            missing.extend(
-                open.iter()
-                    .map(|(side, engine)| row.missing(*side, *engine)),
-            );
+            missing.extend(open.iter().map(|(side, engine)| row.missing(*side, *engine)));
         }
         println!("{family:7} {count}");
         if task.missing {
@@ -160,11 +144,7 @@ pub(crate) fn run(task: &Requirements) -> Result {
         "{} of {} rows that name no engine are shown",
         total.shown_without_engine, total.without_engine
     );
-    if unknown.is_empty() {
-        Ok(())
-    } else {
-        Err(unknown.join("\n").into())
-    }
+    if unknown.is_empty() { Ok(()) } else { Err(unknown.join("\n").into()) }
 }
 
 /// How many rows there are, are quoted and are shown.
@@ -200,11 +180,7 @@ impl AddAssign for Count {
 
 impl Display for Count {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:3} quoted, {:3} shown of {:3}",
-            self.quoted, self.shown, self.rows
-        )
+        write!(f, "{:3} quoted, {:3} shown of {:3}", self.quoted, self.shown, self.rows)
     }
 }
 
@@ -227,11 +203,7 @@ impl Side {
 /// The names of the engines that the tests at a path run in.
 fn engines_of(path: &str) -> Vec<&'static str> {
     let there = |engine: &&Engine| engine.places.iter().any(|place| path.starts_with(place));
-    ENGINES
-        .iter()
-        .filter(there)
-        .map(|engine| engine.name)
-        .collect()
+    ENGINES.iter().filter(there).map(|engine| engine.name).collect()
 }
 
 struct Row {
@@ -250,18 +222,10 @@ impl Row {
         let engines = if self.engines.is_empty() {
             vec![None]
         } else {
-            self.engines
-                .iter()
-                .map(|engine| Some(engine.name))
-                .collect()
+            self.engines.iter().map(|engine| Some(engine.name)).collect()
         };
         let sides = self.sides.iter();
-        sides.flat_map(move |side| {
-            engines
-                .clone()
-                .into_iter()
-                .map(move |engine| (*side, engine))
-        })
+        sides.flat_map(move |side| engines.clone().into_iter().map(move |engine| (*side, engine)))
     }
 
     /// A line about a side that no test shows.
@@ -280,11 +244,7 @@ impl Row {
     /// The work that will show a side.
     fn work(&self, engine: Option<&str>) -> &'static str {
         let Some(engine) = self.engines.iter().find(|known| engine == Some(known.name)) else {
-            return if self.commands {
-                "commands"
-            } else {
-                "formats and rules"
-            };
+            return if self.commands { "commands" } else { "formats and rules" };
         };
         let named = |names: &[&str]| {
             names.contains(&self.id.as_str()) || names.contains(&family_of(&self.id))
@@ -306,23 +266,11 @@ struct List {
 
 impl List {
     fn parse(text: &str) -> Result<List> {
-        let mut list = List {
-            rows: Vec::new(),
-            ids: BTreeSet::new(),
-            families: Vec::new(),
-        };
+        let mut list = List { rows: Vec::new(), ids: BTreeSet::new(), families: Vec::new() };
         let lines = text.lines().filter(|line| !line.starts_with('#')).skip(1);
         for line in lines {
             let cells: Vec<&str> = line.split('\t').collect();
-            let [
-                id,
-                strength,
-                statement,
-                _versions,
-                subsystems,
-                positive,
-                negative,
-            ] = cells[..]
+            let [id, strength, statement, _versions, subsystems, positive, negative] = cells[..]
             else {
                 return Err(format!("{} cells instead of 7: {line}", cells.len()).into());
             };
@@ -337,10 +285,7 @@ impl List {
                 strength: strength.into(),
                 statement: statement.into(),
                 sides: sides(positive, negative),
-                engines: ENGINES
-                    .iter()
-                    .filter(|engine| names(subsystems, engine.name))
-                    .collect(),
+                engines: ENGINES.iter().filter(|engine| names(subsystems, engine.name)).collect(),
                 commands: names(subsystems, "cli"),
             });
         }
@@ -402,12 +347,10 @@ fn sides(positive: &str, negative: &str) -> Vec<Side> {
     sides
 }
 
-/// The sides that the signs at the beginning of `rest` name. A hyphen that goes on in a word is not a sign.
+/// The sides that the signs at the beginning of `rest` name. A hyphen that goes on in a word is not
+/// a sign.
 fn signs(rest: &str) -> Vec<Side> {
-    let signs = rest
-        .bytes()
-        .take_while(|b| matches!(b, b'+' | b'-'))
-        .count();
+    let signs = rest.bytes().take_while(|b| matches!(b, b'+' | b'-')).count();
     let after = rest[signs..].bytes().next();
     if after.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'>') {
         return Vec::new();
@@ -460,16 +403,11 @@ impl Source {
     }
 }
 
-/// The sources of the crates and of `tests/`. This crate is none of them: its tests are about made-up ids.
+/// The sources of the crates and of `tests/`. This crate is none of them: its tests are about
+/// made-up ids.
 fn sources() -> Result<Vec<Source>> {
-    let mut paths = files(
-        &root().join("crates"),
-        &[".rs", ".py", ".onnxtxt", ".txtpb"],
-    )?;
-    paths.extend(files(
-        &root().join("tests"),
-        &[".rs", ".py", ".onnxtxt", ".txtpb"],
-    )?);
+    let mut paths = files(&root().join("crates"), &[".rs", ".py", ".onnxtxt", ".txtpb"])?;
+    paths.extend(files(&root().join("tests"), &[".rs", ".py", ".onnxtxt", ".txtpb"])?);
     let mut sources = Vec::new();
     let mut test_files = BTreeSet::new();
     for path in paths {
@@ -489,10 +427,7 @@ fn sources() -> Result<Vec<Source>> {
     for source in &mut sources {
         if is_test_folder(&source.path) || test_files.contains(&source.path) {
             // An empty file can still quote by its name, at its beginning.
-            source.tests.push(Range {
-                start: 0,
-                end: source.text.len().max(1),
-            });
+            source.tests.push(Range { start: 0, end: source.text.len().max(1) });
         }
     }
     Ok(sources)
@@ -508,10 +443,7 @@ fn is_test_folder(path: &Path) -> bool {
 /// Where `mod name;` in the file at `path` may lie.
 fn module_files(path: &Path, name: &str) -> [PathBuf; 2] {
     let file = format!("{name}.rs");
-    [
-        path.with_file_name(&file),
-        path.with_extension("").join(&file),
-    ]
+    [path.with_file_name(&file), path.with_extension("").join(&file)]
 }
 
 #[cfg(test)]
@@ -524,26 +456,16 @@ mod tests {
 
     fn quotes(text: &str) -> Vec<(String, bool)> {
         let (tests, _) = test_code(&code_only(text));
-        let source = Source {
-            path: "a.rs".into(),
-            text: text.into(),
-            tests,
-        };
+        let source = Source { path: "a.rs".into(), text: text.into(), tests };
         let list = List::parse(LIST).expect("the list is well-formed");
-        list.quotes(&source)
-            .into_iter()
-            .map(|quote| (quote.id, quote.in_test))
-            .collect()
+        list.quotes(&source).into_iter().map(|quote| (quote.id, quote.in_test)).collect()
     }
 
     #[test]
     fn quotes_count_only_in_test_code() {
         let source = "// WIRE-07\n#[cfg(test)]\nmod tests {\n // WIRE-08\n fn wire_07_x() {}\n}\nfn wire_08() {}\n";
         let wanted = [("WIRE-07", false), ("WIRE-08", true), ("WIRE-07", true)];
-        assert_eq!(
-            quotes(source),
-            wanted.map(|(id, test)| (id.to_string(), test))
-        );
+        assert_eq!(quotes(source), wanted.map(|(id, test)| (id.to_string(), test)));
     }
 
     #[test]
@@ -574,11 +496,8 @@ mod tests {
             ("WIRE-07->x", vec![]),
             ("WIRE-07--", vec![]),
         ] {
-            let source = Source {
-                path: "tests/a.onnxtxt".into(),
-                text: text.into(),
-                tests: Vec::new(),
-            };
+            let source =
+                Source { path: "tests/a.onnxtxt".into(), text: text.into(), tests: Vec::new() };
             let quotes = list.quotes(&source);
             assert_eq!(quotes.len(), 1, "{text}");
             assert_eq!(quotes[0].sides, sides, "{text}");

@@ -1,8 +1,10 @@
-//! Just enough knowledge of Rust's surface to search code without being fooled by comments and strings.
+//! Just enough knowledge of Rust's surface to search code without being fooled by comments and
+//! strings.
 
 use std::ops::Range;
 
-/// The source with comments, strings and character literals replaced by spaces. Byte positions and lines stay.
+/// The source with comments, strings and character literals replaced by spaces. Byte positions and
+/// lines stay.
 pub(crate) fn code_only(source: &str) -> String {
     let bytes = source.as_bytes();
     let mut code = bytes.to_vec();
@@ -95,8 +97,8 @@ fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
         .map(|length| at + length + 1)
 }
 
-/// The byte ranges of `#[cfg(test)]` items that have a body, and the names of those that are a file of their own
-/// (`#[cfg(test)] mod tests;`).
+/// The byte ranges of `#[cfg(test)]` items that have a body, and the names of those that are a file
+/// of their own (`#[cfg(test)] mod tests;`).
 pub(crate) fn test_code(code: &str) -> (Vec<Range<usize>>, Vec<String>) {
     const MARK: &str = "#[cfg(test)]";
     let (mut bodies, mut files) = (Vec::new(), Vec::new());
@@ -173,10 +175,7 @@ mod tests {
             (r###"f(r#"a " b"#, 1)"###, "f(          , 1)"),
             (r###"f(br#"a"#)"###, "f(       )"),
             ("r#type + for_each", "r#type + for_each"),
-            (
-                "'{' '\\'' 'ä' fn f<'a>(x: &'a str)",
-                "              fn f<'a>(x: &'a str)",
-            ),
+            ("'{' '\\'' 'ä' fn f<'a>(x: &'a str)", "              fn f<'a>(x: &'a str)"),
         ] {
             let got = code_only(source);
             assert_eq!(got.trim_end(), code.trim_end(), "{source}");

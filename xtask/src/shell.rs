@@ -5,22 +5,14 @@ use std::process::Command;
 
 /// Runs the command to its end with our own standard streams.
 pub(crate) fn run(command: &mut Command) -> Result {
-    let status = command
-        .status()
-        .map_err(|error| could_not_start(command, &error))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{}: {status}", line(command)).into())
-    }
+    let status = command.status().map_err(|error| could_not_start(command, &error))?;
+    if status.success() { Ok(()) } else { Err(format!("{}: {status}", line(command)).into()) }
 }
 
 /// Runs the command and returns what it prints; what it says on standard error goes through.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     command.stderr(std::process::Stdio::inherit());
-    let output = command
-        .output()
-        .map_err(|error| could_not_start(command, &error))?;
+    let output = command.output().map_err(|error| could_not_start(command, &error))?;
     if output.status.success() {
         Ok(String::from_utf8(output.stdout)?)
     } else {
@@ -28,11 +20,10 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Runs the command and returns what it prints or, where it fails, what it says on standard error or else its status.
+/// Runs the command and returns what it prints or, where it fails, what it says on standard error
+/// or else its status.
 pub(crate) fn attempt(command: &mut Command) -> Result<std::result::Result<String, String>> {
-    let output = command
-        .output()
-        .map_err(|error| could_not_start(command, &error))?;
+    let output = command.output().map_err(|error| could_not_start(command, &error))?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
         eprint!("{said}");
@@ -47,24 +38,14 @@ pub(crate) fn attempt(command: &mut Command) -> Result<std::result::Result<Strin
 /// The command as one would type it.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| quoted(&word.to_string_lossy()))
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_string()
-    } else {
-        format!("'{word}'")
-    }
+    if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{word}'") }
 }
 
 fn could_not_start(command: &Command, error: &std::io::Error) -> String {
-    format!(
-        "cannot start {}: {error}",
-        command.get_program().to_string_lossy()
-    )
+    format!("cannot start {}: {error}", command.get_program().to_string_lossy())
 }

@@ -1,7 +1,8 @@
-//! `cargo xtask static-build`: the release, which is the command as one file that needs nothing, not even a C library.
+//! `cargo xtask static-build`: the release, which is the command as one file that needs nothing,
+//! not even a C library.
 //!
-//! The proof is that the file names no program interpreter, which would load libraries, and a run inside an otherwise empty
-//! root directory.
+//! The proof is that the file names no program interpreter, which would load libraries, and a run
+//! inside an otherwise empty root directory.
 
 use crate::workspace::{Environment, PROFILE, artifacts, build_release, root, shown};
 use crate::{Result, shell};
@@ -9,8 +10,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-/// What makes cargo build the release, without shared libraries. The target is named so that the flags do not reach build
-/// scripts and procedural macros, which must be shared libraries themselves.
+/// What makes cargo build the release, without shared libraries. The target is named so that the
+/// flags do not reach build scripts and procedural macros, which must be shared libraries
+/// themselves.
 pub(crate) const ENVIRONMENT: Environment = &[
     ("RUSTFLAGS", "-C target-feature=+crt-static"),
     ("CARGO_BUILD_TARGET", "x86_64-unknown-linux-gnu"),
@@ -50,17 +52,9 @@ pub(crate) fn run() -> Result {
         println!("skipped the run in an empty chroot: only root may change the root directory");
         return Ok(());
     }
-    for arguments in [
-        ["info", "/digits.onnx"].as_slice(),
-        &["run", "/digits.onnx", "/seven.png"],
-    ] {
+    for arguments in [["info", "/digits.onnx"].as_slice(), &["run", "/digits.onnx", "/seven.png"]] {
         println!("in an empty chroot: sardonyx {}", arguments.join(" "));
-        shell::run(
-            Command::new("chroot")
-                .arg(&folder)
-                .arg("/sardonyx")
-                .args(arguments),
-        )?;
+        shell::run(Command::new("chroot").arg(&folder).arg("/sardonyx").args(arguments))?;
     }
     Ok(())
 }
@@ -75,19 +69,14 @@ fn interpreter(file: &[u8]) -> Result<Option<String>> {
     };
     // The table of program headers: where it is, how long an entry is, how many there are.
     let table = || Some((number(32, 8)?, number(54, 2)?, number(56, 2)?));
-    let (start, length, count) = match file.starts_with(b"\x7fELF\x02\x01") {
-        true => table().ok_or("the ELF file ends within its header")?,
-        false => return Err("cargo built something that is not a 64-bit ELF file".into()),
+    let (start, length, count) = if file.starts_with(b"\x7fELF\x02\x01") {
+        table().ok_or("the ELF file ends within its header")?
+    } else {
+        return Err("cargo built something that is not a 64-bit ELF file".into());
     };
     for index in 0..count {
         let entry = start + index * length;
-        let header = || {
-            Some((
-                number(entry, 4)?,
-                number(entry + 8, 8)?,
-                number(entry + 32, 8)?,
-            ))
-        };
+        let header = || Some((number(entry, 4)?, number(entry + 8, 8)?, number(entry + 32, 8)?));
         let (kind, at, bytes) = header().ok_or("the ELF file ends within its program headers")?;
         if kind == PT_INTERP {
             let name = file.get(at..at + bytes).unwrap_or_default();

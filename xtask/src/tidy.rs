@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the workspace that cargo and clippy do not know.
 //!
-//! Above all the direction of dependencies between crates. Every finding names the place and the rule.
+//! Above all the direction of dependencies between crates. Every finding names the place and the
+//! rule.
 
 use crate::Result;
 use crate::rust_source::{code_only, lines_with_word};
@@ -8,29 +9,15 @@ use crate::workspace::{files, packages, root, shown};
 use std::fs;
 use std::path::Path;
 
-/// Which crates of ours a crate may use: what lies to its left in ARCHITECTURE.md's picture, never the other way.
-/// `xtask` and the tests may use everything.
+/// Which crates of ours a crate may use: what lies to its left in ARCHITECTURE.md's picture, never
+/// the other way. `xtask` and the tests may use everything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("sardonyx-proto", &[]),
     ("sardonyx-tensor", &[]),
     ("sardonyx-model", &["sardonyx-proto", "sardonyx-tensor"]),
-    (
-        "sardonyx-text",
-        &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"],
-    ),
-    (
-        "sardonyx-ops",
-        &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"],
-    ),
-    (
-        "sardonyx-passes",
-        &[
-            "sardonyx-proto",
-            "sardonyx-tensor",
-            "sardonyx-model",
-            "sardonyx-ops",
-        ],
-    ),
+    ("sardonyx-text", &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"]),
+    ("sardonyx-ops", &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"]),
+    ("sardonyx-passes", &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-ops"]),
     ("sardonyx-kernels", &["sardonyx-tensor"]),
     (
         "sardonyx-runtime",
@@ -93,10 +80,7 @@ pub(crate) fn run() -> Result {
     crate_graph(&mut findings)?;
     rust_files(&mut findings)?;
     crate_docs(&mut findings)?;
-    reasons_for_dependencies(
-        &fs::read_to_string(root().join("Cargo.toml"))?,
-        &mut findings,
-    );
+    reasons_for_dependencies(&fs::read_to_string(root().join("Cargo.toml"))?, &mut findings);
     links(&mut findings);
     if findings.is_empty() {
         println!("tidy: nothing found");
@@ -110,10 +94,7 @@ pub(crate) fn run() -> Result {
 
 fn crate_graph(findings: &mut Vec<String>) -> Result {
     let packages = packages()?;
-    let names: Vec<&str> = packages
-        .iter()
-        .filter_map(|package| package["name"].as_str())
-        .collect();
+    let names: Vec<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
     for package in &packages {
         let name = package["name"].as_str().unwrap_or_default();
         if MAY_USE_ALL.contains(&name) {
@@ -143,12 +124,15 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
         let parts = path.strip_prefix(root()).unwrap_or(&path).iter();
         for part in parts.filter_map(|part| part.to_str()) {
             if EMPTY_NAMES.contains(&part.trim_end_matches(".rs")) {
-                findings.push(format!(
-                    "{name}: `{part}` says nothing about what is inside"
-                ));
+                findings.push(format!("{name}: `{part}` says nothing about what is inside"));
             }
         }
-        let code = code_only(&fs::read_to_string(&path)?);
+        let source = fs::read_to_string(&path)?;
+        for line in long_comments(&source) {
+            findings
+                .push(format!("{name}:{line}: a comment has at most {COMMENT_COLUMNS} columns"));
+        }
+        let code = code_only(&source);
         for unfinished in ["todo", "unimplemented"] {
             for line in lines_with_word(&code, unfinished) {
                 if code
@@ -174,21 +158,31 @@ fn rust_files(findings: &mut Vec<String>) -> Result {
     Ok(())
 }
 
+/// Columns of a line that is a comment, as of code.
+const COMMENT_COLUMNS: usize = 100;
+
+/// The lines, counted from 1, that are longer comments than they may be.
+fn long_comments(source: &str) -> impl Iterator<Item = usize> {
+    let lines = source.lines().enumerate();
+    let long = lines.filter(|(_, line)| {
+        line.trim_start().starts_with("//") && line.chars().count() > COMMENT_COLUMNS
+    });
+    long.map(|(index, _)| index + 1)
+}
+
 /// The first lines of a crate say what it is for.
 fn crate_docs(findings: &mut Vec<String>) -> Result {
     for path in files(&root().join("crates"), &["lib.rs", "main.rs"])? {
         let is_crate_root = path.parent().is_some_and(|folder| folder.ends_with("src"));
         if is_crate_root && !fs::read_to_string(&path)?.starts_with("//!") {
-            findings.push(format!(
-                "{}: starts without saying what the crate is for",
-                shown(&path)
-            ));
+            findings.push(format!("{}: starts without saying what the crate is for", shown(&path)));
         }
     }
     Ok(())
 }
 
-/// Every foreign dependency stands in a group of lines that opens with a comment, or has one above it.
+/// Every foreign dependency stands in a group of lines that opens with a comment, or has one above
+/// it.
 fn reasons_for_dependencies(manifest: &str, findings: &mut Vec<String>) {
     let mut in_section = false;
     let mut explained = false;
@@ -202,9 +196,8 @@ fn reasons_for_dependencies(manifest: &str, findings: &mut Vec<String>) {
             explained = true;
         } else if in_section && !explained && !line.contains("path = ") {
             let name = line.split('=').next().unwrap_or_default().trim();
-            findings.push(format!(
-                "Cargo.toml: the dependency {name} has no comment that says why"
-            ));
+            findings
+                .push(format!("Cargo.toml: the dependency {name} has no comment that says why"));
         }
     }
 }
@@ -225,23 +218,15 @@ fn links(findings: &mut Vec<String>) {
 
 /// Relative link targets, and paths in backticks that begin with a folder of the checkout.
 fn named_paths(text: &str, root: &Path) -> Vec<String> {
-    let links = text
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split(')').next());
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let links = links.filter(|target| {
         !target.contains("://") && !target.starts_with(['#', '<']) && !target.starts_with("mailto:")
     });
     let links = links.map(|target| target.split('#').next().unwrap_or_default());
 
-    let code = text
-        .lines()
-        .flat_map(|line| line.split('`').skip(1).step_by(2));
+    let code = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
     let paths = code
-        .filter(|span| {
-            span.chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c))
-        })
+        .filter(|span| span.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c)))
         .filter(|span| {
             let first = span.split_once('/').map_or("", |(first, _)| first);
             !first.is_empty()
@@ -250,11 +235,7 @@ fn named_paths(text: &str, root: &Path) -> Vec<String> {
                 && first != ".."
                 && root.join(first).is_dir()
         });
-    links
-        .chain(paths)
-        .filter(|path| !path.is_empty())
-        .map(str::to_string)
-        .collect()
+    links.chain(paths).filter(|path| !path.is_empty()).map(str::to_string).collect()
 }
 
 #[cfg(test)]
@@ -266,19 +247,20 @@ mod tests {
         let manifest = "[workspace.dependencies]\nours = { path = \"x\" }\n\n# Numbers.\na = \"1\"\nb = \"1\"\n\nc = \"2\"\n\n[x]\nd = 1\n";
         let mut findings = Vec::new();
         reasons_for_dependencies(manifest, &mut findings);
-        assert_eq!(
-            findings,
-            ["Cargo.toml: the dependency c has no comment that says why"]
-        );
+        assert_eq!(findings, ["Cargo.toml: the dependency c has no comment that says why"]);
+    }
+
+    #[test]
+    fn long_comments_are_found() {
+        let fits = format!("    // {}", "…".repeat(93));
+        let long = format!("{fits}\nlet x = 1;\n{fits}.\n");
+        assert_eq!(long_comments(&long).collect::<Vec<_>>(), [3]);
     }
 
     #[test]
     fn paths_are_found_in_links_and_in_code() {
         let text = "[a](docs/a.md#part) [b](https://x.org/y) `xtask/src/tidy.rs` `xtask/<name>` `f32/f64` [c](#c)";
-        assert_eq!(
-            named_paths(text, root()),
-            ["docs/a.md", "xtask/src/tidy.rs"]
-        );
+        assert_eq!(named_paths(text, root()), ["docs/a.md", "xtask/src/tidy.rs"]);
     }
 
     #[test]

@@ -7,23 +7,18 @@ use std::process::Command;
 
 /// The folder that holds the workspace's `Cargo.toml`.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("xtask is a folder of the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace")
 }
 
-/// Where tasks keep what they download and make. `CARGO_TARGET_DIR` moves build products only: a virtual
-/// environment or a filled model is the same for all of them.
+/// Where tasks keep what they download and make. `CARGO_TARGET_DIR` moves build products only: a
+/// virtual environment or a filled model is the same for all of them.
 pub(crate) fn artifacts(name: &str) -> PathBuf {
     root().join("target").join(name)
 }
 
 /// The path as people want to read it: from the root of the workspace.
 pub(crate) fn shown(path: &Path) -> String {
-    path.strip_prefix(root())
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 /// `cargo`, started at the root of the workspace.
@@ -35,9 +30,7 @@ pub(crate) fn cargo() -> Command {
 
 /// The workspace's own packages, as `cargo metadata` describes them.
 pub(crate) fn packages() -> Result<Vec<Value>> {
-    let output = cargo()
-        .args(["metadata", "--format-version=1", "--no-deps"])
-        .output()?;
+    let output = cargo().args(["metadata", "--format-version=1", "--no-deps"]).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
@@ -53,13 +46,14 @@ pub(crate) type Environment = &'static [(&'static str, &'static str)];
 
 /// Names the profile that [`build_release`] builds with, where that is not `release`.
 ///
-/// CI sets it for all of its steps, so that the crates are optimised once: programs of two profiles share nothing.
+/// CI sets it for all of its steps, so that the crates are optimised once: programs of two profiles
+/// share nothing.
 pub(crate) const PROFILE: &str = "SARDONYX_XTASK_PROFILE";
 
 /// Builds an optimised program of the workspace and returns its path.
 ///
-/// With the features that the crates have in the workspace as a whole: those of one package alone may be fewer, and every
-/// crate that they reach would be built again.
+/// With the features that the crates have in the workspace as a whole: those of one package alone
+/// may be fewer, and every crate that they reach would be built again.
 pub(crate) fn build_release(program: &str, environment: Environment) -> Result<PathBuf> {
     let mut command = cargo();
     command.envs(environment.iter().copied());
@@ -82,14 +76,11 @@ pub(crate) fn build_release(program: &str, environment: Environment) -> Result<P
 pub(crate) fn built(command: &mut Command) -> Result<Vec<Value>> {
     command.arg("--message-format=json-render-diagnostics");
     let messages = shell::output(command)?;
-    Ok(messages
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .collect())
+    Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// All files below `folder` whose name ends with one of `suffixes`, sorted. Build products and hidden folders
-/// are left out.
+/// All files below `folder` whose name ends with one of `suffixes`, sorted. Build products and
+/// hidden folders are left out.
 pub(crate) fn files(folder: &Path, suffixes: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -82,9 +82,7 @@ pub(crate) fn write(
         let message = format!("this file holds one tensor, not {}", tensors.len());
         return Err(Failure::new(message).help("write several to .npz or .safetensors"));
     }
-    let total = tensors
-        .iter()
-        .map(|(_, tensor)| tensor.bytes().len() as u64);
+    let total = tensors.iter().map(|(_, tensor)| tensor.bytes().len() as u64);
     let bar = terminal.progress_bytes("writing", total.sum());
     let written = match target {
         Target::File(path) => files::write(path, |file| match format {
@@ -180,9 +178,10 @@ fn write_lines(format: Format, tensor: &Tensor, sink: &mut dyn Write) -> Result<
 
 /// In quotes where it must be (RFC 4180).
 fn csv_cell(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_string(),
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_string()
     }
 }
 

@@ -1,4 +1,5 @@
-//! `sardonyx bench`: how long a model takes to load and to run, and how many runs there are in a second.
+//! `sardonyx bench`: how long a model takes to load and to run, and how many runs there are in a
+//! second.
 
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -84,17 +85,16 @@ const MOST_RUNS: u64 = 1_000_000;
 pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let place = args.output.as_deref().map(outputs::Place::of).transpose()?;
     if place.as_ref().is_some_and(outputs::Place::is_stdout) {
-        return Err(
-            Failure::new("the times and the outputs cannot both go to stdout")
-                .help("name a file or a directory with --output"),
-        );
+        return Err(Failure::new("the times and the outputs cannot both go to stdout")
+            .help("name a file or a directory with --output"));
     }
     let (loaded, load) = timed(|| args.session.open(&args.model, terminal));
     let loaded = loaded?;
     let inputs = gather_or_make(&args.inputs, &loaded, terminal)?;
     let Opened { model, session, .. } = loaded;
 
-    // Outputs are dropped before the next run: memory for two sets of them would not be the model's.
+    // Outputs are dropped before the next run: memory for two sets of them would not be the
+    // model's.
     let values = inputs.values.clone();
     let (outputs, first) = timed(|| session.run(values));
     drop(outputs?);
@@ -138,15 +138,13 @@ pub(crate) fn bench(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         arena_bytes: details.map(|details| details.arena_bytes),
         rss_peak_mb: peak_memory_mib(),
     };
-    match args.json {
-        true => terminal.json(&report, false),
-        false => terminal.print(&as_text(&report)),
-    }
+    if args.json { terminal.json(&report, false) } else { terminal.print(&as_text(&report)) }
 }
 
 /// What callers have measured.
 struct Measured {
-    /// How long each run took, without the dropping of old outputs: that belongs to whoever uses them.
+    /// How long each run took, without the dropping of old outputs: that belongs to whoever uses
+    /// them.
     durations: Vec<Duration>,
     /// From the beginning of the first to the end of the last.
     took: Duration,
@@ -161,9 +159,7 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
         let mut durations = Vec::new();
         let mut outputs: Option<Outputs> = None;
         while !failed.load(Ordering::Relaxed)
-            && args
-                .repeat
-                .goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
+            && args.repeat.goes_on(durations.len() as u64, start.elapsed(), MOST_RUNS)
         {
             drop(outputs.take());
             let values = inputs.values.clone();
@@ -183,10 +179,9 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
             let spawned = thread::Builder::new().spawn_scoped(scope, call);
             if let Err(error) = &spawned {
                 failed.store(true, Ordering::Relaxed);
-                return vec![Err(Failure::new(format!(
-                    "no thread for a caller: {error}"
-                ))
-                .code(ErrorKind::Io))];
+                return vec![Err(
+                    Failure::new(format!("no thread for a caller: {error}")).code(ErrorKind::Io)
+                )];
             }
             others.extend(spawned);
         }
@@ -198,11 +193,7 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
         all.push(own);
         all
     });
-    let mut measured = Measured {
-        durations: Vec::new(),
-        took: start.elapsed(),
-        outputs: None,
-    };
+    let mut measured = Measured { durations: Vec::new(), took: start.elapsed(), outputs: None };
     for caller in callers {
         let (durations, outputs) = caller?;
         measured.durations.extend(durations);
@@ -214,10 +205,7 @@ fn measure(args: &Args, session: &Session, inputs: &Inputs) -> Result<Measured, 
 /// See [`Report::given_bytes`].
 fn given_bytes(inputs: &Inputs, outputs: Option<&Outputs>) -> usize {
     let given = inputs.values.iter().map(|(_, value)| value);
-    let made = outputs
-        .into_iter()
-        .flat_map(Outputs::iter)
-        .map(|(_, value)| value);
+    let made = outputs.into_iter().flat_map(Outputs::iter).map(|(_, value)| value);
     let tensors = given.chain(made).filter_map(|value| value.as_tensor());
     tensors.map(|tensor| tensor.bytes().len()).sum()
 }
@@ -244,10 +232,7 @@ fn as_text(report: &Report) -> String {
     for (name, time) in times {
         line(name, format!("{time:.3} ms"));
     }
-    line(
-        "throughput",
-        format!("{:.2} runs/s", report.runs_per_second),
-    );
+    line("throughput", format!("{:.2} runs/s", report.runs_per_second));
     line("runs", human::group(report.n as u64));
     line("threads", report.threads.to_string());
     if report.concurrency > 1 {
@@ -257,19 +242,14 @@ fn as_text(report: &Report) -> String {
         line("planned", human::bytes(bytes as u64));
     }
     let peak = report.rss_peak_mb;
-    line(
-        "memory",
-        peak.map_or("unknown".to_string(), |mib| format!("{mib:.1} MiB")),
-    );
+    line("memory", peak.map_or("unknown".to_string(), |mib| format!("{mib:.1} MiB")));
     text
 }
 
 /// The high-water mark of this process's memory, as Linux keeps it.
 fn peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some((kib / 102.4).round() / 10.0)
 }

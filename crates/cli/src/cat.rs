@@ -18,10 +18,10 @@ use crate::terminal::Terminal;
 
 /// Show the values of stored tensors, or write them to a file
 ///
-/// Without --output, type, shape and the first elements are shown. The suffix of the output says what is written: .npy,
-/// .npz, .pb (TensorProto), .safetensors, .txt or .csv (a line for each row along the last axis). .npz and .safetensors
-/// take several tensors, under their names; a tensor without a name, or with one that another has too, goes under its
-/// place in the file.
+/// Without --output, type, shape and the first elements are shown. The suffix of the output says
+/// what is written: .npy, .npz, .pb (TensorProto), .safetensors, .txt or .csv (a line for each row
+/// along the last axis). .npz and .safetensors take several tensors, under their names; a tensor
+/// without a name, or with one that another has too, goes under its place in the file.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// Write all elements to a file, or to stdout with -, as lines of text unless --raw is given
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Write the bytes of the elements and nothing else, as the file stores them; to stdout if there is no --output
+    /// Write the bytes of the elements and nothing else, as the file stores them; to stdout if
+    /// there is no --output
     #[arg(long, conflicts_with_all = ["json", "all"])]
     raw: bool,
     /// Answer in JSON: the first 10,000 elements of each tensor, or all with --all
@@ -50,7 +51,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.cat/1";
 
 pub(crate) fn cat(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -82,10 +84,7 @@ fn show(
     if args.json {
         let mut answers = Vec::new();
         for tensor in chosen {
-            let most = match args.all {
-                true => usize::MAX,
-                false => show::JSON_ELEMENTS,
-            };
+            let most = if args.all { usize::MAX } else { show::JSON_ELEMENTS };
             let value = value(args, model, tensor)?;
             let mut answer = show::tensor_json(&tensor.name, &value, most)?;
             answer["place"] = json!(tensor.place);
@@ -95,18 +94,14 @@ fn show(
         return terminal.json(&answer, true);
     }
     for tensor in chosen {
-        let title = match tensor.name.is_empty() {
-            true => &tensor.place,
-            false => &tensor.name,
-        };
+        let title = if tensor.name.is_empty() { &tensor.place } else { &tensor.name };
         let value = value(args, model, tensor)?;
-        match args.all {
-            true => {
-                let mut stdout = BufWriter::new(io::stdout().lock());
-                show::write_all(&mut stdout, title, &value)?;
-                stdout.flush()?;
-            }
-            false => terminal.print(&show::value_text(title, &value.into())?)?,
+        if args.all {
+            let mut stdout = BufWriter::new(io::stdout().lock());
+            show::write_all(&mut stdout, title, &value)?;
+            stdout.flush()?;
+        } else {
+            terminal.print(&show::value_text(title, &value.into())?)?
         }
     }
     Ok(())
@@ -124,9 +119,8 @@ fn write(
         (false, Target::Stdout) => Format::Text,
         (false, Target::File(path)) => Format::of_path(path).ok_or_else(|| {
             let message = format!("the name '{}' does not say what to write", path.display());
-            Failure::new(message).help(format!(
-                "let it end in {SUFFIXES}, or write bare bytes with --raw"
-            ))
+            Failure::new(message)
+                .help(format!("let it end in {SUFFIXES}, or write bare bytes with --raw"))
         })?,
     };
     if let Target::File(path) = target {
@@ -153,10 +147,7 @@ fn names(chosen: &[&StoredTensor]) -> Vec<String> {
     let only = |tensor: &StoredTensor| !tensor.name.is_empty() && uses[tensor.name.as_str()] == 1;
     chosen
         .iter()
-        .map(|tensor| match only(tensor) {
-            true => tensor.name.clone(),
-            false => tensor.place.clone(),
-        })
+        .map(|tensor| if only(tensor) { tensor.name.clone() } else { tensor.place.clone() })
         .collect()
 }
 
@@ -164,9 +155,10 @@ fn names(chosen: &[&StoredTensor]) -> Vec<String> {
 fn choose<'a>(args: &Args, tensors: &'a [StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
     let there = at_place(args.place.as_deref(), tensors)?;
     if args.all_tensors {
-        return match there.is_empty() {
-            true => Err(Failure::new("the model stores no tensors")),
-            false => Ok(there),
+        return if there.is_empty() {
+            Err(Failure::new("the model stores no tensors"))
+        } else {
+            Ok(there)
         };
     }
     if args.names.is_empty() {
@@ -200,37 +192,29 @@ fn at_place<'a>(
     if let Some(found) = exactly {
         return Ok(vec![found]);
     }
-    let found: Vec<_> = tensors
-        .iter()
-        .filter(|tensor| tensor.place.contains(place))
-        .collect();
-    match found.is_empty() {
-        true => Err(Failure::new(format!("there is no tensor at '{place}'"))
-            .help("sardonyx ls shows the places of tensors")),
-        false => Ok(found),
+    let found: Vec<_> = tensors.iter().filter(|tensor| tensor.place.contains(place)).collect();
+    if found.is_empty() {
+        Err(Failure::new(format!("there is no tensor at '{place}'"))
+            .help("sardonyx ls shows the places of tensors"))
+    } else {
+        Ok(found)
     }
 }
 
 fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredTensor>, Failure> {
-    let found: Vec<_> = there
-        .iter()
-        .copied()
-        .filter(|tensor| tensor.name == name)
-        .collect();
+    let found: Vec<_> = there.iter().copied().filter(|tensor| tensor.name == name).collect();
     if found.len() > 1 {
         return Err(ambiguous(&format!("name '{name}'"), &found));
     }
     if found.is_empty() && Glob::is_pattern(name) {
         let glob = Glob::parse(name).map_err(Failure::new)?;
-        let fitting: Vec<_> = there
-            .iter()
-            .copied()
-            .filter(|tensor| glob.matches(&tensor.name))
-            .collect();
-        return match fitting.is_empty() {
-            true => Err(Failure::new(format!("no tensor fits '{name}'"))
-                .help("sardonyx ls lists the tensors")),
-            false => Ok(fitting),
+        let fitting: Vec<_> =
+            there.iter().copied().filter(|tensor| glob.matches(&tensor.name)).collect();
+        return if fitting.is_empty() {
+            Err(Failure::new(format!("no tensor fits '{name}'"))
+                .help("sardonyx ls lists the tensors"))
+        } else {
+            Ok(fitting)
         };
     }
     if found.is_empty() {
@@ -246,17 +230,12 @@ fn by_name<'a>(name: &str, there: &[&'a StoredTensor]) -> Result<Vec<&'a StoredT
 
 fn ambiguous(what: &str, found: &[&StoredTensor]) -> Failure {
     const SHOWN: usize = 10;
-    let mut places: Vec<String> = found
-        .iter()
-        .take(SHOWN)
-        .map(|tensor| format!("  {}", tensor.place))
-        .collect();
+    let mut places: Vec<String> =
+        found.iter().take(SHOWN).map(|tensor| format!("  {}", tensor.place)).collect();
     if found.len() > SHOWN {
         places.push(format!("  … and {} more", found.len() - SHOWN));
     }
     let message = format!("{} have the {what}", count(found.len(), "tensor"));
-    Failure::new(message).help(format!(
-        "choose one with --place, such as one of\n{}",
-        places.join("\n")
-    ))
+    Failure::new(message)
+        .help(format!("choose one with --place, such as one of\n{}", places.join("\n")))
 }

@@ -1,4 +1,5 @@
-//! `sardonyx check` and `sardonyx explain`: do models follow the rules of the standard, and what do the findings mean?
+//! `sardonyx check` and `sardonyx explain`: do models follow the rules of the standard, and what do
+//! the findings mean?
 
 pub(crate) mod sarif;
 
@@ -21,8 +22,8 @@ use crate::{Limits, Verdict};
 
 /// Say whether models follow the rules of the standard, and what is wrong where
 ///
-/// Every finding has a code, the rule behind it, its place and advice; `sardonyx explain CODE` says more. Weights are not
-/// read. Exit code 0: no errors, 1: errors, 2: a file cannot be read.
+/// Every finding has a code, the rule behind it, its place and advice; `sardonyx explain CODE` says
+/// more. Weights are not read. Exit code 0: no errors, 1: errors, 2: a file cannot be read.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -44,7 +45,8 @@ pub(crate) struct Args {
     /// Count a code, a requirement, or all `warnings` or `notes` as errors
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
     deny: Vec<String>,
-    /// Say only what the checker of the `onnx` package refuses a model for; with --full, as its full check does
+    /// Say only what the checker of the `onnx` package refuses a model for; with --full, as its
+    /// full check does
     #[arg(long, conflicts_with = "strict")]
     like_onnx: bool,
     /// Operators outside of the standard's domains are errors
@@ -112,7 +114,8 @@ enum Format {
     Sarif,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.check/1";
 
 /// What became of a file.
@@ -148,10 +151,7 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     let format = if args.json { Format::Json } else { args.format };
     let all = check_all(args, &options, terminal);
     let mut total = Counts::default();
-    for found in all
-        .iter()
-        .filter_map(|checked| checked.result.as_ref().ok())
-    {
+    for found in all.iter().filter_map(|checked| checked.result.as_ref().ok()) {
         total.add(&found.report);
     }
     match format {
@@ -159,10 +159,8 @@ pub(crate) fn check(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         Format::Json => terminal.json(&as_json(&all, args), true)?,
         Format::Sarif => terminal.json(&sarif::log(&all), true)?,
     }
-    let mut failures: Vec<Failure> = all
-        .into_iter()
-        .filter_map(|checked| checked.result.err())
-        .collect();
+    let mut failures: Vec<Failure> =
+        all.into_iter().filter_map(|checked| checked.result.err()).collect();
     // The last failure is the command's; those before it are told on the way.
     let last = failures.pop();
     for earlier in &failures {
@@ -220,9 +218,7 @@ fn check_all(args: &Args, options: &Options, terminal: &Terminal) -> Vec<Checked
                 name: path.display().to_string(),
                 result: check_one(path, args, options),
             };
-            *slot
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(checked);
+            *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(checked);
             bar.inc(1);
         }
     };
@@ -235,10 +231,7 @@ fn check_all(args: &Args, options: &Options, terminal: &Terminal) -> Vec<Checked
     bar.finish_and_clear();
     slots
         .into_iter()
-        .filter_map(|slot| {
-            slot.into_inner()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-        })
+        .filter_map(|slot| slot.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
         .collect()
 }
 
@@ -253,45 +246,29 @@ fn check_one(path: &Path, args: &Args, options: &Options) -> Result<Found, Failu
     if let Some(document) = document {
         let report = check::check_document(path, document, options)?;
         let findings = report.findings.iter();
-        let pictures = findings
-            .map(|found| check::render_document(found, &name))
-            .collect();
-        return Ok(Found {
-            report,
-            pictures,
-            positions: Vec::new(),
-        });
+        let pictures = findings.map(|found| check::render_document(found, &name)).collect();
+        return Ok(Found { report, pictures, positions: Vec::new() });
     }
     let open = args.limits.apply(OpenOptions::new());
     let mut text = None;
-    let model: Model = match is_stdin {
-        true => {
-            let mut bytes = Vec::new();
-            std::io::stdin().lock().read_to_end(&mut bytes)?;
-            let bytes = Buffer::from_vec(bytes);
-            text = Some(bytes.clone());
-            open.from_bytes(bytes)
-                .map_err(|error| Failure::from(error).at("standard input"))?
-        }
-        false => open.open(path)?,
+    let model: Model = if is_stdin {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes)?;
+        let bytes = Buffer::from_vec(bytes);
+        text = Some(bytes.clone());
+        open.from_bytes(bytes).map_err(|error| Failure::from(error).at("standard input"))?
+    } else {
+        open.open(path)?
     };
     let report = model.check(options);
-    let pictures = report
-        .findings
-        .iter()
-        .map(|found| check::render(&model, found, &name))
-        .collect();
+    let pictures =
+        report.findings.iter().map(|found| check::render(&model, found, &name)).collect();
     if Form::of_path(path) == Some(Form::Notation) && !report.findings.is_empty() {
         text = Some(files::read(path)?);
     }
-    let positions = text.map_or(Vec::new(), |text| {
-        check::positions(&model, &text, &report.findings)
-    });
-    Ok(Found {
-        report,
-        pictures,
-        positions,
-    })
+    let positions =
+        text.map_or(Vec::new(), |text| check::positions(&model, &text, &report.findings));
+    Ok(Found { report, pictures, positions })
 }
 
 #[derive(Default)]
@@ -310,11 +287,7 @@ impl Counts {
 
     /// In words; empty if there is nothing.
     fn words(&self) -> String {
-        let counts = [
-            (self.errors, "error"),
-            (self.warnings, "warning"),
-            (self.notes, "note"),
-        ];
+        let counts = [(self.errors, "error"), (self.warnings, "warning"), (self.notes, "note")];
         let words: Vec<String> = counts
             .into_iter()
             .filter(|(number, _)| *number > 0)
@@ -327,10 +300,7 @@ impl Counts {
 fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
     let mut text = String::new();
     for checked in all {
-        let Ok(Found {
-            report, pictures, ..
-        }) = &checked.result
-        else {
+        let Ok(Found { report, pictures, .. }) = &checked.result else {
             continue;
         };
         let findings = report.findings.iter().zip(pictures);
@@ -341,11 +311,8 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
         }
         for (code, more) in &report.more {
             let number = usize::try_from(*more).unwrap_or(usize::MAX);
-            text += &format!(
-                "{}: and {} of {code}\n\n",
-                checked.name,
-                count(number, "more finding")
-            );
+            text +=
+                &format!("{}: and {} of {code}\n\n", checked.name, count(number, "more finding"));
         }
         let mut counts = Counts::default();
         counts.add(report);
@@ -357,18 +324,12 @@ fn as_text(all: &[Checked], args: &Args, total: &Counts) -> String {
         text += &format!("{}: {words}\n", checked.name);
     }
     if all.len() > 1 {
-        let wrong = all.iter().filter(|checked| {
-            checked
-                .result
-                .as_ref()
-                .is_ok_and(|found| found.report.errors > 0)
-        });
+        let wrong = all
+            .iter()
+            .filter(|checked| checked.result.as_ref().is_ok_and(|found| found.report.errors > 0));
         let unread = all.iter().filter(|checked| checked.result.is_err()).count();
-        let mut summary = format!(
-            "{} checked: {} with errors",
-            count(all.len(), "model"),
-            wrong.count()
-        );
+        let mut summary =
+            format!("{} checked: {} with errors", count(all.len(), "model"), wrong.count());
         if unread > 0 {
             summary += &format!(", {unread} not readable");
         }
@@ -433,7 +394,8 @@ fn requirement(code: &Code) -> Option<&'static str> {
     Some(code.requirement).filter(|id| !id.is_empty())
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const EXPLAIN_SCHEMA: &str = "sardonyx.explain/1";
 
 /// The codes that a word stands for: that of a finding, or the id of a rule.
@@ -442,9 +404,7 @@ pub(crate) fn codes_called(name: &str) -> Vec<&'static Code> {
         Some(code) => vec![code],
         None => {
             let codes = check::CODES.iter().copied();
-            codes
-                .filter(|code| code.requirement.eq_ignore_ascii_case(name))
-                .collect()
+            codes.filter(|code| code.requirement.eq_ignore_ascii_case(name)).collect()
         }
     }
 }
@@ -480,9 +440,10 @@ pub(crate) fn explain(
         None => listed.iter().map(|code| line(code)).collect(),
         Some(chosen) => {
             let first = rule.map(|rule| {
-                let none = match chosen.is_empty() {
-                    true => "`check` has no finding of its own for it.\n",
-                    false => "",
+                let none = if chosen.is_empty() {
+                    "`check` has no finding of its own for it.\n"
+                } else {
+                    ""
                 };
                 textwrap(&rule.page()) + none
             });

@@ -139,8 +139,8 @@ impl<'m> Classes<'m> {
         })
     }
 
-    /// The best classes of each row, if the tensor looks like scores: `[K]` or `[N, K]` floats with a label for each of the K, or
-    /// with any K > 1 if a ranking was asked for.
+    /// The best classes of each row, if the tensor looks like scores: `[K]` or `[N, K]` floats with
+    /// a label for each of the K, or with any K > 1 if a ranking was asked for.
     pub(crate) fn rank(&self, name: &str, tensor: &Tensor) -> Result<Option<Ranking>, Failure> {
         let (rows, classes) = match *tensor.dims() {
             [classes] => (1, classes),
@@ -181,13 +181,13 @@ impl<'m> Classes<'m> {
     }
 }
 
-/// How far from 1 a sum of probabilities may be: those of an operator may have been rounded to few bits, those without one
-/// must be exact, or scores would be taken for probabilities.
+/// How far from 1 a sum of probabilities may be: those of an operator may have been rounded to few
+/// bits, those without one must be exact, or scores would be taken for probabilities.
 const OPERATOR_TOLERANCE: f64 = 0.02;
 const TOLERANCE: f64 = 1e-3;
 
-/// What scores are: by the operator that the output ends in, if the numbers agree with it, else by the numbers. Rows with scores
-/// that are infinite or not a number have no say.
+/// What scores are: by the operator that the output ends in, if the numbers agree with it, else by
+/// the numbers. Rows with scores that are infinite or not a number have no say.
 fn scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Scores {
     let finite = |row: &&[f32]| row.iter().all(|score| score.is_finite());
     let is_share = |score: f64| (-1e-4..=1.0001).contains(&score);
@@ -208,9 +208,7 @@ fn scores(operator: Option<ScoreOperator>, values: &[f32], classes: usize) -> Sc
             Scores::Logarithms
         }
         Some(ScoreOperator::Sigmoid)
-            if values
-                .iter()
-                .all(|score| score.is_nan() || is_share(f64::from(*score))) =>
+            if values.iter().all(|score| score.is_nan() || is_share(f64::from(*score))) =>
         {
             Scores::Independent
         }
@@ -242,17 +240,12 @@ fn parse_labels(text: &str) -> Result<Vec<String>, Failure> {
         let mut entries = Vec::new();
         for (key, value) in &map {
             entries.push((
-                key.parse::<usize>()
-                    .map_err(|_| bad(&format!("key '{key}' is no number")))?,
+                key.parse::<usize>().map_err(|_| bad(&format!("key '{key}' is no number")))?,
                 name(value),
             ));
         }
         entries.sort_by_key(|(index, _)| *index);
-        if entries
-            .iter()
-            .enumerate()
-            .any(|(i, (index, _))| i != *index)
-        {
+        if entries.iter().enumerate().any(|(i, (index, _))| i != *index) {
             return Err(bad(&"the keys do not run from 0 without gaps"));
         }
         return Ok(entries.into_iter().map(|(_, label)| label).collect());
@@ -373,9 +366,7 @@ mod tests {
             model: &model,
         };
         let rank = |dims: &[usize], values: &[f32]| {
-            classes
-                .rank("y", &Tensor::from_slice(dims, values).unwrap())
-                .unwrap()
+            classes.rank("y", &Tensor::from_slice(dims, values).unwrap()).unwrap()
         };
         let order = |ranking: &Ranking| -> Vec<usize> {
             let classes = ranking.rows.iter().flatten();
@@ -390,18 +381,12 @@ mod tests {
             "{text}"
         );
         assert!(
-            ranking
-                .note()
-                .starts_with("'y' has probabilities: the scores are between 0 and 1")
+            ranking.note().starts_with("'y' has probabilities: the scores are between 0 and 1")
         );
         let ranking = rank(&[3], &[f32::INFINITY, 2.5, -1.0]).unwrap();
         assert_eq!(order(&ranking), [0, 1, 2]);
         let text = ranking.text();
-        assert!(
-            ranking
-                .note()
-                .starts_with("'y' has scores as the model gives them")
-        );
+        assert!(ranking.note().starts_with("'y' has scores as the model gives them"));
         assert_eq!(text, "a  inf\nb  2.5\nc  -1\n");
         let json: Vec<Value> = ranking.json().collect();
         assert_eq!(json[0]["scores"], "scores");
@@ -424,11 +409,7 @@ mod tests {
         let rows: [(&str, [f32; 3], Scores); 11] = [
             ("y = Softmax(x)", [0.5, 0.3, 0.2], by_operator),
             // Rounded to few bits.
-            (
-                "a = Softmax(x) y = Cast<to = 10>(a)",
-                [0.5, 0.3, 0.21],
-                by_operator,
-            ),
+            ("a = Softmax(x) y = Cast<to = 10>(a)", [0.5, 0.3, 0.21], by_operator),
             // Along another axis.
             ("y = Softmax<axis = 0>(x)", [0.9, 0.8, 0.1], Unknown),
             ("y = Identity(x)", [0.5, 0.3, 0.2], by_numbers),

@@ -20,9 +20,10 @@ use crate::{Limits, ModelArg, Verdict};
 
 /// Write the same model, or the same values, in another form
 ///
-/// Models: .onnx (binary), .onnxtxt (ONNX text, with all values; `print` keeps large ones outside), .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text format).
-/// Values: .npy, .npz, .pb (one stored value, as in test data) and .safetensors; .txt and .csv can be written. A .pb file is
-/// a model if the other file is one.
+/// Models: .onnx (binary), .onnxtxt (ONNX text, with all values; `print` keeps large ones outside),
+/// .json or .onnxjson (protobuf JSON), .textproto, .txtpb, .prototxt or .pbtxt (protobuf text
+/// format). Values: .npy, .npz, .pb (one stored value, as in test data) and .safetensors; .txt and
+/// .csv can be written. A .pb file is a model if the other file is one.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -38,8 +39,9 @@ pub(crate) struct Args {
     /// What OUT becomes, if its suffix does not say so
     #[arg(long, value_enum, value_name = "FORM")]
     to: Option<Named>,
-    /// Type of the value in a .pb file, which the file itself does not say, such as 'seq(tensor(float))'; by default a tensor.
-    /// Also the type of elements in a .npy file that NumPy has no name for
+    /// Type of the value in a .pb file, which the file itself does not say, such as
+    /// 'seq(tensor(float))'; by default a tensor. Also the type of elements in a .npy file that
+    /// NumPy has no name for
     #[arg(long = "type", value_name = "TYPE", value_parser = parse_type)]
     ty: Option<Type>,
     /// Name of a value that has none in IN; by default that of the file without its suffix
@@ -75,7 +77,8 @@ enum Named {
     Csv,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.convert-format/1";
 
 impl Named {
@@ -149,15 +152,10 @@ pub(crate) fn convert_format(args: &Args, terminal: &Terminal) -> Result<Verdict
     match (from.model(), to.model(), from.values(), to.values()) {
         (Some(from), Some(to), ..) => model(args, from, to, &target, terminal),
         (_, _, Some(_), Some(format)) => values(args, from, format, &target, terminal),
-        (Some(_), ..) => Err(
-            Failure::new(format!("a model cannot be written as .{}", to.name()))
-                .help("sardonyx cat --all-tensors writes its values to such a file"),
-        ),
-        _ => Err(Failure::new(format!(
-            "a .{} file holds values, which are no model",
-            from.name()
-        ))
-        .help("values go to .npy, .npz, .pb, .safetensors, .txt or .csv")),
+        (Some(_), ..) => Err(Failure::new(format!("a model cannot be written as .{}", to.name()))
+            .help("sardonyx cat --all-tensors writes its values to such a file")),
+        _ => Err(Failure::new(format!("a .{} file holds values, which are no model", from.name()))
+            .help("values go to .npy, .npz, .pb, .safetensors, .txt or .csv")),
     }
 }
 
@@ -185,9 +183,10 @@ impl Args {
 
     /// The name of a value that has none.
     fn name(&self) -> String {
-        let stem = || match self.input.as_os_str() == "-" {
-            true => String::new(),
-            false => {
+        let stem = || {
+            if self.input.as_os_str() == "-" {
+                String::new()
+            } else {
                 let stem = self.input.file_stem().unwrap_or_default();
                 stem.to_string_lossy().into_owned()
             }
@@ -207,10 +206,7 @@ fn model(
     target: &Target,
     terminal: &Terminal,
 ) -> Result<Verdict, Failure> {
-    let arg = ModelArg {
-        path: args.input.clone(),
-        limits: args.limits.clone(),
-    };
+    let arg = ModelArg { path: args.input.clone(), limits: args.limits.clone() };
     let model: Model = arg.open_with(OpenOptions::new().form(from))?;
     let options = SaveOptions::new().form(to);
     let report = match target {
@@ -227,17 +223,13 @@ fn model(
     };
     let lost = !report.left_out.is_empty();
     let saved = saving::Saved::new(target.clone(), report);
-    match args.json {
-        true => {
-            let answer = json!({"schema": SCHEMA, "input": args.input, "saved": saved.json()});
-            terminal.json(&answer, true)?;
-        }
-        false => saved.say(terminal),
+    if args.json {
+        let answer = json!({"schema": SCHEMA, "input": args.input, "saved": saved.json()});
+        terminal.json(&answer, true)?;
+    } else {
+        saved.say(terminal)
     }
-    Ok(match lost && args.strict {
-        true => Verdict::Findings,
-        false => Verdict::Fine,
-    })
+    Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
 fn values(
@@ -271,10 +263,7 @@ fn values(
             }
         }
     } else {
-        let mut content = Content {
-            metadata,
-            ..Content::default()
-        };
+        let mut content = Content { metadata, ..Content::default() };
         for (name, value) in read {
             flatten(name, value, &mut content.tensors, &mut left_out)?;
         }
@@ -300,10 +289,7 @@ fn values(
         }
         saving::left_out(&left_out, terminal);
     }
-    Ok(match lost && args.strict {
-        true => Verdict::Findings,
-        false => Verdict::Fine,
-    })
+    Ok(if lost && args.strict { Verdict::Findings } else { Verdict::Fine })
 }
 
 /// The values of a file by name, and texts about all of them.
@@ -313,13 +299,12 @@ struct Values {
 }
 
 fn read(args: &Args, from: Named) -> Result<Values, Failure> {
-    let file = match args.input.as_os_str() == "-" {
-        true => {
-            let mut bytes = Vec::new();
-            io::stdin().lock().read_to_end(&mut bytes)?;
-            Buffer::from_vec(bytes)
-        }
-        false => files::read(&args.input)?,
+    let file = if args.input.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes)?;
+        Buffer::from_vec(bytes)
+    } else {
+        files::read(&args.input)?
     };
     let array = |file: &Buffer| arrays::read_npy(file, args.element()).map(Value::from);
     let mut metadata = Vec::new();
@@ -337,9 +322,7 @@ fn read(args: &Args, from: Named) -> Result<Values, Failure> {
             let content = safetensors::read(&file)?;
             metadata = content.metadata;
             let tensors = content.tensors.into_iter();
-            tensors
-                .map(|(name, tensor)| (name, tensor.into()))
-                .collect()
+            tensors.map(|(name, tensor)| (name, tensor.into())).collect()
         }
         Named::Pb => vec![(args.name(), stored_value(args, file)?)],
         _ => {
@@ -353,10 +336,7 @@ fn read(args: &Args, from: Named) -> Result<Values, Failure> {
 fn stored_value(args: &Args, file: Buffer) -> Result<Value, Failure> {
     let tensor = Type::unranked(DataType::Float);
     let ty = args.ty.as_ref().unwrap_or(&tensor);
-    let is_array = matches!(
-        files::kind(Path::new("-"), file.as_slice()),
-        Kind::Npy | Kind::Npz
-    );
+    let is_array = matches!(files::kind(Path::new("-"), file.as_slice()), Kind::Npy | Kind::Npz);
     read_value(file, ty).map_err(|error| {
         let failure = Failure::from(error);
         match (&args.ty, is_array) {
@@ -419,10 +399,7 @@ fn one_value(args: &Args, mut read: Vec<(String, Value)>) -> Result<(String, Val
 }
 
 fn other_type(value: &Value, wanted: &ValueType) -> Failure {
-    Failure::new(format!(
-        "the value is of type {}, not {wanted}",
-        value.value_type()
-    ))
+    Failure::new(format!("the value is of type {}, not {wanted}", value.value_type()))
 }
 
 /// A type without shapes.
@@ -450,7 +427,8 @@ fn key_of(key: DataType, name: &str) -> Result<MapKey, Failure> {
     })
 }
 
-/// The tensors in a value. Items of sequences and maps get names with a dot and their position or key.
+/// The tensors in a value. Items of sequences and maps get names with a dot and their position or
+/// key.
 fn flatten(
     name: String,
     value: Value,
@@ -464,9 +442,7 @@ fn flatten(
             tensors.push((name, sparse.to_dense()?));
         }
         Value::Sequence(sequence) => {
-            left_out.push(format!(
-                "what makes '{name}' a sequence; its items are numbered"
-            ));
+            left_out.push(format!("what makes '{name}' a sequence; its items are numbered"));
             for (index, item) in sequence.into_items().into_iter().enumerate() {
                 flatten(format!("{name}.{index}"), item, tensors, left_out)?;
             }

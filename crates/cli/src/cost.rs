@@ -15,9 +15,10 @@ use crate::{ModelArg, symbols};
 
 /// Say what a model costs: parameters, multiply-adds, and memory of activations
 ///
-/// Nothing runs, and weights are not read. Numbers, or formulas in the names that the file gives to sizes; --set gives numbers to
-/// these. A multiply-add is a product that is added to a sum, in matrix products, convolutions and what is made of them; other
-/// work is listed as the number of elements that nodes make.
+/// Nothing runs, and weights are not read. Numbers, or formulas in the names that the file gives to
+/// sizes; --set gives numbers to these. A multiply-add is a product that is added to a sum, in
+/// matrix products, convolutions and what is made of them; other work is listed as the number of
+/// elements that nodes make.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -39,7 +40,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.cost/1";
 
 /// The main graph's place, which goes without saying.
@@ -59,9 +61,10 @@ struct Row<'a> {
 pub(crate) fn cost(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let model = args.model.open()?;
     let cost = model.cost(&args.symbols.options(&model)?);
-    let mut rows: Vec<Row<'_>> = match args.by_operator {
-        true => cost.by_operator().into_iter().map(Row::from).collect(),
-        false => cost.nodes.iter().map(Row::from).collect(),
+    let mut rows: Vec<Row<'_>> = if args.by_operator {
+        cost.by_operator().into_iter().map(Row::from).collect()
+    } else {
+        cost.nodes.iter().map(Row::from).collect()
     };
     if let Some(top) = args.top {
         // Equals stay in the order of the file.
@@ -176,10 +179,7 @@ fn summary(cost: &Cost) -> String {
     let mut text = String::new();
     let mut line = |name: &str, rest: String| text += &format!("{name:<13}  {rest}\n");
     let size = in_bytes(&total.parameter_bytes);
-    line(
-        "parameters",
-        format!("{}, {size}", total_of(&total.parameters)),
-    );
+    line("parameters", format!("{}, {size}", total_of(&total.parameters)));
     line("multiply-adds", total_of(&total.multiply_adds));
     line("elements", total_of(&total.elements));
     line("activations", in_bytes(&total.bytes));
@@ -217,17 +217,16 @@ fn in_bytes(sum: &Sum) -> String {
         _ => String::new(),
     };
     let exact = short(sum, "at least ", group);
-    exact.map_or("unknown".to_string(), |exact| {
-        format!("{exact} bytes{rounded}")
-    })
+    exact.map_or("unknown".to_string(), |exact| format!("{exact} bytes{rounded}"))
 }
 
 fn as_csv(rows: &[Row<'_>]) -> String {
     let names = numbers(&Work::default()).map(|(name, _)| name).join(",");
     let is_summed_up = rows.iter().any(|row| row.nodes.is_some());
-    let mut text = match is_summed_up {
-        true => format!("operator,nodes,{names}\n"),
-        false => format!("graph,node,operator,runs,{names}\n"),
+    let mut text = if is_summed_up {
+        format!("operator,nodes,{names}\n")
+    } else {
+        format!("graph,node,operator,runs,{names}\n")
     };
     for row in rows {
         let mut cells = match row.nodes {
@@ -249,18 +248,15 @@ fn as_csv(rows: &[Row<'_>]) -> String {
 
 /// A cell as RFC 4180 wants it.
 fn quoted(cell: &str) -> String {
-    match cell.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", cell.replace('"', "\"\"")),
-        false => cell.to_string(),
+    if cell.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_string()
     }
 }
 
 fn as_json(args: &Args, cost: &Cost, rows: &[Row<'_>]) -> Value {
-    let key = if args.by_operator {
-        "operators"
-    } else {
-        "nodes"
-    };
+    let key = if args.by_operator { "operators" } else { "nodes" };
     let mut total = work_json(&cost.total);
     total.insert("peak".to_string(), dim_json(&cost.peak.known));
     total.insert("peak_at".to_string(), json!(cost.peak_at));
@@ -311,11 +307,7 @@ mod tests {
 
     #[test]
     fn cells_with_commas_are_quoted() {
-        let rows = [
-            ("a b", "a b"),
-            ("floor(N, 2)", "\"floor(N, 2)\""),
-            ("a\"b", "\"a\"\"b\""),
-        ];
+        let rows = [("a b", "a b"), ("floor(N, 2)", "\"floor(N, 2)\""), ("a\"b", "\"a\"\"b\"")];
         for (cell, expected) in rows {
             assert_eq!(quoted(cell), expected);
         }

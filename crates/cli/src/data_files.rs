@@ -1,4 +1,5 @@
-//! The files beside a model that hold its values: whether they are there and how large. Nothing here opens one.
+//! The files beside a model that hold its values: whether they are there and how large. Nothing
+//! here opens one.
 
 use std::collections::HashMap;
 use std::fs;
@@ -31,16 +32,12 @@ impl DataFiles {
     pub(crate) fn of(model: &ModelArg) -> DataFiles {
         let real = fs::canonicalize(&model.path).ok();
         let paths = std::iter::once(&model.path).chain(&real);
-        let folders: Vec<PathBuf> = match model.is_stdin() {
-            true => Vec::new(),
-            false => paths
-                .map(|path| path.parent().unwrap_or(Path::new("")).to_path_buf())
-                .collect(),
+        let folders: Vec<PathBuf> = if model.is_stdin() {
+            Vec::new()
+        } else {
+            paths.map(|path| path.parent().unwrap_or(Path::new("")).to_path_buf()).collect()
         };
-        DataFiles {
-            folders,
-            found: HashMap::new(),
-        }
+        DataFiles { folders, found: HashMap::new() }
     }
 
     pub(crate) fn find(&mut self, location: &str) -> Found {
@@ -54,9 +51,7 @@ impl DataFiles {
 
     /// Where the files of these locations are, as far as they are anywhere.
     pub(crate) fn paths<'a>(&self, locations: impl IntoIterator<Item = &'a str>) -> Vec<PathBuf> {
-        let inside = locations
-            .into_iter()
-            .filter(|location| leads_outside(location).is_none());
+        let inside = locations.into_iter().filter(|location| leads_outside(location).is_none());
         inside
             .flat_map(|location| self.folders.iter().map(move |folder| folder.join(location)))
             .filter(|path| path.is_file())
@@ -80,12 +75,10 @@ impl DataFiles {
         Found::Missing
     }
 
-    /// What keeps the values of a tensor from being read, as far as sizes tell; `None` if nothing does.
+    /// What keeps the values of a tensor from being read, as far as sizes tell; `None` if nothing
+    /// does.
     pub(crate) fn problem(&mut self, tensor: &StoredTensor) -> Option<String> {
-        let Storage::External {
-            location, offset, ..
-        } = &tensor.storage
-        else {
+        let Storage::External { location, offset, .. } = &tensor.storage else {
             return None;
         };
         match self.find(location) {
@@ -101,7 +94,8 @@ impl DataFiles {
     }
 }
 
-/// Why a location is not looked for. The library decides in the same way, and more strictly, when it opens a file.
+/// Why a location is not looked for. The library decides in the same way, and more strictly, when
+/// it opens a file.
 fn leads_outside(location: &str) -> Option<&'static str> {
     let bytes = location.as_bytes();
     let is_absolute = matches!(bytes.first(), Some(b'/' | b'\\'))

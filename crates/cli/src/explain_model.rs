@@ -15,12 +15,14 @@ use crate::terminal::Terminal;
 use crate::timing::millis;
 use crate::{Limits, ModelArg, check, rules};
 
-/// Say what a model becomes before it runs, or what a finding of `check` means and what to do about it
+/// Say what a model becomes before it runs, or what a finding of `check` means and what to do about
+/// it
 ///
-/// For a model: which nodes are upgraded, computed ahead of time and fused, what nearly was and why not, which nodes are done
-/// in the step of another, which constants would be packed, and how much memory is planned. For the code of a finding, such as
-/// unknown-operator, or the id of a rule, such as GRAPH-02: what it means, and where the standard has it. Without either, all
-/// codes are listed.
+/// For a model: which nodes are upgraded, computed ahead of time and fused, what nearly was and why
+/// not, which nodes are done in the step of another, which constants would be packed, and how much
+/// memory is planned. For the code of a finding, such as unknown-operator, or the id of a rule,
+/// such as GRAPH-02: what it means, and where the standard has it. Without either, all codes are
+/// listed.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -39,7 +41,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.explain-model/1";
 /// Rows of one kind that are listed.
 const SHOWN: usize = 12;
@@ -63,26 +66,17 @@ pub(crate) fn explain(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
             None => failure.help("give a model, or a code; `sardonyx explain` lists all codes"),
         });
     }
-    let model = ModelArg {
-        path: what.clone(),
-        limits: args.limits.clone(),
-    };
+    let model = ModelArg { path: what.clone(), limits: args.limits.clone() };
     let Opened { session, sizes, .. } = args.session.look(&model, terminal)?;
     let inputs = input_types(&sizes, session.inputs(), terminal);
-    let known = inputs
-        .iter()
-        .filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
+    let known = inputs.iter().filter_map(|(name, ty)| Some((name.as_str(), ty.clone()?)));
     let details = session.details(known).map_err(Failure::from);
-    let story = Story {
-        name: model.name(),
-        session: &session,
-        steps: session.steps(),
-        inputs,
-        details,
-    };
-    match args.json {
-        true => terminal.json(&story.json(args.steps), true),
-        false => terminal.print(&story.text(args.steps)),
+    let story =
+        Story { name: model.name(), session: &session, steps: session.steps(), inputs, details };
+    if args.json {
+        terminal.json(&story.json(args.steps), true)
+    } else {
+        terminal.print(&story.text(args.steps))
     }
 }
 
@@ -239,10 +233,7 @@ impl Story<'_> {
             ),
         );
         let [fused, nearly] = self.fusions();
-        let gone: usize = fused
-            .iter()
-            .map(|(_, group)| group.nodes - group.times)
-            .sum();
+        let gone: usize = fused.iter().map(|(_, group)| group.nodes - group.times).sum();
         let times: usize = fused.iter().map(|(_, group)| group.times).sum();
         line(
             "fused",
@@ -253,28 +244,20 @@ impl Story<'_> {
         );
         for ((pattern, _), group) in &fused {
             let (times, example) = (group.times, cut(&group.example));
-            let size = match group.nodes.is_multiple_of(times) {
-                true => format!("{} nodes each", group.nodes / times),
-                false => format!("{} nodes in all", group.nodes),
+            let size = if group.nodes.is_multiple_of(times) {
+                format!("{} nodes each", group.nodes / times)
+            } else {
+                format!("{} nodes in all", group.nodes)
             };
-            line(
-                "",
-                format!("{times:>5}  {pattern}, {size}, such as {example}"),
-            );
+            line("", format!("{times:>5}  {pattern}, {size}, such as {example}"));
         }
         if !nearly.is_empty() {
             let times = nearly.iter().map(|(_, group)| group.times).sum();
-            line(
-                "nearly",
-                format!("{} would be fused, but:", count(times, "node")),
-            );
+            line("nearly", format!("{} would be fused, but:", count(times, "node")));
             for ((pattern, why), group) in nearly.iter().take(SHOWN) {
                 let (times, example) = (group.times, cut(&group.example));
                 let why = cut(why.unwrap_or_default());
-                line(
-                    "",
-                    format!("{times:>5}  {pattern}: {why}; such as {example}"),
-                );
+                line("", format!("{times:>5}  {pattern}: {why}; such as {example}"));
             }
             more(&mut line, nearly.len());
         }
@@ -294,10 +277,7 @@ impl Story<'_> {
         more(&mut line, tails.len());
         if report.unread > 0 {
             let unread = count(report.unread, "node");
-            line(
-                "unread",
-                format!("{unread} gone, because nothing reads them"),
-            );
+            line("unread", format!("{unread} gone, because nothing reads them"));
         }
         line(
             "constants",
@@ -328,11 +308,7 @@ impl Story<'_> {
                         "{} between inputs and outputs ({} if nothing were shared), for {}",
                         human::bytes(details.arena_bytes as u64),
                         human::bytes(details.unshared_bytes),
-                        if inputs.is_empty() {
-                            "no inputs"
-                        } else {
-                            &inputs
-                        }
+                        if inputs.is_empty() { "no inputs" } else { &inputs }
                     ),
                 );
                 line(
@@ -345,9 +321,8 @@ impl Story<'_> {
             }
         }
         let took = report.took.iter();
-        let took: Vec<String> = took
-            .map(|(part, took)| format!("{part} {:.1}", millis(*took)))
-            .collect();
+        let took: Vec<String> =
+            took.map(|(part, took)| format!("{part} {:.1}", millis(*took))).collect();
         line("took", format!("{} ms", took.join(", ")));
         if with_steps {
             text += "\n";
@@ -413,9 +388,8 @@ impl Story<'_> {
         let absorbed = self.session.absorbed().iter();
         let absorbed = absorbed.map(|(by, node)| json!({"node": node, "by": by}));
         let took = report.took.iter();
-        let took: Map<String, Value> = took
-            .map(|(part, took)| (part.to_string(), json!(millis(*took))))
-            .collect();
+        let took: Map<String, Value> =
+            took.map(|(part, took)| (part.to_string(), json!(millis(*took)))).collect();
         let memory = match &self.details {
             Ok(details) => {
                 let memory = Memory::of(details);
@@ -493,7 +467,8 @@ pub(crate) fn operator(step: &StepInfo) -> String {
     names.collect::<Vec<_>>().join(" with ")
 }
 
-/// How the memory of a step is used, in words; nothing for one that reads and writes dense memory of its own.
+/// How the memory of a step is used, in words; nothing for one that reads and writes dense memory
+/// of its own.
 pub(crate) fn layout(step: &StepDetails) -> String {
     let words = [
         (step.is_view, "view"),

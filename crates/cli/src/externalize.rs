@@ -11,9 +11,10 @@ use crate::terminal::Terminal;
 
 /// Move values out into data files beside the model
 ///
-/// Initializers in raw data of at least --threshold bytes move; those in data files already are laid out anew. The model is
-/// replaced last and as a whole, and data files that only the old model used are removed. Doing the same again changes
-/// nothing. Sizes are typed like 4096, 64K, 1.5M or 2G.
+/// Initializers in raw data of at least --threshold bytes move; those in data files already are
+/// laid out anew. The model is replaced last and as a whole, and data files that only the old model
+/// used are removed. Doing the same again changes nothing. Sizes are typed like 4096, 64K, 1.5M or
+/// 2G.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -36,7 +37,8 @@ pub(crate) struct Args {
     /// Offsets are multiples of this; those of smaller tensors of 4K
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = parse_bytes)]
     align: u64,
-    /// Name of the data file, relative to the model's folder; by default that of the model with .data
+    /// Name of the data file, relative to the model's folder; by default that of the model with
+    /// .data
     #[arg(long, value_name = "NAME")]
     data: Option<String>,
     /// Move tensors in attributes too; not every program reads that
@@ -50,7 +52,8 @@ pub(crate) struct Args {
     checksum: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.externalize/1";
 
 pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -73,16 +76,18 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
             tensor.bytes.is_some_and(|bytes| bytes >= args.threshold) && fits(tensor)
         })
     };
-    let in_lists = match args.typed {
-        true => (0, 0),
-        false => staying(&|tensor| {
+    let in_lists = if args.typed {
+        (0, 0)
+    } else {
+        staying(&|tensor| {
             let may_move = args.attributes || is_constant(tensor);
             may_move && matches!(tensor.storage, Storage::Typed(name) if name != "string_data")
-        }),
+        })
     };
-    let in_attributes = match args.attributes {
-        true => (0, 0),
-        false => staying(&|tensor| !is_constant(tensor) && tensor.storage == Storage::Raw),
+    let in_attributes = if args.attributes {
+        (0, 0)
+    } else {
+        staying(&|tensor| !is_constant(tensor) && tensor.storage == Storage::Raw)
     };
     if args.saving.json {
         let sum = |(tensors, bytes)| json!({"tensors": tensors, "bytes": bytes});
@@ -95,10 +100,9 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
         return terminal.json(&answer, true);
     }
     saved.say(terminal);
-    for ((tensors, size), place, option) in [
-        (in_lists, "typed lists", "--typed"),
-        (in_attributes, "attributes", "--attributes"),
-    ] {
+    for ((tensors, size), place, option) in
+        [(in_lists, "typed lists", "--typed"), (in_attributes, "attributes", "--attributes")]
+    {
         if tensors > 0 {
             let (tensors, size) = (count(tensors, "tensor"), bytes(size));
             terminal.note(&format!(
@@ -108,9 +112,7 @@ pub(crate) fn externalize(args: &Args, terminal: &Terminal) -> Result<(), Failur
     }
     if saved.data_files() == 0 {
         let threshold = bytes(args.threshold);
-        terminal.note(&format!(
-            "no tensor was moved: none in raw data has {threshold} or more"
-        ));
+        terminal.note(&format!("no tensor was moved: none in raw data has {threshold} or more"));
     }
     Ok(())
 }

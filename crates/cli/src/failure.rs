@@ -9,7 +9,8 @@ use sardonyx::text::{ParseError, Position, Severity};
 use sardonyx::{ErrorKind, TensorError, UnsupportedOperator};
 use serde_json::{Value, json};
 
-/// Why a command ends without its answer. Always exit code 2, except when the reader of stdout has gone.
+/// Why a command ends without its answer. Always exit code 2, except when the reader of stdout has
+/// gone.
 #[derive(Debug, Default)]
 pub(crate) struct Failure {
     code: Code,
@@ -77,8 +78,8 @@ enum Detail {
 }
 
 impl Detail {
-    /// The line for people. What a text has is shown with the lines of the text instead, and what is said about arguments is part
-    /// of the message.
+    /// The line for people. What a text has is shown with the lines of the text instead, and what
+    /// is said about arguments is part of the message.
     fn line(&self) -> Option<String> {
         match self {
             Detail::Operator(operator) => Some(operator.to_string()),
@@ -96,12 +97,7 @@ impl Detail {
                 "opset": operator.opset,
                 "nodes": operator.nodes,
             }),
-            Detail::Diagnostic {
-                severity,
-                message,
-                position,
-                help,
-            } => json!({
+            Detail::Diagnostic { severity, message, position, help } => json!({
                 "code": match severity {
                     Severity::Error => "syntax-error",
                     Severity::Warning => "syntax-warning",
@@ -116,7 +112,8 @@ impl Detail {
     }
 }
 
-/// The name and version of the form of a failure in JSON. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of a failure in JSON. New keys may be added; a change of
+/// meaning gets a new number.
 const SCHEMA: &str = "sardonyx.error/1";
 
 /// Lines of details that are shown; what is more goes into one line.
@@ -126,10 +123,7 @@ const SHOWN_LINES: usize = 14;
 
 impl Failure {
     pub(crate) fn new(message: impl Into<String>) -> Failure {
-        Failure {
-            message: message.into(),
-            ..Failure::default()
-        }
+        Failure { message: message.into(), ..Failure::default() }
     }
 
     /// With another code than that of wrong arguments.
@@ -172,9 +166,9 @@ impl Failure {
     /// What is wrong with a text, one by one, with its places.
     pub(crate) fn diagnostics(&self) -> impl Iterator<Item = (&str, Option<Position>)> {
         self.details.iter().filter_map(|detail| match detail {
-            Detail::Diagnostic {
-                message, position, ..
-            } => Some((message.as_str(), Some(*position))),
+            Detail::Diagnostic { message, position, .. } => {
+                Some((message.as_str(), Some(*position)))
+            }
             _ => None,
         })
     }
@@ -299,9 +293,7 @@ impl From<&clap::Error> for Failure {
         let told = crate::usage::told(error);
         let arguments = told.arguments.into_iter();
         Failure {
-            details: arguments
-                .map(|(role, text)| Detail::Argument { role, text })
-                .collect(),
+            details: arguments.map(|(role, text)| Detail::Argument { role, text }).collect(),
             help: told.help,
             ..Failure::new(told.message)
         }
@@ -354,10 +346,7 @@ mod tests {
 
     #[test]
     fn a_failure_fits_on_a_screen() {
-        let failure = Failure {
-            message: "x\n".repeat(100),
-            ..Failure::default()
-        };
+        let failure = Failure { message: "x\n".repeat(100), ..Failure::default() };
         let text = failure.help("short").render(&|label| label.to_string());
         assert!(text.lines().count() <= 20, "{text}");
         let named = Failure::new("bad")

@@ -78,10 +78,7 @@ pub(crate) fn write(
     write: impl FnOnce(&mut WholeFile) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     if path.file_name().is_none() {
-        return Err(Failure::new(format!(
-            "'{}' is no file name",
-            path.display()
-        )));
+        return Err(Failure::new(format!("'{}' is no file name", path.display())));
     }
     let cannot = |error: io::Error| failed("cannot write", path, &error);
     let mut file = WholeFile::create(path).map_err(cannot)?;
@@ -112,19 +109,13 @@ pub(crate) fn kind(path: &Path, bytes: &[u8]) -> Kind {
         (b"II*\0", Kind::Unknown(Some("a TIFF image"))),
         (b"%PDF", Kind::Unknown(Some("a PDF document"))),
     ];
-    let suffix = path
-        .extension()
-        .and_then(|suffix| suffix.to_str())
-        .unwrap_or("")
-        .to_ascii_lowercase();
+    let suffix =
+        path.extension().and_then(|suffix| suffix.to_str()).unwrap_or("").to_ascii_lowercase();
     // The bytes of a .pb file may begin like anything.
     if suffix == "pb" {
         return Kind::Proto;
     }
-    if let Some((_, kind)) = signatures
-        .iter()
-        .find(|(magic, _)| bytes.starts_with(magic))
-    {
+    if let Some((_, kind)) = signatures.iter().find(|(magic, _)| bytes.starts_with(magic)) {
         return *kind;
     }
     match suffix.as_str() {

@@ -11,7 +11,8 @@ use crate::{Verdict, files};
 
 /// Format models in text form
 ///
-/// Files are rewritten in place if anything changes; comments stay. With - the text comes from stdin and goes to stdout.
+/// Files are rewritten in place if anything changes; comments stay. With - the text comes from
+/// stdin and goes to stdout.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -51,10 +52,7 @@ fn format(args: &Args, path: &Path, terminal: &Terminal) -> Result<bool, Failure
     } else {
         files::read(path)?.as_slice().to_vec()
     };
-    let name = match from_stdin {
-        true => "standard input".to_string(),
-        false => path.display().to_string(),
-    };
+    let name = if from_stdin { "standard input".to_string() } else { path.display().to_string() };
     let after = text::format(before.clone()).map_err(|error| failure::syntax(&error, &name))?;
     let changes = after != before;
     if args.check {

@@ -20,8 +20,8 @@ impl Glob {
         let pattern = &self.0;
         let name: Vec<char> = name.chars().collect();
         let (mut p, mut n) = (0, 0);
-        // The last `*` and how much of the name it has taken so far. Only that one ever has to take more, so the work is
-        // bounded by the product of both lengths.
+        // The last `*` and how much of the name it has taken so far. Only that one ever has to take
+        // more, so the work is bounded by the product of both lengths.
         let mut star: Option<(usize, usize)> = None;
         while n < name.len() {
             match pattern.get(p) {

@@ -11,9 +11,9 @@ use crate::{Limits, ModelArg};
 
 /// Content hashes: equal for models that differ only in where their values are stored
 ///
-/// SHA-256 over the model with the values of all tensors as raw data: the same whether they lie in the file, in typed lists or
-/// in data files. Everything else counts, documentation and metadata included; see `sardonyx strip`. One line per model, in
-/// the form of sha256sum.
+/// SHA-256 over the model with the values of all tensors as raw data: the same whether they lie in
+/// the file, in typed lists or in data files. Everything else counts, documentation and metadata
+/// included; see `sardonyx strip`. One line per model, in the form of sha256sum.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -27,7 +27,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.hash/1";
 
 /// A file that cannot be hashed does not keep the others from it.
@@ -37,10 +38,7 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let bar = terminal.progress("hashing", Some(args.models.len() as u64));
     for path in &args.models {
-        let arg = ModelArg {
-            path: path.clone(),
-            limits: args.limits.clone(),
-        };
+        let arg = ModelArg { path: path.clone(), limits: args.limits.clone() };
         match hash_of(&arg) {
             Ok(hash) => {
                 lines += &format!("{hash}  {}\n", arg.name());
@@ -54,9 +52,10 @@ pub(crate) fn hash(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    match args.json {
-        true => terminal.json(&json!({"schema": SCHEMA, "hashes": hashes}), true)?,
-        false => terminal.print(&lines)?,
+    if args.json {
+        terminal.json(&json!({"schema": SCHEMA, "hashes": hashes}), true)?
+    } else {
+        terminal.print(&lines)?
     }
     let last = failures.pop();
     for failure in &failures {

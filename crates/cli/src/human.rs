@@ -18,18 +18,12 @@ const PADDED_COLUMNS: usize = 200;
 /// Columns that a text takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
     // Nearly all texts are ASCII, where a character is a column.
-    match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        true => text.len(),
-        false => text.width(),
-    }
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) { text.len() } else { text.width() }
 }
 
 /// A text as one line of a known width.
 pub(crate) fn one_line(text: &str) -> Cow<'_, str> {
-    if !text
-        .bytes()
-        .any(|byte| matches!(byte, b'\n' | b'\r' | b'\t'))
-    {
+    if !text.bytes().any(|byte| matches!(byte, b'\n' | b'\r' | b'\t')) {
         return harmless(text);
     }
     let line = text.replace("\r\n", "\n").replace(['\n', '\r'], "⏎");
@@ -42,7 +36,8 @@ fn stdout_is_terminal() -> bool {
     *IS_TERMINAL
 }
 
-/// A text of at most so many columns, at least 3. Of a longer one the middle is left out: names in models differ at their ends.
+/// A text of at most so many columns, at least 3. Of a longer one the middle is left out: names in
+/// models differ at their ends.
 pub(crate) fn without_middle(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
         return text.into();
@@ -76,9 +71,10 @@ pub(crate) fn cut_note(text: &str) -> String {
 
 fn cut_to(text: &str, columns: usize, on_terminal: bool) -> Cow<'_, str> {
     let line = one_line(text);
-    match on_terminal && width(&line) > columns {
-        true => without_middle(&line, columns).into_owned().into(),
-        false => line,
+    if on_terminal && width(&line) > columns {
+        without_middle(&line, columns).into_owned().into()
+    } else {
+        line
     }
 }
 
@@ -107,9 +103,10 @@ pub(crate) fn bytes(count: u64) -> String {
         value /= 1e3;
         unit += 1;
     }
-    match value < 9.95 {
-        true => format!("{value:.1} {}", units[unit]),
-        false => format!("{value:.0} {}", units[unit]),
+    if value < 9.95 {
+        format!("{value:.1} {}", units[unit])
+    } else {
+        format!("{value:.0} {}", units[unit])
     }
 }
 
@@ -119,12 +116,11 @@ pub(crate) fn count(number: usize, what: &str) -> String {
     format!("{} {what}{s}", group(number as u64))
 }
 
-/// A size in bytes as it is typed: `4096`, `64K` and `64KiB` (units of 1024), `64kB` (units of 1000).
+/// A size in bytes as it is typed: `4096`, `64K` and `64KiB` (units of 1024), `64kB` (units of
+/// 1000).
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("expected a size such as 4096, 64K, 1.5M or 2G, not '{text}'");
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let (power, base) = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => (0, 1024u64),
@@ -145,9 +141,10 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
             let number: f64 = number.parse().map_err(|_| wrong())?;
             let bytes = number * scale as f64;
             // Beyond this the product is not exact, and no file is that large.
-            match bytes < (1u64 << 53) as f64 && bytes.fract() == 0.0 {
-                true => Ok(bytes as u64),
-                false => Err(wrong()),
+            if bytes < (1u64 << 53) as f64 && bytes.fract() == 0.0 {
+                Ok(bytes as u64)
+            } else {
+                Err(wrong())
             }
         }
     }
@@ -171,23 +168,15 @@ pub(crate) fn columns<C: AsRef<str>>(
 /// Names of the same width, on a terminal of at most so many columns.
 pub(crate) fn names<'a>(names: impl Iterator<Item = &'a str>, columns: usize) -> Vec<String> {
     let on_terminal = stdout_is_terminal();
-    let names: Vec<Cow<'_, str>> = names
-        .map(|name| cut_to(name, columns, on_terminal))
-        .collect();
+    let names: Vec<Cow<'_, str>> = names.map(|name| cut_to(name, columns, on_terminal)).collect();
     let widest = widest(names.iter().map(|name| name.as_ref().into()));
-    names
-        .iter()
-        .map(|name| padded(name, widest, Align::Left))
-        .collect()
+    names.iter().map(|name| padded(name, widest, Align::Left)).collect()
 }
 
 /// The width of a column with these cells.
 fn widest<'a>(cells: impl Iterator<Item = Cow<'a, str>>) -> usize {
     let widths = cells.map(|cell| width(&cell));
-    widths
-        .filter(|width| *width <= PADDED_COLUMNS)
-        .max()
-        .unwrap_or(0)
+    widths.filter(|width| *width <= PADDED_COLUMNS).max().unwrap_or(0)
 }
 
 fn table<C: AsRef<str>>(
@@ -279,14 +268,8 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_and_bytes_rounded() {
-        let rows = [
-            (0, "0"),
-            (999, "999"),
-            (1000, "1,000"),
-            (1234567, "1,234,567"),
-        ];
-        rows.iter()
-            .for_each(|(number, expected)| assert_eq!(group(*number), *expected));
+        let rows = [(0, "0"), (999, "999"), (1000, "1,000"), (1234567, "1,234,567")];
+        rows.iter().for_each(|(number, expected)| assert_eq!(group(*number), *expected));
         let rows = [
             (999, "999 bytes"),
             (1000, "1.0 kB"),
@@ -294,8 +277,7 @@ mod tests {
             (999_600, "1.0 MB"),
             (25_600_000_000, "26 GB"),
         ];
-        rows.iter()
-            .for_each(|(number, expected)| assert_eq!(bytes(*number), *expected));
+        rows.iter().for_each(|(number, expected)| assert_eq!(bytes(*number), *expected));
     }
 
     #[test]
@@ -319,17 +301,9 @@ mod tests {
     #[test]
     fn names_are_cut_on_terminals_only_and_columns_do_not_slip() {
         let headings = [("name", Align::Left), ("bytes", Align::Right)];
-        let names = [
-            "漢字",
-            "e\u{301}",
-            "a\nb",
-            &"x".repeat(30),
-            &"y".repeat(300),
-        ];
-        let rows: Vec<Vec<String>> = names
-            .iter()
-            .map(|name| vec![name.to_string(), "12".to_string()])
-            .collect();
+        let names = ["漢字", "e\u{301}", "a\nb", &"x".repeat(30), &"y".repeat(300)];
+        let rows: Vec<Vec<String>> =
+            names.iter().map(|name| vec![name.to_string(), "12".to_string()]).collect();
         let widths = |on_terminal| -> Vec<usize> {
             let text = table(&headings, &rows, 20, on_terminal);
             text.lines().map(width).collect()
@@ -366,19 +340,12 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_empty_ones_left_out() {
-        let headings = [
-            ("name", Align::Left),
-            ("bytes", Align::Right),
-            ("place", Align::Left),
-        ];
+        let headings = [("name", Align::Left), ("bytes", Align::Right), ("place", Align::Left)];
         let rows = [
             vec!["w".to_string(), "12".to_string(), String::new()],
             vec!["bias".to_string(), "1000000".to_string(), String::new()],
         ];
-        assert_eq!(
-            columns(&headings, &rows),
-            "name    bytes\nw          12\nbias  1000000\n"
-        );
+        assert_eq!(columns(&headings, &rows), "name    bytes\nw          12\nbias  1000000\n");
     }
 
     #[test]

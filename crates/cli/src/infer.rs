@@ -18,8 +18,8 @@ use crate::{ModelArg, Verdict, saving, symbols};
 
 /// Infer types and shapes of all values, and say why some stay unknown
 ///
-/// Sizes are numbers, names of the file, or expressions over these such as 2*N + 5. With --output or --in-place the types
-/// are written into the model; nothing else in it changes.
+/// Sizes are numbers, names of the file, or expressions over these such as 2*N + 5. With --output
+/// or --in-place the types are written into the model; nothing else in it changes.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// List the values with their types, or those whose names fit a pattern
     #[arg(long, value_name = "PATTERN", num_args = 0..=1, default_missing_value = "*", value_parser = Glob::parse)]
     show: Option<Glob>,
-    /// List what stays unknown, with the node where that begins and the reason, and which sizes must be equal or divide
+    /// List what stays unknown, with the node where that begins and the reason, and which sizes
+    /// must be equal or divide
     #[arg(long)]
     explain: bool,
     /// Write nothing if something contradicts itself
@@ -49,15 +50,14 @@ pub(crate) struct Args {
     data_prop: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.infer/1";
 
 pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let mut model = args.model.open()?;
-    let target = match args.saving.is_wanted() {
-        true => Some(args.saving.target(&args.model, &model)?),
-        false => None,
-    };
+    let target =
+        if args.saving.is_wanted() { Some(args.saving.target(&args.model, &model)?) } else { None };
     let options = args.options(&model)?;
     let found = model.infer(&options);
     let report = found.report(&model);
@@ -74,24 +74,27 @@ pub(crate) fn infer(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
         model.add_types(&found);
         let save = SaveOptions::new();
         let written =
-            args.saving
-                .save(&args.model, &model, save, Weights::Keep, target, terminal)?;
+            args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
         if !args.saving.json {
             terminal.remark(&(pictures.clone() + &summary(&model, &found)));
             written.say(terminal);
         }
         saved = Some(written);
     }
-    // Only what is shown is formatted: for a large model that takes several times as long as inferring does.
-    match args.saving.json {
-        true => terminal.json(&args.as_json(&model, &found, &report, saved), true)?,
-        false if args.saving.is_wanted() => terminal.print(&args.as_text(&model, &found))?,
-        false => terminal.print(&(pictures + &args.as_text(&model, &found)))?,
+    // Only what is shown is formatted: for a large model that takes several times as long as
+    // inferring does.
+    if args.saving.json {
+        terminal.json(&args.as_json(&model, &found, &report, saved), true)?;
+    } else if args.saving.is_wanted() {
+        terminal.print(&args.as_text(&model, &found))?;
+    } else {
+        terminal.print(&(pictures + &args.as_text(&model, &found)))?;
     }
     // Without a model to write, what was found is the answer.
-    Ok(match wrong && (args.strict || !args.saving.is_wanted()) {
-        true => Verdict::Findings,
-        false => Verdict::Fine,
+    Ok(if wrong && (args.strict || !args.saving.is_wanted()) {
+        Verdict::Findings
+    } else {
+        Verdict::Fine
     })
 }
 
@@ -99,9 +102,9 @@ impl Args {
     fn options(&self, model: &Model) -> Result<Options, Failure> {
         let mut options = self.symbols.options(model)?;
         if self.like_onnx {
-            options = options.naming(Naming::Reference).style(Style::Reference {
-                data_prop: self.data_prop,
-            });
+            options = options
+                .naming(Naming::Reference)
+                .style(Style::Reference { data_prop: self.data_prop });
         } else if self.no_expressions {
             options = options.naming(Naming::Names);
         }
@@ -111,11 +114,7 @@ impl Args {
     fn as_text(&self, model: &Model, found: &Inferred) -> String {
         let mut text = String::new();
         if let Some(pattern) = &self.show {
-            text += &list(
-                found
-                    .values(model)
-                    .filter(|value| pattern.matches(&value.name)),
-            );
+            text += &list(found.values(model).filter(|value| pattern.matches(&value.name)));
         }
         if self.explain {
             text += &explanation(model, found);
@@ -181,11 +180,7 @@ fn list<'a>(values: impl Iterator<Item = ValueType<'a>>) -> String {
     let mut text = String::new();
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut graph = None;
-    let headings = [
-        ("  value", Align::Left),
-        ("type", Align::Left),
-        ("made by", Align::Left),
-    ];
+    let headings = [("  value", Align::Left), ("type", Align::Left), ("made by", Align::Left)];
     let flush = |rows: &mut Vec<Vec<String>>, text: &mut String| {
         if !rows.is_empty() {
             *text += &columns(&headings, rows);
@@ -199,11 +194,7 @@ fn list<'a>(values: impl Iterator<Item = ValueType<'a>>) -> String {
             graph = Some(value.graph);
         }
         let ty = value.ty.map_or("?".to_string(), Type::to_string);
-        rows.push(vec![
-            format!("  {}", value.name),
-            ty,
-            value.made_by.into_owned(),
-        ]);
+        rows.push(vec![format!("  {}", value.name), ty, value.made_by.into_owned()]);
     }
     flush(&mut rows, &mut text);
     text
@@ -227,10 +218,7 @@ fn explanation(model: &Model, found: &Inferred) -> String {
         let (left, right) = (&equality.left, &equality.right);
         text += &format!("{left} = {right}: {} demands it\n", equality.node);
     }
-    match text.is_empty() {
-        true => "nothing stays unknown\n".to_string(),
-        false => text,
-    }
+    if text.is_empty() { "nothing stays unknown\n".to_string() } else { text }
 }
 
 /// A value in the answer in JSON.
@@ -253,9 +241,7 @@ impl<'a> From<ValueType<'a>> for ValueJson<'a> {
             name: value.name,
             made_by: value.made_by,
             ty: value.ty.map(Type::to_string),
-            elem: tensor
-                .and_then(|tensor| tensor.elem)
-                .map(|elem| elem.name()),
+            elem: tensor.and_then(|tensor| tensor.elem).map(|elem| elem.name()),
             shape: tensor
                 .and_then(|tensor| tensor.shape.as_ref())
                 .map(|shape| shape.iter().map(dim_json).collect()),

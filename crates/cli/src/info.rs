@@ -28,16 +28,16 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.info/1";
 
 pub(crate) fn info(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
-    let model = args
-        .model
-        .open_with(OpenOptions::new().skip_payloads(true))?;
-    match args.json {
-        true => terminal.json(&as_json(&model, &args.model), true),
-        false => terminal.print(&as_text(&model, &args.model)),
+    let model = args.model.open_with(OpenOptions::new().skip_payloads(true))?;
+    if args.json {
+        terminal.json(&as_json(&model, &args.model), true)
+    } else {
+        terminal.print(&as_text(&model, &args.model))
     }
 }
 
@@ -53,32 +53,21 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
         "format",
         format!(
             "ONNX IR version {}",
-            model
-                .ir_version()
-                .map_or("missing".to_string(), format_version)
+            model.ir_version().map_or("missing".to_string(), format_version)
         ),
     );
     out.rows(
         "opsets",
-        model.opsets().iter().map(|set| {
-            format!(
-                "{} {}",
-                domain_name(&set.domain),
-                format_version(set.version)
-            )
-        }),
+        model
+            .opsets()
+            .iter()
+            .map(|set| format!("{} {}", domain_name(&set.domain), format_version(set.version))),
     );
-    out.row(
-        "producer",
-        join(" ", [model.producer_name(), model.producer_version()]),
-    );
+    out.row("producer", join(" ", [model.producer_name(), model.producer_version()]));
     out.row("domain", model.domain());
     out.row(
         "version",
-        model
-            .model_version()
-            .filter(|version| *version != 0)
-            .map_or(String::new(), format_version),
+        model.model_version().filter(|version| *version != 0).map_or(String::new(), format_version),
     );
     out.row("graph", cut(&model.graph_name()));
     out.row("doc", cut(&model.doc()));
@@ -100,46 +89,26 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     }
     out.rows("stored as", stored(model).iter().map(Stored::as_text));
     let files = data_files(model, arg);
-    out.rows(
-        "data files",
-        files.iter().take(SHOWN_FILES).map(DataFile::as_text),
-    );
+    out.rows("data files", files.iter().take(SHOWN_FILES).map(DataFile::as_text));
     if let Some(more) = files.len().checked_sub(SHOWN_FILES + 1) {
         out.row("", format!("… and {} more", group(more as u64 + 1)));
     }
     if model.training_steps() > 0 {
-        out.row(
-            "training",
-            format!("{} steps described", model.training_steps()),
-        );
+        out.row("training", format!("{} steps described", model.training_steps()));
     }
     if model.device_configurations() > 0 {
-        out.row(
-            "devices",
-            format!("{} configurations", model.device_configurations()),
-        );
+        out.row("devices", format!("{} configurations", model.device_configurations()));
     }
     out.gap();
 
     let operators = model.operators();
-    let width = operators
-        .iter()
-        .map(|op| group(op.nodes as u64).len())
-        .max()
-        .unwrap_or(0);
+    let width = operators.iter().map(|op| group(op.nodes as u64).len()).max().unwrap_or(0);
     out.rows(
         "operators",
         operators.iter().map(|op| {
             let count = group(op.nodes as u64);
-            let function = if op.is_function {
-                "  (function of this model)"
-            } else {
-                ""
-            };
-            format!(
-                "{count:>width$}  {}{function}",
-                qualified(&op.domain, &op.name)
-            )
+            let function = if op.is_function { "  (function of this model)" } else { "" };
+            format!("{count:>width$}  {}{function}", qualified(&op.domain, &op.name))
         }),
     );
     out.rows("functions", model.functions().iter().map(signature));
@@ -148,9 +117,10 @@ fn as_text(model: &Model, arg: &ModelArg) -> String {
     out.gap();
 
     let unsupported = model.unsupported();
-    match unsupported.is_empty() {
-        true => out.row("cannot run", "nothing: every operator is supported"),
-        false => out.rows("cannot run", unsupported.iter().map(ToString::to_string)),
+    if unsupported.is_empty() {
+        out.row("cannot run", "nothing: every operator is supported")
+    } else {
+        out.rows("cannot run", unsupported.iter().map(ToString::to_string))
     }
     out.text
 }
@@ -194,19 +164,14 @@ fn ports<'a>(ports: impl IntoIterator<Item = &'a Port>) -> Vec<String> {
 /// Entries of the metadata.
 fn pairs<K: AsRef<str>, V: AsRef<str>>(pairs: Vec<(K, V)>) -> Vec<String> {
     let pairs = pairs.iter();
-    beside(
-        pairs
-            .map(|(key, value)| (key.as_ref(), cut(value.as_ref())))
-            .collect(),
-    )
+    beside(pairs.map(|(key, value)| (key.as_ref(), cut(value.as_ref()))).collect())
 }
 
 /// Names in a column, and what belongs to each beside it.
 fn beside(rows: Vec<(&str, String)>) -> Vec<String> {
     let names = names(rows.iter().map(|(name, _)| *name), NAME_COLUMNS);
     let rows = names.into_iter().zip(rows);
-    rows.map(|(name, (_, text))| format!("{name}  {text}"))
-        .collect()
+    rows.map(|(name, (_, text))| format!("{name}  {text}")).collect()
 }
 
 fn signature(function: &FunctionInfo) -> String {
@@ -218,10 +183,7 @@ fn signature(function: &FunctionInfo) -> String {
     let name = qualified(&function.domain, &function.name);
     let (inputs, outputs) = (function.inputs.join(", "), function.outputs.join(", "));
     let s = if function.nodes == 1 { "" } else { "s" };
-    format!(
-        "{name}{overload}({inputs}) -> ({outputs}), {} node{s}",
-        function.nodes
-    )
+    format!("{name}{overload}({inputs}) -> ({outputs}), {} node{s}", function.nodes)
 }
 
 /// Size of the model file; `None` for stdin.
@@ -239,9 +201,10 @@ fn file_bytes(arg: &ModelArg) -> Option<u64> {
 const MOST_BYTES: u64 = i32::MAX as u64;
 
 fn file_size(size: u64) -> String {
-    let warning = match size > MOST_BYTES {
-        true => ", more than the 2 GiB that programs built on libprotobuf can read",
-        false => "",
+    let warning = if size > MOST_BYTES {
+        ", more than the 2 GiB that programs built on libprotobuf can read"
+    } else {
+        ""
     };
     bytes(size) + warning
 }
@@ -264,11 +227,7 @@ impl Stored {
             _ => "not to be read",
         };
         let tensors = count(self.tensors, "tensor");
-        format!(
-            "{} {place}: {tensors}, {}",
-            self.element_type,
-            bytes(self.bytes)
-        )
+        format!("{} {place}: {tensors}, {}", self.element_type, bytes(self.bytes))
     }
 }
 
@@ -311,12 +270,7 @@ impl DataFile {
     }
 
     fn as_text(&self) -> String {
-        let ExternalFile {
-            location,
-            tensors,
-            bytes: claimed,
-            ..
-        } = &self.claimed;
+        let ExternalFile { location, tensors, bytes: claimed, .. } = &self.claimed;
         let found = match self.found {
             Found::Bytes(size) if size < self.end => {
                 format!("; the file is cut off: {size} bytes of {}", self.end)
@@ -335,10 +289,7 @@ impl DataFile {
 fn data_files(model: &Model, arg: &ModelArg) -> Vec<DataFile> {
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
     for tensor in model.tensors() {
-        if let Storage::External {
-            location, offset, ..
-        } = tensor.storage
-        {
+        if let Storage::External { location, offset, .. } = tensor.storage {
             let end = ends.entry(location).or_default();
             *end = (*end).max(offset.saturating_add(tensor.bytes.unwrap_or(0)));
         }
@@ -369,19 +320,12 @@ pub(crate) fn domain_name(domain: &str) -> &str {
 }
 
 fn qualified(domain: &str, name: &str) -> String {
-    if domain.is_empty() {
-        name.to_string()
-    } else {
-        format!("{domain}.{name}")
-    }
+    if domain.is_empty() { name.to_string() } else { format!("{domain}.{name}") }
 }
 
 fn join<S: AsRef<str>>(separator: &str, parts: [S; 2]) -> String {
-    let parts: Vec<&str> = parts
-        .iter()
-        .map(AsRef::as_ref)
-        .filter(|part| !part.is_empty())
-        .collect();
+    let parts: Vec<&str> =
+        parts.iter().map(AsRef::as_ref).filter(|part| !part.is_empty()).collect();
     parts.join(separator)
 }
 
@@ -462,10 +406,7 @@ fn port_json(port: &Port) -> serde_json::Value {
         name: port.name(),
         ty: port.ty().map(Type::to_string),
         element_type: port.ty().and_then(Type::elem).map(|elem| elem.name()),
-        shape: port
-            .ty()
-            .and_then(Type::shape)
-            .map(|shape| shape.iter().map(dim).collect()),
+        shape: port.ty().and_then(Type::shape).map(|shape| shape.iter().map(dim).collect()),
         required: port.is_required(),
     })
 }

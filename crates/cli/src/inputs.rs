@@ -16,14 +16,15 @@ use crate::{picture, random};
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Inputs: .npy, .npz (names inside are input names), .pb (a stored value), PNG or JPEG. A FILE without a name goes to the
-    /// next input that has none yet
+    /// Inputs: .npy, .npz (names inside are input names), .pb (a stored value), PNG or JPEG. A FILE
+    /// without a name goes to the next input that has none yet
     #[arg(value_name = "FILE|NAME=FILE")]
     files: Vec<String>,
     /// Convert arrays to the element types that the model wants
     #[arg(long)]
     cast: bool,
-    /// Fill inputs that are not given: floats evenly from -1 to 1, integers 0 to 9; the same for the same SEED
+    /// Fill inputs that are not given: floats evenly from -1 to 1, integers 0 to 9; the same for
+    /// the same SEED
     #[arg(long, value_name = "SEED")]
     random: Option<u64>,
     #[command(flatten)]
@@ -53,7 +54,8 @@ pub(crate) fn gather(args: &Args, opened: &Opened, terminal: &Terminal) -> Resul
     gather_or_fill(args, args.random, opened, terminal)
 }
 
-/// As [`gather`], for commands to which the values hardly matter: without any inputs they are filled.
+/// As [`gather`], for commands to which the values hardly matter: without any inputs they are
+/// filled.
 pub(crate) fn gather_or_make(
     args: &Args,
     opened: &Opened,
@@ -77,20 +79,10 @@ fn gather_or_fill(
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
     let (model, ports) = (&opened.model, opened.session.inputs());
-    let mut gather = Gather {
-        args,
-        model,
-        ports,
-        inputs: Inputs {
-            values: Vec::new(),
-            files: Vec::new(),
-        },
-    };
-    let (named, positional): (Vec<_>, Vec<_>) = args
-        .files
-        .iter()
-        .map(|arg| split(arg, ports))
-        .partition(|(name, _)| name.is_some());
+    let mut gather =
+        Gather { args, model, ports, inputs: Inputs { values: Vec::new(), files: Vec::new() } };
+    let (named, positional): (Vec<_>, Vec<_>) =
+        args.files.iter().map(|arg| split(arg, ports)).partition(|(name, _)| name.is_some());
     for (name, path) in named.into_iter().chain(positional) {
         gather.file(name, &path)?;
     }
@@ -111,13 +103,10 @@ struct Gather<'a> {
     inputs: Inputs,
 }
 
-/// `NAME=FILE` if NAME is an input, which may itself hold `=`; else `FILE` if there is such a file; else `NAME=FILE` with a
-/// name that will be refused.
+/// `NAME=FILE` if NAME is an input, which may itself hold `=`; else `FILE` if there is such a file;
+/// else `NAME=FILE` with a name that will be refused.
 fn split(arg: &str, ports: &[Port]) -> (Option<String>, PathBuf) {
-    let cuts = || {
-        arg.match_indices('=')
-            .map(|(at, _)| (&arg[..at], &arg[at + 1..]))
-    };
+    let cuts = || arg.match_indices('=').map(|(at, _)| (&arg[..at], &arg[at + 1..]));
     if let Some((name, path)) =
         cuts().find(|(name, _)| ports.iter().any(|port| port.name() == *name))
     {
@@ -155,16 +144,13 @@ impl<'a> Gather<'a> {
         let Some(name) = name else {
             for (member, array) in arrays {
                 // `numpy.savez(file, a, b)` calls them arr_0, arr_1.
-                let unnamed = member
-                    .strip_prefix("arr_")
-                    .is_some_and(|rest| rest.parse::<usize>().is_ok());
+                let unnamed =
+                    member.strip_prefix("arr_").is_some_and(|rest| rest.parse::<usize>().is_ok());
                 let port = match self.port(&member) {
                     Err(_) if unnamed => self.next_port()?,
                     port => port?,
                 };
-                let value = self
-                    .array(&array, port)
-                    .map_err(|failure| failure.at(&member))?;
+                let value = self.array(&array, port).map_err(|failure| failure.at(&member))?;
                 self.give(port, value)?;
             }
             return Ok(());
@@ -174,11 +160,8 @@ impl<'a> Gather<'a> {
             _ => arrays.iter().find(|(member, _)| *member == name),
         };
         let Some((_, array)) = found else {
-            let members: Vec<&str> = arrays
-                .iter()
-                .map(|(member, _)| member.as_str())
-                .take(20)
-                .collect();
+            let members: Vec<&str> =
+                arrays.iter().map(|(member, _)| member.as_str()).take(20).collect();
             return Err(Failure::new(format!("the archive has no array '{name}'"))
                 .code(ErrorKind::Input)
                 .help(format!("it has: {}", members.join(", "))));
@@ -217,7 +200,8 @@ impl<'a> Gather<'a> {
     fn array(&self, bytes: &Buffer, port: &Port) -> Result<Value, Failure> {
         let tensor = match (npy::read(bytes), port.ty().and_then(Type::elem)) {
             (Ok(tensor), _) => tensor,
-            // Types that NumPy has no name for are stored as bare bytes; the model knows what they are.
+            // Types that NumPy has no name for are stored as bare bytes; the model knows what they
+            // are.
             (Err(error), Some(wanted)) => npy::read_as(bytes, wanted).map_err(|_| error)?,
             (Err(error), None) => return Err(error.into()),
         };
@@ -225,10 +209,8 @@ impl<'a> Gather<'a> {
     }
 
     fn fit(&self, tensor: Tensor, port: &Port) -> Result<Tensor, Failure> {
-        let Some(wanted) = port
-            .ty()
-            .and_then(Type::elem)
-            .filter(|wanted| *wanted != tensor.data_type())
+        let Some(wanted) =
+            port.ty().and_then(Type::elem).filter(|wanted| *wanted != tensor.data_type())
         else {
             return Ok(tensor);
         };
@@ -241,28 +223,20 @@ impl<'a> Gather<'a> {
             port.name()
         ))
         .code(ErrorKind::Input)
-        .help(format!(
-            "convert them with --cast, or save the array as {}",
-            numpy_name(wanted)
-        )))
+        .help(format!("convert them with --cast, or save the array as {}", numpy_name(wanted))))
     }
 
     fn give(&mut self, port: &Port, value: Value) -> Result<(), Failure> {
         if self.is_given(port) {
-            return Err(
-                Failure::new(format!("the input '{}' is given twice", port.name()))
-                    .code(ErrorKind::Input),
-            );
+            return Err(Failure::new(format!("the input '{}' is given twice", port.name()))
+                .code(ErrorKind::Input));
         }
         self.inputs.values.push((port.name().to_string(), value));
         Ok(())
     }
 
     fn is_given(&self, port: &Port) -> bool {
-        self.inputs
-            .values
-            .iter()
-            .any(|(name, _)| name == port.name())
+        self.inputs.values.iter().any(|(name, _)| name == port.name())
     }
 
     fn port(&self, name: &str) -> Result<&'a Port, Failure> {
@@ -272,21 +246,16 @@ impl<'a> Gather<'a> {
         let wanted = wanted(self.ports);
         let failure =
             Failure::new(format!("the model has no input '{name}'")).code(ErrorKind::Input);
-        Err(
-            match suggest::closest(name, self.ports.iter().map(Port::name)) {
-                Some(near) => failure.help(format!("did you mean '{near}'?\n{wanted}")),
-                None => failure.help(wanted),
-            },
-        )
+        Err(match suggest::closest(name, self.ports.iter().map(Port::name)) {
+            Some(near) => failure.help(format!("did you mean '{near}'?\n{wanted}")),
+            None => failure.help(wanted),
+        })
     }
 
     /// The next input for a file without a name: first those that a run needs.
     fn next_port(&self) -> Result<&'a Port, Failure> {
         let free = || self.ports.iter().filter(|port| !self.is_given(port));
-        match free()
-            .find(|port| port.is_required())
-            .or_else(|| free().next())
-        {
+        match free().find(|port| port.is_required()).or_else(|| free().next()) {
             Some(port) => Ok(port),
             None => Err(Failure::new("there is no input left for this file")
                 .code(ErrorKind::Input)
@@ -324,10 +293,7 @@ fn wanted(ports: &[Port]) -> String {
         return "the model needs no inputs".to_string();
     }
     let mut text = String::from("the model wants");
-    required
-        .iter()
-        .take(SHOWN)
-        .for_each(|port| text += &format!("\n  {port}"));
+    required.iter().take(SHOWN).for_each(|port| text += &format!("\n  {port}"));
     if required.len() > SHOWN {
         text += &format!("\n  … and {} more", required.len() - SHOWN);
     }

@@ -1,4 +1,5 @@
-//! A bug must not look like one: a panic becomes an error message with exit code 2, and no trace of it is lost.
+//! A bug must not look like one: a panic becomes an error message with exit code 2, and no trace of
+//! it is lost.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, PoisonError};
@@ -12,9 +13,7 @@ static FIRST: Mutex<Option<String>> = Mutex::new(None);
 pub(crate) fn install() {
     panic::set_hook(Box::new(|info| {
         let what = info.payload_as_str().unwrap_or("unknown");
-        let place = info
-            .location()
-            .map_or(String::new(), |location| format!(" at {location}"));
+        let place = info.location().map_or(String::new(), |location| format!(" at {location}"));
         let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
         first.get_or_insert_with(|| format!("{what}{place}"));
     }));

@@ -15,10 +15,10 @@ use crate::{ModelArg, Verdict, show};
 
 /// List the stored tensors: name, type, shape, size and where the values are
 ///
-/// Values are read for --stats only: smallest, largest and mean of the finite elements, share of zeros, numbers of NaN and
-/// infinities. A tensor that cannot be read is listed with what is wrong, and the exit code is 1. The place in the file is
-/// shown for tensors that are no initializers of the main graph; `sardonyx cat --place` takes it. Sizes are typed like 4096,
-/// 64K, 1.5M or 2G.
+/// Values are read for --stats only: smallest, largest and mean of the finite elements, share of
+/// zeros, numbers of NaN and infinities. A tensor that cannot be read is listed with what is wrong,
+/// and the exit code is 1. The place in the file is shown for tensors that are no initializers of
+/// the main graph; `sardonyx cat --place` takes it. Sizes are typed like 4096, 64K, 1.5M or 2G.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -63,7 +63,8 @@ enum Sort {
     Place,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.ls/1";
 
 /// A tensor, and what was found out about it.
@@ -86,9 +87,10 @@ pub(crate) fn ls(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     }
     let rows = examine(&model, tensors, args, terminal);
     let broken = rows.iter().filter(|row| row.problem.is_some()).count();
-    match args.json {
-        true => terminal.json(&as_json(&rows, broken, &args.model.name()), true)?,
-        false => terminal.print(&as_text(&rows, broken, stored))?,
+    if args.json {
+        terminal.json(&as_json(&rows, broken, &args.model.name()), true)?
+    } else {
+        terminal.print(&as_text(&rows, broken, stored))?
     }
     Ok(match broken {
         0 => Verdict::Fine,
@@ -103,9 +105,7 @@ impl Args {
         let by_type = |found| self.types.contains(&found);
         (self.names.is_empty() || by_name())
             && (self.types.is_empty() || tensor.data_type.is_some_and(by_type))
-            && self
-                .min_bytes
-                .is_none_or(|least| tensor.bytes.is_some_and(|bytes| bytes >= least))
+            && self.min_bytes.is_none_or(|least| tensor.bytes.is_some_and(|bytes| bytes >= least))
             && (is_external || !self.external)
             && !(is_external && self.inside)
     }
@@ -115,9 +115,7 @@ impl Sort {
     /// Equals stay in the order of the file.
     fn sort(self, tensors: &mut [StoredTensor]) {
         let file = |tensor: &StoredTensor| match &tensor.storage {
-            Storage::External {
-                location, offset, ..
-            } => Some((location.clone(), *offset)),
+            Storage::External { location, offset, .. } => Some((location.clone(), *offset)),
             _ => None,
         };
         match self {
@@ -139,9 +137,10 @@ fn examine(
 ) -> Vec<Row> {
     let mut files = DataFiles::of(&args.model);
     let total = tensors.iter().filter_map(|tensor| tensor.bytes).sum();
-    let bar = match args.stats {
-        true => terminal.progress_bytes("reading", total),
-        false => terminal.progress("reading", None),
+    let bar = if args.stats {
+        terminal.progress_bytes("reading", total)
+    } else {
+        terminal.progress("reading", None)
     };
     let rows = tensors
         .into_iter()
@@ -154,11 +153,7 @@ fn examine(
                     Err(what) => problem = Some(what),
                 }
             }
-            Row {
-                tensor,
-                problem,
-                stats,
-            }
+            Row { tensor, problem, stats }
         })
         .collect();
     bar.finish_and_clear();
@@ -185,10 +180,7 @@ fn problem(model: &Model, tensor: &StoredTensor) -> Option<String> {
     match &tensor.storage {
         // Raw data is taken as it is: only its size is compared.
         Storage::Raw | Storage::Nothing => model.value_of(tensor).err().map(|error| what(&error)),
-        Storage::External {
-            length: Some(length),
-            ..
-        } => {
+        Storage::External { length: Some(length), .. } => {
             let elements = usize::try_from(elements).ok();
             let needed = elements
                 .zip(tensor.data_type)
@@ -242,10 +234,7 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
         ("wrong", Left),
     ];
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let mut text = match rows.is_empty() {
-        true => String::new(),
-        false => columns(&headings, &cells) + "\n",
-    };
+    let mut text = if rows.is_empty() { String::new() } else { columns(&headings, &cells) + "\n" };
     let elements = rows.iter().filter_map(|row| row.tensor.elements());
     let elements = elements.fold(0, u64::saturating_add);
     let size = rows.iter().filter_map(|row| row.tensor.bytes).sum();
@@ -254,16 +243,14 @@ fn as_text(rows: &[Row], broken: usize, stored: usize) -> String {
         (0, stored) => format!("none of {} fits\n", count(stored, "tensor")),
         (listed, _) => {
             let elements = group(elements);
-            let of = match listed == stored {
-                true => String::new(),
-                false => format!(" of {}", group(stored as u64)),
+            let of = if listed == stored {
+                String::new()
+            } else {
+                format!(" of {}", group(stored as u64))
             };
             let s = if stored == 1 { "" } else { "s" };
             let listed = group(listed as u64);
-            format!(
-                "{listed}{of} tensor{s}, {elements} elements, {}\n",
-                bytes(size)
-            )
+            format!("{listed}{of} tensor{s}, {elements} elements, {}\n", bytes(size))
         }
     };
     if broken > 0 {
@@ -292,20 +279,13 @@ fn cells(row: &Row) -> Vec<String> {
         format!("{:?}", tensor.dims),
         tensor.bytes.map_or("?".to_string(), bytes),
         place_of_values(tensor),
-        stats
-            .and_then(Stats::sparsity)
-            .map_or(String::new(), percent),
+        stats.and_then(Stats::sparsity).map_or(String::new(), percent),
         number(stats.and_then(|stats| stats.range).map(|(min, _)| min)),
         number(stats.and_then(|stats| stats.range).map(|(_, max)| max)),
-        stats
-            .and_then(|stats| stats.mean)
-            .map_or(String::new(), show::short),
+        stats.and_then(|stats| stats.mean).map_or(String::new(), show::short),
         some(stats.map(|stats| stats.nan)),
         some(stats.map(|stats| stats.inf)),
-        match is_obvious {
-            true => String::new(),
-            false => cut(&tensor.place),
-        },
+        if is_obvious { String::new() } else { cut(&tensor.place) },
         row.problem.as_deref().map_or(String::new(), cut),
     ]
 }
@@ -314,9 +294,7 @@ fn place_of_values(tensor: &StoredTensor) -> String {
     match &tensor.storage {
         Storage::Raw => "raw".to_string(),
         Storage::Typed(field) => field.to_string(),
-        Storage::External {
-            location, offset, ..
-        } => format!("{} @ {offset}", cut(location)),
+        Storage::External { location, offset, .. } => format!("{} @ {offset}", cut(location)),
         Storage::Nothing => "no elements".to_string(),
         _ => "nowhere".to_string(),
     }
@@ -374,12 +352,7 @@ fn row_json(row: &Row) -> serde_json::Value {
     });
     match &tensor.storage {
         Storage::Typed(field) => answer["field"] = json!(field),
-        Storage::External {
-            location,
-            offset,
-            length,
-            checksum,
-        } => {
+        Storage::External { location, offset, length, checksum } => {
             answer["location"] = json!(location);
             answer["offset"] = json!(offset);
             answer["length"] = json!(length);

@@ -1,7 +1,7 @@
 //! The `sardonyx` command. One file per subcommand; what they share is in files named after it.
 //!
-//! Exit codes: 0 fine, 1 findings, 2 wrong usage, input or output that fails, or bad input. Answers go to stdout, everything else to
-//! stderr.
+//! Exit codes: 0 fine, 1 findings, 2 wrong usage, input or output that fails, or bad input. Answers
+//! go to stdout, everything else to stderr.
 
 // In a test, a panic is the report.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -126,10 +126,7 @@ struct Limits {
 
 impl Limits {
     fn apply(&self, options: OpenOptions) -> OpenOptions {
-        options.limits(ReadLimits {
-            memory: self.max_structure,
-            ..ReadLimits::default()
-        })
+        options.limits(ReadLimits { memory: self.max_structure, ..ReadLimits::default() })
     }
 }
 
@@ -195,11 +192,12 @@ impl ModelArg {
 
     fn open_with(&self, options: OpenOptions) -> Result<Model, Failure> {
         let options = self.limits.apply(options);
-        match self.is_stdin() {
-            true => options
+        if self.is_stdin() {
+            options
                 .from_reader(std::io::stdin().lock())
-                .map_err(|error| Failure::from(error).at("standard input")),
-            false => Ok(options.open(&self.path)?),
+                .map_err(|error| Failure::from(error).at("standard input"))
+        } else {
+            Ok(options.open(&self.path)?)
         }
     }
 
@@ -229,10 +227,8 @@ mod tests {
         let commands = commands.get_subcommands();
         let has_json =
             |command: &&clap::Command| command.get_arguments().any(|arg| arg.get_id() == "json");
-        let mut defined: Vec<&str> = commands
-            .filter(has_json)
-            .map(clap::Command::get_name)
-            .collect();
+        let mut defined: Vec<&str> =
+            commands.filter(has_json).map(clap::Command::get_name).collect();
         let lines = include_str!("../tests/json_commands.txt").lines();
         let lines = lines.filter(|line| !line.starts_with('#'));
         let mut tested: Vec<&str> = lines.filter_map(|line| line.split(' ').next()).collect();

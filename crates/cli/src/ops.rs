@@ -1,4 +1,5 @@
-//! `sardonyx ops`: the operators of the standard: a list, one of them, or what changed between two of its versions.
+//! `sardonyx ops`: the operators of the standard: a list, one of them, or what changed between two
+//! of its versions.
 
 use sardonyx::ops::{
     Arity, AttrDefault, Attribute, Determinism, Differentiability, OpDef, Param, Registry, Schema,
@@ -15,9 +16,9 @@ use crate::terminal::Terminal;
 
 /// Show operators: what they do, their versions, inputs, outputs, attributes and types
 ///
-/// With the name of an operator, that operator at its newest version, or at the one of --opset. With anything else, a list of
-/// the operators whose name or description contains it; * and ? make it a pattern for names. Names are like Conv or
-/// ai.onnx.ml.Scaler.
+/// With the name of an operator, that operator at its newest version, or at the one of --opset.
+/// With anything else, a list of the operators whose name or description contains it; * and ? make
+/// it a pattern for names. Names are like Conv or ai.onnx.ml.Scaler.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -47,17 +48,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.ops/1";
 
 pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let operators: Vec<&OpDef> = Registry::standard()
         .operators()
-        .filter(|op| {
-            args.domain
-                .as_deref()
-                .is_none_or(|domain| domain_of(op) == domain)
-        })
+        .filter(|op| args.domain.as_deref().is_none_or(|domain| domain_of(op) == domain))
         .collect();
     if operators.is_empty() {
         return Err(unknown_domain(args.domain.as_deref().unwrap_or_default()));
@@ -72,20 +70,18 @@ pub(crate) fn ops(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> 
         return Ok(Verdict::Fine);
     }
     let asks_for_one = args.opset.is_some() || args.all || args.diff.is_some();
-    let found: Vec<&OpDef> = match asks_for_one {
-        true => Vec::new(),
-        false => operators
-            .iter()
-            .copied()
-            .filter(|op| fits(op, wanted))
-            .collect(),
+    let found: Vec<&OpDef> = if asks_for_one {
+        Vec::new()
+    } else {
+        operators.iter().copied().filter(|op| fits(op, wanted)).collect()
     };
     if found.is_empty() {
         return Err(unknown_operator(wanted, &operators));
     }
-    match args.json {
-        true => terminal.json(&as_json(&found), true)?,
-        false => terminal.print(&list(&found))?,
+    if args.json {
+        terminal.json(&as_json(&found), true)?
+    } else {
+        terminal.print(&list(&found))?
     }
     Ok(Verdict::Fine)
 }
@@ -131,33 +127,17 @@ fn unknown_domain(wanted: &str) -> Failure {
 fn list(operators: &[&OpDef]) -> String {
     let rows: Vec<Vec<String>> = operators
         .iter()
-        .map(|op| {
-            vec![
-                op.full_name(),
-                versions(op),
-                first_sentence(op.about).to_string(),
-            ]
-        })
+        .map(|op| vec![op.full_name(), versions(op), first_sentence(op.about).to_string()])
         .collect();
-    let headings = [
-        ("operator", Align::Left),
-        ("versions", Align::Left),
-        ("what it does", Align::Left),
-    ];
+    let headings =
+        [("operator", Align::Left), ("versions", Align::Left), ("what it does", Align::Left)];
     let sum: usize = operators.iter().map(|op| op.versions().count()).sum();
     let total = count(operators.len(), "operator");
-    format!(
-        "{}\n{total} in {}\n",
-        columns(&headings, &rows),
-        count(sum, "version")
-    )
+    format!("{}\n{total} in {}\n", columns(&headings, &rows), count(sum, "version"))
 }
 
 fn versions(op: &OpDef) -> String {
-    let versions: Vec<String> = op
-        .versions()
-        .map(|version| version.since.to_string())
-        .collect();
+    let versions: Vec<String> = op.versions().map(|version| version.since.to_string()).collect();
     versions.join(" ")
 }
 
@@ -187,11 +167,7 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
         text += &schema.to_string();
         if let Some(function) = op.function_text(args.opset.unwrap_or(schema.since), None) {
             text += &format!("\nas a function of others:\n\n{function}");
-        } else if op
-            .functions_of(schema.since)
-            .iter()
-            .any(|found| found.needs_call)
-        {
+        } else if op.functions_of(schema.since).iter().any(|found| found.needs_call) {
             text += "\nwhich function of others it is depends on the call\n";
         }
         text += &format!("\nversions: {}\n", versions(op));
@@ -203,54 +179,39 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
 fn difference(from: &Schema, to: &Schema) -> String {
     let mut lines = Vec::new();
     if from.deprecated != to.deprecated {
-        lines.push(match to.deprecated {
-            true => "  deprecated".to_string(),
-            false => "  not deprecated any more".to_string(),
+        lines.push(if to.deprecated {
+            "  deprecated".to_string()
+        } else {
+            "  not deprecated any more".to_string()
         });
     }
     let param = |param: &Param| (param.name, param.to_string());
     let attribute = |attribute: &Attribute| (attribute.name, attribute.to_string());
     changes("input", &from.inputs, &to.inputs, param, &mut lines);
     changes("output", &from.outputs, &to.outputs, param, &mut lines);
-    changes(
-        "attribute",
-        &from.attributes,
-        &to.attributes,
-        attribute,
-        &mut lines,
-    );
+    changes("attribute", &from.attributes, &to.attributes, attribute, &mut lines);
     for var in &to.types {
         match from.type_var(var.name) {
             Some(old) => lines.extend(type_changes(old, var)),
-            None => lines.push(format!(
-                "+ type      {}: {}",
-                var.name,
-                var.allowed.names().join(" ")
-            )),
+            None => {
+                lines.push(format!("+ type      {}: {}", var.name, var.allowed.names().join(" ")))
+            }
         }
     }
-    let gone = from
-        .types
-        .iter()
-        .filter(|var| to.type_var(var.name).is_none());
+    let gone = from.types.iter().filter(|var| to.type_var(var.name).is_none());
     lines.extend(gone.map(|var| format!("- type      {}", var.name)));
     if from.determinism != to.determinism {
         lines.push(format!("  {}", determinism(to)));
     }
     for (sign, some, others) in [("-", from, to), ("+", to, from)] {
-        let only = some
-            .notes
-            .iter()
-            .filter(|note| !others.notes.contains(note));
+        let only = some.notes.iter().filter(|note| !others.notes.contains(note));
         lines.extend(only.map(|note| format!("{sign} note      {note}")));
     }
-    let head = format!(
-        "{} from version {} to version {}",
-        from.name, from.since, to.since
-    );
-    match lines.is_empty() {
-        true => format!("{head}: nothing is declared otherwise\n"),
-        false => format!("{head}\n{}\n", lines.join("\n")),
+    let head = format!("{} from version {} to version {}", from.name, from.since, to.since);
+    if lines.is_empty() {
+        format!("{head}: nothing is declared otherwise\n")
+    } else {
+        format!("{head}\n{}\n", lines.join("\n"))
     }
 }
 
@@ -313,7 +274,8 @@ fn operator_json(op: &OpDef) -> Value {
     })
 }
 
-/// The functions that a version of an operator is; the text of one that depends on the call is not there.
+/// The functions that a version of an operator is; the text of one that depends on the call is not
+/// there.
 fn functions_json(op: &OpDef, since: u32) -> Value {
     let functions = op.functions_of(since).into_iter().map(|function| {
         json!({
@@ -337,9 +299,7 @@ fn determinism(schema: &Schema) -> &'static str {
 fn schema_json(schema: &Schema) -> Value {
     let params = |params: &[Param], about: fn(&Schema, &Param) -> Option<&'static str>| {
         let params = params.iter();
-        params
-            .map(|param| param_json(param, about(schema, param)))
-            .collect::<Vec<_>>()
+        params.map(|param| param_json(param, about(schema, param))).collect::<Vec<_>>()
     };
     let attributes = schema.attributes.iter();
     let attributes: Vec<Value> = attributes

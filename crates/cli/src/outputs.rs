@@ -34,7 +34,8 @@ pub(crate) struct Written {
 }
 
 impl Place {
-    /// What an argument means: `-` is stdout, a name that ends like a file of arrays is that file, any other a directory.
+    /// What an argument means: `-` is stdout, a name that ends like a file of arrays is that file,
+    /// any other a directory.
     pub(crate) fn of(path: &Path) -> Result<Place, Failure> {
         if path.is_dir() {
             return Ok(Place::Directory(path.to_path_buf()));
@@ -98,10 +99,13 @@ fn write_one(
                 let failure = Failure::new(format!(
                     "the model has {count} outputs, and this holds one value"
                 ));
-                return Err(failure.help(match all.iter().all(|(_, value)| value.as_tensor().is_some()) {
-                    true => "write them to a file that ends in .npz, or to a directory: --output DIR",
-                    false => TO_DIRECTORY,
-                }));
+                return Err(failure.help(
+                    if all.iter().all(|(_, value)| value.as_tensor().is_some()) {
+                        "write them to a file that ends in .npz, or to a directory: --output DIR"
+                    } else {
+                        TO_DIRECTORY
+                    },
+                ));
             }
             for (name, value) in &all {
                 let tensor = value.as_tensor().ok_or_else(|| {
@@ -149,11 +153,7 @@ fn write_directory(
         let stem = file_stem(name, i, &mut taken);
         let path = target.join(format!("{stem}.{suffix}"));
         protected.check(&path)?;
-        let written = Written {
-            path,
-            output: Some(name.to_string()),
-            is_renamed: stem != name,
-        };
+        let written = Written { path, output: Some(name.to_string()), is_renamed: stem != name };
         contents.push((written, bytes));
     }
     fs::create_dir_all(target)
@@ -164,14 +164,11 @@ fn write_directory(
     Ok(contents.into_iter().map(|(written, _)| written).collect())
 }
 
-/// A file name for an output, without suffix. Names in a model may hold anything, so what could lead elsewhere or be illegal somewhere becomes `_`.
+/// A file name for an output, without suffix. Names in a model may hold anything, so what could
+/// lead elsewhere or be illegal somewhere becomes `_`.
 fn file_stem(name: &str, index: usize, taken: &mut HashSet<String>) -> String {
     let plain = |c: char| {
-        if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') {
-            c
-        } else {
-            '_'
-        }
+        if c.is_alphanumeric() || matches!(c, '.' | '_' | '-') { c } else { '_' }
     };
     let mut stem: String = name.chars().take(80).map(plain).collect();
     if stem.is_empty() || stem.starts_with('.') {

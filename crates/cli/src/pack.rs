@@ -11,8 +11,8 @@ use crate::terminal::Terminal;
 
 /// Bring all values inside: one file that needs no data files beside it
 ///
-/// Values that lie in data files are copied into the model file as raw data; nothing else changes. With --in-place the data
-/// files that no other model of the folder uses are removed afterwards.
+/// Values that lie in data files are copied into the model file as raw data; nothing else changes.
+/// With --in-place the data files that no other model of the folder uses are removed afterwards.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -22,7 +22,8 @@ pub(crate) struct Args {
     saving: saving::Args,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.pack/1";
 
 pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -30,14 +31,8 @@ pub(crate) fn pack(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let target = args.saving.target(&args.model, &model)?;
     let (tensors, size) = sum_of(&model, is_external);
     let options = SaveOptions::new();
-    let saved = args.saving.save(
-        &args.model,
-        &model,
-        options,
-        Weights::Inside,
-        target,
-        terminal,
-    )?;
+    let saved =
+        args.saving.save(&args.model, &model, options, Weights::Inside, target, terminal)?;
     if args.saving.json {
         let answer = json!({
             "schema": SCHEMA,

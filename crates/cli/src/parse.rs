@@ -14,9 +14,10 @@ use crate::{ModelArg, Verdict, files, saving};
 
 /// Make a model of text
 ///
-/// Everything that is wrong with the text is listed, each with its line; then nothing is written. What is wrong with the
-/// model that the text describes is listed as warnings: names that nothing defines, cycles, operators used in a way that
-/// they do not have. The model is written all the same, so that any text that `print` made can be read back.
+/// Everything that is wrong with the text is listed, each with its line; then nothing is written.
+/// What is wrong with the model that the text describes is listed as warnings: names that nothing
+/// defines, cycles, operators used in a way that they do not have. The model is written all the
+/// same, so that any text that `print` made can be read back.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -24,7 +25,8 @@ pub(crate) struct Args {
     model: ModelArg,
     #[command(flatten)]
     saving: saving::Args,
-    /// Refuse a model that does not follow the rules of the standard: write nothing, and exit with 1
+    /// Refuse a model that does not follow the rules of the standard: write nothing, and exit with
+    /// 1
     #[arg(long)]
     strict: bool,
     /// Do not look at what is wrong with the model
@@ -32,23 +34,18 @@ pub(crate) struct Args {
     no_check: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.parse/1";
 
 pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
     let (model, warnings, text) = read(&args.model)?;
     if let (Some(text), false) = (&text, warnings.is_empty()) {
-        terminal.remark(&text::render(
-            text.as_slice(),
-            &args.model.name(),
-            &warnings,
-        ));
+        terminal.remark(&text::render(text.as_slice(), &args.model.name(), &warnings));
     }
     let name = args.model.name();
-    let (findings, errors) = match args.no_check {
-        true => (Vec::new(), 0),
-        false => findings(&model, args.strict),
-    };
+    let (findings, errors) =
+        if args.no_check { (Vec::new(), 0) } else { findings(&model, args.strict) };
     for found in &findings {
         terminal.remark(&(check::render(&model, found, &name) + "\n"));
     }
@@ -66,28 +63,17 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     }
     let target = args.saving.target(&args.model, &model)?;
     let options = SaveOptions::new();
-    let saved = args.saving.save(
-        &args.model,
-        &model,
-        options,
-        Weights::Keep,
-        target,
-        terminal,
-    )?;
+    let saved = args.saving.save(&args.model, &model, options, Weights::Keep, target, terminal)?;
     if args.saving.json {
-        let positions = match findings.is_empty() {
-            true => Vec::new(),
-            false => {
-                let text = text.map_or_else(|| files::read(&args.model.path), Ok)?;
-                check::positions(&model, &text, &findings)
-            }
+        let positions = if findings.is_empty() {
+            Vec::new()
+        } else {
+            let text = text.map_or_else(|| files::read(&args.model.path), Ok)?;
+            check::positions(&model, &text, &findings)
         };
         let positions = positions.into_iter().chain(std::iter::repeat(None));
         let findings = findings.iter().zip(positions).map(crate::check::finding);
-        let warnings: Vec<&str> = warnings
-            .iter()
-            .map(|found| found.message.as_str())
-            .collect();
+        let warnings: Vec<&str> = warnings.iter().map(|found| found.message.as_str()).collect();
         let answer = json!({
             "schema": SCHEMA,
             "text": name,
@@ -102,8 +88,8 @@ pub(crate) fn parse(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure
     Ok(Verdict::Fine)
 }
 
-/// What makes the model invalid, as errors if it is refused for that and as warnings otherwise. Also how many there are,
-/// which may be more than are listed.
+/// What makes the model invalid, as errors if it is refused for that and as warnings otherwise.
+/// Also how many there are, which may be more than are listed.
 fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     let options = check::Options::new().types(true).without_files(true);
     let report = model.check(&options);
@@ -117,7 +103,8 @@ fn findings(model: &Model, strict: bool) -> (Vec<Finding>, usize) {
     (listed, usize::try_from(report.errors).unwrap_or(usize::MAX))
 }
 
-/// The model, warnings about the text, and the text if there are warnings or it cannot be read again.
+/// The model, warnings about the text, and the text if there are warnings or it cannot be read
+/// again.
 fn read(arg: &ModelArg) -> Result<(Model, Vec<Diagnostic>, Option<Buffer>), Failure> {
     let options = arg.limits.apply(OpenOptions::new());
     if arg.is_stdin() {
@@ -128,9 +115,6 @@ fn read(arg: &ModelArg) -> Result<(Model, Vec<Diagnostic>, Option<Buffer>), Fail
         return Ok((model, warnings, Some(bytes)));
     }
     let (model, warnings) = text::open(&arg.path, &options)?;
-    let text = match warnings.is_empty() {
-        true => None,
-        false => Some(files::read(&arg.path)?),
-    };
+    let text = if warnings.is_empty() { None } else { Some(files::read(&arg.path)?) };
     Ok((model, warnings, text))
 }

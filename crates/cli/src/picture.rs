@@ -1,8 +1,8 @@
 //! Pictures as inputs: decoded, resized to the model's input, scaled to the range it wants.
 //!
-//! The picture is stretched to height and width of the input (bilinear, averaging where it shrinks); an alpha channel is
-//! dropped; the orientation that cameras store is applied. What the model's metadata says about its
-//! pictures holds where no option says otherwise.
+//! The picture is stretched to height and width of the input (bilinear, averaging where it
+//! shrinks); an alpha channel is dropped; the orientation that cameras store is applied. What the
+//! model's metadata says about its pictures holds where no option says otherwise.
 
 use std::io::Cursor;
 
@@ -19,12 +19,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     layout: Option<Layout>,
     /// Subtracted from each channel of an image, after scaling to 0..1, such as 0.485,0.456,0.406
-    #[arg(
-        long,
-        value_name = "A,B,C",
-        value_delimiter = ',',
-        allow_hyphen_values = true
-    )]
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',', allow_hyphen_values = true)]
     mean: Vec<f32>,
     /// Each channel of an image is divided by this, after --mean, such as 0.229,0.224,0.225
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
@@ -39,7 +34,8 @@ enum Layout {
     Nhwc,
 }
 
-/// Widest and highest picture that is decoded, in pixels, and most memory that decoding may take, in bytes.
+/// Widest and highest picture that is decoded, in pixels, and most memory that decoding may take,
+/// in bytes.
 const MAX_SIDE: u32 = 32_768;
 const MAX_DECODED_BYTES: u64 = 1 << 30;
 
@@ -62,12 +58,8 @@ pub(crate) fn load(
     })?;
     let channels = want.channels;
     match want.layout {
-        Layout::Nhwc => values.extend(
-            pixels
-                .iter()
-                .enumerate()
-                .map(|(i, pixel)| scale.apply(*pixel, i % channels)),
-        ),
+        Layout::Nhwc => values
+            .extend(pixels.iter().enumerate().map(|(i, pixel)| scale.apply(*pixel, i % channels))),
         Layout::Nchw => {
             for channel in 0..channels {
                 values.extend(
@@ -86,11 +78,7 @@ pub(crate) fn load(
         (Layout::Nhwc, 3) => vec![height, width, channels],
         _ => vec![height, width],
     };
-    Ok(cast(
-        &Tensor::from_vec(dims, values)?,
-        want.elem,
-        CastOptions::default(),
-    )?)
+    Ok(cast(&Tensor::from_vec(dims, values)?, want.elem, CastOptions::default())?)
 }
 
 /// What an input wants of a picture.
@@ -135,14 +123,7 @@ impl Want {
         let rank = shape.len();
         if rank == 2 {
             let (height, width) = (dims[0].size(), dims[1].size());
-            return Ok(Want {
-                elem,
-                layout: Layout::Nhwc,
-                rank,
-                channels: 1,
-                height,
-                width,
-            });
+            return Ok(Want { elem, layout: Layout::Nhwc, rank, channels: 1, height, width });
         }
         let is_channels = |dim: &Dim| matches!(dim.known(), Some(1 | 3 | 4));
         let layout = match layout {
@@ -164,14 +145,7 @@ impl Want {
             Some(n @ (1 | 3 | 4)) => n as usize,
             Some(n) => return Err(no(&format!("it has {n} channels, a picture has 1, 3 or 4"))),
         };
-        Ok(Want {
-            elem,
-            layout,
-            rank,
-            channels,
-            height: height.size(),
-            width: width.size(),
-        })
+        Ok(Want { elem, layout, rank, channels, height: height.size(), width: width.size() })
     }
 }
 
@@ -199,24 +173,20 @@ impl Scale {
                 "{option} has {n} numbers, but the input has {channels} channels"
             ))),
         };
-        let (mean, std) = (
-            per_channel(&args.mean, 0.0, "--mean")?,
-            per_channel(&args.std, 1.0, "--std")?,
-        );
+        let (mean, std) =
+            (per_channel(&args.mean, 0.0, "--mean")?, per_channel(&args.std, 1.0, "--std")?);
         if let Some(bad) = std.iter().find(|std| !std.is_normal()) {
             return Err(Failure::new(format!("--std {bad} would divide by it")));
         }
         Ok(Scale(
-            mean.iter()
-                .zip(&std)
-                .map(|(mean, std)| (1.0 / (255.0 * std), -mean / std))
-                .collect(),
+            mean.iter().zip(&std).map(|(mean, std)| (1.0 / (255.0 * std), -mean / std)).collect(),
         ))
     }
 
     fn apply(&self, pixel: u8, channel: usize) -> f32 {
         let (factor, offset) = self.0[channel];
-        // At the ends of the range, where models have seen exact numbers, the product with 1/255 would be off by a bit.
+        // At the ends of the range, where models have seen exact numbers, the product with 1/255
+        // would be off by a bit.
         if offset == 0.0 && factor == 1.0 / 255.0 {
             f32::from(pixel) / 255.0
         } else {
@@ -274,21 +244,19 @@ fn pixels(
     width: usize,
     order: PixelOrder,
 ) -> Result<Vec<u8>, Failure> {
-    let side = |size: usize| {
-        u32::try_from(size)
-            .ok()
-            .filter(|size| (1..=MAX_SIDE).contains(size))
-    };
+    let side = |size: usize| u32::try_from(size).ok().filter(|size| (1..=MAX_SIDE).contains(size));
     let (Some(height), Some(width)) = (side(height), side(width)) else {
         return Err(Failure::new(format!(
             "a picture cannot be resized to {width} x {height} pixels"
         )));
     };
-    let resized =
-        |picture: DynamicImage| match (picture.width(), picture.height()) == (width, height) {
-            true => picture,
-            false => picture.resize_exact(width, height, FilterType::Triangle),
-        };
+    let resized = |picture: DynamicImage| {
+        if (picture.width(), picture.height()) == (width, height) {
+            picture
+        } else {
+            picture.resize_exact(width, height, FilterType::Triangle)
+        }
+    };
     // Channels first, so that resizing does not touch what is dropped.
     let mut bytes = match channels {
         1 => resized(picture.to_luma8().into()).into_luma8().into_raw(),
@@ -296,9 +264,7 @@ fn pixels(
         _ => resized(picture.to_rgba8().into()).into_rgba8().into_raw(),
     };
     if order == PixelOrder::Bgr && channels >= 3 {
-        bytes
-            .chunks_exact_mut(channels)
-            .for_each(|pixel| pixel.swap(0, 2));
+        bytes.chunks_exact_mut(channels).for_each(|pixel| pixel.swap(0, 2));
     }
     Ok(bytes)
 }

@@ -15,9 +15,9 @@ use crate::{ModelArg, Verdict, human};
 
 /// Print a model as text
 ///
-/// The text says everything: `sardonyx parse` makes the same bytes of it. Values of more than 128 bytes stay in the model
-/// file, to which the text refers; it belongs into the same folder. If it is written elsewhere (-o), they go to a file
-/// beside it.
+/// The text says everything: `sardonyx parse` makes the same bytes of it. Values of more than 128
+/// bytes stay in the model file, to which the text refers; it belongs into the same folder. If it
+/// is written elsewhere (-o), they go to a file beside it.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -26,10 +26,12 @@ pub(crate) struct Args {
     /// Write the text here, or to stdout with -
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// Only what the onnx package reads, with all values; says what is left out, and exits with 1 if that changes the meaning
+    /// Only what the onnx package reads, with all values; says what is left out, and exits with 1
+    /// if that changes the meaning
     #[arg(long)]
     portable: bool,
-    /// Leave large values out and print a digest in their place. For looking and comparing; cannot be read back
+    /// Leave large values out and print a digest in their place. For looking and comparing; cannot
+    /// be read back
     #[arg(long)]
     no_weights: bool,
     /// Values of so many bytes stand in the text; all of them with `all`
@@ -62,9 +64,7 @@ fn parse_inline(text: &str) -> Result<u64, String> {
 fn parse_range(text: &str) -> Result<Range<usize>, String> {
     let number = |text: &str, absent| match text {
         "" => Ok(absent),
-        _ => text
-            .parse::<usize>()
-            .map_err(|_| format!("'{text}' is no position")),
+        _ => text.parse::<usize>().map_err(|_| format!("'{text}' is no position")),
     };
     match text.split_once("..") {
         Some((start, end)) => Ok(number(start, 0)?..number(end, usize::MAX)?),
@@ -164,14 +164,8 @@ impl Args {
         for range in &self.range {
             add(options.print_range(model, range.clone())?, &|| {
                 let count = model.node_count();
-                Failure::new(format!(
-                    "there are no nodes at {}..{}",
-                    range.start, range.end
-                ))
-                .help(format!(
-                    "the main graph has {}",
-                    human::count(count, "node")
-                ))
+                Failure::new(format!("there are no nodes at {}..{}", range.start, range.end))
+                    .help(format!("the main graph has {}", human::count(count, "node")))
             })?;
         }
         Ok((text, left_out))
@@ -199,9 +193,7 @@ fn location(model: &ModelArg, target: &Target) -> Option<String> {
     let parent = fs::canonicalize(parent).ok()?;
     let inside = parent.strip_prefix(fs::canonicalize(folder).ok()?).ok()?;
     let location = inside.join(model.path.file_name()?);
-    let parts: Option<Vec<&str>> = location
-        .components()
-        .map(|part| part.as_os_str().to_str())
-        .collect();
+    let parts: Option<Vec<&str>> =
+        location.components().map(|part| part.as_os_str().to_str()).collect();
     Some(parts?.join("/"))
 }

@@ -21,8 +21,8 @@ use crate::{ModelArg, explain_model};
 
 /// Time every step of a run
 ///
-/// The time of a step is the median over the runs; what runs take outside of their steps is overhead. Without any inputs
-/// these are filled, as by --random 0.
+/// The time of a step is the median over the runs; what runs take outside of their steps is
+/// overhead. Without any inputs these are filled, as by --random 0.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -48,7 +48,8 @@ pub(crate) struct Args {
     trace: Option<PathBuf>,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.profile/1";
 /// Timings that are kept in memory, unless more runs are asked for.
 const MOST_EVENTS: u64 = 1_000_000;
@@ -69,9 +70,10 @@ pub(crate) fn profile(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         write_json(target, &trace)?;
         terminal.remark(&format!("wrote {}", target.display()));
     }
-    match args.json {
-        true => terminal.json(&profile.json(args), true),
-        false => terminal.print(&profile.text(args)),
+    if args.json {
+        terminal.json(&profile.json(args), true)
+    } else {
+        terminal.print(&profile.text(args))
     }
 }
 
@@ -98,10 +100,7 @@ fn record(
     let mut runs: Vec<Run> = Vec::new();
     let mut steps = 0;
     let most = |steps: usize| MOST_EVENTS / steps.max(1) as u64;
-    while args
-        .repeat
-        .goes_on(runs.len() as u64, start.elapsed(), most(steps))
-    {
+    while args.repeat.goes_on(runs.len() as u64, start.elapsed(), most(steps)) {
         let mut events = Vec::with_capacity(steps);
         let values = inputs.values.clone();
         let began = Instant::now();
@@ -227,11 +226,7 @@ impl Profile {
         let steps = steps.map(|((info, details), mut times)| {
             times.sort_unstable();
             let time = median(&times).zip(times.first().copied());
-            Step {
-                info,
-                details,
-                time,
-            }
+            Step { info, details, time }
         });
         let mut wall: Vec<Duration> = runs.iter().map(|run| run.took).collect();
         wall.sort_unstable();
@@ -282,10 +277,7 @@ impl Profile {
 
     fn share(&self, took: Duration) -> f64 {
         let all: Duration = self.timed().map(Step::took).sum();
-        match all.is_zero() {
-            true => 0.0,
-            false => took.as_secs_f64() / all.as_secs_f64(),
-        }
+        if all.is_zero() { 0.0 } else { took.as_secs_f64() / all.as_secs_f64() }
     }
 
     fn text(&self, args: &Args) -> String {
@@ -320,10 +312,7 @@ impl Profile {
         if let Some(multiply_adds @ 1..) = total.multiply_adds {
             let speed = rate(2.0, Some(multiply_adds), total.took).unwrap_or(0.0);
             let number = human::group(multiply_adds);
-            line(
-                "work",
-                format!("{number} multiply-adds, {speed:.1} GFLOP/s"),
-            );
+            line("work", format!("{number} multiply-adds, {speed:.1} GFLOP/s"));
         }
         let arena = human::bytes(self.arena_bytes as u64);
         line("memory", format!("{arena} between inputs and outputs"));
@@ -405,9 +394,8 @@ impl Profile {
         let total = self.total();
         let operators = self.operators().into_iter().map(|(operator, sum)| {
             let kernels = sum.kernels.iter();
-            let kernels: BTreeMap<&str, f64> = kernels
-                .map(|(name, took)| (name.as_str(), rounded_micros(*took)))
-                .collect();
+            let kernels: BTreeMap<&str, f64> =
+                kernels.map(|(name, took)| (name.as_str(), rounded_micros(*took))).collect();
             json!({
                 "operator": operator,
                 "calls": sum.calls,
@@ -448,10 +436,7 @@ impl Profile {
             ("calls", json!(usize::from(time.is_some()))),
             ("us", json!(time.map(|(median, _)| rounded_micros(median)))),
             ("min_us", json!(time.map(|(_, min)| rounded_micros(min)))),
-            (
-                "share",
-                json!(time.map(|(median, _)| rounded(self.share(median)))),
-            ),
+            ("share", json!(time.map(|(median, _)| rounded(self.share(median))))),
             ("gflops", json!(rate(2.0, step.details.multiply_adds))),
             ("gbps", json!(rate(1.0, step.bytes()))),
         ];
@@ -465,10 +450,8 @@ impl Profile {
     fn trace(&self, args: &Args, runs: &[Run]) -> Value {
         let nearest = runs.iter().min_by_key(|run| run.took.abs_diff(self.run));
         let name = |what: &str, name: &str| json!({"name": what, "ph": "M", "pid": 1, "tid": 1, "args": {"name": name}});
-        let mut events = vec![
-            name("process_name", &args.model.name()),
-            name("thread_name", "steps"),
-        ];
+        let mut events =
+            vec![name("process_name", &args.model.name()), name("thread_name", "steps")];
         for event in nearest.into_iter().flat_map(|run| &run.events) {
             let step = &self.steps[event.step];
             events.push(json!({

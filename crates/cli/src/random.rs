@@ -1,7 +1,8 @@
 //! Filling inputs with numbers that look random and are the same everywhere.
 //!
-//! Element i of an input is made from the i-th output of SplitMix64 (Steele, Lea, Flood 2014), started with SEED xor the FNV-1a hash
-//! of the input's name: so an input does not depend on the others, nor on the machine. Of the 64 bits u,
+//! Element i of an input is made from the i-th output of SplitMix64 (Steele, Lea, Flood 2014),
+//! started with SEED xor the FNV-1a hash of the input's name: so an input does not depend on the
+//! others, nor on the machine. Of the 64 bits u,
 //! - floats are 2 (u >> 40) / 2^24 - 1, evenly from -1 to below 1 (then rounded to narrower types),
 //! - integers are (u >> 32) mod 10, mod 2 for types of 2 bits,
 //! - truth values are the highest bit, strings the digit as text.
@@ -48,11 +49,7 @@ impl<'a> Sizes<'a> {
                 }
             }
         }
-        Sizes {
-            known,
-            open: &set.open,
-            assumed: Vec::new(),
-        }
+        Sizes { known, open: &set.open, assumed: Vec::new() }
     }
 
     /// The sizes of a shape, 1 for what is open.
@@ -73,9 +70,10 @@ impl<'a> Sizes<'a> {
                 }
             }
             dims.push(self.value(dim).unwrap_or_else(|| {
-                let name = match dim.is_unknown() {
-                    true => format!("{}[{axis}]", port.name()),
-                    false => dim.to_string(),
+                let name = if dim.is_unknown() {
+                    format!("{}[{axis}]", port.name())
+                } else {
+                    dim.to_string()
                 };
                 if !self.assumed.contains(&name) {
                     self.assumed.push(name);
@@ -92,7 +90,8 @@ impl<'a> Sizes<'a> {
         dim.substitute(&number).size()
     }
 
-    /// Refuses sizes that contradict what the nodes of the model demand of them, which would fail somewhere inside.
+    /// Refuses sizes that contradict what the nodes of the model demand of them, which would fail
+    /// somewhere inside.
     fn demand_relations(&self, model: &Model) -> Result<(), Failure> {
         if self.known.is_empty() {
             return Ok(());
@@ -106,11 +105,7 @@ impl<'a> Sizes<'a> {
             if left == right {
                 continue;
             }
-            let names = relation
-                .left
-                .symbols()
-                .into_iter()
-                .chain(relation.right.symbols());
+            let names = relation.left.symbols().into_iter().chain(relation.right.symbols());
             let mut sizes: Vec<String> = names
                 .filter_map(|name| Some(format!("{name} = {}", self.known.get(&name)?)))
                 .collect();
@@ -178,14 +173,10 @@ pub(crate) fn fill(
 
 /// A tensor of pseudo-random elements.
 fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tensor, Failure> {
-    let count = dims
-        .iter()
-        .try_fold(1usize, |product, dim| product.checked_mul(*dim));
+    let count = dims.iter().try_fold(1usize, |product, dim| product.checked_mul(*dim));
     let Some(count) = count else {
-        return Err(
-            Failure::new(format!("{dims:?} are more elements than can be addressed"))
-                .code(Code::Memory),
-        );
+        return Err(Failure::new(format!("{dims:?} are more elements than can be addressed"))
+            .code(Code::Memory));
     };
     let stream = SplitMix64::new(seed, name);
     let made = match elem {
@@ -202,17 +193,11 @@ fn tensor(seed: u64, name: &str, elem: DataType, dims: &[usize]) -> Result<Tenso
             let range = if elem.bits() == Some(2) { 2 } else { 10 };
             // int4 ends at 7.
             let range = if elem == DataType::Int4 { 8 } else { range };
-            Tensor::from_vec(
-                dims,
-                collect(stream.map(|u| ((u >> 32) % range) as i64), count)?,
-            )?
+            Tensor::from_vec(dims, collect(stream.map(|u| ((u >> 32) % range) as i64), count)?)?
         }
         _ => Tensor::from_vec(
             dims,
-            collect(
-                stream.map(|u| (u >> 40) as f32 / (1u64 << 23) as f32 - 1.0),
-                count,
-            )?,
+            collect(stream.map(|u| (u >> 40) as f32 / (1u64 << 23) as f32 - 1.0), count)?,
         )?,
     };
     Ok(cast(&made, elem, CastOptions::default())?)
@@ -256,24 +241,14 @@ mod tests {
     fn the_generator_is_the_published_one() {
         // First outputs for seed 1234567, as in the reference implementation.
         let stream: Vec<u64> = SplitMix64(1234567).take(3).collect();
-        assert_eq!(
-            stream,
-            [
-                6457827717110365317,
-                3203168211198807973,
-                9817491932198370423
-            ]
-        );
+        assert_eq!(stream, [6457827717110365317, 3203168211198807973, 9817491932198370423]);
     }
 
     #[test]
     fn every_type_can_be_filled() {
         for elem in DataType::ALL {
             let tensor = tensor(7, "x", elem, &[3, 5]).unwrap();
-            assert_eq!(
-                (tensor.data_type(), tensor.dims()),
-                (elem, &[3usize, 5][..])
-            );
+            assert_eq!((tensor.data_type(), tensor.dims()), (elem, &[3usize, 5][..]));
         }
         let floats = tensor(7, "x", DataType::Float, &[1000]).unwrap();
         let floats = floats.as_slice::<f32>().unwrap();

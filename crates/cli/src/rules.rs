@@ -1,4 +1,5 @@
-//! The rules of the standard by their ids: what each says, in words of this project, and where the standard has it.
+//! The rules of the standard by their ids: what each says, in words of this project, and where the
+//! standard has it.
 
 use serde_json::{Value, json};
 
@@ -27,13 +28,7 @@ pub(crate) fn rule(id: &str) -> Option<Rule> {
         return None;
     };
     let source = rows(SOURCES).find(|source| source[0] == id)?;
-    Some(Rule {
-        id,
-        strength,
-        words,
-        versions,
-        source: source.get(1)?,
-    })
+    Some(Rule { id, strength, words, versions, source: source.get(1)? })
 }
 
 fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
@@ -84,11 +79,7 @@ mod tests {
             assert!(!found.words.is_empty() && !found.source.is_empty(), "{id}");
         }
         let found = rule("shape-17").expect("letters of any case");
-        assert!(
-            found
-                .page()
-                .contains("In the standard: docs/ShapeInference.md")
-        );
+        assert!(found.page().contains("In the standard: docs/ShapeInference.md"));
         assert_eq!(rule("SHAPE-1700"), None);
         assert_eq!(rule("id"), None, "the names of the columns are not a rule");
     }

@@ -15,8 +15,9 @@ use crate::{ModelArg, classes, outputs, saving, show};
 
 /// Run a model on arrays, stored values or pictures, and show its outputs
 ///
-/// An output with scores of classes is shown as a ranking if the names of the classes are known, from --labels or from the
-/// model's metadata (key "labels" or "classes"), or if --top asks for it; any other by its first elements.
+/// An output with scores of classes is shown as a ranking if the names of the classes are known,
+/// from --labels or from the model's metadata (key "labels" or "classes"), or if --top asks for it;
+/// any other by its first elements.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -26,8 +27,8 @@ pub(crate) struct Args {
     inputs: inputs::Args,
     #[command(flatten)]
     classes: classes::Args,
-    /// Write the outputs: to a file that ends in .npz, or for one output in .npy, .pb or .csv; to stdout with -, in lines; or
-    /// to a directory as NAME.npy (.pb for what is not an array)
+    /// Write the outputs: to a file that ends in .npz, or for one output in .npy, .pb or .csv; to
+    /// stdout with -, in lines; or to a directory as NAME.npy (.pb for what is not an array)
     #[arg(short, long, value_name = "DIR|FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -40,7 +41,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.run/1";
 
 pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -56,10 +58,8 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         saving::check_stdout(true)?;
     }
     if takes_stdout && args.classes.wanted() {
-        return Err(
-            Failure::new("a ranking and the output cannot both go to stdout")
-                .help("name a file with --output, or leave --top and --labels away"),
-        );
+        return Err(Failure::new("a ranking and the output cannot both go to stdout")
+            .help("name a file with --output, or leave --top and --labels away"));
     }
 
     let (outputs, timing) = repeat(&session, inputs, args.repeat, terminal)?;
@@ -71,17 +71,13 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         let mut rankings = Vec::new();
         let mut values = Vec::new();
         for (name, value) in outputs.iter() {
-            let ranking = value
-                .as_tensor()
-                .map(|tensor| classes.rank(name, tensor))
-                .transpose()?;
+            let ranking = value.as_tensor().map(|tensor| classes.rank(name, tensor)).transpose()?;
             rankings.extend(ranking.flatten().iter().flat_map(classes::Ranking::json));
             values.push(show::value_json(name, value)?);
         }
         let paths: Vec<_> = written.iter().map(|written| &written.path).collect();
-        let files = written
-            .iter()
-            .map(|written| json!({"output": written.output, "file": written.path}));
+        let files =
+            written.iter().map(|written| json!({"output": written.output, "file": written.path}));
         let answer = json!({
             "schema": SCHEMA,
             "model": args.model.name(),
@@ -103,13 +99,7 @@ pub(crate) fn run(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
         }
     }
     if args.repeat > 1 {
-        let Timing {
-            runs,
-            min_ms,
-            median_ms,
-            p95_ms,
-            ..
-        } = timing;
+        let Timing { runs, min_ms, median_ms, p95_ms, .. } = timing;
         terminal.remark(&format!(
             "{runs} runs: min {min_ms:.3} ms, median {median_ms:.3} ms, p95 {p95_ms:.3} ms"
         ));

@@ -18,16 +18,19 @@ use crate::terminal::Terminal;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
-    /// Write the model here, or to stdout with -; the form follows the suffix (.onnx, .json, .textproto)
+    /// Write the model here, or to stdout with -; the form follows the suffix (.onnx, .json,
+    /// .textproto)
     #[arg(short, long, value_name = "FILE", conflicts_with = "in_place")]
     output: Option<PathBuf>,
     /// Replace MODEL itself: as a whole, once the new one is complete
     #[arg(long)]
     in_place: bool,
-    /// Over another model: remove its data files too, except those that a third model uses. Otherwise they stay
+    /// Over another model: remove its data files too, except those that a third model uses.
+    /// Otherwise they stay
     #[arg(long)]
     replace: bool,
-    /// Wait until everything is on the disk, so that a power failure leaves the old model or the new one
+    /// Wait until everything is on the disk, so that a power failure leaves the old model or the
+    /// new one
     #[arg(long)]
     sync: bool,
     /// Say in JSON what was written
@@ -41,7 +44,8 @@ pub(crate) enum Target {
     Stdout,
 }
 
-/// A file name on the command line, where - stands for stdout. A device or pipe is refused: a file would take its name.
+/// A file name on the command line, where - stands for stdout. A device or pipe is refused: a file
+/// would take its name.
 pub(crate) fn target_of(path: &Path) -> Result<Target, Failure> {
     if path.as_os_str() == "-" {
         return Ok(Target::Stdout);
@@ -70,10 +74,11 @@ impl Args {
     /// Where to, once it is clear that nothing is destroyed that was not named.
     pub(crate) fn target(&self, arg: &ModelArg, model: &Model) -> Result<Target, Failure> {
         if self.in_place {
-            return match arg.is_stdin() {
-                true => Err(Failure::new("stdin cannot be replaced in place")
-                    .help("give the model as a file, or name another one with --output")),
-                false => Ok(Target::File(arg.path.clone())),
+            return if arg.is_stdin() {
+                Err(Failure::new("stdin cannot be replaced in place")
+                    .help("give the model as a file, or name another one with --output"))
+            } else {
+                Ok(Target::File(arg.path.clone()))
             };
         }
         let path = self.output.as_deref().ok_or_else(|| {
@@ -107,10 +112,7 @@ impl Args {
         target: Target,
         terminal: &Terminal,
     ) -> Result<Saved, Failure> {
-        let options = options
-            .weights(weights)
-            .sync(self.sync)
-            .replace(self.replace);
+        let options = options.weights(weights).sync(self.sync).replace(self.replace);
         let report = match &target {
             Target::File(path) => to_file(arg, model, options, path, terminal),
             Target::Stdout => to_stdout(arg, model, options, weights, Form::Binary, terminal),
@@ -119,15 +121,13 @@ impl Args {
     }
 }
 
-/// All that a command reads: the model, its data files, those that a text refers to, and other `files`.
+/// All that a command reads: the model, its data files, those that a text refers to, and other
+/// `files`.
 pub(crate) fn protect_inputs(arg: &ModelArg, model: &Model, files: &[PathBuf]) -> Protected {
     let mut protected = protect_data(arg, model);
     protected.add(&arg.path);
     let referred = model.files_of_text();
-    files
-        .iter()
-        .chain(&referred)
-        .for_each(|file| protected.add(file));
+    files.iter().chain(&referred).for_each(|file| protected.add(file));
     protected
 }
 
@@ -145,17 +145,14 @@ pub(crate) fn protect_data(arg: &ModelArg, model: &Model) -> Protected {
 /// Only one thing can go to stdout, and a terminal shows no binary data.
 pub(crate) fn check_stdout(json: bool) -> Result<(), Failure> {
     if json {
-        return Err(
-            Failure::new("--json and the output cannot both go to stdout")
-                .help("name a file with --output, or leave --json away"),
-        );
+        return Err(Failure::new("--json and the output cannot both go to stdout")
+            .help("name a file with --output, or leave --json away"));
     }
-    match io::stdout().is_terminal() {
-        true => Err(
-            Failure::new("this is binary data, and stdout is a terminal")
-                .help("name a file with --output, or pipe the output to another program"),
-        ),
-        false => Ok(()),
+    if io::stdout().is_terminal() {
+        Err(Failure::new("this is binary data, and stdout is a terminal")
+            .help("name a file with --output, or pipe the output to another program"))
+    } else {
+        Ok(())
     }
 }
 
@@ -179,7 +176,8 @@ pub(crate) fn to_file(
     saved.map_err(|error| at_model(arg, error))
 }
 
-/// Writes a model to stdout. References to data files stay as they are, whatever folder the reader puts it in.
+/// Writes a model to stdout. References to data files stay as they are, whatever folder the reader
+/// puts it in.
 pub(crate) fn to_stdout(
     arg: &ModelArg,
     model: &Model,
@@ -262,9 +260,7 @@ pub(crate) fn sum_of(
 ) -> (usize, u64) {
     let tensors = model.tensors();
     let chosen = tensors.iter().filter(|tensor| fits(tensor));
-    chosen.fold((0, 0), |(number, sum), tensor| {
-        (number + 1, sum + tensor.bytes.unwrap_or(0))
-    })
+    chosen.fold((0, 0), |(number, sum), tensor| (number + 1, sum + tensor.bytes.unwrap_or(0)))
 }
 
 /// Whether the values are in a data file.
@@ -289,15 +285,9 @@ impl Saved {
             terminal.remark(&format!("wrote {}, {size}", path.display()));
         }
         let files = self.report.files.iter().map(|file| {
-            let what = match file.reused {
-                true => "kept",
-                false => "wrote",
-            };
+            let what = if file.reused { "kept" } else { "wrote" };
             let (location, size) = (&file.location, bytes(file.bytes));
-            format!(
-                "{what} {location}, {size}: {}",
-                count(file.tensors, "tensor")
-            )
+            format!("{what} {location}, {size}: {}", count(file.tensors, "tensor"))
         });
         say_first(files, "data file", terminal);
         let removed = self.report.removed.iter();
@@ -321,15 +311,7 @@ impl Saved {
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
-        let SaveReport {
-            bytes,
-            files,
-            removed,
-            shared,
-            left,
-            left_out,
-            ..
-        } = &self.report;
+        let SaveReport { bytes, files, removed, shared, left, left_out, .. } = &self.report;
         let files: Vec<_> = files
             .iter()
             .map(|file| {

@@ -1,4 +1,5 @@
-//! `sardonyx scan`: is a file safe to open? Opens nothing but the models and, within their folders, their data files.
+//! `sardonyx scan`: is a file safe to open? Opens nothing but the models and, within their folders,
+//! their data files.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,10 +12,12 @@ use crate::failure::Failure;
 use crate::human::{bytes, count, parse_bytes};
 use crate::terminal::Terminal;
 
-/// Say whether models are safe to open: damage, paths that lead elsewhere, bombs, hidden bytes, foreign code
+/// Say whether models are safe to open: damage, paths that lead elsewhere, bombs, hidden bytes,
+/// foreign code
 ///
-/// Opens the models and nothing else, except that data files in their folders are looked up for their sizes. Exit code
-/// 0: nothing found, 1: findings, 2: a model cannot be read. Notes are no findings, nor are warnings without --strict.
+/// Opens the models and nothing else, except that data files in their folders are looked up for
+/// their sizes. Exit code 0: nothing found, 1: findings, 2: a model cannot be read. Notes are no
+/// findings, nor are warnings without --strict.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -47,7 +50,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.scan/1";
 
 pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure> {
@@ -80,9 +84,10 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
         if has_findings(&report, args.strict) {
             verdict = Verdict::Findings;
         }
-        match args.json {
-            true => files.push(as_json(&name, &report, args.strict)),
-            false => terminal.print(&as_text(&name, &report, args.strict))?,
+        if args.json {
+            files.push(as_json(&name, &report, args.strict))
+        } else {
+            terminal.print(&as_text(&name, &report, args.strict))?
         }
     }
     if args.json {
@@ -96,10 +101,7 @@ pub(crate) fn scan(args: &Args, terminal: &Terminal) -> Result<Verdict, Failure>
 }
 
 fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error> {
-    let limits = ReadLimits {
-        depth: args.max_depth,
-        ..ReadLimits::default()
-    };
+    let limits = ReadLimits { depth: args.max_depth, ..ReadLimits::default() };
     let mut options = ScanOptions::new()
         .checksums(args.checksums)
         .max_elements(args.max_elements)
@@ -109,9 +111,10 @@ fn scan_one(model: &PathBuf, args: &Args) -> Result<ScanReport, sardonyx::Error>
     if let Some(folder) = &args.data_dir {
         options = options.folder(folder);
     }
-    match model.as_os_str() == "-" {
-        true => scan_reader(io::stdin().lock(), &options),
-        false => scan_file(model, &options),
+    if model.as_os_str() == "-" {
+        scan_reader(io::stdin().lock(), &options)
+    } else {
+        scan_file(model, &options)
     }
 }
 
@@ -136,11 +139,7 @@ fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
         let next = report.findings.get(i + 1);
         if next.is_none_or(|next| next.code != found.code) {
             let requirement = found.requirement.map(|id| format!(" ({id})"));
-            text += &format!(
-                "    help: {}{}\n",
-                found.help,
-                requirement.unwrap_or_default()
-            );
+            text += &format!("    help: {}{}\n", found.help, requirement.unwrap_or_default());
         }
     }
     text + &format!("  {}\n", verdict_line(report, strict))
@@ -148,9 +147,10 @@ fn as_text(name: &str, report: &ScanReport, strict: bool) -> String {
 
 fn line(found: &ScanFinding) -> String {
     let head = format!("{}[{}]", found.severity, found.code);
-    match found.place.is_empty() {
-        true => format!("{head} {}", found.message),
-        false => format!("{head} {}: {}", found.place, found.message),
+    if found.place.is_empty() {
+        format!("{head} {}", found.message)
+    } else {
+        format!("{head} {}: {}", found.place, found.message)
     }
 }
 
@@ -166,32 +166,31 @@ fn facts_line(report: &ScanReport) -> String {
         let files = count(facts.data_files.len(), "data file");
         // What was not found or not looked at has no size.
         let sized = facts.data_files.iter().any(|file| file.size.is_some());
-        parts.push(match sized {
-            true => format!("{files} of {}", bytes(facts.outside_present)),
-            false => files,
+        parts.push(if sized {
+            format!("{files} of {}", bytes(facts.outside_present))
+        } else {
+            files
         });
     }
     parts.join(", ")
 }
 
 fn verdict_line(report: &ScanReport, strict: bool) -> String {
-    let counts: Vec<String> = [
-        (report.errors, "error"),
-        (report.warnings, "warning"),
-        (report.notes, "note"),
-    ]
-    .into_iter()
-    .filter(|(n, _)| *n > 0)
-    .map(|(n, what)| count(usize::try_from(n).unwrap_or(usize::MAX), what))
-    .collect();
+    let counts: Vec<String> =
+        [(report.errors, "error"), (report.warnings, "warning"), (report.notes, "note")]
+            .into_iter()
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, what)| count(usize::try_from(n).unwrap_or(usize::MAX), what))
+            .collect();
     let verdict = match word(report, strict) {
         "findings" if report.errors > 0 => "do not open it",
         "fine" => "nothing found that makes it dangerous to open",
         _ => "look at it before you open it",
     };
-    match counts.is_empty() {
-        true => verdict.to_string(),
-        false => format!("{verdict}: {}", counts.join(", ")),
+    if counts.is_empty() {
+        verdict.to_string()
+    } else {
+        format!("{verdict}: {}", counts.join(", "))
     }
 }
 
@@ -207,10 +206,7 @@ fn as_json(name: &str, report: &ScanReport, strict: bool) -> Value {
             "requirement": found.requirement,
         })
     });
-    let sets = facts
-        .opsets
-        .iter()
-        .map(|set| json!({"domain": set.domain, "version": set.version}));
+    let sets = facts.opsets.iter().map(|set| json!({"domain": set.domain, "version": set.version}));
     let files = facts.data_files.iter().map(
         |file| json!({"location": file.location, "bytes": file.size, "tensors": file.tensors}),
     );

@@ -23,8 +23,8 @@ pub(crate) struct SessionArgs {
     /// Refuse to take more memory than this, beyond what the file stores
     #[arg(long, value_name = "SIZE", value_parser = human::parse_bytes)]
     memory_limit: Option<u64>,
-    /// Fix the size of a named dimension of the inputs for all runs; one without a name is called INPUT[AXIS], such as x[0],
-    /// and set for inputs that are filled
+    /// Fix the size of a named dimension of the inputs for all runs; one without a name is called
+    /// INPUT[AXIS], such as x[0], and set for inputs that are filled
     #[arg(long, alias = "dim", value_name = "NAME=SIZE", value_parser = symbols::parse)]
     set: Vec<(String, i64)>,
 }
@@ -73,7 +73,8 @@ enum Level {
 enum Exactness {
     /// In the type of the operands
     Exact,
-    /// Large constant matrices are rounded to 16 bits, and products with many rows to bfloat16 where that is faster
+    /// Large constant matrices are rounded to 16 bits, and products with many rows to bfloat16
+    /// where that is faster
     Fast,
 }
 
@@ -118,11 +119,7 @@ impl SessionArgs {
             millis(preparing),
             session.threads()
         ));
-        Ok(Opened {
-            model: opened,
-            session,
-            sizes,
-        })
+        Ok(Opened { model: opened, session, sizes })
     }
 
     /// What `--set` says of this model.
@@ -140,16 +137,11 @@ impl SessionArgs {
                 sizes.fixed.push((name.clone(), size));
                 continue;
             };
-            let dim = port
-                .ty()
-                .and_then(Type::shape)
-                .and_then(|shape| shape.get(axis));
+            let dim = port.ty().and_then(Type::shape).and_then(|shape| shape.get(axis));
             match dim {
-                Some(dim) if dim.is_unknown() => sizes.open.push(OpenSize {
-                    input: port.name().to_string(),
-                    axis,
-                    size,
-                }),
+                Some(dim) if dim.is_unknown() => {
+                    sizes.open.push(OpenSize { input: port.name().to_string(), axis, size })
+                }
                 Some(dim) => {
                     let failure = Failure::new(format!("dimension {axis} of '{port}' is {dim}"));
                     return Err(match dim.as_symbol() {

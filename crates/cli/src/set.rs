@@ -10,8 +10,9 @@ use crate::{ModelArg, files, saving};
 
 /// Change what a model says about itself: versions, producer, documentation, metadata
 ///
-/// Only the header changes. --opset says which version the nodes mean and does not convert them; --ir-version is refused if the
-/// model uses what that version lacks. Versions are plain numbers, or three with dots.
+/// Only the header changes. --opset says which version the nodes mean and does not convert them;
+/// --ir-version is refused if the model uses what that version lacks. Versions are plain numbers,
+/// or three with dots.
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
@@ -48,7 +49,8 @@ pub(crate) struct Args {
     remove_metadata: Vec<String>,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.set/1";
 
 /// Something that changed. `None` is for what was or is not there.
@@ -67,14 +69,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let target = args.saving.target(&args.model, &model)?;
     let changes = args.apply(&mut model, terminal)?;
     let options = SaveOptions::new();
-    let saved = args.saving.save(
-        &args.model,
-        &model,
-        options,
-        Weights::Keep,
-        target,
-        terminal,
-    )?;
+    let saved = args.saving.save(&args.model, &model, options, Weights::Keep, target, terminal)?;
     if args.saving.json {
         let changes: Vec<_> = changes
             .iter()
@@ -90,9 +85,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     }
     for change in &changes {
         let shown = |value: &Option<String>| {
-            value
-                .as_deref()
-                .map_or("nothing".to_string(), crate::human::cut_note)
+            value.as_deref().map_or("nothing".to_string(), crate::human::cut_note)
         };
         let (before, after) = (shown(&change.before), shown(&change.after));
         terminal.remark(&format!("{}: {before} → {after}", change.what));
@@ -103,12 +96,7 @@ pub(crate) fn set(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
 
 impl Args {
     fn is_empty(&self) -> bool {
-        let texts = [
-            &self.producer,
-            &self.producer_version,
-            &self.domain,
-            &self.doc,
-        ];
+        let texts = [&self.producer, &self.producer_version, &self.domain, &self.doc];
         let numbers = [self.ir_version, self.model_version];
         texts.iter().all(|text| text.is_none())
             && numbers.iter().all(Option::is_none)
@@ -163,9 +151,10 @@ impl Args {
         }
         for key in &self.remove_metadata {
             let before = model.metadata_value(key).map(|value| value.into_owned());
-            match model.remove_metadata(key) {
-                true => changes.add(&format!("metadata {key}"), before, None),
-                false => terminal.note(&no_entry(model, key)),
+            if model.remove_metadata(key) {
+                changes.add(&format!("metadata {key}"), before, None)
+            } else {
+                terminal.note(&no_entry(model, key))
             }
         }
         for (key, value) in &self.metadata {
@@ -183,11 +172,7 @@ impl Changes {
     /// Notes a change; setting what is so already is none.
     fn add(&mut self, what: &str, before: Option<String>, after: Option<String>) {
         if before != after {
-            self.0.push(Change {
-                what: what.to_string(),
-                before,
-                after,
-            });
+            self.0.push(Change { what: what.to_string(), before, after });
         }
     }
 
@@ -265,10 +250,7 @@ mod tests {
         let rows = [
             ("21", set("", 21)),
             ("ai.onnx.ml=3", set("ai.onnx.ml", 3)),
-            (
-                "com.example=1.2.3",
-                set("com.example", (1 << 48) + (2 << 32) + 3),
-            ),
+            ("com.example=1.2.3", set("com.example", (1 << 48) + (2 << 32) + 3)),
             ("=7", set("", 7)),
             ("0", None),
             ("-1", None),

@@ -51,10 +51,7 @@ pub(crate) fn value_text(name: &str, value: &Value) -> Result<String, Failure> {
             Ok(text)
         }
         Value::Optional(_, Some(inner)) => value_text(name, inner),
-        Value::Optional(..) => Ok(format!(
-            "{name}: {} with nothing in it\n",
-            value.value_type()
-        )),
+        Value::Optional(..) => Ok(format!("{name}: {} with nothing in it\n", value.value_type())),
         Value::Sparse(sparse) => {
             let head = format!(
                 "{name}: {} {:?} with {} values\n",
@@ -82,11 +79,7 @@ fn indented(text: &str) -> String {
 }
 
 fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
-    let mut text = format!(
-        "{name}: {}{}\n",
-        tensor.data_type(),
-        dims_text(tensor.dims())
-    );
+    let mut text = format!("{name}: {}{}\n", tensor.data_type(), dims_text(tensor.dims()));
     if tensor.is_empty() {
         text += "  no elements\n";
         return Ok(text);
@@ -97,23 +90,12 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
     for row in 0..rows.min(SHOWN_ROWS) {
         cells.push(elements(tensor, row * width, width.min(SHOWN_ELEMENTS))?);
     }
-    let widest = cells
-        .iter()
-        .flatten()
-        .map(|cell| human::width(cell))
-        .max()
-        .unwrap_or(0);
+    let widest = cells.iter().flatten().map(|cell| human::width(cell)).max().unwrap_or(0);
     for (row, cells) in cells.iter().enumerate() {
-        let index = if tensor.rank() > 1 {
-            row_index(tensor.dims(), row)
-        } else {
-            String::new()
-        };
+        let index = if tensor.rank() > 1 { row_index(tensor.dims(), row) } else { String::new() };
         let more = if width > SHOWN_ELEMENTS { " …" } else { "" };
-        let cells: Vec<String> = cells
-            .iter()
-            .map(|cell| padded(cell, widest, Align::Right))
-            .collect();
+        let cells: Vec<String> =
+            cells.iter().map(|cell| padded(cell, widest, Align::Right)).collect();
         let _ = writeln!(text, "  {index}{}{more}", cells.join(" "));
     }
     if rows > SHOWN_ROWS {
@@ -126,10 +108,7 @@ fn tensor_text(name: &str, tensor: &Tensor) -> Result<String, Failure> {
 }
 
 fn dims_text(dims: &[usize]) -> String {
-    match dims.is_empty() {
-        true => String::new(),
-        false => format!("{dims:?}"),
-    }
+    if dims.is_empty() { String::new() } else { format!("{dims:?}") }
 }
 
 /// The index of a row along the last axis, such as `[0, 3, :]`.
@@ -162,17 +141,8 @@ fn summary(tensor: &Tensor) -> Result<String, Failure> {
     let max = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mean =
         values.iter().filter(|x| !x.is_nan()).sum::<f64>() / (values.len() - nan).max(1) as f64;
-    let nan = if nan > 0 {
-        format!(", {nan} not a number")
-    } else {
-        String::new()
-    };
-    Ok(format!(
-        "  smallest {}, largest {}, mean {}{nan}\n",
-        short(min),
-        short(max),
-        short(mean)
-    ))
+    let nan = if nan > 0 { format!(", {nan} not a number") } else { String::new() };
+    Ok(format!("  smallest {}, largest {}, mean {}{nan}\n", short(min), short(max), short(mean)))
 }
 
 /// About six digits.
@@ -208,23 +178,15 @@ fn elements(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, 
 
 /// Neighbouring elements as text, whole and without quotes.
 pub(crate) fn texts(tensor: &Tensor, start: usize, count: usize) -> Result<Vec<String>, Failure> {
-    let part = tensor
-        .view()
-        .reshape([tensor.len()])?
-        .slice(0, start, count, 1)?
-        .to_tensor()?;
+    let part = tensor.view().reshape([tensor.len()])?.slice(0, start, count, 1)?.to_tensor()?;
     let part = cast(&part, DataType::String, CastOptions::default())?;
-    let strings = part
-        .strings()
-        .into_iter()
-        .flat_map(|strings| strings.iter());
-    Ok(strings
-        .map(|text| String::from_utf8_lossy(text).into_owned())
-        .collect())
+    let strings = part.strings().into_iter().flat_map(|strings| strings.iter());
+    Ok(strings.map(|text| String::from_utf8_lossy(text).into_owned()).collect())
 }
 
-/// Calls `line` with each row along the last axis: its number and the text of its elements. Works on a bounded number of
-/// elements at a time, so a row may come in several pieces, of which only the last one is whole.
+/// Calls `line` with each row along the last axis: its number and the text of its elements. Works
+/// on a bounded number of elements at a time, so a row may come in several pieces, of which only
+/// the last one is whole.
 pub(crate) fn rows(
     tensor: &Tensor,
     mut line: impl FnMut(usize, Vec<String>, Piece) -> Result<(), Failure>,
@@ -238,10 +200,7 @@ pub(crate) fn rows(
         let mut column = 0;
         while column < width {
             let count = AT_A_TIME.min(width - column);
-            let piece = Piece {
-                is_first: column == 0,
-                is_last: column + count == width,
-            };
+            let piece = Piece { is_first: column == 0, is_last: column + count == width };
             line(row, texts(tensor, row * width + column, count)?, piece)?;
             column += count;
         }
@@ -270,19 +229,15 @@ pub(crate) fn write_all(
     }
     let is_text = data_type == DataType::String;
     rows(tensor, |row, cells, piece| {
-        let mut text = match piece.is_first {
-            true => "  ".to_string(),
-            false => " ".to_string(),
-        };
+        let mut text = if piece.is_first { "  ".to_string() } else { " ".to_string() };
         if piece.is_first && dims.len() > 1 {
             text += &row_index(dims, row);
         }
-        text += &match is_text {
-            true => {
-                let quoted: Vec<String> = cells.iter().map(|cell| format!("{cell:?}")).collect();
-                quoted.join(" ")
-            }
-            false => cells.join(" "),
+        text += &if is_text {
+            let quoted: Vec<String> = cells.iter().map(|cell| format!("{cell:?}")).collect();
+            quoted.join(" ")
+        } else {
+            cells.join(" ")
         };
         if piece.is_last {
             text.push('\n');
@@ -291,8 +246,8 @@ pub(crate) fn write_all(
     })
 }
 
-/// Type, shape and elements. Elements are a flat list in row-major order; numbers that JSON does not have are the strings
-/// "nan", "inf" and "-inf", complex numbers are strings.
+/// Type, shape and elements. Elements are a flat list in row-major order; numbers that JSON does
+/// not have are the strings "nan", "inf" and "-inf", complex numbers are strings.
 pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value, Failure> {
     match value {
         Value::Tensor(tensor) => tensor_json(name, tensor, JSON_ELEMENTS),
@@ -302,7 +257,8 @@ pub(crate) fn value_json(name: &str, value: &Value) -> Result<serde_json::Value,
     }
 }
 
-/// Elements of a tensor that go into JSON unless all are asked for; whoever needs many of them writes a file.
+/// Elements of a tensor that go into JSON unless all are asked for; whoever needs many of them
+/// writes a file.
 pub(crate) const JSON_ELEMENTS: usize = 10_000;
 
 /// As [`value_json`], with at most so many elements.
@@ -313,16 +269,11 @@ pub(crate) fn tensor_json(
 ) -> Result<serde_json::Value, Failure> {
     let shown = tensor.len().min(most);
     let values = match tensor.strings() {
-        Some(strings) => strings
-            .iter()
-            .take(shown)
-            .map(|text| json!(String::from_utf8_lossy(text)))
-            .collect(),
+        Some(strings) => {
+            strings.iter().take(shown).map(|text| json!(String::from_utf8_lossy(text))).collect()
+        }
         None if shown == 0 => Vec::new(),
-        None => texts(tensor, 0, shown)?
-            .iter()
-            .map(|text| element_json(text))
-            .collect::<Vec<_>>(),
+        None => texts(tensor, 0, shown)?.iter().map(|text| element_json(text)).collect::<Vec<_>>(),
     };
     Ok(json!({
         "name": name,
@@ -337,10 +288,7 @@ pub(crate) fn tensor_json(
 /// A number as JSON; see [`value_json`].
 pub(crate) fn number_json(number: f32) -> serde_json::Value {
     let found = Number::from_f64(number.into());
-    found.map_or_else(
-        || json!(number.to_string().to_lowercase()),
-        serde_json::Value::Number,
-    )
+    found.map_or_else(|| json!(number.to_string().to_lowercase()), serde_json::Value::Number)
 }
 
 fn element_json(text: &str) -> serde_json::Value {
@@ -373,10 +321,7 @@ mod tests {
         let scalar = Tensor::scalar(7i64);
         assert_eq!(tensor_text("n", &scalar).unwrap(), "n: int64\n  7\n");
         let empty = Tensor::zeros(DataType::Float, [0, 3]).unwrap();
-        assert_eq!(
-            tensor_text("e", &empty).unwrap(),
-            "e: float[0, 3]\n  no elements\n"
-        );
+        assert_eq!(tensor_text("e", &empty).unwrap(), "e: float[0, 3]\n  no elements\n");
     }
 
     #[test]
@@ -384,10 +329,7 @@ mod tests {
         let tensor = Tensor::from_vec([100, 100], (0..10_000).collect::<Vec<i32>>()).unwrap();
         let text = tensor_text("y", &tensor).unwrap();
         assert!(text.lines().count() <= 11, "{text}");
-        assert!(
-            text.ends_with("smallest 0, largest 9999, mean 4999.5\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("smallest 0, largest 9999, mean 4999.5\n"), "{text}");
     }
 
     #[test]

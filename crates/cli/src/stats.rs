@@ -1,4 +1,5 @@
-//! Statistics over the values of a tensor, chunk by chunk: a tensor of gigabytes takes no memory of that size.
+//! Statistics over the values of a tensor, chunk by chunk: a tensor of gigabytes takes no memory of
+//! that size.
 
 use sardonyx::{
     Buffer, CastOptions, Class, Complex128, DataType, Element, Tensor, TensorError, cast,
@@ -85,7 +86,8 @@ impl Stats {
     }
 }
 
-/// What is known after some chunks. Integers are summed exactly, floats with the error of every addition kept.
+/// What is known after some chunks. Integers are summed exactly, floats with the error of every
+/// addition kept.
 #[derive(Default)]
 struct Sums {
     zeros: u64,
@@ -136,9 +138,10 @@ impl Sums {
         let (least, most) = self.floats.unwrap_or((min, max));
         self.floats = Some((least.min(min), most.max(max)));
         let total = self.float_sum + sum;
-        self.lost += match self.float_sum.abs() >= sum.abs() {
-            true => (self.float_sum - total) + sum,
-            false => (sum - total) + self.float_sum,
+        self.lost += if self.float_sum.abs() >= sum.abs() {
+            (self.float_sum - total) + sum
+        } else {
+            (sum - total) + self.float_sum
         };
         self.float_sum = total;
     }
@@ -265,11 +268,7 @@ mod tests {
     #[test]
     fn complex_numbers_have_no_order() {
         let number = |re, im| sardonyx::Complex64 { re, im };
-        let values = vec![
-            number(0.0, 0.0),
-            number(0.0, f32::NAN),
-            number(1.0, f32::INFINITY),
-        ];
+        let values = vec![number(0.0, 0.0), number(0.0, f32::NAN), number(1.0, f32::INFINITY)];
         let found = stats(&Tensor::from_vec([3], values).unwrap());
         assert_eq!((found.zeros, found.nan, found.inf), (1, 1, 1));
         assert_eq!((found.range, found.mean), (None, None));

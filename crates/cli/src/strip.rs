@@ -41,7 +41,8 @@ pub(crate) struct Args {
     all: bool,
 }
 
-/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning gets a new number.
+/// The name and version of the form of the JSON answer. New keys may be added; a change of meaning
+/// gets a new number.
 const SCHEMA: &str = "sardonyx.strip/1";
 
 pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
@@ -55,9 +56,7 @@ pub(crate) fn strip(args: &Args, terminal: &Terminal) -> Result<(), Failure> {
     let target = args.saving.target(&args.model, &model)?;
     let report = model.strip(&options);
     let save = SaveOptions::new();
-    let saved = args
-        .saving
-        .save(&args.model, &model, save, Weights::Keep, target, terminal)?;
+    let saved = args.saving.save(&args.model, &model, save, Weights::Keep, target, terminal)?;
     if args.saving.json {
         let answer = json!({
             "schema": SCHEMA,
@@ -110,8 +109,9 @@ fn as_text(report: &StripReport) -> String {
             (number, what) => count(number, what),
         })
         .collect();
-    match parts.is_empty() {
-        true => "there was nothing to take out".to_string(),
-        false => format!("took out {}", parts.join(", ")),
+    if parts.is_empty() {
+        "there was nothing to take out".to_string()
+    } else {
+        format!("took out {}", parts.join(", "))
     }
 }

@@ -1,6 +1,7 @@
 //! Sizes that have names: `--set NAME=SIZE` gives numbers to them, and answers in JSON show them.
 //!
-//! The sessions' `--set` is in `session.rs`; it takes sizes without names as well, by input and axis.
+//! The sessions' `--set` is in `session.rs`; it takes sizes without names as well, by input and
+//! axis.
 
 use sardonyx::infer::Options;
 use sardonyx::{Dim, Model};

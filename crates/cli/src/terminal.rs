@@ -84,9 +84,10 @@ impl Terminal {
 
     /// Prints an answer as JSON, on one line or on many.
     pub(crate) fn json(&self, answer: &impl Serialize, pretty: bool) -> Result<(), Failure> {
-        let text = match pretty {
-            true => serde_json::to_string_pretty(answer),
-            false => serde_json::to_string(answer),
+        let text = if pretty {
+            serde_json::to_string_pretty(answer)
+        } else {
+            serde_json::to_string(answer)
         };
         let mut text = text.map_err(|error| {
             Failure::new(format!("the answer cannot be written as JSON: {error}"))
@@ -167,13 +168,11 @@ impl Terminal {
             "help:" => "1;36",
             _ => "2",
         };
-        match self.color {
-            true => format!("\u{1b}[{code}m{label}\u{1b}[0m"),
-            false => label.to_string(),
-        }
+        if self.color { format!("\u{1b}[{code}m{label}\u{1b}[0m") } else { label.to_string() }
     }
 
-    /// A progress bar over something with a known number of steps; visible only on a terminal, and after a moment.
+    /// A progress bar over something with a known number of steps; visible only on a terminal, and
+    /// after a moment.
     pub(crate) fn progress(&self, what: &'static str, steps: Option<u64>) -> ProgressBar {
         let template = match steps {
             Some(_) => "{msg} {wide_bar} {pos}/{len} {eta}",
@@ -213,8 +212,8 @@ impl Terminal {
 /// How long something takes before its progress is shown.
 const PROGRESS_AFTER: Duration = Duration::from_millis(500);
 
-/// Whether somebody looks at progress. Services that build and test software set `CI`, and keep what is written as a log, also
-/// where it seems to go to a terminal.
+/// Whether somebody looks at progress. Services that build and test software set `CI`, and keep
+/// what is written as a log, also where it seems to go to a terminal.
 fn shows_progress(is_terminal: bool, ci: Option<OsString>) -> bool {
     let in_service = ci.is_some_and(|value| !value.is_empty() && value != "false");
     is_terminal && !in_service
@@ -227,8 +226,8 @@ fn write_answer(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A list in an answer as JSON, whose elements are made as they are written: an answer about a large model is not held in
-/// memory twice.
+/// A list in an answer as JSON, whose elements are made as they are written: an answer about a
+/// large model is not held in memory twice.
 pub(crate) struct Each<F>(pub(crate) F);
 
 impl<F, I> Serialize for Each<F>
@@ -319,10 +318,7 @@ mod tests {
 
     #[test]
     fn escape_sequences_are_defused() {
-        assert_eq!(
-            harmless("a\u{1b}[31mb\nc\u{202e}"),
-            "a\\u{1b}[31mb\nc\\u{202e}"
-        );
+        assert_eq!(harmless("a\u{1b}[31mb\nc\u{202e}"), "a\\u{1b}[31mb\nc\\u{202e}");
     }
 
     #[test]

@@ -39,7 +39,8 @@ impl RepeatArgs {
         }
     }
 
-    /// Whether to go on after so many runs and so much time. Without a number that was asked for it ends with `most`.
+    /// Whether to go on after so many runs and so much time. Without a number that was asked for it
+    /// ends with `most`.
     pub(crate) fn goes_on(&self, runs: u64, elapsed: Duration, most: u64) -> bool {
         match self.runs {
             Some(wanted) => runs < wanted,
@@ -67,9 +68,10 @@ fn parse_amount(arg: &str) -> Result<Amount, String> {
         }
     };
     let seconds = number.parse::<f64>().map_err(|_| wrong())? * scale;
-    match (0.0..=86_400.0).contains(&seconds) {
-        true => Ok(Amount::Time(Duration::from_secs_f64(seconds))),
-        false => Err(wrong()),
+    if (0.0..=86_400.0).contains(&seconds) {
+        Ok(Amount::Time(Duration::from_secs_f64(seconds)))
+    } else {
+        Err(wrong())
     }
 }
 
@@ -141,19 +143,11 @@ mod tests {
     #[test]
     fn statistics_of_few_and_many() {
         let of = |millis: &[u64]| {
-            Timing::of(
-                &millis
-                    .iter()
-                    .map(|ms| Duration::from_millis(*ms))
-                    .collect::<Vec<_>>(),
-            )
+            Timing::of(&millis.iter().map(|ms| Duration::from_millis(*ms)).collect::<Vec<_>>())
         };
         assert!(of(&[]).is_none());
         let one = of(&[4]).unwrap();
-        assert_eq!(
-            (one.runs, one.min_ms, one.median_ms, one.p95_ms),
-            (1, 4.0, 4.0, 4.0)
-        );
+        assert_eq!((one.runs, one.min_ms, one.median_ms, one.p95_ms), (1, 4.0, 4.0, 4.0));
         let even = of(&[4, 1, 3, 2]).unwrap();
         assert_eq!((even.min_ms, even.median_ms, even.p95_ms), (1.0, 2.5, 4.0));
         let many = of(&(1..=100).collect::<Vec<_>>()).unwrap();
@@ -173,9 +167,7 @@ mod tests {
         for (text, expected) in rows {
             assert_eq!(parse_amount(text), expected, "{text}");
         }
-        for text in [
-            "", "s", "1.5", "-1", "-1s", "infs", "NaNs", "99999999", "3 runs",
-        ] {
+        for text in ["", "s", "1.5", "-1", "-1s", "infs", "NaNs", "99999999", "3 runs"] {
             assert!(parse_amount(text).is_err(), "{text}");
         }
     }

@@ -1,11 +1,13 @@
-//! Types of values as the standard writes them: `tensor(float)`, `seq(tensor(int64))`, `map(string,tensor(float))`.
+//! Types of values as the standard writes them: `tensor(float)`, `seq(tensor(int64))`,
+//! `map(string,tensor(float))`.
 
 use sardonyx::{DataType, Type, suggest};
 
 /// Nesting beyond this is a slip, and the reader is recursive.
 const MAX_DEPTH: usize = 16;
 
-/// Reads a type. Names of element types alone stand for tensors; the names that NumPy has for them are understood too.
+/// Reads a type. Names of element types alone stand for tensors; the names that NumPy has for them
+/// are understood too.
 pub(crate) fn parse_type(text: &str) -> Result<Type, String> {
     let (ty, rest) = read(text, 0)?;
     match rest.trim() {
@@ -27,10 +29,7 @@ pub(crate) fn parse_element(name: &str) -> Result<DataType, String> {
             Some(near) => format!("there is no element type '{name}'; did you mean '{near}'?"),
             None => {
                 let names: Vec<&str> = DataType::ALL.iter().map(|known| known.name()).collect();
-                format!(
-                    "there is no element type '{name}'; there are {}",
-                    names.join(", ")
-                )
+                format!("there is no element type '{name}'; there are {}", names.join(", "))
             }
         }
     })
@@ -52,10 +51,7 @@ fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
         }
         "sparse_tensor" => {
             let (name, rest) = word(inside);
-            let tensor = sardonyx::TensorType {
-                elem: Some(parse_element(name)?),
-                shape: None,
-            };
+            let tensor = sardonyx::TensorType { elem: Some(parse_element(name)?), shape: None };
             (Type::SparseTensor(tensor), rest)
         }
         "seq" => {
@@ -89,9 +85,7 @@ fn read(text: &str, depth: usize) -> Result<(Type, &str), String> {
 /// A name, and what follows it.
 fn word(text: &str) -> (&str, &str) {
     let text = text.trim_start();
-    let end = text
-        .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 

@@ -1,4 +1,5 @@
-//! Errors of the argument parser: in the colours and in the form that the arguments ask for, as far as they can be read.
+//! Errors of the argument parser: in the colours and in the form that the arguments ask for, as far
+//! as they can be read.
 
 use std::ffi::{OsStr, OsString};
 
@@ -24,10 +25,7 @@ pub(crate) enum Form {
 impl Wanted {
     /// Looks at the arguments one by one. The only values that begin with a hyphen are numbers.
     pub(crate) fn of(args: impl IntoIterator<Item = OsString>) -> Wanted {
-        let mut wanted = Wanted {
-            form: Form::Prose,
-            color: ColorChoice::Auto,
-        };
+        let mut wanted = Wanted { form: Form::Prose, color: ColorChoice::Auto };
         let mut args = args.into_iter().take_while(|arg| arg != "--").peekable();
         while let Some(arg) = args.next() {
             let arg = arg.to_string_lossy();
@@ -116,11 +114,7 @@ pub(crate) fn told(error: &Error) -> Told {
         }
         near => Some(format!("did you mean '{}'?", near.join("' or '"))),
     };
-    Told {
-        message,
-        help,
-        arguments,
-    }
+    Told { message, help, arguments }
 }
 
 #[cfg(test)]
@@ -132,23 +126,11 @@ mod tests {
         let rows: [(&[&str], Form, ColorChoice); 10] = [
             (&[], Form::Prose, ColorChoice::Auto),
             (&["info", "--json"], Form::Json, ColorChoice::Auto),
-            (
-                &["check", "--format", "json"],
-                Form::Json,
-                ColorChoice::Auto,
-            ),
+            (&["check", "--format", "json"], Form::Json, ColorChoice::Auto),
             (&["check", "--format=json"], Form::Json, ColorChoice::Auto),
-            (
-                &["check", "--format", "sarif"],
-                Form::Sarif,
-                ColorChoice::Auto,
-            ),
+            (&["check", "--format", "sarif"], Form::Sarif, ColorChoice::Auto),
             (&["check", "--format=sarif"], Form::Sarif, ColorChoice::Auto),
-            (
-                &["check", "--format=sarif", "--json"],
-                Form::Json,
-                ColorChoice::Auto,
-            ),
+            (&["check", "--format=sarif", "--json"], Form::Json, ColorChoice::Auto),
             (&["--color", "never", "x"], Form::Prose, ColorChoice::Never),
             (&["--color=always", "x"], Form::Prose, ColorChoice::Always),
             (&["info", "--", "--json"], Form::Prose, ColorChoice::Auto),

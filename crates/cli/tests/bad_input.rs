@@ -29,24 +29,12 @@ fn files_that_are_no_models() {
     ]);
     for command in ["info", "run", "bench"] {
         files.run(command, "empty.onnx", &[]).refused(&["empty"]);
-        files
-            .run(command, "picture.onnx", &[])
-            .refused(&["PNG image"]);
-        files
-            .run(command, "text.onnx", &[])
-            .refused(&["plain text"]);
-        files
-            .run(command, "lfs.onnx", &[])
-            .refused(&["Git LFS", "git lfs pull"]);
-        files
-            .run(command, "zeros.onnx", &[])
-            .refused(&["no ONNX model"]);
-        files
-            .run(command, "headless.onnx", &[])
-            .refused(&["no graph"]);
-        files
-            .run(command, "missing.onnx", &[])
-            .refused(&["missing.onnx", "no such file"]);
+        files.run(command, "picture.onnx", &[]).refused(&["PNG image"]);
+        files.run(command, "text.onnx", &[]).refused(&["plain text"]);
+        files.run(command, "lfs.onnx", &[]).refused(&["Git LFS", "git lfs pull"]);
+        files.run(command, "zeros.onnx", &[]).refused(&["no ONNX model"]);
+        files.run(command, "headless.onnx", &[]).refused(&["no graph"]);
+        files.run(command, "missing.onnx", &[]).refused(&["missing.onnx", "no such file"]);
         sardonyx(&[command, digits().to_str().unwrap()]).refused(&["folder", "digits.onnx"]);
     }
 }
@@ -55,11 +43,8 @@ fn files_that_are_no_models() {
 fn files_that_grow_in_memory() {
     let bomb = [model(&[], &[]), b"\xca\x01\x00".repeat(100_000)].concat();
     let files = Files::new(&[("functions.onnx", bomb)]);
-    let rows: [(&str, &[&str]); 3] = [
-        ("info", &[]),
-        ("hash", &[]),
-        ("convert-format", &["-o", "-", "--to", "json"]),
-    ];
+    let rows: [(&str, &[&str]); 3] =
+        [("info", &[]), ("hash", &[]), ("convert-format", &["-o", "-", "--to", "json"])];
     for (command, more) in rows {
         files.run(command, "functions.onnx", more).refused(&[
             "MiB of memory",
@@ -67,9 +52,7 @@ fn files_that_grow_in_memory() {
             "--max-structure",
         ]);
     }
-    files
-        .run("info", "functions.onnx", &["--max-structure", "1G"])
-        .good();
+    files.run("info", "functions.onnx", &["--max-structure", "1G"]).good();
 }
 
 #[test]
@@ -94,11 +77,7 @@ fn inputs_that_do_not_fit() {
                 None => files.path(arg),
             })
             .collect();
-        files.run(
-            "run",
-            "relu.onnx",
-            &args.iter().map(String::as_str).collect::<Vec<_>>(),
-        )
+        files.run("run", "relu.onnx", &args.iter().map(String::as_str).collect::<Vec<_>>())
     };
     run(&["good.npy"]).good();
     run(&[]).refused(&["'x' is missing", "x: float[2]", "--random"]);
@@ -106,12 +85,7 @@ fn inputs_that_do_not_fit() {
     run(&["input=good.npy"]).refused(&["no input 'input'", "x: float[2]"]);
     run(&["good.npy", "good.npy"]).refused(&["no input left"]);
     run(&["x=good.npy", "x=good.npy"]).refused(&["given twice"]);
-    run(&["double.npy"]).refused(&[
-        "wants elements of type float",
-        "double",
-        "--cast",
-        "float32",
-    ]);
+    run(&["double.npy"]).refused(&["wants elements of type float", "double", "--cast", "float32"]);
     run(&["long.npy"]).refused(&["[3]", "float[2]"]);
     run(&["deep.npy"]).refused(&["2 dimensions", "float[2]"]);
     run(&["cut.npy"]).refused(&["cut.npy", "need 8"]);
@@ -120,21 +94,9 @@ fn inputs_that_do_not_fit() {
     run(&["broken.pb"]).refused(&["broken.pb"]);
     run(&["notes.txt"]).refused(&["notes.txt", ".npy"]);
     run(&["absent.npy"]).refused(&["absent.npy", "no such file"]);
-    sardonyx(&[
-        "run",
-        &files.path("relu.onnx"),
-        "--random",
-        "1",
-        "--dim",
-        "M=2",
-    ])
-    .refused(&["called 'M'"]);
-    for usage in [
-        ["--threads", "0"],
-        ["--repeat", "0"],
-        ["--top", "x"],
-        ["--dim", "N"],
-    ] {
+    sardonyx(&["run", &files.path("relu.onnx"), "--random", "1", "--dim", "M=2"])
+        .refused(&["called 'M'"]);
+    for usage in [["--threads", "0"], ["--repeat", "0"], ["--top", "x"], ["--dim", "N"]] {
         assert_eq!(files.run("run", "relu.onnx", &usage).code, Some(2));
     }
 }
@@ -157,12 +119,8 @@ fn pictures_that_do_not_fit() {
     }
     sardonyx(&["run", &digits_model(), &files.path("one.gif")]).refused(&["GIF", "PNG"]);
     let one = digits().join("one.png").to_str().unwrap().to_string();
-    files
-        .run("run", "relu.onnx", &[&one])
-        .refused(&["cannot take a picture", "channels"]);
-    files
-        .run("run", "five.onnx", &[&one])
-        .refused(&["cannot take a picture"]);
+    files.run("run", "relu.onnx", &[&one]).refused(&["cannot take a picture", "channels"]);
+    files.run("run", "five.onnx", &[&one]).refused(&["cannot take a picture"]);
     sardonyx(&["run", &digits_model(), &one, "--mean", "1,2"]).refused(&["--mean", "1 channels"]);
     sardonyx(&["run", &digits_model(), &one, "--std", "0"]).refused(&["--std"]);
 }
@@ -184,19 +142,12 @@ fn data_files_that_are_missing() {
         "missing",
         &files.path("weights.bin"),
     ]);
-    files
-        .run("run", "escape.onnx", &random)
-        .refused(&["tensor 'w'", "..", "model's folder"]);
-    files
-        .run("run", "short.onnx", &random)
-        .refused(&["tensor 'w'", "short.bin", "10 bytes"]);
+    files.run("run", "escape.onnx", &random).refused(&["tensor 'w'", "..", "model's folder"]);
+    files.run("run", "short.onnx", &random).refused(&["tensor 'w'", "short.bin", "10 bytes"]);
     files.run("run", "full.onnx", &random).good();
     // info opens no data file.
     assert!(
-        files
-            .run("info", "model.onnx", &[])
-            .good()
-            .contains("weights.bin: 1 tensor, 16 bytes")
+        files.run("info", "model.onnx", &[]).good().contains("weights.bin: 1 tensor, 16 bytes")
     );
 }
 
@@ -206,14 +157,13 @@ fn all_unsupported_operators_are_listed() {
     let model = edited_digits(|model| names.iter().for_each(|name| add_node(model, name, "")));
     let files = Files::new(&[("strange.onnx", model)]);
     let words: Vec<&str> = names.iter().map(String::as_str).collect();
-    files
-        .run("run", "strange.onnx", &["--random", "1"])
-        .refused(&words);
+    files.run("run", "strange.onnx", &["--random", "1"]).refused(&words);
     let info = files.run("info", "strange.onnx", &[]).good();
     assert!(words.iter().all(|word| info.contains(word)), "{info}");
 }
 
-/// Reads, compiles and runs; whatever comes of it, nothing may panic, and an error must say something.
+/// Reads, compiles and runs; whatever comes of it, nothing may panic, and an error must say
+/// something.
 fn survives(bytes: Vec<u8>, what: &str) {
     let outcome = catch_unwind(|| {
         let session = Model::from_bytes(bytes).and_then(|model| {
@@ -226,12 +176,7 @@ fn survives(bytes: Vec<u8>, what: &str) {
                 model.parameters(),
                 model.constants(),
             );
-            let _ = (
-                model.external_files(),
-                model.metadata(),
-                model.unsupported(),
-                model.opsets(),
-            );
+            let _ = (model.external_files(), model.metadata(), model.unsupported(), model.opsets());
             Session::builder(&model).threads(1).build()
         });
         let session = match session {
@@ -239,10 +184,7 @@ fn survives(bytes: Vec<u8>, what: &str) {
             Err(error) => return Err(error.to_string()),
         };
         let input = Tensor::from_vec([2], vec![1.0f32, -1.0]).unwrap();
-        session
-            .run([("x", input)])
-            .map(drop)
-            .map_err(|error| error.to_string())
+        session.run([("x", input)]).map(drop).map_err(|error| error.to_string())
     });
     match outcome {
         Ok(Err(message)) => assert!(!message.is_empty(), "{what}"),
@@ -262,17 +204,12 @@ fn every_prefix_of_a_small_model() {
 #[test]
 fn prefixes_of_the_digits_model() {
     let model = fs::read(digits().join("digits.onnx")).unwrap();
-    for end in (0..model.len())
-        .step_by(997)
-        .chain(model.len() - 600..model.len())
-    {
+    for end in (0..model.len()).step_by(997).chain(model.len() - 600..model.len()) {
         survives(model[..end].to_vec(), &format!("prefix of {end} bytes"));
     }
     let files = Files::new(&[("half.onnx", model[..model.len() / 2].to_vec())]);
     for command in ["info", "run", "bench"] {
-        files
-            .run(command, "half.onnx", &[])
-            .refused(&["half.onnx", "byte "]);
+        files.run(command, "half.onnx", &[]).refused(&["half.onnx", "byte "]);
     }
 }
 

@@ -18,10 +18,7 @@ fn values_are_shown() {
     let run = |args: &[&str]| files.run("cat", "many.onnx", args).good();
     assert_eq!(run(&["layer.2.ids"]), "layer.2.ids: int64[3]\n  1 2 3\n");
     assert_eq!(run(&["words"]), "words: string[2]\n    \"a\" \"b,c\"\n");
-    assert_eq!(
-        run(&["words", "--all"]),
-        "words: string[2]\n  \"a\" \"b,c\"\n"
-    );
+    assert_eq!(run(&["words", "--all"]), "words: string[2]\n  \"a\" \"b,c\"\n");
     let inner = ["w", "--place", "then_branch"];
     assert_eq!(run(&inner), "w: double[1]\n  7.5\n");
     let main = ["w", "--place", "graph.initializer[0]", "--all"];
@@ -31,15 +28,8 @@ fn values_are_shown() {
     assert_eq!(run(&nameless), "graph.node[0] 'value': int32\n  5\n");
     // Several: in the order in which they were asked for, each once.
     let several = run(&["words", "layer.*", "layer.2.ids"]);
-    let titles: Vec<&str> = several
-        .lines()
-        .filter(|line| !line.starts_with(' '))
-        .collect();
-    let expected = [
-        "words: string[2]",
-        "layer.10.h: float16[2]",
-        "layer.2.ids: int64[3]",
-    ];
+    let titles: Vec<&str> = several.lines().filter(|line| !line.starts_with(' ')).collect();
+    let expected = ["words: string[2]", "layer.10.h: float16[2]", "layer.2.ids: int64[3]"];
     assert_eq!(titles, expected);
     let all = run(&["--all-tensors"]);
     assert!(all.contains("none: float[0, 4]\n  no elements\n"), "{all}");
@@ -62,10 +52,7 @@ fn json_has_all_elements_when_asked() {
     assert_eq!(first["shape"], json!([10, 1024]));
     assert_eq!(first["place"], "graph.initializer[6]");
     let json = cat(&["--all"]);
-    assert_eq!(
-        json["tensors"][0]["values"].as_array().unwrap().len(),
-        10_240
-    );
+    assert_eq!(json["tensors"][0]["values"].as_array().unwrap().len(), 10_240);
 }
 
 #[test]
@@ -83,10 +70,7 @@ fn files_of_every_kind() {
     let values = floats(&[0.0, 1.5, -2.0, 0.0]);
     assert_eq!(write(&w, "w.npy"), npy("<f4", "(2, 2)", &values));
     let proto = write(&w, "w.pb");
-    assert_eq!(
-        proto,
-        [&b"\x08\x02\x08\x02\x10\x01\x42\x01w\x4a\x10"[..], &values].concat()
-    );
+    assert_eq!(proto, [&b"\x08\x02\x08\x02\x10\x01\x42\x01w\x4a\x10"[..], &values].concat());
     assert_eq!(write(&w, "w.csv"), b"0.0,1.5\n-2.0,0.0\n");
     assert_eq!(write(&w, "w.txt"), b"0.0 1.5\n-2.0 0.0\n");
     assert_eq!(write(&["words"], "words.csv"), b"a,\"b,c\"\n");
@@ -101,15 +85,9 @@ fn files_of_every_kind() {
     assert_eq!(stdout(&[&raw[..], &["-o", "-"]].concat()), values);
     assert_eq!(stdout(&["layer.2.ids", "-o", "-"]), b"1 2 3\n");
 
-    let tensors = write(
-        &["w", "layer.10.h", "--place", "graph.init"],
-        "w.safetensors",
-    );
+    let tensors = write(&["w", "layer.10.h", "--place", "graph.init"], "w.safetensors");
     let header = String::from_utf8_lossy(&tensors[8..]).into_owned();
-    assert!(
-        header.contains("\"w\":") && header.contains("\"F16\""),
-        "{header}"
-    );
+    assert!(header.contains("\"w\":") && header.contains("\"F16\""), "{header}");
     let path = files.path("words.safetensors");
     let strings = files.run("cat", "many.onnx", &["words", "-o", &path]);
     strings.refused(&["'words'", "string"]);
@@ -131,14 +109,7 @@ fn files_of_every_kind() {
         "words.npy",
     ];
     assert_eq!(names, expected);
-    let back = sardonyx(&[
-        "convert-format",
-        &files.path("all.npz"),
-        "-o",
-        "-",
-        "--to",
-        "csv",
-    ]);
+    let back = sardonyx(&["convert-format", &files.path("all.npz"), "-o", "-", "--to", "csv"]);
     back.refused(&["one tensor, not 7"]);
 }
 
@@ -149,49 +120,24 @@ fn what_is_not_there_is_refused_with_advice() {
         files.run("cat", "many.onnx", args).refused(words);
     };
     refused(&[], &["which tensor?", "--all-tensors", "sardonyx ls"]);
-    refused(
-        &["layer.2.idz"],
-        &["did you mean 'layer.2.ids'?", "many.onnx"],
-    );
+    refused(&["layer.2.idz"], &["did you mean 'layer.2.ids'?", "many.onnx"]);
     refused(&["strange"], &["no tensor 'strange'", "7 tensors"]);
     refused(&["x*"], &["no tensor fits 'x*'"]);
-    refused(
-        &["w"],
-        &[
-            "2 tensors",
-            "graph.initializer[0]",
-            "then_branch",
-            "--place",
-        ],
-    );
+    refused(&["w"], &["2 tensors", "graph.initializer[0]", "then_branch", "--place"]);
     refused(&["--place", "graph"], &["7 tensors", "place 'graph'"]);
     refused(&["--place", "nowhere"], &["no tensor at 'nowhere'"]);
     refused(&["w", "--place", "node[0]"], &["no tensor 'w'"]);
     let to = |name: &str| files.path(name);
     refused(&["words", "-o", &to("x.foo")], &["x.foo", ".npy", "--raw"]);
-    refused(
-        &["layer.*", "-o", &to("x.npy")],
-        &["one tensor, not 2", ".npz"],
-    );
+    refused(&["layer.*", "-o", &to("x.npy")], &["one tensor, not 2", ".npz"]);
     refused(&["words", "--raw"], &["strings have no raw bytes"]);
-    refused(
-        &["words", "-o", &to("none/x.npy")],
-        &["none/x.npy", "no directory"],
-    );
-    refused(
-        &["words", "-o", &to("many.onnx/x.npy")],
-        &["many.onnx/x.npy"],
-    );
-    refused(
-        &["words", "-o", &to("many.onnx"), "--raw"],
-        &["is an input"],
-    );
+    refused(&["words", "-o", &to("none/x.npy")], &["none/x.npy", "no directory"]);
+    refused(&["words", "-o", &to("many.onnx/x.npy")], &["many.onnx/x.npy"]);
+    refused(&["words", "-o", &to("many.onnx"), "--raw"], &["is an input"]);
     #[cfg(unix)]
     {
         // Never as root on a real device: a file would take its name if this failed.
-        let made = std::process::Command::new("mkfifo")
-            .arg(to("pipe"))
-            .status();
+        let made = std::process::Command::new("mkfifo").arg(to("pipe")).status();
         if made.is_ok_and(|status| status.success()) {
             refused(&["words", "-o", &to("pipe")], &["pipe", "no regular file"]);
             fs::remove_file(to("pipe")).unwrap();
@@ -230,8 +176,6 @@ fn damaged_tensors_and_data_files() {
     missing.refused(&["'weights.npy'", "missing", "outside.onnx"]);
     // A data file is an input, whatever its name.
     let over = ["w", "-o", &files.path("full.npy")];
-    files
-        .run("cat", "full.onnx", &over)
-        .refused(&["full.npy", "is an input"]);
+    files.run("cat", "full.onnx", &over).refused(&["full.npy", "is an input"]);
     assert_eq!(files.read("full.npy"), floats(&[1.0, 2.0, 3.0, 4.0]));
 }

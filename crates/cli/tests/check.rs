@@ -1,5 +1,6 @@
-//! The files of `tests/check`; [`runner`] says what they look like. `BLESS=1 cargo test -p sardonyx-cli --test check` rewrites
-//! the answers. Every code that the checker can say has a file here that makes it say it.
+//! The files of `tests/check`; [`runner`] says what they look like.
+//! `BLESS=1 cargo test -p sardonyx-cli --test check` rewrites the answers. Every code that the
+//! checker can say has a file here that makes it say it.
 #![allow(clippy::unwrap_used)]
 
 mod runner;
@@ -21,11 +22,10 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The answer in SARIF: each result names a rule of the list, how bad it is, the file and the place in the model.
+/// The answer in SARIF: each result names a rule of the list, how bad it is, the file and the place
+/// in the model.
 fn sarif() -> Result<(), Failed> {
-    let file = runner::root()
-        .join(FOLDER)
-        .join("graph/undefined_value.onnxtxt");
+    let file = runner::root().join(FOLDER).join("graph/undefined_value.onnxtxt");
     let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
         .args(["check", "--format", "sarif"])
         .arg(&file)
@@ -37,10 +37,7 @@ fn sarif() -> Result<(), Failed> {
     let rules = run["tool"]["driver"]["rules"].as_array().unwrap();
     assert_eq!(rules.len(), CODES.len());
     let results = run["results"].as_array().unwrap();
-    let found = results
-        .iter()
-        .find(|result| result["ruleId"] == "undefined-value")
-        .unwrap();
+    let found = results.iter().find(|result| result["ruleId"] == "undefined-value").unwrap();
     assert_eq!(found["level"], "error");
     let location = &found["locations"][0];
     let uri = location["physicalLocation"]["artifactLocation"]["uri"].as_str();
@@ -53,25 +50,15 @@ fn sarif() -> Result<(), Failed> {
     let line = text.lines().nth(usize::try_from(line)? - 1).unwrap();
     let column = usize::try_from(region["startColumn"].as_u64().unwrap())?;
     let quoted = found["message"]["text"].as_str().unwrap();
-    let name: String = line
-        .chars()
-        .skip(column - 1)
-        .take_while(|c| c.is_alphanumeric())
-        .collect();
-    assert!(
-        !name.is_empty() && quoted.contains(&name),
-        "{line}: {quoted}"
-    );
+    let name: String = line.chars().skip(column - 1).take_while(|c| c.is_alphanumeric()).collect();
+    assert!(!name.is_empty() && quoted.contains(&name), "{line}: {quoted}");
     let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
         .args(["check", "--json"])
         .arg(&file)
         .output()?;
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let findings = answer["files"][0]["findings"].as_array().unwrap();
-    let same = findings
-        .iter()
-        .find(|found| found["code"] == "undefined-value")
-        .unwrap();
+    let same = findings.iter().find(|found| found["code"] == "undefined-value").unwrap();
     assert_eq!(same["line"], region["startLine"]);
     assert_eq!(same["column"], region["startColumn"]);
     for result in results {
@@ -80,8 +67,8 @@ fn sarif() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A command that fails answers in SARIF as well: a run that was not successful, with what failed and, where that is a file,
-/// its name. The prose stays on stderr.
+/// A command that fails answers in SARIF as well: a run that was not successful, with what failed
+/// and, where that is a file, its name. The prose stays on stderr.
 fn sarif_of_failures() -> Result<(), Failed> {
     let folder = std::env::temp_dir().join(format!("sardonyx-sarif-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
@@ -139,16 +126,13 @@ fn sarif_of_failures() -> Result<(), Failed> {
 /// Codes of other jobs, which `check` does not say.
 const OF_OTHER_JOBS: &[&str] = &["malformed-node", "no-exact-upgrade"];
 
-/// Codes about models too large for a file here; they are met in `crates/passes/src/check/tests.rs` and
-/// `crates/sardonyx/tests/infer.rs`.
+/// Codes about models too large for a file here; they are met in `crates/passes/src/check/tests.rs`
+/// and `crates/sardonyx/tests/infer.rs`.
 const OF_LARGE_MODELS: &[&str] = &["too-many-functions", "calls-too-deep", "too-much-to-infer"];
 
 fn every_code() -> Result<(), Failed> {
     let files = runner::cases(&runner::root().join(FOLDER), &["out"]);
-    let answers: Vec<String> = files
-        .iter()
-        .map(|file| fs::read_to_string(file).unwrap())
-        .collect();
+    let answers: Vec<String> = files.iter().map(|file| fs::read_to_string(file).unwrap()).collect();
     let occurs = |code: &str| {
         let said = format!("[{code}]: ");
         answers.iter().any(|answer| answer.contains(&said))

@@ -10,9 +10,8 @@ use sardonyx::{DataType, Map, MapKey, Sequence, Tensor, Value, ValueType, write_
 use support::{Files, chain, digits, digits_model, floats, npy, sardonyx, sardonyx_with_stdin};
 use tempfile::tempdir;
 
-const DIGITS: [&str; 10] = [
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine",
-];
+const DIGITS: [&str; 10] =
+    ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
 
 #[test]
 fn each_picture_gives_its_digit() {
@@ -20,10 +19,7 @@ fn each_picture_gives_its_digit() {
         let picture = digits().join(format!("{name}.png"));
         let text = sardonyx(&["run", &digits_model(), picture.to_str().unwrap()]).good();
         let first = text.lines().next().unwrap();
-        assert!(
-            first.starts_with(&digit.to_string()) && first.contains('█'),
-            "{name}: {text}"
-        );
+        assert!(first.starts_with(&digit.to_string()) && first.contains('█'), "{name}: {text}");
         assert_eq!(text.lines().count(), 5, "{text}");
     }
 }
@@ -46,10 +42,7 @@ fn info_says_what_the_model_is() {
     let json: serde_json::Value =
         serde_json::from_str(&sardonyx(&["info", "--json", &digits_model()]).good()).unwrap();
     assert_eq!(json["schema"], "sardonyx.info/1");
-    assert_eq!(
-        json["inputs"][0]["shape"],
-        serde_json::json!(["N", 1, 8, 8])
-    );
+    assert_eq!(json["inputs"][0]["shape"], serde_json::json!(["N", 1, 8, 8]));
     assert_eq!(json["parameters"]["elements"], 33_546);
     assert_eq!(json["runnable"], true);
 }
@@ -101,10 +94,7 @@ fn labels_may_come_from_a_file() {
         "1",
     ])
     .good();
-    assert!(
-        text.starts_with("three ") && text.lines().count() == 1,
-        "{text}"
-    );
+    assert!(text.starts_with("three ") && text.lines().count() == 1, "{text}");
 }
 
 #[test]
@@ -113,21 +103,11 @@ fn arrays_go_in_and_come_out() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     fs::write(path("relu.onnx"), chain(&["Relu"], &[2])).unwrap();
     fs::write(path("x.npy"), npy("<f4", "(2,)", &floats(&[-1.0, 2.0]))).unwrap();
-    fs::write(
-        path("d.npy"),
-        npy(
-            "<f8",
-            "(2,)",
-            &[-1.0f64, 2.0].map(f64::to_le_bytes).concat(),
-        ),
-    )
-    .unwrap();
+    fs::write(path("d.npy"), npy("<f8", "(2,)", &[-1.0f64, 2.0].map(f64::to_le_bytes).concat()))
+        .unwrap();
     // TensorProto: dims 2, float, raw data
-    fs::write(
-        path("x.pb"),
-        [b"\x08\x02\x10\x01\x4a\x08".to_vec(), floats(&[-1.0, 2.0])].concat(),
-    )
-    .unwrap();
+    fs::write(path("x.pb"), [b"\x08\x02\x10\x01\x4a\x08".to_vec(), floats(&[-1.0, 2.0])].concat())
+        .unwrap();
     let expected = "y: float[2]\n  0.0 2.0\n";
     for inputs in [
         vec![path("x.npy")],
@@ -141,30 +121,13 @@ fn arrays_go_in_and_come_out() {
         assert_eq!(sardonyx(&args).good(), expected, "{inputs:?}");
     }
     // Out as .npz, whose only array is called y; in again under the name x.
-    sardonyx(&[
-        "run",
-        &path("relu.onnx"),
-        &path("x.npy"),
-        "--output",
-        &path("y.npz"),
-    ])
-    .good();
+    sardonyx(&["run", &path("relu.onnx"), &path("x.npy"), "--output", &path("y.npz")]).good();
     assert_eq!(
         sardonyx(&["run", &path("relu.onnx"), &format!("x={}", path("y.npz"))]).good(),
         expected
     );
-    sardonyx(&[
-        "run",
-        &path("relu.onnx"),
-        &path("x.npy"),
-        "--output",
-        &path("out"),
-    ])
-    .good();
-    assert_eq!(
-        fs::read(path("out/y.npy")).unwrap(),
-        npy("<f4", "(2,)", &floats(&[0.0, 2.0]))
-    );
+    sardonyx(&["run", &path("relu.onnx"), &path("x.npy"), "--output", &path("out")]).good();
+    assert_eq!(fs::read(path("out/y.npy")).unwrap(), npy("<f4", "(2,)", &floats(&[0.0, 2.0])));
 }
 
 /// A model of text with its outputs given by nodes.
@@ -179,14 +142,8 @@ fn text_model(outputs: &str, nodes: &str) -> Vec<u8> {
 fn outputs_go_where_the_name_says() {
     let files = Files::new(&[
         ("one.onnx", chain(&["Relu"], &[2])),
-        (
-            "two.onnxtxt",
-            text_model("float[2] y, float[2] z", "y = Relu(x) z = Neg(x)"),
-        ),
-        (
-            "odd.onnxtxt",
-            text_model("float[2] \"a/b:c\"", "\"a/b:c\" = Relu(x)"),
-        ),
+        ("two.onnxtxt", text_model("float[2] y, float[2] z", "y = Relu(x) z = Neg(x)")),
+        ("odd.onnxtxt", text_model("float[2] \"a/b:c\"", "\"a/b:c\" = Relu(x)")),
         ("x.npy", npy("<f4", "(2,)", &floats(&[-1.0, 2.0]))),
     ]);
     let x = files.path("x.npy");
@@ -211,10 +168,7 @@ fn outputs_go_where_the_name_says() {
     assert!(files.read("two.npz").len() > files.read("out.npz").len());
     // Nothing else goes to stdout.
     let answer = run("one.onnx", "-");
-    assert_eq!(
-        (answer.stdout.as_str(), answer.code),
-        ("0.0 2.0\n", Some(0))
-    );
+    assert_eq!((answer.stdout.as_str(), answer.code), ("0.0 2.0\n", Some(0)));
     for target in ["several.npy", "several.pb", "-"] {
         run("two.onnxtxt", target).refused(&["2 outputs", ".npz", "directory"]);
     }
@@ -222,20 +176,14 @@ fn outputs_go_where_the_name_says() {
     answer.refused(&["ranking", "stdout"]);
     let answer = files.run("run", "one.onnx", &[&x, "-o", "-", "--json"]);
     assert_eq!(answer.code, Some(2));
-    files
-        .run("bench", "one.onnx", &["-o", "-"])
-        .refused(&["stdout", "--output"]);
+    files.run("bench", "one.onnx", &["-o", "-"]).refused(&["stdout", "--output"]);
     // Any other name is a directory, and says where an output has another name.
     let answer = run("odd.onnxtxt", "folder");
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     for words in ["folder/a_b_c.npy", "note: the file of the output 'a/b:c'"] {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }
-    let json = files.run(
-        "run",
-        "odd.onnxtxt",
-        &[&x, "-o", &files.path("folder"), "--json"],
-    );
+    let json = files.run("run", "odd.onnxtxt", &[&x, "-o", &files.path("folder"), "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.good()).unwrap();
     assert_eq!(json["files"][0]["output"], "a/b:c");
     let file = json["files"][0]["file"].as_str().unwrap();
@@ -245,7 +193,8 @@ fn outputs_go_where_the_name_says() {
     }
 }
 
-/// Sequences, optionals and maps go to `.pb` files as the messages that the standard has for them, and are read back from there.
+/// Sequences, optionals and maps go to `.pb` files as the messages that the standard has for them,
+/// and are read back from there.
 #[test]
 fn values_that_are_no_arrays_go_through_pb_files() {
     const X: [f32; 2] = [1.0, 2.0];
@@ -256,16 +205,10 @@ fn values_that_are_no_arrays_go_through_pb_files() {
     sequence.push(tensor(&X).into()).unwrap();
     sequence.push(tensor(&Y).into()).unwrap();
     let mut by_name = Map::new(DataType::String, ty.clone()).unwrap();
-    by_name
-        .push(MapKey::String(b"b".as_slice().into()), tensor(&X).into())
-        .unwrap();
-    by_name
-        .push(MapKey::String(b"".as_slice().into()), tensor(&Y).into())
-        .unwrap();
+    by_name.push(MapKey::String(b"b".as_slice().into()), tensor(&X).into()).unwrap();
+    by_name.push(MapKey::String(b"".as_slice().into()), tensor(&Y).into()).unwrap();
     let mut by_number = Map::new(DataType::Int64, ty.clone()).unwrap();
-    by_number
-        .push(MapKey::Signed(-7), tensor(&X).into())
-        .unwrap();
+    by_number.push(MapKey::Signed(-7), tensor(&X).into()).unwrap();
     let mut maps = Sequence::new(ValueType::Map(DataType::Int64, Box::new(ty.clone())));
     maps.push(Value::Map(by_number.clone())).unwrap();
     let optional = |inner: Option<Value>| Value::Optional(ty.clone(), inner.map(Box::new));
@@ -293,27 +236,17 @@ fn values_that_are_no_arrays_go_through_pb_files() {
             text.into_bytes()
         };
         let files = Files::new(&[
-            (
-                "one.onnxtxt",
-                model(&format!("{spelled} w"), "w = Identity(v)"),
-            ),
+            ("one.onnxtxt", model(&format!("{spelled} w"), "w = Identity(v)")),
             (
                 "two.onnxtxt",
-                model(
-                    &format!("{spelled} w, float[N] y"),
-                    "w = Identity(v) y = Neg(x)",
-                ),
+                model(&format!("{spelled} w, float[N] y"), "w = Identity(v) y = Neg(x)"),
             ),
             ("x.npy", npy("<f4", "(2,)", &floats(&X))),
             ("v.pb", write_value(&value, "v")),
         ]);
         let target = |name: &str| files.path(name);
-        let inputs = |v: &str| {
-            [
-                format!("v={}", files.path(v)),
-                format!("x={}", files.path("x.npy")),
-            ]
-        };
+        let inputs =
+            |v: &str| [format!("v={}", files.path(v)), format!("x={}", files.path("x.npy"))];
         let run = |model: &str, v: &str, to: &str| {
             let [v, x] = inputs(v);
             files.run("run", model, &[&v, &x, "-o", &target(to)])
@@ -322,17 +255,9 @@ fn values_that_are_no_arrays_go_through_pb_files() {
         run("one.onnxtxt", "v.pb", "first.pb").good();
         run("one.onnxtxt", "first.pb", "second.pb").good();
         assert_eq!(files.read("first.pb"), files.read("second.pb"), "{spelled}");
-        assert_eq!(
-            files.read("first.pb"),
-            write_value(&value, "w"),
-            "{spelled}"
-        );
+        assert_eq!(files.read("first.pb"), write_value(&value, "w"), "{spelled}");
         run("two.onnxtxt", "second.pb", "folder").good();
-        assert_eq!(
-            files.read("folder/w.pb"),
-            files.read("first.pb"),
-            "{spelled}"
-        );
+        assert_eq!(files.read("folder/w.pb"), files.read("first.pb"), "{spelled}");
         // What cannot hold it says what can.
         for to in ["w.npy", "w.npz", "w.csv"] {
             run("one.onnxtxt", "v.pb", to).refused(&["'w'", "only .pb files hold", "--output DIR"]);
@@ -360,40 +285,13 @@ fn rankings_say_what_the_scores_are() {
         ("log.onnxtxt", text_model("float[2] y", "y = LogSoftmax(x)")),
         ("plain.onnxtxt", text_model("float[2] y", "y = Identity(x)")),
         ("x.npy", npy("<f4", "(2,)", &floats(&[-1.0, 2.0]))),
-        (
-            "infinite.npy",
-            npy("<f4", "(2,)", &floats(&[f32::INFINITY, 2.0])),
-        ),
+        ("infinite.npy", npy("<f4", "(2,)", &floats(&[f32::INFINITY, 2.0]))),
     ]);
     let rows = [
-        (
-            "soft.onnxtxt",
-            "x.npy",
-            " 95.26 %",
-            "Softmax",
-            "probabilities",
-        ),
-        (
-            "log.onnxtxt",
-            "x.npy",
-            " 95.26 %",
-            "exp of the scores",
-            "log-probabilities",
-        ),
-        (
-            "plain.onnxtxt",
-            "x.npy",
-            "class 1  2\n",
-            "not probabilities",
-            "scores",
-        ),
-        (
-            "plain.onnxtxt",
-            "infinite.npy",
-            "class 0  inf\n",
-            "not probabilities",
-            "scores",
-        ),
+        ("soft.onnxtxt", "x.npy", " 95.26 %", "Softmax", "probabilities"),
+        ("log.onnxtxt", "x.npy", " 95.26 %", "exp of the scores", "log-probabilities"),
+        ("plain.onnxtxt", "x.npy", "class 1  2\n", "not probabilities", "scores"),
+        ("plain.onnxtxt", "infinite.npy", "class 0  inf\n", "not probabilities", "scores"),
     ];
     for (model, input, line, note, kind) in rows {
         let input = files.path(input);
@@ -427,12 +325,8 @@ fn what_is_missing_is_named_and_only_models_are_suggested() {
     let words = format!("there is no directory '{directory}'");
     sardonyx(&["info", &missing]).refused(&[&words]);
     let words = format!("there is no directory '{directory}'");
-    files
-        .run("set", "node.onnx", &["--producer", "me", "-o", &missing])
-        .refused(&[&words]);
-    files
-        .run("run", "node.onnx", &[&files.path("absent/x.npy")])
-        .refused(&[&words]);
+    files.run("set", "node.onnx", &["--producer", "me", "-o", &missing]).refused(&[&words]);
+    files.run("run", "node.onnx", &[&files.path("absent/x.npy")]).refused(&[&words]);
 }
 
 #[test]
@@ -442,35 +336,16 @@ fn inputs_are_never_overwritten() {
     fs::write(path("relu.onnx"), chain(&["Relu"], &[2])).unwrap();
     let array = npy("<f4", "(2,)", &floats(&[-1.0, 2.0]));
     fs::write(path("y.npy"), &array).unwrap();
-    sardonyx(&[
-        "run",
-        &path("relu.onnx"),
-        &path("y.npy"),
-        "--output",
-        &path("."),
-    ])
-    .refused(&["y.npy", "not overwritten"]);
+    sardonyx(&["run", &path("relu.onnx"), &path("y.npy"), "--output", &path(".")])
+        .refused(&["y.npy", "not overwritten"]);
     assert_eq!(fs::read(path("y.npy")).unwrap(), array);
-    assert_eq!(
-        fs::read_dir(folder.path()).unwrap().count(),
-        2,
-        "nothing is left behind"
-    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left behind");
 }
 
 #[test]
 fn random_inputs_repeat_and_take_named_sizes() {
     let run = |seed: &str| {
-        sardonyx(&[
-            "run",
-            &digits_model(),
-            "--random",
-            seed,
-            "--dim",
-            "N=3",
-            "--json",
-        ])
-        .good()
+        sardonyx(&["run", &digits_model(), "--random", seed, "--dim", "N=3", "--json"]).good()
     };
     let json: serde_json::Value = serde_json::from_str(&run("1")).unwrap();
     assert_eq!(json["outputs"][0]["shape"], serde_json::json!([3, 10]));
@@ -510,16 +385,7 @@ fn bench_answers_in_one_line() {
     for key in ["load_ms", "first_ms", "median_ms", "min_ms"] {
         assert!(json[key].as_f64().unwrap() > 0.0, "{text}");
     }
-    let text = sardonyx(&[
-        "bench",
-        &digits_model(),
-        "--random",
-        "1",
-        "--budget",
-        "0",
-        "-q",
-    ])
-    .good();
+    let text = sardonyx(&["bench", &digits_model(), "--random", "1", "--budget", "0", "-q"]).good();
     assert!(text.contains("median"), "{text}");
 }
 

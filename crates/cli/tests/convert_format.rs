@@ -57,16 +57,7 @@ fn values_go_from_form_to_form() {
     convert(&files, "half.npy", "half.csv", &["--type", "bfloat16"]).good();
     assert_eq!(files.read("half.csv"), b"1.0\n");
     let input = files.path("a.npy");
-    let args = [
-        "convert-format",
-        "-",
-        "--from",
-        "npy",
-        "-o",
-        "-",
-        "--to",
-        "txt",
-    ];
+    let args = ["convert-format", "-", "--from", "npy", "-o", "-", "--to", "txt"];
     assert_eq!(sardonyx_bytes(&args, Some(&input)), b"1.0 2.0\n");
     let args = ["convert-format", &input, "-o", "-", "--to", "npz"];
     assert!(sardonyx_bytes(&args, None).starts_with(b"PK"));
@@ -85,27 +76,13 @@ fn sequences_maps_and_optionals() {
         convert(&files, "value.pb", "copy.pb", &ty).good();
         assert_eq!(files.read("copy.pb"), files.read("value.pb"));
         let answer = convert(&files, "value.pb", "value.npz", &ty);
-        assert!(
-            answer.stderr.contains("what makes 'value' a"),
-            "{}",
-            answer.stderr
-        );
+        assert!(answer.stderr.contains("what makes 'value' a"), "{}", answer.stderr);
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
         answer.good();
-        let strict = convert(
-            &files,
-            "value.pb",
-            "value.npz",
-            &[&ty[..], &["--strict"]].concat(),
-        );
+        let strict = convert(&files, "value.pb", "value.npz", &[&ty[..], &["--strict"]].concat());
         assert_eq!(strict.code, Some(1));
     }
-    let answer = convert(
-        &files,
-        "ab.npz",
-        "m.pb",
-        &["--type", "map(string,float)", "--json"],
-    );
+    let answer = convert(&files, "ab.npz", "m.pb", &["--type", "map(string,float)", "--json"]);
     let json = answer.json("sardonyx.convert-format/1", &["input", "values", "saved"]);
     assert_eq!(json["values"][1]["name"], "b");
     assert_eq!(json["values"][1]["type"], "tensor(float)");
@@ -121,11 +98,7 @@ fn texts_in_safetensors_stay_where_they_can() {
     let text = String::from_utf8_lossy(&files.read("y.safetensors")).into_owned();
     assert!(text.contains(r#""format":"pt""#), "{text}");
     let answer = convert(&files, "x.safetensors", "x.npy", &["--strict"]);
-    assert!(
-        answer.stderr.contains("left out: 1 text of metadata"),
-        "{}",
-        answer.stderr
-    );
+    assert!(answer.stderr.contains("left out: 1 text of metadata"), "{}", answer.stderr);
     answer.finds();
     let cut = files.read("x.safetensors");
     std::fs::write(files.path("cut.safetensors"), &cut[..cut.len() - 1]).unwrap();
@@ -137,16 +110,7 @@ fn models_stay_the_same() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     convert(&files, "d.onnx", "copy.pb", &[]).good();
     assert!(files.read("copy.pb") == files.read("d.onnx"));
-    let args = [
-        "convert-format",
-        "-",
-        "--from",
-        "onnx",
-        "-o",
-        "-",
-        "--to",
-        "onnx",
-    ];
+    let args = ["convert-format", "-", "--from", "onnx", "-o", "-", "--to", "onnx"];
     let piped = sardonyx_bytes(&args, Some(&digits_model()));
     assert!(piped == files.read("d.onnx"));
     let answer = convert(&files, "d.onnx", "again.onnx", &["--json"]);
@@ -181,12 +145,7 @@ fn what_cannot_be_is_refused() {
     let refused = |input: &str, output: &str, more: &[&str], words: &[&str]| {
         convert(&files, input, output, more).refused(words);
     };
-    refused(
-        "d.onnx",
-        "x.npz",
-        &[],
-        &["cannot be written as .npz", "sardonyx cat"],
-    );
+    refused("d.onnx", "x.npz", &[], &["cannot be written as .npz", "sardonyx cat"]);
     refused("ab.npz", "x.onnx", &[], &["holds values"]);
     refused("a.npy", "x.foo", &[], &["x.foo", "--to"]);
     refused("a.foo", "x.npy", &[], &["a.foo", "--from"]);
@@ -194,31 +153,11 @@ fn what_cannot_be_is_refused() {
     refused("absent.npy", "x.pb", &[], &["absent.npy", "no such file"]);
     refused("a.npy", "a.npy", &[], &["is an input"]);
     refused("d.onnx", "d.onnx", &[], &["is an input"]);
-    refused(
-        "ab.npz",
-        "x.pb",
-        &[],
-        &["one value, not 2", "seq(tensor(float))"],
-    );
+    refused("ab.npz", "x.pb", &[], &["one value, not 2", "seq(tensor(float))"]);
     refused("ab.npz", "x.npy", &[], &["one tensor, not 2"]);
-    refused(
-        "a.npy",
-        "x.pb",
-        &["--type", "int8"],
-        &["tensor(float)", "tensor(int8)"],
-    );
-    refused(
-        "ab.npz",
-        "x.pb",
-        &["--type", "map(int64,float)"],
-        &["'a' is no key"],
-    );
-    refused(
-        "ab.npz",
-        "x.pb",
-        &["--type", "seq(int8)"],
-        &["seq", "float"],
-    );
+    refused("a.npy", "x.pb", &["--type", "int8"], &["tensor(float)", "tensor(int8)"]);
+    refused("ab.npz", "x.pb", &["--type", "map(int64,float)"], &["'a' is no key"]);
+    refused("ab.npz", "x.pb", &["--type", "seq(int8)"], &["seq", "float"]);
     refused("broken.npy", "x.pb", &[], &["broken.npy"]);
     refused("broken.onnx", "x.json", &[], &["broken.onnx"]);
     refused("a.npy", "x.npy", &["--from", "pb"], &["--from", "NumPy"]);
@@ -230,9 +169,5 @@ fn what_cannot_be_is_refused() {
     sardonyx(&args).refused(&["data files", "sardonyx pack"]);
     assert!(files.content() == before);
     let usage = convert(&files, "a.npy", "x.pb", &["--type", "list(float)"]);
-    assert!(
-        usage.code == Some(2) && usage.stderr.contains("seq(…)"),
-        "{}",
-        usage.stderr
-    );
+    assert!(usage.code == Some(2) && usage.stderr.contains("seq(…)"), "{}", usage.stderr);
 }

@@ -1,5 +1,5 @@
-//! The files of `tests/cost`; [`runner`] says what they look like. `BLESS=1 cargo test -p sardonyx-cli --test cost` rewrites
-//! the answers.
+//! The files of `tests/cost`; [`runner`] says what they look like.
+//! `BLESS=1 cargo test -p sardonyx-cli --test cost` rewrites the answers.
 #![allow(clippy::unwrap_used)]
 
 mod runner;

@@ -1,5 +1,6 @@
-//! Printing, editing and parsing again and again, with everything else that changes files in between: what a text or a model
-//! says is right, or refused with a reason, and never silently something else.
+//! Printing, editing and parsing again and again, with everything else that changes files in
+//! between: what a text or a model says is right, or refused with a reason, and never silently
+//! something else.
 //!
 //! `EDIT_SEQUENCES=1000` in the environment asks for that many random sequences.
 
@@ -44,17 +45,9 @@ fn text_of(weights: &Weights) -> Vec<u8> {
         writeln!(text, "  float[{LEN}] {name} = {},", raw(name)).unwrap();
     }
     writeln!(text, "  float[{LEN}] unused = {}\n> {{", raw("unused")).unwrap();
-    writeln!(
-        text,
-        "  [sum] s = Add(x, w0)\n  [product] p = Mul(w1, w2)\n  d = Sub(s, p)"
-    )
-    .unwrap();
+    writeln!(text, "  [sum] s = Add(x, w0)\n  [product] p = Mul(w1, w2)\n  d = Sub(s, p)").unwrap();
     let (constant, inner) = (raw("constant"), raw("inner"));
-    writeln!(
-        text,
-        "  constant = Constant<value: tensor = float[{LEN}] = {constant}>()"
-    )
-    .unwrap();
+    writeln!(text, "  constant = Constant<value: tensor = float[{LEN}] = {constant}>()").unwrap();
     writeln!(
         text,
         "  k = Constant<value: tensor = float[{LEN}] inner = {inner}>()\n  e = Add(d, constant)\n  y = Add(e, k)\n}}"
@@ -74,9 +67,7 @@ fn output_of(weights: &Weights) -> Vec<f32> {
 
 fn numbers(bytes: &[u8]) -> Vec<f32> {
     let parts = bytes.chunks_exact(4);
-    parts
-        .map(|part| f32::from_le_bytes(part.try_into().unwrap()))
-        .collect()
+    parts.map(|part| f32::from_le_bytes(part.try_into().unwrap())).collect()
 }
 
 /// The weights in a file by name, and what the model computes; or why it is refused.
@@ -90,10 +81,7 @@ fn read(path: &str) -> Result<(Weights, Vec<f32>), String> {
             "" => "constant",
             name => name,
         };
-        weights.insert(
-            name.to_string(),
-            numbers(value.buffer().unwrap().as_slice()),
-        );
+        weights.insert(name.to_string(), numbers(value.buffer().unwrap().as_slice()));
     }
     let session = Session::new(&model).map_err(failed)?;
     let x = Tensor::from_vec([LEN], vec![1.0f32; LEN]).unwrap();
@@ -118,10 +106,7 @@ fn run(files: &Files, line: &str) -> Answer {
 
 /// A word of a command, in the folder if it is a file.
 fn argument(files: &Files, word: &str) -> String {
-    match word.contains(".onnx") {
-        true => files.path(word),
-        false => word.to_string(),
-    }
+    if word.contains(".onnx") { files.path(word) } else { word.to_string() }
 }
 
 fn assert_right(files: &Files, name: &str, weights: &Weights) {
@@ -135,28 +120,18 @@ fn print_edit_parse_edit_parse() {
     let (files, weights) = folder(1);
     run(&files, "print m.onnx -o m.onnxtxt").good();
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
-    assert_eq!(
-        text.matches("\"location\": \"m.onnx\"").count(),
-        6,
-        "{text}"
-    );
+    assert_eq!(text.matches("\"location\": \"m.onnx\"").count(), 6, "{text}");
     // The file's digest stands there once.
     assert!(text.contains("files: [\"m.onnx\": \""), "{text}");
     assert!(text.contains("\"tensor\": \"k>value\""), "{text}");
-    for (round, between) in [
-        "set m.onnx --in-place --doc changed",
-        "strip m.onnx --in-place --names",
-        "",
-    ]
-    .iter()
-    .enumerate()
+    for (round, between) in
+        ["set m.onnx --in-place --doc changed", "strip m.onnx --in-place --names", ""]
+            .iter()
+            .enumerate()
     {
         let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
-        fs::write(
-            files.path("m.onnxtxt"),
-            text.replacen("g (", &format!("g{round} ("), 1),
-        )
-        .unwrap();
+        fs::write(files.path("m.onnxtxt"), text.replacen("g (", &format!("g{round} ("), 1))
+            .unwrap();
         if !between.is_empty() {
             run(&files, between).good();
         }
@@ -169,7 +144,8 @@ fn print_edit_parse_edit_parse() {
     assert_right(&files, "m.onnxtxt", &weights);
     run(&files, "pack m.onnx --in-place").good();
     assert_right(&files, "m.onnxtxt", &weights);
-    // A tensor that is renamed in the text is found under its new name in the model that was made of it.
+    // A tensor that is renamed in the text is found under its new name in the model that was made
+    // of it.
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     let text = text.replace(" unused = ", " spare = ");
     fs::write(files.path("m.onnxtxt"), text).unwrap();
@@ -203,18 +179,13 @@ fn values_in_inner_graphs_and_functions_are_found() {
     run(&files, "print m.onnx -o m.onnxtxt").good();
     let text = String::from_utf8(files.read("m.onnxtxt")).unwrap();
     for path in ["y>then_branch>w", "y>else_branch>w", "(l:f:)>k>value"] {
-        assert!(
-            text.contains(&format!("\"tensor\": \"{path}\"")),
-            "{path}: {text}"
-        );
+        assert!(text.contains(&format!("\"tensor\": \"{path}\"")), "{path}: {text}");
     }
     let content = |name: &str| {
         let model = Model::open(files.path(name)).unwrap();
         let tensors = model.tensors();
         let values = tensors.iter().map(|tensor| model.value_of(tensor).unwrap());
-        let firsts: Vec<u8> = values
-            .map(|value| value.buffer().unwrap().as_slice()[0])
-            .collect();
+        let firsts: Vec<u8> = values.map(|value| value.buffer().unwrap().as_slice()[0]).collect();
         firsts
     };
     assert_eq!(content("m.onnx"), [1, 2, 3]);
@@ -233,12 +204,7 @@ fn what_is_not_found_is_refused_with_its_name() {
     fs::create_dir(files.path("away")).unwrap();
     fs::copy(files.path("m.onnxtxt"), files.path("away/t.onnxtxt")).unwrap();
     let answer = run(&files, "parse away/t.onnxtxt -o n.onnx");
-    assert_eq!(
-        answer.stderr.matches("away/m.onnx").count(),
-        1,
-        "{}",
-        answer.stderr
-    );
+    assert_eq!(answer.stderr.matches("away/m.onnx").count(), 1, "{}", answer.stderr);
     answer.refused(&["m.onnx", "missing", "--inline all"]);
 }
 
@@ -260,10 +226,7 @@ fn a_model_that_lacks_what_the_text_needs_does_not_replace_it() {
     swapped.insert("w2".to_string(), weights["w1"].clone());
     assert_right(&files, "t.onnx", &swapped);
     // Other outputs never take the place of what was read either.
-    for command in [
-        "cat m.onnxtxt w0 --raw -o m.onnx",
-        "print m.onnxtxt -o m.onnx",
-    ] {
+    for command in ["cat m.onnxtxt w0 --raw -o m.onnx", "print m.onnxtxt -o m.onnx"] {
         run(&files, command).refused(&["is an input"]);
     }
     assert_right(&files, "m.onnx", &weights);
@@ -300,12 +263,7 @@ fn digests_of_values_are_compared() {
     for command in ["parse m.onnxtxt -o n.onnx", "info m.onnxtxt"] {
         let answer = run(&files, command);
         assert_eq!(answer.code, Some(2), "{}", answer.stderr);
-        assert_eq!(
-            answer.stderr.matches("their SHA-256").count(),
-            6,
-            "{}",
-            answer.stderr
-        );
+        assert_eq!(answer.stderr.matches("their SHA-256").count(), 6, "{}", answer.stderr);
     }
 }
 
@@ -323,22 +281,13 @@ fn texts_without_digests_are_read_and_said_to_be_unchecked() {
     }
     fs::write(files.path("m.onnxtxt"), old).unwrap();
     let answer = run(&files, "parse m.onnxtxt -o n.onnx");
-    assert_eq!(
-        answer.stderr.matches("cannot be checked").count(),
-        1,
-        "{}",
-        answer.stderr
-    );
+    assert_eq!(answer.stderr.matches("cannot be checked").count(), 1, "{}", answer.stderr);
     answer.good();
     assert_right(&files, "n.onnx", &weights);
     // By its places alone it would not find them again.
     let answer = run(&files, "parse m.onnxtxt -o m.onnx");
     assert_eq!(answer.code, Some(2), "{}", answer.stderr);
-    assert!(
-        answer.stderr.contains("does not say of which tensors"),
-        "{}",
-        answer.stderr
-    );
+    assert!(answer.stderr.contains("does not say of which tensors"), "{}", answer.stderr);
     assert_right(&files, "m.onnx", &weights);
 }
 
@@ -356,7 +305,8 @@ struct Entry {
     weights: Weights,
     /// Whether the text has two tensors under each other's names.
     swapped: bool,
-    /// The file in which a text has values, what that held under which names, and whether the text has digests of them.
+    /// The file in which a text has values, what that held under which names, and whether the text
+    /// has digests of them.
     source: Option<(String, Weights, bool)>,
 }
 
@@ -391,11 +341,7 @@ struct Sequence {
 impl Sequence {
     fn new(seed: usize) -> Sequence {
         let (files, weights) = folder(seed % 50);
-        let entry = Entry {
-            weights,
-            swapped: false,
-            source: None,
-        };
+        let entry = Entry { weights, swapped: false, source: None };
         Sequence {
             files,
             entries: BTreeMap::from([("m.onnx".to_string(), entry)]),
@@ -418,18 +364,14 @@ impl Sequence {
         let (place, target) = to;
         match self.random.below(10) {
             0 | 1 => {
-                let how = *self
-                    .random
-                    .one(&["", " --sidecar", " --digest", " --inline all"]);
+                let how = *self.random.one(&["", " --sidecar", " --digest", " --inline all"]);
                 self.command(&from, text, &format!("print {from} -o {text}{how}"));
             }
             2 | 3 if is_text => self.command(&from, model, &format!("parse {from} -o {model}")),
             4 => self.command(&from, &target, &format!("set {from} --doc x {place}")),
             5 => self.command(&from, &target, &format!("pack {from} {place}")),
             6 if target.ends_with(".onnx") => {
-                let how = *self
-                    .random
-                    .one(&["", " --per-tensor", " --data w.data", " --replace"]);
+                let how = *self.random.one(&["", " --per-tensor", " --data w.data", " --replace"]);
                 let line = format!("externalize {from} --threshold 0 {place}{how}");
                 self.command(&from, &target, &line);
             }
@@ -450,18 +392,15 @@ impl Sequence {
 
     /// Runs a command, or kills it.
     fn command(&mut self, from: &str, target: &str, line: &str) {
-        let args: Vec<String> = line
-            .split(' ')
-            .map(|word| argument(&self.files, word))
-            .collect();
+        let args: Vec<String> = line.split(' ').map(|word| argument(&self.files, word)).collect();
         let mut after = self.entries[from].clone();
         let digest = line.contains("--digest");
-        after.source = match from.ends_with(".onnx") && line.starts_with("print") {
-            // Parts of a model that are in data files stay there.
-            true if !line.contains("--sidecar") && !line.contains("all") => {
-                Some((from.to_string(), after.weights.clone(), digest))
-            }
-            _ => None,
+        let refers = from.ends_with(".onnx") && line.starts_with("print");
+        // Parts of a model that are in data files stay there.
+        after.source = if refers && !line.contains("--sidecar") && !line.contains("all") {
+            Some((from.to_string(), after.weights.clone(), digest))
+        } else {
+            None
         };
         after.swapped = false;
         if line.contains("--unused") {
@@ -469,10 +408,7 @@ impl Sequence {
             after.weights.remove("spare");
         }
         let mut command = Command::new(env!("CARGO_BIN_EXE_sardonyx"));
-        command
-            .args(&args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        command.args(&args).stdin(Stdio::null()).stdout(Stdio::null());
         if self.random.below(5) == 0 {
             let moment = self.random.below(12_000) as u64;
             let content = |files: &Files| fs::read(files.path(target)).ok();
@@ -481,8 +417,7 @@ impl Sequence {
             std::thread::sleep(Duration::from_micros(moment));
             child.kill().unwrap();
             let code = child.wait().unwrap().code();
-            self.done
-                .push(format!("{line} (killed after {moment} µs: {code:?})"));
+            self.done.push(format!("{line} (killed after {moment} µs: {code:?})"));
             // Whether it had got to its end, the file tells.
             if content(&self.files) != content_before {
                 self.entries.insert(target.to_string(), after);
@@ -491,16 +426,12 @@ impl Sequence {
         }
         let answer = command.stderr(Stdio::piped()).output().unwrap();
         let said = String::from_utf8_lossy(&answer.stderr);
-        self.done
-            .push(format!("{line} ({:?})", answer.status.code()));
+        self.done.push(format!("{line} ({:?})", answer.status.code()));
         match answer.status.code() {
             Some(0) => {
                 self.entries.insert(target.to_string(), after);
             }
-            Some(2) => assert!(
-                said.starts_with("error: ") || said.contains("error"),
-                "{said}"
-            ),
+            Some(2) => assert!(said.starts_with("error: ") || said.contains("error"), "{said}"),
             code => panic!("{code:?}: {said}\nafter {:#?}", self.done),
         }
     }
@@ -537,15 +468,16 @@ impl Sequence {
         let mut gone = Vec::new();
         for (name, entry) in &self.entries {
             let found = read(&self.files.path(name));
-            // A text means what its file has under these names. If that has other values now, the text means them.
+            // A text means what its file has under these names. If that has other values now, the
+            // text means them.
             let (mut may_be_refused, mut means_others) = (false, false);
             if let Some((file, then, digests)) = &entry.source {
                 let now = self.entries.get(file).map(|entry| &entry.weights);
                 let same = now.is_some_and(|now| {
-                    then.iter()
-                        .all(|(name, values)| now.get(name) == Some(values))
+                    then.iter().all(|(name, values)| now.get(name) == Some(values))
                 });
-                // With names exchanged the text cannot know which model a changed file was made from.
+                // With names exchanged the text cannot know which model a changed file was made
+                // from.
                 may_be_refused = !same || entry.swapped;
                 means_others = !same && !digests;
             }
@@ -563,11 +495,7 @@ impl Sequence {
                 Err(why) => {
                     self.refused += 1;
                     assert!(!why.is_empty());
-                    assert!(
-                        may_be_refused,
-                        "{name} is refused: {why}\nafter {:#?}",
-                        self.done
-                    );
+                    assert!(may_be_refused, "{name} is refused: {why}\nafter {:#?}", self.done);
                 }
             }
         }

@@ -1,4 +1,5 @@
-//! The commands of the engine: bench, profile, explain, and the options of sessions. Times differ; keys and sums do not.
+//! The commands of the engine: bench, profile, explain, and the options of sessions. Times differ;
+//! keys and sums do not.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 
@@ -7,7 +8,8 @@ mod support;
 use serde_json::Value;
 use support::{Files, digits_model, npy, sardonyx};
 
-/// A matrix product with bias and activation, a view, something of an old form, and something nothing reads.
+/// A matrix product with bias and activation, a view, something of an old form, and something
+/// nothing reads.
 const MODEL: &str = r#"<ir_version: 8, opset_import: ["": 11]>
 g (float[N, 4] x) => (float[N, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[2] b = {1, -1}, int64[2] s = {-1, 2}>
 {
@@ -32,11 +34,8 @@ fn json(files: &Files, command: &str, more: &[&str]) -> Value {
 #[test]
 fn profile_answers_in_json() {
     let files = files();
-    let answer = json(
-        &files,
-        "profile",
-        &["--json", "--runs", "9", "--dim", "N=3", "--warm-up", "1"],
-    );
+    let answer =
+        json(&files, "profile", &["--json", "--runs", "9", "--dim", "N=3", "--warm-up", "1"]);
     assert_eq!(answer["schema"], "sardonyx.profile/1");
     assert_eq!(answer["runs"], 9);
     // Three rows of two columns, each a sum of four products.
@@ -53,11 +52,7 @@ fn profile_answers_in_json() {
     // x: 3 x 4, packed w: 4 x 2, b: 2, and out 3 x 2; all of 4 bytes.
     assert_eq!(product["read_bytes"], 4 * (12 + 8 + 2));
     assert_eq!(product["written_bytes"], 4 * 6);
-    assert_eq!(
-        product["inputs"][0]["shape"],
-        serde_json::json!([3, 4]),
-        "{product:#}"
-    );
+    assert_eq!(product["inputs"][0]["shape"], serde_json::json!([3, 4]), "{product:#}");
     assert!(product["us"].as_f64().unwrap() > 0.0);
     let view = steps.iter().find(|step| step["operator"] == "Reshape");
     let view = view.unwrap();
@@ -65,10 +60,7 @@ fn profile_answers_in_json() {
     assert!(view["us"].is_null());
     assert!(answer["views"].as_u64().unwrap() >= 1);
     let operators = answer["operators"].as_array().unwrap();
-    let shares: f64 = operators
-        .iter()
-        .map(|operator| operator["share"].as_f64().unwrap())
-        .sum();
+    let shares: f64 = operators.iter().map(|operator| operator["share"].as_f64().unwrap()).sum();
     assert!((shares - 1.0).abs() < 0.01, "{answer:#}");
     for operator in operators {
         assert!(operator["calls"].as_u64() > Some(0));
@@ -79,15 +71,11 @@ fn profile_answers_in_json() {
 #[test]
 fn profile_lists_the_steps_that_take_most_or_all() {
     let files = files();
-    let all = files
-        .run("profile", "m.onnxtxt", &["--runs", "3", "--all", "-q"])
-        .good();
+    let all = files.run("profile", "m.onnxtxt", &["--runs", "3", "--all", "-q"]).good();
     for word in ["overhead", "operator", "MatMul with Add with Relu", "view"] {
         assert!(all.contains(word), "lacks {word}:\n{all}");
     }
-    let top = files
-        .run("profile", "m.onnxtxt", &["--runs", "3", "--top", "1", "-q"])
-        .good();
+    let top = files.run("profile", "m.onnxtxt", &["--runs", "3", "--top", "1", "-q"]).good();
     let table = top.split("\n\n").last().unwrap();
     assert_eq!(table.lines().count(), 2, "{top}");
 }
@@ -96,11 +84,7 @@ fn profile_lists_the_steps_that_take_most_or_all() {
 fn profile_writes_a_trace() {
     let files = files();
     let target = files.path("trace.json");
-    let answer = json(
-        &files,
-        "profile",
-        &["--json", "--runs", "3", "--trace", &target],
-    );
+    let answer = json(&files, "profile", &["--json", "--runs", "3", "--trace", &target]);
     let trace: Value = serde_json::from_slice(&files.read("trace.json")).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let complete: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
@@ -130,22 +114,13 @@ fn explain_says_what_a_model_becomes() {
     assert_eq!(answer["schema"], "sardonyx.explain-model/1");
     assert_eq!(answer["nodes"], 6);
     assert_eq!(answer["unread"], 1);
-    assert_eq!(
-        answer["shared"],
-        serde_json::json!({"nodes": 0, "constants": 0})
-    );
+    assert_eq!(answer["shared"], serde_json::json!({"nodes": 0, "constants": 0}));
     let upgraded = answer["upgraded"].as_array().unwrap();
     let softmax = upgraded.iter().find(|group| group["operator"] == "Softmax");
     let softmax = softmax.unwrap();
-    assert_eq!(
-        (&softmax["from"], &softmax["nodes"]),
-        (&11.into(), &1.into())
-    );
+    assert_eq!((&softmax["from"], &softmax["nodes"]), (&11.into(), &1.into()));
     let absorbed = answer["absorbed"].to_string();
-    assert!(
-        absorbed.contains("'bias'") && absorbed.contains("'relu'"),
-        "{absorbed}"
-    );
+    assert!(absorbed.contains("'bias'") && absorbed.contains("'relu'"), "{absorbed}");
     assert_eq!(answer["packed"]["bytes"], 32);
     assert!(answer["memory"]["arena_bytes"].as_u64() > Some(0));
     assert!(answer["memory"]["views"].as_u64() > Some(0));
@@ -160,13 +135,7 @@ fn explain_says_what_a_model_becomes() {
     assert!(plain["step_count"].as_u64() > answer["step_count"].as_u64());
 
     let text = files.run("explain", "m.onnxtxt", &["--steps", "-q"]).good();
-    for word in [
-        "6 nodes become",
-        "Softmax, from opset 11",
-        "absorbed",
-        "memory",
-        "kernel",
-    ] {
+    for word in ["6 nodes become", "Softmax, from opset 11", "absorbed", "memory", "kernel"] {
         assert!(text.contains(word), "lacks {word}:\n{text}");
     }
 }
@@ -183,15 +152,9 @@ g (float[N] x) => (y) <float c = {2}, float d = {2}>
 "#;
     let files = Files::new(&[("m.onnxtxt", twice.into())]);
     let answer = json(&files, "explain", &["--json"]);
-    assert_eq!(
-        answer["shared"],
-        serde_json::json!({"nodes": 1, "constants": 1})
-    );
+    assert_eq!(answer["shared"], serde_json::json!({"nodes": 1, "constants": 1}));
     let text = files.run("explain", "m.onnxtxt", &[]).good();
-    assert!(
-        text.contains("shared    1 node and 1 initializer gone"),
-        "{text}"
-    );
+    assert!(text.contains("shared    1 node and 1 initializer gone"), "{text}");
     let plain = json(&files, "explain", &["--json", "--optimization", "basic"]);
     assert_eq!(plain["shared"]["nodes"], 0);
 }
@@ -212,10 +175,7 @@ g (float[4, 4] s, float[4, 2] v) => (float[4, 2] y)
     assert_eq!(nearly[0]["times"], 1);
     assert!(!nearly[0]["reason"].as_str().unwrap().is_empty());
     let text = files.run("explain", "m.onnxtxt", &[]).good();
-    assert!(
-        text.contains("nearly") && text.contains("Attention: "),
-        "{text}"
-    );
+    assert!(text.contains("nearly") && text.contains("Attention: "), "{text}");
 }
 
 #[test]
@@ -250,10 +210,7 @@ fn bench_measures_latency_and_throughput() {
     .good();
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(answer["schema"], "sardonyx.bench/1");
-    assert_eq!(
-        (&answer["n"], &answer["concurrency"]),
-        (&15.into(), &3.into())
-    );
+    assert_eq!((&answer["n"], &answer["concurrency"]), (&15.into(), &3.into()));
     assert!(answer["runs_per_second"].as_f64().unwrap() > 0.0);
     assert!(answer["arena_bytes"].as_u64() > Some(0));
     assert!(answer["packed_bytes"].as_u64() > Some(0));
@@ -267,33 +224,16 @@ fn bench_measures_latency_and_throughput() {
 fn options_of_sessions_hold_for_all() {
     let files = files();
     for command in ["run", "bench", "profile"] {
-        let random: &[&str] = if command == "run" {
-            &["--random", "1"]
-        } else {
-            &["--runs", "1"]
-        };
+        let random: &[&str] = if command == "run" { &["--random", "1"] } else { &["--runs", "1"] };
         let run = |more: &[&str]| files.run(command, "m.onnxtxt", &[random, more].concat());
-        run(&[
-            "--threads",
-            "1",
-            "--precision",
-            "fast",
-            "--optimization",
-            "basic",
-            "-q",
-        ])
-        .good();
+        run(&["--threads", "1", "--precision", "fast", "--optimization", "basic", "-q"]).good();
         run(&["--memory-limit", "1G", "--set", "N=2", "-q"]).good();
         run(&["--memory-limit", "4", "-q"]).refused(&["limit is 4"]);
         run(&["--set", "M=2", "-q"]).refused(&["called 'M'", "there are: N"]);
         run(&["--set", "N", "-q"]).refused(&[]);
         run(&["--optimization", "most"]).refused(&[]);
     }
-    let answer = json(
-        &files,
-        "run",
-        &["--random", "1", "--set", "N=3", "--json", "-q"],
-    );
+    let answer = json(&files, "run", &["--random", "1", "--set", "N=3", "--json", "-q"]);
     assert_eq!(answer["outputs"][0]["shape"], serde_json::json!([3, 2]));
 }
 
@@ -318,16 +258,9 @@ g (int64[1] shape) => (float y)
     let files = Files::new(&[
         ("fixed.onnxtxt", fixed.into()),
         ("given.onnxtxt", given.into()),
-        (
-            "shape.npy",
-            npy("<i8", "(1,)", &1_000_000_000i64.to_le_bytes()),
-        ),
+        ("shape.npy", npy("<i8", "(1,)", &1_000_000_000i64.to_le_bytes())),
     ]);
-    let refusal = [
-        "ConstantOfShape",
-        "wants 4000000000 bytes",
-        "the memory limit is 100000000",
-    ];
+    let refusal = ["ConstantOfShape", "wants 4000000000 bytes", "the memory limit is 100000000"];
     let limit = ["--memory-limit", "100MB", "-q"];
     files.run("run", "fixed.onnxtxt", &limit).refused(&refusal);
     let shape = format!("shape={}", files.path("shape.npy"));
@@ -339,8 +272,5 @@ g (int64[1] shape) => (float y)
     assert_eq!(answer["memory"]["arena_bytes"], 4_000_000_000u64);
     assert_eq!(answer["made_bytes"], 0);
     let found = files.run("scan", "fixed.onnxtxt", &["--strict"]).finds();
-    assert!(
-        found.contains("makes 1000000000 elements that the file does not store"),
-        "{found}"
-    );
+    assert!(found.contains("makes 1000000000 elements that the file does not store"), "{found}");
 }

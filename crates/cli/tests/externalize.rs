@@ -17,20 +17,12 @@ fn one_file_and_back() {
     let files = digits_copy();
     let original = files.read("digits.onnx");
     let answer = files.run("externalize", "digits.onnx", &["--in-place"]);
-    assert!(
-        answer.stderr.contains("wrote digits.onnx.data"),
-        "{}",
-        answer.stderr
-    );
+    assert!(answer.stderr.contains("wrote digits.onnx.data"), "{}", answer.stderr);
     assert_eq!(answer.good(), "");
     assert_eq!(files.names(), ["digits.onnx", "digits.onnx.data"]);
     let first = files.content();
     let again = files.run("externalize", "digits.onnx", &["--in-place"]);
-    assert!(
-        again.stderr.contains("kept digits.onnx.data"),
-        "{}",
-        again.stderr
-    );
+    assert!(again.stderr.contains("kept digits.onnx.data"), "{}", again.stderr);
     assert!(files.content() == first);
     let listed = files.run("ls", "digits.onnx", &["--external"]).good();
     assert!(listed.contains("3 of 8 tensors"), "{listed}");
@@ -54,22 +46,12 @@ fn layouts_and_names() {
     // EXT-20+: that is every tensor of the model.
     let (files, json) = run(&["--per-tensor", "--threshold", "0"]);
     let listed = files.run("ls", "digits.onnx", &["--external"]).good();
-    assert!(
-        listed.contains("8 tensors") && !listed.contains(" of "),
-        "{listed}"
-    );
+    assert!(listed.contains("8 tensors") && !listed.contains(" of "), "{listed}");
     assert_eq!(json["saved"]["files"].as_array().unwrap().len(), 8);
     assert_eq!(files.names().len(), 9);
     let (_, json) = run(&["--shards", "40K"]);
     assert_eq!(json["saved"]["files"].as_array().unwrap().len(), 3);
-    let (files, json) = run(&[
-        "--one-file",
-        "--data",
-        "w.bin",
-        "--align",
-        "1",
-        "--checksum",
-    ]);
+    let (files, json) = run(&["--one-file", "--data", "w.bin", "--align", "1", "--checksum"]);
     assert_eq!(files.names(), ["digits.onnx", "w.bin"]);
     assert_eq!(json["saved"]["files"][0]["bytes"], 133_120);
     assert_eq!(json["saved"]["files"][0]["reused"], false);
@@ -84,9 +66,7 @@ fn data_files_of_another_model_stay() {
     let out = files.path("b.onnx");
     let before = || {
         std::fs::copy(digits_model(), files.path("c.onnx")).unwrap();
-        files
-            .run("externalize", "c.onnx", &["--in-place", "--data", "b.data"])
-            .good();
+        files.run("externalize", "c.onnx", &["--in-place", "--data", "b.data"]).good();
         std::fs::rename(files.path("c.onnx"), &out).unwrap();
     };
     before();
@@ -113,11 +93,7 @@ fn data_files_of_another_model_stay() {
     std::fs::copy(&out, files.path("third.onnx")).unwrap();
     let args = ["--doc", "x", "-o", &out, "--replace"];
     let answer = files.run("set", "digits.onnx", &args);
-    assert!(
-        answer.stderr.contains("which another model uses"),
-        "{}",
-        answer.stderr
-    );
+    assert!(answer.stderr.contains("which another model uses"), "{}", answer.stderr);
     answer.good();
     std::fs::rename(files.path("third.onnx"), &out).unwrap();
     files.run("set", "digits.onnx", &args).good();
@@ -127,9 +103,7 @@ fn data_files_of_another_model_stay() {
 #[test]
 fn a_name_for_the_data_file_is_obeyed_when_there_is_one_already() {
     let files = digits_copy();
-    files
-        .run("externalize", "digits.onnx", &["--in-place"])
-        .good();
+    files.run("externalize", "digits.onnx", &["--in-place"]).good();
     let args = ["--in-place", "--data", "w.bin"];
     files.run("externalize", "digits.onnx", &args).good();
     assert_eq!(files.names(), ["digits.onnx", "w.bin"]);
@@ -139,11 +113,7 @@ fn a_name_for_the_data_file_is_obeyed_when_there_is_one_already() {
     // That of the model itself is taken.
     let args = ["-o", &files.path("b.onnx"), "--data", "b.onnx"];
     let answer = files.run("externalize", "digits.onnx", &args);
-    assert!(
-        answer.stderr.contains("wrote b-2.onnx"),
-        "{}",
-        answer.stderr
-    );
+    assert!(answer.stderr.contains("wrote b-2.onnx"), "{}", answer.stderr);
     let hash = |name: &str| files.run("hash", name, &[]).good()[..64].to_string();
     assert_eq!(hash("b.onnx"), hash("digits.onnx"));
 }
@@ -151,15 +121,11 @@ fn a_name_for_the_data_file_is_obeyed_when_there_is_one_already() {
 #[test]
 fn a_data_file_is_not_replaced_by_a_model() {
     let files = digits_copy();
-    files
-        .run("externalize", "digits.onnx", &["--in-place"])
-        .good();
+    files.run("externalize", "digits.onnx", &["--in-place"]).good();
     let before = files.content();
     let out = files.path("digits.onnx.data");
     for command in ["pack", "externalize"] {
-        files
-            .run(command, "digits.onnx", &["-o", &out])
-            .refused(&["digits.onnx.data", "another"]);
+        files.run(command, "digits.onnx", &["-o", &out]).refused(&["digits.onnx.data", "another"]);
     }
     assert!(files.content() == before);
 }
@@ -181,24 +147,14 @@ fn what_stays_inside_is_said() {
         notes
     };
     let notes = run(&[]);
-    for words in [
-        "1 tensor in typed lists",
-        "--typed",
-        "1 tensor in attributes",
-        "no tensor was moved",
-    ] {
+    for words in
+        ["1 tensor in typed lists", "--typed", "1 tensor in attributes", "no tensor was moved"]
+    {
         assert!(notes.contains(words), "lacks {words}: {notes}");
     }
     let notes = run(&["--typed", "--attributes"]);
-    assert!(
-        notes.contains("2 tensors") && !notes.contains("inside"),
-        "{notes}"
-    );
-    let json = files.run(
-        "externalize",
-        "m.onnx",
-        &["-o", &out, "--json", "--threshold", "1"],
-    );
+    assert!(notes.contains("2 tensors") && !notes.contains("inside"), "{notes}");
+    let json = files.run("externalize", "m.onnx", &["-o", &out, "--json", "--threshold", "1"]);
     let json = json.json("sardonyx.externalize/1", KEYS);
     assert_eq!(json["inside"]["typed"]["tensors"], 1);
     assert_eq!(json["inside"]["attributes"]["bytes"], 16);
@@ -217,26 +173,10 @@ fn nothing_is_lost_when_it_is_refused() {
     };
     let to = |name: &str| files.path(name);
     refused("digits.onnx", &["-o", "-"], &["cannot go to stdout"]);
-    refused(
-        "digits.onnx",
-        &["-o", &to("digits.onnx")],
-        &["is the input"],
-    );
-    refused(
-        "digits.onnx",
-        &["--in-place", "--data", "../w.bin"],
-        &["data file", ".."],
-    );
-    refused(
-        "digits.onnx",
-        &["-o", &to("none/x.onnx")],
-        &["no directory"],
-    );
-    refused(
-        "m.onnx",
-        &["--in-place"],
-        &["absent.bin", "missing", "m.onnx"],
-    );
+    refused("digits.onnx", &["-o", &to("digits.onnx")], &["is the input"]);
+    refused("digits.onnx", &["--in-place", "--data", "../w.bin"], &["data file", ".."]);
+    refused("digits.onnx", &["-o", &to("none/x.onnx")], &["no directory"]);
+    refused("m.onnx", &["--in-place"], &["absent.bin", "missing", "m.onnx"]);
     refused("broken.onnx", &["--in-place"], &["broken.onnx"]);
     assert!(files.content() == before);
     for usage in [

@@ -20,15 +20,9 @@ fn info(files: &Files, name: &str) -> (String, serde_json::Value) {
 
 #[test]
 fn storage_forms_and_types() {
-    let files = Files::new(&[
-        ("many.onnx", many_tensors()),
-        ("broken.onnx", broken_tensors()),
-    ]);
+    let files = Files::new(&[("many.onnx", many_tensors()), ("broken.onnx", broken_tensors())]);
     let (text, json) = info(&files, "many.onnx");
-    for line in [
-        "stored as   float raw data: 1 tensor, 16 bytes",
-        "int64 typed lists: 1 tensor",
-    ] {
+    for line in ["stored as   float raw data: 1 tensor, 16 bytes", "int64 typed lists: 1 tensor"] {
         assert!(text.contains(line), "lacks {line}:\n{text}");
     }
     let expected = json!({"storage": "raw", "type": "float", "tensors": 1, "bytes": 16});
@@ -40,11 +34,7 @@ fn storage_forms_and_types() {
     let piped = sardonyx_with_stdin(&["info", "-", "--json"], &digits().join("digits.onnx"));
     let piped: serde_json::Value = serde_json::from_str(&piped.good()).unwrap();
     assert!(piped["file_bytes"].is_null() && piped["exceeds_2_gib"].is_null());
-    assert!(
-        sardonyx(&["info", &digits_model()])
-            .good()
-            .starts_with("file        136 kB\n")
-    );
+    assert!(sardonyx(&["info", &digits_model()]).good().starts_with("file        136 kB\n"));
 }
 
 #[test]
@@ -58,22 +48,10 @@ fn data_files_are_looked_for_and_not_needed() {
         ("escape.onnx", with_external_data("../x.bin")),
     ]);
     for (name, words) in [
-        (
-            "missing.onnx",
-            "absent.bin: 1 tensor, 16 bytes; the file is missing",
-        ),
-        (
-            "short.onnx",
-            "short.bin: 1 tensor, 16 bytes; the file is cut off: 10 bytes of 16",
-        ),
-        (
-            "long.onnx",
-            "long.bin: 1 tensor, 16 bytes of a file of 2.0 kB",
-        ),
-        (
-            "escape.onnx",
-            "../x.bin: 1 tensor, 16 bytes; not looked for",
-        ),
+        ("missing.onnx", "absent.bin: 1 tensor, 16 bytes; the file is missing"),
+        ("short.onnx", "short.bin: 1 tensor, 16 bytes; the file is cut off: 10 bytes of 16"),
+        ("long.onnx", "long.bin: 1 tensor, 16 bytes of a file of 2.0 kB"),
+        ("escape.onnx", "../x.bin: 1 tensor, 16 bytes; not looked for"),
     ] {
         let (text, _) = info(&files, name);
         assert!(text.contains(words), "lacks {words}:\n{text}");
@@ -101,17 +79,9 @@ fn files_of_more_than_2_gib_are_pointed_out() {
         rest >>= 7;
     }
     std::fs::write(&path, &bytes).unwrap();
-    File::options()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_len(size)
-        .unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
     // EXT-23
     let (text, json) = info(&files, "large.onnx");
-    assert!(
-        text.starts_with("file        2.1 GB, more than the 2 GiB"),
-        "{text}"
-    );
+    assert!(text.starts_with("file        2.1 GB, more than the 2 GiB"), "{text}");
     assert_eq!(json["exceeds_2_gib"], true);
 }

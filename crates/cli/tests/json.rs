@@ -42,10 +42,8 @@ fn failure(answer: &Answer, what: &str) -> Value {
 
 /// Runs a line of the commands.
 fn run(line: &str, model: &str, out: &str) -> Answer {
-    let args: Vec<String> = line
-        .split(' ')
-        .map(|word| word.replace("%o", out).replace('%', model))
-        .collect();
+    let args: Vec<String> =
+        line.split(' ').map(|word| word.replace("%o", out).replace('%', model)).collect();
     let mut args: Vec<&str> = args.iter().map(String::as_str).collect();
     args.push("--json");
     sardonyx(&args)
@@ -75,9 +73,7 @@ fn damaged() -> Vec<(String, Vec<u8>)> {
     let mut state: u64 = 1;
     let mut random = move |below: usize| {
         // The constants of Knuth's MMIX; the upper bits are good enough here.
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (state >> 33) as usize % below
     };
     let damage = |index: usize| {
@@ -138,10 +134,8 @@ fn every_command_answers_on_good_models() {
 #[test]
 fn every_command_answers_on_damaged_models() {
     let damaged = damaged();
-    let named: Vec<(&str, Vec<u8>)> = damaged
-        .iter()
-        .map(|(name, bytes)| (name.as_str(), bytes.clone()))
-        .collect();
+    let named: Vec<(&str, Vec<u8>)> =
+        damaged.iter().map(|(name, bytes)| (name.as_str(), bytes.clone())).collect();
     let files = Files::new(&named);
     let commands = commands();
     on_all_processors(damaged.len(), |index| {
@@ -166,17 +160,11 @@ fn failures_have_codes() {
         ("chain.onnx", chain(&["Relu"], &[2])),
         ("cut.onnx", chain(&["Relu"], &[2])[..20].to_vec()),
         ("outside.onnx", with_external_data("absent.bin")),
-        (
-            "strange.onnx",
-            edited_digits(|model| add_node(model, "Strange", "")),
-        ),
+        ("strange.onnx", edited_digits(|model| add_node(model, "Strange", ""))),
         ("text.npy", b"1 2".to_vec()),
     ]);
-    let (chain, cut, absent) = (
-        &files.path("chain.onnx"),
-        &files.path("cut.onnx"),
-        &files.path("absent.onnx"),
-    );
+    let (chain, cut, absent) =
+        (&files.path("chain.onnx"), &files.path("cut.onnx"), &files.path("absent.onnx"));
     let rows: [(&[&str], &str); 17] = [
         (&["info", absent], "io"),
         (&["info", cut], "format"),
@@ -184,14 +172,8 @@ fn failures_have_codes() {
         (&["run", chain, "x=absent.npy"], "io"),
         (&["run", chain, "z=x.npy"], "input"),
         (&["run", chain, &files.path("text.npy")], "format"),
-        (
-            &["run", &files.path("outside.onnx"), "--random", "1"],
-            "external-data",
-        ),
-        (
-            &["run", &files.path("strange.onnx"), "--random", "1"],
-            "unsupported",
-        ),
+        (&["run", &files.path("outside.onnx"), "--random", "1"], "external-data"),
+        (&["run", &files.path("strange.onnx"), "--random", "1"], "unsupported"),
         (&["cat", chain, "w"], "usage"),
         (&["set", chain, "-o", &files.path("x.onnx")], "usage"),
         (&["ops", "Rleu"], "usage"),
@@ -243,11 +225,7 @@ fn errors_of_texts_have_lines() {
             .iter()
             .map(|found| (found["line"].as_u64(), found["column"].as_u64()))
             .collect();
-        assert_eq!(
-            places,
-            [(Some(3), Some(14)), (Some(4), Some(11))],
-            "{command}"
-        );
+        assert_eq!(places, [(Some(3), Some(14)), (Some(4), Some(11))], "{command}");
         assert_eq!(details[0]["code"], "syntax-error");
         assert_eq!(details[0]["help"], "inputs are separated by commas");
     }
@@ -260,20 +238,14 @@ fn failures_among_several_files_are_entries() {
         ("good.onnx", chain(&["Relu"], &[2])),
         ("broken.onnxtxt", b"<ir_version: 10> g () => {}".to_vec()),
     ]);
-    let (good, broken, absent) = (
-        files.path("good.onnx"),
-        files.path("broken.onnxtxt"),
-        files.path("absent.onnx"),
-    );
+    let (good, broken, absent) =
+        (files.path("good.onnx"), files.path("broken.onnxtxt"), files.path("absent.onnx"));
     for (command, list) in [("check", "files"), ("scan", "files"), ("hash", "hashes")] {
         let answer = sardonyx(&[command, &broken, &good, &absent, "--json"]);
         assert_eq!(answer.code, Some(2), "{command}");
         let found = value(&answer, command);
         let entries = found[list].as_array().unwrap();
-        let codes: Vec<_> = entries
-            .iter()
-            .map(|entry| entry["failure"]["code"].as_str())
-            .collect();
+        let codes: Vec<_> = entries.iter().map(|entry| entry["failure"]["code"].as_str()).collect();
         // A damaged file is a finding of a scan.
         let first = (command != "scan").then_some("syntax");
         assert_eq!(codes, [first, None, Some("io")], "{command}");

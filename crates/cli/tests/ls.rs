@@ -13,9 +13,7 @@ use support::{
 /// The first word of each line up to the empty line.
 fn names(text: &str) -> Vec<&str> {
     let lines = text.lines().skip(1).take_while(|line| !line.is_empty());
-    lines
-        .map(|line| line.split_whitespace().next().unwrap())
-        .collect()
+    lines.map(|line| line.split_whitespace().next().unwrap()).collect()
 }
 
 #[test]
@@ -42,29 +40,13 @@ fn orders_and_filters() {
     let files = Files::new(&[("many.onnx", many_tensors())]);
     let run = |args: &[&str]| files.run("ls", "many.onnx", args).good();
     // In the order of the file; the one without a name begins with its type.
-    let all = [
-        "w",
-        "layer.10.h",
-        "layer.2.ids",
-        "words",
-        "none",
-        "int32",
-        "w",
-    ];
+    let all = ["w", "layer.10.h", "layer.2.ids", "words", "none", "int32", "w"];
     assert_eq!(names(&run(&[])), all);
     let mut reversed = all;
     reversed.reverse();
     assert_eq!(names(&run(&["--reverse"])), reversed);
     let sorted = run(&["--sort", "name"]);
-    let expected = [
-        "int32",
-        "layer.2.ids",
-        "layer.10.h",
-        "none",
-        "w",
-        "w",
-        "words",
-    ];
+    let expected = ["int32", "layer.2.ids", "layer.10.h", "none", "w", "w", "words"];
     assert_eq!(names(&sorted), expected);
     let by_size = run(&["--sort", "size"]);
     assert_eq!(names(&by_size)[0], "w");
@@ -80,11 +62,7 @@ fn orders_and_filters() {
     assert_eq!(run(&["--external"]), "none of 7 tensors fits\n");
     assert_eq!(names(&run(&["--inside"])), all);
     assert!(run(&["--name", "w"]).contains("2 of 7 tensors"));
-    for usage in [
-        ["--type", "flaot16"],
-        ["--min-bytes", "much"],
-        ["--sort", "colour"],
-    ] {
+    for usage in [["--type", "flaot16"], ["--min-bytes", "much"], ["--sort", "colour"]] {
         assert_eq!(files.run("ls", "many.onnx", &usage).code, Some(2));
     }
 }
@@ -99,10 +77,7 @@ fn statistics_are_those_of_the_values() {
         "zeros": 2, "sparsity": 0.5, "min": -2.0, "max": 1.5, "mean": -0.125, "nan": 0, "inf": 0,
     });
     assert_eq!(*stats(0), expected);
-    assert_eq!(
-        (&stats(1)["nan"], &stats(1)["mean"]),
-        (&json!(1), &json!(1.0))
-    );
+    assert_eq!((&stats(1)["nan"], &stats(1)["mean"]), (&json!(1), &json!(1.0)));
     assert_eq!((&stats(2)["min"], &stats(2)["max"]), (&json!(1), &json!(3)));
     assert!(stats(3).is_null(), "strings have no statistics");
     assert!(stats(4)["min"].is_null() && stats(4)["sparsity"].is_null());
@@ -168,10 +143,7 @@ fn data_files_that_are_not_as_they_should_be() {
     let found = |model: &str, more: &[&str]| files.run("ls", model, more).finds();
     for more in [&[][..], &["--stats"]] {
         let text = found("missing.onnx", more);
-        assert!(
-            text.contains("weights.bin @ 0") && text.contains("is missing"),
-            "{text}"
-        );
+        assert!(text.contains("weights.bin @ 0") && text.contains("is missing"), "{text}");
         let text = found("short.onnx", more);
         assert!(text.contains("has 10 bytes"), "{text}");
         let text = found("escape.onnx", more);
@@ -186,7 +158,5 @@ fn data_files_that_are_not_as_they_should_be() {
     // From stdin there is no folder to look into.
     let from_stdin = sardonyx_with_stdin(&["ls", "-"], files.path("full.onnx").as_ref());
     assert!(from_stdin.good().contains("full.bin @ 0"));
-    files
-        .run("ls", "absent.onnx", &[])
-        .refused(&["no such file"]);
+    files.run("ls", "absent.onnx", &[]).refused(&["no such file"]);
 }

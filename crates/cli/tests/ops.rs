@@ -4,11 +4,7 @@
 use std::process::{Command, Output};
 
 fn ops(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sardonyx"))
-        .arg("ops")
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_sardonyx")).arg("ops").args(arguments).output().unwrap()
 }
 
 fn text(arguments: &[&str]) -> String {
@@ -30,10 +26,7 @@ fn the_whole_standard_is_listed() {
 #[test]
 fn one_operator_at_one_version() {
     let newest = text(&["Reshape"]);
-    assert!(
-        newest.contains("Reshape since opset version 25\n"),
-        "{newest}"
-    );
+    assert!(newest.contains("Reshape since opset version 25\n"), "{newest}");
     let old = text(&["Reshape", "--opset", "4"]);
     assert!(old.contains("Reshape since opset version 1\n"), "{old}");
     assert!(old.contains("  attribute shape: ints\n"), "{old}");
@@ -59,10 +52,7 @@ fn programs_get_every_fact() {
     assert_eq!(versions[5]["most_inputs"], 3);
     let about = |part: &str, index: usize| &versions[5][part][index]["about"];
     assert_eq!(about("attributes", 0), "A factor for the product.");
-    assert_eq!(
-        about("inputs", 2),
-        "What is added to the product; broadcast to `[M, N]`."
-    );
+    assert_eq!(about("inputs", 2), "What is added to the product; broadcast to `[M, N]`.");
 }
 
 #[test]
@@ -70,16 +60,11 @@ fn what_does_not_exist_is_said() {
     let output = ops(&["Convv"]);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        message.contains("no operator is called 'Convv'"),
-        "{message}"
-    );
+    assert!(message.contains("no operator is called 'Convv'"), "{message}");
     assert!(message.contains("did you mean Conv?"), "{message}");
-    for arguments in [
-        &["Conv", "--opset", "0"][..],
-        &["--domain", "nowhere"],
-        &["Conv", "--diff", "0", "1"],
-    ] {
+    for arguments in
+        [&["Conv", "--opset", "0"][..], &["--domain", "nowhere"], &["Conv", "--diff", "0", "1"]]
+    {
         assert_eq!(ops(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }

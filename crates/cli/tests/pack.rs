@@ -22,11 +22,7 @@ fn values_come_inside() {
     let files = outside();
     let out = files.path("packed.onnx");
     let answer = files.run("pack", "model.onnx", &["-o", &out]);
-    for words in [
-        "wrote",
-        "packed.onnx",
-        "1 tensor, 16 bytes, came from data files",
-    ] {
+    for words in ["wrote", "packed.onnx", "1 tensor, 16 bytes, came from data files"] {
         assert!(answer.stderr.contains(words), "{}", answer.stderr);
     }
     assert_eq!(answer.good(), "");
@@ -52,27 +48,15 @@ fn in_place_takes_the_data_files_along() {
     assert_eq!(json["saved"]["removed"][0], "weights.bin");
     assert_eq!(json["saved"]["exceeds_2_gib"], false);
     let keys: Vec<&String> = json["saved"].as_object().unwrap().keys().collect();
-    let expected = [
-        "output",
-        "bytes",
-        "exceeds_2_gib",
-        "files",
-        "removed",
-        "shared",
-        "left",
-        "left_out",
-    ];
+    let expected =
+        ["output", "bytes", "exceeds_2_gib", "files", "removed", "shared", "left", "left_out"];
     assert_eq!(keys, expected);
     assert_eq!(files.names(), ["model.onnx"]);
     // A data file that another model uses stays.
     let files = outside();
     std::fs::copy(files.path("model.onnx"), files.path("other.onnx")).unwrap();
     let answer = files.run("pack", "model.onnx", &["--in-place"]);
-    assert!(
-        answer.stderr.contains("left weights.bin"),
-        "{}",
-        answer.stderr
-    );
+    assert!(answer.stderr.contains("left weights.bin"), "{}", answer.stderr);
     answer.good();
     assert_eq!(files.names(), ["model.onnx", "other.onnx", "weights.bin"]);
 }
@@ -87,27 +71,11 @@ fn nothing_is_lost_when_it_is_refused() {
         files.run("pack", model, args).refused(words);
     };
     let to = |name: &str| files.path(name);
-    refused(
-        "model.onnx",
-        &["-o", &to("model.onnx")],
-        &["is the input", "--in-place"],
-    );
-    refused(
-        "model.onnx",
-        &["-o", &to("weights.bin")],
-        &["weights.bin", "is an input"],
-    );
+    refused("model.onnx", &["-o", &to("model.onnx")], &["is the input", "--in-place"]);
+    refused("model.onnx", &["-o", &to("weights.bin")], &["weights.bin", "is an input"]);
     refused("model.onnx", &["-o", &to("")], &["folder"]);
-    refused(
-        "model.onnx",
-        &["-o", &to("none/x.onnx")],
-        &["none/x.onnx", "no directory"],
-    );
-    refused(
-        "model.onnx",
-        &["-o", &to("weights.bin/x.onnx")],
-        &["x.onnx"],
-    );
+    refused("model.onnx", &["-o", &to("none/x.onnx")], &["none/x.onnx", "no directory"]);
+    refused("model.onnx", &["-o", &to("weights.bin/x.onnx")], &["x.onnx"]);
     refused("model.onnx", &["-o", "-", "--json"], &["--json", "stdout"]);
     refused("broken.onnx", &["--in-place"], &["broken.onnx", "byte"]);
     let words = ["'w'", "absent.bin", "missing", "lost.onnx"];

@@ -17,10 +17,7 @@ fn an_honest_model_is_fine() {
     let text = sardonyx(&["scan", &digits_model()]).good();
     assert_eq!(text.lines().count(), 2, "{text}");
     assert!(text.contains("tensors"), "{text}");
-    assert!(
-        text.contains("nothing found that makes it dangerous"),
-        "{text}"
-    );
+    assert!(text.contains("nothing found that makes it dangerous"), "{text}");
     let text = sardonyx(&["scan", "--strict", "--checksums", &digits_model()]).good();
     assert!(text.contains("nothing found"), "{text}");
 }
@@ -31,12 +28,7 @@ fn findings_are_lines_with_help_and_a_verdict() {
     let path = |name: &str| folder.path().join(name).display().to_string();
     fs::write(path("out.onnx"), with_external_data("../secret")).unwrap();
     fs::write(path("page.onnx"), "<html>404</html>").unwrap();
-    let answer = sardonyx(&[
-        "scan",
-        &path("out.onnx"),
-        &path("page.onnx"),
-        &digits_model(),
-    ]);
+    let answer = sardonyx(&["scan", &path("out.onnx"), &path("page.onnx"), &digits_model()]);
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(1), ""));
     let text = answer.stdout;
     for words in [
@@ -58,18 +50,11 @@ fn findings_are_lines_with_help_and_a_verdict() {
 fn warnings_count_when_asked_to() {
     let folder = tempdir().unwrap();
     let path = folder.path().join("python.onnx").display().to_string();
-    fs::write(
-        &path,
-        edited_digits(|model| add_node(model, "PyOp", "ai.onnx.contrib")),
-    )
-    .unwrap();
+    fs::write(&path, edited_digits(|model| add_node(model, "PyOp", "ai.onnx.contrib"))).unwrap();
     let text = sardonyx(&["scan", &path]).good();
     assert!(text.contains("warning[foreign-code]"), "{text}");
     assert!(text.contains("note[custom-domain]"), "{text}");
-    assert!(
-        text.contains("look at it before you open it: 1 warning, 1 note"),
-        "{text}"
-    );
+    assert!(text.contains("look at it before you open it: 1 warning, 1 note"), "{text}");
     assert_eq!(sardonyx(&["scan", "--strict", &path]).code, Some(1));
 }
 
@@ -103,14 +88,7 @@ fn the_json_answer_has_its_keys() {
     assert_eq!(facts["data_files"][0]["location"], "w.bin");
     assert_eq!(facts["data_files"][0]["bytes"], Value::Null);
     assert_eq!(facts["domains"][0]["nodes"], 1);
-    for key in [
-        "bytes",
-        "graphs",
-        "functions",
-        "messages",
-        "depth",
-        "inside_bytes",
-    ] {
+    for key in ["bytes", "graphs", "functions", "messages", "depth", "inside_bytes"] {
         assert!(facts[key].is_u64(), "{key}");
     }
     assert_eq!(json["files"][1]["verdict"], "unreadable");
@@ -150,10 +128,7 @@ fn limits_are_options() {
     let path = folder.path().join("m.onnx").display().to_string();
     fs::write(&path, chain(&["Relu"; 100], &[2])).unwrap();
     sardonyx(&["scan", &path]).good();
-    for (option, code) in [
-        ("--max-depth", "too-deep"),
-        ("--max-messages", "too-many-messages"),
-    ] {
+    for (option, code) in [("--max-depth", "too-deep"), ("--max-messages", "too-many-messages")] {
         let answer = sardonyx(&["scan", option, "1", &path]);
         assert_eq!(answer.code, Some(1));
         assert!(answer.stdout.contains(code), "{}", answer.stdout);
@@ -167,14 +142,6 @@ fn names_from_a_file_cannot_command_the_terminal() {
     fs::write(&path, with_external_data("/a\u{1b}[31m\u{202e}")).unwrap();
     let answer = sardonyx(&["scan", &path]);
     assert_eq!(answer.code, Some(1));
-    assert!(
-        !answer.stdout.contains(['\u{1b}', '\u{202e}']),
-        "{}",
-        answer.stdout
-    );
-    assert!(
-        answer.stdout.contains("location-absolute"),
-        "{}",
-        answer.stdout
-    );
+    assert!(!answer.stdout.contains(['\u{1b}', '\u{202e}']), "{}", answer.stdout);
+    assert!(answer.stdout.contains("location-absolute"), "{}", answer.stdout);
 }

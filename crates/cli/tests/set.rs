@@ -44,10 +44,7 @@ fn everything_can_be_set() {
     let answer = files.run("set", "d.onnx", &args);
     let json = answer.json("sardonyx.set/1", &["model", "changes", "saved"]);
     let changes = json["changes"].as_array().unwrap();
-    let what: Vec<&str> = changes
-        .iter()
-        .map(|change| change["what"].as_str().unwrap())
-        .collect();
+    let what: Vec<&str> = changes.iter().map(|change| change["what"].as_str().unwrap()).collect();
     let expected = [
         "opset ai.onnx",
         "opset com.example",
@@ -62,10 +59,7 @@ fn everything_can_be_set() {
         "metadata empty",
     ];
     assert_eq!(what, expected);
-    assert_eq!(
-        (&changes[0]["before"], &changes[0]["after"]),
-        (&"21".into(), &"22".into())
-    );
+    assert_eq!((&changes[0]["before"], &changes[0]["after"]), (&"21".into(), &"22".into()));
     assert!(changes[1]["before"].is_null() && changes[8]["after"].is_null());
     let info = files.run("info", "d.onnx", &["--json"]).good();
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
@@ -75,11 +69,7 @@ fn everything_can_be_set() {
     assert_eq!(info["model_version_text"], "1.2.3");
     assert_eq!(info["doc"], "two\nlines");
     let metadata = info["metadata"].as_array().unwrap();
-    assert!(
-        metadata
-            .iter()
-            .any(|entry| entry["key"] == "author" && entry["value"] == "a=b")
-    );
+    assert!(metadata.iter().any(|entry| entry["key"] == "author" && entry["value"] == "a=b"));
     assert!(metadata.iter().all(|entry| entry["key"] != "labels"));
 }
 
@@ -87,27 +77,10 @@ fn everything_can_be_set() {
 fn changes_are_told_and_only_changes() {
     let files = digits_copy();
     let out = files.path("o.onnx");
-    let args = [
-        "-o",
-        &out,
-        "--producer",
-        "me",
-        "--opset",
-        "21",
-        "--remove-metadata",
-        "label",
-    ];
+    let args = ["-o", &out, "--producer", "me", "--opset", "21", "--remove-metadata", "label"];
     let answer = files.run("set", "d.onnx", &args);
-    for words in [
-        "producer_name: sardonyx digits → me",
-        "did you mean 'labels'?",
-        "wrote",
-    ] {
-        assert!(
-            answer.stderr.contains(words),
-            "lacks {words}: {}",
-            answer.stderr
-        );
+    for words in ["producer_name: sardonyx digits → me", "did you mean 'labels'?", "wrote"] {
+        assert!(answer.stderr.contains(words), "lacks {words}: {}", answer.stderr);
     }
     assert!(!answer.stderr.contains("opset"), "{}", answer.stderr);
     answer.good();
@@ -134,37 +107,13 @@ fn what_cannot_be_set_is_refused() {
         &["--in-place", "--ir-version", "3"],
         &["IR version 3", "initializers", "d.onnx"],
     );
-    refused(
-        "d.onnx",
-        &["--in-place", "--ir-version", "99"],
-        &["no IR version 99"],
-    );
-    refused(
-        "d.onnx",
-        &["--in-place", "--doc", "@absent.txt"],
-        &["absent.txt"],
-    );
-    refused(
-        "d.onnx",
-        &["--in-place", "--doc", &latin],
-        &["UTF-8", "latin.txt"],
-    );
-    refused(
-        "broken.onnx",
-        &["--in-place", "--domain", "x"],
-        &["broken.onnx"],
-    );
+    refused("d.onnx", &["--in-place", "--ir-version", "99"], &["no IR version 99"]);
+    refused("d.onnx", &["--in-place", "--doc", "@absent.txt"], &["absent.txt"]);
+    refused("d.onnx", &["--in-place", "--doc", &latin], &["UTF-8", "latin.txt"]);
+    refused("broken.onnx", &["--in-place", "--domain", "x"], &["broken.onnx"]);
     let to = |name: &str| files.path(name);
-    refused(
-        "d.onnx",
-        &["-o", &to("d.onnx"), "--domain", "x"],
-        &["--in-place"],
-    );
-    refused(
-        "d.onnx",
-        &["-o", &to("none/x.onnx"), "--domain", "x"],
-        &["no directory"],
-    );
+    refused("d.onnx", &["-o", &to("d.onnx"), "--domain", "x"], &["--in-place"]);
+    refused("d.onnx", &["-o", &to("none/x.onnx"), "--domain", "x"], &["no directory"]);
     assert!(files.content() == before);
     for usage in [
         &["--opset", "0"][..],
@@ -178,12 +127,7 @@ fn what_cannot_be_set_is_refused() {
         assert_eq!(answer.code, Some(2), "{usage:?}");
     }
     // Data files are not needed for this.
-    files
-        .run("set", "m.onnx", &["--in-place", "--domain", "x"])
-        .good();
+    files.run("set", "m.onnx", &["--in-place", "--domain", "x"]).good();
     let info = sardonyx(&["info", &to("m.onnx")]).good();
-    assert!(
-        info.contains("absent.bin: 1 tensor, 16 bytes; the file is missing"),
-        "{info}"
-    );
+    assert!(info.contains("absent.bin: 1 tensor, 16 bytes; the file is missing"), "{info}");
 }

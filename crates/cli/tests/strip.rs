@@ -14,17 +14,8 @@ fn what_is_taken_out_is_told() {
     let files = Files::new(&[("d.onnx", std::fs::read(digits_model()).unwrap())]);
     let out = files.path("o.onnx");
     let answer = files.run("strip", "d.onnx", &["--all", "-o", &out]);
-    for words in [
-        "texts of documentation",
-        "10 names",
-        "4 entries of metadata",
-        "wrote",
-    ] {
-        assert!(
-            answer.stderr.contains(words),
-            "lacks {words}: {}",
-            answer.stderr
-        );
+    for words in ["texts of documentation", "10 names", "4 entries of metadata", "wrote"] {
+        assert!(answer.stderr.contains(words), "lacks {words}: {}", answer.stderr);
     }
     answer.good();
     assert!(files.read("o.onnx").len() < files.read("d.onnx").len());
@@ -33,11 +24,7 @@ fn what_is_taken_out_is_told() {
     let probability = |text: &str| text.split_whitespace().last().unwrap().to_string();
     assert_eq!(probability(&run(&out)), probability(&run(&digits_model())));
     let again = files.run("strip", "o.onnx", &["--all", "--in-place"]);
-    assert!(
-        again.stderr.contains("nothing to take out"),
-        "{}",
-        again.stderr
-    );
+    assert!(again.stderr.contains("nothing to take out"), "{}", again.stderr);
     again.good();
     let args = ["strip", "-", "-o", "-", "--all"];
     assert!(sardonyx_bytes(&args, Some(&digits_model())) == files.read("o.onnx"));
@@ -46,10 +33,8 @@ fn what_is_taken_out_is_told() {
 #[test]
 fn only_what_was_asked_for() {
     let unused = tensor("unused", 1, &[1], field(9, &floats(&[1.0])));
-    let files = Files::new(&[
-        ("unused.onnx", model(&[unused], &[])),
-        ("many.onnx", many_tensors()),
-    ]);
+    let files =
+        Files::new(&[("unused.onnx", model(&[unused], &[])), ("many.onnx", many_tensors())]);
     let out = files.path("o.onnx");
     let strip = |model: &str, option: &str| {
         let answer = files.run("strip", model, &[option, "-o", &out, "--json"]);
@@ -59,17 +44,11 @@ fn only_what_was_asked_for() {
     let stripped = strip("unused.onnx", "--unused");
     assert_eq!(stripped["unused"], 1);
     let keys: Vec<&String> = stripped.as_object().unwrap().keys().collect();
-    assert_eq!(
-        keys,
-        ["docs", "names", "metadata", "unused", "training", "types"]
-    );
+    assert_eq!(keys, ["docs", "names", "metadata", "unused", "training", "types"]);
     assert_eq!(sardonyx(&["ls", &out]).good(), "no tensors\n");
     for option in ["--docs", "--names", "--metadata", "--training", "--types"] {
         strip("unused.onnx", option);
-        assert!(
-            files.read("o.onnx") == files.read("unused.onnx"),
-            "{option}"
-        );
+        assert!(files.read("o.onnx") == files.read("unused.onnx"), "{option}");
     }
 }
 
@@ -84,17 +63,9 @@ fn nothing_is_lost_when_it_is_refused() {
     let refused = |model: &str, args: &[&str], words: &[&str]| {
         files.run("strip", model, args).refused(words);
     };
-    refused(
-        "d.onnx",
-        &["--in-place"],
-        &["nothing to take out", "--docs"],
-    );
+    refused("d.onnx", &["--in-place"], &["nothing to take out", "--docs"]);
     refused("d.onnx", &["--all", "-o", &to("d.onnx")], &["--in-place"]);
-    refused(
-        "d.onnx",
-        &["--all", "-o", &to("none/x.onnx")],
-        &["no directory"],
-    );
+    refused("d.onnx", &["--all", "-o", &to("none/x.onnx")], &["no directory"]);
     refused("broken.onnx", &["--all", "--in-place"], &["broken.onnx"]);
     assert!(files.content() == before);
     let both = files.run("strip", "d.onnx", &["--all", "--docs", "--in-place"]);

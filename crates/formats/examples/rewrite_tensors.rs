@@ -1,7 +1,9 @@
-//! Reads every `.safetensors` and `.npz` file of a folder and writes it again beside itself, as `NAME.out`.
+//! Reads every `.safetensors` and `.npz` file of a folder and writes it again beside itself, as
+//! `NAME.out`.
 //!
-//! One line per file: its name, then `ok` or the error, divided by a tab. `tests/formats/compare_tensors.py` compares with what
-//! the libraries of Python think of the same files.
+//! One line per file: its name, then `ok` or the error, divided by a tab.
+//! `tests/formats/compare_tensors.py` compares with what the libraries of Python think of the same
+//! files.
 
 #![allow(clippy::print_stdout)] // the lines are what it is for
 
@@ -43,10 +45,7 @@ fn beside(path: &Path) -> std::path::PathBuf {
 fn rewrite_safetensors(path: &Path) -> Result<(), Box<dyn Error>> {
     let content = safetensors::read(&Buffer::from_vec(fs::read(path)?))?;
     let tensors = content.tensors.iter().map(|(name, t)| (name.as_str(), t));
-    let metadata = content
-        .metadata
-        .iter()
-        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let metadata = content.metadata.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     let mut sink = BufWriter::new(File::create(beside(path))?);
     safetensors::write(&mut sink, tensors, metadata)?;
     sink.into_inner()?;

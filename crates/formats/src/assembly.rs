@@ -1,9 +1,10 @@
 //! A message put together from fields in any order.
 //!
-//! Texts name fields in any order and do not say how long a message is, whereas the wire wants ascending numbers and
-//! lengths first. So fields are collected as a tree of pieces, each message's length is known when it ends, and one
-//! pass at the end writes everything where it belongs. Nothing is moved twice, however deep it lies; a large payload
-//! is freed as soon as it has been written, so that it takes memory only once.
+//! Texts name fields in any order and do not say how long a message is, whereas the wire wants
+//! ascending numbers and lengths first. So fields are collected as a tree of pieces, each message's
+//! length is known when it ends, and one pass at the end writes everything where it belongs.
+//! Nothing is moved twice, however deep it lies; a large payload is freed as soon as it has been
+//! written, so that it takes memory only once.
 
 use std::ops::Range;
 
@@ -101,8 +102,8 @@ impl Assembly {
         self.open.last().map(|open| open.def)
     }
 
-    /// Notes that the field at `index` of the current message occurs, and refuses what may occur once only and a
-    /// second member of the `oneof`.
+    /// Notes that the field at `index` of the current message occurs, and refuses what may occur
+    /// once only and a second member of the `oneof`.
     pub(crate) fn claim(&mut self, index: usize, claim: Claim) -> Result<(), ErrorKind> {
         let Some(open) = self.open.last_mut() else {
             return Ok(());
@@ -148,21 +149,14 @@ impl Assembly {
         if !open.ascending {
             self.sort(&mut open);
         }
-        let content = Content::Message {
-            first: open.first,
-            length: self.length(open.first),
-        };
+        let content = Content::Message { first: open.first, length: self.length(open.first) };
         match open.field {
             Some(field) => {
                 self.push(field.number, content);
                 false
             }
             None => {
-                self.pieces.push(Piece {
-                    number: 0,
-                    next: NONE,
-                    content,
-                });
+                self.pieces.push(Piece { number: 0, next: NONE, content });
                 true
             }
         }
@@ -219,7 +213,8 @@ impl Assembly {
         self.extend(field.number, start, false);
     }
 
-    /// Adds what `data` holds from `start` on to the current message, to its last piece if it is of the same kind.
+    /// Adds what `data` holds from `start` on to the current message, to its last piece if it is of
+    /// the same kind.
     fn extend(&mut self, number: u32, start: usize, packed: bool) {
         let end = self.data.len();
         let last = self.open.last().map_or(NONE, |open| open.last);
@@ -232,13 +227,7 @@ impl Assembly {
             return;
         }
         let range = start..end;
-        self.push(
-            number,
-            match packed {
-                true => Content::Block(range),
-                false => Content::Records(range),
-            },
-        );
+        self.push(number, if packed { Content::Block(range) } else { Content::Records(range) });
     }
 
     fn push(&mut self, number: u32, content: Content) {
@@ -254,11 +243,7 @@ impl Assembly {
             None => open.first = index,
         }
         open.last = index;
-        self.pieces.push(Piece {
-            number,
-            next: NONE,
-            content,
-        });
+        self.pieces.push(Piece { number, next: NONE, content });
     }
 
     /// Bytes of the pieces from `piece` on.
@@ -348,7 +333,8 @@ impl Assembly {
         }
     }
 
-    /// The path of the current message or, in it, of a field; `index` counts in a list whose elements are no messages.
+    /// The path of the current message or, in it, of a field; `index` counts in a list whose
+    /// elements are no messages.
     pub(crate) fn place(&self, field: Option<&FieldDef>, index: Option<u64>) -> String {
         let mut steps = Vec::new();
         let mut around = None;
@@ -435,9 +421,7 @@ mod tests {
     fn messages_get_their_lengths() {
         let model = ModelProto::DEF;
         let graph = model.field(7).unwrap();
-        let sardonyx_proto::FieldKind::Message(graph_def) = graph.kind else {
-            panic!()
-        };
+        let sardonyx_proto::FieldKind::Message(graph_def) = graph.kind else { panic!() };
         let name = graph_def().field(2).unwrap();
         let mut assembly = Assembly::new::<ModelProto>(Limits::default());
         assembly.begin(graph_def(), graph).unwrap();
@@ -464,10 +448,7 @@ mod tests {
         ));
         assert!(matches!(
             assembly.claim(1, Claim::Value),
-            Err(ErrorKind::Exclusive {
-                field: "dim_param",
-                other: "dim_value"
-            })
+            Err(ErrorKind::Exclusive { field: "dim_param", other: "dim_value" })
         ));
         assert!(assembly.claim(2, Claim::Value).is_ok());
         let mut assembly = Assembly::new::<sardonyx_proto::Dimension>(Limits::default());

@@ -13,11 +13,7 @@ pub(crate) struct Cursor<'t> {
 impl<'t> Cursor<'t> {
     pub(crate) fn new(text: &'t [u8]) -> Self {
         // Some editors begin a file with a byte order mark, which says nothing.
-        let pos = if text.starts_with(b"\xef\xbb\xbf") {
-            3
-        } else {
-            0
-        };
+        let pos = if text.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         Cursor { text, pos }
     }
 
@@ -64,10 +60,7 @@ impl<'t> Cursor<'t> {
             _ => {
                 let ends = |byte: &u8| byte.is_ascii_whitespace() || b",;:{}[]<>#".contains(byte);
                 let len = rest.iter().skip(1).position(ends);
-                format!(
-                    "`{}`",
-                    shown(&rest[..len.map_or(rest.len(), |len| len + 1)])
-                )
+                format!("`{}`", shown(&rest[..len.map_or(rest.len(), |len| len + 1)]))
             }
         };
         self.fault(ErrorKind::Unexpected { expected, found })
@@ -79,10 +72,7 @@ impl<'t> Cursor<'t> {
 }
 
 pub(crate) fn fault_at(kind: ErrorKind, pos: usize) -> Fault {
-    Fault {
-        kind,
-        offset: pos as u64,
-    }
+    Fault { kind, offset: pos as u64 }
 }
 
 /// Line and column of a byte.
@@ -92,13 +82,8 @@ pub(crate) fn position(text: &[u8], offset: u64) -> Position {
     let line_start = line_start.map_or(0, |newline| newline + 1);
     let lines = before[..line_start].iter().filter(|byte| **byte == b'\n');
     // Every byte but the second and later ones of a character.
-    let columns = before[line_start..]
-        .iter()
-        .filter(|byte| **byte & 0xc0 != 0x80);
-    Position::Text {
-        line: 1 + lines.count() as u64,
-        column: 1 + columns.count() as u64,
-    }
+    let columns = before[line_start..].iter().filter(|byte| **byte & 0xc0 != 0x80);
+    Position::Text { line: 1 + lines.count() as u64, column: 1 + columns.count() as u64 }
 }
 
 #[cfg(test)]
@@ -108,21 +93,9 @@ mod tests {
     #[test]
     fn columns_are_characters() {
         let text = "a\n\u{e9}\u{4e16}b".as_bytes();
-        let rows = [
-            (0, 1, 1),
-            (1, 1, 2),
-            (2, 2, 1),
-            (4, 2, 2),
-            (7, 2, 3),
-            (8, 2, 4),
-            (99, 2, 4),
-        ];
+        let rows = [(0, 1, 1), (1, 1, 2), (2, 2, 1), (4, 2, 2), (7, 2, 3), (8, 2, 4), (99, 2, 4)];
         for (offset, line, column) in rows {
-            assert_eq!(
-                position(text, offset),
-                Position::Text { line, column },
-                "{offset}"
-            );
+            assert_eq!(position(text, offset), Position::Text { line, column }, "{offset}");
         }
     }
 
@@ -138,9 +111,7 @@ mod tests {
         ];
         for (text, expected) in rows {
             let fault = Cursor::new(text.as_bytes()).expected("something");
-            let ErrorKind::Unexpected { found, .. } = fault.kind else {
-                panic!()
-            };
+            let ErrorKind::Unexpected { found, .. } = fault.kind else { panic!() };
             assert_eq!(found, expected, "{text}");
         }
     }

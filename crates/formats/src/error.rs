@@ -101,7 +101,8 @@ pub enum ErrorKind {
     },
 }
 
-/// What stops a conversion and at which byte of the input; whoever knows line and field makes an [`Error`] of it.
+/// What stops a conversion and at which byte of the input; whoever knows line and field makes an
+/// [`Error`] of it.
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
     pub(crate) offset: u64,
@@ -109,10 +110,7 @@ pub(crate) struct Fault {
 
 impl From<sardonyx_proto::Error> for Fault {
     fn from(error: sardonyx_proto::Error) -> Self {
-        Fault {
-            kind: ErrorKind::Wire(error.kind()),
-            offset: error.offset(),
-        }
+        Fault { kind: ErrorKind::Wire(error.kind()), offset: error.offset() }
     }
 }
 
@@ -125,11 +123,7 @@ fn did_you_mean(suggestion: &Option<&'static str>) -> String {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, position: Position, place: String) -> Self {
-        Error(Box::new(Inner {
-            kind,
-            position,
-            place,
-        }))
+        Error(Box::new(Inner { kind, position, place }))
     }
 
     /// What is wrong.

@@ -1,26 +1,30 @@
 //! Messages as protobuf JSON.
 //!
-//! [`write()`] gives the bytes that the protobuf package for Python gives with the names of the table
-//! (`preserving_proto_field_name`) and an indentation of two: names in ascending order of numbers, 64-bit integers as
-//! strings, bytes as base64, enumerations by name, lists with one element per line. [`read()`] takes what any writer of
-//! protobuf JSON may give: either spelling of names, numbers as numbers or strings, `null` for what is absent.
+//! [`write()`] gives the bytes that the protobuf package for Python gives with the names of the
+//! table (`preserving_proto_field_name`) and an indentation of two: names in ascending order of
+//! numbers, 64-bit integers as strings, bytes as base64, enumerations by name, lists with one
+//! element per line. [`read()`] takes what any writer of protobuf JSON may give: either spelling of
+//! names, numbers as numbers or strings, `null` for what is absent.
 //!
 //! ```
 //! use sardonyx_formats::{Limits, json};
 //! use sardonyx_proto::OperatorSetIdProto;
 //!
-//! let bytes = json::read::<OperatorSetIdProto>(br#"{ "domain": "", "version": 23 }"#, Limits::default())?;
+//! let text = br#"{ "domain": "", "version": 23 }"#;
+//! let bytes = json::read::<OperatorSetIdProto>(text, Limits::default())?;
 //! assert_eq!(bytes, b"\x0a\x00\x10\x17");
 //! let mut text = Vec::new();
-//! let left_out = json::write::<OperatorSetIdProto>(&bytes, json::WriteOptions::default(), &mut text)?;
+//! let options = json::WriteOptions::default();
+//! let left_out = json::write::<OperatorSetIdProto>(&bytes, options, &mut text)?;
 //! assert_eq!(text, b"{\n  \"domain\": \"\",\n  \"version\": \"23\"\n}");
 //! assert!(left_out.is_empty());
 //! # Ok::<(), sardonyx_formats::Error>(())
 //! ```
 //!
-//! The reader has its own tokenizer instead of serde_json: the field table must say what a value is before it is read
-//! (a payload of hundreds of megabytes goes from base64 straight to bytes, without a string in between), errors need
-//! line, column and field, and nesting must be bounded by a value and not by the stack.
+//! The reader has its own tokenizer instead of serde_json: the field table must say what a value is
+//! before it is read (a payload of hundreds of megabytes goes from base64 straight to bytes,
+//! without a string in between), errors need line, column and field, and nesting must be bounded by
+//! a value and not by the stack.
 
 mod read;
 mod write;

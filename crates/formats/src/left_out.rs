@@ -1,13 +1,15 @@
 //! What a text cannot say about a message.
 
-/// What was left out because the form has no way to express it. Whoever converts a file should tell its owner.
+/// What was left out because the form has no way to express it. Whoever converts a file should tell
+/// its owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     /// How many fields outside the table, or with a wire type outside the table.
     pub unknown_fields: u64,
     /// The first [`MAX_LISTED`](Self::MAX_LISTED) of them.
     pub first: Vec<UnknownField>,
-    /// How many NaN values whose sign or payload is not that of the usual NaN, as which they are read again.
+    /// How many NaN values whose sign or payload is not that of the usual NaN, as which they are
+    /// read again.
     pub nan_payloads: u64,
 }
 

@@ -42,11 +42,7 @@ fn is_camel_of(camel: &[u8], name: &str) -> bool {
             upper = true;
             continue;
         }
-        let expected = if upper {
-            byte.to_ascii_uppercase()
-        } else {
-            byte
-        };
+        let expected = if upper { byte.to_ascii_uppercase() } else { byte };
         upper = false;
         if rest.next() != Some(&expected) {
             return false;
@@ -79,9 +75,7 @@ mod tests {
         ];
         for (name, table, both) in rows {
             let found = |spelling| {
-                find(TensorProto::DEF, name.as_bytes(), spelling)
-                    .ok()
-                    .map(|(_, field)| field.name)
+                find(TensorProto::DEF, name.as_bytes(), spelling).ok().map(|(_, field)| field.name)
             };
             assert_eq!(found(Spelling::Table), table, "{name}");
             assert_eq!(found(Spelling::TableOrCamel), both, "{name}");
@@ -98,11 +92,7 @@ mod tests {
             ("weights", None),
         ];
         for (name, expected) in rows {
-            assert_eq!(
-                closest(TensorProto::DEF, name.as_bytes()),
-                expected,
-                "{name}"
-            );
+            assert_eq!(closest(TensorProto::DEF, name.as_bytes()), expected, "{name}");
         }
     }
 

@@ -1,8 +1,9 @@
 //! `.npz`: a zip archive of `.npy` files, one per array.
 //!
-//! Members may be stored, as NumPy's `savez` does, or deflated, as its `savez_compressed` does. A stored member is a slice of the
-//! archive: nothing is copied. A deflated one is unpacked, and how far is bounded: by what the member's entry says, and over
-//! all members by the size of the archive, so that a small file cannot fill the memory.
+//! Members may be stored, as NumPy's `savez` does, or deflated, as its `savez_compressed` does. A
+//! stored member is a slice of the archive: nothing is copied. A deflated one is unpacked, and how
+//! far is bounded: by what the member's entry says, and over all members by the size of the
+//! archive, so that a small file cannot fill the memory.
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Cursor, Read, Seek, Write};
@@ -64,15 +65,17 @@ pub enum NpzError {
 /// Whatever its size, an archive may unpack to as much as this.
 const ALWAYS_ALLOWED: u64 = 1 << 30;
 
-/// And to as many times its size. Deflate itself ends at about 1,000; arrays that are not all zeros are far below 100.
+/// And to as many times its size. Deflate itself ends at about 1,000; arrays that are not all zeros
+/// are far below 100.
 const ALLOWED_RATIO: u64 = 100;
 
-/// The arrays of an archive in its order, each as the bytes of its `.npy` file under the name without suffix: what they are is
-/// for [`npy::read`] or [`npy::read_as`] to find out.
+/// The arrays of an archive in its order, each as the bytes of its `.npy` file under the name
+/// without suffix: what they are is for [`npy::read`] or [`npy::read_as`] to find out.
 ///
 /// # Errors
-/// If it is no archive or contradicts itself, a member is damaged (checksums are verified) or no `.npy` file, two members
-/// overlap, or they unpack to more than 1 GiB and more than 100 times the size of the archive.
+/// If it is no archive or contradicts itself, a member is damaged (checksums are verified) or no
+/// `.npy` file, two members overlap, or they unpack to more than 1 GiB and more than 100 times the
+/// size of the archive.
 pub fn read(archive: &Buffer) -> Result<Vec<(String, Buffer)>, NpzError> {
     let bytes = archive.as_slice();
     let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
@@ -83,11 +86,10 @@ pub fn read(archive: &Buffer) -> Result<Vec<(String, Buffer)>, NpzError> {
     if zip.has_overlapping_files().map_err(damaged)? {
         return Err(NpzError::Twice("bytes"));
     }
-    // Names stand in two places; programs that look at one and programs that look at the other must see the same archive.
+    // Names stand in two places; programs that look at one and programs that look at the other must
+    // see the same archive.
     zip.validate_header_consistency().map_err(damaged)?;
-    let limit = (bytes.len() as u64)
-        .saturating_mul(ALLOWED_RATIO)
-        .max(ALWAYS_ALLOWED);
+    let limit = (bytes.len() as u64).saturating_mul(ALLOWED_RATIO).max(ALWAYS_ALLOWED);
     let mut left = limit;
     let mut arrays = Vec::new();
     for index in 0..zip.len() {
@@ -104,7 +106,8 @@ pub fn read(archive: &Buffer) -> Result<Vec<(String, Buffer)>, NpzError> {
             arrays.push((name, data));
             continue;
         }
-        // Refused before anything is unpacked if the entry is honest, and at the limit if it is not.
+        // Refused before anything is unpacked if the entry is honest, and at the limit if it is
+        // not.
         let Some(rest) = left.checked_sub(member.size()) else {
             return Err(NpzError::TooLarge { name, limit });
         };
@@ -120,13 +123,11 @@ fn damaged(error: ZipError) -> NpzError {
 }
 
 fn bad_member(name: &str, what: impl Display) -> NpzError {
-    NpzError::Member {
-        name: name.to_string(),
-        what: what.to_string(),
-    }
+    NpzError::Member { name: name.to_string(), what: what.to_string() }
 }
 
-/// The bytes of a member that is not packed: a slice of the archive, once its checksum was seen to be right.
+/// The bytes of a member that is not packed: a slice of the archive, once its checksum was seen to
+/// be right.
 fn stored(
     archive: &Buffer,
     mut member: ZipFile<'_, Cursor<&[u8]>>,
@@ -139,17 +140,11 @@ fn stored(
             format!("it is not packed, but has {packed} bytes packed and {size} unpacked"),
         ));
     }
-    let start = member
-        .data_start()
-        .ok_or_else(|| bad_member(name, "its place is not known"))?;
+    let start = member.data_start().ok_or_else(|| bad_member(name, "its place is not known"))?;
     let end = start.checked_add(size);
-    let range = usize::try_from(start)
-        .ok()
-        .zip(end.and_then(|end| usize::try_from(end).ok()));
+    let range = usize::try_from(start).ok().zip(end.and_then(|end| usize::try_from(end).ok()));
     let (start, end) = range.ok_or_else(|| bad_member(name, "it cannot be addressed"))?;
-    let data = archive
-        .slice(start..end)
-        .map_err(|error| bad_member(name, error))?;
+    let data = archive.slice(start..end).map_err(|error| bad_member(name, error))?;
     // Reading to the end is what compares the checksum.
     io::copy(&mut member, &mut io::sink()).map_err(|error| bad_member(name, error))?;
     Ok(data)
@@ -159,7 +154,8 @@ fn stored(
 fn unpack(member: ZipFile<'_, Cursor<&[u8]>>, name: &str) -> Result<Buffer, NpzError> {
     let size = member.size();
     let mut bytes = Vec::new();
-    // One byte more, so that a member that is longer than it says is noticed. The vector grows with what comes.
+    // One byte more, so that a member that is longer than it says is noticed. The vector grows with
+    // what comes.
     member
         .take(size.saturating_add(1))
         .read_to_end(&mut bytes)
@@ -183,7 +179,8 @@ pub enum Packing {
     Deflated,
 }
 
-/// Writes an archive, array by array. The same arrays give the same bytes every time: no dates are kept.
+/// Writes an archive, array by array. The same arrays give the same bytes every time: no dates are
+/// kept.
 ///
 /// ```
 /// use sardonyx_formats::npz::{Packing, Writer, read};
@@ -206,21 +203,17 @@ pub struct Writer<W: Write + Seek> {
 impl<W: Write + Seek> Writer<W> {
     /// An archive without arrays; `sink` is written from where it stands.
     pub fn new(sink: W, packing: Packing) -> Writer<W> {
-        Writer {
-            zip: ZipWriter::new(BufWriter::new(sink)),
-            packing,
-        }
+        Writer { zip: ZipWriter::new(BufWriter::new(sink)), packing }
     }
 
-    /// Adds an array. Numbers go from the tensor straight to the destination; only strings are collected first.
+    /// Adds an array. Numbers go from the tensor straight to the destination; only strings are
+    /// collected first.
     ///
     /// # Errors
-    /// If NumPy has no form for it, the archive has an array of that name already, or the destination fails.
+    /// If NumPy has no form for it, the archive has an array of that name already, or the
+    /// destination fails.
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<(), NpzError> {
-        let unfit = |error| NpzError::Array {
-            name: name.to_string(),
-            error,
-        };
+        let unfit = |error| NpzError::Array { name: name.to_string(), error };
         // Elsewhere numbers have to be turned around, which is a copy as well.
         let straight = tensor.strings().is_none() && cfg!(target_endian = "little");
         let (start, rest) = if straight {
@@ -238,13 +231,8 @@ impl<W: Write + Seek> Writer<W> {
             .compression_method(method)
             // With room for data that cannot be packed and grows a little.
             .large_file(size.saturating_add(size / 1000) >= u64::from(u32::MAX) - 1024);
-        self.zip
-            .start_file(format!("{name}.npy"), options)
-            .map_err(failed)?;
-        self.zip
-            .write_all(&start)
-            .and_then(|()| self.zip.write_all(rest))
-            .map_err(NpzError::Write)
+        self.zip.start_file(format!("{name}.npy"), options).map_err(failed)?;
+        self.zip.write_all(&start).and_then(|()| self.zip.write_all(rest)).map_err(NpzError::Write)
     }
 
     /// Writes the archive's directory and gives the destination back, flushed.
@@ -253,9 +241,7 @@ impl<W: Write + Seek> Writer<W> {
     /// If the destination fails.
     pub fn finish(self) -> Result<W, NpzError> {
         let sink = self.zip.finish().map_err(failed)?;
-        let mut sink = sink
-            .into_inner()
-            .map_err(|error| NpzError::Write(error.into_error()))?;
+        let mut sink = sink.into_inner().map_err(|error| NpzError::Write(error.into_error()))?;
         sink.flush().map_err(NpzError::Write)?;
         Ok(sink)
     }
@@ -288,10 +274,7 @@ mod tests {
 
     fn arrays() -> Vec<(&'static str, Tensor)> {
         vec![
-            (
-                "weights",
-                Tensor::from_vec([2, 3], vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap(),
-            ),
+            ("weights", Tensor::from_vec([2, 3], vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap()),
             ("empty", Tensor::zeros(DataType::Int64, [0, 4]).unwrap()),
             ("größe", Tensor::scalar(-7i16)),
             (
@@ -306,9 +289,7 @@ mod tests {
     fn archive(packing: Packing) -> Vec<u8> {
         let arrays = arrays();
         let pairs = arrays.iter().map(|(name, tensor)| (*name, tensor));
-        write(Cursor::new(Vec::new()), pairs, packing)
-            .unwrap()
-            .into_inner()
+        write(Cursor::new(Vec::new()), pairs, packing).unwrap().into_inner()
     }
 
     #[test]
@@ -344,10 +325,7 @@ mod tests {
                 assert!(read(&Buffer::from_vec(good[..end].to_vec())).is_err());
             }
             // A bit of the content: the checksum or the decoder notices.
-            let at = good
-                .windows(6)
-                .position(|w| w == b"\x93NUMPY")
-                .unwrap_or(60);
+            let at = good.windows(6).position(|w| w == b"\x93NUMPY").unwrap_or(60);
             let mut flipped = good.clone();
             flipped[at + 3] ^= 4;
             let error = read(&Buffer::from_vec(flipped)).unwrap_err().to_string();
@@ -359,11 +337,8 @@ mod tests {
     fn zip(members: &[(&str, &[u8], CompressionMethod)]) -> Vec<u8> {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, bytes, method) in members {
-            zip.start_file(
-                *name,
-                SimpleFileOptions::default().compression_method(*method),
-            )
-            .unwrap();
+            zip.start_file(*name, SimpleFileOptions::default().compression_method(*method))
+                .unwrap();
             zip.write_all(bytes).unwrap();
         }
         zip.finish().unwrap().into_inner()
@@ -399,10 +374,7 @@ mod tests {
         let honest = zip(&[("a.npy", &zeros, CompressionMethod::Deflated)]);
         assert!(honest.len() < 2000);
         // Says 4 GiB: refused at once. Says one byte: noticed after two.
-        for (size, words) in [
-            (u32::MAX - 1, "more than 1073741824 bytes"),
-            (1, "larger than"),
-        ] {
+        for (size, words) in [(u32::MAX - 1, "more than 1073741824 bytes"), (1, "larger than")] {
             let mut bytes = honest.clone();
             patch(&mut bytes, b"PK\x03\x04", 22, size);
             patch(&mut bytes, b"PK\x01\x02", 24, size);
@@ -437,10 +409,7 @@ mod tests {
         let mut writer = Writer::new(Cursor::new(Vec::new()), Packing::Stored);
         let tensor = Tensor::zeros(DataType::Bfloat16, [2]).unwrap();
         let error = writer.add("w", &tensor).unwrap_err().to_string();
-        assert!(
-            error.contains("'w'") && error.contains("bfloat16"),
-            "{error}"
-        );
+        assert!(error.contains("'w'") && error.contains("bfloat16"), "{error}");
         let tensor = Tensor::scalar(1u8);
         writer.add("x", &tensor).unwrap();
         assert!(writer.add("x", &tensor).is_err(), "twice");

@@ -1,7 +1,8 @@
 //! Numbers as digits, written as protobuf's own tools write them, so that texts can be compared.
 //!
-//! A `double` gets the fewest digits that are read back as the same number; so does a `float`, but from six digits
-//! up: the smallest one is `1.4013e-45` although `1e-45` would do. Exponents appear below 1e-4 and from 1e16 on.
+//! A `double` gets the fewest digits that are read back as the same number; so does a `float`, but
+//! from six digits up: the smallest one is `1.4013e-45` although `1e-45` would do. Exponents appear
+//! below 1e-4 and from 1e16 on.
 
 use std::io::Write;
 
@@ -32,8 +33,8 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, value: impl Into<i128>) {
 pub(crate) fn push_float(out: &mut Vec<u8>, value: f32) {
     let wide = f64::from(value);
     let shortest = Decimal::scan(wide, |text| write!(text, "{value:e}"));
-    // Below a power of two numbers lie closer than above it. Only there is the nearest number of so many digits not
-    // always one that is read back.
+    // Below a power of two numbers lie closer than above it. Only there is the nearest number of so
+    // many digits not always one that is read back.
     let even_spacing = value.to_bits() & 0x7f_ffff != 0;
     if even_spacing && shortest.len >= FLOAT_DIGITS && !shortest.is_tie(wide) {
         return shortest.push(out);
@@ -80,12 +81,8 @@ impl Decimal {
         let split = text.iter().position(|byte| *byte == b'e').unwrap_or(len);
         let (mantissa, exponent) = text.split_at(split);
         let exponent = exponent.get(1..).and_then(parse::<i32>).unwrap_or(0);
-        let mut decimal = Decimal {
-            negative: value.is_sign_negative(),
-            digits: [b'0'; 20],
-            len: 0,
-            exponent,
-        };
+        let mut decimal =
+            Decimal { negative: value.is_sign_negative(), digits: [b'0'; 20], len: 0, exponent };
         for digit in mantissa.iter().filter(|byte| byte.is_ascii_digit()) {
             decimal.digits[decimal.len] = *digit;
             decimal.len += 1;
@@ -96,7 +93,8 @@ impl Decimal {
         decimal
     }
 
-    /// The number with so many digits that is nearest, the even one of two; and what it is read back as.
+    /// The number with so many digits that is nearest, the even one of two; and what it is read
+    /// back as.
     fn nearest(value: f64, digits: usize) -> (Self, f64) {
         let places = digits - 1;
         let decimal = Decimal::scan(value, |text| write!(text, "{value:.places$e}"));
@@ -105,15 +103,15 @@ impl Decimal {
         (decimal, parse(&text).unwrap_or(value))
     }
 
-    /// Whether `value` lies in the middle between this number and another with as many digits. Of the two protobuf's
-    /// tools take the even one, formatting in Rust the larger one.
+    /// Whether `value` lies in the middle between this number and another with as many digits. Of
+    /// the two protobuf's tools take the even one, formatting in Rust the larger one.
     fn is_tie(&self, value: f64) -> bool {
         let places = self.len as i32 - 1 - self.exponent;
         let bits = value.to_bits();
         let exponent = (bits >> 52 & 0x7ff) as i32 - 1075;
         let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
-        // A number with so many binary places has as many decimal ones, and ends in five. Whole numbers lie too far
-        // from the middle to be rounded from there.
+        // A number with so many binary places has as many decimal ones, and ends in five. Whole
+        // numbers lie too far from the middle to be rounded from there.
         let exact_places = -(exponent + mantissa.trailing_zeros() as i32);
         places >= 0 && exact_places == places + 1
     }

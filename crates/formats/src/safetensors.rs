@@ -1,12 +1,13 @@
 //! `.safetensors`: a JSON header, then the bytes of all tensors.
 //!
-//! Eight bytes hold the length of the header; the header gives every tensor its type, its shape and the place of its bytes
-//! behind the header. Reading makes slices of the buffer it is given and copies nothing. Writing gives the same bytes
-//! as the format's own library: tensors in descending order of their types' alignment, then by name, and spaces after the header up to a
-//! multiple of eight bytes.
+//! Eight bytes hold the length of the header; the header gives every tensor its type, its shape and
+//! the place of its bytes behind the header. Reading makes slices of the buffer it is given and
+//! copies nothing. Writing gives the same bytes as the format's own library: tensors in descending
+//! order of their types' alignment, then by name, and spaces after the header up to a multiple of
+//! eight bytes.
 //!
-//! The format demands that the bytes are covered without gaps and overlaps, so that no file hides anything; a file that breaks
-//! a rule is refused with a word about which and where.
+//! The format demands that the bytes are covered without gaps and overlaps, so that no file hides
+//! anything; a file that breaks a rule is refused with a word about which and where.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -102,7 +103,8 @@ pub enum SafetensorsError {
         /// What the header says, in bytes.
         have: u64,
     },
-    /// Elements of less than a byte that do not fill their last byte, which the format does not allow.
+    /// Elements of less than a byte that do not fill their last byte, which the format does not
+    /// allow.
     #[error(
         "tensor '{name}': {elements} elements of type {data_type} do not fill whole bytes, which the format demands"
     )]
@@ -172,7 +174,8 @@ pub enum SafetensorsError {
     Write(#[from] io::Error),
 }
 
-/// A row per type that both sides have, in the format's order of ascending alignment, in which files are written backwards.
+/// A row per type that both sides have, in the format's order of ascending alignment, in which
+/// files are written backwards.
 ///
 /// Elements below one byte are bytes to the format; theirs are ONNX's, lowest bits first.
 const TYPES: &[(&str, DataType)] = &[
@@ -231,50 +234,32 @@ fn split(bytes: &[u8]) -> Result<(&str, usize), SafetensorsError> {
     }
     let header = usize::try_from(length).ok().and_then(|n| rest.get(..n));
     let Some(header) = header else {
-        return Err(SafetensorsError::HeaderBeyondEnd {
-            length,
-            available: rest.len() as u64,
-        });
+        return Err(SafetensorsError::HeaderBeyondEnd { length, available: rest.len() as u64 });
     };
     if header.first() != Some(&b'{') {
-        return Err(SafetensorsError::Header(
-            "it does not begin with '{'".to_string(),
-        ));
+        return Err(SafetensorsError::Header("it does not begin with '{'".to_string()));
     }
     match std::str::from_utf8(header) {
         Ok(text) => Ok((text, LENGTH_BYTES + header.len())),
-        Err(error) => Err(SafetensorsError::Header(format!(
-            "it is no UTF-8 text: {error}"
-        ))),
+        Err(error) => Err(SafetensorsError::Header(format!("it is no UTF-8 text: {error}"))),
     }
 }
 
-/// Every byte behind the header must belong to exactly one tensor. `entries` are in the order of their bytes.
+/// Every byte behind the header must belong to exactly one tensor. `entries` are in the order of
+/// their bytes.
 fn check_layout(entries: &[(String, Entry)], available: u64) -> Result<(), SafetensorsError> {
     let (mut covered, mut before) = (0, "");
     for (this, entry) in entries {
         let (begin, end) = entry.data_offsets;
         let name = || this.clone();
         if end < begin {
-            return Err(SafetensorsError::Reversed {
-                name: name(),
-                begin,
-                end,
-            });
+            return Err(SafetensorsError::Reversed { name: name(), begin, end });
         }
         if end > available {
-            return Err(SafetensorsError::BeyondEnd {
-                name: name(),
-                end,
-                available,
-            });
+            return Err(SafetensorsError::BeyondEnd { name: name(), end, available });
         }
         if begin > covered {
-            return Err(SafetensorsError::Hole {
-                name: name(),
-                begin,
-                end: covered,
-            });
+            return Err(SafetensorsError::Hole { name: name(), begin, end: covered });
         }
         if begin < covered {
             return Err(SafetensorsError::Overlap {
@@ -311,21 +296,15 @@ impl Entry {
                 format: "those that ONNX has",
             });
         };
-        let dims: Option<Vec<usize>> = self
-            .shape
-            .iter()
-            .map(|dim| usize::try_from(*dim).ok())
-            .collect();
+        let dims: Option<Vec<usize>> =
+            self.shape.iter().map(|dim| usize::try_from(*dim).ok()).collect();
         let sized = dims.and_then(|dims| {
             let elements = elems(&dims).ok()?;
             let bytes = data_type.storage_bytes(elements)?;
             Some((dims, elements, bytes))
         });
         let Some((dims, elements, need)) = sized else {
-            return Err(SafetensorsError::Overflow {
-                name: name(),
-                shape: self.shape,
-            });
+            return Err(SafetensorsError::Overflow { name: name(), shape: self.shape });
         };
         fills_bytes(&name, data_type, elements)?;
         let (begin, end) = self.data_offsets;
@@ -340,15 +319,10 @@ impl Entry {
         }
         // The layout was checked: both lie in the file, so they fit into `usize`.
         let (begin, end) = (start + begin as usize, start + end as usize);
-        let failed = |error| SafetensorsError::Tensor {
-            name: name(),
-            error,
-        };
+        let failed = |error| SafetensorsError::Tensor { name: name(), error };
         let mut bytes = file.slice(begin..end).map_err(failed)?;
         if cfg!(target_endian = "big") {
-            let turned = bytes
-                .make_mut()
-                .and_then(|bytes| swap_bytes(data_type, bytes));
+            let turned = bytes.make_mut().and_then(|bytes| swap_bytes(data_type, bytes));
             turned.map_err(failed)?;
         }
         Tensor::from_buffer(data_type, dims, bytes).map_err(failed)
@@ -366,11 +340,7 @@ fn fills_bytes(
     if (elements % 8 * bits).is_multiple_of(8) {
         return Ok(());
     }
-    Err(SafetensorsError::PartOfByte {
-        name: name(),
-        data_type,
-        elements,
-    })
+    Err(SafetensorsError::PartOfByte { name: name(), data_type, elements })
 }
 
 /// The header in the order of the file.
@@ -460,14 +430,11 @@ impl<'de> Deserialize<'de> for Texts {
 /// The first name that has been there before.
 fn first_twice<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
     let mut seen = HashSet::new();
-    names
-        .into_iter()
-        .find(|name| !seen.insert(name.as_str()))
-        .cloned()
+    names.into_iter().find(|name| !seen.insert(name.as_str())).cloned()
 }
 
-/// Writes a file; metadata in the order given, tensors in the format's. Their bytes go from the tensors straight to `sink`.
-/// Returns the number of bytes.
+/// Writes a file; metadata in the order given, tensors in the format's. Their bytes go from the
+/// tensors straight to `sink`. Returns the number of bytes.
 ///
 /// ```
 /// use sardonyx_formats::safetensors;
@@ -482,8 +449,8 @@ fn first_twice<'a>(names: impl Iterator<Item = &'a String>) -> Option<String> {
 /// ```
 ///
 /// # Errors
-/// If the format lacks a tensor's type, a name occurs twice or is the format's own, the header would be too long, or `sink`
-/// fails. Nothing is written before the first three are known.
+/// If the format lacks a tensor's type, a name occurs twice or is the format's own, the header
+/// would be too long, or `sink` fails. Nothing is written before the first three are known.
 pub fn write<'a>(
     sink: &mut dyn Write,
     tensors: impl IntoIterator<Item = (&'a str, &'a Tensor)>,
@@ -580,10 +547,8 @@ fn write_elements(sink: &mut dyn Write, row: &Row<'_>) -> Result<(), Safetensors
         return Ok(sink.write_all(row.tensor.bytes())?);
     }
     let mut turned = row.tensor.bytes().to_vec();
-    swap_bytes(row.tensor.data_type(), &mut turned).map_err(|error| SafetensorsError::Tensor {
-        name: row.name.to_string(),
-        error,
-    })?;
+    swap_bytes(row.tensor.data_type(), &mut turned)
+        .map_err(|error| SafetensorsError::Tensor { name: row.name.to_string(), error })?;
     Ok(sink.write_all(&turned)?)
 }
 
@@ -608,11 +573,7 @@ mod tests {
         let buffer = Buffer::from_vec(file(header, &[0, 0, 128, 63, 1, 0, 2, 0]));
         let content = read(&buffer).unwrap();
         assert_eq!(content.metadata, [("k".to_string(), "v".to_string())]);
-        let names: Vec<&str> = content
-            .tensors
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect();
+        let names: Vec<&str> = content.tensors.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["a", "b", "e"]);
         let (a, b) = (&content.tensors[0].1, &content.tensors[1].1);
         assert_eq!((a.dims(), a.to_vec::<f32>().unwrap()), (&[][..], vec![1.0]));
@@ -623,7 +584,8 @@ mod tests {
 
     #[test]
     fn files_are_those_of_the_format_s_own_library() {
-        // Written by safetensors 0.8.0: save({'b': zeros((2, 3), f4), 'a': zeros((), i8), 'é"\n': zeros(0, bool)}, {'format': 'np'})
+        // Written by safetensors 0.8.0: save({'b': zeros((2, 3), f4), 'a': zeros((), i8), 'é"\n':
+        // zeros(0, bool)}, {'format': 'np'})
         let header = "{\"__metadata__\":{\"format\":\"np\"},\"a\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[8,32]},\"é\\\"\\n\":{\"dtype\":\"BOOL\",\"shape\":[0],\"data_offsets\":[32,32]}}       ";
         let tensors = [
             ("b", Tensor::zeros(DataType::Float, [2, 3]).unwrap()),
@@ -669,13 +631,8 @@ mod tests {
             DataType::Complex128,
         ] {
             let tensor = Tensor::zeros(data_type, [2]).unwrap();
-            let error = write(&mut Vec::new(), [("w", &tensor)], [])
-                .unwrap_err()
-                .to_string();
-            assert!(
-                error.contains("'w'") && error.contains(data_type.name()),
-                "{error}"
-            );
+            let error = write(&mut Vec::new(), [("w", &tensor)], []).unwrap_err().to_string();
+            assert!(error.contains("'w'") && error.contains(data_type.name()), "{error}");
         }
         let three = Tensor::zeros(DataType::Float4e2m1, [3]).unwrap();
         let one = Tensor::scalar(1u8);
@@ -697,10 +654,7 @@ mod tests {
             format!(r#""{name}":{{"dtype":"{dtype}","shape":{shape},"data_offsets":{offsets}}}"#)
         };
         let one = |dtype: &str, shape: &str, offsets: &str, data: usize| {
-            file(
-                &format!("{{{}}}", entry("w", dtype, shape, offsets)),
-                &vec![0; data],
-            )
+            file(&format!("{{{}}}", entry("w", dtype, shape, offsets)), &vec![0; data])
         };
         let two = |a: &str, b: &str, data: usize| {
             let entries = [entry("a", "U8", "[4]", a), entry("b", "U8", "[4]", b)];
@@ -727,62 +681,29 @@ mod tests {
             (file("{", b""), "header cannot be read"),
             (file("{}}", b""), "header cannot be read"),
             (file("{\"w\":1}", b""), "header cannot be read"),
-            (
-                file(r#"{"w":{"dtype":"U8","shape":[1]}}"#, b""),
-                "data_offsets",
-            ),
-            (
-                file(r#"{"__metadata__":{"k":1}}"#, b""),
-                "expected a string",
-            ),
-            (
-                file(r#"{"__metadata__":{},"__metadata__":{}}"#, b""),
-                "occurs twice",
-            ),
-            (
-                file(r#"{"__metadata__":{"k":"","k":""}}"#, b""),
-                "'k' occurs twice",
-            ),
+            (file(r#"{"w":{"dtype":"U8","shape":[1]}}"#, b""), "data_offsets"),
+            (file(r#"{"__metadata__":{"k":1}}"#, b""), "expected a string"),
+            (file(r#"{"__metadata__":{},"__metadata__":{}}"#, b""), "occurs twice"),
+            (file(r#"{"__metadata__":{"k":"","k":""}}"#, b""), "'k' occurs twice"),
             (file(&twice, &[0; 2]), "'w' occurs twice"),
-            (
-                file(&"{\"a\":".repeat(10_000), b""),
-                "header cannot be read",
-            ),
+            (file(&"{\"a\":".repeat(10_000), b""), "header cannot be read"),
             (one("X1", "[1]", "[0,1]", 1), "X1"),
             (one("F32", "[-1]", "[0,4]", 4), "header cannot be read"),
             (one("F32", "[1.5]", "[0,4]", 4), "header cannot be read"),
             (one("F32", "[1]", "[0,4,8]", 4), "header cannot be read"),
-            (
-                one("F32", "[1]", "[0,18446744073709551616]", 4),
-                "header cannot be read",
-            ),
+            (one("F32", "[1]", "[0,18446744073709551616]", 4), "header cannot be read"),
             (one("F32", "[1]", "[4,0]", 4), "begin at 4 but end at 0"),
             (one("F32", "[2]", "[0,4]", 4), "needs 8 bytes, but 4"),
             (one("F32", "[0]", "[0,4]", 4), "needs 0 bytes, but 4"),
             (one("F32", "[1]", "[0,4]", 3), "only 3"),
             (one("F32", "[1]", "[0,4]", 5), "1 bytes at the end"),
             (one("F32", "[1]", "[1,5]", 5), "belong to nothing"),
-            (
-                one("F32", "[1]", "[0,18446744073709551615]", 4),
-                "end at 18446744073709551615",
-            ),
+            (one("F32", "[1]", "[0,18446744073709551615]", 4), "end at 18446744073709551615"),
             (one("F4", "[3]", "[0,2]", 2), "whole bytes"),
-            (
-                one("U8", "[4294967296,4294967296]", "[0,4]", 4),
-                "can be addressed",
-            ),
-            (
-                one("F64", "[2305843009213693952]", "[0,4]", 4),
-                "can be addressed",
-            ),
-            (
-                one("U8", "[0,4294967296,4294967296]", "[0,0]", 0),
-                "can be addressed",
-            ),
-            (
-                two("[0,4]", "[2,6]", 6),
-                "'b': its bytes begin at 2, inside those of 'a'",
-            ),
+            (one("U8", "[4294967296,4294967296]", "[0,4]", 4), "can be addressed"),
+            (one("F64", "[2305843009213693952]", "[0,4]", 4), "can be addressed"),
+            (one("U8", "[0,4294967296,4294967296]", "[0,0]", 0), "can be addressed"),
+            (two("[0,4]", "[2,6]", 6), "'b': its bytes begin at 2, inside those of 'a'"),
             (two("[0,4]", "[5,9]", 9), "belong to nothing"),
             (two("[0,4]", "[0,4]", 4), "inside those of 'a'"),
         ];

@@ -48,12 +48,7 @@ struct Level<'a> {
 
 impl<'a> Level<'a> {
     fn new(message: DynamicMessage<'a>) -> Self {
-        Level {
-            message,
-            field: None,
-            fields: 0,
-            values: 0,
-        }
+        Level { message, field: None, fields: 0, values: 0 }
     }
 }
 
@@ -71,12 +66,8 @@ pub(crate) fn print<M: MessageType>(
     sink: &mut dyn std::io::Write,
     printer: impl Printer,
 ) -> Result<LeftOut, Error> {
-    let mut walk = Walk {
-        levels: Vec::new(),
-        out: Sink::new(sink),
-        printer,
-        left_out: LeftOut::default(),
-    };
+    let mut walk =
+        Walk { levels: Vec::new(), out: Sink::new(sink), printer, left_out: LeftOut::default() };
     let done = DynamicMessage::new::<M>(bytes, limits)
         .map_err(Fault::from)
         .and_then(|root| walk.run(root));
@@ -221,8 +212,7 @@ impl<'a, P: Printer> Walk<'a, '_, P> {
         };
         let first = level.values == 0;
         if first {
-            self.printer
-                .begin_field(&mut self.out, field, level.fields == 0);
+            self.printer.begin_field(&mut self.out, field, level.fields == 0);
             level.fields += 1;
         }
         level.values += 1;

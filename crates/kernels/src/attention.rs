@@ -1,13 +1,14 @@
 //! Attention: scaled products of queries and keys, turned into weights that sum to 1, times values.
 //!
-//! Scores never exist as a whole. A block of queries meets the keys tile by tile; the greatest score so far and the sum
-//! of weights are carried along, and what was summed before is rescaled when a greater score turns up: the running
-//! softmax of Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), over tiles as in Dao et al.,
-//! "FlashAttention" (2022). Keys, values and queries are read where they lie, in any strides, so heads need not be moved
-//! apart before or together after.
+//! Scores never exist as a whole. A block of queries meets the keys tile by tile; the greatest
+//! score so far and the sum of weights are carried along, and what was summed before is rescaled
+//! when a greater score turns up: the running softmax of Milakov and Gimelshein, "Online normalizer
+//! calculation for softmax" (2018), over tiles as in Dao et al., "FlashAttention" (2022). Keys,
+//! values and queries are read where they lie, in any strides, so heads need not be moved apart
+//! before or together after.
 //!
-//! Query heads may share heads of keys and values. When there is one query per head, the heads that share keys are the
-//! rows of one product.
+//! Query heads may share heads of keys and values. When there is one query per head, the heads that
+//! share keys are the rows of one product.
 
 use crate::elementwise::chunks::Shared;
 use crate::gemm::buffer::with_scratch;
@@ -30,7 +31,8 @@ pub struct Heads<'a, T = f32> {
     pub strides: [usize; 4],
 }
 
-/// What is added to scores, or which of them count: by batch, head, query and key. A stride of 0 repeats.
+/// What is added to scores, or which of them count: by batch, head, query and key. A stride of 0
+/// repeats.
 #[derive(Clone, Copy, Debug)]
 pub enum Mask<'a, T = f32> {
     Add(Heads<'a, T>),
@@ -67,8 +69,8 @@ pub struct Attention<'a, T = f32> {
     pub softcap: f64,
     /// Query `i` sees keys from `i + window.0` to `i + window.1`, both included.
     pub window: (isize, isize),
-    /// Whether the output of a query that sees no key is 0, as the standard's Attention demands, and not NaN, as the softmax
-    /// of nothing but minus infinity is.
+    /// Whether the output of a query that sees no key is 0, as the standard's Attention demands,
+    /// and not NaN, as the softmax of nothing but minus infinity is.
     pub blind_is_zero: bool,
 }
 
@@ -85,27 +87,9 @@ impl<T> Attention<'_, T> {
             s.shared_heads
         );
         let operands = [
-            (
-                self.q.data.len(),
-                self.q.strides,
-                s.heads,
-                s.queries,
-                s.features,
-            ),
-            (
-                self.k.data.len(),
-                self.k.strides,
-                s.shared_heads,
-                s.keys,
-                s.features,
-            ),
-            (
-                self.v.data.len(),
-                self.v.strides,
-                s.shared_heads,
-                s.keys,
-                s.value_features,
-            ),
+            (self.q.data.len(), self.q.strides, s.heads, s.queries, s.features),
+            (self.k.data.len(), self.k.strides, s.shared_heads, s.keys, s.features),
+            (self.v.data.len(), self.v.strides, s.shared_heads, s.keys, s.value_features),
             (y_len, y_strides, s.heads, s.queries, s.value_features),
         ];
         for (len, strides, heads, rows, features) in operands {
@@ -136,17 +120,12 @@ fn check_reach(len: usize, strides: [usize; 4], dims: [usize; 4]) {
     let last = dims
         .iter()
         .zip(strides)
-        .try_fold(0usize, |at, (dim, stride)| {
-            at.checked_add((dim - 1).checked_mul(stride)?)
-        });
-    assert!(
-        last.is_some_and(|last| last < len),
-        "{dims:?} by {strides:?} in {len}"
-    );
+        .try_fold(0usize, |at, (dim, stride)| at.checked_add((dim - 1).checked_mul(stride)?));
+    assert!(last.is_some_and(|last| last < len), "{dims:?} by {strides:?} in {len}");
 }
 
-/// Computes an attention in f32. Output rows are contiguous: the last of `y_strides` is 1, and no two elements of `y` share a
-/// place.
+/// Computes an attention in f32. Output rows are contiguous: the last of `y_strides` is 1, and no
+/// two elements of `y` share a place.
 ///
 /// # Panics
 ///
@@ -162,10 +141,7 @@ pub fn attention(pool: &Pool, isa: Isa, job: &Attention<'_>, y: &mut [f32], y_st
     let group = s.heads / s.shared_heads;
     // With one query per head, heads that share keys are rows of one product.
     let together = s.queries == 1 && group > 1;
-    let (heads, rows) = match together {
-        true => (s.shared_heads, group),
-        false => (s.heads, s.queries),
-    };
+    let (heads, rows) = if together { (s.shared_heads, group) } else { (s.heads, s.queries) };
     let blocks = rows.div_ceil(ROWS);
     let units = s.batch * heads * blocks;
     let out = Shared::new(y);
@@ -173,15 +149,7 @@ pub fn attention(pool: &Pool, isa: Isa, job: &Attention<'_>, y: &mut [f32], y_st
         let (block, rest) = (index % blocks, index / blocks);
         let (head, batch) = (rest % heads, rest / heads);
         let rows = block * ROWS..rows.min((block + 1) * ROWS);
-        Unit {
-            job,
-            isa,
-            batch,
-            head,
-            rows,
-            together,
-        }
-        .run(&out, y_strides);
+        Unit { job, isa, batch, head, rows, together }.run(&out, y_strides);
     };
     let work = s.keys * (s.features + s.value_features) * rows.min(ROWS);
     let per_chunk = (SERIAL_WORK / work.max(1)).max(1);
@@ -222,18 +190,17 @@ impl Unit<'_> {
     /// Head and query of a row.
     fn place(&self, row: usize) -> (usize, usize) {
         let s = self.job.sizes;
-        match self.together {
-            true => (self.head * (s.heads / s.shared_heads) + row, 0),
-            false => (self.head, row),
+        if self.together {
+            (self.head * (s.heads / s.shared_heads) + row, 0)
+        } else {
+            (self.head, row)
         }
     }
 
     fn run(&self, out: &Shared<'_, f32>, y_strides: [usize; 4]) {
         let (job, s) = (self.job, self.job.sizes);
-        let shared_head = match self.together {
-            true => self.head,
-            false => self.head / (s.heads / s.shared_heads),
-        };
+        let shared_head =
+            if self.together { self.head } else { self.head / (s.heads / s.shared_heads) };
         let count = self.rows.len();
         let (head, query) = self.place(self.rows.start);
         let row_stride = job.q.strides[if self.together { 1 } else { 2 }];
@@ -241,10 +208,7 @@ impl Unit<'_> {
             self.batch * strides[0] + head * strides[1] + row * strides[2]
         };
         let q = MatRef::new(
-            job.q
-                .data
-                .get(start(job.q.strides, head, query)..)
-                .unwrap_or_default(),
+            job.q.data.get(start(job.q.strides, head, query)..).unwrap_or_default(),
             count,
             s.features,
             row_stride,
@@ -252,9 +216,8 @@ impl Unit<'_> {
         );
         // Keys that no row of the block sees need not be looked at.
         let seen = self.rows.clone().map(|row| job.seen(self.place(row).1));
-        let (first, end) = seen.fold((s.keys, 0), |(first, end), seen| {
-            (first.min(seen.start), end.max(seen.end))
-        });
+        let (first, end) =
+            seen.fold((s.keys, 0), |(first, end), seen| (first.min(seen.start), end.max(seen.end)));
         let tile = KEYS.min(s.keys.max(1));
         let dv = s.value_features;
         let len = count * (tile + 2 * dv + 2);
@@ -278,24 +241,9 @@ impl Unit<'_> {
                 );
                 // Scaling comes with the mask, in one multiply-add.
                 let (alone, plain) = (Pool::serial(), Epilogue::default());
-                gemm(
-                    alone,
-                    self.isa,
-                    Lhs::Plain(q),
-                    Rhs::Plain(k),
-                    scores,
-                    keys,
-                    &plain,
-                );
-                let tile = Tile {
-                    unit: self,
-                    first_key: key,
-                    keys,
-                    scores,
-                    sums,
-                    greatest,
-                    weights,
-                };
+                gemm(alone, self.isa, Lhs::Plain(q), Rhs::Plain(k), scores, keys, &plain);
+                let tile =
+                    Tile { unit: self, first_key: key, keys, scores, sums, greatest, weights };
                 Level::new(self.isa).run(tile);
                 let p = MatRef::row_major(scores, count, keys);
                 let v = MatRef::new(
@@ -306,15 +254,7 @@ impl Unit<'_> {
                     job.v.strides[3],
                 );
                 let into = if key == first { &mut *sums } else { &mut *part };
-                gemm(
-                    alone,
-                    self.isa,
-                    Lhs::Plain(p),
-                    Rhs::Plain(v),
-                    into,
-                    dv,
-                    &plain,
-                );
+                gemm(alone, self.isa, Lhs::Plain(p), Rhs::Plain(v), into, dv, &plain);
                 if key != first {
                     for (sum, part) in sums.iter_mut().zip(part.iter()) {
                         *sum += part;
@@ -324,7 +264,8 @@ impl Unit<'_> {
             }
             for (index, row) in self.rows.clone().enumerate() {
                 let (head, query) = self.place(row);
-                // SAFETY: no two rows of the output overlap (checked by the caller), and each belongs to one unit.
+                // SAFETY: no two rows of the output overlap (checked by the caller), and each
+                // belongs to one unit.
                 let y = unsafe { out.part(start(y_strides, head, query), dv) };
                 let scale = match weights[index] {
                     // No key at all, or none that counts.
@@ -339,7 +280,8 @@ impl Unit<'_> {
     }
 }
 
-/// Turns the scores of a tile into weights relative to the greatest score so far, and rescales what was summed before.
+/// Turns the scores of a tile into weights relative to the greatest score so far, and rescales what
+/// was summed before.
 struct Tile<'a> {
     unit: &'a Unit<'a>,
     first_key: usize,
@@ -398,11 +340,7 @@ impl Body for Tile<'_> {
                     1 => {
                         let mask = &mask.data[at(mask.strides)..][..scores.len()];
                         for (score, mask) in scores.iter_mut().zip(mask) {
-                            *score = if *mask != 0 {
-                                *score
-                            } else {
-                                f32::NEG_INFINITY
-                            };
+                            *score = if *mask != 0 { *score } else { f32::NEG_INFINITY };
                         }
                     }
                     step => {
@@ -426,11 +364,7 @@ impl Body for Tile<'_> {
             let before = self.greatest[index];
             let greatest = f32::max(before, run(Maximum, scores) as f32);
             // Nothing seen yet: no score is subtracted, and all weights become 0.
-            let shift = if greatest == f32::NEG_INFINITY {
-                0.0
-            } else {
-                greatest
-            };
+            let shift = if greatest == f32::NEG_INFINITY { 0.0 } else { greatest };
             for score in scores.iter_mut() {
                 *score = Math::exp::<FMA>(*score - shift);
             }
@@ -446,8 +380,8 @@ impl Body for Tile<'_> {
     }
 }
 
-/// The definition, element by element in the order of the words: the test oracle, and what runs for f64. Also gives the
-/// scores at a stage, if they are asked for, in rows of a given length.
+/// The definition, element by element in the order of the words: the test oracle, and what runs for
+/// f64. Also gives the scores at a stage, if they are asked for, in rows of a given length.
 pub fn attention_plain<T: Math>(
     job: &Attention<'_, T>,
     y: &mut [T],
@@ -487,8 +421,7 @@ pub fn attention_plain<T: Math>(
         keep(Stage::Products, &row);
         if job.softcap != 0.0 {
             let cap = job.softcap;
-            row.iter_mut()
-                .for_each(|score| *score = cap * (*score / cap).tanh());
+            row.iter_mut().for_each(|score| *score = cap * (*score / cap).tanh());
         }
         keep(Stage::Capped, &row);
         let seen = job.seen(query);
@@ -510,8 +443,7 @@ pub fn attention_plain<T: Math>(
         }
         keep(Stage::Masked, &row);
         let greatest = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        row.iter_mut()
-            .for_each(|score| *score = (*score - greatest).exp());
+        row.iter_mut().for_each(|score| *score = (*score - greatest).exp());
         let sum: f64 = row.iter().sum();
         row.iter_mut().for_each(|score| *score /= sum);
         if job.blind_is_zero && greatest == f64::NEG_INFINITY {
@@ -520,11 +452,7 @@ pub fn attention_plain<T: Math>(
         keep(Stage::Weights, &row);
         for i in 0..s.value_features {
             let value = |key: usize| job.v.data[at(job.v.strides, batch, shared, key, i)].to_f64();
-            let sum: f64 = row
-                .iter()
-                .enumerate()
-                .map(|(key, weight)| weight * value(key))
-                .sum();
+            let sum: f64 = row.iter().enumerate().map(|(key, weight)| weight * value(key)).sum();
             y[at(y_strides, batch, head, query, i)] = T::from_f64(sum);
         }
     }

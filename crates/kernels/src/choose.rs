@@ -1,7 +1,7 @@
 //! Finding elements by what they are: the greatest ones along an axis, and those that pass a test.
 //!
-//! The one idea of [`top_k`]: elements of every type become integers that are ordered as they are, so that there is one
-//! selection and not one for each type and direction.
+//! The one idea of [`top_k`]: elements of every type become integers that are ordered as they are,
+//! so that there is one selection and not one for each type and direction.
 
 use half::{bf16, f16};
 
@@ -11,7 +11,8 @@ use crate::number::Number;
 
 /// An element type of [`top_k`].
 pub trait Ordered: Number {
-    /// A number that is greater where the element is. Equal elements have one number, all NaN the greatest.
+    /// A number that is greater where the element is. Equal elements have one number, all NaN the
+    /// greatest.
     #[doc(hidden)]
     fn key(self) -> u64;
 }
@@ -55,15 +56,12 @@ fn float(x: f64) -> u64 {
     }
     // Minus zero plus zero is zero. The bits of a float are its sign and a magnitude.
     let bits = (x + 0.0).to_bits();
-    if bits >> 63 == 1 {
-        !bits
-    } else {
-        bits | 1 << 63
-    }
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The `k` greatest (or least) elements along the middle one of the dims `[outer, axis, inner]`, best first, and their
-/// positions. Of equal elements the first one is better. NaN is greater than all numbers.
+/// The `k` greatest (or least) elements along the middle one of the dims `[outer, axis, inner]`,
+/// best first, and their positions. Of equal elements the first one is better. NaN is greater than
+/// all numbers.
 ///
 /// # Panics
 ///
@@ -108,7 +106,8 @@ pub fn top_k<T: Ordered>(
     });
 }
 
-/// Up to so many elements are kept in order while looking through an axis; more are sorted at the end.
+/// Up to so many elements are kept in order while looking through an axis; more are sorted at the
+/// end.
 const FEW: usize = 64;
 
 /// The `k` greatest keys with their positions; `k` is not 0.
@@ -143,8 +142,8 @@ pub fn count_where<T: Copy>(x: &[T], passes: impl Fn(T) -> bool) -> usize {
     x.iter().filter(|x| passes(**x)).count()
 }
 
-/// The positions of the elements that pass, in row-major order: all coordinates on the first dim, then all on the second,
-/// and so on.
+/// The positions of the elements that pass, in row-major order: all coordinates on the first dim,
+/// then all on the second, and so on.
 ///
 /// # Panics
 ///
@@ -200,9 +199,8 @@ mod tests {
         ] {
             let [outer, axis, inner] = dims;
             // Few different values, so that many are equal.
-            let mut x: Vec<T> = (0..outer * axis * inner)
-                .map(|i| T::from_f64((i * 29 % 83 / 2) as f64))
-                .collect();
+            let mut x: Vec<T> =
+                (0..outer * axis * inner).map(|i| T::from_f64((i * 29 % 83 / 2) as f64)).collect();
             if T::IS_FLOAT && x.len() > 8 {
                 (x[2], x[5], x[8]) = (T::LOWEST, T::from_f64(f64::NAN), T::HIGHEST);
             }

@@ -1,8 +1,9 @@
 //! Moving elements: permutations, slices, joins, look-ups and padding.
 //!
-//! The one idea: nearly all of these are reads through strides into a contiguous output ([`copy_strided`]), and after
-//! merging dims that is rows to copy, to fill, or a transposition done in tiles. Elements are only moved, so callers pick
-//! any plain type of the right width (`u8`, `u16`, `u32`, `u64`, `u128`) for whatever the element really is.
+//! The one idea: nearly all of these are reads through strides into a contiguous output
+//! ([`copy_strided`]), and after merging dims that is rows to copy, to fill, or a transposition
+//! done in tiles. Elements are only moved, so callers pick any plain type of the right width (`u8`,
+//! `u16`, `u32`, `u64`, `u128`) for whatever the element really is.
 
 mod gather;
 mod join;

@@ -1,6 +1,7 @@
 //! Sums up to each element of an axis.
 //!
-//! The one idea: what is added up is kept in f64 for floats, so that the error does not grow with the length of the axis.
+//! The one idea: what is added up is kept in f64 for floats, so that the error does not grow with
+//! the length of the axis.
 
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Number};
@@ -15,7 +16,8 @@ pub struct Cumulative {
     pub reverse: bool,
 }
 
-/// `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]` for `x` with dims `[outer, axis, inner]`. Integers wrap.
+/// `y[o, a, i] = x[o, 0, i] + .. + x[o, a, i]` for `x` with dims `[outer, axis, inner]`. Integers
+/// wrap.
 ///
 /// # Panics
 ///
@@ -35,10 +37,7 @@ pub fn cumulative_sum<T: Number>(
     }
     if inner == 1 {
         return rows(pool, y, axis, 4 * axis, |first, y| {
-            for (y, x) in y
-                .chunks_exact_mut(axis)
-                .zip(x[first * axis..].chunks_exact(axis))
-            {
+            for (y, x) in y.chunks_exact_mut(axis).zip(x[first * axis..].chunks_exact(axis)) {
                 row(which, x, y);
             }
         });
@@ -104,14 +103,11 @@ impl<T: Number> Body for Columns<'_, T> {
     fn run<const FMA: bool>(self) {
         let mut totals = [<T::Wide as Arith>::Total::ZERO; COLUMNS];
         for i in 0..self.axis {
-            let i = if self.which.reverse {
-                self.axis - 1 - i
-            } else {
-                i
-            };
+            let i = if self.which.reverse { self.axis - 1 - i } else { i };
             let at = self.first + i * self.inner;
             let x = &self.x[at..][..self.width];
-            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a time.
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a
+            // time.
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), total) in y.iter_mut().zip(x).zip(&mut totals) {
                 let before = *total;
@@ -144,9 +140,8 @@ mod tests {
             ] {
                 let [outer, axis, inner] = dims;
                 // Small whole numbers: their sums are exact in every type but the narrowest.
-                let x: Vec<T> = (0..outer * axis * inner)
-                    .map(|i| T::from_f64((i * 7 % 3) as f64))
-                    .collect();
+                let x: Vec<T> =
+                    (0..outer * axis * inner).map(|i| T::from_f64((i * 7 % 3) as f64)).collect();
                 for which in [(false, false), (false, true), (true, false), (true, true)] {
                     let (exclusive, reverse) = which;
                     let which = Cumulative { exclusive, reverse };
@@ -155,20 +150,25 @@ mod tests {
                     for (at, y) in y.iter().enumerate() {
                         let (o, a, i) = (at / inner / axis, at / inner % axis, at % inner);
                         let sum: f64 = (0..axis)
-                            .filter(|other| match reverse {
-                                false => *other < a || (*other == a && !exclusive),
-                                true => *other > a || (*other == a && !exclusive),
+                            .filter(|other| {
+                                if reverse {
+                                    *other > a || (*other == a && !exclusive)
+                                } else {
+                                    *other < a || (*other == a && !exclusive)
+                                }
                             })
                             .map(|other| x[(o * axis + other) * inner + i].to_f64())
                             .sum();
                         // Integers wrap: the low bits are right.
-                        let expected = match T::IS_FLOAT {
-                            true => T::from_f64(sum),
-                            false => T::from_f64((sum as i64 as u8 & 0x7f).into()),
+                        let expected = if T::IS_FLOAT {
+                            T::from_f64(sum)
+                        } else {
+                            T::from_f64((sum as i64 as u8 & 0x7f).into())
                         };
-                        let found = match T::IS_FLOAT {
-                            true => *y,
-                            false => T::from_f64((y.to_f64() as i64 as u8 & 0x7f).into()),
+                        let found = if T::IS_FLOAT {
+                            *y
+                        } else {
+                            T::from_f64((y.to_f64() as i64 as u8 & 0x7f).into())
                         };
                         assert_eq!(found, expected, "{isa:?} {dims:?} {which:?} {at}");
                     }
@@ -190,10 +190,7 @@ mod tests {
     fn what_is_no_number_stays() {
         let x = [1.0f32, f32::NAN, 2.0, f32::INFINITY];
         let mut y = [0.0; 4];
-        let which = Cumulative {
-            exclusive: true,
-            reverse: false,
-        };
+        let which = Cumulative { exclusive: true, reverse: false };
         cumulative_sum(&Pool::new(1), Isa::detect(), which, [1, 4, 1], &x, &mut y);
         assert_eq!(y[..2], [0.0, 1.0]);
         assert!(y[2].is_nan() && y[3].is_nan());

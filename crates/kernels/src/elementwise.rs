@@ -1,10 +1,12 @@
 //! Functions of one element, or of one element from each of two operands.
 //!
-//! The one idea: an operation is a small type with an inlined `apply`, and a few loop bodies generic over it are
-//! compiled per instruction set. f32 gets all three sets, other floats two, integers the target's own.
+//! The one idea: an operation is a small type with an inlined `apply`, and a few loop bodies
+//! generic over it are compiled per instruction set. f32 gets all three sets, other floats two,
+//! integers the target's own.
 //!
 //! - [`unary`], [`clip`]: one operand, out of place and in place.
-//! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast to common dims.
+//! - [`binary`], [`compare`], [`logic`], [`bitwise`], [`select`]: operands with strides, broadcast
+//!   to common dims.
 //! - [`range`]: no operand.
 //! - [`chain`]: several of the first two, one after the other, in one pass over memory.
 

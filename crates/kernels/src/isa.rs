@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 /// An instruction set kernels are compiled for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// What the compilation target guarantees (SSE2 on x86-64, NEON on AArch64), vectorised by the compiler.
+    /// What the compilation target guarantees (SSE2 on x86-64, NEON on AArch64), vectorised by the
+    /// compiler.
     Portable,
     /// AVX2, FMA and F16C.
     Avx2,
@@ -24,9 +25,9 @@ impl Isa {
     /// Every instruction set there are kernels for, worst first, whatever this machine has.
     pub const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
 
-    /// The instruction set to use: the best of this machine, lowered by the environment variable `SARDONYX_ISA`
-    /// (`portable`, `avx2` or `avx512`), which never raises it above what the machine has. An empty variable is none. It
-    /// is read once per process.
+    /// The instruction set to use: the best of this machine, lowered by the environment variable
+    /// `SARDONYX_ISA` (`portable`, `avx2` or `avx512`), which never raises it above what the
+    /// machine has. An empty variable is none. It is read once per process.
     ///
     /// # Errors
     ///
@@ -43,7 +44,8 @@ impl Isa {
         Isa::requested().unwrap_or_else(|_| machine_best())
     }
 
-    /// The one of [`Isa::detect`] and every one below it, worst first: for tests, which run under each of them.
+    /// The one of [`Isa::detect`] and every one below it, worst first: for tests, which run under
+    /// each of them.
     pub fn available() -> &'static [Isa] {
         match Isa::detect() {
             Isa::Portable => &Isa::ALL[..1],
@@ -76,11 +78,7 @@ pub struct UnknownIsa {
 impl fmt::Display for UnknownIsa {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = Isa::ALL.map(Isa::name).join(", ");
-        write!(
-            f,
-            "{VARIABLE} is {:?}, but must be one of {names}",
-            self.value
-        )
+        write!(f, "{VARIABLE} is {:?}, but must be one of {names}", self.value)
     }
 }
 
@@ -92,9 +90,7 @@ fn lowered(best: Isa, variable: Option<&OsStr>) -> Result<Isa, UnknownIsa> {
         return Ok(best);
     };
     let named = Isa::ALL.into_iter().find(|isa| value == isa.name());
-    named.map(|isa| isa.min(best)).ok_or_else(|| UnknownIsa {
-        value: value.to_os_string(),
-    })
+    named.map(|isa| isa.min(best)).ok_or_else(|| UnknownIsa { value: value.to_os_string() })
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -135,11 +131,9 @@ mod tests {
         for best in Isa::ALL {
             assert_eq!(lowered(best, None), Ok(best));
             assert_eq!(lowered(best, Some(OsStr::new(""))), Ok(best));
-            for (name, isa) in [
-                ("portable", Isa::Portable),
-                ("avx2", Isa::Avx2),
-                ("avx512", Isa::Avx512),
-            ] {
+            for (name, isa) in
+                [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)]
+            {
                 assert_eq!(lowered(best, Some(OsStr::new(name))), Ok(isa.min(best)));
             }
             let error = lowered(best, Some(OsStr::new("avx3"))).unwrap_err();
@@ -170,11 +164,7 @@ mod tests {
     /// What the test above says in a process of its own.
     fn in_use(forced: &str) -> String {
         let output = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "isa::tests::says_which_one_is_in_use",
-                "--nocapture",
-            ])
+            .args(["--exact", "isa::tests::says_which_one_is_in_use", "--nocapture"])
             .env(VARIABLE, forced)
             .output()
             .unwrap();

@@ -1,15 +1,18 @@
 //! The loops of Sardonyx: matrix products, convolution and the threads they run on. No ONNX in it.
 //!
-//! Kernels write into buffers they are given, know no operator names and allocate nothing per call once their
-//! scratch memory has grown to the sizes in use. Three rules hold everywhere:
+//! Kernels write into buffers they are given, know no operator names and allocate nothing per call
+//! once their scratch memory has grown to the sizes in use. Three rules hold everywhere:
 //!
-//! - **One body, three instruction sets.** A kernel is written once over a small SIMD trait and compiled for AVX-512,
-//!   AVX2 with FMA, and whatever the target guarantees. [`Isa`] picks one at run time; tests run all of them.
-//! - **The same bits for any number of threads.** Work is cut along outputs only. No sum is ever split by thread count.
-//! - **A naive twin.** Every fast kernel has a plain loop beside it that says what it must compute; tests compare them.
+//! - **One body, three instruction sets.** A kernel is written once over a small SIMD trait and
+//!   compiled for AVX-512, AVX2 with FMA, and whatever the target guarantees. [`Isa`] picks one at
+//!   run time; tests run all of them.
+//! - **The same bits for any number of threads.** Work is cut along outputs only. No sum is ever
+//!   split by thread count.
+//! - **A naive twin.** Every fast kernel has a plain loop beside it that says what it must compute;
+//!   tests compare them.
 
-// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers. All of that is
-// kept behind safe functions that check sizes first.
+// SIMD loads and stores, scratch memory shared between threads and masked edges need raw pointers.
+// All of that is kept behind safe functions that check sizes first.
 #![allow(unsafe_code)]
 
 mod isa;

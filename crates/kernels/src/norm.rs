@@ -1,7 +1,8 @@
 //! Normalisations: scale and shift per channel, over rows, and across neighbouring channels.
 //!
-//! The one idea: parameters are folded into one multiplication and one addition per element before the loop, and
-//! statistics are kept in f64 (see [`reduce`](super::reduce)), so that the loops over elements stay trivial.
+//! The one idea: parameters are folded into one multiplication and one addition per element before
+//! the loop, and statistics are kept in f64 (see [`reduce`](super::reduce)), so that the loops over
+//! elements stay trivial.
 
 mod layer;
 mod local;
@@ -34,13 +35,7 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
     shift: &mut [R],
 ) {
     let n = gamma.len();
-    let lens = [
-        beta.len(),
-        mean.len(),
-        variance.len(),
-        scale.len(),
-        shift.len(),
-    ];
+    let lens = [beta.len(), mean.len(), variance.len(), scale.len(), shift.len()];
     assert_eq!(lens, [n; 5], "one parameter per channel");
     for c in 0..n {
         let factor = gamma[c].to_f64() / (variance[c].to_f64() + epsilon).sqrt();
@@ -49,7 +44,8 @@ pub fn fold_batch_norm<P: Number, S: Number, R: Math>(
     }
 }
 
-/// `y = x * scale[c] + shift[c]` for `x` with dims `[batch, channels, inner]`, where `channels` is the length of `scale`.
+/// `y = x * scale[c] + shift[c]` for `x` with dims `[batch, channels, inner]`, where `channels` is
+/// the length of `scale`.
 ///
 /// # Panics
 ///
@@ -109,15 +105,7 @@ fn apply<T: Number>(
                 T::run(level, Elements { scale, shift, x, y });
             } else {
                 let c = (first + i) % channels;
-                T::run(
-                    level,
-                    Plane {
-                        scale: scale[c],
-                        shift: shift[c],
-                        x,
-                        y,
-                    },
-                );
+                T::run(level, Plane { scale: scale[c], shift: shift[c], x, y });
             }
         }
     });

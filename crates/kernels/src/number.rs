@@ -1,10 +1,12 @@
 //! The element types kernels compute with, and what one element operation means for each.
 //!
-//! The one idea: every type has a *wide* type it computes in ([`Number::Wide`]: f32 for the narrow floats, itself
-//! otherwise). Kernels load, widen, compute, narrow and store; all of it is branch-free and inlines, so that loops
-//! over any type vectorise, the conversions of f16 and bf16 included.
+//! The one idea: every type has a *wide* type it computes in ([`Number::Wide`]: f32 for the narrow
+//! floats, itself otherwise). Kernels load, widen, compute, narrow and store; all of it is
+//! branch-free and inlines, so that loops over any type vectorise, the conversions of f16 and bf16
+//! included.
 //!
-//! Integers wrap. Integer division truncates; a division or remainder by zero gives 0, and MIN / -1 wraps to MIN.
+//! Integers wrap. Integer division truncates; a division or remainder by zero gives 0, and MIN / -1
+//! wraps to MIN.
 
 use std::fmt::Debug;
 
@@ -16,7 +18,8 @@ use crate::vecmath::{Body, Level};
 pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync + 'static {
     /// The type this one computes in.
     type Wide: Arith;
-    /// The floating-point type for what only floats can do (roots, logarithms): f32 for f32, f16 and bf16, else f64.
+    /// The floating-point type for what only floats can do (roots, logarithms): f32 for f32, f16
+    /// and bf16, else f64.
     type Real: Math;
     const ZERO: Self;
     const ONE: Self;
@@ -34,15 +37,17 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
     fn to_f64(self) -> f64;
     /// As [`Number::from_real`].
     fn from_f64(x: f64) -> Self;
-    /// Runs a loop over this type, compiled for as many instruction sets as the type is worth: three for f32, AVX2 and
-    /// the target's own for other floats, the target's own for integers. Every copy is code to build and to load.
+    /// Runs a loop over this type, compiled for as many instruction sets as the type is worth:
+    /// three for f32, AVX2 and the target's own for other floats, the target's own for integers.
+    /// Every copy is code to build and to load.
     #[doc(hidden)]
     fn run<B: Body>(level: Level, body: B) -> B::Out;
 }
 
 /// A type that computes in itself: f32, f64 and the integers.
 pub trait Arith: Number<Wide = Self> {
-    /// What long sums of this type are kept in: f64 for floats, the type itself (wrapping) for integers.
+    /// What long sums of this type are kept in: f64 for floats, the type itself (wrapping) for
+    /// integers.
     type Total: Arith<Total = Self::Total>;
     fn to_total(self) -> Self::Total;
     fn from_total(total: Self::Total) -> Self;
@@ -54,7 +59,8 @@ pub trait Arith: Number<Wide = Self> {
     fn modulo(self, other: Self) -> Self;
     /// Remainder with the sign of the dividend (C's `fmod`).
     fn rem(self, other: Self) -> Self;
-    /// Power. A negative exponent of an integer gives the truncated quotient: 0 unless the base is 1 or -1.
+    /// Power. A negative exponent of an integer gives the truncated quotient: 0 unless the base is
+    /// 1 or -1.
     fn pow(self, exponent: Self) -> Self;
     fn neg(self) -> Self;
     fn abs(self) -> Self;
@@ -80,8 +86,8 @@ pub trait Arith: Number<Wide = Self> {
 
 /// The floats kernels compute in: f32 and f64.
 ///
-/// `FMA` says that the code is compiled for a machine with fused multiply-add, where one instruction does it; elsewhere
-/// it would be a call into the C library.
+/// `FMA` says that the code is compiled for a machine with fused multiply-add, where one
+/// instruction does it; elsewhere it would be a call into the C library.
 pub trait Math: Arith<Real = Self> {
     /// `self * b + c`.
     fn mul_add<const FMA: bool>(self, b: Self, c: Self) -> Self;
@@ -261,8 +267,9 @@ macro_rules! wide_floats {
             }
             #[inline(always)]
             fn is_nan(self) -> bool { $t::is_nan(self) }
-            // One instruction takes the greater, or `other` where either is NaN; setting bits brings back a NaN in `self`.
-            // A second selection would do, but tempts the compiler into masked stores, which later loads wait for.
+            // One instruction takes the greater, or `other` where either is NaN; setting bits
+            // brings back a NaN in `self`. A second selection would do, but tempts the compiler
+            // into masked stores, which later loads wait for.
             #[inline(always)]
             fn max(self, other: $t) -> $t {
                 let greater = if self > other { self } else { other };
@@ -312,9 +319,10 @@ macro_rules! narrow_floats {
 
 narrow_floats!(f16, f16_to_f32, f32_to_f16; bf16, bf16_to_f32, f32_to_bf16);
 
-// The `half` crate asks the CPU for its conversion instructions at every element, which keeps loops from vectorising.
-// The forms below are integer arithmetic and selects only. They follow the idea Fabian Giesen published as
-// "half_to_float" and "float_to_half_fast3_rtne": let floating-point addition do the shifting and rounding of subnormals.
+// The `half` crate asks the CPU for its conversion instructions at every element, which keeps loops
+// from vectorising. The forms below are integer arithmetic and selects only. They follow the idea
+// Fabian Giesen published as "half_to_float" and "float_to_half_fast3_rtne": let floating-point
+// addition do the shifting and rounding of subnormals.
 
 /// The f32 of a half, exactly.
 #[inline(always)]
@@ -323,7 +331,8 @@ pub(crate) fn f16_to_f32(x: f16) -> f32 {
     let magnitude = (x & 0x7fff) << 13;
     // Exponent bias 15 to 127.
     let normal = magnitude + (112 << 23);
-    // A subnormal is mantissa * 2^-24: put the mantissa below an implicit one of weight 2^-14 and take that off again.
+    // A subnormal is mantissa * 2^-24: put the mantissa below an implicit one of weight 2^-14 and
+    // take that off again.
     let subnormal = f32::from_bits(magnitude + (113 << 23)) - f32::from_bits(113 << 23);
     let bits = if magnitude >= 0x1f << 23 {
         normal + (112 << 23)
@@ -341,18 +350,13 @@ pub(crate) fn f32_to_f16(x: f32) -> f16 {
     let bits = x.to_bits();
     let sign = bits >> 16 & 0x8000;
     let magnitude = bits & 0x7fff_ffff;
-    // Rounds up the lower half of the mantissa unless it is below a tie, or at one with an even upper half.
+    // Rounds up the lower half of the mantissa unless it is below a tie, or at one with an even
+    // upper half.
     let odd = magnitude >> 13 & 1;
     let normal = magnitude.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
     // Adding 0.5 leaves an ulp of 2^-24, the unit of half's subnormals.
-    let subnormal = (f32::from_bits(magnitude) + 0.5)
-        .to_bits()
-        .wrapping_sub(0.5f32.to_bits());
-    let special = if magnitude > 0x7f80_0000 {
-        0x7e00 | magnitude >> 13 & 0x3ff
-    } else {
-        0x7c00
-    };
+    let subnormal = (f32::from_bits(magnitude) + 0.5).to_bits().wrapping_sub(0.5f32.to_bits());
+    let special = if magnitude > 0x7f80_0000 { 0x7e00 | magnitude >> 13 & 0x3ff } else { 0x7c00 };
     let half = if magnitude >= 143 << 23 {
         special
     } else if magnitude < 113 << 23 {
@@ -375,11 +379,7 @@ pub(crate) fn f32_to_bf16(x: f32) -> bf16 {
     let bits = x.to_bits();
     let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     // Rounding could carry a NaN into infinity.
-    let bits = if x.is_nan() {
-        bits | 0x40_0000
-    } else {
-        rounded
-    };
+    let bits = if x.is_nan() { bits | 0x40_0000 } else { rounded };
     bf16::from_bits((bits >> 16) as u16)
 }
 
@@ -411,8 +411,8 @@ mod tests {
 
     #[test]
     fn floats_narrow_to_the_nearest() {
-        // A stride coprime to the mantissa walks through ties, overflow, subnormals and NaN; the neighbours of every
-        // tie are taken on purpose.
+        // A stride coprime to the mantissa walks through ties, overflow, subnormals and NaN; the
+        // neighbours of every tie are taken on purpose.
         let sampled = (0..u32::MAX).step_by(4099);
         let ties = (0..=u16::MAX).flat_map(|h| {
             let tie = (f16_to_f32(f16::from_bits(h)).to_bits()).wrapping_add(0x1000);

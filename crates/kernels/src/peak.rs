@@ -1,13 +1,14 @@
 //! What this processor can do at most: the figures that benchmarks set kernels against.
 //!
-//! Multiply-adds in registers and reads of memory, each a loop of one kind of instruction. They are written as such, in
-//! assembly where a compiler could see through the loop: a peak that is too low would flatter the kernels. Every function
-//! runs on the thread that calls it and says how much it did; the clock is the caller's.
+//! Multiply-adds in registers and reads of memory, each a loop of one kind of instruction. They are
+//! written as such, in assembly where a compiler could see through the loop: a peak that is too low
+//! would flatter the kernels. Every function runs on the thread that calls it and says how much it
+//! did; the clock is the caller's.
 
 use crate::Isa;
 
-/// Does multiply-adds of f32 in registers, `steps` rounds of independent chains, and returns how many operations that was;
-/// a multiplication and an addition count one each.
+/// Does multiply-adds of f32 in registers, `steps` rounds of independent chains, and returns how
+/// many operations that was; a multiplication and an addition count one each.
 ///
 /// # Panics
 ///
@@ -28,8 +29,8 @@ pub fn multiply_add(isa: Isa, steps: u32) -> u64 {
     }
 }
 
-/// As [`multiply_add`], with products of pairs of bf16 that are added to f32; `None` if the machine has no instruction for
-/// that. A pair counts as two multiplications and two additions.
+/// As [`multiply_add`], with products of pairs of bf16 that are added to f32; `None` if the machine
+/// has no instruction for that. A pair counts as two multiplications and two additions.
 pub fn bf16_dot(steps: u32) -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512f") {
@@ -40,7 +41,8 @@ pub fn bf16_dot(steps: u32) -> Option<u64> {
     None
 }
 
-/// Reads all of `data` once, with the widest loads of `isa`, and returns its words combined by exclusive or.
+/// Reads all of `data` once, with the widest loads of `isa`, and returns its words combined by
+/// exclusive or.
 ///
 /// # Panics
 ///
@@ -98,18 +100,19 @@ mod x86 {
     /// As many, so that none waits for its own result.
     const CHAINS: usize = 16;
 
-    /// Fills registers with a number, each chain and the constant, and repeats one instruction on each chain.
+    /// Fills registers with a number, each chain and the constant, and repeats one instruction on
+    /// each chain.
     ///
-    /// The number as f32 is 0.999, so that a chain of `x * number + number` stays below 1,000: neither infinite nor so small
-    /// that it would be slow.
+    /// The number as f32 is 0.999, so that a chain of `x * number + number` stays below 1,000:
+    /// neither infinite nor so small that it would be slow.
     macro_rules! register_loop {
         (
             $steps:expr, constant: $constant:tt, fill: $fill:literal, copy: $copy:ident, step: $step:ident,
             chains: $(($number:tt $register:tt))+
         ) => {
             if $steps > 0 {
-                // SAFETY: it changes registers that are named and touches no memory; the function has the target features
-                // of the instructions.
+                // SAFETY: it changes registers that are named and touches no memory; the function
+                // has the target features of the instructions.
                 unsafe {
                     asm!(
                         $fill,
@@ -166,7 +169,8 @@ mod x86 {
         };
     }
 
-    /// What the target guarantees has no fused ones. One chain fewer: the constant takes the last register.
+    /// What the target guarantees has no fused ones. One chain fewer: the constant takes the last
+    /// register.
     pub(super) fn multiply_add_sse2(steps: u32) -> u64 {
         register_loop!(
             steps,
@@ -234,7 +238,8 @@ mod x86 {
     /// Loads in a row from one place.
     const LOADS: usize = 8;
 
-    /// Four parts of the same length and the rest: reading in several places at once, it may wait less.
+    /// Four parts of the same length and the rest: reading in several places at once, it may wait
+    /// less.
     fn streams<const N: usize>(data: &[u64]) -> ([&[[u64; N]]; 4], &[u64]) {
         let len = data.len() / (4 * N);
         let (whole, rest) = data.split_at(4 * N * len);
@@ -295,9 +300,8 @@ mod tests {
     #[test]
     fn every_word_is_read_once() {
         for len in [0, 1, 7, 63, 64, 65, 1000] {
-            let data: Vec<u64> = (0..len)
-                .map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-                .collect();
+            let data: Vec<u64> =
+                (0..len).map(|i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15)).collect();
             let wanted = data.iter().fold(0, |sum, word| sum ^ word);
             for isa in Isa::available() {
                 assert_eq!(read(*isa, &data), wanted, "{isa:?}, {len}");

@@ -1,8 +1,9 @@
 //! Kernels as methods of element types, so that their loops are compiled here and only here.
 //!
-//! A generic function is compiled where it is used. Kernels are many loops for many types and instruction sets; compiled in
-//! the crates that call them, they would be built again with every change there, at those crates' optimisation level.
-//! A method of a concrete type has its code in this crate. The functions behind it keep the documentation.
+//! A generic function is compiled where it is used. Kernels are many loops for many types and
+//! instruction sets; compiled in the crates that call them, they would be built again with every
+//! change there, at those crates' optimisation level. A method of a concrete type has its code in
+//! this crate. The functions behind it keep the documentation.
 
 use half::{bf16, f16};
 
@@ -22,8 +23,8 @@ use crate::{Isa, Pool};
 /// reduce::reduce = fn reduce(pool: &Pool, isa: Isa, .., out: &mut [Self]);
 /// ```
 ///
-/// becomes `fn reduce(..);` in the trait and `fn reduce(..) { crate::reduce::reduce(..) }` for each type. A blanket
-/// implementation would be generic again.
+/// becomes `fn reduce(..);` in the trait and `fn reduce(..) { crate::reduce::reduce(..) }` for each
+/// type. A blanket implementation would be generic again.
 macro_rules! per_type {
     ($(
         $(#[$doc:meta])*

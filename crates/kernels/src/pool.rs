@@ -1,11 +1,13 @@
 //! The thread pool: persistent workers that spin briefly and then park.
 //!
-//! The one idea: a parallel region is *open* or *closed*, and one atomic word says which, together with how many workers
-//! are inside. The caller opens the region, works on chunks itself, closes it when no chunk is left and waits only for
-//! workers that are inside. A worker that wakes late finds the region closed and goes back to sleep, so a region never
-//! waits for a thread that did not take part.
+//! The one idea: a parallel region is *open* or *closed*, and one atomic word says which, together
+//! with how many workers are inside. The caller opens the region, works on chunks itself, closes it
+//! when no chunk is left and waits only for workers that are inside. A worker that wakes late finds
+//! the region closed and goes back to sleep, so a region never waits for a thread that did not take
+//! part.
 //!
-//! A pool runs one region at a time. A second caller, or a chunk that opens a region itself, runs its chunks inline.
+//! A pool runs one region at a time. A second caller, or a chunk that opens a region itself, runs
+//! its chunks inline.
 
 use std::any::Any;
 use std::cell::UnsafeCell;
@@ -16,8 +18,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long an idle worker spins before it parks. Long enough to bridge the gap between two operators of a model, short
-/// enough not to matter when the machine is shared.
+/// How long an idle worker spins before it parks. Long enough to bridge the gap between two
+/// operators of a model, short enough not to matter when the machine is shared.
 const SPIN: Duration = Duration::from_micros(40);
 
 /// Set in [`Shared::state`] while workers may enter the region.
@@ -39,9 +41,7 @@ pub struct Pool {
 
 impl std::fmt::Debug for Pool {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool")
-            .field("threads", &self.threads())
-            .finish()
+        f.debug_struct("Pool").field("threads", &self.threads()).finish()
     }
 }
 
@@ -69,11 +69,7 @@ impl Pool {
                     .ok()
             })
             .collect();
-        Pool {
-            shared,
-            workers,
-            busy: AtomicBool::new(false),
-        }
+        Pool { shared, workers, busy: AtomicBool::new(false) }
     }
 
     /// The pool of the process, started at first use with [`Pool::available_threads`] threads.
@@ -88,9 +84,11 @@ impl Pool {
         SERIAL.get_or_init(|| Pool::new(1))
     }
 
-    /// How many threads this process may usefully run: the smaller of its CPU affinity and its cgroup quota.
+    /// How many threads this process may usefully run: the smaller of its CPU affinity and its
+    /// cgroup quota.
     ///
-    /// `std::thread::available_parallelism` reads both on Linux (cgroup v1 and v2), so nothing is parsed here.
+    /// `std::thread::available_parallelism` reads both on Linux (cgroup v1 and v2), so nothing is
+    /// parsed here.
     pub fn available_threads() -> usize {
         std::thread::available_parallelism().map_or(1, |n| n.get())
     }
@@ -100,14 +98,16 @@ impl Pool {
         self.workers.len() + 1
     }
 
-    /// Runs `body(0)` to `body(chunks - 1)`, each once, on the threads of the pool, and returns when all are done.
+    /// Runs `body(0)` to `body(chunks - 1)`, each once, on the threads of the pool, and returns
+    /// when all are done.
     ///
-    /// Chunks are handed out in order, one at a time. If the pool already runs a region, all chunks run on the caller.
+    /// Chunks are handed out in order, one at a time. If the pool already runs a region, all chunks
+    /// run on the caller.
     ///
     /// # Panics
     ///
-    /// When a chunk panics, with the payload of the first such panic, after the other chunks have run (at once when the
-    /// chunks run on the caller alone).
+    /// When a chunk panics, with the payload of the first such panic, after the other chunks have
+    /// run (at once when the chunks run on the caller alone).
     pub fn run<F: Fn(usize) + Sync>(&self, chunks: usize, body: F) {
         if chunks <= 1 || self.workers.is_empty() || self.busy.swap(true, Ordering::Acquire) {
             (0..chunks).for_each(body);
@@ -116,21 +116,20 @@ impl Pool {
         let shared = &*self.shared;
         let job = Job {
             body: (&raw const body).cast(),
-            // SAFETY: `body` points to an `F` that outlives the region: this function leaves only after it is closed
-            // and empty.
+            // SAFETY: `body` points to an `F` that outlives the region: this function leaves only
+            // after it is closed and empty.
             call: |body, chunk| unsafe { (*body.cast::<F>())(chunk) },
             chunks,
         };
-        // SAFETY: the region is closed and nobody is inside (end of the previous `run`), so no worker reads the job;
-        // `busy` keeps other callers out.
+        // SAFETY: the region is closed and nobody is inside (end of the previous `run`), so no
+        // worker reads the job; `busy` keeps other callers out.
         unsafe { *shared.job.get() = job };
         shared.next.store(0, Ordering::Relaxed);
         let old = shared.state.load(Ordering::Relaxed);
         debug_assert_eq!(old & (OPEN | INSIDE), 0);
-        // SeqCst here and on `asleep` below: either the worker sees the new region before it parks or we see it asleep.
-        shared
-            .state
-            .store(old.wrapping_add(EPOCH) | OPEN, Ordering::SeqCst);
+        // SeqCst here and on `asleep` below: either the worker sees the new region before it parks
+        // or we see it asleep.
+        shared.state.store(old.wrapping_add(EPOCH) | OPEN, Ordering::SeqCst);
         for (seat, worker) in shared.seats.iter().zip(&self.workers).take(chunks - 1) {
             if seat.asleep.load(Ordering::SeqCst) && seat.asleep.swap(false, Ordering::SeqCst) {
                 worker.thread().unpark();
@@ -174,7 +173,8 @@ impl Drop for Pool {
     }
 }
 
-/// Range number `index` of `parts` when `items` are split as evenly as possible, larger ranges first.
+/// Range number `index` of `parts` when `items` are split as evenly as possible, larger ranges
+/// first.
 ///
 /// # Panics
 ///
@@ -195,11 +195,7 @@ struct Job {
 }
 
 impl Job {
-    const EMPTY: Job = Job {
-        body: std::ptr::null(),
-        call: |_, _| {},
-        chunks: 0,
-    };
+    const EMPTY: Job = Job { body: std::ptr::null(), call: |_, _| {}, chunks: 0 };
 }
 
 /// One worker's place.
@@ -224,8 +220,8 @@ struct Shared {
     seats: Vec<Seat>,
 }
 
-// SAFETY: `job` is the only part that is not `Sync` by itself; the protocol above keeps writers and readers apart, and
-// the closure it points to is `Sync`.
+// SAFETY: `job` is the only part that is not `Sync` by itself; the protocol above keeps writers and
+// readers apart, and the closure it points to is `Sync`.
 unsafe impl Sync for Shared {}
 // SAFETY: as above; the pointer in `job` is used only while the closure lives.
 unsafe impl Send for Shared {}
@@ -236,7 +232,8 @@ impl Shared {
         while let Some(state) = self.wait(seat, seen) {
             seen = state / EPOCH;
             if self.enter(seen) {
-                // SAFETY: inside an open region the job is not written; entering synchronises with opening.
+                // SAFETY: inside an open region the job is not written; entering synchronises with
+                // opening.
                 let job = unsafe { *self.job.get() };
                 self.take_chunks(job);
                 self.state.fetch_sub(1, Ordering::AcqRel);

@@ -1,9 +1,9 @@
 //! Pooling over spatial windows of any number of dims.
 //!
-//! The one idea: an output row is accumulated tap by tap. The outputs whose windows do not touch the left and right edges
-//! form one range, known before the loop; over it the inner loop reads a contiguous (or evenly strided) piece of an input
-//! row per tap, without any test. The few others are done one by one. Padding is never read: it does not win a maximum
-//! and adds nothing to a sum.
+//! The one idea: an output row is accumulated tap by tap. The outputs whose windows do not touch
+//! the left and right edges form one range, known before the loop; over it the inner loop reads a
+//! contiguous (or evenly strided) piece of an input row per tap, without any test. The few others
+//! are done one by one. Padding is never read: it does not win a maximum and adds nothing to a sum.
 
 mod taps;
 
@@ -16,7 +16,8 @@ use taps::{TILE, Taps};
 
 /// The geometry of a pooling. All lists have one entry per spatial dim, and there is at least one.
 ///
-/// Output dims are the caller's choice (that is all there is to ceil mode); windows may reach beyond the padding.
+/// Output dims are the caller's choice (that is all there is to ceil mode); windows may reach
+/// beyond the padding.
 #[derive(Clone, Copy, Debug)]
 pub struct Window<'a> {
     pub input: &'a [usize],
@@ -33,30 +34,14 @@ impl Window<'_> {
     fn check(&self, planes: usize, x: usize, y: usize) {
         let rank = self.input.len();
         assert!(rank > 0, "no spatial dim");
-        for list in [
-            self.output,
-            self.kernel,
-            self.strides,
-            self.dilations,
-            self.pads_begin,
-            self.pads_end,
-        ] {
+        for list in
+            [self.output, self.kernel, self.strides, self.dilations, self.pads_begin, self.pads_end]
+        {
             assert_eq!(list.len(), rank, "one entry per spatial dim");
         }
-        assert!(
-            !self.strides.contains(&0) && !self.dilations.contains(&0),
-            "steps of zero"
-        );
-        assert_eq!(
-            x,
-            planes * self.input.iter().product::<usize>(),
-            "the input has other dims"
-        );
-        assert_eq!(
-            y,
-            planes * self.output.iter().product::<usize>(),
-            "the output has other dims"
-        );
+        assert!(!self.strides.contains(&0) && !self.dilations.contains(&0), "steps of zero");
+        assert_eq!(x, planes * self.input.iter().product::<usize>(), "the input has other dims");
+        assert_eq!(y, planes * self.output.iter().product::<usize>(), "the output has other dims");
     }
 
     fn taps(&self) -> usize {
@@ -86,12 +71,13 @@ pub enum Order {
     ColumnMajor,
 }
 
-/// The greatest element of each window, for `planes` (batch times channels) planes. A window without any element gives
-/// the least value of the type; NaN wins.
+/// The greatest element of each window, for `planes` (batch times channels) planes. A window
+/// without any element gives the least value of the type; NaN wins.
 ///
 /// # Panics
 ///
-/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine spatial dims.
+/// If lengths do not fit the geometry, a stride or dilation is 0, or there are more than nine
+/// spatial dims.
 pub fn max_pool<T: Number>(
     pool: &Pool,
     isa: Isa,
@@ -100,21 +86,11 @@ pub fn max_pool<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
-    pooled(
-        pool,
-        isa,
-        planes,
-        window,
-        x,
-        y,
-        Maximum,
-        |max, _| T::narrow(max),
-        None,
-    );
+    pooled(pool, isa, planes, window, x, y, Maximum, |max, _| T::narrow(max), None);
 }
 
-/// The average of each window; see [`max_pool`] for the rest. A window without anything to divide by gives NaN (0 for
-/// integers).
+/// The average of each window; see [`max_pool`] for the rest. A window without anything to divide
+/// by gives NaN (0 for integers).
 ///
 /// # Panics
 ///
@@ -132,7 +108,8 @@ pub fn average_pool<T: Number>(
     pooled(pool, isa, planes, window, x, y, Sum, finish, Some(divisor));
 }
 
-/// The `p`-norm of each window: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`] for the rest.
+/// The `p`-norm of each window: the sum of `|x|^p`, to the power `1/p`. See [`max_pool`] for the
+/// rest.
 ///
 /// # Panics
 ///
@@ -147,17 +124,7 @@ pub fn lp_pool<T: Number>(
     y: &mut [T],
 ) {
     match p {
-        1 => pooled(
-            pool,
-            isa,
-            planes,
-            window,
-            x,
-            y,
-            Norm(1),
-            |sum, _| T::narrow(sum),
-            None,
-        ),
+        1 => pooled(pool, isa, planes, window, x, y, Norm(1), |sum, _| T::narrow(sum), None),
         2 => {
             let finish = |sum: T::Wide, _| T::from_f64(sum.to_f64().sqrt());
             pooled(pool, isa, planes, window, x, y, Norm(2), finish, None);
@@ -207,18 +174,7 @@ fn pooled<T: Number, F: Fold>(
     let level = Level::new(isa);
     let width = window.width();
     rows(pool, y, width.max(1), width * window.taps(), |first, y| {
-        T::run(
-            level,
-            PooledRows {
-                fold,
-                window,
-                x,
-                y,
-                first,
-                finish,
-                divisor,
-            },
-        );
+        T::run(level, PooledRows { fold, window, x, y, first, finish, divisor });
     });
 }
 
@@ -241,19 +197,12 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, 
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        let PooledRows {
-            fold,
-            window,
-            x,
-            y,
-            first,
-            finish,
-            divisor,
-        } = self;
+        let PooledRows { fold, window, x, y, first, finish, divisor } = self;
         let last = window.input.len() - 1;
         let (width, in_width, kernel) = (window.width(), window.input[last], window.kernel[last]);
         let (stride, dilation) = (window.strides[last], window.dilations[last]);
-        // The outputs whose windows are inside along the last dim: those that see the first and the last tap.
+        // The outputs whose windows are inside along the last dim: those that see the first and the
+        // last tap.
         let low = taps::outputs(window, 0, width);
         let high = taps::outputs(window, kernel.max(1) - 1, width);
         let interior = low.start.max(high.start)..low.end.min(high.end);
@@ -275,8 +224,9 @@ impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, 
                 let count = divisor.map_or(1, |divisor| taps::count(window, last, o, divisor));
                 y[o] = finish(sum, outer_count * count);
             }
-            // Every tap goes to the same accumulators at the same addresses. Ranges that start elsewhere for some taps
-            // would read vectors across two that were just written, which processors cannot forward.
+            // Every tap goes to the same accumulators at the same addresses. Ranges that start
+            // elsewhere for some taps would read vectors across two that were just written, which
+            // processors cannot forward.
             let mut done = interior.start;
             while done < interior.end {
                 let left = interior.end - done;
@@ -342,8 +292,9 @@ fn accumulate<T: Number, F: Fold>(fold: F, sums: &mut [T::Wide], x: &[T], stride
     }
 }
 
-/// As [`max_pool`], with the position of each greatest element (the first of equals; the first NaN if there is one) in the
-/// whole input: planes are counted before positions in the plane. A window without any element gets -1.
+/// As [`max_pool`], with the position of each greatest element (the first of equals; the first NaN
+/// if there is one) in the whole input: planes are counted before positions in the plane. A window
+/// without any element gets -1.
 ///
 /// # Panics
 ///
@@ -363,24 +314,18 @@ pub fn max_pool_with_indices<T: Number>(
     // Positions are rarely asked for: look again for what was found.
     let width = window.width();
     let y = &*y;
-    rows(
-        pool,
-        indices,
-        width.max(1),
-        2 * width * window.taps(),
-        |first, indices| {
-            for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
-                let mut taps = Taps::new(window, first + i);
-                for (o, index) in indices.iter_mut().enumerate() {
-                    let best = y[(first + i) * width + o].widen();
-                    *index = taps.find(window, order, o, |at| {
-                        let x = x[at].widen();
-                        x == best || x.is_nan()
-                    });
-                }
+    rows(pool, indices, width.max(1), 2 * width * window.taps(), |first, indices| {
+        for (i, indices) in indices.chunks_exact_mut(width).enumerate() {
+            let mut taps = Taps::new(window, first + i);
+            for (o, index) in indices.iter_mut().enumerate() {
+                let best = y[(first + i) * width + o].widen();
+                *index = taps.find(window, order, o, |at| {
+                    let x = x[at].widen();
+                    x == best || x.is_nan()
+                });
             }
-        },
-    );
+        }
+    });
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! Reductions over a set of axes, and the positions of extremes along one.
 //!
-//! The one idea: a reduction is a *fold* (a start value and two inlined functions), and two loops run every fold. When
-//! the innermost dim is reduced, contiguous runs go through 32 parallel accumulators; when it is kept, whole rows are
-//! accumulated into a row of results. Either way at most a thousand elements enter one f32 accumulator before it is
-//! added to an f64 one, in an order that depends on the dims alone: the error of a sum is that of pairwise summation or
-//! smaller, and no thread count shows in it.
+//! The one idea: a reduction is a *fold* (a start value and two inlined functions), and two loops
+//! run every fold. When the innermost dim is reduced, contiguous runs go through 32 parallel
+//! accumulators; when it is kept, whole rows are accumulated into a row of results. Either way at
+//! most a thousand elements enter one f32 accumulator before it is added to an f64 one, in an order
+//! that depends on the dims alone: the error of a sum is that of pairwise summation or smaller, and
+//! no thread count shows in it.
 //!
 //! Integers wrap. NaN propagates through `Max` and `Min`.
 
@@ -46,7 +47,8 @@ pub enum Reduce {
     LogSumExp,
 }
 
-/// Reduces `x`, contiguous with dims `dims`, over the axes marked in `axes`. `out` has the remaining dims.
+/// Reduces `x`, contiguous with dims `dims`, over the axes marked in `axes`. `out` has the
+/// remaining dims.
 ///
 /// # Panics
 ///
@@ -62,10 +64,7 @@ pub fn reduce<T: Number>(
 ) {
     assert_eq!(dims.len(), axes.len(), "one mark per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
-    let (kept, reduced) = (
-        walk(dims, axes, false, x.len()),
-        walk(dims, axes, true, x.len()),
-    );
+    let (kept, reduced) = (walk(dims, axes, false, x.len()), walk(dims, axes, true, x.len()));
     assert_eq!(out.len(), kept.len, "the output has other dims");
     let level = Level::new(isa);
     let count = reduced.len;
@@ -100,16 +99,7 @@ pub fn reduce<T: Number>(
             Reduce::LogSum => fold!(Sum, total => T::from_f64(total.to_f64().ln())),
             Reduce::LogSumExp => {
                 fold!(Maximum, total => narrow(total));
-                T::run(
-                    level,
-                    LogSumExp {
-                        x,
-                        kept: &kept,
-                        reduced: &reduced,
-                        start,
-                        out,
-                    },
-                );
+                T::run(level, LogSumExp { x, kept: &kept, reduced: &reduced, start, out });
             }
         }
     });
@@ -165,11 +155,7 @@ impl<T: Number> Body for LogSumExp<'_, T> {
                 let out = &mut self.out[at - self.start + i];
                 let max = out.to_real();
                 // An infinite maximum would give infinity minus infinity.
-                let shift = if max.is_infinite() {
-                    T::Real::ZERO
-                } else {
-                    max
-                };
+                let shift = if max.is_infinite() { T::Real::ZERO } else { max };
                 let mut sum = 0.0;
                 let mut block = [T::Real::ZERO; BLOCK];
                 for ([offset], _, n) in self.reduced.rows(0, self.reduced.len) {

@@ -1,7 +1,8 @@
 //! Rotary embedding: pairs of features turned by angles that depend on the position.
 //!
-//! The one idea: whatever the layout of the tensor, a head at a position is one contiguous row, and the angles of a position
-//! are one row of the caches. So this is a loop over rows that finds the row of the caches.
+//! The one idea: whatever the layout of the tensor, a head at a position is one contiguous row, and
+//! the angles of a position are one row of the caches. So this is a loop over rows that finds the
+//! row of the caches.
 
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Math, Number};
@@ -19,11 +20,13 @@ pub struct Rotary {
     pub columns: usize,
 }
 
-/// Turns the pair `(a, b)` to `(a * cos - b * sin, a * sin + b * cos)`, for `x` with dims `[outer, heads, inner, features]`.
+/// Turns the pair `(a, b)` to `(a * cos - b * sin, a * sin + b * cos)`, for `x` with dims
+/// `[outer, heads, inner, features]`.
 ///
-/// The heads at `[o, .., i]` are those of token `o * inner + i`. It reads the row of the caches that `positions` has for
-/// it, which counts from the end if negative, or else the row of its own number. Where there are fewer positions, or rows
-/// without positions, than tokens, tokens take them in turn.
+/// The heads at `[o, .., i]` are those of token `o * inner + i`. It reads the row of the caches
+/// that `positions` has for it, which counts from the end if negative, or else the row of its own
+/// number. Where there are fewer positions, or rows without positions, than tokens, tokens take
+/// them in turn.
 ///
 /// # Panics
 ///
@@ -40,11 +43,7 @@ pub fn rotary<T: Number>(
     y: &mut [T],
 ) {
     let Rotary { pairs, columns, .. } = which;
-    assert_eq!(
-        x.len(),
-        outer * heads * inner * features,
-        "the input has other dims"
-    );
+    assert_eq!(x.len(), outer * heads * inner * features, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     assert_eq!(cos.len(), sin.len(), "the caches have the same dims");
     assert!(pairs <= features / 2, "more pairs than features");
@@ -135,9 +134,7 @@ mod tests {
     use super::*;
 
     fn values<T: Number>(n: usize, seed: usize) -> Vec<T> {
-        (0..n)
-            .map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) / 64.0))
-            .collect()
+        (0..n).map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) / 64.0)).collect()
     }
 
     /// Errors in units of the last place of the greatest term.
@@ -158,28 +155,17 @@ mod tests {
                 let tokens = outer * inner;
                 let x: Vec<T> = values(outer * heads * inner * features, 0);
                 let cached = tokens.max(1) + 3;
-                let (cos, sin) = (
-                    values::<T>(cached * columns, 5),
-                    values(cached * columns, 40),
-                );
+                let (cos, sin) = (values::<T>(cached * columns, 5), values(cached * columns, 40));
                 let all: Vec<i64> = (0..tokens as i64)
                     .map(|i| {
                         let position = i * 7 % cached as i64;
-                        if i % 3 == 1 {
-                            position - cached as i64
-                        } else {
-                            position
-                        }
+                        if i % 3 == 1 { position - cached as i64 } else { position }
                     })
                     .collect();
                 for interleaved in [false, true] {
                     for positions in [None, Some(&all[..]), Some(&all[..inner.min(all.len())])] {
                         let mut y = vec![T::ONE; x.len()];
-                        let which = Rotary {
-                            interleaved,
-                            pairs,
-                            columns,
-                        };
+                        let which = Rotary { interleaved, pairs, columns };
                         let pool = Pool::new(2);
                         rotary(&pool, isa, which, dims, &x, &cos, &sin, positions, &mut y);
                         for (i, y) in y.iter().enumerate() {
@@ -195,21 +181,21 @@ mod tests {
                                 assert_eq!(*y, x[i]);
                                 continue;
                             }
-                            let (pair, second) = match interleaved {
-                                true => (at / 2, at % 2 == 1),
-                                false => (at % pairs, at >= pairs),
+                            let (pair, second) = if interleaved {
+                                (at / 2, at % 2 == 1)
+                            } else {
+                                (at % pairs, at >= pairs)
                             };
-                            let (a, b) = match interleaved {
-                                true => (2 * pair, 2 * pair + 1),
-                                false => (pair, pair + pairs),
+                            let (a, b) = if interleaved {
+                                (2 * pair, 2 * pair + 1)
+                            } else {
+                                (pair, pair + pairs)
                             };
                             let [a, b] = [a, b].map(|at| x[row * features + at].to_f64());
                             let cache = position * columns + pair;
                             let (cos, sin) = (cos[cache].to_f64(), sin[cache].to_f64());
-                            let expected = match second {
-                                false => a * cos - b * sin,
-                                true => a * sin + b * cos,
-                            };
+                            let expected =
+                                if second { a * sin + b * cos } else { a * cos - b * sin };
                             let error = (y.to_f64() - expected).abs();
                             assert!(error <= eps, "{isa:?} {dims:?} {which:?} {i}");
                         }
@@ -234,23 +220,9 @@ mod tests {
             let mut x = vec![1.0f32; 40];
             (x[3], x[39]) = (f32::NAN, f32::INFINITY);
             let mut y = vec![0.0; 40];
-            let which = Rotary {
-                interleaved: false,
-                pairs: 16,
-                columns: 16,
-            };
+            let which = Rotary { interleaved: false, pairs: 16, columns: 16 };
             let pool = Pool::new(1);
-            rotary(
-                &pool,
-                isa,
-                which,
-                [1, 1, 1, 40],
-                &x,
-                &cos,
-                &sin,
-                None,
-                &mut y,
-            );
+            rotary(&pool, isa, which, [1, 1, 1, 40], &x, &cos, &sin, None, &mut y);
             let odd: Vec<usize> = (0..40).filter(|i| !y[*i].is_finite()).collect();
             assert_eq!(odd, [3, 19, 39]);
         }

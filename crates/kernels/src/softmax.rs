@@ -1,7 +1,8 @@
 //! Softmax, its logarithm, and hardmax along one axis.
 //!
-//! The one idea: the greatest element is subtracted before exponentials are taken, so nothing overflows; a row without a
-//! finite greatest element becomes NaN, as the definition says. Sums are kept as in [`reduce`](super::reduce).
+//! The one idea: the greatest element is subtracted before exponentials are taken, so nothing
+//! overflows; a row without a finite greatest element becomes NaN, as the definition says. Sums are
+//! kept as in [`reduce`](super::reduce).
 
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Math, Number};
@@ -88,18 +89,7 @@ fn apply<T: Number>(
             let column = piece % per_outer * COLUMNS;
             let first = piece / per_outer * axis * inner + column;
             let width = COLUMNS.min(inner - column);
-            T::run(
-                level,
-                Columns {
-                    op,
-                    axis,
-                    inner,
-                    first,
-                    width,
-                    x,
-                    y: &shared,
-                },
-            );
+            T::run(level, Columns { op, axis, inner, first, width, x, y: &shared });
         }
     });
 }
@@ -181,7 +171,8 @@ impl<T: Number> Columns<'_, T> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)] // As `Shared::part`.
     fn row(&self, i: usize) -> &mut [T] {
-        // SAFETY: pieces are disjoint sets of columns, and no two rows of a piece are held at the same time.
+        // SAFETY: pieces are disjoint sets of columns, and no two rows of a piece are held at the
+        // same time.
         unsafe { self.y.part(self.first + i * self.inner, self.width) }
     }
 }
@@ -222,11 +213,8 @@ impl<T: Number> Body for Columns<'_, T> {
         }
         let mut last = [T::Real::ZERO; COLUMNS];
         for (last, sum) in last.iter_mut().zip(&sums) {
-            *last = T::Real::from_f64(if self.op == Softmax::Softmax {
-                1.0 / sum
-            } else {
-                sum.ln()
-            });
+            *last =
+                T::Real::from_f64(if self.op == Softmax::Softmax { 1.0 / sum } else { sum.ln() });
         }
         for i in 0..self.axis {
             for ((x, max), last) in self.row(i).iter_mut().zip(&max).zip(&last) {

@@ -1,14 +1,16 @@
 //! Elementary functions on f32 and f64, and how loops over them are compiled per instruction set.
 //!
-//! The one idea: a function is *scalar and branch-free* (integer arithmetic on the bits, polynomials, selects), so the
-//! compiler vectorises any loop around it. [`Level::run`] compiles such a loop three times: for AVX-512, for AVX2 with
-//! FMA, and for what the target guarantees. An element gives the same bits wherever it lies in a buffer, because the
-//! vector body and the scalar tail of a loop are the same arithmetic.
+//! The one idea: a function is *scalar and branch-free* (integer arithmetic on the bits,
+//! polynomials, selects), so the compiler vectorises any loop around it. [`Level::run`] compiles
+//! such a loop three times: for AVX-512, for AVX2 with FMA, and for what the target guarantees. An
+//! element gives the same bits wherever it lies in a buffer, because the vector body and the scalar
+//! tail of a loop are the same arithmetic.
 //!
-//! How far results may be from the exact ones, over all numbers (tests in `vecmath/tests/accuracy.rs` read this table). A
-//! bound holds in units in the last place (ULP) *or* in the column beside it: absolutely, or as a part of the argument x.
-//! 0.5 ULP is the float nearest to what f64 gives. For f64 the reference is the standard library, so that what comes from
-//! there directly (0.5) is as good as the platform's C library, usually to 1 ULP.
+//! How far results may be from the exact ones, over all numbers (tests in
+//! `vecmath/tests/accuracy.rs` read this table). A bound holds in units in the last place (ULP)
+//! *or* in the column beside it: absolutely, or as a part of the argument x. 0.5 ULP is the float
+//! nearest to what f64 gives. For f64 the reference is the standard library, so that what comes
+//! from there directly (0.5) is as good as the platform's C library, usually to 1 ULP.
 //!
 //! | function | f32: ULP | or | f64: ULP | or |
 //! | --- | --- | --- | --- | --- |
@@ -34,9 +36,9 @@
 //! | Elu, Selu, Celu | 2.5 | | 3 | |
 //! | Pow | 1.5 | | 1.5 | |
 //!
-//! Elu and its relatives, LeakyRelu and the like are as far off with any parameters of their own type; Swish with those up
-//! to about 2. A parameter is an f32, also for f64. Pow takes the C library, except for exponents 2, 3, 0.5 and -1.
-//! f16 and bf16 compute in f32 and round once more.
+//! Elu and its relatives, LeakyRelu and the like are as far off with any parameters of their own
+//! type; Swish with those up to about 2. A parameter is an f32, also for f64. Pow takes the C
+//! library, except for exponents 2, 3, 0.5 and -1. f16 and bf16 compute in f32 and round once more.
 
 mod double;
 mod single;
@@ -51,15 +53,17 @@ pub(crate) use single::{MAX_REDUCED, cos_reduced, sin_reduced};
 
 use crate::Isa;
 
-/// A loop to be compiled per instruction set. `run` must be `inline(always)`, as must all it calls, or it keeps the
-/// instruction set of the target. Public only because a hidden method of [`Number`](crate::number::Number) takes it.
+/// A loop to be compiled per instruction set. `run` must be `inline(always)`, as must all it calls,
+/// or it keeps the instruction set of the target. Public only because a hidden method of
+/// [`Number`](crate::number::Number) takes it.
 pub trait Body {
     type Out;
     /// `FMA`: multiply-add is one instruction here.
     fn run<const FMA: bool>(self) -> Self::Out;
 }
 
-/// An instruction set this machine is known to have. Public only because hidden methods of public traits take it.
+/// An instruction set this machine is known to have. Public only because hidden methods of public
+/// traits take it.
 #[derive(Copy, Clone, Debug)]
 pub struct Level(Isa);
 

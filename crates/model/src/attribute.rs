@@ -17,8 +17,8 @@ pub struct Attribute {
     pub name: Option<Symbol>,
     /// Which value field counts. Absent in files of IR version 1.
     pub ty: Option<AttributeType>,
-    /// The value fields present, in order of their numbers. A valid attribute has at most one; none stands for an empty
-    /// list, or for zero.
+    /// The value fields present, in order of their numbers. A valid attribute has at most one; none
+    /// stands for an empty list, or for zero.
     pub values: AttributeValues,
     /// What few attributes have.
     pub extras: Option<Box<AttributeExtras>>,
@@ -35,7 +35,8 @@ pub struct AttributeExtras {
     pub unknown: Unknowns,
 }
 
-/// The value fields of an attribute: a list that hardly ever has more than one entry, and is no larger than one.
+/// The value fields of an attribute: a list that hardly ever has more than one entry, and is no
+/// larger than one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AttributeValues(Held);
 
@@ -204,7 +205,8 @@ impl Attribute {
         self.extras.get_or_insert_default()
     }
 
-    /// The value field that counts: the one of the declared type, or the only one if no type is declared.
+    /// The value field that counts: the one of the declared type, or the only one if no type is
+    /// declared.
     pub fn value(&self) -> Option<&AttributeValue> {
         match self.ty {
             Some(ty) if ty != AttributeType::UNDEFINED => {

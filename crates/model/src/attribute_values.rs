@@ -1,7 +1,7 @@
 //! Values of attributes as rules and kernels read them, and as passes write them.
 //!
-//! What a file stores is an [`AttributeValue`]: texts are places in a source, tensors may lie elsewhere. An [`AttrValue`] is
-//! what it means.
+//! What a file stores is an [`AttributeValue`]: texts are places in a source, tensors may lie
+//! elsewhere. An [`AttrValue`] is what it means.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,8 @@ pub enum AttrValue<'a> {
     Strings(Vec<Cow<'a, [u8]>>),
     /// A tensor.
     Tensor(Tensor),
-    /// A tensor whose elements cannot be read, because they are in a data file or not as many as its sizes say: its type.
+    /// A tensor whose elements cannot be read, because they are in a data file or not as many as
+    /// its sizes say: its type.
     Unread(Type),
     /// A graph.
     Graph(GraphId),
@@ -109,7 +110,8 @@ impl From<Tensor> for AttrValue<'_> {
     }
 }
 
-/// Where a node's attributes are looked up. Defaults are those of a schema, which is not known here.
+/// Where a node's attributes are looked up. Defaults are those of a schema, which is not known
+/// here.
 pub trait Attributes {
     /// The value of an attribute, if the node has it.
     fn attribute(&self, name: &str) -> Option<AttrValue<'_>>;
@@ -162,19 +164,15 @@ impl<'a> NodeAttributes<'a> {
         NodeAttributes::in_call(model, model.texts(), node, None)
     }
 
-    /// The attributes of a node in a function, for a call that gives these values to the function's attributes.
+    /// The attributes of a node in a function, for a call that gives these values to the function's
+    /// attributes.
     pub fn in_call(
         model: &'a Model,
         texts: Texts<'a>,
         node: NodeId,
         bindings: Option<&'a Bindings>,
     ) -> Self {
-        NodeAttributes {
-            model,
-            texts,
-            node,
-            bindings,
-        }
+        NodeAttributes { model, texts, node, bindings }
     }
 }
 
@@ -216,8 +214,8 @@ impl Bindings {
 }
 
 impl Model {
-    /// The value of an attribute. A reference is replaced by what the call gives; if that is nothing, the node has no such
-    /// attribute.
+    /// The value of an attribute. A reference is replaced by what the call gives; if that is
+    /// nothing, the node has no such attribute.
     pub fn attribute_value<'a>(
         &'a self,
         attribute: &'a Attribute,
@@ -271,7 +269,8 @@ impl Model {
         })
     }
 
-    /// The stored form of a value. `None` for types and values of other kinds, of which nothing makes any.
+    /// The stored form of a value. `None` for types and values of other kinds, of which nothing
+    /// makes any.
     pub(crate) fn stored_value(&mut self, value: AttrValue<'_>) -> Option<AttributeValue> {
         let mut text = |text: Cow<'_, [u8]>| self.add_bytes(Buffer::from_vec(text.into_owned()));
         Some(match value {

@@ -1,5 +1,5 @@
-//! Putting a model together, for whatever notation it comes in: values get their definitions, names their symbols, inputs
-//! of nodes what they read.
+//! Putting a model together, for whatever notation it comes in: values get their definitions, names
+//! their symbols, inputs of nodes what they read.
 
 use hashbrown::HashMap;
 use sardonyx_proto::{self as proto, Slice};
@@ -18,9 +18,9 @@ use crate::source::Span;
 
 /// Puts a model together from a source that holds its names, whatever notation that source is in.
 ///
-/// Definitions get their values at once. What nodes read is bound by name: at once if the graph has defined it before, as
-/// nothing can change that; everything else at the end, when all graphs are complete, so that nothing depends on the order
-/// of nodes.
+/// Definitions get their values at once. What nodes read is bound by name: at once if the graph has
+/// defined it before, as nothing can change that; everything else at the end, when all graphs are
+/// complete, so that nothing depends on the order of nodes.
 pub struct Builder<'m, 'a> {
     /// The model so far.
     pub model: &'m mut Model,
@@ -33,11 +33,12 @@ pub struct Builder<'m, 'a> {
     pub(crate) scopes: Scopes,
     /// Names of nodes and their inputs and outputs that have no symbol yet.
     pending: Vec<PendingName<'a>>,
-    /// The text of the last output, which is what the next node is most likely to read, and its symbol once it has one.
+    /// The text of the last output, which is what the next node is most likely to read, and its
+    /// symbol once it has one.
     last_output: &'a [u8],
     last_output_name: Option<Symbol>,
-    /// Operators and names of attributes: there are few of them, and comparing with the one seen last is faster than looking
-    /// for it among all names.
+    /// Operators and names of attributes: there are few of them, and comparing with the one seen
+    /// last is faster than looking for it among all names.
     frequent: [Option<(&'a [u8], Symbol)>; FREQUENT],
     /// Inputs that are not bound yet, by name.
     unbound: Vec<Unbound>,
@@ -73,8 +74,8 @@ impl<'m, 'a> Builder<'m, 'a> {
     pub fn finish(mut self) {
         self.settle();
         self.flush_pool();
-        // Graph by graph, from the outside in, as a file is read: a name that nothing defines belongs to the outermost graph
-        // that uses it. A graph comes after the one around it.
+        // Graph by graph, from the outside in, as a file is read: a name that nothing defines
+        // belongs to the outermost graph that uses it. A graph comes after the one around it.
         let mut depth: Vec<u32> = Vec::with_capacity(self.model.graphs.len());
         for (_, graph) in self.model.graphs.iter() {
             depth.push(graph.parent.map_or(0, |parent| depth[parent.index()] + 1));
@@ -98,7 +99,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.scopes.reserve(self.model.names.len() + 2 * nodes + 64);
     }
 
-    /// A new graph: the body of an attribute of `owner`, or one that stands alone. It sees the values of `parent`.
+    /// A new graph: the body of an attribute of `owner`, or one that stands alone. It sees the
+    /// values of `parent`.
     ///
     /// # Errors
     ///
@@ -110,15 +112,11 @@ impl<'m, 'a> Builder<'m, 'a> {
         offset: u64,
     ) -> Built<GraphId> {
         self.count::<Graph>(offset)?;
-        Ok(self.model.graphs.push(Graph {
-            owner,
-            parent,
-            ..Graph::default()
-        }))
+        Ok(self.model.graphs.push(Graph { owner, parent, ..Graph::default() }))
     }
 
-    /// A new node at the end of a graph. Its outputs are added before the nodes of its own graphs, its inputs before or
-    /// after all of them.
+    /// A new node at the end of a graph. Its outputs are added before the nodes of its own graphs,
+    /// its inputs before or after all of them.
     ///
     /// # Errors
     ///
@@ -126,10 +124,7 @@ impl<'m, 'a> Builder<'m, 'a> {
     pub fn add_node(&mut self, graph: GraphId, offset: u64) -> Built<NodeId> {
         self.count::<(Node, NodeId)>(offset)?;
         let outputs = self.model.output_lists.len() as u32;
-        let id = self.model.nodes.push(Node {
-            outputs: Range::empty(outputs),
-            ..Node::new(graph)
-        });
+        let id = self.model.nodes.push(Node { outputs: Range::empty(outputs), ..Node::new(graph) });
         self.model.graphs[graph].nodes.push(id);
         Ok(id)
     }
@@ -174,8 +169,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.later(text, NamePlace::Node(node))
     }
 
-    /// Adds an attribute to the model. It belongs to a node once it is in the list that the node gets by
-    /// [`set_attributes`](Self::set_attributes).
+    /// Adds an attribute to the model. It belongs to a node once it is in the list that the node
+    /// gets by [`set_attributes`](Self::set_attributes).
     ///
     /// # Errors
     ///
@@ -186,13 +181,12 @@ impl<'m, 'a> Builder<'m, 'a> {
         Ok(self.model.attributes.push(attribute))
     }
 
-    /// Gives a node its attributes, once all of them, with what is in their graphs, have been added.
+    /// Gives a node its attributes, once all of them, with what is in their graphs, have been
+    /// added.
     pub fn set_attributes(&mut self, node: NodeId, attributes: &[AttributeId]) {
         let lists = &mut self.model.attribute_lists;
-        self.model.nodes[node].attributes = Range {
-            start: lists.len() as u32,
-            len: attributes.len() as u32,
-        };
+        self.model.nodes[node].attributes =
+            Range { start: lists.len() as u32, len: attributes.len() as u32 };
         lists.extend_from_slice(attributes);
     }
 
@@ -204,9 +198,8 @@ impl<'m, 'a> Builder<'m, 'a> {
     pub fn add_graph_input(&mut self, graph: GraphId, mut info: ValueInfo, offset: u64) -> Built {
         self.count::<Value>(offset)?;
         let index = self.model.graphs[graph].inputs.len() as u32;
-        info.value = info
-            .name
-            .map(|name| self.define_after_nodes(graph, name, Producer::Input(index)));
+        info.value =
+            info.name.map(|name| self.define_after_nodes(graph, name, Producer::Input(index)));
         self.model.graphs[graph].inputs.push(info);
         Ok(())
     }
@@ -222,9 +215,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         let value = tensor
             .name
             .map(|name| self.define_after_nodes(graph, name, Producer::Initializer(index)));
-        self.model.graphs[graph]
-            .initializers
-            .push(Initializer { value, tensor });
+        self.model.graphs[graph].initializers.push(Initializer { value, tensor });
         Ok(())
     }
 
@@ -244,9 +235,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         let name = tensor.values.as_ref().and_then(|values| values.name);
         let value = name
             .map(|name| self.define_after_nodes(graph, name, Producer::SparseInitializer(index)));
-        self.model.graphs[graph]
-            .sparse_initializers
-            .push(SparseInitializer { value, tensor });
+        self.model.graphs[graph].sparse_initializers.push(SparseInitializer { value, tensor });
         Ok(())
     }
 
@@ -257,7 +246,8 @@ impl<'m, 'a> Builder<'m, 'a> {
 
     /// Takes bytes into the model. They are not at hand before the model is finished.
     pub fn keep(&mut self, bytes: &[u8]) -> Span {
-        /// Small payloads share a source: most are a few bytes long, and a source of their own costs more than that.
+        /// Small payloads share a source: most are a few bytes long, and a source of their own
+        /// costs more than that.
         const POOL: usize = 256 << 10;
         if bytes.len() > POOL / 8 {
             return self.keep_vec(bytes.to_vec(), 0);
@@ -274,22 +264,14 @@ impl<'m, 'a> Builder<'m, 'a> {
         pool.resize(pool.len().next_multiple_of(16), 0);
         let offset = pool.len() as u64;
         pool.extend_from_slice(bytes);
-        Span {
-            source: *source,
-            offset,
-            len: bytes.len() as u64,
-        }
+        Span { source: *source, offset, len: bytes.len() as u64 }
     }
 
     /// Takes bytes into the model, those of a vector from `start` on.
     pub fn keep_vec(&mut self, bytes: Vec<u8>, start: usize) -> Span {
         let len = (bytes.len() - start) as u64;
         let source = self.model.sources.push(Buffer::from_vec(bytes));
-        Span {
-            source,
-            offset: start as u64,
-            len,
-        }
+        Span { source, offset: start as u64, len }
     }
 
     /// Looks at bytes that were taken into the model.
@@ -316,12 +298,7 @@ impl<'m, 'a> Builder<'m, 'a> {
     #[inline]
     pub(crate) fn push_use(&mut self, graph: GraphId, node: NodeId, text: Text<'a>) -> Built {
         self.count::<Use>(text.offset())?;
-        let id = self.model.uses.push(Use {
-            value: None,
-            node,
-            next: None,
-            previous: None,
-        });
+        let id = self.model.uses.push(Use { value: None, node, next: None, previous: None });
         if text.is_empty() {
             return Ok(());
         }
@@ -347,8 +324,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.later(text, NamePlace::Output(position, graph, node, index))
     }
 
-    /// Counts what becomes a `T` in memory against the limit. Names do not count: they are as long in the file. Whoever adds
-    /// a value info, a tensor or a type has counted it.
+    /// Counts what becomes a `T` in memory against the limit. Names do not count: they are as long
+    /// in the file. Whoever adds a value info, a tensor or a type has counted it.
     ///
     /// # Errors
     ///
@@ -384,7 +361,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         }
     }
 
-    /// The symbol of a name of which there are few. Each has one place, which it may have to leave to another.
+    /// The symbol of a name of which there are few. Each has one place, which it may have to leave
+    /// to another.
     ///
     /// # Errors
     ///
@@ -428,7 +406,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         )
     }
 
-    /// A name that gets its symbol with others, at the latest when [`settle`](Self::settle) is called.
+    /// A name that gets its symbol with others, at the latest when [`settle`](Self::settle) is
+    /// called.
     // As a call, `place` would go through memory twice, which takes as long as hashing the name.
     #[inline(always)]
     pub(crate) fn later(&mut self, text: Text<'a>, place: NamePlace) -> Built {
@@ -445,18 +424,10 @@ impl<'m, 'a> Builder<'m, 'a> {
             _ => false,
         };
         let name = if is_last_output {
-            PendingName {
-                text: None,
-                hash: 0,
-                place,
-            }
+            PendingName { text: None, hash: 0, place }
         } else {
             check_length(text)?;
-            PendingName {
-                text: Some(text),
-                hash: self.model.names.hash(text.bytes),
-                place,
-            }
+            PendingName { text: Some(text), hash: self.model.names.hash(text.bytes), place }
         };
         if let NamePlace::Output(..) = place {
             self.last_output = text.bytes;
@@ -474,9 +445,7 @@ impl<'m, 'a> Builder<'m, 'a> {
             return;
         }
         let pending = std::mem::take(&mut self.pending);
-        self.model
-            .names
-            .fetch::<BATCH>(pending.iter().map(|name| name.hash), self.bytes);
+        self.model.names.fetch::<BATCH>(pending.iter().map(|name| name.hash), self.bytes);
         for &PendingName { text, place, hash } in &pending {
             let name = match (text, self.last_output_name) {
                 (None, Some(name)) => name,
@@ -512,8 +481,8 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.define(graph, name, producer)
     }
 
-    /// The value that a definition gives. An input and an initializer of one name are one value; any other second
-    /// definition is a value of its own, which nobody can refer to.
+    /// The value that a definition gives. An input and an initializer of one name are one value;
+    /// any other second definition is a value of its own, which nobody can refer to.
     fn define(&mut self, graph: GraphId, name: Symbol, producer: Producer) -> ValueId {
         let defined = self.scopes.get(graph, name, &self.model.values);
         if let Some(id) = defined {
@@ -568,24 +537,16 @@ impl<'m, 'a> Builder<'m, 'a> {
 
     fn bind_infos_of(&mut self, graph: GraphId) {
         let Model { graphs, values, .. } = &mut *self.model;
-        let Graph {
-            outputs,
-            value_info,
-            ..
-        } = &mut graphs[graph];
+        let Graph { outputs, value_info, .. } = &mut graphs[graph];
         for info in outputs.iter_mut() {
-            let value = info
-                .name
-                .and_then(|name| self.scopes.get(graph, name, values));
+            let value = info.name.and_then(|name| self.scopes.get(graph, name, values));
             info.value = value;
             if let Some(value) = value {
                 values[value].is_output = true;
             }
         }
         for info in value_info {
-            info.value = info
-                .name
-                .and_then(|name| self.scopes.get(graph, name, values));
+            info.value = info.name.and_then(|name| self.scopes.get(graph, name, values));
         }
     }
 
@@ -653,8 +614,8 @@ impl From<proto::Error> for Box<Failure> {
 // A failure is boxed so that a symbol or an id comes back in registers.
 pub type Built<T = ()> = Result<T, Box<Failure>>;
 
-/// What names mean in which graph. Most names are defined in one graph only, so that a list by symbol answers nearly every
-/// question; a table has the rest.
+/// What names mean in which graph. Most names are defined in one graph only, so that a list by
+/// symbol answers nearly every question; a table has the rest.
 #[derive(Default)]
 pub(crate) struct Scopes {
     /// By symbol, the first value of that name, in whichever graph.
@@ -697,8 +658,9 @@ impl Scopes {
 /// Places for frequent names.
 const FREQUENT: usize = 256;
 
-/// Names that are looked up together. Nearly all the time a name takes is waiting for memory, first for its slot in the
-/// table, then for the entry, then for its text in the file; the waits of a batch overlap.
+/// Names that are looked up together. Nearly all the time a name takes is waiting for memory, first
+/// for its slot in the table, then for the entry, then for its text in the file; the waits of a
+/// batch overlap.
 const BATCH: usize = 32;
 
 /// A name that has no symbol yet.
@@ -724,7 +686,8 @@ pub(crate) enum NamePlace {
     Node(NodeId),
     /// An input of a node of this graph.
     Input(UseId, GraphId),
-    /// The output at this position of the model's output lists: which one of which node, in which graph.
+    /// The output at this position of the model's output lists: which one of which node, in which
+    /// graph.
     Output(u32, GraphId, NodeId, u32),
 }
 

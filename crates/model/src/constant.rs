@@ -38,12 +38,13 @@ pub struct TensorProto {
     pub metadata_props: Vec<Entry>,
     /// Fields of the future.
     pub unknown: Unknowns,
-    /// Bytes of values in the file that were left out when the model was read; see [`Model::read_skimmed`].
+    /// Bytes of values in the file that were left out when the model was read; see
+    /// [`Model::read_skimmed`].
     pub skipped: Option<u64>,
 }
 
-/// Neighbouring records of one typed list, tags included: whether packed or not, they are decoded when asked for and
-/// written back as they are.
+/// Neighbouring records of one typed list, tags included: whether packed or not, they are decoded
+/// when asked for and written back as they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypedRun {
     /// Field number.
@@ -85,8 +86,8 @@ pub trait ExternalData {
     /// In words for people: the file is missing, too short, outside the model's folder.
     fn load(&self, location: &str, offset: u64, length: Option<u64>) -> Result<Buffer, String>;
 
-    /// Compares a file beside the model with the digest that the model gives: SHA-1, hexadecimal, of the whole file.
-    /// As in the reference implementation, the default is to believe it.
+    /// Compares a file beside the model with the digest that the model gives: SHA-1, hexadecimal,
+    /// of the whole file. As in the reference implementation, the default is to believe it.
     ///
     /// # Errors
     ///
@@ -96,19 +97,22 @@ pub trait ExternalData {
         Ok(())
     }
 
-    /// The bytes of a file beside a text, to which the text refers. Without means to compare the file with what the text
-    /// says about it, which is the default, they are taken from where the text says.
+    /// The bytes of a file beside a text, to which the text refers. Without means to compare the
+    /// file with what the text says about it, which is the default, they are taken from where the
+    /// text says.
     ///
     /// # Errors
     ///
-    /// What [`load`](ExternalData::load) refuses, and a file that does not hold these values any more.
+    /// What [`load`](ExternalData::load) refuses, and a file that does not hold these values any
+    /// more.
     fn stored(&self, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
         let loaded = self.load(wanted.location, wanted.offset, wanted.length);
         loaded.map_err(NotStored::new)
     }
 }
 
-/// Values of a tensor that a text has in another file: where, and what tells whether they are still there.
+/// Values of a tensor that a text has in another file: where, and what tells whether they are still
+/// there.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredValues<'a> {
     /// File, relative to the text's folder.
@@ -119,8 +123,8 @@ pub struct StoredValues<'a> {
     pub length: Option<u64>,
     /// Which tensor of the file it is; see [`Model::tensor_paths`].
     pub tensor: Option<&'a [u8]>,
-    /// What the text calls the tensor now, if it is an initializer of the main graph. A file that was made from the text has
-    /// it under this name.
+    /// What the text calls the tensor now, if it is an initializer of the main graph. A file that
+    /// was made from the text has it under this name.
     pub initializer: Option<&'a [u8]>,
     /// What told the file from others when the text was written.
     pub file_digest: Option<&'a str>,
@@ -148,11 +152,7 @@ pub struct NotStored {
 impl NotStored {
     /// A fault of one reference.
     pub fn new(message: impl Into<String>) -> NotStored {
-        NotStored {
-            message: message.into(),
-            help: None,
-            is_of_file: false,
-        }
+        NotStored { message: message.into(), help: None, is_of_file: false }
     }
 }
 
@@ -216,17 +216,15 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// A tensor that contradicts itself, a type this release does not have, values outside the message that `external`
-    /// does not find.
+    /// A tensor that contradicts itself, a type this release does not have, values outside the
+    /// message that `external` does not find.
     pub fn tensor(
         &self,
         proto: &TensorProto,
         external: &dyn ExternalData,
     ) -> Result<Tensor, ConstantError> {
-        self.decode(proto, external).map_err(|what| ConstantError {
-            name: self.display(proto.name).into_owned(),
-            what,
-        })
+        self.decode(proto, external)
+            .map_err(|what| ConstantError { name: self.display(proto.name).into_owned(), what })
     }
 
     fn decode(&self, proto: &TensorProto, external: &dyn ExternalData) -> Result<Tensor, String> {
@@ -252,20 +250,15 @@ impl Model {
             let buffer = self.load_external(proto, data_type.storage_bytes(count), external)?;
             return Tensor::from_buffer(data_type, dims, buffer).map_err(|error| error.to_string());
         }
-        if proto
-            .data_location
-            .is_some_and(|location| location != DataLocation::DEFAULT)
-        {
+        if proto.data_location.is_some_and(|location| location != DataLocation::DEFAULT) {
             return Err(format!(
                 "data location {} is not one of the standard's",
                 proto.data_location.map_or(0, |l| l.0)
             ));
         }
         let typed_field = proto::DataType(number).typed_field();
-        let fields: SmallVec<[&str; 2]> = self
-            .runs_with_values(proto)
-            .filter_map(|run| field_name(run.number))
-            .collect();
+        let fields: SmallVec<[&str; 2]> =
+            self.runs_with_values(proto).filter_map(|run| field_name(run.number)).collect();
         if let Some(raw) = proto.raw_data {
             if let Some(field) = fields.first() {
                 return Err(format!("it has both raw_data and {field}"));
@@ -286,7 +279,8 @@ impl Model {
         self.decode_typed(proto, data_type, &dims, count)
     }
 
-    /// The typed lists of a tensor without packed records that hold nothing, which are as good as none.
+    /// The typed lists of a tensor without packed records that hold nothing, which are as good as
+    /// none.
     fn runs_with_values<'t>(
         &'t self,
         proto: &'t TensorProto,
@@ -309,7 +303,8 @@ impl Model {
         let mut raw = Vec::new();
         let mut strings = StringArray::new();
         let mut entries = 0;
-        // Elements of packed types share entries, so what fits is decided by bytes, as for raw data.
+        // Elements of packed types share entries, so what fits is decided by bytes, as for raw
+        // data.
         for run in self.runs_with_values(proto) {
             for field in Reader::<proto::TensorProto>::new(self.bytes(run.records)) {
                 let chunk = match field.map_err(|error| error.kind().to_string())? {
@@ -324,21 +319,14 @@ impl Model {
                     TensorField::Uint64Data(chunk) => Typed::Uint64(chunk),
                     _ => continue,
                 };
-                decode_typed(
-                    proto::DataType(data_type.number()),
-                    chunk,
-                    &mut entries,
-                    &mut raw,
-                )
-                .map_err(|error| error.kind().to_string())?;
+                decode_typed(proto::DataType(data_type.number()), chunk, &mut entries, &mut raw)
+                    .map_err(|error| error.kind().to_string())?;
             }
         }
         let tensor = if data_type == DataType::String {
             Tensor::from_strings(dims, strings)
         } else if raw.is_empty() && count > 0 {
-            return Err(format!(
-                "it has no values, but its shape {dims:?} asks for {count}"
-            ));
+            return Err(format!("it has no values, but its shape {dims:?} asks for {count}"));
         } else {
             Tensor::from_buffer(data_type, dims, Buffer::from_vec(raw))
         };
@@ -374,7 +362,8 @@ impl Model {
         external.load(&reference.location, reference.offset, length)
     }
 
-    /// Where the values of a tensor lie that is [external](TensorProto::is_external). The last entry of a key counts.
+    /// Where the values of a tensor lie that is [external](TensorProto::is_external). The last
+    /// entry of a key counts.
     ///
     /// # Errors
     ///
@@ -400,9 +389,7 @@ impl Model {
                 b"checksum" => reference.checksum = Some(value.into_owned()),
                 // Other programs add it after loading.
                 b"basepath" => {}
-                _ => reference
-                    .unknown_keys
-                    .push(self.display(entry.key).into_owned()),
+                _ => reference.unknown_keys.push(self.display(entry.key).into_owned()),
             }
         }
         reference.location =
@@ -410,8 +397,8 @@ impl Model {
         Ok(reference)
     }
 
-    /// The bytes of a tensor that is [external](TensorProto::is_external), in the layout of `raw_data`, without a look at
-    /// type and shape where the file gives a length.
+    /// The bytes of a tensor that is [external](TensorProto::is_external), in the layout of
+    /// `raw_data`, without a look at type and shape where the file gives a length.
     ///
     /// # Errors
     ///
@@ -426,20 +413,15 @@ impl Model {
             let length = reference.length.or_else(|| self.implied_bytes(proto));
             self.load_referenced(&reference, length, external)
         };
-        load().map_err(|what| ConstantError {
-            name: self.display(proto.name).into_owned(),
-            what,
-        })
+        load().map_err(|what| ConstantError { name: self.display(proto.name).into_owned(), what })
     }
 
-    /// Bytes that type and shape of a stored tensor ask for, if they make sense and the type has a fixed width.
+    /// Bytes that type and shape of a stored tensor ask for, if they make sense and the type has a
+    /// fixed width.
     pub fn implied_bytes(&self, proto: &TensorProto) -> Option<u64> {
         let data_type = DataType::from_number(proto.data_type?)?;
-        let dims: Option<SmallVec<[usize; 6]>> = proto
-            .dims
-            .iter()
-            .map(|dim| usize::try_from(*dim).ok())
-            .collect();
+        let dims: Option<SmallVec<[usize; 6]>> =
+            proto.dims.iter().map(|dim| usize::try_from(*dim).ok()).collect();
         let count = stored_elems(&dims?).ok()?;
         data_type.storage_bytes(count).map(|bytes| bytes as u64)
     }
@@ -448,7 +430,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// See [`tensor`](Model::tensor); also indices that are out of range, out of order or of the wrong shape.
+    /// See [`tensor`](Model::tensor); also indices that are out of range, out of order or of the
+    /// wrong shape.
     pub fn sparse_tensor(
         &self,
         proto: &SparseTensorProto,
@@ -480,7 +463,5 @@ impl Model {
 }
 
 fn field_name(number: u32) -> Option<&'static str> {
-    <proto::TensorProto as proto::MessageType>::DEF
-        .field(number)
-        .map(|field| field.name)
+    <proto::TensorProto as proto::MessageType>::DEF.field(number).map(|field| field.name)
 }

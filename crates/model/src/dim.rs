@@ -1,12 +1,13 @@
 //! Dimensions: numbers, expressions over symbols, or unknown.
 //!
-//! An expression is kept in one normal form, a sum of products with integer factors, so that equal expressions are
-//! equal values: `N + M` and `M + N` compare equal, `2*N - N` is `N`. What no polynomial can say (a division that may
-//! not come out, a remainder, a maximum) is an atom inside it, which takes part like a symbol. Arithmetic is checked:
-//! a result that leaves 64 bits is unknown, never wrong.
+//! An expression is kept in one normal form, a sum of products with integer factors, so that equal
+//! expressions are equal values: `N + M` and `M + N` compare equal, `2*N - N` is `N`. What no
+//! polynomial can say (a division that may not come out, a remainder, a maximum) is an atom inside
+//! it, which takes part like a symbol. Arithmetic is checked: a result that leaves 64 bits is
+//! unknown, never wrong.
 //!
-//! Dimensions are never negative, but the same arithmetic computes the vectors that shapes are made of (`Reshape`'s
-//! `-1`), so a [`Dim`] may be.
+//! Dimensions are never negative, but the same arithmetic computes the vectors that shapes are made
+//! of (`Reshape`'s `-1`), so a [`Dim`] may be.
 
 mod parse;
 
@@ -21,11 +22,13 @@ pub enum Dim {
     Known(i64),
     /// An expression with at least one symbol in it.
     Expr(Arc<Expr>),
-    /// Nothing is known; two unknown dimensions have nothing to do with each other, although they compare equal.
+    /// Nothing is known; two unknown dimensions have nothing to do with each other, although they
+    /// compare equal.
     Unknown,
 }
 
-/// A sum of products over symbols, in normal form: no term has the factor 0, and no two have the same product.
+/// A sum of products over symbols, in normal form: no term has the factor 0, and no two have the
+/// same product.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Expr {
     /// Products, each with its factor. The empty product is the constant.
@@ -113,9 +116,7 @@ impl Dim {
 
     /// Whether both are surely different sizes.
     pub fn surely_differs(&self, other: &Dim) -> bool {
-        self.sub(other)
-            .known()
-            .is_some_and(|difference| difference != 0)
+        self.sub(other).known().is_some_and(|difference| difference != 0)
     }
 
     /// Sum.
@@ -131,11 +132,7 @@ impl Dim {
             return Dim::Unknown;
         };
         for (product, factor) in more {
-            let sum = terms
-                .get(&product)
-                .copied()
-                .unwrap_or(0)
-                .checked_add(factor);
+            let sum = terms.get(&product).copied().unwrap_or(0).checked_add(factor);
             match sum {
                 Some(sum) => terms.insert(product, sum),
                 None => return Dim::Unknown,
@@ -190,9 +187,9 @@ impl Dim {
         match (self, divisor) {
             (_, Dim::Known(0)) | (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
             (_, Dim::Known(1)) => self.clone(),
-            (Dim::Known(a), Dim::Known(b)) => a
-                .checked_div_euclid(*b)
-                .map_or(Dim::Unknown, |_| Dim::Known(floor_div(*a, *b))),
+            (Dim::Known(a), Dim::Known(b)) => {
+                a.checked_div_euclid(*b).map_or(Dim::Unknown, |_| Dim::Known(floor_div(*a, *b)))
+            }
             _ => match self.exact_div(divisor) {
                 Some(quotient) => quotient,
                 None => Dim::atom(Atom::FloorDiv(self.clone(), divisor.clone())),
@@ -209,9 +206,9 @@ impl Dim {
     pub fn rem(&self, divisor: &Dim) -> Dim {
         match (self, divisor) {
             (_, Dim::Known(0)) | (Dim::Unknown, _) | (_, Dim::Unknown) => Dim::Unknown,
-            (Dim::Known(a), Dim::Known(b)) => a
-                .checked_div(*b)
-                .map_or(Dim::Unknown, |_| Dim::Known(floor_rem(*a, *b))),
+            (Dim::Known(a), Dim::Known(b)) => {
+                a.checked_div(*b).map_or(Dim::Unknown, |_| Dim::Known(floor_rem(*a, *b)))
+            }
             _ if self.exact_div(divisor).is_some() => Dim::Known(0),
             _ => Dim::atom(Atom::Mod(self.clone(), divisor.clone())),
         }
@@ -282,8 +279,8 @@ impl Dim {
         }
     }
 
-    /// Whether it is the smaller one of a number, 2 or more, and one of these sizes. If that size broadcasts with it, the number
-    /// has not made it smaller.
+    /// Whether it is the smaller one of a number, 2 or more, and one of these sizes. If that size
+    /// broadcasts with it, the number has not made it smaller.
     fn is_cut_of_one(&self, sizes: &BTreeSet<Dim>) -> bool {
         match self.lone_atom() {
             Some(Atom::Min(a, b)) => [(a, b), (b, a)].iter().any(|(number, size)| {
@@ -306,7 +303,8 @@ impl Dim {
         }
     }
 
-    /// Whether it surely is 0 or more: symbols are sizes, and sums, products, quotients and extremes of sizes are none below 0.
+    /// Whether it surely is 0 or more: symbols are sizes, and sums, products, quotients and
+    /// extremes of sizes are none below 0.
     pub fn is_never_negative(&self) -> bool {
         match self {
             Dim::Known(number) => *number >= 0,
@@ -363,17 +361,14 @@ impl Dim {
             _ if difference.is_never_negative() => pick(takes_self(1), self, other),
             _ if other.sub(self).is_never_negative() => pick(takes_self(-1), self, other),
             Dim::Expr(_) => {
-                let (a, b) = if self <= other {
-                    (self, other)
-                } else {
-                    (other, self)
-                };
+                let (a, b) = if self <= other { (self, other) } else { (other, self) };
                 Dim::atom(atom(a.clone(), b.clone()))
             }
         }
     }
 
-    /// The same with symbols replaced by what `value` says of them; a symbol it says nothing of stays.
+    /// The same with symbols replaced by what `value` says of them; a symbol it says nothing of
+    /// stays.
     pub fn substitute(&self, value: &dyn Fn(&str) -> Option<Dim>) -> Dim {
         let Dim::Expr(expr) = self else {
             return self.clone();
@@ -396,8 +391,9 @@ impl Dim {
         sum
     }
 
-    /// Solves `self == 0` for a symbol that occurs only once, with factor 1 or -1: the symbol and what it is then. If there
-    /// are several, one that is `preferred`, else the last in the alphabet.
+    /// Solves `self == 0` for a symbol that occurs only once, with factor 1 or -1: the symbol and
+    /// what it is then. If there are several, one that is `preferred`, else the last in the
+    /// alphabet.
     pub fn solve_for_zero(&self, preferred: &dyn Fn(&str) -> bool) -> Option<(String, Dim)> {
         let Dim::Expr(expr) = self else { return None };
         let candidates = expr.terms.iter().filter_map(|(product, factor)| {
@@ -425,13 +421,10 @@ impl Dim {
     }
 
     fn atom(atom: Atom) -> Dim {
-        // An atom within atoms within atoms is of no use to anybody, and its size must stay bounded.
+        // An atom within atoms within atoms is of no use to anybody, and its size must stay
+        // bounded.
         let dim = Dim::from_terms([(vec![atom], 1)].into());
-        if dim.weight() > MAX_TERMS {
-            Dim::Unknown
-        } else {
-            dim
-        }
+        if dim.weight() > MAX_TERMS { Dim::Unknown } else { dim }
     }
 
     /// How many atoms it takes to write it.
@@ -490,20 +483,12 @@ fn pick(first: bool, a: &Dim, b: &Dim) -> Dim {
 
 fn floor_div(a: i64, b: i64) -> i64 {
     let quotient = a.wrapping_div(b);
-    if a % b != 0 && (a < 0) != (b < 0) {
-        quotient - 1
-    } else {
-        quotient
-    }
+    if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
 }
 
 fn floor_rem(a: i64, b: i64) -> i64 {
     let rest = a.wrapping_rem(b);
-    if rest != 0 && (rest < 0) != (b < 0) {
-        rest + b
-    } else {
-        rest
-    }
+    if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
 }
 
 impl From<i64> for Dim {
@@ -524,7 +509,8 @@ impl From<usize> for Dim {
     }
 }
 
-/// As in `2*N + 5`, `floor((N + 1)/2)`, `ceil(N/2)`, `mod(N, 4)`, `max(N, M)`: what [`Dim::parse`] reads.
+/// As in `2*N + 5`, `floor((N + 1)/2)`, `ceil(N/2)`, `mod(N, 4)`, `max(N, M)`: what [`Dim::parse`]
+/// reads.
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -606,14 +592,8 @@ mod tests {
         assert_eq!(n().sub(&n()), Dim::Known(0));
         assert_eq!(n().add(&5.into()).mul(&2.into()).to_string(), "2*N + 10");
         assert_eq!(n().mul(&m).exact_div(&m), Some(n()));
-        assert_eq!(
-            n().mul(&6i64.into()).floor_div(&3i64.into()).to_string(),
-            "2*N"
-        );
-        assert_eq!(
-            n().add(&1i64.into()).floor_div(&2i64.into()).to_string(),
-            "floor((N + 1)/2)"
-        );
+        assert_eq!(n().mul(&6i64.into()).floor_div(&3i64.into()).to_string(), "2*N");
+        assert_eq!(n().add(&1i64.into()).floor_div(&2i64.into()).to_string(), "floor((N + 1)/2)");
         assert!(n().surely_differs(&n().add(&1i64.into())));
         assert!(!Dim::Unknown.surely_equals(&Dim::Unknown)); // SHAPE-05-
     }
@@ -633,11 +613,7 @@ mod tests {
                 "N = {value}"
             );
         }
-        assert_eq!(
-            n().ceil_div(&4i64.into())
-                .substitute(&|_| Some(9i64.into())),
-            Dim::Known(3)
-        );
+        assert_eq!(n().ceil_div(&4i64.into()).substitute(&|_| Some(9i64.into())), Dim::Known(3));
     }
 
     #[test]
@@ -648,10 +624,7 @@ mod tests {
             ("min(N, 0)", "0"),
             ("max(0, N - M)", "max(0, N - M)"),
             ("broadcast(N, broadcast(M, N))", "broadcast(M, N)"),
-            (
-                "broadcast(broadcast(K, N), broadcast(M, K))",
-                "broadcast(K, broadcast(M, N))",
-            ),
+            ("broadcast(broadcast(K, N), broadcast(M, K))", "broadcast(K, broadcast(M, N))"),
             // Longer than 512 would not broadcast.
             ("broadcast(N, min(512, N))", "N"),
             ("broadcast(N, min(1, N))", "broadcast(N, min(1, N))"),
@@ -667,10 +640,7 @@ mod tests {
         let huge = Dim::Known(i64::MAX);
         assert_eq!(huge.add(&1i64.into()), Dim::Unknown);
         assert_eq!(huge.mul(&n()).mul(&2i64.into()), Dim::Unknown);
-        assert_eq!(
-            Dim::Known(i64::MIN).floor_div(&(-1i64).into()),
-            Dim::Unknown
-        );
+        assert_eq!(Dim::Known(i64::MIN).floor_div(&(-1i64).into()), Dim::Unknown);
         assert_eq!(n().floor_div(&0i64.into()), Dim::Unknown);
         assert_eq!(Dim::Known(i64::MIN).rem(&5i64.into()), Dim::Known(2));
         let mut sum = n();

@@ -16,8 +16,9 @@ use crate::names::Symbol;
 use crate::source::Span;
 
 impl Model {
-    /// A copy of what decides what the model computes: without training steps and the documentation, metadata and unknown
-    /// fields of its header, and with one import of each operator set.
+    /// A copy of what decides what the model computes: without training steps and the
+    /// documentation, metadata and unknown fields of its header, and with one import of each
+    /// operator set.
     pub fn clone_to_run(&self) -> Model {
         let imports = self.effective_imports(&self.header.opset_import);
         let opset_import = imports.into_values().cloned().collect();
@@ -51,11 +52,7 @@ impl Model {
     /// Takes bytes into the model.
     pub fn add_bytes(&mut self, buffer: Buffer) -> Span {
         let len = buffer.len() as u64;
-        Span {
-            source: self.sources.push(buffer),
-            offset: 0,
-            len,
-        }
+        Span { source: self.sources.push(buffer), offset: 0, len }
     }
 
     /// Changes a graph's lists. Values and uses have functions of their own.
@@ -83,7 +80,8 @@ impl Model {
         &mut self.attributes[id]
     }
 
-    /// Makes constants of the inputs that have an initializer: the caller can no longer override them.
+    /// Makes constants of the inputs that have an initializer: the caller can no longer override
+    /// them.
     pub fn fix_default_inputs(&mut self, graph: GraphId) {
         let Model { graphs, values, .. } = self;
         let graph = &mut graphs[graph];
@@ -104,21 +102,17 @@ impl Model {
         }
     }
 
-    /// Keeps those initializers of a graph for which `keep` says so; values of the others stay, and nothing defines them.
+    /// Keeps those initializers of a graph for which `keep` says so; values of the others stay, and
+    /// nothing defines them.
     pub fn retain_initializers(
         &mut self,
         graph: GraphId,
         mut keep: impl FnMut(&Model, &Initializer) -> bool,
     ) {
         let initializers = std::mem::take(&mut self.graphs[graph].initializers);
-        let defined: Vec<ValueId> = initializers
-            .iter()
-            .filter_map(|found| found.value)
-            .collect();
-        let kept: Vec<Initializer> = initializers
-            .into_iter()
-            .filter(|initializer| keep(self, initializer))
-            .collect();
+        let defined: Vec<ValueId> = initializers.iter().filter_map(|found| found.value).collect();
+        let kept: Vec<Initializer> =
+            initializers.into_iter().filter(|initializer| keep(self, initializer)).collect();
         let Model { graphs, values, .. } = self;
         for value in defined {
             if matches!(values[value].producer, Producer::Initializer(_)) {
@@ -134,7 +128,8 @@ impl Model {
         graphs[graph].initializers = kept;
     }
 
-    /// A new value that nothing defines yet, with a name that no other value of the model has. `hint` begins it.
+    /// A new value that nothing defines yet, with a name that no other value of the model has.
+    /// `hint` begins it.
     pub fn add_value(&mut self, graph: GraphId, hint: &str) -> ValueId {
         let name = self.fresh_name(hint);
         self.values.push(Value {
@@ -157,17 +152,15 @@ impl Model {
         }
     }
 
-    /// A new constant of a graph. Numbers are shared with `tensor`, strings are stored as the format demands.
+    /// A new constant of a graph. Numbers are shared with `tensor`, strings are stored as the
+    /// format demands.
     pub fn add_initializer(&mut self, graph: GraphId, hint: &str, tensor: &Tensor) -> ValueId {
         let value = self.add_value(graph, hint);
         let mut proto = self.tensor_proto(tensor);
         proto.name = Some(self.values[value].name);
         let initializers = &mut self.graphs[graph].initializers;
         self.values[value].producer = Producer::Initializer(initializers.len() as u32);
-        initializers.push(Initializer {
-            value: Some(value),
-            tensor: proto,
-        });
+        initializers.push(Initializer { value: Some(value), tensor: proto });
         value
     }
 
@@ -183,9 +176,7 @@ impl Model {
             (None, Some(strings)) => {
                 let records = crate::value_files::string_records(strings);
                 let records = self.add_bytes(Buffer::from_vec(records));
-                proto
-                    .typed
-                    .push(crate::constant::TypedRun { number: 6, records });
+                proto.typed.push(crate::constant::TypedRun { number: 6, records });
             }
             (None, None) => {}
         }
@@ -229,10 +220,7 @@ impl Model {
         self.nodes.push(Node {
             op_type: Some(op),
             domain,
-            outputs: Range {
-                start,
-                len: outputs as u32,
-            },
+            outputs: Range { start, len: outputs as u32 },
             ..Node::new(graph)
         });
         self.set_inputs(id, inputs);
@@ -261,19 +249,11 @@ impl Model {
             self.nodes[node].inputs.start
         } else {
             for _ in inputs {
-                self.uses.push(Use {
-                    value: None,
-                    node,
-                    next: None,
-                    previous: None,
-                });
+                self.uses.push(Use { value: None, node, next: None, previous: None });
             }
             (self.uses.len() - inputs.len()) as u32
         };
-        self.nodes[node].inputs = Range {
-            start,
-            len: inputs.len() as u32,
-        };
+        self.nodes[node].inputs = Range { start, len: inputs.len() as u32 };
         for (id, input) in self.use_ids(node).zip(inputs) {
             if let Some(value) = input {
                 self.link(id, *value);
@@ -305,7 +285,8 @@ impl Model {
         }
     }
 
-    /// Makes everybody who reads `from` read `to`, nodes and graph outputs alike; `except` keeps reading `from`.
+    /// Makes everybody who reads `from` read `to`, nodes and graph outputs alike; `except` keeps
+    /// reading `from`.
     pub fn replace_uses(&mut self, from: ValueId, to: ValueId, except: Option<NodeId>) {
         let mut next = self.values[from].first_use;
         while let Some(id) = next {
@@ -326,28 +307,22 @@ impl Model {
         self.values[value].producer = Producer::Node(node, index as u32);
     }
 
-    /// Adds an attribute to a node, or replaces the one of that name. A type, or a value that could not be read, leaves an
-    /// attribute without a value.
+    /// Adds an attribute to a node, or replaces the one of that name. A type, or a value that could
+    /// not be read, leaves an attribute without a value.
     pub fn set_attribute<'v>(&mut self, node: NodeId, name: &str, value: impl Into<AttrValue<'v>>) {
         self.remove_attribute(node, name);
         let value = self.stored_value(value.into());
         let name = Some(self.intern(name));
         let ty = value.as_ref().map(AttributeValue::ty);
         let values = value.map(AttributeValues::from).unwrap_or_default();
-        let id: AttributeId = self.attributes.push(Attribute {
-            name,
-            ty,
-            values,
-            ..Attribute::default()
-        });
+        let id: AttributeId =
+            self.attributes.push(Attribute { name, ty, values, ..Attribute::default() });
         // As room for another one is only at the end, the list gets a new place there.
         let list = self.nodes[node].attributes;
         self.attribute_lists.extend_from_within(list.indices());
         self.attribute_lists.push(id);
-        self.nodes[node].attributes = Range {
-            start: self.attribute_lists.len() as u32 - list.len - 1,
-            len: list.len + 1,
-        };
+        self.nodes[node].attributes =
+            Range { start: self.attribute_lists.len() as u32 - list.len - 1, len: list.len + 1 };
     }
 
     /// Takes all attributes of a node away.
@@ -383,13 +358,7 @@ impl Model {
     }
 
     fn unlink(&mut self, id: UseId) {
-        let Use {
-            value: Some(value),
-            next,
-            previous,
-            ..
-        } = self.uses[id]
-        else {
+        let Use { value: Some(value), next, previous, .. } = self.uses[id] else {
             return;
         };
         match previous {

@@ -40,11 +40,7 @@ pub enum ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, offset: u64, place: String) -> Self {
-        Error(Box::new(Inner {
-            kind,
-            offset,
-            place,
-        }))
+        Error(Box::new(Inner { kind, offset, place }))
     }
 
     /// What is wrong.
@@ -57,7 +53,8 @@ impl Error {
         self.0.offset
     }
 
-    /// In which field, such as `graph.node[3].attribute[0].t`. Empty when the bytes are in no field of the format.
+    /// In which field, such as `graph.node[3].attribute[0].t`. Empty when the bytes are in no field
+    /// of the format.
     pub fn place(&self) -> &str {
         &self.0.place
     }

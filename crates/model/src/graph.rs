@@ -107,7 +107,8 @@ pub struct Graph {
     pub quantization_annotation: Vec<TensorAnnotation>,
     /// Named texts.
     pub metadata_props: Vec<Entry>,
-    /// The node whose attribute holds this graph; `None` for the main graph and bodies of functions.
+    /// The node whose attribute holds this graph; `None` for the main graph and bodies of
+    /// functions.
     pub owner: Option<NodeId>,
     /// The graph whose values this one sees.
     pub parent: Option<GraphId>,
@@ -328,12 +329,10 @@ impl<'m> Texts<'m> {
     /// The attribute of a node with a name.
     pub fn attribute_of(self, node: NodeId, name: &str) -> Option<&'m Attribute> {
         let attributes = self.model.attributes(node).iter();
-        attributes
-            .map(|id| self.model.attribute(*id))
-            .find(|attribute| {
-                let found = attribute.name.map(|name| self.text(name));
-                found == Some(name.as_bytes())
-            })
+        attributes.map(|id| self.model.attribute(*id)).find(|attribute| {
+            let found = attribute.name.map(|name| self.text(name));
+            found == Some(name.as_bytes())
+        })
     }
 }
 
@@ -371,7 +370,8 @@ impl Model {
         self.nodes.len()
     }
 
-    /// How many nodes there are, with all that they read, make and have as attributes, and declared values.
+    /// How many nodes there are, with all that they read, make and have as attributes, and declared
+    /// values.
     pub fn part_count(&self) -> usize {
         let lists = |graph: &Graph| {
             graph.inputs.len()
@@ -485,12 +485,7 @@ impl Model {
 
     /// The constant behind a value, if it is an initializer that no input overrides.
     pub fn initializer(&self, value: ValueId) -> Option<&Initializer> {
-        let Value {
-            graph,
-            producer: Producer::Initializer(index),
-            ..
-        } = self.values[value]
-        else {
+        let Value { graph, producer: Producer::Initializer(index), .. } = self.values[value] else {
             return None;
         };
         self.graphs[graph].initializers.get(index as usize)
@@ -503,10 +498,7 @@ impl Model {
 
     /// A way to [`text`](Self::text) for who asks for many of them.
     pub fn texts(&self) -> Texts<'_> {
-        Texts {
-            model: self,
-            near: self.names.near(&self.sources),
-        }
+        Texts { model: self, near: self.names.near(&self.sources) }
     }
 
     /// Interned text that may be absent.
@@ -537,9 +529,7 @@ impl Model {
     /// The bytes of a span, sharing the source.
     pub fn buffer(&self, span: Span) -> Buffer {
         let range = span.offset as usize..(span.offset + span.len) as usize;
-        self.sources[span.source]
-            .slice(range)
-            .expect("a span lies in its source")
+        self.sources[span.source].slice(range).expect("a span lies in its source")
     }
 
     /// The domain of a node as the registry writes it: `ai.onnx` is empty.
@@ -547,8 +537,8 @@ impl Model {
         normal_domain(self.display(self.nodes[node].domain))
     }
 
-    /// The versions of all operator sets that the model imports, by domain as the registry writes it. The same as
-    /// [`opset`](Model::opset), for whoever asks more than a few times.
+    /// The versions of all operator sets that the model imports, by domain as the registry writes
+    /// it. The same as [`opset`](Model::opset), for whoever asks more than a few times.
     pub fn opsets(&self) -> HashMap<Cow<'_, str>, i64> {
         self.opsets_in(&self.header.opset_import)
     }
@@ -603,7 +593,8 @@ impl Model {
         }
     }
 
-    /// Before IR version 3 a model could not say which version of `ai.onnx` it uses; version 1 is meant.
+    /// Before IR version 3 a model could not say which version of `ai.onnx` it uses; version 1 is
+    /// meant.
     fn implied_opset(&self, imports: &[OperatorSetId]) -> Option<i64> {
         (imports.is_empty() && self.header.ir_version.unwrap_or(0) < 3).then_some(1)
     }
@@ -611,9 +602,5 @@ impl Model {
 
 /// `ai.onnx` and the empty domain are the same.
 fn normal_domain(domain: Cow<'_, str>) -> Cow<'_, str> {
-    if domain == "ai.onnx" {
-        Cow::Borrowed("")
-    } else {
-        domain
-    }
+    if domain == "ai.onnx" { Cow::Borrowed("") } else { domain }
 }

@@ -97,19 +97,13 @@ impl<I: Id, T> Arena<I, T> {
 
     /// All entries with their ids.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (I, &T)> + ExactSizeIterator {
-        self.items
-            .iter()
-            .enumerate()
-            .map(|(index, item)| (I::new(index), item))
+        self.items.iter().enumerate().map(|(index, item)| (I::new(index), item))
     }
 }
 
 impl<I, T> Default for Arena<I, T> {
     fn default() -> Self {
-        Arena {
-            items: Vec::new(),
-            id: PhantomData,
-        }
+        Arena { items: Vec::new(), id: PhantomData }
     }
 }
 

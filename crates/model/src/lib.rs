@@ -1,8 +1,9 @@
 //! The graph: one in-memory form of a model for every job.
 //!
-//! Nodes, values, attributes and graphs live in arenas and are named by typed ids ([`NodeId`], [`ValueId`], …). Names
-//! are interned; payloads and long texts stay where they are, as [`Span`]s of reference-counted sources. A value knows
-//! what produces it and who uses it; subgraphs see the values around them.
+//! Nodes, values, attributes and graphs live in arenas and are named by typed ids ([`NodeId`],
+//! [`ValueId`], …). Names are interned; payloads and long texts stay where they are, as [`Span`]s
+//! of reference-counted sources. A value knows what produces it and who uses it; subgraphs see the
+//! values around them.
 //!
 //! ```
 //! use sardonyx_model::Model;
@@ -15,8 +16,9 @@
 //! # Ok::<(), sardonyx_model::Error>(())
 //! ```
 //!
-//! A model can hold whatever a file can hold, valid or not: duplicate names, cycles, missing inputs, unknown fields.
-//! Nothing here judges. Reading and writing loses nothing, presence and unknown fields included.
+//! A model can hold whatever a file can hold, valid or not: duplicate names, cycles, missing
+//! inputs, unknown fields. Nothing here judges. Reading and writing loses nothing, presence and
+//! unknown fields included.
 
 mod attribute;
 mod attribute_values;

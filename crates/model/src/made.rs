@@ -70,11 +70,7 @@ pub struct NodeBuilder<'m> {
 impl<'m> NodeBuilder<'m> {
     /// For nodes beside `anchor`.
     pub fn new(model: &'m mut Model, made: &'m mut MadeNodes, anchor: NodeId) -> Self {
-        NodeBuilder {
-            model,
-            made,
-            anchor,
-        }
+        NodeBuilder { model, made, anchor }
     }
 
     /// The model.
@@ -130,9 +126,8 @@ impl<'m> NodeBuilder<'m> {
         let graph = self.model.node(self.anchor).graph;
         let between = self.model.add_value(graph, op_type);
         self.model.redefine_output(self.anchor, output, between);
-        let inputs: Vec<Option<ValueId>> = std::iter::once(Some(between))
-            .chain(more_inputs.iter().copied())
-            .collect();
+        let inputs: Vec<Option<ValueId>> =
+            std::iter::once(Some(between)).chain(more_inputs.iter().copied()).collect();
         let (node, _) = self.node(op_type, domain, &inputs, attributes);
         self.model.redefine_output(node, 0, value);
         let beside = self.made.beside.entry(self.anchor).or_default();
@@ -202,10 +197,7 @@ mod tests {
         assert!(made.is_waiting());
         let all = made.place(&nodes);
         assert_eq!(ops(&model, &all), "A nested first second B inner outer");
-        assert_eq!(
-            (made.origin(nested), made.origin(nodes[0])),
-            (nodes[1], nodes[0])
-        );
+        assert_eq!((made.origin(nested), made.origin(nodes[0])), (nodes[1], nodes[0]));
         assert!(!made.is_waiting());
         assert_eq!(made.place(&all), all);
     }

@@ -1,8 +1,8 @@
 //! Interned text: every name of a model once, as a number.
 //!
-//! A name from the file is not copied: its entry says where it lies. Names come from files that anybody may have made,
-//! so the table hashes with a random seed. What takes time in a large model is not hashing but waiting for memory; the
-//! table is made for one access per name.
+//! A name from the file is not copied: its entry says where it lies. Names come from files that
+//! anybody may have made, so the table hashes with a random seed. What takes time in a large model
+//! is not hashing but waiting for memory; the table is made for one access per name.
 
 use std::hash::BuildHasher;
 
@@ -21,9 +21,10 @@ ids! {
 
 #[derive(Clone, Default)]
 pub(crate) struct Names {
-    /// Open addressing, linear probing, at most seven eighths full, a power of two long: a small table stays near the
-    /// processor, and that is worth more than short probes, which are over neighbours anyway. A slot is 0 or the number of
-    /// a symbol in as many low bits as the length has; the bits above are those of the hash.
+    /// Open addressing, linear probing, at most seven eighths full, a power of two long: a small
+    /// table stays near the processor, and that is worth more than short probes, which are over
+    /// neighbours anyway. A slot is 0 or the number of a symbol in as many low bits as the length
+    /// has; the bits above are those of the hash.
     slots: Vec<u32>,
     hasher: DefaultHashBuilder,
     entries: Vec<Entry>,
@@ -44,7 +45,8 @@ enum Place {
     Elsewhere(usize),
 }
 
-/// A place in 64 bits: the length, or all ones for a text that lies elsewhere, and above it the offset or position.
+/// A place in 64 bits: the length, or all ones for a text that lies elsewhere, and above it the
+/// offset or position.
 #[derive(Clone, Copy)]
 struct Entry(u64);
 
@@ -76,10 +78,7 @@ impl Entry {
         let (above, len) = (self.0 >> Entry::LEN_BITS, self.0 & Entry::ELSEWHERE);
         match len {
             Entry::ELSEWHERE => Place::Elsewhere(above as usize),
-            _ => Place::Home {
-                offset: above as usize,
-                len: len as usize,
-            },
+            _ => Place::Home { offset: above as usize, len: len as usize },
         }
     }
 }
@@ -95,7 +94,8 @@ impl Names {
         self.entries.reserve(count);
     }
 
-    /// The symbol of a text with its hash that lies in a source, whose bytes are `near` (or empty, which is only slower).
+    /// The symbol of a text with its hash that lies in a source, whose bytes are `near` (or empty,
+    /// which is only slower).
     #[inline(always)]
     pub(crate) fn intern(
         &mut self,
@@ -126,18 +126,13 @@ impl Names {
 
     #[cold]
     fn elsewhere(&mut self, source: Option<SourceId>, len: u64, offset: u64) -> Entry {
-        self.elsewhere.push(Elsewhere {
-            source,
-            len: len as u32,
-            offset,
-        });
+        self.elsewhere.push(Elsewhere { source, len: len as u32, offset });
         Entry::elsewhere(self.elsewhere.len() - 1)
     }
 
     /// The symbol of a text, if there is one.
     pub(crate) fn find(&self, text: &[u8], sources: &Arena<SourceId, Buffer>) -> Option<Symbol> {
-        self.probe(self.hash(text), text, NOTHING_NEAR, sources)
-            .ok()
+        self.probe(self.hash(text), text, NOTHING_NEAR, sources).ok()
     }
 
     pub(crate) fn text<'a>(
@@ -171,7 +166,8 @@ impl Names {
         self.hasher.hash_one(text) as u32
     }
 
-    /// Brings what is needed to look up at most `N` hashes near the processor: slots, entries, and texts that lie in `near`.
+    /// Brings what is needed to look up at most `N` hashes near the processor: slots, entries, and
+    /// texts that lie in `near`.
     pub(crate) fn fetch<const N: usize>(&self, hashes: impl Iterator<Item = u32>, near: &[u8]) {
         let mask = self.mask();
         // Loads that nothing waits for overlap, as long as none of them depends on another.
@@ -180,11 +176,7 @@ impl Names {
         for (hash, index) in hashes.zip(&mut entries) {
             let slot = self.slots.get((hash & mask) as usize).copied();
             let slot = slot.unwrap_or(0);
-            *index = if (slot ^ hash) & !mask == 0 {
-                slot & mask
-            } else {
-                0
-            };
+            *index = if (slot ^ hash) & !mask == 0 { slot & mask } else { 0 };
             count += 1;
         }
         // A text may lie in two lines of memory.
@@ -300,7 +292,8 @@ impl Names {
         (self.slots.len() as u32).wrapping_sub(1)
     }
 
-    /// Makes the table large enough for as many names as there is room for, and more than there are.
+    /// Makes the table large enough for as many names as there is room for, and more than there
+    /// are.
     #[cold]
     fn grow(&mut self, near: Near<'_>, sources: &Arena<SourceId, Buffer>) {
         let names = self.entries.capacity().max(self.entries.len() + 8);
@@ -325,27 +318,21 @@ pub(crate) fn same(a: &[u8], b: &[u8]) -> bool {
         return false;
     }
     // Two words that overlap if the text is shorter than both.
-    if let (Some(a0), Some(a1), Some(b0), Some(b1)) = (
-        a.first_chunk::<8>(),
-        a.last_chunk::<8>(),
-        b.first_chunk::<8>(),
-        b.last_chunk::<8>(),
-    ) {
+    if let (Some(a0), Some(a1), Some(b0), Some(b1)) =
+        (a.first_chunk::<8>(), a.last_chunk::<8>(), b.first_chunk::<8>(), b.last_chunk::<8>())
+    {
         return a0 == b0 && a1 == b1 && (a.len() <= 16 || a == b);
     }
-    if let (Some(a0), Some(a1), Some(b0), Some(b1)) = (
-        a.first_chunk::<4>(),
-        a.last_chunk::<4>(),
-        b.first_chunk::<4>(),
-        b.last_chunk::<4>(),
-    ) {
+    if let (Some(a0), Some(a1), Some(b0), Some(b1)) =
+        (a.first_chunk::<4>(), a.last_chunk::<4>(), b.first_chunk::<4>(), b.last_chunk::<4>())
+    {
         return a0 == b0 && a1 == b1;
     }
     a.iter().eq(b)
 }
 
-/// A source and its bytes: most comparisons are with text of the file that is being read, and asking an arena for a
-/// buffer and the buffer for its bytes takes longer than comparing.
+/// A source and its bytes: most comparisons are with text of the file that is being read, and
+/// asking an arena for a buffer and the buffer for its bytes takes longer than comparing.
 pub(crate) type Near<'a> = (Option<SourceId>, &'a [u8]);
 
 const NOTHING_NEAR: Near<'static> = (None, &[]);
@@ -380,9 +367,8 @@ mod tests {
         let sources = Arena::default();
         let text = |index: usize| format!("name {}", index % 1000).into_bytes();
         assert_eq!(names.find(b"name 0", &sources), None);
-        let symbols: Vec<Symbol> = (0..3000)
-            .map(|index| names.intern_own(&text(index), &sources))
-            .collect();
+        let symbols: Vec<Symbol> =
+            (0..3000).map(|index| names.intern_own(&text(index), &sources)).collect();
         names.reserve(10_000);
         for (index, symbol) in symbols.iter().enumerate() {
             assert_eq!(*symbol, symbols[index % 1000]);

@@ -1,9 +1,10 @@
 //! From bytes to the graph, straight from the pull reader.
 //!
-//! Two steps per graph: first everything is read, every definition gets its value and every input of a node that the graph
-//! has defined before is bound; then the inputs that are left are bound by name, in the graph itself and then in the ones
-//! around it. Subgraphs wait in a queue until the graph around them is complete, so that nothing depends on the order of
-//! nodes, and depth costs no stack.
+//! Two steps per graph: first everything is read, every definition gets its value and every input
+//! of a node that the graph has defined before is bound; then the inputs that are left are bound by
+//! name, in the graph itself and then in the ones around it. Subgraphs wait in a queue until the
+//! graph around them is complete, so that nothing depends on the order of nodes, and depth costs no
+//! stack.
 
 use std::collections::VecDeque;
 
@@ -35,15 +36,17 @@ use crate::type_proto::{DimProto, DimValue, ShapeProto, TypeKind, TypeProto};
 pub struct ReadLimits {
     /// Levels of nested messages.
     pub depth: u32,
-    /// Bytes of memory that the structure (nodes, values, attributes, lists …) of any file may take.
+    /// Bytes of memory that the structure (nodes, values, attributes, lists …) of any file may
+    /// take.
     pub memory: u64,
-    /// Bytes of memory that it may take on top of that for each byte of the file. Models take 0.1 to 9; a file of empty
-    /// messages, two bytes each, would take hundreds.
+    /// Bytes of memory that it may take on top of that for each byte of the file. Models take 0.1
+    /// to 9; a file of empty messages, two bytes each, would take hundreds.
     pub expansion: u32,
 }
 
 impl ReadLimits {
-    /// Bytes of structure that a file may have; so few that no arena can have more entries than an id can tell apart.
+    /// Bytes of structure that a file may have; so few that no arena can have more entries than an
+    /// id can tell apart.
     pub(crate) fn memory(self, file: usize) -> u64 {
         let memory = (file as u64).saturating_mul(self.expansion.into());
         memory.saturating_add(self.memory).min(16 << 30)
@@ -52,11 +55,7 @@ impl ReadLimits {
 
 impl Default for ReadLimits {
     fn default() -> Self {
-        ReadLimits {
-            depth: Limits::default().depth,
-            memory: 16 << 20,
-            expansion: 12,
-        }
+        ReadLimits { depth: Limits::default().depth, memory: 16 << 20, expansion: 12 }
     }
 }
 
@@ -84,9 +83,7 @@ impl Model {
         let id = model.sources.push(source.clone());
         let build = Builder::new(&mut model, id, bytes, limits);
         let mut reading = Reading::new(build);
-        let limits = Limits {
-            depth: limits.depth,
-        };
+        let limits = Limits { depth: limits.depth };
         let result = reading
             .model(Reader::with_limits(bytes, limits))
             .and_then(|()| reading.bind_everything());
@@ -108,10 +105,7 @@ pub(crate) struct Reading<'m, 'a> {
 
 impl<'m, 'a> Reading<'m, 'a> {
     pub(crate) fn new(build: Builder<'m, 'a>) -> Self {
-        Reading {
-            build,
-            waiting: VecDeque::new(),
-        }
+        Reading { build, waiting: VecDeque::new() }
     }
 
     fn model(&mut self, reader: Reader<'a, proto::ModelProto>) -> Built {
@@ -173,7 +167,8 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(())
     }
 
-    /// Makes room for what a graph brings. Its fields are counted first, which costs little: they are not looked into.
+    /// Makes room for what a graph brings. Its fields are counted first, which costs little: they
+    /// are not looked into.
     fn reserve(&mut self, id: GraphId, reader: Reader<'a, proto::GraphProto>) {
         /// Below this size, growing step by step costs less than counting.
         const SMALL: usize = 4 << 10;
@@ -196,8 +191,9 @@ impl<'m, 'a> Reading<'m, 'a> {
         graph.initializers.reserve(initializers.min(most));
         graph.value_info.reserve(infos.min(most));
         self.build.model.nodes.reserve(nodes.min(most));
-        // What is in them nobody knows yet. So much is usual, but not in messages without room for it. A little more than
-        // usual costs nothing, as memory that nobody touches is none; a little less means moving everything.
+        // What is in them nobody knows yet. So much is usual, but not in messages without room for
+        // it. A little more than usual costs nothing, as memory that nobody touches is none; a
+        // little less means moving everything.
         let most = most.min(reader.slice().bytes.len() / 32);
         let nodes = (nodes + nodes / 8).min(most);
         let initializers = initializers.min(most);
@@ -209,9 +205,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         self.build.model.uses.reserve(2 * nodes);
         self.build.model.values.reserve(values);
         self.build.model.names.reserve(names);
-        self.build
-            .scopes
-            .reserve(self.build.model.names.len() + names);
+        self.build.scopes.reserve(self.build.model.names.len() + names);
     }
 
     fn graph(&mut self, id: GraphId, reader: Reader<'a, proto::GraphProto>) -> Built {
@@ -246,9 +240,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 }
                 GraphField::QuantizationAnnotation(annotation) => {
                     let annotation = self.annotation(annotation)?;
-                    self.build.model.graphs[id]
-                        .quantization_annotation
-                        .push(annotation);
+                    self.build.model.graphs[id].quantization_annotation.push(annotation);
                 }
                 GraphField::SparseInitializer(tensor) => {
                     let offset = tensor.offset();
@@ -345,7 +337,8 @@ impl<'m, 'a> Reading<'m, 'a> {
         Ok(&mut self.build.model.extras[id])
     }
 
-    /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs see.
+    /// An attribute; `place` is the node it belongs to and that node's graph, which its own graphs
+    /// see.
     fn attribute(
         &mut self,
         reader: Reader<'a, proto::AttributeProto>,
@@ -353,7 +346,8 @@ impl<'m, 'a> Reading<'m, 'a> {
     ) -> Built<Attribute> {
         let offset = reader.offset();
         let mut attribute = Attribute::default();
-        /// The value field of a kind, made if it is not there yet, so that a field that occurs twice is merged.
+        /// The value field of a kind, made if it is not there yet, so that a field that occurs
+        /// twice is merged.
         macro_rules! value {
             ($variant:ident, $default:expr) => {{
                 let found = attribute
@@ -733,8 +727,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             match field? {
                 TensorShapeField::Dim(reader) => {
                     // Whoever reasons about the type makes a dimension of it.
-                    self.build
-                        .count::<(DimProto, crate::Dim)>(reader.offset())?;
+                    self.build.count::<(DimProto, crate::Dim)>(reader.offset())?;
                     let mut dim = DimProto::default();
                     for field in reader {
                         match field? {
@@ -780,19 +773,16 @@ impl<'m, 'a> Reading<'m, 'a> {
                 FunctionField::Name(text) => function.name = Some(self.build.name(text)?),
                 FunctionField::Input(text) => {
                     self.build.count::<ValueInfo>(text.offset)?;
-                    let info = ValueInfo {
-                        name: Some(self.build.name(text)?),
-                        ..ValueInfo::default()
-                    };
+                    let info =
+                        ValueInfo { name: Some(self.build.name(text)?), ..ValueInfo::default() };
                     self.build.add_graph_input(body, info, text.offset)?;
                 }
                 FunctionField::Output(text) => {
                     self.build.count::<(ValueInfo, Value)>(text.offset)?;
                     let name = Some(self.build.name(text)?);
-                    self.build.model.graphs[body].outputs.push(ValueInfo {
-                        name,
-                        ..ValueInfo::default()
-                    });
+                    self.build.model.graphs[body]
+                        .outputs
+                        .push(ValueInfo { name, ..ValueInfo::default() });
                 }
                 FunctionField::Attribute(text) => {
                     self.build.count::<Symbol>(text.offset)?;
@@ -808,9 +798,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 FunctionField::Domain(text) => function.domain = Some(self.build.name(text)?),
                 FunctionField::AttributeProto(attribute) => {
                     self.build.count::<Attribute>(attribute.offset())?;
-                    function
-                        .attribute_protos
-                        .push(self.attribute(attribute, None)?);
+                    function.attribute_protos.push(self.attribute(attribute, None)?);
                 }
                 FunctionField::ValueInfo(info) => {
                     let info = self.value_info(info)?;
@@ -847,10 +835,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                     // A step sees what the main graph defines.
                     let parent = self.build.model.main;
                     let id = *info.algorithm.get_or_insert_with(|| {
-                        self.build.model.graphs.push(Graph {
-                            parent,
-                            ..Graph::default()
-                        })
+                        self.build.model.graphs.push(Graph { parent, ..Graph::default() })
                     });
                     self.waiting.push_back((id, graph));
                 }
@@ -891,9 +876,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                     annotation.tensor_name = Some(self.build.name(text)?)
                 }
                 TensorAnnotationField::QuantParameterTensorNames(entry) => {
-                    annotation
-                        .quant_parameter_tensor_names
-                        .push(self.entry(entry)?);
+                    annotation.quant_parameter_tensor_names.push(self.entry(entry)?);
                 }
                 TensorAnnotationField::Unknown(unknown) => {
                     annotation.unknown.push(self.unknown(unknown)?);
@@ -921,10 +904,7 @@ impl<'m, 'a> Reading<'m, 'a> {
     /// A field that the table does not know, to be kept.
     fn unknown(&mut self, field: proto::Unknown<'_>) -> Built<UnknownField> {
         self.build.count::<UnknownField>(field.record.offset)?;
-        Ok(UnknownField {
-            after: field.after,
-            record: self.build.span(field.record),
-        })
+        Ok(UnknownField { after: field.after, record: self.build.span(field.record) })
     }
 
     /// Appends a block of numbers to a list.
@@ -936,8 +916,7 @@ impl<'m, 'a> Reading<'m, 'a> {
     ) -> Built {
         let before = list.len();
         chunk.decode_into(list)?;
-        self.build
-            .count_list::<S::Item>(list.len() - before, offset)
+        self.build.count_list::<S::Item>(list.len() - before, offset)
     }
 
     /// Appends a block of dimensions to those of a tensor.

@@ -17,11 +17,7 @@ pub struct Span {
 
 impl Span {
     pub(crate) fn of(source: SourceId, slice: Slice<'_>) -> Span {
-        Span {
-            source,
-            offset: slice.offset,
-            len: slice.bytes.len() as u64,
-        }
+        Span { source, offset: slice.offset, len: slice.bytes.len() as u64 }
     }
 }
 
@@ -48,12 +44,14 @@ impl Unknowns {
         self.0.is_none()
     }
 
-    /// Adds a record, tag included, that stands behind the known field with a number, or first if that is 0.
+    /// Adds a record, tag included, that stands behind the known field with a number, or first if
+    /// that is 0.
     pub fn add(&mut self, after: u32, record: Span) {
         self.push(UnknownField { after, record });
     }
 
-    /// The records with the numbers of the known fields that they stand behind, in the order of the file.
+    /// The records with the numbers of the known fields that they stand behind, in the order of the
+    /// file.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Span)> {
         let fields = self.0.iter().flat_map(|fields| fields.iter());
         fields.map(|field| (field.after, field.record))
@@ -64,7 +62,8 @@ impl Unknowns {
         self.iter().map(|(_, record)| record)
     }
 
-    /// The records from position `*next` on that stood before any field with a number of `limit` or more.
+    /// The records from position `*next` on that stood before any field with a number of `limit` or
+    /// more.
     pub(crate) fn before(
         &self,
         limit: u32,

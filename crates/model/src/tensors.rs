@@ -1,4 +1,5 @@
-//! Every stored tensor of a model, wherever it stands: in graphs, subgraphs, attributes, functions and training steps.
+//! Every stored tensor of a model, wherever it stands: in graphs, subgraphs, attributes, functions
+//! and training steps.
 
 use std::collections::HashMap;
 
@@ -21,7 +22,8 @@ pub enum TensorId {
     Sparse(GraphId, u32, SparsePart),
     /// A tensor in an attribute of a node.
     Attribute(AttributeId, InAttribute),
-    /// A tensor in a default value of a function, by positions of the function and of its attribute.
+    /// A tensor in a default value of a function, by positions of the function and of its
+    /// attribute.
     Default(u32, u32, InAttribute),
 }
 
@@ -115,7 +117,8 @@ impl TensorId {
 }
 
 impl Model {
-    /// Reads a model from which large payloads were left out. Each tensor that lost some knows how many bytes.
+    /// Reads a model from which large payloads were left out. Each tensor that lost some knows how
+    /// many bytes.
     ///
     /// # Errors
     ///
@@ -147,8 +150,9 @@ impl Model {
         tensors.any(|id| self.stored(id).skipped.is_some())
     }
 
-    /// All stored tensors, in the order of the file: the main graph with what its nodes hold, training steps, functions.
-    /// Only what can be reached from there; graphs of removed nodes do not count.
+    /// All stored tensors, in the order of the file: the main graph with what its nodes hold,
+    /// training steps, functions. Only what can be reached from there; graphs of removed nodes do
+    /// not count.
     pub fn tensors(&self) -> Vec<TensorId> {
         let mut found = Vec::new();
         // A look at all attributes one after the other costs little, a walk over the nodes much.
@@ -176,8 +180,9 @@ impl Model {
         found
     }
 
-    /// The tensors of a graph and of all graphs in it; `in_nodes` says whether attributes of nodes can hold any. A list of
-    /// what is left to do instead of recursion: depth is whatever a file says.
+    /// The tensors of a graph and of all graphs in it; `in_nodes` says whether attributes of nodes
+    /// can hold any. A list of what is left to do instead of recursion: depth is whatever a file
+    /// says.
     fn tensors_of_graphs(&self, root: Option<GraphId>, in_nodes: bool, found: &mut Vec<TensorId>) {
         let mut left: Vec<GraphId> = root.into_iter().collect();
         while let Some(id) = left.pop() {
@@ -185,9 +190,7 @@ impl Model {
             let initializers = 0..graph.initializers.len() as u32;
             found.extend(initializers.map(|index| TensorId::Initializer(id, index)));
             for (index, sparse) in graph.sparse_initializers.iter().enumerate() {
-                let parts = PARTS
-                    .into_iter()
-                    .filter(|part| sparse.tensor.part(*part).is_some());
+                let parts = PARTS.into_iter().filter(|part| sparse.tensor.part(*part).is_some());
                 found.extend(parts.map(|part| TensorId::Sparse(id, index as u32, part)));
             }
             if !in_nodes {
@@ -208,28 +211,26 @@ impl Model {
         }
     }
 
-    /// For each stored tensor that is `wanted`, which one it is, in a form that holds while nodes and tensors come and go:
-    /// the name of an initializer of the main graph, for others the way there through outputs of nodes and attributes,
-    /// `y>body>z>value`. Tensors that have no such way are left out; two may have the same.
+    /// For each stored tensor that is `wanted`, which one it is, in a form that holds while nodes
+    /// and tensors come and go: the name of an initializer of the main graph, for others the way
+    /// there through outputs of nodes and attributes, `y>body>z>value`. Tensors that have no such
+    /// way are left out; two may have the same.
     pub fn tensor_paths(&self, wanted: impl Fn(&TensorProto) -> bool) -> Vec<(TensorId, Vec<u8>)> {
         let mut found = Vec::new();
         let mut left: Vec<(GraphId, Vec<u8>)> = Vec::new();
         left.extend(self.main.map(|main| (main, Vec::new())));
         for (index, info) in self.training_info.iter().enumerate() {
-            for (graph, field) in [
-                (info.initialization, "initialization"),
-                (info.algorithm, "algorithm"),
-            ] {
+            for (graph, field) in
+                [(info.initialization, "initialization"), (info.algorithm, "algorithm")]
+            {
                 left.extend(graph.map(|graph| (graph, format!("({index}:{field})>").into_bytes())));
             }
         }
         for (index, function) in self.functions.iter().enumerate() {
             let mut place = b"(".to_vec();
-            for (sign, part) in [
-                ("", function.domain),
-                (":", function.name),
-                (":", function.overload),
-            ] {
+            for (sign, part) in
+                [("", function.domain), (":", function.name), (":", function.overload)]
+            {
                 place.extend(sign.as_bytes());
                 push_escaped(&mut place, self.maybe_text(part).unwrap_or_default());
             }
@@ -272,10 +273,7 @@ impl Model {
                     }
                 }
             }
-            let nodes = match in_nodes {
-                true => &graph.nodes[..],
-                false => &[],
-            };
+            let nodes = if in_nodes { &graph.nodes[..] } else { &[] };
             for node in nodes {
                 let mut outputs = self.outputs(*node).iter().flatten();
                 let name = outputs.find_map(|value| {
@@ -304,7 +302,8 @@ impl Model {
         found
     }
 
-    /// The paths of the tensors in an attribute, and of the graphs in it, if its node is at `place`.
+    /// The paths of the tensors in an attribute, and of the graphs in it, if its node is at
+    /// `place`.
     fn paths_inside(
         &self,
         attribute: &Attribute,
@@ -342,7 +341,8 @@ impl Model {
         }
     }
 
-    /// For each of [`tensors`](Model::tensors) in turn, where it stands in the file, in words for people.
+    /// For each of [`tensors`](Model::tensors) in turn, where it stands in the file, in words for
+    /// people.
     pub fn tensor_places(&self) -> Vec<String> {
         let graphs = self.graph_places();
         let attributes = self.attribute_places(&graphs);
@@ -355,10 +355,7 @@ impl Model {
                 attribute.values.get(place.field as usize),
                 Some(AttributeValue::Tensors(_) | AttributeValue::SparseTensors(_))
             );
-            let element = match is_list {
-                true => format!("[{}]", place.element),
-                false => String::new(),
-            };
+            let element = if is_list { format!("[{}]", place.element) } else { String::new() };
             format!(
                 " '{}'{element}{}",
                 shown(self.maybe_text(attribute.name).unwrap_or_default()),
@@ -370,11 +367,7 @@ impl Model {
                 format!("{}.initializer[{index}]", graphs[&graph])
             }
             TensorId::Sparse(graph, index, which) => {
-                format!(
-                    "{}.sparse_initializer[{index}]{}",
-                    graphs[&graph],
-                    part(which)
-                )
+                format!("{}.sparse_initializer[{index}]{}", graphs[&graph], part(which))
             }
             TensorId::Attribute(attribute, place) => {
                 let inside = inside(self.attribute(attribute), place);
@@ -396,10 +389,7 @@ impl Model {
         left.extend(self.main.map(|main| (main, "graph".to_string())));
         for (index, info) in self.training_info.iter().enumerate() {
             let name = |graph, field| (graph, format!("training_info[{index}].{field}"));
-            left.extend(
-                info.initialization
-                    .map(|graph| name(graph, "initialization")),
-            );
+            left.extend(info.initialization.map(|graph| name(graph, "initialization")));
             left.extend(info.algorithm.map(|graph| name(graph, "algorithm")));
         }
         for (index, function) in self.functions.iter().enumerate() {
@@ -514,26 +504,18 @@ impl Model {
 fn in_attribute(attribute: &Attribute, mut found: impl FnMut(InAttribute)) {
     for (field, value) in attribute.values.iter().enumerate() {
         let mut push = |element: usize, part| {
-            found(InAttribute {
-                field: field as u32,
-                element: element as u32,
-                part,
-            });
+            found(InAttribute { field: field as u32, element: element as u32, part });
         };
         match value {
             AttributeValue::Tensor(_) => push(0, None),
             AttributeValue::Tensors(tensors) => (0..tensors.len()).for_each(|i| push(i, None)),
             AttributeValue::SparseTensor(sparse) => {
-                let parts = PARTS
-                    .into_iter()
-                    .filter(|part| sparse.part(*part).is_some());
+                let parts = PARTS.into_iter().filter(|part| sparse.part(*part).is_some());
                 parts.for_each(|part| push(0, Some(part)));
             }
             AttributeValue::SparseTensors(list) => {
                 for (i, sparse) in list.iter().enumerate() {
-                    let parts = PARTS
-                        .into_iter()
-                        .filter(|part| sparse.part(*part).is_some());
+                    let parts = PARTS.into_iter().filter(|part| sparse.part(*part).is_some());
                     parts.for_each(|part| push(i, Some(part)));
                 }
             }

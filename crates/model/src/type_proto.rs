@@ -105,7 +105,8 @@ pub enum DimValue {
 }
 
 impl TypeProto {
-    /// The shape of its tensors: those of a sequence, a map or an optional are what it holds, however deep.
+    /// The shape of its tensors: those of a sequence, a map or an optional are what it holds,
+    /// however deep.
     pub fn innermost_shape(&self) -> Option<&ShapeProto> {
         match self.kind.as_ref()? {
             TypeKind::Tensor { shape, .. } | TypeKind::SparseTensor { shape, .. } => shape.as_ref(),
@@ -131,7 +132,8 @@ impl TypeProto {
 }
 
 impl Model {
-    /// What can be reasoned about in a declared type; `None` if it names no kind, or an element type that does not exist.
+    /// What can be reasoned about in a declared type; `None` if it names no kind, or an element
+    /// type that does not exist.
     pub fn type_of(&self, proto: &TypeProto) -> Option<Type> {
         self.type_with(proto, &mut |value| match value {
             DimValue::Value(size @ 0..) => Dim::Known(size),
@@ -155,29 +157,20 @@ impl Model {
                 None | Some(0) => None,
                 Some(number) => Some(DataType::from_number(number)?),
             };
-            Some(TensorType {
-                elem,
-                shape: shape.as_ref().map(|shape| shape_of(shape, read)),
-            })
+            Some(TensorType { elem, shape: shape.as_ref().map(|shape| shape_of(shape, read)) })
         };
         Some(match proto.kind.as_ref()? {
-            TypeKind::Tensor {
-                elem_type, shape, ..
-            } => Type::Tensor(tensor(*elem_type, shape)?),
-            TypeKind::SparseTensor {
-                elem_type, shape, ..
-            } => Type::SparseTensor(tensor(*elem_type, shape)?),
+            TypeKind::Tensor { elem_type, shape, .. } => Type::Tensor(tensor(*elem_type, shape)?),
+            TypeKind::SparseTensor { elem_type, shape, .. } => {
+                Type::SparseTensor(tensor(*elem_type, shape)?)
+            }
             TypeKind::Sequence { elem_type, .. } => {
                 Type::Sequence(Box::new(self.type_with(elem_type.as_ref()?, read)?))
             }
             TypeKind::Optional { elem_type, .. } => {
                 Type::Optional(Box::new(self.type_with(elem_type.as_ref()?, read)?))
             }
-            TypeKind::Map {
-                key_type,
-                value_type,
-                ..
-            } => Type::Map(
+            TypeKind::Map { key_type, value_type, .. } => Type::Map(
                 DataType::from_number((*key_type)?)?,
                 Box::new(self.type_with(value_type.as_ref()?, read)?),
             ),

@@ -1,6 +1,7 @@
 //! Types of values as analyses see them: element types that exist, dimensions with algebra.
 //!
-//! What a file declares, however odd, is a [`TypeProto`](crate::TypeProto); this is what can be reasoned about.
+//! What a file declares, however odd, is a [`TypeProto`](crate::TypeProto); this is what can be
+//! reasoned about.
 
 use std::fmt;
 
@@ -54,10 +55,7 @@ impl Type {
 
     /// A tensor type of unknown rank.
     pub fn unranked(elem: DataType) -> Type {
-        Type::Tensor(TensorType {
-            elem: Some(elem),
-            shape: None,
-        })
+        Type::Tensor(TensorType { elem: Some(elem), shape: None })
     }
 
     /// The tensor type, if it is one.
@@ -111,8 +109,8 @@ impl Type {
         ty
     }
 
-    /// What both say together, or `None` if they contradict each other. A number beats a symbol; where both are
-    /// symbols, `self` stays.
+    /// What both say together, or `None` if they contradict each other. A number beats a symbol;
+    /// where both are symbols, `self` stays.
     pub fn merge(&self, other: &Type) -> Option<Type> {
         Some(match (self, other) {
             (Type::Tensor(a), Type::Tensor(b)) => Type::Tensor(a.merge(b)?),
@@ -203,16 +201,8 @@ mod tests {
                 Some(shape(&[2i64.into(), 3i64.into()])),
             ),
             (shape(&[2i64.into()]), shape(&[3i64.into()]), None),
-            (
-                shape(std::slice::from_ref(&n)),
-                shape(&[3i64.into()]),
-                Some(shape(&[3i64.into()])),
-            ),
-            (
-                shape(std::slice::from_ref(&n)),
-                shape(&[any]),
-                Some(shape(std::slice::from_ref(&n))),
-            ),
+            (shape(std::slice::from_ref(&n)), shape(&[3i64.into()]), Some(shape(&[3i64.into()]))),
+            (shape(std::slice::from_ref(&n)), shape(&[any]), Some(shape(std::slice::from_ref(&n)))),
             (shape(&[]), shape(std::slice::from_ref(&n)), None),
             (
                 Type::unranked(DataType::Float),

@@ -1,6 +1,8 @@
-//! Files that hold one value: `TensorProto`, `SequenceProto`, `MapProto`, `OptionalProto`, as test data is stored.
+//! Files that hold one value: `TensorProto`, `SequenceProto`, `MapProto`, `OptionalProto`, as test
+//! data is stored.
 //!
-//! Such a file does not say which of the messages it is; the type of the model's input or output does.
+//! Such a file does not say which of the messages it is; the type of the model's input or output
+//! does.
 
 use sardonyx_proto::{
     self as proto, Encode, Encoder, MapField, OptionalElemType, OptionalField, Reader,
@@ -26,18 +28,16 @@ pub fn read_value(bytes: Buffer, ty: &Type) -> Result<Value, String> {
     let slice = source.as_slice();
     // An absent optional input is stored as an empty file.
     match ty {
-        Type::Tensor(_) => FileReader::new(bytes)
-            .tensor(Reader::new(slice))
-            .map(Value::Tensor),
+        Type::Tensor(_) => FileReader::new(bytes).tensor(Reader::new(slice)).map(Value::Tensor),
         Type::SparseTensor(_) => FileReader::new(bytes)
             .sparse(Reader::new(slice))
             .map(|sparse| Value::Sparse(Box::new(sparse))),
-        Type::Sequence(inner) => FileReader::new(bytes)
-            .sequence(Reader::new(slice), inner)
-            .map(Value::Sequence),
-        Type::Map(key, inner) => FileReader::new(bytes)
-            .map(Reader::new(slice), *key, inner)
-            .map(Value::Map),
+        Type::Sequence(inner) => {
+            FileReader::new(bytes).sequence(Reader::new(slice), inner).map(Value::Sequence)
+        }
+        Type::Map(key, inner) => {
+            FileReader::new(bytes).map(Reader::new(slice), *key, inner).map(Value::Map)
+        }
         Type::Optional(inner) => FileReader::new(bytes).optional(Reader::new(slice), inner),
         Type::Opaque { .. } => Err(format!("values of type {ty} cannot be stored")),
     }
@@ -73,9 +73,7 @@ impl FileReader {
 
     fn tensor(&mut self, reader: Reader<'_, proto::TensorProto>) -> Result<Tensor, String> {
         let proto: TensorProto = self.with_build(|build, proto| build.tensor(proto, reader))?;
-        self.model
-            .tensor(&proto, &NoExternalData)
-            .map_err(|error| error.to_string())
+        self.model.tensor(&proto, &NoExternalData).map_err(|error| error.to_string())
     }
 
     fn sparse(&mut self, reader: Reader<'_, proto::SparseTensorProto>) -> Result<Sparse, String> {
@@ -83,9 +81,7 @@ impl FileReader {
             *proto = build.sparse_tensor(reader)?;
             Ok(())
         })?;
-        self.model
-            .sparse_tensor(&proto, &NoExternalData)
-            .map_err(|error| error.to_string())
+        self.model.sparse_tensor(&proto, &NoExternalData).map_err(|error| error.to_string())
     }
 
     fn sequence(
@@ -148,11 +144,7 @@ impl FileReader {
             }
         }
         if keys.len() != values.len() {
-            return Err(format!(
-                "the map has {} keys but {} values",
-                keys.len(),
-                values.len()
-            ));
+            return Err(format!("the map has {} keys but {} values", keys.len(), values.len()));
         }
         let mut map = Map::new(key, value_type(inner)?).map_err(|error| error.to_string())?;
         for (key, value) in keys.into_iter().zip(values) {
@@ -167,29 +159,27 @@ impl FileReader {
         inner: &Type,
     ) -> Result<Value, String> {
         for field in reader {
-            return Ok(Value::some(
-                match field.map_err(|error| error.to_string())? {
-                    OptionalField::TensorValue(reader) => Value::Tensor(self.tensor(reader)?),
-                    OptionalField::SparseTensorValue(reader) => {
-                        Value::Sparse(Box::new(self.sparse(reader)?))
-                    }
-                    OptionalField::SequenceValue(reader) => match inner {
-                        Type::Sequence(inner) => Value::Sequence(self.sequence(reader, inner)?),
-                        _ => return Err(format!("the optional holds a sequence, not {inner}")),
-                    },
-                    OptionalField::MapValue(reader) => match inner {
-                        Type::Map(key, inner) => Value::Map(self.map(reader, *key, inner)?),
-                        _ => return Err(format!("the optional holds a map, not {inner}")),
-                    },
-                    OptionalField::OptionalValue(reader) => match inner {
-                        Type::Optional(inner) => self.optional(reader, inner)?,
-                        _ => return Err(format!("the optional holds an optional, not {inner}")),
-                    },
-                    OptionalField::Name(_)
-                    | OptionalField::ElemType(_)
-                    | OptionalField::Unknown(_) => continue,
+            return Ok(Value::some(match field.map_err(|error| error.to_string())? {
+                OptionalField::TensorValue(reader) => Value::Tensor(self.tensor(reader)?),
+                OptionalField::SparseTensorValue(reader) => {
+                    Value::Sparse(Box::new(self.sparse(reader)?))
+                }
+                OptionalField::SequenceValue(reader) => match inner {
+                    Type::Sequence(inner) => Value::Sequence(self.sequence(reader, inner)?),
+                    _ => return Err(format!("the optional holds a sequence, not {inner}")),
                 },
-            ));
+                OptionalField::MapValue(reader) => match inner {
+                    Type::Map(key, inner) => Value::Map(self.map(reader, *key, inner)?),
+                    _ => return Err(format!("the optional holds a map, not {inner}")),
+                },
+                OptionalField::OptionalValue(reader) => match inner {
+                    Type::Optional(inner) => self.optional(reader, inner)?,
+                    _ => return Err(format!("the optional holds an optional, not {inner}")),
+                },
+                OptionalField::Name(_) | OptionalField::ElemType(_) | OptionalField::Unknown(_) => {
+                    continue;
+                }
+            }));
         }
         Ok(Value::none(value_type(inner)?))
     }
@@ -212,10 +202,7 @@ fn value_type(ty: &Type) -> Result<ValueType, String> {
 
 /// The bytes of a file that holds a value, with a name in it if one is given.
 pub fn write_value(value: &Value, name: &str) -> Vec<u8> {
-    encode_to_vec(&Named {
-        value,
-        name: name.as_bytes(),
-    })
+    encode_to_vec(&Named { value, name: name.as_bytes() })
 }
 
 #[derive(Clone, Copy)]

@@ -98,10 +98,7 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(model: &'a Model) -> Self {
-        Writer {
-            model,
-            texts: model.texts(),
-        }
+        Writer { model, texts: model.texts() }
     }
 }
 
@@ -116,12 +113,7 @@ struct Fields<'f, 'a> {
 
 impl<'f, 'a> Fields<'f, 'a> {
     fn new(writer: Writer<'a>, out: &'f mut Encoder<'a>, unknown: &'f Unknowns) -> Self {
-        Fields {
-            writer,
-            out,
-            unknown,
-            next: 0,
-        }
+        Fields { writer, out, unknown, next: 0 }
     }
 
     fn before(&mut self, number: u32) {
@@ -233,9 +225,7 @@ impl Encode for Model {
         }
         fields.entries(model::MetadataProps, &header.metadata_props);
         for info in &self.training_info {
-            fields.message(model::TrainingInfo, |out| {
-                writer.write_training_info(out, info)
-            });
+            fields.message(model::TrainingInfo, |out| writer.write_training_info(out, info));
         }
         for function in &self.functions {
             fields.message(model::Functions, |out| writer.write_function(out, function));
@@ -254,9 +244,7 @@ impl<'a> Writer<'a> {
         }
         fields.text(graph::Name, graph.name);
         for initializer in &graph.initializers {
-            fields.message(graph::Initializer, |out| {
-                self.write_tensor(out, &initializer.tensor)
-            });
+            fields.message(graph::Initializer, |out| self.write_tensor(out, &initializer.tensor));
         }
         fields.long_text(graph::DocString, graph.doc_string);
         for info in &graph.inputs {
@@ -274,9 +262,7 @@ impl<'a> Writer<'a> {
             });
         }
         for sparse in &graph.sparse_initializers {
-            fields.message(graph::SparseInitializer, |out| {
-                self.write_sparse(out, &sparse.tensor)
-            });
+            fields.message(graph::SparseInitializer, |out| self.write_sparse(out, &sparse.tensor));
         }
         fields.entries(graph::MetadataProps, &graph.metadata_props);
         fields.finish();
@@ -289,9 +275,7 @@ impl<'a> Writer<'a> {
         let unknown = extras.map_or(&none, |extras| &extras.unknown);
         let mut fields = Fields::new(self, out, unknown);
         let name = |value: Option<crate::ValueId>| {
-            value.map_or(&b""[..], |value| {
-                self.texts.text(self.model.value(value).name)
-            })
+            value.map_or(&b""[..], |value| self.texts.text(self.model.value(value).name))
         };
         for input in self.model.inputs(id) {
             fields.put(node::Input, name(input));
@@ -321,7 +305,8 @@ impl<'a> Writer<'a> {
         let extras = attribute.extras.as_deref().unwrap_or(&none);
         let mut fields = Fields::new(self, out, &extras.unknown);
         fields.text(attribute::Name, attribute.name);
-        // Field numbers and value fields interleave: 13 lies between `graphs` and `tp`, 20 and 21 before the sparse ones.
+        // Field numbers and value fields interleave: 13 lies between `graphs` and `tp`, 20 and 21
+        // before the sparse ones.
         for value in &attribute.values {
             match value {
                 AttributeValue::Float(value) => fields.put(attribute::F, *value),
@@ -374,9 +359,7 @@ impl<'a> Writer<'a> {
         for value in &attribute.values {
             match value {
                 AttributeValue::SparseTensor(tensor) => {
-                    fields.message(attribute::SparseTensor, |out| {
-                        self.write_sparse(out, tensor)
-                    });
+                    fields.message(attribute::SparseTensor, |out| self.write_sparse(out, tensor));
                 }
                 AttributeValue::SparseTensors(tensors) => {
                     for tensor in tensors {
@@ -404,11 +387,7 @@ impl<'a> Writer<'a> {
             });
         }
         let runs = |fields: &mut Fields<'_, 'a>, numbers: std::ops::RangeInclusive<u32>| {
-            for run in tensor
-                .typed
-                .iter()
-                .filter(|run| numbers.contains(&run.number))
-            {
+            for run in tensor.typed.iter().filter(|run| numbers.contains(&run.number)) {
                 fields.before(run.number);
                 fields.out.records(self.model.bytes(run.records));
             }
@@ -432,9 +411,7 @@ impl<'a> Writer<'a> {
             fields.message(sparse_tensor::Values, |out| self.write_tensor(out, values));
         }
         if let Some(indices) = &sparse.indices {
-            fields.message(sparse_tensor::Indices, |out| {
-                self.write_tensor(out, indices)
-            });
+            fields.message(sparse_tensor::Indices, |out| self.write_tensor(out, indices));
         }
         fields.put(sparse_tensor::Dims, &sparse.dims);
         fields.finish();
@@ -455,18 +432,16 @@ impl<'a> Writer<'a> {
         let mut fields = Fields::new(self, out, &ty.unknown);
         // The kinds with numbers below and above `denotation`, which is 6.
         match &ty.kind {
-            Some(TypeKind::Tensor {
-                elem_type,
-                shape,
-                unknown,
-            }) => fields.message(type_::TensorType, |out| {
-                let mut fields = Fields::new(self, out, unknown);
-                fields.put_some(tensor_type::ElemType, *elem_type);
-                if let Some(shape) = shape {
-                    fields.message(tensor_type::Shape, |out| self.write_shape(out, shape));
-                }
-                fields.finish();
-            }),
+            Some(TypeKind::Tensor { elem_type, shape, unknown }) => {
+                fields.message(type_::TensorType, |out| {
+                    let mut fields = Fields::new(self, out, unknown);
+                    fields.put_some(tensor_type::ElemType, *elem_type);
+                    if let Some(shape) = shape {
+                        fields.message(tensor_type::Shape, |out| self.write_shape(out, shape));
+                    }
+                    fields.finish();
+                })
+            }
             Some(TypeKind::Sequence { elem_type, unknown }) => {
                 fields.message(type_::SequenceType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
@@ -476,46 +451,39 @@ impl<'a> Writer<'a> {
                     fields.finish();
                 })
             }
-            Some(TypeKind::Map {
-                key_type,
-                value_type,
-                unknown,
-            }) => fields.message(type_::MapType, |out| {
-                let mut fields = Fields::new(self, out, unknown);
-                fields.put_some(map_type::KeyType, *key_type);
-                if let Some(ty) = value_type {
-                    fields.message(map_type::ValueType, |out| self.write_type(out, ty));
-                }
-                fields.finish();
-            }),
+            Some(TypeKind::Map { key_type, value_type, unknown }) => {
+                fields.message(type_::MapType, |out| {
+                    let mut fields = Fields::new(self, out, unknown);
+                    fields.put_some(map_type::KeyType, *key_type);
+                    if let Some(ty) = value_type {
+                        fields.message(map_type::ValueType, |out| self.write_type(out, ty));
+                    }
+                    fields.finish();
+                })
+            }
             _ => {}
         }
         fields.text(type_::Denotation, ty.denotation);
         match &ty.kind {
-            Some(TypeKind::Opaque {
-                domain,
-                name,
-                unknown,
-            }) => fields.message(type_::OpaqueType, |out| {
-                let mut fields = Fields::new(self, out, unknown);
-                fields.text(opaque_type::Domain, *domain);
-                fields.text(opaque_type::Name, *name);
-                fields.finish();
-            }),
-            Some(TypeKind::SparseTensor {
-                elem_type,
-                shape,
-                unknown,
-            }) => fields.message(type_::SparseTensorType, |out| {
-                let mut fields = Fields::new(self, out, unknown);
-                fields.put_some(sparse_tensor_type::ElemType, *elem_type);
-                if let Some(shape) = shape {
-                    fields.message(sparse_tensor_type::Shape, |out| {
-                        self.write_shape(out, shape)
-                    });
-                }
-                fields.finish();
-            }),
+            Some(TypeKind::Opaque { domain, name, unknown }) => {
+                fields.message(type_::OpaqueType, |out| {
+                    let mut fields = Fields::new(self, out, unknown);
+                    fields.text(opaque_type::Domain, *domain);
+                    fields.text(opaque_type::Name, *name);
+                    fields.finish();
+                })
+            }
+            Some(TypeKind::SparseTensor { elem_type, shape, unknown }) => {
+                fields.message(type_::SparseTensorType, |out| {
+                    let mut fields = Fields::new(self, out, unknown);
+                    fields.put_some(sparse_tensor_type::ElemType, *elem_type);
+                    if let Some(shape) = shape {
+                        fields
+                            .message(sparse_tensor_type::Shape, |out| self.write_shape(out, shape));
+                    }
+                    fields.finish();
+                })
+            }
             Some(TypeKind::Optional { elem_type, unknown }) => {
                 fields.message(type_::OptionalType, |out| {
                     let mut fields = Fields::new(self, out, unknown);
@@ -571,9 +539,7 @@ impl<'a> Writer<'a> {
         }
         fields.text(function::Domain, function.domain);
         for attribute in &function.attribute_protos {
-            fields.message(function::AttributeProto, |out| {
-                self.write_attribute(out, attribute)
-            });
+            fields.message(function::AttributeProto, |out| self.write_attribute(out, attribute));
         }
         for info in &body.value_info {
             fields.message(function::ValueInfo, |out| self.write_value_info(out, info));
@@ -586,17 +552,12 @@ impl<'a> Writer<'a> {
     fn write_training_info(self, out: &mut Encoder<'a>, info: &'a TrainingInfo) {
         let mut fields = Fields::new(self, out, &info.unknown);
         if let Some(graph) = info.initialization {
-            fields.message(training_info::Initialization, |out| {
-                self.write_graph(out, graph)
-            });
+            fields.message(training_info::Initialization, |out| self.write_graph(out, graph));
         }
         if let Some(graph) = info.algorithm {
             fields.message(training_info::Algorithm, |out| self.write_graph(out, graph));
         }
-        fields.entries(
-            training_info::InitializationBinding,
-            &info.initialization_binding,
-        );
+        fields.entries(training_info::InitializationBinding, &info.initialization_binding);
         fields.entries(training_info::UpdateBinding, &info.update_binding);
         fields.finish();
     }
@@ -632,7 +593,8 @@ mod tests {
 
     use super::*;
 
-    /// Every field of every message that a model can hold, filled from the table, unknown fields after each known one.
+    /// Every field of every message that a model can hold, filled from the table, unknown fields
+    /// after each known one.
     fn full(def: &proto::MessageDef, depth: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         fn varint(bytes: &mut Vec<u8>, mut value: u64) {
@@ -647,11 +609,7 @@ mod tests {
             if field.label == proto::Label::OneOf && std::mem::replace(&mut oneof_done, true) {
                 continue;
             }
-            let times = if matches!(field.label, proto::Label::Repeated) {
-                2
-            } else {
-                1
-            };
+            let times = if matches!(field.label, proto::Label::Repeated) { 2 } else { 1 };
             for time in 0..times {
                 let (wire, content) = match (field.kind, field.label) {
                     (_, proto::Label::Packed) => (2, [1u8, 0, 0, 0, 1, 0, 0, 0].to_vec()),
@@ -681,22 +639,17 @@ mod tests {
 
     #[test]
     fn bytes_to_model_to_bytes_loses_nothing() {
-        // MODEL-20+-, MODEL-23+-, WIRE-16+, WIRE-18+-, WIRE-20+-, WIRE-33+, SHAPE-01, SHAPE-02-, META-01
+        // MODEL-20+-, MODEL-23+-, WIRE-16+, WIRE-18+-, WIRE-20+-, WIRE-33+, SHAPE-01, SHAPE-02-,
+        // META-01
         let bytes = full(<proto::ModelProto as proto::MessageType>::DEF, 6);
         let model = Model::read(Buffer::from_vec(bytes.clone())).expect("well-formed");
         let written = model.to_bytes();
         let at = bytes.iter().zip(&written).position(|(a, b)| a != b);
         let place = at
             .map(|at| proto::place_of::<proto::ModelProto>(&bytes, at as u64, Default::default()));
-        assert!(
-            bytes == written,
-            "first difference at {at:?} of {}: {place:?}",
-            bytes.len()
-        );
+        assert!(bytes == written, "first difference at {at:?} of {}: {place:?}", bytes.len());
         let mut streamed = Vec::new();
-        model
-            .write_to(&mut streamed)
-            .expect("a vector takes every byte");
+        model.write_to(&mut streamed).expect("a vector takes every byte");
         assert!(bytes == streamed);
     }
 }

@@ -40,10 +40,7 @@ struct Maker {
 impl Maker {
     fn message(&mut self, def: &MessageDef, depth: usize) -> Vec<u8> {
         let mut out = Vec::new();
-        let members = def
-            .fields
-            .iter()
-            .filter(|field| field.label == Label::OneOf);
+        let members = def.fields.iter().filter(|field| field.label == Label::OneOf);
         let members: Vec<u32> = members.map(|field| field.number).collect();
         let chosen = members.get(self.member % members.len().max(1)).copied();
         for known in def.fields {
@@ -121,7 +118,8 @@ impl Maker {
 
 #[test]
 fn every_field_comes_back() {
-    // WIRE-17+, WIRE-18+-, WIRE-20+-, WIRE-24+, WIRE-26+, WIRE-33, MODEL-20+-, MODEL-23+-, META-02+, META-08+
+    // WIRE-17+, WIRE-18+-, WIRE-20+-, WIRE-24+, WIRE-26+, WIRE-33, MODEL-20+-, MODEL-23+-,
+    // META-02+, META-08+
     for (member, unknown, defaults) in [
         (0, false, false),
         (1, true, false),
@@ -130,24 +128,13 @@ fn every_field_comes_back() {
         (4, true, false),
         (5, false, false),
     ] {
-        let mut maker = Maker {
-            texts: 0,
-            member,
-            unknown,
-            defaults,
-        };
+        let mut maker = Maker { texts: 0, member, unknown, defaults };
         let bytes = maker.message(ModelProto::DEF, 6);
         assert!(bytes.len() > 1000);
         let model = Model::read(Buffer::from_vec(bytes.clone())).unwrap();
         let again = model.to_bytes();
         let differs = bytes.iter().zip(&again).position(|(a, b)| a != b);
-        assert_eq!(
-            differs,
-            None,
-            "of {} and {} bytes",
-            bytes.len(),
-            again.len()
-        );
+        assert_eq!(differs, None, "of {} and {} bytes", bytes.len(), again.len());
         assert_eq!(bytes.len(), again.len());
         assert_eq!(model.encoded().bytes(), bytes.len() as u64);
         assert!(!model.tensors().is_empty());
@@ -196,11 +183,7 @@ fn the_last_of_two_alternatives_stays() {
     let rows: [(&[u32], &[u8], &[u8]); 4] = [
         // TYPE-21-: a tensor, then a sequence; and the other way round
         (&[7, 11, 2], b"\x0a\x02\x08\x01\x22\x00", b"\x22\x00"),
-        (
-            &[7, 11, 2],
-            b"\x22\x00\x0a\x02\x08\x01",
-            b"\x0a\x02\x08\x01",
-        ),
+        (&[7, 11, 2], b"\x22\x00\x0a\x02\x08\x01", b"\x0a\x02\x08\x01"),
         // SHAPE-01-: a number, then a name; and the other way round
         (&dimension, b"\x08\x03\x12\x01N", b"\x12\x01N"),
         (&dimension, b"\x12\x01N\x08\x03", b"\x08\x03"),
@@ -224,7 +207,8 @@ fn with_tensor(fields: &[u8]) -> Model {
 
 #[test]
 fn every_element_type_in_every_form_of_storage() {
-    // TENSOR-08, TENSOR-12, TENSOR-13, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-22+, WIRE-15+, WIRE-38-
+    // TENSOR-08, TENSOR-12, TENSOR-13, TENSOR-19, TENSOR-20, TENSOR-21, TENSOR-22+, WIRE-15+,
+    // WIRE-38-
     for number in 1..=28 {
         let data_type = DataType::from_number(number).unwrap();
         if data_type == DataType::String {
@@ -232,15 +216,16 @@ fn every_element_type_in_every_form_of_storage() {
         }
         // Eight elements, whose bits fill whole bytes for every type; booleans are 0 or 1.
         let len = data_type.storage_bytes(8).unwrap();
-        let raw: Vec<u8> = (0..len as u8)
-            .map(|byte| {
-                if data_type == DataType::Bool {
-                    byte & 1
-                } else {
-                    byte.wrapping_mul(37) & 0x7f
-                }
-            })
-            .collect();
+        let raw: Vec<u8> =
+            (0..len as u8)
+                .map(|byte| {
+                    if data_type == DataType::Bool {
+                        byte & 1
+                    } else {
+                        byte.wrapping_mul(37) & 0x7f
+                    }
+                })
+                .collect();
         let head = |fields: &mut Vec<u8>| {
             tag(fields, 1, 0);
             varint(fields, 8);

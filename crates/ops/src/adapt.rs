@@ -10,7 +10,8 @@ use sardonyx_tensor::Tensor;
 
 /// What an adapter sees of a node, and how it changes it.
 ///
-/// An adapter either leaves a node that means exactly the same in the new version, or refuses; it never guesses.
+/// An adapter either leaves a node that means exactly the same in the new version, or refuses; it
+/// never guesses.
 pub struct Adapt<'a> {
     build: NodeBuilder<'a>,
     types: &'a dyn Fn(ValueId) -> Option<Type>,
@@ -20,9 +21,7 @@ pub struct Adapt<'a> {
 
 impl fmt::Debug for Adapt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adapt")
-            .field("node", &self.node())
-            .finish_non_exhaustive()
+        f.debug_struct("Adapt").field("node", &self.node()).finish_non_exhaustive()
     }
 }
 
@@ -39,13 +38,10 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl<'a> Adapt<'a> {
-    /// For the node at which `build` makes others, of whose values `types` knows what inference found.
+    /// For the node at which `build` makes others, of whose values `types` knows what inference
+    /// found.
     pub fn new(build: NodeBuilder<'a>, types: &'a dyn Fn(ValueId) -> Option<Type>) -> Self {
-        Adapt {
-            build,
-            types,
-            made: Vec::new(),
-        }
+        Adapt { build, types, made: Vec::new() }
     }
 
     fn model(&self) -> &Model {
@@ -73,20 +69,12 @@ impl<'a> Adapt<'a> {
 
     /// Whether the node has that output, with a name.
     pub fn has_output(&self, index: usize) -> bool {
-        self.model()
-            .outputs(self.node())
-            .get(index)
-            .is_some_and(Option::is_some)
+        self.model().outputs(self.node()).get(index).is_some_and(Option::is_some)
     }
 
     /// Whether somebody reads that output.
     pub fn is_used(&self, index: usize) -> bool {
-        let value = self
-            .model()
-            .outputs(self.node())
-            .get(index)
-            .copied()
-            .flatten();
+        let value = self.model().outputs(self.node()).get(index).copied().flatten();
         value.is_some_and(|value| self.model().is_read(value))
     }
 
@@ -170,7 +158,8 @@ impl<'a> Adapt<'a> {
         self.add_constant(tensor)
     }
 
-    /// Makes a node of the default domain, in the form of the new version, before this one. Returns its output.
+    /// Makes a node of the default domain, in the form of the new version, before this one. Returns
+    /// its output.
     pub fn before(
         &mut self,
         op: &'static str,
@@ -182,8 +171,9 @@ impl<'a> Adapt<'a> {
         output
     }
 
-    /// Makes a node of the default domain, in the form of the new version, after this one. It reads the output at
-    /// `output` and `more_inputs`; whatever read that output reads the new node's instead, and it takes its name over.
+    /// Makes a node of the default domain, in the form of the new version, after this one. It reads
+    /// the output at `output` and `more_inputs`; whatever read that output reads the new node's
+    /// instead, and it takes its name over.
     pub fn after(
         &mut self,
         output: usize,
@@ -197,10 +187,7 @@ impl<'a> Adapt<'a> {
 
     /// What an adapter returns when it cannot keep the meaning.
     pub fn refuse(&self, why: impl fmt::Display) -> Refusal {
-        Refusal(format!(
-            "{}: {why}",
-            self.model().display(self.model().node(self.node()).op_type)
-        ))
+        Refusal(format!("{}: {why}", self.model().display(self.model().node(self.node()).op_type)))
     }
 }
 

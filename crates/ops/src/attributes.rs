@@ -52,7 +52,8 @@ impl<'a> AttributeView<'a> {
         }
     }
 
-    /// A string attribute, or its default. Text that is not UTF-8 counts as absent: no rule knows such a word.
+    /// A string attribute, or its default. Text that is not UTF-8 counts as absent: no rule knows
+    /// such a word.
     pub fn string(&self, name: &str) -> Option<String> {
         match self.attributes.attribute(name) {
             Some(AttrValue::String(value)) => String::from_utf8(value.into_owned()).ok(),

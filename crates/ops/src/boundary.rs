@@ -1,8 +1,9 @@
-//! What the schemas alone show of a boundary between two versions of an operator: which nodes cannot mean the same on both
-//! sides as they stand.
+//! What the schemas alone show of a boundary between two versions of an operator: which nodes
+//! cannot mean the same on both sides as they stand.
 //!
-//! Where no adapter says otherwise, an older node is taken to mean the same in the newer version. These are the nodes for
-//! which that cannot be: they have what is gone, lack what is needed, or leave out what has another default now.
+//! Where no adapter says otherwise, an older node is taken to mean the same in the newer version.
+//! These are the nodes for which that cannot be: they have what is gone, lack what is needed, or
+//! leave out what has another default now.
 
 use crate::def::OpDef;
 use crate::schema::Schema;
@@ -12,7 +13,8 @@ use crate::schema::Schema;
 pub struct Boundary {
     /// Attributes that the newer version does not have, or has with another type.
     pub gone: Vec<&'static str>,
-    /// Attributes that mean something else in the newer version if they are left out, or may not be left out.
+    /// Attributes that mean something else in the newer version if they are left out, or may not be
+    /// left out.
     pub changed_defaults: Vec<&'static str>,
     /// Fewest and most inputs of the newer version, if the older one has other numbers.
     pub inputs: Option<(usize, Option<usize>)>,
@@ -41,9 +43,7 @@ impl Boundary {
         }
         let added = newer.attributes.iter();
         let added = added.filter(|now| now.required && older.attribute(now.name).is_none());
-        boundary
-            .changed_defaults
-            .extend(added.map(|attribute| attribute.name));
+        boundary.changed_defaults.extend(added.map(|attribute| attribute.name));
         boundary
     }
 
@@ -65,8 +65,8 @@ fn narrower(
 }
 
 impl OpDef {
-    /// What the version that came with an opset version stops, next to the version before it. `None` if that is nothing,
-    /// if an adapter stands there, or if it is the first version.
+    /// What the version that came with an opset version stops, next to the version before it.
+    /// `None` if that is nothing, if an adapter stands there, or if it is the first version.
     pub fn unadapted_boundary(&self, since: u32) -> Option<Boundary> {
         let before = since.checked_sub(1)?;
         if self.adapter_at(before, since).is_some() {

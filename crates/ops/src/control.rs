@@ -11,8 +11,8 @@ use crate::facts::{
 };
 use crate::typeset::TypeSet;
 
-/// What graphs take and give: tensors, sequences and optionals of these tensors. Sequences in optionals never gained the
-/// newer element types.
+/// What graphs take and give: tensors, sequences and optionals of these tensors. Sequences in
+/// optionals never gained the newer element types.
 const fn carried(tensors: TypeSet) -> TypeSet {
     tensors
         .and(tensors.as_sequences())

@@ -1,8 +1,9 @@
 //! How many multiply-adds a node takes.
 //!
-//! One multiply-add is a product that is added to a sum: what matrix products, convolutions and whatever is made of them
-//! consist of. Work per element (activations, normalizations, poolings, reductions) counts as 0. What is counted is what the
-//! standard's formula says, without zeros, masks or causal limits left out.
+//! One multiply-add is a product that is added to a sum: what matrix products, convolutions and
+//! whatever is made of them consist of. Work per element (activations, normalizations, poolings,
+//! reductions) counts as 0. What is counted is what the standard's formula says, without zeros,
+//! masks or causal limits left out.
 
 use sardonyx_model::{Dim, Shape, Type};
 
@@ -15,8 +16,8 @@ struct Counted<'a> {
     outputs: &'a [Option<&'a Type>],
 }
 
-/// The multiply-adds of a node, given what its rule is given and the types of its outputs. `None` if the inputs say too
-/// little, or nobody knows how to count the operator.
+/// The multiply-adds of a node, given what its rule is given and the types of its outputs. `None`
+/// if the inputs say too little, or nobody knows how to count the operator.
 pub fn multiply_adds(cx: &Infer<'_>, outputs: &[Option<&Type>]) -> Option<Dim> {
     let node = Counted { cx, outputs };
     let count = match (cx.schema().domain, cx.schema().name) {
@@ -42,11 +43,10 @@ pub fn multiply_adds(cx: &Infer<'_>, outputs: &[Option<&Type>]) -> Option<Dim> {
 /// The number of elements of a shape. `None` if it is unknown, or nothing that 64 bits can hold.
 pub fn elements(shape: &[Dim]) -> Option<Dim> {
     let is_size = |dim: &Dim| !dim.is_unknown() && dim.known().is_none_or(|size| size >= 0);
-    let product = match shape.iter().all(is_size) {
-        true => shape
-            .iter()
-            .fold(Dim::Known(1), |product, dim| product.mul(dim)),
-        false => Dim::Unknown,
+    let product = if shape.iter().all(is_size) {
+        shape.iter().fold(Dim::Known(1), |product, dim| product.mul(dim))
+    } else {
+        Dim::Unknown
     };
     Some(product).filter(|product| !product.is_unknown())
 }
@@ -85,20 +85,23 @@ impl Counted<'_> {
         Some(self.output_elements()?.mul(summed))
     }
 
-    /// Each output element is a sum over one kernel, `[M, C / group, K1, …]` without the first axis.
+    /// Each output element is a sum over one kernel, `[M, C / group, K1, …]` without the first
+    /// axis.
     fn convolution(&self, weights: usize) -> Option<Dim> {
         let kernel = elements(self.shape(weights)?.get(1..)?)?;
         Some(self.output_elements()?.mul(&kernel))
     }
 
-    /// Each input element is multiplied with one kernel, `[C, M / group, K1, …]` without the first axis.
+    /// Each input element is multiplied with one kernel, `[C, M / group, K1, …]` without the first
+    /// axis.
     fn transposed_convolution(&self) -> Option<Dim> {
         let kernel = elements(self.shape(1)?.get(1..)?)?;
         Some(self.elements(0)?.mul(&kernel))
     }
 
-    /// Every query with every key, and the weights with the values: each element of the queries, and each of the result,
-    /// takes part once per key. Graphs that change scores are counted where they stand.
+    /// Every query with every key, and the weights with the values: each element of the queries,
+    /// and each of the result, takes part once per key. Graphs that change scores are counted where
+    /// they stand.
     fn attention(&self) -> Option<Dim> {
         let keys = self.shape(1)?;
         // Heads are an axis of their own, or part of the last.
@@ -110,8 +113,9 @@ impl Counted<'_> {
         Some(taken.mul(&length))
     }
 
-    /// Per step the state of each head takes up a product of key and value, and is multiplied with the query; the delta
-    /// rules read it with the key as well. Sizes of heads follow from their numbers.
+    /// Per step the state of each head takes up a product of key and value, and is multiplied with
+    /// the query; the delta rules read it with the key as well. Sizes of heads follow from their
+    /// numbers.
     fn linear_attention(&self) -> Option<Dim> {
         let heads = Dim::Known(self.cx.int("kv_num_heads")?);
         let value = self.shape(2)?.last()?.floor_div(&heads);
@@ -123,13 +127,15 @@ impl Counted<'_> {
         Some(keys.add(&self.elements(0)?).mul(&value))
     }
 
-    /// All weights once for each step of each element of the batch; lengths given by `sequence_lens` are not known.
+    /// All weights once for each step of each element of the batch; lengths given by
+    /// `sequence_lens` are not known.
     fn recurrent(&self) -> Option<Dim> {
         let steps = elements(self.shape(0)?.get(..2)?)?;
         Some(steps.mul(&self.elements(1)?.add(&self.elements(2)?)))
     }
 
-    /// The fast transform over n elements, n a number: log2(n) stages of n / 2 complex products, each of four real ones.
+    /// The fast transform over n elements, n a number: log2(n) stages of n / 2 complex products,
+    /// each of four real ones.
     fn fourier(&self) -> Option<Dim> {
         let rank = self.cx.rank(0)?;
         let axis = match self.cx.schema().since {
@@ -138,22 +144,19 @@ impl Counted<'_> {
             _ => -2,
         };
         let axis = self.cx.axis(axis, rank).ok()?;
-        let length = match self.cx.has_input(1) {
-            true => *self.cx.constant_ints(1)?.first()?,
-            false => self.shape(0)?[axis].known()?,
+        let length = if self.cx.has_input(1) {
+            *self.cx.constant_ints(1)?.first()?
+        } else {
+            self.shape(0)?[axis].known()?
         };
         let length = u64::try_from(length).ok()?;
         let stages = length.checked_next_power_of_two()?.trailing_zeros();
-        let work = i64::try_from(length)
-            .ok()?
-            .checked_mul(2 * i64::from(stages))?;
+        let work = i64::try_from(length).ok()?.checked_mul(2 * i64::from(stages))?;
         let shape = self.shape(0)?;
         // The last axis holds the two parts of a complex number.
         let others = shape[..rank - 1].iter().enumerate();
-        let others: Shape = others
-            .filter(|(index, _)| *index != axis)
-            .map(|(_, dim)| dim.clone())
-            .collect();
+        let others: Shape =
+            others.filter(|(index, _)| *index != axis).map(|(_, dim)| dim.clone()).collect();
         Some(elements(&others)?.mul(&Dim::Known(work)))
     }
 
@@ -208,11 +211,7 @@ mod tests {
             ("MatMul", "float[3]; float[3]", "3"),
             ("MatMul", "float[...]; float[3, 5]", "?"),
             ("Gemm", "float[2, 3]; float[3, 5]", "30"),
-            (
-                "Conv",
-                "float[1, 3, 224, 224]; float[64, 3, 7, 7]",
-                "447105792",
-            ),
+            ("Conv", "float[1, 3, 224, 224]; float[64, 3, 7, 7]", "447105792"),
             ("ConvTranspose", "float[1, 4, 8]; float[4, 6, 3]", "576"),
             ("Relu", "float[N]", "0"),
         ];
@@ -229,14 +228,8 @@ mod tests {
     #[test]
     fn einsum_counts_all_labels() {
         let counted = |equation, inputs| counted("Einsum", &[("equation", word(equation))], inputs);
-        assert_eq!(
-            counted("bij,bjk->bik", "float[B, 2, 3]; float[B, 3, 5]"),
-            "30*B"
-        );
-        assert_eq!(
-            counted("...ij,jk->...ik", "float[7, 2, 3]; float[3, 5]"),
-            "210"
-        );
+        assert_eq!(counted("bij,bjk->bik", "float[B, 2, 3]; float[B, 3, 5]"), "30*B");
+        assert_eq!(counted("...ij,jk->...ik", "float[7, 2, 3]; float[3, 5]"), "210");
         // Nothing is multiplied.
         assert_eq!(counted("ij->ji", "float[2, 3]"), "0");
     }

@@ -1,4 +1,5 @@
-//! The definition of an operator: its versions as differences, and the functions that belong to them.
+//! The definition of an operator: its versions as differences, and the functions that belong to
+//! them.
 
 use crate::adapt::{Adapt, Refusal};
 use crate::denotation::Format;
@@ -79,26 +80,12 @@ impl OpDef {
     /// The next version, as the difference to the one before (the first one in full).
     pub const fn since(self, since: u32, facts: &'static [Fact]) -> OpDef {
         let whole = self.versions.len == 0;
-        OpDef {
-            versions: self.versions.push(Version {
-                since,
-                facts,
-                whole,
-            }),
-            ..self
-        }
+        OpDef { versions: self.versions.push(Version { since, facts, whole }), ..self }
     }
 
     /// The next version, written in full because its form changed.
     pub const fn since_anew(self, since: u32, facts: &'static [Fact]) -> OpDef {
-        OpDef {
-            versions: self.versions.push(Version {
-                since,
-                facts,
-                whole: true,
-            }),
-            ..self
-        }
+        OpDef { versions: self.versions.push(Version { since, facts, whole: true }), ..self }
     }
 
     /// Inference for all versions.
@@ -108,27 +95,18 @@ impl OpDef {
 
     /// Inference from a version on, where older ones need another.
     pub const fn infer_since(self, since: u32, infer: InferFn) -> OpDef {
-        OpDef {
-            inference: self.inference.push((since, infer)),
-            ..self
-        }
+        OpDef { inference: self.inference.push((since, infer)), ..self }
     }
 
-    /// How to turn a node of opset version `from` into one of `to`, where that takes more than believing the schemas:
-    /// without an adapter a newer version is taken to mean the same.
+    /// How to turn a node of opset version `from` into one of `to`, where that takes more than
+    /// believing the schemas: without an adapter a newer version is taken to mean the same.
     pub const fn adapter(self, from: u32, to: u32, adapt: AdapterFn) -> OpDef {
-        assert!(
-            from + 1 == to || from == to + 1,
-            "an adapter crosses one version"
-        );
-        OpDef {
-            adapters: self.adapters.push(Adapter { from, to, adapt }),
-            ..self
-        }
+        assert!(from + 1 == to || from == to + 1, "an adapter crosses one version");
+        OpDef { adapters: self.adapters.push(Adapter { from, to, adapt }), ..self }
     }
 
-    /// The nodes of the operator's function, in ONNX text, for each of these opset versions and those that follow until there
-    /// is another one or an operator in it changes.
+    /// The nodes of the operator's function, in ONNX text, for each of these opset versions and
+    /// those that follow until there is another one or an operator in it changes.
     pub const fn body(mut self, since: &[u32], nodes: &'static str) -> OpDef {
         let mut index = 0;
         while index < since.len() {
@@ -140,22 +118,17 @@ impl OpDef {
 
     /// What gives the nodes of the operator's function for a call, from an opset version on.
     pub const fn body_from(self, since: u32, build: BodyFn) -> OpDef {
-        OpDef {
-            bodies: self.bodies.push((since, Body::Built(build))),
-            ..self
-        }
+        OpDef { bodies: self.bodies.push((since, Body::Built(build))), ..self }
     }
 
-    /// Says that the outputs have the format of the first input, whatever other inputs have, and which inputs are expected in
-    /// which format.
+    /// Says that the outputs have the format of the first input, whatever other inputs have, and
+    /// which inputs are expected in which format.
     pub(crate) const fn keeps_format(self, inputs: &'static [(usize, Format)]) -> OpDef {
-        OpDef {
-            formats: Some(inputs),
-            ..self
-        }
+        OpDef { formats: Some(inputs), ..self }
     }
 
-    /// The formats in which inputs are expected, of an operator whose outputs have the format of the first input.
+    /// The formats in which inputs are expected, of an operator whose outputs have the format of
+    /// the first input.
     pub fn formats(&self) -> Option<&'static [(usize, Format)]> {
         self.formats
     }
@@ -175,25 +148,17 @@ impl OpDef {
 
     /// The newest version's number.
     pub fn newest(&self) -> u32 {
-        self.versions()
-            .next_back()
-            .map_or(0, |version| version.since)
+        self.versions().next_back().map_or(0, |version| version.since)
     }
 
     /// The number of the version that an opset version has.
     pub fn version_at(&self, opset: u32) -> Option<u32> {
-        self.versions()
-            .rev()
-            .map(|version| version.since)
-            .find(|since| *since <= opset)
+        self.versions().rev().map(|version| version.since).find(|since| *since <= opset)
     }
 
     /// The inference for an opset version.
     pub fn inference_at(&self, opset: u32) -> Option<InferFn> {
-        self.inference
-            .iter()
-            .rfind(|(since, _)| *since <= opset)
-            .map(|(_, infer)| *infer)
+        self.inference.iter().rfind(|(since, _)| *since <= opset).map(|(_, infer)| *infer)
     }
 
     /// The adapter across a version boundary.
@@ -246,13 +211,11 @@ impl OpDef {
                     Fact::Output(param) => {
                         put(&mut schema.outputs, param, |p| p.name == param.name)
                     }
-                    Fact::Attribute(attribute) => put(&mut schema.attributes, attribute, |a| {
-                        a.name == attribute.name
-                    }),
+                    Fact::Attribute(attribute) => {
+                        put(&mut schema.attributes, attribute, |a| a.name == attribute.name)
+                    }
                     Fact::Types(name, allowed) => {
-                        put(&mut schema.types, TypeVar { name, allowed }, |t| {
-                            t.name == name
-                        })
+                        put(&mut schema.types, TypeVar { name, allowed }, |t| t.name == name)
                     }
                     Fact::WithoutInput(name) => schema.inputs.retain(|p| p.name != name),
                     Fact::WithoutOutput(name) => schema.outputs.retain(|p| p.name != name),
@@ -265,10 +228,11 @@ impl OpDef {
             }
         }
         schema.attributes.sort_by_key(|attribute| attribute.name);
-        schema.determinism = determinism.unwrap_or(match schema.attributes.iter().any(is_graph) {
-            // Whatever the graph calls, the node calls.
-            true => Determinism::NonDeterministic,
-            false => Determinism::Deterministic,
+        // Whatever the graph calls, the node calls.
+        schema.determinism = determinism.unwrap_or(if schema.attributes.iter().any(is_graph) {
+            Determinism::NonDeterministic
+        } else {
+            Determinism::Deterministic
         });
         Some(schema)
     }
@@ -293,10 +257,7 @@ struct List<T, const MAX: usize> {
 }
 
 impl<T: Copy, const MAX: usize> List<T, MAX> {
-    const EMPTY: Self = List {
-        items: [None; MAX],
-        len: 0,
-    };
+    const EMPTY: Self = List { items: [None; MAX], len: 0 };
 
     const fn push(mut self, item: T) -> Self {
         self.items[self.len] = Some(item);

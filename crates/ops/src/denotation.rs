@@ -1,6 +1,7 @@
 //! What the dimensions of operands mean, for the operators that the standard says it of.
 
-/// The denotations of an operand's dimensions in order; the last one holds for all dimensions that follow.
+/// The denotations of an operand's dimensions in order; the last one holds for all dimensions that
+/// follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Format([&'static str; 3]);
 

@@ -1,7 +1,8 @@
 //! The words in which a version of an operator is written down: inputs, outputs, attributes, types.
 //!
-//! The first version of an operator lists all of its facts. A later one lists what is different: a fact with a known
-//! name replaces the old one in its place, a new name is added at the end, `without_…` takes one away.
+//! The first version of an operator lists all of its facts. A later one lists what is different: a
+//! fact with a known name replaces the old one in its place, a new name is added at the end,
+//! `without_…` takes one away.
 
 use crate::schema::{
     Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param,
@@ -38,12 +39,7 @@ pub enum Fact {
 }
 
 const fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
-    Param {
-        name,
-        ty,
-        arity,
-        differentiability: Differentiability::Unknown,
-    }
+    Param { name, ty, arity, differentiability: Differentiability::Unknown }
 }
 
 /// An input that must be there. `ty` is a type variable or a type such as `tensor(int64)`.
@@ -53,14 +49,7 @@ pub const fn input(name: &'static str, ty: &'static str) -> Fact {
 
 /// One or more inputs of one type.
 pub const fn inputs(name: &'static str, ty: &'static str) -> Fact {
-    Fact::Input(param(
-        name,
-        ty,
-        Arity::Variadic {
-            min: 1,
-            homogeneous: true,
-        },
-    ))
+    Fact::Input(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
 }
 
 /// An output that is always produced.
@@ -70,23 +59,11 @@ pub const fn output(name: &'static str, ty: &'static str) -> Fact {
 
 /// One or more outputs of one type.
 pub const fn outputs(name: &'static str, ty: &'static str) -> Fact {
-    Fact::Output(param(
-        name,
-        ty,
-        Arity::Variadic {
-            min: 1,
-            homogeneous: true,
-        },
-    ))
+    Fact::Output(param(name, ty, Arity::Variadic { min: 1, homogeneous: true }))
 }
 
 const fn attribute(name: &'static str, ty: AttrType) -> Fact {
-    Fact::Attribute(Attribute {
-        name,
-        ty,
-        required: false,
-        default: None,
-    })
+    Fact::Attribute(Attribute { name, ty, required: false, default: None })
 }
 
 macro_rules! attributes {
@@ -137,7 +114,8 @@ pub const fn without_types(name: &'static str) -> Fact {
     Fact::WithoutTypes(name)
 }
 
-/// A sentence about this version and those after it: what it does differently though nothing is declared otherwise.
+/// A sentence about this version and those after it: what it does differently though nothing is
+/// declared otherwise.
 pub const fn note(text: &'static str) -> Fact {
     Fact::Note(text)
 }
@@ -162,7 +140,8 @@ pub const fn unknown_determinism() -> Fact {
     Fact::Determinism(Determinism::Unknown)
 }
 
-// A wrong combination ("an optional attribute type") fails to compile: all of this runs in constants.
+// A wrong combination ("an optional attribute type") fails to compile: all of this runs in
+// constants.
 impl Fact {
     const fn map_param(
         self,
@@ -180,11 +159,7 @@ impl Fact {
         if let Some(differentiability) = differentiability {
             param.differentiability = differentiability;
         }
-        if is_input {
-            Fact::Input(param)
-        } else {
-            Fact::Output(param)
-        }
+        if is_input { Fact::Input(param) } else { Fact::Output(param) }
     }
 
     /// The parameter may be absent.
@@ -194,24 +169,12 @@ impl Fact {
 
     /// A variadic parameter occurs at least so often.
     pub const fn at_least(self, min: u32) -> Fact {
-        self.map_param(
-            Some(Arity::Variadic {
-                min,
-                homogeneous: true,
-            }),
-            None,
-        )
+        self.map_param(Some(Arity::Variadic { min, homogeneous: true }), None)
     }
 
     /// A variadic parameter whose values may have different types, at least so many.
     pub const fn mixed(self, min: u32) -> Fact {
-        self.map_param(
-            Some(Arity::Variadic {
-                min,
-                homogeneous: false,
-            }),
-            None,
-        )
+        self.map_param(Some(Arity::Variadic { min, homogeneous: false }), None)
     }
 
     /// A derivative with respect to the parameter exists.
@@ -226,11 +189,9 @@ impl Fact {
 
     const fn map_attribute(self, required: bool, default: Option<AttrDefault>) -> Fact {
         match self {
-            Fact::Attribute(attribute) => Fact::Attribute(Attribute {
-                required,
-                default,
-                ..attribute
-            }),
+            Fact::Attribute(attribute) => {
+                Fact::Attribute(Attribute { required, default, ..attribute })
+            }
             _ => panic!("only attributes have this property"),
         }
     }

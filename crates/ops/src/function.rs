@@ -1,8 +1,9 @@
 //! Functions: what an operator does, said with other operators.
 //!
-//! Only the nodes are written down, in ONNX text beside the operator's other facts. Name, parameters and operator sets of
-//! the function come from the schema. Some bodies depend on the call: on its attributes, on which inputs and outputs it
-//! has, on types. Those are built by a Rust function that sees the call as an [`Expand`] and gives the text.
+//! Only the nodes are written down, in ONNX text beside the operator's other facts. Name,
+//! parameters and operator sets of the function come from the schema. Some bodies depend on the
+//! call: on its attributes, on which inputs and outputs it has, on types. Those are built by a Rust
+//! function that sees the call as an [`Expand`] and gives the text.
 
 mod expand;
 mod words;
@@ -36,17 +37,14 @@ pub struct FunctionVersion {
 }
 
 impl OpDef {
-    /// The functions of a version of the operator, oldest first. Most versions that have any have one; more are there if
-    /// the operators that it calls changed before the operator itself did.
+    /// The functions of a version of the operator, oldest first. Most versions that have any have
+    /// one; more are there if the operators that it calls changed before the operator itself did.
     pub fn functions_of(&self, version: u32) -> Vec<FunctionVersion> {
         let mut versions = self.versions().map(|version| version.since);
         let end = versions.find(|since| *since > version);
         let (mut found, mut older) = (Vec::new(), None);
         for (since, body) in self.bodies() {
-            let function = FunctionVersion {
-                since,
-                needs_call: matches!(body, Body::Built(_)),
-            };
+            let function = FunctionVersion { since, needs_call: matches!(body, Body::Built(_)) };
             if since < version {
                 older = Some(function);
             } else if end.is_none_or(|end| since < end) {
@@ -57,22 +55,20 @@ impl OpDef {
         if found.is_empty()
             && let Some(older) = older
         {
-            let since = if older.needs_call {
-                version
-            } else {
-                older.since
-            };
+            let since = if older.needs_call { version } else { older.since };
             found.push(FunctionVersion { since, ..older });
         }
         found
     }
 
-    /// The operator at an opset version as a function in ONNX text, for a call if it depends on one.
+    /// The operator at an opset version as a function in ONNX text, for a call if it depends on
+    /// one.
     ///
-    /// It is the newest function that is written for that opset version or an older one. Nothing is given if there is none,
-    /// if a call is needed and missing, if the standard has no function for this call, or if a function of an older opset
-    /// version calls an operator of `ai.onnx` that has changed since. A function that is built for a call always fits: it
-    /// imports the opset version asked for.
+    /// It is the newest function that is written for that opset version or an older one. Nothing is
+    /// given if there is none, if a call is needed and missing, if the standard has no function for
+    /// this call, or if a function of an older opset version calls an operator of `ai.onnx` that
+    /// has changed since. A function that is built for a call always fits: it imports the opset
+    /// version asked for.
     pub fn function_text(&self, opset: u32, call: Option<&Call<'_>>) -> Option<String> {
         let schema = self.schema_at(opset)?;
         let (since, body) = self.bodies().rfind(|(since, _)| *since <= opset)?;
@@ -98,30 +94,26 @@ fn version_of(operator: &str, opset: u32) -> Option<u32> {
 /// The operators that nodes call, without what graphs in attributes call.
 fn callees(nodes: &str) -> impl Iterator<Item = &str> {
     let mut brackets = 0;
-    nodes
-        .match_indices(['<', '>', '='])
-        .filter_map(move |(at, sign)| {
-            let rest = &nodes[at + 1..];
-            match sign {
-                "<" => brackets += 1,
-                ">" if !nodes[..at].ends_with('=') => brackets -= 1,
-                "=" if brackets == 0 => {
-                    let rest = rest.trim_start();
-                    let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                    return Some(&rest[..end.unwrap_or(rest.len())]);
-                }
-                _ => {}
+    nodes.match_indices(['<', '>', '=']).filter_map(move |(at, sign)| {
+        let rest = &nodes[at + 1..];
+        match sign {
+            "<" => brackets += 1,
+            ">" if !nodes[..at].ends_with('=') => brackets -= 1,
+            "=" if brackets == 0 => {
+                let rest = rest.trim_start();
+                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                return Some(&rest[..end.unwrap_or(rest.len())]);
             }
-            None
-        })
+            _ => {}
+        }
+        None
+    })
 }
 
 /// Puts the head of a function before its nodes, each in a line.
 fn complete(schema: &Schema, opset: u32, call: Option<&Call<'_>>, nodes: &str) -> String {
-    let mut text = format!(
-        "<domain: {:?}, opset_import: [{:?}: {opset}",
-        schema.domain, schema.domain
-    );
+    let mut text =
+        format!("<domain: {:?}, opset_import: [{:?}: {opset}", schema.domain, schema.domain);
     // What other domains have are functions of operators of `ai.onnx`.
     if let (false, Some((domain, newest))) = (schema.domain.is_empty(), DOMAIN_VERSIONS.first()) {
         let _ = write!(text, ", {domain:?}: {newest}");
@@ -129,11 +121,7 @@ fn complete(schema: &Schema, opset: u32, call: Option<&Call<'_>>, nodes: &str) -
     text += "]>\n";
     text += schema.name;
     if !schema.attributes.is_empty() {
-        let names: Vec<_> = schema
-            .attributes
-            .iter()
-            .map(|attribute| attribute.name)
-            .collect();
+        let names: Vec<_> = schema.attributes.iter().map(|attribute| attribute.name).collect();
         let _ = write!(text, " <{}>", names.join(", "));
     }
     let inputs = parameters(&schema.inputs, call.map(|call| call.inputs.len()));
@@ -152,8 +140,8 @@ fn complete(schema: &Schema, opset: u32, call: Option<&Call<'_>>, nodes: &str) -
     text + "}\n"
 }
 
-/// The lines of a text that have anything in them, without blanks around. Line breaks in strings, which graphs of a call
-/// may have, end no line.
+/// The lines of a text that have anything in them, without blanks around. Line breaks in strings,
+/// which graphs of a call may have, end no line.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let (mut in_string, mut is_escaped) = (false, false);
     let ends_line = move |c: char| {
@@ -165,9 +153,7 @@ fn lines(text: &str) -> impl Iterator<Item = &str> {
         }
         c == '\n' && !in_string
     };
-    text.split(ends_line)
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
+    text.split(ends_line).map(str::trim).filter(|line| !line.is_empty())
 }
 
 /// The names of parameters. A variadic one has as many as the call: its name and the position.
@@ -220,10 +206,8 @@ mod tests {
         ];
         for (name, version, expected) in rows {
             let found = operator(name).functions_of(version);
-            let found: Vec<_> = found
-                .iter()
-                .map(|function| (function.since, function.needs_call))
-                .collect();
+            let found: Vec<_> =
+                found.iter().map(|function| (function.since, function.needs_call)).collect();
             assert_eq!(found, expected, "{name}-{version}");
         }
     }

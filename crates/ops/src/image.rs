@@ -126,11 +126,7 @@ fn infer_samples(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn samples(cx: &Infer<'_>, rank: usize) -> Result<Shape, InferError> {
     cx.demand_rank(1, rank)?;
     let axes = shared_dim(cx, "axes", &[(1, rank - 1)])?;
-    cx.same_dim(
-        &axes,
-        &Dim::from(rank - 2),
-        "the last size of the grid and spatial axes",
-    )?;
+    cx.same_dim(&axes, &Dim::from(rank - 2), "the last size of the grid and spatial axes")?;
     let batch = shared_dim(cx, "elements of the batch", &[(0, 0), (1, 0)])?;
     let channels = shared_dim(cx, "channels", &[(0, 1)])?;
     let mut shape: Shape = [batch, channels].into_iter().collect();
@@ -180,9 +176,7 @@ fn infer_max_of_regions(cx: &mut Infer<'_>) -> Result<(), InferError> {
             [Dim::Known(*height), Dim::Known(*width)]
         }
         Some(given) => {
-            return cx.fail(format_args!(
-                "pooled_shape must be two positive sizes, not {given:?}"
-            ));
+            return cx.fail(format_args!("pooled_shape must be two positive sizes, not {given:?}"));
         }
     };
     let shape = regions(cx, 5, &[(1, 0)], cells)?;
@@ -215,24 +209,12 @@ mod tests {
                 &GRID_SAMPLE,
                 opset,
                 &[
-                    (
-                        &[],
-                        "float[N, C, H, W]; float[2, P, ?, 2]",
-                        "float[2, C, P, ?]",
-                    ),
-                    (
-                        &[],
-                        "float[1, 1, 3, 3, 3]; float[1, 3, 2, 3, 3]",
-                        "float[1, 1, 3, 2, 3]",
-                    ),
+                    (&[], "float[N, C, H, W]; float[2, P, ?, 2]", "float[2, C, P, ?]"),
+                    (&[], "float[1, 1, 3, 3, 3]; float[1, 3, 2, 3, 3]", "float[1, 1, 3, 2, 3]"),
                     (&[], "float[...]; float[N, H, W, 2]", "float[N, ?, H, W]"),
                     (&[], "float[N, C, H, W]; -", "float[N, C, ?, ?]"),
                     (&[], "-; -", "?[...]"),
-                    (
-                        &[],
-                        "float[1, 1]; -",
-                        "GridSample: the inputs have rank 2, not at least 3",
-                    ),
+                    (&[], "float[1, 1]; -", "GridSample: the inputs have rank 2, not at least 3"),
                     (
                         &[],
                         "float[1, 1, 3, 3]; float[1, 3, 2]",
@@ -256,11 +238,7 @@ mod tests {
                 &MAX_ROI_POOL,
                 opset,
                 &[
-                    (
-                        &[cells()],
-                        "float[5, C, H, W]; float[R, 5]",
-                        "float[R, C, 2, 3]",
-                    ),
+                    (&[cells()], "float[5, C, H, W]; float[R, 5]", "float[R, C, 2, 3]"),
                     (&[cells()], "-; -", "?[?, ?, 2, 3]"),
                     (&[], "-; -", "?[?, ?, ?, ?]"),
                     (
@@ -282,16 +260,8 @@ mod tests {
                 &ROI_ALIGN,
                 opset,
                 &[
-                    (
-                        &size(),
-                        "float[N, C, H, W]; float[R, 4]; int64[R]",
-                        "float[R, C, 10, 5]",
-                    ),
-                    (
-                        &[],
-                        "float[N, C, H, W]; float[R, 4]; int64[15]",
-                        "float[15, C, 1, 1]",
-                    ),
+                    (&size(), "float[N, C, H, W]; float[R, 4]; int64[R]", "float[R, C, 10, 5]"),
+                    (&[], "float[N, C, H, W]; float[R, 4]; int64[15]", "float[15, C, 1, 1]"),
                     (&[], "-; -; -", "?[?, ?, 1, 1]"),
                     (
                         &[],
@@ -315,21 +285,13 @@ mod tests {
             20,
             &[
                 (&[], "uint8[?]", "uint8[?, ?, 3]"),
-                (
-                    &[("pixel_format", word("Grayscale"))],
-                    "-",
-                    "uint8[?, ?, 1]",
-                ),
+                (&[("pixel_format", word("Grayscale"))], "-", "uint8[?, ?, 1]"),
                 (
                     &[("pixel_format", word("CMYK"))],
                     "-",
                     "ImageDecoder: pixel_format has no value \"CMYK\"",
                 ),
-                (
-                    &[],
-                    "uint8[1, 8]",
-                    "ImageDecoder: input 0 must have rank 1, not 2",
-                ),
+                (&[], "uint8[1, 8]", "ImageDecoder: input 0 must have rank 1, not 2"),
             ],
         );
         for opset in [10, 11] {
@@ -344,11 +306,7 @@ mod tests {
                         "float[1, 6, 4]; float[1, 2, 5]",
                         "NonMaxSuppression: the numbers of boxes and scores differ (6 and 5)",
                     ),
-                    (
-                        &[],
-                        "float[1, 6, 5]; -",
-                        "NonMaxSuppression: a box has four numbers, not 5",
-                    ),
+                    (&[], "float[1, 6, 5]; -", "NonMaxSuppression: a box has four numbers, not 5"),
                 ],
             );
         }

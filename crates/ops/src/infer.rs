@@ -15,8 +15,8 @@ use crate::schema::Schema;
 
 /// What inference of one node sees and says.
 ///
-/// Everything may be missing: an input's type, its rank, a dimension. A rule that cannot say something leaves it out; it
-/// fails only where the inputs contradict what the operator demands.
+/// Everything may be missing: an input's type, its rank, a dimension. A rule that cannot say
+/// something leaves it out; it fails only where the inputs contradict what the operator demands.
 pub struct Infer<'a> {
     schema: &'a Schema,
     attributes: &'a dyn Attributes,
@@ -49,7 +49,8 @@ pub struct Present<'a> {
 
 /// Infers the graphs that are attributes of a node.
 pub trait Subgraphs {
-    /// What is known of the outputs of a graph if this is known of its inputs. Values of outer graphs are seen as well.
+    /// What is known of the outputs of a graph if this is known of its inputs. Values of outer
+    /// graphs are seen as well.
     ///
     /// # Errors
     ///
@@ -112,10 +113,7 @@ impl<'a> Infer<'a> {
             subgraphs: None,
             present: None,
             thorough: true,
-            said: Said {
-                types: (0..outputs).map(|_| None).collect(),
-                ..Said::default()
-            },
+            said: Said { types: (0..outputs).map(|_| None).collect(), ..Said::default() },
             equal: RefCell::default(),
         }
     }
@@ -123,22 +121,18 @@ impl<'a> Infer<'a> {
     /// With somebody who infers the graphs that are attributes of the node.
     #[must_use]
     pub fn with_subgraphs(self, subgraphs: &'a dyn Subgraphs) -> Self {
-        Infer {
-            subgraphs: Some(subgraphs),
-            ..self
-        }
+        Infer { subgraphs: Some(subgraphs), ..self }
     }
 
-    /// With what tells an absent input or output from one of which nothing is known. Otherwise all are taken to be there.
+    /// With what tells an absent input or output from one of which nothing is known. Otherwise all
+    /// are taken to be there.
     #[must_use]
     pub fn with_present(self, present: Present<'a>) -> Self {
-        Infer {
-            present: Some(present),
-            ..self
-        }
+        Infer { present: Some(present), ..self }
     }
 
-    /// Whether rules say all that is certain (see [`is_thorough`](Infer::is_thorough)); they do unless told otherwise.
+    /// Whether rules say all that is certain (see [`is_thorough`](Infer::is_thorough)); they do
+    /// unless told otherwise.
     #[must_use]
     pub fn with_thoroughness(self, thorough: bool) -> Self {
         Infer { thorough, ..self }
@@ -146,10 +140,7 @@ impl<'a> Infer<'a> {
 
     /// What the rule said.
     pub fn finish(self) -> Said {
-        Said {
-            equal: self.equal.into_inner(),
-            ..self.said
-        }
+        Said { equal: self.equal.into_inner(), ..self.said }
     }
 
     /// What the rule of another operator says of the node.
@@ -291,8 +282,8 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// What is known of the outputs of the graph that is an attribute, if this is known of its inputs. `None` if there is no
-    /// such graph, or nobody to look into it.
+    /// What is known of the outputs of the graph that is an attribute, if this is known of its
+    /// inputs. `None` if there is no such graph, or nobody to look into it.
     pub fn subgraph(
         &self,
         attribute: &str,
@@ -315,15 +306,15 @@ impl<'a> Infer<'a> {
         }
     }
 
-    /// Whether to say all that is certain: which branch is taken, what a loop never changes, a rank although the sizes are
-    /// not known. Otherwise a rule says no more than that of the reference implementation, where people rely on what that one
-    /// leaves open.
+    /// Whether to say all that is certain: which branch is taken, what a loop never changes, a rank
+    /// although the sizes are not known. Otherwise a rule says no more than that of the reference
+    /// implementation, where people rely on what that one leaves open.
     pub fn is_thorough(&self) -> bool {
         self.thorough
     }
 
-    /// Says why something of an output stays unknown, where that is not simply because something of an input is: what in
-    /// the data decides it, as in `the number of elements that are not zero`.
+    /// Says why something of an output stays unknown, where that is not simply because something of
+    /// an input is: what in the data decides it, as in `the number of elements that are not zero`.
     pub fn because(&mut self, output: usize, reason: impl Into<Cow<'static, str>>) {
         self.said.reasons.push((output, reason.into()));
     }
@@ -351,20 +342,17 @@ impl<'a> Infer<'a> {
     /// Fails unless the input, if its rank is known, has that rank.
     pub fn demand_rank(&self, index: usize, rank: usize) -> Result<(), InferError> {
         match self.rank(index) {
-            Some(found) if found != rank => self.fail(format_args!(
-                "input {index} must have rank {rank}, not {found}"
-            )),
+            Some(found) if found != rank => {
+                self.fail(format_args!("input {index} must have rank {rank}, not {found}"))
+            }
             _ => Ok(()),
         }
     }
 
-    /// An axis counted from the front, given one that may count from the back. Fails when it is out of range.
+    /// An axis counted from the front, given one that may count from the back. Fails when it is out
+    /// of range.
     pub fn axis(&self, axis: i64, rank: usize) -> Result<usize, InferError> {
-        let from_front = if axis < 0 {
-            axis.checked_add(rank as i64)
-        } else {
-            Some(axis)
-        };
+        let from_front = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
         match from_front.and_then(|axis| usize::try_from(axis).ok()) {
             Some(axis) if axis < rank => Ok(axis),
             _ => self.fail(format_args!("axis {axis} is out of range for rank {rank}")),

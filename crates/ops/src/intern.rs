@@ -1,9 +1,10 @@
 //! Texts and lists that live as long as the process, for schemas that a program defines.
 //!
-//! The tables of the standard are constants, so a [`Schema`](crate::Schema) holds `&'static` names and defaults. What a
-//! program adds at run time is copied once and never freed. That is fine because it is bounded by what the program itself
-//! says: equal items are stored once, so registering the same operators again and again costs nothing, and no model file
-//! gets anything in here.
+//! The tables of the standard are constants, so a [`Schema`](crate::Schema) holds `&'static` names
+//! and defaults. What a program adds at run time is copied once and never freed. That is fine
+//! because it is bounded by what the program itself says: equal items are stored once, so
+//! registering the same operators again and again costs nothing, and no model file gets anything in
+//! here.
 
 use std::collections::HashSet;
 use std::hash::Hash;

@@ -7,9 +7,11 @@ use smallvec::SmallVec;
 /// What is known of the value of a tensor before anything runs.
 #[derive(Debug, Clone)]
 pub enum Known {
-    /// An array of integers, symbolic: what shapes are computed with. [`Known::array`] makes one that keeps its promises.
+    /// An array of integers, symbolic: what shapes are computed with. [`Known::array`] makes one
+    /// that keeps its promises.
     Ints {
-        /// Element type: integers, `bool` (0 and 1), or `float` and `double`, of which only whole numbers are ever known.
+        /// Element type: integers, `bool` (0 and 1), or `float` and `double`, of which only whole
+        /// numbers are ever known.
         elem: DataType,
         /// Sizes; none for a scalar.
         dims: Dims,
@@ -30,23 +32,16 @@ impl Known {
     /// A vector of `int64`.
     pub fn vector(values: impl IntoIterator<Item = Dim>) -> Known {
         let values: Vec<Dim> = values.into_iter().collect();
-        Known::Ints {
-            elem: DataType::Int64,
-            dims: [values.len()].into_iter().collect(),
-            values,
-        }
+        Known::Ints { elem: DataType::Int64, dims: [values.len()].into_iter().collect(), values }
     }
 
     /// A scalar `int64`.
     pub fn scalar(value: Dim) -> Known {
-        Known::Ints {
-            elem: DataType::Int64,
-            dims: Dims::new(),
-            values: vec![value],
-        }
+        Known::Ints { elem: DataType::Int64, dims: Dims::new(), values: vec![value] }
     }
 
-    /// An array of these elements, row by row, as far as the element type holds them. `None` if nothing is left, or too much.
+    /// An array of these elements, row by row, as far as the element type holds them. `None` if
+    /// nothing is left, or too much.
     pub fn array(elem: DataType, dims: Dims, values: Vec<Dim>) -> Option<Known> {
         limits(elem)?;
         if values.len() > MAX_KNOWN || elements(&dims) != Some(values.len()) {
@@ -74,7 +69,8 @@ impl Known {
         }
     }
 
-    /// The elements of an array of any rank, row by row. Those that are no whole numbers are unknown.
+    /// The elements of an array of any rank, row by row. Those that are no whole numbers are
+    /// unknown.
     pub fn elements(&self) -> Option<Vec<Dim>> {
         match self {
             Known::Ints { values, .. } => Some(values.clone()),
@@ -116,7 +112,8 @@ impl Known {
     }
 }
 
-/// The least and the largest number up to which an element type holds all integers that a [`Dim`] can be.
+/// The least and the largest number up to which an element type holds all integers that a [`Dim`]
+/// can be.
 fn limits(elem: DataType) -> Option<(i64, i64)> {
     Some(match elem {
         DataType::Int64 => (i64::MIN, i64::MAX),
@@ -134,14 +131,16 @@ fn limits(elem: DataType) -> Option<(i64, i64)> {
     })
 }
 
-/// A number, if an element type holds it exactly: others wrap or are rounded at run time, and a [`Dim`] does neither.
+/// A number, if an element type holds it exactly: others wrap or are rounded at run time, and a
+/// [`Dim`] does neither.
 pub(crate) fn held(elem: DataType, value: Dim) -> Dim {
     let Some((least, most)) = limits(elem) else {
         return Dim::Unknown;
     };
     let holds = match &value {
         Dim::Known(value) => (least..=most).contains(value),
-        // A size that is too large for the type would have been so for the program that wrote the model.
+        // A size that is too large for the type would have been so for the program that wrote the
+        // model.
         Dim::Expr(_) => most >= 1 << 24 && (least < 0 || value.is_never_negative()),
         Dim::Unknown => false,
     };
@@ -156,9 +155,7 @@ fn whole_numbers(tensor: &Tensor) -> Option<Vec<Dim>> {
     where
         i64: TryFrom<T>,
     {
-        each(tensor, |value: T| {
-            i64::try_from(value).map_or(Dim::Unknown, Dim::Known)
-        })
+        each(tensor, |value: T| i64::try_from(value).map_or(Dim::Unknown, Dim::Known))
     }
     fn whole(value: f64) -> Dim {
         // Beyond that, every float is a whole number, but not the one that was meant.
@@ -189,6 +186,5 @@ fn whole_numbers(tensor: &Tensor) -> Option<Vec<Dim>> {
 
 /// The number of elements of an array.
 pub(crate) fn elements(dims: &[usize]) -> Option<usize> {
-    dims.iter()
-        .try_fold(1usize, |product, size| product.checked_mul(*size))
+    dims.iter().try_fold(1usize, |product, size| product.checked_mul(*size))
 }

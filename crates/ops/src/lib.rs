@@ -1,10 +1,11 @@
 //! What every operator is, in every version.
 //!
-//! An operator has one place: a `static` [`OpDef`] in the file of its family, with its first version in full and the
-//! later ones as differences ([`facts`]), its type and shape inference beside it ([`Infer`]), the adapters that turn
-//! a node of an older version into the newer form ([`Adapt`]), and what it does as a function of other operators
-//! ([`Expand`]). The list of all definitions is [`registry::OPERATORS`];
-//! everything that wants to know operators reads it through [`Registry`].
+//! An operator has one place: a `static` [`OpDef`] in the file of its family, with its first
+//! version in full and the later ones as differences ([`facts`]), its type and shape inference
+//! beside it ([`Infer`]), the adapters that turn a node of an older version into the newer form
+//! ([`Adapt`]), and what it does as a function of other operators ([`Expand`]). The list of all
+//! definitions is [`registry::OPERATORS`]; everything that wants to know operators reads it through
+//! [`Registry`].
 //!
 //! ```
 //! use sardonyx_ops::Registry;
@@ -15,8 +16,8 @@
 //! assert!(concat.attribute("axis").is_some_and(|axis| axis.required));
 //! ```
 //!
-//! This crate is facts. Walking a graph, deciding what to do about an error, running anything: that is for `passes` and
-//! `runtime`.
+//! This crate is facts. Walking a graph, deciding what to do about an error, running anything: that
+//! is for `passes` and `runtime`.
 
 mod adapt;
 mod attributes;

@@ -1,4 +1,5 @@
-//! Arithmetic, comparison, logic and activations element by element; matrix products; what works along one axis.
+//! Arithmetic, comparison, logic and activations element by element; matrix products; what works
+//! along one axis.
 
 pub(crate) mod binary;
 pub(crate) mod classify;
@@ -40,10 +41,7 @@ pub(crate) mod testing {
 
     impl Attributes for Given<'_> {
         fn attribute(&self, name: &str) -> Option<AttrValue<'_>> {
-            self.0
-                .iter()
-                .find(|(given, _)| *given == name)
-                .map(|(_, value)| value.clone())
+            self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| value.clone())
         }
     }
 
@@ -56,15 +54,7 @@ pub(crate) mod testing {
         known: &[Option<Known>],
         outputs: usize,
     ) -> Result<(Vec<Option<Type>>, Vec<Option<Known>>), InferError> {
-        infer_some(
-            def,
-            opset,
-            attributes,
-            inputs,
-            known,
-            &vec![true; inputs.len()],
-            outputs,
-        )
+        infer_some(def, opset, attributes, inputs, known, &vec![true; inputs.len()], outputs)
     }
 
     /// The same of a node that lacks some inputs.
@@ -77,26 +67,22 @@ pub(crate) mod testing {
         present: &[bool],
         outputs: usize,
     ) -> Result<(Vec<Option<Type>>, Vec<Option<Known>>), InferError> {
-        let schema = def
-            .schema_at(opset)
-            .expect("the operator exists in this opset version");
+        let schema = def.schema_at(opset).expect("the operator exists in this opset version");
         let rule = def.inference_at(opset).expect("the operator has inference");
         let attributes = Given(attributes);
         let has_outputs = vec![true; outputs];
         let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
         let known: Vec<_> = known.iter().map(Option::as_ref).collect();
-        let mut cx =
-            Infer::new(&schema, &attributes, &inputs, &known, outputs).with_present(Present {
-                inputs: present,
-                outputs: &has_outputs,
-            });
+        let mut cx = Infer::new(&schema, &attributes, &inputs, &known, outputs)
+            .with_present(Present { inputs: present, outputs: &has_outputs });
         rule(&mut cx)?;
         let mut said = cx.finish();
         said.known.resize(outputs, None);
         Ok((said.types.into_vec(), said.known))
     }
 
-    /// The type of the only output for inputs such as `"float[2, N, ?]; int64"`, or the error, as text. See [`ty`].
+    /// The type of the only output for inputs such as `"float[2, N, ?]; int64"`, or the error, as
+    /// text. See [`ty`].
     pub(crate) fn inferred(
         def: &OpDef,
         opset: u32,
@@ -110,7 +96,8 @@ pub(crate) mod testing {
         }
     }
 
-    /// The value of the only output for inputs of known values such as `"[2, N]; 3"`. See [`value`].
+    /// The value of the only output for inputs of known values such as `"[2, N]; 3"`. See
+    /// [`value`].
     pub(crate) fn propagated(
         def: &OpDef,
         opset: u32,
@@ -118,10 +105,7 @@ pub(crate) mod testing {
         inputs: &str,
     ) -> String {
         let known: Vec<_> = inputs.split(';').map(value).collect();
-        let types: Vec<_> = known
-            .iter()
-            .map(|known| known.as_ref().map(type_of))
-            .collect();
+        let types: Vec<_> = known.iter().map(|known| known.as_ref().map(type_of)).collect();
         match infer(def, opset, attributes, &types, &known, 1) {
             Ok((types, values)) => {
                 if let (Some(ty), Some(value)) = (&types[0], &values[0]) {
@@ -136,8 +120,9 @@ pub(crate) mod testing {
         }
     }
 
-    /// What the adapter from an opset version to the next one makes of a node, as text: every node with its inputs (`a`,
-    /// `b`, `c`, or the value of a constant) and attributes; `y` is what the node gave.
+    /// What the adapter from an opset version to the next one makes of a node, as text: every node
+    /// with its inputs (`a`, `b`, `c`, or the value of a constant) and attributes; `y` is what the
+    /// node gave.
     pub(crate) fn adapted(
         def: &OpDef,
         from: u32,
@@ -167,20 +152,12 @@ pub(crate) mod testing {
             return refusal.to_string();
         }
         for initializer in &model.graph(graph).initializers {
-            let tensor = model
-                .tensor(&initializer.tensor, &NoExternalData)
-                .expect("a constant in memory");
-            names.insert(
-                initializer.value.expect("a constant has a value"),
-                show_tensor(&tensor),
-            );
+            let tensor =
+                model.tensor(&initializer.tensor, &NoExternalData).expect("a constant in memory");
+            names.insert(initializer.value.expect("a constant has a value"), show_tensor(&tensor));
         }
         let nodes = made.place(&model.graph(graph).nodes);
-        nodes
-            .iter()
-            .map(|node| show_node(&model, *node, &mut names))
-            .collect::<Vec<_>>()
-            .join("; ")
+        nodes.iter().map(|node| show_node(&model, *node, &mut names)).collect::<Vec<_>>().join("; ")
     }
 
     fn show_node(model: &Model, node: NodeId, names: &mut HashMap<ValueId, String>) -> String {
@@ -220,15 +197,11 @@ pub(crate) mod testing {
             DataType::Double => format!("{:?}", tensor.to_vec::<f64>().expect("the type fits")),
             other => return other.to_string(),
         };
-        if tensor.rank() == 0 {
-            text.trim_matches(['[', ']']).to_string()
-        } else {
-            text
-        }
+        if tensor.rank() == 0 { text.trim_matches(['[', ']']).to_string() } else { text }
     }
 
-    /// A type from text: `float[2, N, ?]`, `float` (a scalar), `float[...]` (any rank), `?[2]` (any element type),
-    /// `seq(float[2])`, `optional(float)`, `map(int64, float)`, `-` (nothing known).
+    /// A type from text: `float[2, N, ?]`, `float` (a scalar), `float[...]` (any rank), `?[2]` (any
+    /// element type), `seq(float[2])`, `optional(float)`, `map(int64, float)`, `-` (nothing known).
     pub(crate) fn ty(text: &str) -> Option<Type> {
         let text = text.trim();
         if text == "-" {
@@ -265,7 +238,8 @@ pub(crate) mod testing {
         Some(Type::Tensor(TensorType { elem, shape }))
     }
 
-    /// A known value from text: `[2, N]`, `[[1], [2]]`, `3` (a scalar), `-` (unknown). Of type int64, or as in `int32:5`.
+    /// A known value from text: `[2, N]`, `[[1], [2]]`, `3` (a scalar), `-` (unknown). Of type
+    /// int64, or as in `int32:5`.
     pub(crate) fn value(text: &str) -> Option<Known> {
         let text = text.trim();
         let (elem, text) = match text.split_once(':') {

@@ -1,28 +1,32 @@
 //! What inputs, outputs and attributes are for, in a sentence or two each.
 //!
-//! Names mean the same in most operators that have them, so a row without operators holds for all of them, and a row with
-//! operators for these instead. Every name in the standard has a row; another one, in an operator of a program, is described by what
-//! is declared.
+//! Names mean the same in most operators that have them, so a row without operators holds for all
+//! of them, and a row with operators for these instead. Every name in the standard has a row;
+//! another one, in an operator of a program, is described by what is declared.
 
 use std::fmt::Write;
 
 use crate::schema::{Arity, Attribute, Param, Schema};
 
-/// A name, the operators for which the row holds (none: all that no other row names), what it is for.
+/// A name, the operators for which the row holds (none: all that no other row names), what it is
+/// for.
 type Row = (&'static str, &'static [&'static str], &'static str);
 
 impl Schema {
-    /// What an input of this operator is for; `None` if its name says nothing in operators of the standard.
+    /// What an input of this operator is for; `None` if its name says nothing in operators of the
+    /// standard.
     pub fn input_meaning(&self, input: &Param) -> Option<&'static str> {
         find(INPUTS, self.name, input.name)
     }
 
-    /// What an output of this operator holds; `None` if its name says nothing in operators of the standard.
+    /// What an output of this operator holds; `None` if its name says nothing in operators of the
+    /// standard.
     pub fn output_meaning(&self, output: &Param) -> Option<&'static str> {
         find(OUTPUTS, self.name, output.name)
     }
 
-    /// What an attribute of this operator says; `None` if its name says nothing in operators of the standard.
+    /// What an attribute of this operator says; `None` if its name says nothing in operators of the
+    /// standard.
     pub fn attribute_meaning(&self, attribute: &Attribute) -> Option<&'static str> {
         find(ATTRIBUTES, self.name, attribute.name)
     }
@@ -78,8 +82,7 @@ impl Schema {
 fn find(rows: &[Row], operator: &str, name: &str) -> Option<&'static str> {
     let named = || rows.iter().filter(|row| row.0 == name);
     let own = named().find(|row| row.1.contains(&operator));
-    own.or_else(|| named().find(|row| row.1.is_empty()))
-        .map(|row| row.2)
+    own.or_else(|| named().find(|row| row.1.is_empty())).map(|row| row.2)
 }
 
 fn about_param(what: &str, meaning: Option<&str>, param: &Param) -> String {
@@ -90,18 +93,15 @@ fn about_param(what: &str, meaning: Option<&str>, param: &Param) -> String {
         Arity::Optional if text.contains("If absent") => {}
         Arity::Optional => text.push_str(" Optional."),
         Arity::Variadic { min, homogeneous } => {
-            let types = if homogeneous {
-                "of one type"
-            } else {
-                "of any types"
-            };
+            let types = if homogeneous { "of one type" } else { "of any types" };
             let _ = write!(text, " {min} or more, {types}.");
         }
     }
     text
 }
 
-// A row a line, by name: in most of them the sentence is longer than what formatting would put on one.
+// A row a line, by name: in most of them the sentence is longer than what formatting would put on
+// one.
 
 #[rustfmt::skip]
 const INPUTS: &[Row] = &[
@@ -756,11 +756,7 @@ mod tests {
         let inputs = names(|schema| schema.inputs.iter().map(|input| input.name).collect());
         let outputs = names(|schema| schema.outputs.iter().map(|output| output.name).collect());
         let attributes = names(|schema| schema.attributes.iter().map(|found| found.name).collect());
-        for (rows, known) in [
-            (INPUTS, inputs),
-            (OUTPUTS, outputs),
-            (ATTRIBUTES, attributes),
-        ] {
+        for (rows, known) in [(INPUTS, inputs), (OUTPUTS, outputs), (ATTRIBUTES, attributes)] {
             let mut seen = HashSet::new();
             for (name, operators, meaning) in rows {
                 let new = match operators {
@@ -772,9 +768,9 @@ mod tests {
             }
             for (operator, name) in &seen {
                 let used = match *operator {
-                    "" => known
-                        .iter()
-                        .any(|(op, found)| found == name && !seen.contains(&(op, name))),
+                    "" => {
+                        known.iter().any(|(op, found)| found == name && !seen.contains(&(op, name)))
+                    }
                     _ => known.contains(&(*operator, *name)),
                 };
                 assert!(used, "the row for {name} of '{operator}' is for nothing");
@@ -789,10 +785,7 @@ mod tests {
         for schema in registry.schemas() {
             let inputs = schema.inputs.iter().map(|input| (INPUTS, input.name));
             let outputs = schema.outputs.iter().map(|output| (OUTPUTS, output.name));
-            let attributes = schema
-                .attributes
-                .iter()
-                .map(|found| (ATTRIBUTES, found.name));
+            let attributes = schema.attributes.iter().map(|found| (ATTRIBUTES, found.name));
             for (rows, name) in inputs.chain(outputs).chain(attributes) {
                 if find(rows, schema.name, name).is_none() {
                     missing.push(format!("{}.{name}", schema.name));
@@ -807,31 +800,18 @@ mod tests {
         let registry = Registry::standard();
         let conv = registry.schema("", "Conv", 22).unwrap();
         let about = |name: &str| conv.about_attribute(conv.attribute(name).unwrap());
-        assert_eq!(
-            about("group"),
-            "Into how many groups the channels are split. Default: 1."
-        );
+        assert_eq!(about("group"), "Into how many groups the channels are split. Default: 1.");
         assert!(about("strides").ends_with("If absent, 1."));
         assert!(about("pads").ends_with("Optional."));
         assert!(conv.about_input(&conv.inputs[2]).ends_with("Optional."));
-        assert_eq!(
-            conv.about_type("T"),
-            "The type of inputs `X`, `W`, `B` and output `Y`."
-        );
+        assert_eq!(conv.about_type("T"), "The type of inputs `X`, `W`, `B` and output `Y`.");
         let concat = registry.schema("", "Concat", 13).unwrap();
-        assert!(
-            concat
-                .about_attribute(&concat.attributes[0])
-                .ends_with("Required.")
-        );
+        assert!(concat.about_attribute(&concat.attributes[0]).ends_with("Required."));
         let joined = concat.about_input(&concat.inputs[0]);
         assert!(joined.ends_with("1 or more, of one type."), "{joined}");
         // An operator of a program has no rows but those of names that all have.
         let mut own = Schema::new("com.example", "Own", 1);
-        own.inputs.push(Param {
-            name: "unheard_of",
-            ..conv.inputs[0]
-        });
+        own.inputs.push(Param { name: "unheard_of", ..conv.inputs[0] });
         assert_eq!(own.about_input(&own.inputs[0]), "An input of type `T`.");
     }
 }

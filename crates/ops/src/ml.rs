@@ -10,7 +10,8 @@ use sardonyx_tensor::DataType;
 use crate::attributes::AttrValue;
 use crate::infer::{Infer, InferError};
 
-/// Element type and length of an attribute that is a list, if the node has it. A tensor counts as one and must be a vector.
+/// Element type and length of an attribute that is a list, if the node has it. A tensor counts as
+/// one and must be a vector.
 fn list(cx: &Infer<'_>, name: &str) -> Result<Option<(DataType, usize)>, InferError> {
     Ok(match cx.attribute(name) {
         Some(AttrValue::Floats(list)) => Some((DataType::Float, list.len())),
@@ -42,10 +43,9 @@ fn examples(cx: &Infer<'_>) -> Result<Dim, InferError> {
         None => Ok(Dim::Unknown),
         Some([_]) => Ok(Dim::Known(1)),
         Some([rows, _]) => Ok(rows.clone()),
-        Some(shape) => cx.fail(format_args!(
-            "the input must have rank 1 or 2, not {}",
-            shape.len()
-        )),
+        Some(shape) => {
+            cx.fail(format_args!("the input must have rank 1 or 2, not {}", shape.len()))
+        }
     }
 }
 
@@ -57,7 +57,8 @@ fn count_attribute(cx: &Infer<'_>, name: &str) -> Result<Dim, InferError> {
     }
 }
 
-/// The element type of classes, which are texts if there are names for them, and how many there are.
+/// The element type of classes, which are texts if there are names for them, and how many there
+/// are.
 fn classes(cx: &Infer<'_>, numbers: &str) -> (DataType, usize) {
     match list_len(cx, "classlabels_strings") {
         0 => (DataType::Int64, list_len(cx, numbers)),

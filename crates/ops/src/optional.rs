@@ -155,11 +155,7 @@ mod tests {
                 (&[ty()], "", "optional(bool[2])"),
                 (&[ty()], "float", "optional(float)"),
                 (&[], "-", "-"),
-                (
-                    &[],
-                    "",
-                    "Optional: the node has neither an input nor the attribute type",
-                ),
+                (&[], "", "Optional: the node has neither an input nor the attribute type"),
             ],
         );
         check(
@@ -174,11 +170,7 @@ mod tests {
         check(
             &OPTIONAL_HAS_ELEMENT,
             18,
-            &[
-                (&[], "optional(float)", "bool"),
-                (&[], "", "bool"),
-                (&[], "-", "bool"),
-            ],
+            &[(&[], "optional(float)", "bool"), (&[], "", "bool"), (&[], "-", "bool")],
         );
         assert_eq!(propagated(&OPTIONAL_HAS_ELEMENT, 18, &[], "[2]"), "1");
         assert_eq!(propagated(&OPTIONAL_HAS_ELEMENT, 18, &[], "-"), "-");

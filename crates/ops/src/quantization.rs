@@ -19,12 +19,8 @@ use crate::typeset::TypeSet;
 
 /// What is quantized to, by the IR version that brought the last of its types.
 const BYTES: TypeSet = TypeSet::tensors(&[Int8, Uint8]);
-const CODES_IR9: TypeSet = BYTES.and(TypeSet::tensors(&[
-    Float8e4m3fn,
-    Float8e4m3fnuz,
-    Float8e5m2,
-    Float8e5m2fnuz,
-]));
+const CODES_IR9: TypeSet =
+    BYTES.and(TypeSet::tensors(&[Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz]));
 const CODES_IR10: TypeSet = CODES_IR9.and(TypeSet::tensors(&[Int16, Uint16, Int4, Uint4]));
 const CODES_IR11: TypeSet = CODES_IR10.and(TypeSet::tensors(&[Float4e2m1]));
 const CODES_IR13: TypeSet = CODES_IR11.and(TypeSet::tensors(&[Int2, Uint2]));
@@ -155,11 +151,7 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
 fn infer_conv_integer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;
     check_zero_point(cx, 1, 3)?;
-    let inputs = Convolution {
-        x: 0,
-        w: 1,
-        bias: None,
-    };
+    let inputs = Convolution { x: 0, w: 1, bias: None };
     let shape = inputs.output_shape(cx)?;
     cx.set_tensor(0, Some(Int32), shape);
     Ok(())
@@ -168,11 +160,7 @@ fn infer_conv_integer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn infer_qlinear_conv(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;
     check_zero_point(cx, 3, 5)?;
-    let inputs = Convolution {
-        x: 0,
-        w: 3,
-        bias: Some(8),
-    };
+    let inputs = Convolution { x: 0, w: 3, bias: Some(8) };
     let shape = inputs.output_shape(cx)?;
     cx.set_tensor(0, cx.elem(7), shape);
     Ok(())
@@ -221,17 +209,9 @@ mod tests {
             &MATMUL_INTEGER,
             10,
             &[
-                (
-                    &[],
-                    "uint8[5, 1, N, 2]; int8[1, 3, 2, 3]",
-                    "int32[5, 3, N, 3]",
-                ),
+                (&[], "uint8[5, 1, N, 2]; int8[1, 3, 2, 3]", "int32[5, 3, N, 3]"),
                 (&[], "-; -", "int32[...]"),
-                (
-                    &[],
-                    "uint8[2, 3]; int8[4, 5]",
-                    "MatMulInteger: the inner sizes differ (3 and 4)",
-                ),
+                (&[], "uint8[2, 3]; int8[4, 5]", "MatMulInteger: the inner sizes differ (3 and 4)"),
                 (
                     &[],
                     "uint8[2, 3]; -; int8",
@@ -266,11 +246,7 @@ mod tests {
             &CONV_INTEGER,
             10,
             &[
-                (
-                    &[],
-                    "uint8[N, 4, 8]; int8[5, 4, 3]; uint8; int8",
-                    "int32[N, 5, 6]",
-                ),
+                (&[], "uint8[N, 4, 8]; int8[5, 4, 3]; uint8; int8", "int32[N, 5, 6]"),
                 (&[], "uint8[3, 4, 8]; int8[5, 4, ?]", "int32[3, 5, ?]"),
             ],
         );

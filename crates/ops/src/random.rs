@@ -151,10 +151,7 @@ fn of_shape(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn multinomial(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = match elem_attribute(cx, "dtype")? {
         Some(elem) if ![Int32, Int64].contains(&elem) => {
-            return cx.fail(format_args!(
-                "dtype must be int32 or int64, not {}",
-                elem.name()
-            ));
+            return cx.fail(format_args!("dtype must be int32 or int64, not {}", elem.name()));
         }
         elem => elem,
     };
@@ -220,16 +217,8 @@ mod tests {
                     "float[N, 5]",
                     "Multinomial: dtype must be int32 or int64, not float",
                 ),
-                (
-                    &[("sample_size", Int(-9))],
-                    "float[N, 5]",
-                    "Multinomial: sample_size is -9",
-                ),
-                (
-                    &[],
-                    "float[5]",
-                    "Multinomial: input 0 must have rank 2, not 1",
-                ),
+                (&[("sample_size", Int(-9))], "float[N, 5]", "Multinomial: sample_size is -9"),
+                (&[], "float[5]", "Multinomial: input 0 must have rank 2, not 1"),
             ],
         );
     }

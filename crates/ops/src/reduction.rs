@@ -1,12 +1,12 @@
 //! Operators that reduce axes to one element each, as rows, and those that say where it was found.
 //!
-//! - `ReduceL1`, `ReduceL2`, `ReduceLogSum`, `ReduceLogSumExp`, `ReduceMean`, `ReduceProd`, `ReduceSumSquare`: since 1;
-//!   11 allows negative `axes`; 13 adds bfloat16; 18 takes `axes` as an input. The two with a logarithm: 28 takes floats
-//!   only.
+//! - `ReduceL1`, `ReduceL2`, `ReduceLogSum`, `ReduceLogSumExp`, `ReduceMean`, `ReduceProd`,
+//!   `ReduceSumSquare`: since 1; 11 allows negative `axes`; 13 adds bfloat16; 18 takes `axes` as an
+//!   input. The two with a logarithm: 28 takes floats only.
 //! - `ReduceMax`, `ReduceMin`: the same; 12 adds 8-bit integers, 20 adds bool.
 //! - `ReduceSum`: the same, with `axes` as an input since 13.
-//! - `ArgMax`, `ArgMin`: since 1; 11 allows a negative `axis`; 12 adds `select_last_index` for when there are several; 13
-//!   adds bfloat16.
+//! - `ArgMax`, `ArgMin`: since 1; 11 allows a negative `axis`; 12 adds `select_last_index` for when
+//!   there are several; 13 adds bfloat16.
 //!
 //! No axes means all of them, unless `noop_with_empty_axes` says that it means none.
 
@@ -32,14 +32,10 @@ pub(crate) static ARG_MIN: OpDef = position("ArgMin").about("Index of the smalle
 
 pub(crate) static REDUCE_L1: OpDef = reduction("ReduceL1", infer)
     .about("Sum of absolute values.")
-    .body(
-        &[18],
-        concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")),
-    );
+    .body(&[18], concat!("sizes = Abs (data)\n", sum!("reduced", "sizes")));
 
-pub(crate) static REDUCE_L2: OpDef = reduction("ReduceL2", infer)
-    .about("Square root of the sum of squares.")
-    .body(
+pub(crate) static REDUCE_L2: OpDef =
+    reduction("ReduceL2", infer).about("Square root of the sum of squares.").body(
         &[18],
         concat!(
             "squares = Mul (data, data)\n",
@@ -54,10 +50,7 @@ pub(crate) static REDUCE_LOG_SUM: OpDef = reduction("ReduceLogSum", infer)
     .about("Logarithm of the sum.")
     .since(28, &[types("T", FLOATS_IR4)])
     .adapter(27, 28, floats_only::check)
-    .body(
-        &[18, 28],
-        concat!(sum!("sum", "data"), "reduced = Log (sum)"),
-    );
+    .body(&[18, 28], concat!(sum!("sum", "data"), "reduced = Log (sum)"));
 
 pub(crate) static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer)
     .about("Logarithm of the sum of exponentials.")
@@ -105,10 +98,7 @@ pub(crate) static REDUCE_SUM: OpDef = OpDef::new("ReduceSum")
 
 pub(crate) static REDUCE_SUM_SQUARE: OpDef = reduction("ReduceSumSquare", infer)
     .about("Sum of squares.")
-    .body(
-        &[18],
-        concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")),
-    );
+    .body(&[18], concat!("squares = Mul (data, data)\n", sum!("reduced", "squares")));
 
 /// The sum of a value, along the axes and in the form that the node asks for.
 macro_rules! sum {
@@ -123,9 +113,7 @@ use sum;
 
 const SMOOTH_DATA: Fact = input("data", "T").differentiable();
 const SMOOTH_REDUCED: Fact = output("reduced", "T").differentiable();
-const AXES: Fact = input("axes", "tensor(int64)")
-    .optional()
-    .non_differentiable();
+const AXES: Fact = input("axes", "tensor(int64)").optional().non_differentiable();
 const FIRST: &[Fact] = &[
     input("data", "T"),
     output("reduced", "T"),
@@ -133,21 +121,15 @@ const FIRST: &[Fact] = &[
     int("keepdims").or(1),
     types("T", HIGH_PRECISION),
 ];
-const AXES_AS_INPUT: &[Fact] = &[
-    AXES,
-    without_attribute("axes"),
-    int("noop_with_empty_axes").or(0),
-];
+const AXES_AS_INPUT: &[Fact] =
+    &[AXES, without_attribute("axes"), int("noop_with_empty_axes").or(0)];
 const BYTES: TypeSet = TypeSet::tensors(&[DataType::Int8, DataType::Uint8]);
 
 const fn reduction(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
         .since(1, FIRST)
         .since(11, &[])
-        .since(
-            13,
-            const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", HIGH_PRECISION_IR4)] },
-        )
+        .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", HIGH_PRECISION_IR4)] })
         .since(18, AXES_AS_INPUT)
         .infer(infer)
         .adapter(17, 18, axes_as_input)
@@ -159,15 +141,9 @@ const fn extreme(name: &'static str, infer: InferFn) -> OpDef {
         .since(1, FIRST)
         .since(11, &[])
         .since(12, const { &[types("T", HIGH_PRECISION.and(BYTES))] })
-        .since(
-            13,
-            const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", TYPES)] },
-        )
+        .since(13, const { &[SMOOTH_DATA, SMOOTH_REDUCED, types("T", TYPES)] })
         .since(18, AXES_AS_INPUT)
-        .since(
-            20,
-            const { &[types("T", TYPES.and(TypeSet::tensors(&[DataType::Bool])))] },
-        )
+        .since(20, const { &[types("T", TYPES.and(TypeSet::tensors(&[DataType::Bool])))] })
         .infer(infer)
         .adapter(17, 18, axes_as_input)
 }
@@ -212,10 +188,7 @@ fn axes(cx: &Infer<'_>) -> Axes {
             None => return Axes::Unknown,
         },
     };
-    match (
-        listed.is_empty(),
-        cx.int("noop_with_empty_axes").unwrap_or(0),
-    ) {
+    match (listed.is_empty(), cx.int("noop_with_empty_axes").unwrap_or(0)) {
         (true, 0) => Axes::All,
         (true, _) => Axes::Nothing,
         (false, _) => Axes::These(listed),
@@ -248,13 +221,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (Axes::Unknown, Some(shape)) if keeps_dims(cx) && cx.is_thorough() => Some(
             shape
                 .iter()
-                .map(|size| {
-                    if size.known() == Some(1) {
-                        Dim::Known(1)
-                    } else {
-                        Dim::Unknown
-                    }
-                })
+                .map(|size| if size.known() == Some(1) { Dim::Known(1) } else { Dim::Unknown })
                 .collect(),
         ),
         (Axes::Unknown, Some(_)) => None,
@@ -337,9 +304,7 @@ fn folded_ints(
             let values = part.values.into_iter();
             values.reduce(|a, b| held(ints.elem, f(&a, &b)))
         });
-        result
-            .or(of_nothing.map(Dim::Known))
-            .unwrap_or(Dim::Unknown)
+        result.or(of_nothing.map(Dim::Known)).unwrap_or(Dim::Unknown)
     })?;
     let dims = if keeps_dims(cx) { reduced.dims } else { left };
     let Ints { elem, values, .. } = reduced;
@@ -395,11 +360,7 @@ mod tests {
             (vec![DROP], "double[...]", "double"),
             (vec![], "float[...]", "float[...]"),
             (vec![axes(&[0]), DROP], "-", "?[...]"),
-            (
-                vec![axes(&[3])],
-                "float[N, 3]",
-                "ReduceMean: axis 3 is out of range for rank 2",
-            ),
+            (vec![axes(&[3])], "float[N, 3]", "ReduceMean: axis 3 is out of range for rank 2"),
             (vec![], "float", "float"),
         ];
         for (attributes, input, expected) in rows {
@@ -417,12 +378,7 @@ mod tests {
         let rows = [
             (vec![], "float[N, 3, 4]", "[1]", "float[N, 1, 4]"),
             (vec![DROP], "float[N, 3, 4]", "[-1, 1]", "float[N]"),
-            (
-                vec![DROP],
-                "float[N, 3]",
-                "[2]",
-                "ReduceL2: axis 2 is out of range for rank 2",
-            ),
+            (vec![DROP], "float[N, 3]", "[2]", "ReduceL2: axis 2 is out of range for rank 2"),
             (vec![], "float[N, 3]", "[]", "float[1, 1]"),
             (vec![NOOP], "float[N, 3]", "[]", "float[N, 3]"),
             (vec![NOOP], "float[...]", "[]", "float[...]"),
@@ -433,21 +389,13 @@ mod tests {
         for (attributes, data, axes, expected) in rows {
             let types = [ty(data), ty("int64[?]")];
             let result = match infer(&REDUCE_L2, 18, &attributes, &types, &[None, value(axes)], 1) {
-                Ok((types, _)) => types[0]
-                    .as_ref()
-                    .map_or("-".to_string(), |ty| ty.to_string()),
+                Ok((types, _)) => types[0].as_ref().map_or("-".to_string(), |ty| ty.to_string()),
                 Err(error) => error.to_string(),
             };
             assert_eq!(result, expected, "{attributes:?} {data} {axes}");
         }
-        assert_eq!(
-            inferred(&REDUCE_SUM, 13, &[NOOP], "float[N, 3]"),
-            "float[N, 3]"
-        );
-        assert_eq!(
-            inferred(&REDUCE_SUM, 13, &[], "float[N, 3]; int64[0]"),
-            "float[1, 1]"
-        );
+        assert_eq!(inferred(&REDUCE_SUM, 13, &[NOOP], "float[N, 3]"), "float[N, 3]");
+        assert_eq!(inferred(&REDUCE_SUM, 13, &[], "float[N, 3]; int64[0]"), "float[1, 1]");
     }
 
     #[test]
@@ -464,18 +412,8 @@ mod tests {
             (&REDUCE_MIN, vec![DROP], "[]", "-"),
             (&REDUCE_SUM, vec![NOOP], "[N, 3]; []", "[N, 3]"),
             (&REDUCE_SUM, vec![], "[N, 3]; -", "-"),
-            (
-                &REDUCE_SUM,
-                vec![],
-                "[[N, 3], [4, 5]]; [1]",
-                "[[N + 3], [9]]",
-            ),
-            (
-                &REDUCE_PROD,
-                vec![DROP],
-                "[[N, 3], [4, 5]]; [0]",
-                "[4*N, 15]",
-            ),
+            (&REDUCE_SUM, vec![], "[[N, 3], [4, 5]]; [1]", "[[N + 3], [9]]"),
+            (&REDUCE_PROD, vec![DROP], "[[N, 3], [4, 5]]; [0]", "[4*N, 15]"),
             (&REDUCE_MEAN, vec![DROP], "[4, 6]; [0]", "5"),
             (&REDUCE_MEAN, vec![DROP], "float:[4, 7]; [0]", "-"),
         ];
@@ -495,11 +433,7 @@ mod tests {
         let rows = [
             (vec![], "float[2, N]", "int64[1, N]"),
             (vec![axis(-1), DROP], "float[2, N]", "int64[2]"),
-            (
-                vec![axis(2)],
-                "float[2, N]",
-                "ArgMax: axis 2 is out of range for rank 2",
-            ),
+            (vec![axis(2)], "float[2, N]", "ArgMax: axis 2 is out of range for rank 2"),
             (vec![], "-", "int64[...]"),
         ];
         for (attributes, input, expected) in rows {
@@ -513,18 +447,10 @@ mod tests {
 
     #[test]
     fn axes_become_an_input() {
-        let (some, none) = (
-            ("axes", AttrValue::from(&[0, -1])),
-            ("axes", AttrValue::from(&[])),
-        );
+        let (some, none) = (("axes", AttrValue::from(&[0, -1])), ("axes", AttrValue::from(&[])));
         let keep = ("keepdims", AttrValue::Int(0));
         let rows = [
-            (
-                &REDUCE_SUM,
-                12,
-                vec![some.clone(), keep],
-                "y = ReduceSum(a, [0, -1]) keepdims=0",
-            ),
+            (&REDUCE_SUM, 12, vec![some.clone(), keep], "y = ReduceSum(a, [0, -1]) keepdims=0"),
             (&REDUCE_MEAN, 17, vec![some], "y = ReduceMean(a, [0, -1])"),
             (&REDUCE_MAX, 17, vec![none], "y = ReduceMax(a)"),
             (&REDUCE_L1, 17, vec![], "y = ReduceL1(a)"),

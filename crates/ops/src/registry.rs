@@ -13,12 +13,8 @@ use crate::{
 };
 
 /// Newest version of each operator set that this release knows.
-pub const DOMAIN_VERSIONS: &[(&str, u32)] = &[
-    ("", 28),
-    ("ai.onnx.ml", 5),
-    ("ai.onnx.preview", 1),
-    ("ai.onnx.preview.training", 1),
-];
+pub const DOMAIN_VERSIONS: &[(&str, u32)] =
+    &[("", 28), ("ai.onnx.ml", 5), ("ai.onnx.preview", 1), ("ai.onnx.preview.training", 1)];
 
 /// Every operator, by domain and name. One line each; a test compares the list with the files.
 static OPERATORS: &[&OpDef] = &[
@@ -251,7 +247,8 @@ static OPERATORS: &[&OpDef] = &[
     &training::MOMENTUM,
 ];
 
-/// Where operators are looked up: those of the standard, and over them what a program adds or takes away.
+/// Where operators are looked up: those of the standard, and over them what a program adds or takes
+/// away.
 ///
 /// A value. Cloning it is cheap, and changing a clone leaves the original as it is.
 ///
@@ -320,13 +317,10 @@ impl Registry {
 
     /// Every version of every operator, by domain, name and version.
     pub fn schemas(&self) -> impl Iterator<Item = &Schema> {
-        let listed = OPERATORS
-            .iter()
-            .enumerate()
-            .flat_map(|(position, operator)| {
-                let versions = operator.versions().map(|version| version.since);
-                versions.filter_map(move |since| expanded(position, since))
-            });
+        let listed = OPERATORS.iter().enumerate().flat_map(|(position, operator)| {
+            let versions = operator.versions().map(|version| version.since);
+            versions.filter_map(move |since| expanded(position, since))
+        });
         let changes = self.changes.as_deref();
         let mut all: Vec<&Schema> = listed
             .filter(|schema| {
@@ -346,10 +340,7 @@ impl Registry {
     /// Oldest and newest version of an operator set; `None` if there is no such set.
     pub fn versions(&self, domain: &str) -> Option<(u32, u32)> {
         let domain = canonical(domain);
-        let changed = self
-            .changes
-            .as_ref()
-            .and_then(|changes| changes.versions.get(domain));
+        let changed = self.changes.as_ref().and_then(|changes| changes.versions.get(domain));
         changed.copied().or_else(|| {
             let found = DOMAIN_VERSIONS.iter().find(|(known, _)| *known == domain);
             found.map(|(_, newest)| (1, *newest))
@@ -359,9 +350,8 @@ impl Registry {
     /// The operator sets with their oldest and newest versions, by domain.
     pub fn domains(&self) -> BTreeMap<&'static str, (u32, u32)> {
         let listed = DOMAIN_VERSIONS.iter();
-        let mut domains: BTreeMap<_, _> = listed
-            .map(|(domain, newest)| (*domain, (1, *newest)))
-            .collect();
+        let mut domains: BTreeMap<_, _> =
+            listed.map(|(domain, newest)| (*domain, (1, *newest))).collect();
         if let Some(changes) = &self.changes {
             domains.extend(&changes.versions);
         }
@@ -381,11 +371,7 @@ impl Registry {
     ) -> Result<(), RegistryError> {
         let domain = intern::text(canonical(domain));
         if oldest == 0 || newest < oldest {
-            return Err(RegistryError::NoVersions {
-                domain,
-                oldest,
-                newest,
-            });
+            return Err(RegistryError::NoVersions { domain, oldest, newest });
         }
         self.change().versions.insert(domain, (oldest, newest));
         Ok(())
@@ -401,35 +387,16 @@ impl Registry {
         schema.check()?;
         let mut schema = schema;
         schema.domain = canonical(schema.domain);
-        let Schema {
-            domain,
-            name,
-            since,
-            ..
-        } = schema;
+        let Schema { domain, name, since, .. } = schema;
         if self.has_version(domain, name, since) {
-            return Err(RegistryError::Duplicate {
-                domain,
-                name,
-                since,
-            });
+            return Err(RegistryError::Duplicate { domain, name, since });
         }
         let versions = self.versions(domain);
         if versions.is_none_or(|(oldest, newest)| since < oldest || since > newest) {
-            return Err(RegistryError::OutsideOfSet {
-                domain,
-                name,
-                since,
-                versions,
-            });
+            return Err(RegistryError::OutsideOfSet { domain, name, since, versions });
         }
         let added = &mut self.change().added;
-        added
-            .entry(domain)
-            .or_default()
-            .entry(name)
-            .or_default()
-            .insert(since, schema);
+        added.entry(domain).or_default().entry(name).or_default().insert(since, schema);
         Ok(())
     }
 
@@ -498,8 +465,9 @@ fn position(domain: &str, name: &str) -> Option<usize> {
         .ok()
 }
 
-/// The order of domains. Most are empty, and C libraries compare even nothing by a masked load from an address that is no
-/// memory, for which processors take longer than for all the rest of finding an operator.
+/// The order of domains. Most are empty, and C libraries compare even nothing by a masked load from
+/// an address that is no memory, for which processors take longer than for all the rest of finding
+/// an operator.
 pub fn compare_domains(a: &str, b: &str) -> Ordering {
     match (a.is_empty(), b.is_empty()) {
         (false, false) => a.cmp(b),
@@ -513,15 +481,11 @@ fn expanded(position: usize, since: u32) -> Option<&'static Schema> {
     let expanded = EXPANDED.get_or_init(|| {
         let expand = |op: &&OpDef| {
             let versions = op.versions();
-            versions
-                .filter_map(|version| op.schema_at(version.since))
-                .collect()
+            versions.filter_map(|version| op.schema_at(version.since)).collect()
         };
         OPERATORS.iter().map(expand).collect()
     });
-    expanded[position]
-        .iter()
-        .find(|schema| schema.since == since)
+    expanded[position].iter().find(|schema| schema.since == since)
 }
 
 #[cfg(test)]
@@ -538,11 +502,7 @@ mod tests {
         for op in OPERATORS {
             assert!(op.about.ends_with('.'), "{} says what it does", op.name);
             let versions: Vec<u32> = op.versions().map(|version| version.since).collect();
-            assert!(
-                versions.windows(2).all(|pair| pair[0] < pair[1]),
-                "{}",
-                op.name
-            );
+            assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{}", op.name);
             for since in versions {
                 assert_eq!(
                     op.schema_at(since).map(|schema| schema.since),
@@ -579,15 +539,9 @@ mod tests {
         assert!(mine.schema("", "relu", 28).is_none());
         assert_eq!(mine.schemas().count(), standard.schemas().count());
         mine.register(Schema::new("", "Relu", 14)).unwrap();
-        assert!(
-            mine.schemas()
-                .is_sorted_by_key(|s| (s.domain, s.name, s.since))
-        );
+        assert!(mine.schemas().is_sorted_by_key(|s| (s.domain, s.name, s.since)));
         assert_eq!(mine.schemas().count(), standard.schemas().count() + 1);
-        assert!(matches!(
-            mine.remove("", "Relu", 15),
-            Err(RegistryError::Unknown { .. })
-        ));
+        assert!(matches!(mine.remove("", "Relu", 15), Err(RegistryError::Unknown { .. })));
     }
 
     #[test]
@@ -595,31 +549,19 @@ mod tests {
         // OPSET-12+-, OPSET-15-, NAME-07-
         let mut registry = Registry::standard();
         let duplicate = registry.register(Schema::new("ai.onnx", "Relu", 14));
-        assert!(matches!(
-            duplicate,
-            Err(RegistryError::Duplicate { since: 14, .. })
-        ));
+        assert!(matches!(duplicate, Err(RegistryError::Duplicate { since: 14, .. })));
         // OPSET-17-
         let mut register = |domain, since| registry.register(Schema::new(domain, "Mine", since));
         for (domain, since) in [("", 29), ("com.example", 1)] {
             let error = register(domain, since).unwrap_err();
-            assert!(
-                matches!(error, RegistryError::OutsideOfSet { .. }),
-                "{error}"
-            );
+            assert!(matches!(error, RegistryError::OutsideOfSet { .. }), "{error}");
         }
         register("", 28).unwrap();
         registry.set_versions("com.example", 2, 3).unwrap();
         assert_eq!(registry.versions("com.example"), Some((2, 3)));
         assert_eq!(registry.domains()[""], (1, 28));
-        assert!(
-            registry
-                .register(Schema::new("com.example", "Mine", 1))
-                .is_err()
-        );
-        registry
-            .register(Schema::new("com.example", "Mine", 2))
-            .unwrap();
+        assert!(registry.register(Schema::new("com.example", "Mine", 1)).is_err());
+        registry.register(Schema::new("com.example", "Mine", 2)).unwrap();
         let again = registry.register(Schema::new("com.example", "Mine", 2));
         assert!(matches!(again, Err(RegistryError::Duplicate { .. })));
         for (oldest, newest) in [(0, 1), (3, 2)] {

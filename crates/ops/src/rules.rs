@@ -27,9 +27,9 @@ pub fn elem_attribute(cx: &Infer<'_>, name: &str) -> Result<Option<DataType>, In
 /// Fails unless an input, if its rank is known, has at least that rank.
 pub fn demand_rank_from(cx: &Infer<'_>, index: usize, least: usize) -> Result<(), InferError> {
     match cx.rank(index) {
-        Some(rank) if rank < least => cx.fail(format_args!(
-            "input {index} must have rank {least} or more, not {rank}"
-        )),
+        Some(rank) if rank < least => {
+            cx.fail(format_args!("input {index} must have rank {least} or more, not {rank}"))
+        }
         _ => Ok(()),
     }
 }
@@ -54,7 +54,8 @@ pub fn same_shape(cx: &Infer<'_>, inputs: &[usize]) -> Result<Option<Shape>, Inf
     Ok(shared.map(|(_, shape)| shape))
 }
 
-/// The size that some axes share, each named by an input and its place in there. An input of unknown rank says nothing.
+/// The size that some axes share, each named by an input and its place in there. An input of
+/// unknown rank says nothing.
 pub fn shared_dim(
     cx: &Infer<'_>,
     what: &str,
@@ -93,15 +94,12 @@ pub fn computed(cx: &Infer<'_>, what: &str, result: Dim, of: &[&Dim]) -> Result<
 
 /// What is certain of the shape of a tensor that is one of two.
 pub fn common_shape(a: &Shape, b: &Shape) -> Option<Shape> {
-    let common = |(a, b): (&Dim, &Dim)| match a.surely_equals(b) {
-        true => a.clone(),
-        false => Dim::Unknown,
-    };
+    let common = |(a, b): (&Dim, &Dim)| if a.surely_equals(b) { a.clone() } else { Dim::Unknown };
     (a.len() == b.len()).then(|| a.iter().zip(b).map(common).collect())
 }
 
-/// Unidirectional broadcasting: the shape over which another one, aligned at the right, must stretch. A size that the shape
-/// lacks the other one may tell.
+/// Unidirectional broadcasting: the shape over which another one, aligned at the right, must
+/// stretch. A size that the shape lacks the other one may tell.
 pub fn stretched_over(
     cx: &Infer<'_>,
     shape: &Shape,
@@ -145,9 +143,7 @@ pub fn broadcast_to_bool(cx: &mut Infer<'_>) -> Result<(), InferError> {
 /// The shape to which all inputs broadcast, if all ranks are known.
 pub fn broadcast_inputs(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let shapes: Option<Vec<&Shape>> = (0..cx.input_count()).map(|index| cx.shape(index)).collect();
-    shapes
-        .map(|shapes| broadcast_shapes(cx, &shapes))
-        .transpose()
+    shapes.map(|shapes| broadcast_shapes(cx, &shapes)).transpose()
 }
 
 /// Multidirectional broadcasting: aligned at the right, sizes equal or 1.
@@ -170,9 +166,9 @@ pub fn broadcast_shapes(cx: &Infer<'_>, shapes: &[&Shape]) -> Result<Shape, Infe
 
 fn broadcast_dims(cx: &Infer<'_>, a: &Dim, b: &Dim, axis: usize) -> Result<Dim, InferError> {
     match (a, b) {
-        (Dim::Known(x), Dim::Known(y)) if x != y && *x != 1 && *y != 1 => cx.fail(format_args!(
-            "sizes {x} and {y} of axis {axis} do not broadcast"
-        )),
+        (Dim::Known(x), Dim::Known(y)) if x != y && *x != 1 && *y != 1 => {
+            cx.fail(format_args!("sizes {x} and {y} of axis {axis} do not broadcast"))
+        }
         _ => Ok(a.broadcast(b)),
     }
 }

@@ -187,7 +187,8 @@ pub struct TypeVar {
 }
 
 impl Schema {
-    /// A version of an operator of which nothing else is said yet. The names are kept for good; see [`intern`](crate::intern).
+    /// A version of an operator of which nothing else is said yet. The names are kept for good; see
+    /// [`intern`](crate::intern).
     pub fn new(domain: &str, name: &str, since: u32) -> Schema {
         Schema {
             name: intern::text(name),
@@ -205,9 +206,7 @@ impl Schema {
 
     /// The formal attribute with that name.
     pub fn attribute(&self, name: &str) -> Option<&Attribute> {
-        self.attributes
-            .iter()
-            .find(|attribute| attribute.name == name)
+        self.attributes.iter().find(|attribute| attribute.name == name)
     }
 
     /// The formal input at a position; a variadic one stands for all positions from its own on.
@@ -239,9 +238,7 @@ impl Schema {
 fn at(params: &[Param], index: usize) -> Option<&Param> {
     match params.get(index) {
         Some(param) => Some(param),
-        None => params
-            .last()
-            .filter(|last| matches!(last.arity, Arity::Variadic { .. })),
+        None => params.last().filter(|last| matches!(last.arity, Arity::Variadic { .. })),
     }
 }
 
@@ -253,7 +250,8 @@ fn count(params: &[Param]) -> (usize, Option<usize>) {
             Arity::Single => fewest = index + 1,
             Arity::Optional => {}
             Arity::Variadic { min, .. } => {
-                // Those before it are counted, even if each of them may be an empty name: `Loop` has at least two inputs.
+                // Those before it are counted, even if each of them may be an empty name: `Loop`
+                // has at least two inputs.
                 fewest = index + min as usize;
                 most = None;
             }
@@ -280,12 +278,7 @@ impl fmt::Display for Schema {
             writeln!(f, "  attribute {attribute}")?;
         }
         for var in &self.types {
-            writeln!(
-                f,
-                "  type      {}: {}",
-                var.name,
-                var.allowed.names().join(" ")
-            )?;
+            writeln!(f, "  type      {}: {}", var.name, var.allowed.names().join(" "))?;
         }
         for note in &self.notes {
             writeln!(f, "  note      {note}")?;

@@ -57,14 +57,7 @@ pub(crate) static SEQUENCE_CONSTRUCT: OpDef = OpDef::new("SequenceConstruct")
 
 pub(crate) static SEQUENCE_EMPTY: OpDef = OpDef::new("SequenceEmpty")
     .about("A sequence of nothing yet, of an element type.")
-    .since(
-        11,
-        &[
-            output("output", "S"),
-            int("dtype"),
-            types("S", ALL.as_sequences()),
-        ],
-    )
+    .since(11, &[output("output", "S"), int("dtype"), types("S", ALL.as_sequences())])
     .infer(empty);
 
 pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
@@ -143,10 +136,7 @@ pub(crate) static SPLIT_TO_SEQUENCE: OpDef = OpDef::new("SplitToSequence")
             types("S", ALL.as_sequences()),
         ],
     )
-    .since(
-        24,
-        &[types("T", ALL_IR4), types("S", ALL_IR4.as_sequences())],
-    )
+    .since(24, &[types("T", ALL_IR4), types("S", ALL_IR4.as_sequences())])
     .infer(split_to_sequence);
 
 /// A loop over the positions of the sequence, which grows one sequence for each output.
@@ -266,13 +256,7 @@ fn insert(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn empty(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = elem_attribute(cx, "dtype")?.unwrap_or(DataType::Float);
     let shape = None;
-    cx.set(
-        0,
-        sequence_of(TensorType {
-            elem: Some(elem),
-            shape,
-        }),
-    );
+    cx.set(0, sequence_of(TensorType { elem: Some(elem), shape }));
     Ok(())
 }
 
@@ -335,29 +319,19 @@ fn piece(cx: &Infer<'_>, whole: &Dim, axis: usize) -> Result<Dim, InferError> {
         return Ok(Dim::Unknown);
     };
     match (&split.dims[..], &split.values[..]) {
-        ([], [Dim::Known(length)]) if *length < 1 => cx.fail(format_args!(
-            "the length of a piece must be greater than zero, not {length}"
-        )),
+        ([], [Dim::Known(length)]) if *length < 1 => {
+            cx.fail(format_args!("the length of a piece must be greater than zero, not {length}"))
+        }
         ([], [length]) => {
             let comes_out = whole.exact_div(length).is_some();
-            Ok(if comes_out {
-                length.clone()
-            } else {
-                Dim::Unknown
-            })
+            Ok(if comes_out { length.clone() } else { Dim::Unknown })
         }
         (_, []) => cx.fail("there are no lengths of pieces"),
         (_, [first, rest @ ..]) => {
-            if let Some(length) = split
-                .values
-                .iter()
-                .find(|l| l.known().is_some_and(|l| l < 0))
-            {
+            if let Some(length) = split.values.iter().find(|l| l.known().is_some_and(|l| l < 0)) {
                 return cx.fail(format_args!("a piece has the negative length {length}"));
             }
-            let sum = rest
-                .iter()
-                .fold(first.clone(), |sum, length| sum.add(length));
+            let sum = rest.iter().fold(first.clone(), |sum, length| sum.add(length));
             if whole.surely_differs(&sum) {
                 return cx.fail(format_args!(
                     "the pieces have {sum} elements together, but axis {axis} has {whole}"
@@ -397,11 +371,7 @@ mod tests {
             &SEQUENCE_INSERT,
             11,
             &[
-                (
-                    &[],
-                    "seq(float[2, N]); float[2, N]; int64",
-                    "seq(float[2, N])",
-                ),
+                (&[], "seq(float[2, N]); float[2, N]; int64", "seq(float[2, N])"),
                 (&[], "seq(float[2, 3]); float[2, 4]", "seq(float[2, ?])"),
                 (&[], "seq(float[...]); float[2]", "seq(float[...])"),
                 (&[], "-; float[2]", "seq(float[...])"),
@@ -412,18 +382,11 @@ mod tests {
                 ),
             ],
         );
-        check(
-            &SEQUENCE_ERASE,
-            11,
-            &[(&[], "seq(float[2]); int64", "seq(float[2])")],
-        );
+        check(&SEQUENCE_ERASE, 11, &[(&[], "seq(float[2]); int64", "seq(float[2])")]);
         check(
             &SEQUENCE_AT,
             11,
-            &[
-                (&[], "seq(float[2, ?]); int64", "float[2, ?]"),
-                (&[], "-; int64", "?[...]"),
-            ],
+            &[(&[], "seq(float[2, ?]); int64", "float[2, ?]"), (&[], "-; int64", "?[...]")],
         );
         check(&SEQUENCE_LENGTH, 11, &[(&[], "-", "int64")]);
         check(
@@ -432,11 +395,7 @@ mod tests {
             &[
                 (&[], "", "seq(float[...])"),
                 (&[("dtype", Int(7))], "", "seq(int64[...])"),
-                (
-                    &[("dtype", Int(70))],
-                    "",
-                    "SequenceEmpty: dtype = 70 is no element type",
-                ),
+                (&[("dtype", Int(70))], "", "SequenceEmpty: dtype = 70 is no element type"),
             ],
         );
     }
@@ -450,11 +409,7 @@ mod tests {
             11,
             &[
                 (&[axis(-3)], "seq(float[2, 3, N])", "float[?, 3, N]"),
-                (
-                    &[axis(-1), new.clone()],
-                    "seq(float[2, N])",
-                    "float[2, N, ?]",
-                ),
+                (&[axis(-1), new.clone()], "seq(float[2, N])", "float[2, N, ?]"),
                 (&[axis(0), new.clone()], "seq(float)", "float[?]"),
                 (&[axis(0)], "seq(float[...])", "float[...]"),
                 (&[axis(0)], "-", "?[...]"),
@@ -473,11 +428,7 @@ mod tests {
                     "seq(float[2, N])",
                     "ConcatFromSequence: new_axis must be 0 or 1, not 2",
                 ),
-                (
-                    &[],
-                    "seq(float[2, N])",
-                    "ConcatFromSequence: the node has no attribute axis",
-                ),
+                (&[], "seq(float[2, N])", "ConcatFromSequence: the node has no attribute axis"),
             ],
         );
     }
@@ -491,11 +442,7 @@ mod tests {
                 (&[], "float[N, 4]", "seq(float[1, 4])"),
                 (&[("axis", Int(-1))], "float[N, 4]", "seq(float[N, 1])"),
                 (&[("keepdims", Int(0))], "float[N, 4]", "seq(float[4])"),
-                (
-                    &[("keepdims", Int(0))],
-                    "float[6, 4]; =[3, 3]",
-                    "seq(float[3, 4])",
-                ),
+                (&[("keepdims", Int(0))], "float[6, 4]; =[3, 3]", "seq(float[3, 4])"),
                 (&[], "float[6, 4]; =2", "seq(float[2, 4])"),
                 (&[], "float[6, 4]; =4", "seq(float[?, 4])"),
                 (&[], "float[N, 4]; =2", "seq(float[?, 4])"),
@@ -512,16 +459,8 @@ mod tests {
                     "float[6]; =[2, 3]",
                     "SplitToSequence: the pieces have 5 elements together, but axis 0 has 6",
                 ),
-                (
-                    &[],
-                    "float[6]; =[]",
-                    "SplitToSequence: there are no lengths of pieces",
-                ),
-                (
-                    &[],
-                    "float[6]; =[7, -1]",
-                    "SplitToSequence: a piece has the negative length -1",
-                ),
+                (&[], "float[6]; =[]", "SplitToSequence: there are no lengths of pieces"),
+                (&[], "float[6]; =[7, -1]", "SplitToSequence: a piece has the negative length -1"),
                 (
                     &[("axis", Int(1))],
                     "float[6]",

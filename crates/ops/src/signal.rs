@@ -11,7 +11,8 @@ use crate::infer::{Infer, InferError};
 use crate::rules::elem_attribute;
 use crate::typeset::TypeSet;
 
-/// `a - b cos(t) + c cos(2t)` over a turn, which ends with the first element left out or with the last one of the window.
+/// `a - b cos(t) + c cos(2t)` over a turn, which ends with the first element left out or with the
+/// last one of the window.
 macro_rules! window {
     ($a:literal, $b:literal, $c:literal) => {
         concat!(
@@ -156,9 +157,7 @@ fn positive(cx: &Infer<'_>, input: usize, name: &str) -> Result<Dim, InferError>
 /// The value of an input that is a scalar.
 fn scalar(cx: &Infer<'_>, input: usize) -> Result<Dim, InferError> {
     cx.demand_rank(input, 0)?;
-    let value = cx
-        .known_ints(input)
-        .and_then(|values| values.into_iter().next());
+    let value = cx.known_ints(input).and_then(|values| values.into_iter().next());
     Ok(value.unwrap_or(Dim::Unknown))
 }
 
@@ -184,16 +183,8 @@ mod tests {
                     (&[("output_datatype", Int(11))], "=N", "double[N]"),
                     (&[], "int64", "float[?]"),
                     (&[], "-", "float[?]"),
-                    (
-                        &[],
-                        "=0",
-                        &format!("{}: size must be positive, not 0", def.name),
-                    ),
-                    (
-                        &[],
-                        "=[3]",
-                        &format!("{}: input 0 must have rank 0, not 1", def.name),
-                    ),
+                    (&[], "=0", &format!("{}: size must be positive, not 0", def.name)),
+                    (&[], "=[3]", &format!("{}: input 0 must have rank 0, not 1", def.name)),
                     (
                         &[("output_datatype", Int(-1))],
                         "=3",
@@ -211,17 +202,9 @@ mod tests {
             17,
             &[
                 (&[], "=10; =128; =10; float; float", "float[65, 10]"),
-                (
-                    &[("output_datatype", Int(11))],
-                    "=B; =L; -; -; -",
-                    "double[floor(L/2) + 1, B]",
-                ),
+                (&[("output_datatype", Int(11))], "=B; =L; -; -; -", "double[floor(L/2) + 1, B]"),
                 (&[], "-; =129; -; -; -", "float[65, ?]"),
-                (
-                    &[],
-                    "=10; =0; -; -; -",
-                    "MelWeightMatrix: dft_length must be positive, not 0",
-                ),
+                (&[], "=10; =0; -; -; -", "MelWeightMatrix: dft_length must be positive, not 0"),
                 (
                     &[],
                     "=10; =8; -; float[1]; -",

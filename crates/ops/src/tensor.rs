@@ -50,8 +50,7 @@ use widened;
 
 /// The product of dimensions.
 pub(crate) fn product<'a>(dims: impl IntoIterator<Item = &'a Dim>) -> Dim {
-    dims.into_iter()
-        .fold(Dim::Known(1), |product, dim| product.mul(dim))
+    dims.into_iter().fold(Dim::Known(1), |product, dim| product.mul(dim))
 }
 
 /// A shape of which nothing but the rank is known.
@@ -61,10 +60,7 @@ fn unknown_dims(rank: usize) -> Shape {
 
 /// The number of elements of an input that is a vector, however little of them is known.
 pub(crate) fn vector_len(cx: &Infer<'_>, index: usize) -> Option<usize> {
-    match (
-        cx.known_ints(index),
-        cx.shape(index).map(|shape| &shape[..]),
-    ) {
+    match (cx.known_ints(index), cx.shape(index).map(|shape| &shape[..])) {
         (Some(values), _) => Some(values.len()),
         // A length that no shape has would only cost memory.
         (None, Some([len])) => len.size().filter(|len| *len <= MAX_KNOWN),
@@ -114,8 +110,8 @@ pub(crate) mod testing {
     use crate::math::testing::{Given, infer, infer_some, ty, value};
     use crate::{Adapt, AttrValue, Infer, OpDef};
 
-    /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or values such as `=[0, -1]` and
-    /// `~[0.5]` (floats), or `_` for none.
+    /// Types of the outputs, or the error, as text. Inputs are types such as `float[2, N]`, or
+    /// values such as `=[0, -1]` and `~[0.5]` (floats), or `_` for none.
     pub(crate) fn outputs(
         def: &OpDef,
         opset: u32,
@@ -123,11 +119,8 @@ pub(crate) mod testing {
         inputs: &str,
         count: usize,
     ) -> String {
-        let inputs: Vec<&str> = inputs
-            .split(';')
-            .map(str::trim)
-            .filter(|input| !input.is_empty())
-            .collect();
+        let inputs: Vec<&str> =
+            inputs.split(';').map(str::trim).filter(|input| !input.is_empty()).collect();
         let known: Vec<_> = inputs
             .iter()
             .map(|input| match input.strip_prefix('=') {
@@ -158,7 +151,8 @@ pub(crate) mod testing {
         Some(Type::tensor(known.elem(), known.dims().iter().copied()))
     }
 
-    /// The same where no more is said than the reference implementation says. Inputs are types only.
+    /// The same where no more is said than the reference implementation says. Inputs are types
+    /// only.
     pub(crate) fn reference_outputs(
         def: &OpDef,
         opset: u32,
@@ -209,15 +203,12 @@ pub(crate) mod testing {
     ) {
         for (attributes, inputs, expected) in rows {
             let found = outputs(def, opset, attributes, inputs, 1);
-            assert_eq!(
-                found, *expected,
-                "{} {opset} {attributes:?} of {inputs}",
-                def.name
-            );
+            assert_eq!(found, *expected, "{} {opset} {attributes:?} of {inputs}", def.name);
         }
     }
 
-    /// What the adapter to the next version makes of a node with so many outputs: its integer attributes and outputs.
+    /// What the adapter to the next version makes of a node with so many outputs: its integer
+    /// attributes and outputs.
     pub(crate) fn adapted_outputs(def: &OpDef, from: u32, outputs: usize) -> String {
         let mut model = Model::read(Buffer::from_vec(vec![0x3a, 0]))
             .expect("a model with a graph of no fields");
@@ -239,7 +230,8 @@ pub(crate) mod testing {
         text + &format!("{} outputs", model.outputs(node).iter().flatten().count())
     }
 
-    /// SHAPE-16: nothing known about the inputs is no error, in any version; neither is an unknown rank.
+    /// SHAPE-16: nothing known about the inputs is no error, in any version; neither is an unknown
+    /// rank.
     #[test]
     fn nothing_known_infers_nothing_wrong() {
         let all: [(&OpDef, usize); 26] = [
@@ -256,10 +248,7 @@ pub(crate) mod testing {
             (&crate::nn::global_pool::GLOBAL_AVERAGE_POOL, 1),
             (&crate::nn::global_pool::GLOBAL_MAX_POOL, 1),
             (&super::identity::IDENTITY, 1),
-            (
-                &crate::nn::instance_normalization::INSTANCE_NORMALIZATION,
-                3,
-            ),
+            (&crate::nn::instance_normalization::INSTANCE_NORMALIZATION, 3),
             (&crate::nn::lrn::LRN, 1),
             (&crate::nn::max_pool::MAX_POOL, 1),
             (&super::pad::PAD, 4),
@@ -276,7 +265,8 @@ pub(crate) mod testing {
         for (def, inputs) in all {
             for version in def.versions() {
                 for input in ["-", "float[...]", "?[...]", "float[?, ?, ?, ?]"] {
-                    // Inputs after the first describe shapes and axes; their own rank is right or not known.
+                    // Inputs after the first describe shapes and axes; their own rank is right or
+                    // not known.
                     let rest = if input == "-" { "-" } else { "?[...]" };
                     let texts: Vec<&str> = std::iter::once(input)
                         .chain(std::iter::repeat_n(rest, inputs - 1))

@@ -149,9 +149,7 @@ fn vectorized(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(shape) = &mut shape {
         let indexes = cx.ints("ngram_indexes").unwrap_or_default();
         if let Some(index) = indexes.iter().find(|index| **index < 0) {
-            return cx.fail(format_args!(
-                "ngram_indexes has the negative element {index}"
-            ));
+            return cx.fail(format_args!("ngram_indexes has the negative element {index}"));
         }
         let Some(last) = indexes.into_iter().max() else {
             return cx.fail("ngram_indexes has no elements");
@@ -229,11 +227,7 @@ mod tests {
                 (&[indexes(&[4, 1])], "int64[9]", "float[5]"),
                 (&[indexes(&[0])], "string[N, 9]", "float[N, 1]"),
                 (&[indexes(&[0])], "-", "float[...]"),
-                (
-                    &[],
-                    "int64[9]",
-                    "TfIdfVectorizer: ngram_indexes has no elements",
-                ),
+                (&[], "int64[9]", "TfIdfVectorizer: ngram_indexes has no elements"),
                 (
                     &[indexes(&[0, -1])],
                     "int64[9]",

@@ -100,8 +100,9 @@ fn infer_adam(cx: &mut Infer<'_>) -> Result<(), InferError> {
     infer_step(cx, 2)
 }
 
-/// What a step takes: the learning rate, the number of steps so far, then all weights, all gradients and `states` times as
-/// many states. What it gives: the weights and the states, all as they were.
+/// What a step takes: the learning rate, the number of steps so far, then all weights, all
+/// gradients and `states` times as many states. What it gives: the weights and the states, all as
+/// they were.
 fn infer_step(cx: &mut Infer<'_>, states: usize) -> Result<(), InferError> {
     const FIRST: usize = 2;
     let parts = 2 + states;
@@ -126,7 +127,8 @@ fn infer_step(cx: &mut Infer<'_>, states: usize) -> Result<(), InferError> {
     Ok(())
 }
 
-/// A derivative has the type of what it is taken with respect to: the first inputs, one for each name in `xs`.
+/// A derivative has the type of what it is taken with respect to: the first inputs, one for each
+/// name in `xs`.
 fn infer_gradient(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(AttrValue::Strings(names)) = cx.attribute("xs") else {
         return Ok(());
@@ -153,10 +155,7 @@ mod tests {
                 "float[2, 3]; double[2, 3]"
             );
             assert_eq!(
-                infer(
-                    "float; int64; float[1]; float[2, 3]; float[1]; float[2, 3]; float[1]; -",
-                    4
-                ),
+                infer("float; int64; float[1]; float[2, 3]; float[1]; float[2, 3]; float[1]; -", 4),
                 "float[1]; float[2, 3]; float[1]; ?[2, 3]"
             );
             assert_eq!(
@@ -168,20 +167,11 @@ mod tests {
             );
             assert_eq!(
                 infer("float; int64; float[1]; float[2]; float[1]", 2),
-                format!(
-                    "{}: sizes of axis 0 of inputs 2 and 3 differ (1 and 2)",
-                    def.name
-                )
+                format!("{}: sizes of axis 0 of inputs 2 and 3 differ (1 and 2)", def.name)
             );
         }
         assert_eq!(
-            outputs(
-                &ADAM,
-                1,
-                &[],
-                "float; int64; float[N]; -; -; double[...]",
-                3
-            ),
+            outputs(&ADAM, 1, &[], "float; int64; float[N]; -; -; double[...]", 3),
             "float[N]; ?[N]; double[N]"
         );
         assert_eq!(outputs(&ADAM, 1, &[], "-", 1), "-");
@@ -189,10 +179,7 @@ mod tests {
 
     #[test]
     fn derivatives() {
-        let xs = [(
-            "xs",
-            AttrValue::Strings(vec![b"a"[..].into(), b"b"[..].into()]),
-        )];
+        let xs = [("xs", AttrValue::Strings(vec![b"a"[..].into(), b"b"[..].into()]))];
         assert_eq!(
             outputs(&GRADIENT, 1, &xs, "float[N, 2]; double; int64[3]", 3),
             "float[N, 2]; double; -"

@@ -38,18 +38,12 @@ impl TypeSet {
 
     /// Dense tensors of these element types.
     pub const fn tensors(elems: &[DataType]) -> TypeSet {
-        TypeSet {
-            tensor: bits(elems),
-            ..TypeSet::NONE
-        }
+        TypeSet { tensor: bits(elems), ..TypeSet::NONE }
     }
 
     /// Types that are spelled out.
     pub const fn spelled(other: &'static [&'static str]) -> TypeSet {
-        TypeSet {
-            other,
-            ..TypeSet::NONE
-        }
+        TypeSet { other, ..TypeSet::NONE }
     }
 
     /// Both sets together. At most one of them may have types that are spelled out.
@@ -72,35 +66,22 @@ impl TypeSet {
 
     /// The set without these tensors.
     pub const fn except(self, elems: &[DataType]) -> TypeSet {
-        TypeSet {
-            tensor: self.tensor & !bits(elems),
-            ..self
-        }
+        TypeSet { tensor: self.tensor & !bits(elems), ..self }
     }
 
     /// Sequences of the tensors of this set, and nothing else.
     pub const fn as_sequences(self) -> TypeSet {
-        TypeSet {
-            sequence: self.tensor,
-            ..TypeSet::NONE
-        }
+        TypeSet { sequence: self.tensor, ..TypeSet::NONE }
     }
 
     /// Sparse tensors of the element types of this set, and nothing else.
     pub const fn as_sparse(self) -> TypeSet {
-        TypeSet {
-            sparse: self.tensor,
-            ..TypeSet::NONE
-        }
+        TypeSet { sparse: self.tensor, ..TypeSet::NONE }
     }
 
     /// Optionals of the tensors and sequences of this set, and nothing else.
     pub const fn as_optionals(self) -> TypeSet {
-        TypeSet {
-            optional: self.tensor,
-            optional_sequence: self.sequence,
-            ..TypeSet::NONE
-        }
+        TypeSet { optional: self.tensor, optional_sequence: self.sequence, ..TypeSet::NONE }
     }
 
     /// Whether a type belongs to the set. A type of which too little is known does.
@@ -159,9 +140,7 @@ impl TypeSet {
         ];
         let mut names: Vec<String> = self.other.iter().map(|name| name.to_string()).collect();
         for (bits, open, close) in forms {
-            let elems = DataType::ALL
-                .into_iter()
-                .filter(|elem| bits & (1 << elem.number()) != 0);
+            let elems = DataType::ALL.into_iter().filter(|elem| bits & (1 << elem.number()) != 0);
             names.extend(elems.map(|elem| format!("{open}{}{close}", elem.name())));
         }
         names.sort();
@@ -171,9 +150,7 @@ impl TypeSet {
     /// The dense tensors of the set.
     pub fn tensor_elems(&self) -> impl Iterator<Item = DataType> {
         let bits = self.tensor;
-        DataType::ALL
-            .into_iter()
-            .filter(move |elem| bits & (1 << elem.number()) != 0)
+        DataType::ALL.into_iter().filter(move |elem| bits & (1 << elem.number()) != 0)
     }
 }
 
@@ -194,10 +171,11 @@ impl std::fmt::Display for UnknownType {
 impl std::error::Error for UnknownType {}
 
 impl TypeSet {
-    /// The set of the types with these names, such as `tensor(float)`, `seq(tensor(int64))`, `map(string, float)`. A bare
-    /// element type, such as `int32`, means a tensor.
+    /// The set of the types with these names, such as `tensor(float)`, `seq(tensor(int64))`,
+    /// `map(string, float)`. A bare element type, such as `int32`, means a tensor.
     ///
-    /// Types that do not fit into the bits of the set are kept for good; see [`intern`](crate::intern).
+    /// Types that do not fit into the bits of the set are kept for good; see
+    /// [`intern`](crate::intern).
     ///
     /// # Errors
     ///
@@ -249,12 +227,8 @@ pub fn read_type(name: &str) -> Option<Type> {
     if name.len() > LONGEST {
         return None;
     }
-    let tensor = |elem: &str| {
-        Some(TensorType {
-            elem: Some(DataType::from_name(elem)?),
-            shape: None,
-        })
-    };
+    let tensor =
+        |elem: &str| Some(TensorType { elem: Some(DataType::from_name(elem)?), shape: None });
     let name = name.trim();
     if let Some(elem) = within(name, "tensor") {
         return tensor(elem).map(Type::Tensor);
@@ -307,7 +281,8 @@ pub fn spell(ty: &Type) -> String {
     }
 }
 
-/// The sets that many operators share, named by what they hold and since which IR version they could.
+/// The sets that many operators share, named by what they hold and since which IR version they
+/// could.
 pub(crate) mod sets {
     use super::TypeSet;
     use sardonyx_tensor::DataType::*;
@@ -336,12 +311,8 @@ pub(crate) mod sets {
     /// With `bfloat16`.
     pub const ALL_IR4: TypeSet = ALL.and(TypeSet::tensors(&[Bfloat16]));
     /// With the first four 8-bit floats.
-    pub const ALL_IR9: TypeSet = ALL_IR4.and(TypeSet::tensors(&[
-        Float8e4m3fn,
-        Float8e4m3fnuz,
-        Float8e5m2,
-        Float8e5m2fnuz,
-    ]));
+    pub const ALL_IR9: TypeSet =
+        ALL_IR4.and(TypeSet::tensors(&[Float8e4m3fn, Float8e4m3fnuz, Float8e5m2, Float8e5m2fnuz]));
     /// With 4-bit integers.
     pub const ALL_IR10: TypeSet = ALL_IR9.and(TypeSet::tensors(&[Uint4, Int4]));
     /// With the 4-bit float.
@@ -365,13 +336,10 @@ mod tests {
             let names = var.allowed.names();
             let read = TypeSet::parse(names.iter().map(String::as_str)).unwrap();
             assert_eq!(read.names().len(), names.len(), "{names:?}");
-            match var.allowed.other.is_empty() {
-                true => assert_eq!(read, var.allowed),
-                false => assert!(
-                    names
-                        .iter()
-                        .all(|name| var.allowed.allows(&read_type(name).unwrap()))
-                ),
+            if var.allowed.other.is_empty() {
+                assert_eq!(read, var.allowed)
+            } else {
+                assert!(names.iter().all(|name| var.allowed.allows(&read_type(name).unwrap())))
             }
         }
         let odd = [
@@ -380,14 +348,8 @@ mod tests {
             ("map(int64,float)", "map(int64, tensor(float))"),
             ("opaque(domain, name)", "opaque(domain,name)"),
             ("opaque(name)", "opaque(,name)"),
-            (
-                "seq(map(string, tensor(float)))",
-                "seq(map(string, tensor(float)))",
-            ),
-            (
-                "optional( sparse_tensor(double) )",
-                "optional(sparse_tensor(double))",
-            ),
+            ("seq(map(string, tensor(float)))", "seq(map(string, tensor(float)))"),
+            ("optional( sparse_tensor(double) )", "optional(sparse_tensor(double))"),
         ];
         for (name, canonical) in odd {
             assert_eq!(TypeSet::parse([name]).unwrap().names(), [canonical]);

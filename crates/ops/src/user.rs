@@ -66,21 +66,12 @@ impl fmt::Display for RegistryError {
             _ => domain.to_string(),
         };
         match self {
-            RegistryError::Duplicate {
-                domain,
-                name,
-                since,
-            } => write!(
+            RegistryError::Duplicate { domain, name, since } => write!(
                 f,
                 "operator '{name}' of the domain '{}' has a version {since} already",
                 shown(domain)
             ),
-            RegistryError::OutsideOfSet {
-                domain,
-                name,
-                since,
-                versions,
-            } => {
+            RegistryError::OutsideOfSet { domain, name, since, versions } => {
                 let domain = shown(domain);
                 write!(f, "operator '{name}' cannot have the version {since}: ")?;
                 match versions {
@@ -91,30 +82,18 @@ impl fmt::Display for RegistryError {
                     None => write!(f, "there is no operator set '{domain}'"),
                 }
             }
-            RegistryError::Unknown {
-                domain,
-                name,
-                since,
-            } => write!(
+            RegistryError::Unknown { domain, name, since } => write!(
                 f,
                 "operator '{name}' of the domain '{}' has no version {since}",
                 shown(domain)
             ),
-            RegistryError::NoVersions {
-                domain,
-                oldest,
-                newest,
-            } => write!(
+            RegistryError::NoVersions { domain, oldest, newest } => write!(
                 f,
                 "the operator set '{}' cannot have the versions {oldest} to {newest}: versions count from 1 upwards",
                 shown(domain)
             ),
             RegistryError::Malformed { domain, name, fact } => {
-                write!(
-                    f,
-                    "operator '{name}' of the domain '{}': {fact}",
-                    shown(domain)
-                )
+                write!(f, "operator '{name}' of the domain '{}': {fact}", shown(domain))
             }
         }
     }
@@ -127,8 +106,8 @@ fn has_meaning(schema: &Schema, param: &Param) -> bool {
 }
 
 impl Schema {
-    /// Checks what the schema says by itself: names are there and told apart, types mean something, only the last input
-    /// and output are variadic.
+    /// Checks what the schema says by itself: names are there and told apart, types mean something,
+    /// only the last input and output are variadic.
     ///
     /// # Errors
     ///
@@ -136,11 +115,7 @@ impl Schema {
     pub fn check(&self) -> Result<(), RegistryError> {
         let schema = self;
         let fail = |fact: String| {
-            Err(RegistryError::Malformed {
-                domain: schema.domain,
-                name: schema.name,
-                fact,
-            })
+            Err(RegistryError::Malformed { domain: schema.domain, name: schema.name, fact })
         };
         if schema.name.is_empty() {
             return fail("it has no name".to_string());
@@ -149,22 +124,10 @@ impl Schema {
             return fail("versions count from 1 upwards".to_string());
         }
         let lists: [(&str, Vec<&str>); 4] = [
-            (
-                "input",
-                schema.inputs.iter().map(|param| param.name).collect(),
-            ),
-            (
-                "output",
-                schema.outputs.iter().map(|param| param.name).collect(),
-            ),
-            (
-                "attribute",
-                schema.attributes.iter().map(|item| item.name).collect(),
-            ),
-            (
-                "type variable",
-                schema.types.iter().map(|var| var.name).collect(),
-            ),
+            ("input", schema.inputs.iter().map(|param| param.name).collect()),
+            ("output", schema.outputs.iter().map(|param| param.name).collect()),
+            ("attribute", schema.attributes.iter().map(|item| item.name).collect()),
+            ("type variable", schema.types.iter().map(|var| var.name).collect()),
         ];
         for (what, names) in lists {
             let mut seen = HashSet::new();
@@ -197,8 +160,8 @@ impl Schema {
         Ok(())
     }
 
-    /// The names that an attribute shares with an input or output. There should be none, though some operators of the
-    /// standard have them.
+    /// The names that an attribute shares with an input or output. There should be none, though
+    /// some operators of the standard have them.
     pub fn ambiguous_names(&self) -> impl Iterator<Item = &'static str> {
         let params = || self.inputs.iter().chain(&self.outputs);
         let names = self.attributes.iter().map(|attribute| attribute.name);
@@ -213,21 +176,11 @@ mod tests {
     use crate::{DOMAIN_VERSIONS, Registry};
 
     fn param(name: &'static str, ty: &'static str, arity: Arity) -> Param {
-        Param {
-            name,
-            ty,
-            arity,
-            differentiability: Differentiability::Unknown,
-        }
+        Param { name, ty, arity, differentiability: Differentiability::Unknown }
     }
 
     fn attribute(name: &'static str) -> Attribute {
-        Attribute {
-            name,
-            ty: AttrType::Int,
-            required: false,
-            default: None,
-        }
+        Attribute { name, ty: AttrType::Int, required: false, default: None }
     }
 
     #[test]
@@ -238,9 +191,7 @@ mod tests {
         for schema in registry.schemas() {
             schema.check().unwrap();
             assert!(seen.insert((schema.domain, schema.name, schema.since)));
-            let newest = DOMAIN_VERSIONS
-                .iter()
-                .find(|(domain, _)| *domain == schema.domain);
+            let newest = DOMAIN_VERSIONS.iter().find(|(domain, _)| *domain == schema.domain);
             assert!(newest.is_some_and(|(_, newest)| schema.since <= *newest));
         }
         // NAME-09-: version 1 has an input and an attribute called `split`.
@@ -257,24 +208,17 @@ mod tests {
     fn a_malformed_schema_is_refused_with_the_reason() {
         let changed = |change: &dyn Fn(&mut Schema)| {
             let mut schema = Schema::new("com.example", "Blur", 1);
-            schema.types.push(TypeVar {
-                name: "T",
-                allowed: TypeSet::parse(["tensor(float)"]).unwrap(),
-            });
+            schema
+                .types
+                .push(TypeVar { name: "T", allowed: TypeSet::parse(["tensor(float)"]).unwrap() });
             schema.inputs.push(param("x", "T", Arity::Single));
             schema.outputs.push(param("x", "T", Arity::Single));
             change(&mut schema);
             schema.check().map_err(|error| error.to_string())
         };
-        let variadic = Arity::Variadic {
-            min: 1,
-            homogeneous: true,
-        };
+        let variadic = Arity::Variadic { min: 1, homogeneous: true };
         assert_eq!(changed(&|_| {}), Ok(()));
-        assert_eq!(
-            changed(&|s| s.inputs.push(param("y", "int32", variadic))),
-            Ok(())
-        );
+        assert_eq!(changed(&|s| s.inputs.push(param("y", "int32", variadic))), Ok(()));
         let refused: [(&str, &dyn Fn(&mut Schema)); 9] = [
             // VER-09-
             ("count from 1", &|s| s.since = 0),
@@ -286,9 +230,7 @@ mod tests {
                 s.outputs.insert(0, param("y", "T", variadic));
             }),
             ("neither a type variable", &|s| s.inputs[0].ty = "U"),
-            ("neither a type variable", &|s| {
-                s.inputs[0].ty = "tensor(real)"
-            }),
+            ("neither a type variable", &|s| s.inputs[0].ty = "tensor(real)"),
             ("two of its inputs", &|s| s.inputs.push(s.inputs[0])),
             ("two of its attributes", &|s| {
                 s.attributes.extend([attribute("a"), attribute("a")]);

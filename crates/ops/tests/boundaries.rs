@@ -1,5 +1,6 @@
-//! The boundaries between versions of operators that no adapter crosses and that some nodes cannot cross as they stand: `-` an
-//! attribute that is gone, `~` one that means something else if it is left out.
+//! The boundaries between versions of operators that no adapter crosses and that some nodes cannot
+//! cross as they stand: `-` an attribute that is gone, `~` one that means something else if it is
+//! left out.
 
 use std::fmt::Write;
 

@@ -16,7 +16,8 @@ fn content(registry: &Registry, domain: &str, version: u32) -> BTreeMap<&'static
 
 #[test]
 fn each_version_of_a_set_has_its_own_content() {
-    // VER-16+, OPSET-13+, OPSET-03+: versions count from 1 without a gap, each changes something, and takes nothing back.
+    // VER-16+, OPSET-13+, OPSET-03+: versions count from 1 without a gap, each changes something,
+    // and takes nothing back.
     let registry = Registry::standard();
     for (domain, (oldest, newest)) in registry.domains() {
         assert_eq!(oldest, 1, "{domain}");
@@ -25,10 +26,7 @@ fn each_version_of_a_set_has_its_own_content() {
             let now = content(&registry, domain, version);
             assert_ne!(now, before, "version {version} of '{domain}'");
             for (name, since) in &before {
-                assert!(
-                    now[name] >= *since,
-                    "{name} at version {version} of '{domain}'"
-                );
+                assert!(now[name] >= *since, "{name} at version {version} of '{domain}'");
             }
             assert!(now.values().all(|since| *since <= version), "{domain}");
             before = now;
@@ -44,8 +42,8 @@ fn a_change_is_a_new_version_and_what_was_published_stays() {
     let since = |opset| registry.schema("", "Add", opset).map(|schema| schema.since);
     let found: BTreeSet<u32> = (1..=28).filter_map(since).collect();
     assert_eq!(found, BTreeSet::from([1, 6, 7, 13, 14]));
-    // OPSET-18+: what a version says is the same for every set up to the next version. That it is what was published, the
-    // files of `schemas` say.
+    // OPSET-18+: what a version says is the same for every set up to the next version. That it is
+    // what was published, the files of `schemas` say.
     for operator in registry.operators() {
         let (domain, name) = (operator.domain, operator.name);
         let newest = registry.versions(domain).unwrap().1;
@@ -66,7 +64,8 @@ fn a_change_is_a_new_version_and_what_was_published_stays() {
 
 #[test]
 fn other_content_needs_another_version() {
-    // VER-15-, VER-16-, OPSET-03-: what exists is not replaced, and the set does not grow under its number.
+    // VER-15-, VER-16-, OPSET-03-: what exists is not replaced, and the set does not grow under its
+    // number.
     let mut registry = Registry::standard();
     for operator in registry.operators() {
         for version in operator.versions() {
@@ -89,15 +88,12 @@ fn other_content_needs_another_version() {
 
 #[test]
 fn operands_and_attributes_have_types_of_their_own() {
-    // ATTR-20+: an operand is a tensor or made of tensors, never a graph or a number by itself; an attribute is never a
-    // sequence, a map or an optional.
+    // ATTR-20+: an operand is a tensor or made of tensors, never a graph or a number by itself; an
+    // attribute is never a sequence, a map or an optional.
     let registry = Registry::standard();
     for schema in registry.schemas() {
         for param in schema.inputs.iter().chain(&schema.outputs) {
-            let variable = schema
-                .types
-                .iter()
-                .find(|variable| variable.name == param.ty);
+            let variable = schema.types.iter().find(|variable| variable.name == param.ty);
             let names = match variable {
                 Some(variable) => variable.allowed.names(),
                 None => TypeSet::parse([param.ty]).unwrap().names(),
@@ -105,11 +101,7 @@ fn operands_and_attributes_have_types_of_their_own() {
             assert!(!names.is_empty());
             for name in names {
                 let kinds = ["tensor(", "sparse_tensor(", "seq(", "map(", "optional("];
-                assert!(
-                    kinds.iter().any(|kind| name.starts_with(kind)),
-                    "{}: {name}",
-                    schema.name
-                );
+                assert!(kinds.iter().any(|kind| name.starts_with(kind)), "{}: {name}", schema.name);
             }
         }
         // OPSET-22+: a schema lists what may be computed and what is fixed apart.
@@ -120,9 +112,8 @@ fn operands_and_attributes_have_types_of_their_own() {
     for word in ["graph", "int", "ints", "type_proto"] {
         assert!(TypeSet::parse([word]).is_err(), "{word}");
     }
-    let kinds: Vec<AttrType> = (0..=100)
-        .filter_map(|number| AttrType::of_file(AttributeType(number)))
-        .collect();
+    let kinds: Vec<AttrType> =
+        (0..=100).filter_map(|number| AttrType::of_file(AttributeType(number))).collect();
     assert_eq!(kinds.len(), 14);
     let values = ["Sequence", "Map", "Optional"];
     for kind in kinds {

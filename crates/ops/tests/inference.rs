@@ -35,14 +35,7 @@ impl Dice {
     }
 
     fn float(&mut self) -> f32 {
-        let special = [
-            0.0,
-            -1.0,
-            f32::NAN,
-            f32::INFINITY,
-            f32::MAX,
-            f32::MIN_POSITIVE,
-        ];
+        let special = [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MAX, f32::MIN_POSITIVE];
         match self.roll(3) {
             0 => self.pick(&special),
             _ => self.roll(9) as f32 / 2.0,
@@ -53,9 +46,7 @@ impl Dice {
         match self.roll(6) {
             0 => Dim::Unknown,
             1 => Dim::symbol("N"),
-            2 => Dim::symbol("M")
-                .mul(&Dim::symbol("N"))
-                .sub(&self.int().into()),
+            2 => Dim::symbol("M").mul(&Dim::symbol("N")).sub(&self.int().into()),
             _ => self.int().into(),
         }
     }
@@ -71,10 +62,7 @@ impl Dice {
         }
         let shape: Option<Shape> =
             (self.roll(5) > 0).then(|| self.list(Dice::dim).into_iter().collect());
-        let tensor = TensorType {
-            elem: (self.roll(5) > 0).then(|| self.elem()),
-            shape,
-        };
+        let tensor = TensorType { elem: (self.roll(5) > 0).then(|| self.elem()), shape };
         Some(match self.roll(12) {
             0 => Type::Sequence(Box::new(Type::Tensor(tensor))),
             1 => Type::Optional(Box::new(Type::Tensor(tensor))),
@@ -149,10 +137,8 @@ fn infer_once(dice: &mut Dice, operator: &OpDef, schema: &Schema) {
         }
     }
     let attributes = Given(attributes);
-    let (inputs, outputs) = (
-        dice.roll(schema.inputs.len() + 3),
-        dice.roll(schema.outputs.len() + 3),
-    );
+    let (inputs, outputs) =
+        (dice.roll(schema.inputs.len() + 3), dice.roll(schema.outputs.len() + 3));
     let types: Vec<_> = (0..inputs).map(|_| dice.ty()).collect();
     let known: Vec<_> = (0..inputs).map(|_| dice.known()).collect();
     let has_inputs: Vec<_> = (0..inputs).map(|_| dice.roll(5) > 0).collect();
@@ -160,10 +146,7 @@ fn infer_once(dice: &mut Dice, operator: &OpDef, schema: &Schema) {
     let types: Vec<_> = types.iter().map(Option::as_ref).collect();
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let mut cx = Infer::new(schema, &attributes, &types, &known, outputs)
-        .with_present(Present {
-            inputs: &has_inputs,
-            outputs: &has_outputs,
-        })
+        .with_present(Present { inputs: &has_inputs, outputs: &has_outputs })
         .with_thoroughness(dice.roll(2) > 0);
     // Most of this makes no sense. That must be said, or passed over.
     if rule(&mut cx).is_ok() {
@@ -194,14 +177,15 @@ fn nothing_makes_a_rule_panic() {
     }
 }
 
-/// SHAPE-16+: nothing known about the inputs is no error, in any version; neither is an unknown rank.
+/// SHAPE-16+: nothing known about the inputs is no error, in any version; neither is an unknown
+/// rank.
 #[test]
 fn nothing_known_is_nothing_wrong() {
     for operator in Registry::standard().operators() {
         for version in operator.versions() {
             let schema = operator.schema_at(version.since).expect("its own version");
-            // Without what must be there anything may be wrong. These need one of several inputs or attributes, as those of
-            // other domains do.
+            // Without what must be there anything may be wrong. These need one of several inputs or
+            // attributes, as those of other domains do.
             let needs_more = ["Constant", "Optional", "Resize"].contains(&schema.name);
             let needs_more = needs_more || !schema.domain.is_empty();
             if needs_more || schema.attributes.iter().any(|attribute| attribute.required) {
@@ -210,10 +194,7 @@ fn nothing_known_is_nothing_wrong() {
             let rule = operator.inference_at(version.since);
             let rule = rule.unwrap_or_else(|| panic!("{} has a rule", schema.name));
             let (count, _) = schema.input_count();
-            let unknown = Type::Tensor(TensorType {
-                elem: None,
-                shape: None,
-            });
+            let unknown = Type::Tensor(TensorType { elem: None, shape: None });
             for ty in [None, Some(unknown)] {
                 let types = vec![ty.as_ref(); count];
                 let given = Given(Vec::new());

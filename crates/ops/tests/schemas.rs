@@ -1,5 +1,6 @@
-//! Every version of every operator, expanded, in a file for each operator, so that a change of a shared fact shows where it
-//! arrives. `BLESS=1` writes the files anew. That they are right is for `tests/conformance/compare_schemas.py`.
+//! Every version of every operator, expanded, in a file for each operator, so that a change of a
+//! shared fact shows where it arrives. `BLESS=1` writes the files anew. That they are right is for
+//! `tests/conformance/compare_schemas.py`.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -30,11 +31,7 @@ fn every_operator_says_what_its_file_says() {
         }
     }
     let differs = |path: &&PathBuf| expected.get(*path) != found.get(*path);
-    let mut paths: Vec<&PathBuf> = expected
-        .keys()
-        .chain(found.keys())
-        .filter(differs)
-        .collect();
+    let mut paths: Vec<&PathBuf> = expected.keys().chain(found.keys()).filter(differs).collect();
     paths.dedup();
     assert!(
         paths.is_empty(),
@@ -43,17 +40,11 @@ fn every_operator_says_what_its_file_says() {
 }
 
 fn file_of(op: &OpDef) -> PathBuf {
-    let domain = if op.domain.is_empty() {
-        "ai.onnx"
-    } else {
-        op.domain
-    };
+    let domain = if op.domain.is_empty() { "ai.onnx" } else { op.domain };
     Path::new(domain).join(op.name).with_extension("txt")
 }
 
 fn expanded(op: &OpDef) -> String {
-    let schemas = op
-        .versions()
-        .map(|version| op.schema_at(version.since).unwrap().to_string());
+    let schemas = op.versions().map(|version| op.schema_at(version.since).unwrap().to_string());
     schemas.collect::<Vec<_>>().join("\n")
 }

@@ -1,8 +1,9 @@
 //! Checking: does a model follow the rules of the standard, and if not, where and why?
 //!
-//! All findings at once, each with a [`Code`], the requirement behind it, its place and advice. One walk over the graphs,
-//! without recursion; weights are only read by the few rules that are about values, piece by piece. Work and memory grow
-//! with the model and not faster: a hostile one costs no more than an honest one of its size.
+//! All findings at once, each with a [`Code`], the requirement behind it, its place and advice. One
+//! walk over the graphs, without recursion; weights are only read by the few rules that are about
+//! values, piece by piece. Work and memory grow with the model and not faster: a hostile one costs
+//! no more than an honest one of its size.
 
 mod attribute;
 pub mod codes;
@@ -123,9 +124,9 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
     checker.found.report()
 }
 
-/// What stands against running a graph besides names that nothing defines and cycles: nodes that do not call operators as
-/// these are defined, as far as running depends on it, and nodes that make what the graph has already. Operators that are
-/// not known are passed over.
+/// What stands against running a graph besides names that nothing defines and cycles: nodes that do
+/// not call operators as these are defined, as far as running depends on it, and nodes that make
+/// what the graph has already. Operators that are not known are passed over.
 pub(crate) fn against_running(model: &Model, graph: GraphId, registry: &Registry) -> Report {
     let options = CheckOptions {
         registry: registry.clone(),
@@ -142,7 +143,8 @@ pub(crate) fn against_running(model: &Model, graph: GraphId, registry: &Registry
     checker.found.report()
 }
 
-/// What a tree of graphs hangs from: decides which operator sets count and whether attributes may be references.
+/// What a tree of graphs hangs from: decides which operator sets count and whether attributes may
+/// be references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Root {
     /// The main graph.
@@ -188,11 +190,13 @@ struct Checker<'a> {
     lints_names: bool,
     /// How often a wrong order may still be looked into for a cycle.
     order_searches: u32,
-    /// Turns of the loops that could be many: tests see by it that work grows with the model and not faster.
+    /// Turns of the loops that could be many: tests see by it that work grows with the model and
+    /// not faster.
     steps: u64,
     /// The configurations that nodes may refer to.
     configurations: devices::Configurations<'a>,
-    /// By graph and name: numbers of dimensions as far as the file says them. Made when somebody asks.
+    /// By graph and name: numbers of dimensions as far as the file says them. Made when somebody
+    /// asks.
     ranks: HashMap<GraphId, HashMap<Symbol, i64>>,
 }
 
@@ -237,9 +241,7 @@ impl<'a> Checker<'a> {
         self.functions();
         match self.model.main {
             Some(main) => self.tree(main, Root::Main),
-            None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| {
-                "the model has no graph".into()
-            }),
+            None => self.add(&codes::NO_GRAPH, Spot::MODEL, |_| "the model has no graph".into()),
         }
         self.training();
         self.texts();
@@ -278,7 +280,8 @@ impl<'a> Checker<'a> {
         text.is_none() || text == self.empty
     }
 
-    /// Keys that occur twice in a list of keys and values. The model's own list is stricter than all others.
+    /// Keys that occur twice in a list of keys and values. The model's own list is stricter than
+    /// all others.
     fn keys(&mut self, entries: &[sardonyx_model::Entry], spot: Spot, field: &'static str) {
         let code = match (spot == Spot::MODEL, field) {
             (true, "metadata_props") => &codes::DUPLICATE_METADATA,
@@ -303,11 +306,9 @@ impl<'a> Checker<'a> {
             for (index, entry) in entries.iter().enumerate() {
                 let key = self.model.maybe_text(entry.key).unwrap_or_default();
                 if !key.contains(&b'.') && !header::is_known_key(key) {
-                    self.add(
-                        &codes::UNQUALIFIED_METADATA,
-                        spot.item(field, index),
-                        |_| format!("the key '{}' has no prefix", shown(key)),
-                    );
+                    self.add(&codes::UNQUALIFIED_METADATA, spot.item(field, index), |_| {
+                        format!("the key '{}' has no prefix", shown(key))
+                    });
                 }
             }
         }
@@ -356,7 +357,5 @@ fn count(number: impl Into<u128>, what: &str) -> String {
 fn is_identifier(text: &[u8]) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     text.first().is_some_and(|first| letter(*first))
-        && text
-            .iter()
-            .all(|byte| letter(*byte) || byte.is_ascii_digit())
+        && text.iter().all(|byte| letter(*byte) || byte.is_ascii_digit())
 }

@@ -1,7 +1,9 @@
-//! What a model costs, from inference alone: parameters, multiply-adds, elements, bytes, and the peak of live activations.
+//! What a model costs, from inference alone: parameters, multiply-adds, elements, bytes, and the
+//! peak of live activations.
 //!
-//! Sizes are numbers, or formulas in the symbols of the file. What has no size in advance is counted as missing, so that a
-//! sum is then at least what is known of it. Nothing runs, and weights are not read.
+//! Sizes are numbers, or formulas in the symbols of the file. What has no size in advance is
+//! counted as missing, so that a sum is then at least what is known of it. Nothing runs, and
+//! weights are not read.
 
 mod calls;
 mod live;
@@ -36,7 +38,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// All of many nodes, each as often as it runs. Parameters are read, not made: they count once for each node.
+    /// All of many nodes, each as often as it runs. Parameters are read, not made: they count once
+    /// for each node.
     pub fn sum<'a>(nodes: impl Iterator<Item = (&'a Work, &'a Dim)>) -> Work {
         let [mut parameters, mut parameter_bytes] = <[Adder; 2]>::default();
         let [mut multiply_adds, mut elements, mut bytes] = <[Adder; 3]>::default();
@@ -64,7 +67,8 @@ pub struct NodeCost {
     pub node: NodeId,
     /// The graph it stands in.
     pub graph: GraphId,
-    /// How often it runs: more than once in a body whose number of runs is known, never in the smaller branch of an `If`.
+    /// How often it runs: more than once in a body whose number of runs is known, never in the
+    /// smaller branch of an `If`.
     pub runs: Dim,
     /// What it costs to run it once.
     pub work: Work,
@@ -73,8 +77,8 @@ pub struct NodeCost {
 /// What a model costs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// The nodes of the main graph in their order, each followed by those of the graphs inside of it. Bodies of functions
-    /// are part of the nodes that call them.
+    /// The nodes of the main graph in their order, each followed by those of the graphs inside of
+    /// it. Bodies of functions are part of the nodes that call them.
     pub nodes: Vec<NodeCost>,
     /// All runs of all nodes; each initializer once.
     pub total: Work,
@@ -87,10 +91,7 @@ pub struct Cost {
 /// What a model costs, if this is known of its inputs.
 pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Cost {
     let calls = CallCosts::default();
-    let options = InferOptions {
-        calls: Some(&calls),
-        ..options
-    };
+    let options = InferOptions { calls: Some(&calls), ..options };
     let found = infer_model(model, registry, options);
     match model.main {
         Some(main) => {
@@ -101,8 +102,8 @@ pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Co
     }
 }
 
-/// The multiply-adds of one node of a resolved model, in the form that it has there. `None` if `found` says too little of
-/// sizes, or nobody knows how to count the operator.
+/// The multiply-adds of one node of a resolved model, in the form that it has there. `None` if
+/// `found` says too little of sizes, or nobody knows how to count the operator.
 pub fn node_multiply_adds(resolved: &Resolved, found: &Inference, node: NodeId) -> Option<u64> {
     let schema = resolved.schema(node)?;
     let count = multiply_adds_of(resolved.model(), found, node, schema, None);

@@ -1,4 +1,5 @@
-//! What a job has to say about a model: kinds of findings, places, and findings while they are gathered.
+//! What a job has to say about a model: kinds of findings, places, and findings while they are
+//! gathered.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -57,7 +58,8 @@ pub struct Code {
 pub enum Reference {
     /// It refuses the model.
     Refuses,
-    /// It refuses the model if it was asked for a full check, which infers types and shapes as well.
+    /// It refuses the model if it was asked for a full check, which infers types and shapes as
+    /// well.
     RefusesInFull,
     /// It does not see it.
     Accepts,
@@ -93,60 +95,36 @@ pub enum SpotPart {
 
 impl Spot {
     /// The model as a whole.
-    pub const MODEL: Spot = Spot {
-        part: SpotPart::Model,
-        field: "",
-        index: None,
-    };
+    pub const MODEL: Spot = Spot { part: SpotPart::Model, field: "", index: None };
 
     /// A graph as a whole.
     pub fn graph(graph: GraphId) -> Spot {
-        Spot {
-            part: SpotPart::Graph(graph),
-            ..Spot::MODEL
-        }
+        Spot { part: SpotPart::Graph(graph), ..Spot::MODEL }
     }
 
     /// A node as a whole.
     pub fn node(node: NodeId) -> Spot {
-        Spot {
-            part: SpotPart::Node(node),
-            ..Spot::MODEL
-        }
+        Spot { part: SpotPart::Node(node), ..Spot::MODEL }
     }
 
     /// A function as a whole.
     pub fn function(index: usize) -> Spot {
-        Spot {
-            part: SpotPart::Function(index),
-            ..Spot::MODEL
-        }
+        Spot { part: SpotPart::Function(index), ..Spot::MODEL }
     }
 
     /// A training step as a whole.
     pub fn training(index: usize) -> Spot {
-        Spot {
-            part: SpotPart::Training(index),
-            ..Spot::MODEL
-        }
+        Spot { part: SpotPart::Training(index), ..Spot::MODEL }
     }
 
     /// A field of the part.
     pub fn field(self, field: &'static str) -> Spot {
-        Spot {
-            field,
-            index: None,
-            ..self
-        }
+        Spot { field, index: None, ..self }
     }
 
     /// An element of a list of the part.
     pub fn item(self, field: &'static str, index: usize) -> Spot {
-        Spot {
-            field,
-            index: Some(index as u32),
-            ..self
-        }
+        Spot { field, index: Some(index as u32), ..self }
     }
 }
 
@@ -207,10 +185,7 @@ impl Finding {
     /// The same with other advice.
     #[must_use]
     pub fn with_advice(self, advice: impl Into<Cow<'static, str>>) -> Finding {
-        Finding {
-            advice: advice.into(),
-            ..self
-        }
+        Finding { advice: advice.into(), ..self }
     }
 }
 
@@ -218,20 +193,15 @@ impl Finding {
 pub fn place_of_node(model: &Model, node: NodeId) -> String {
     let op = model.maybe_text(model.node(node).op_type);
     let op = sardonyx_proto::shown(op.unwrap_or_default());
-    if let Some(name) = model
-        .maybe_text(model.node(node).name)
-        .filter(|name| !name.is_empty())
-    {
+    if let Some(name) = model.maybe_text(model.node(node).name).filter(|name| !name.is_empty()) {
         let name = sardonyx_proto::shown(name);
-        return match op.is_empty() {
-            true => format!("node '{name}'"),
-            false => format!("node '{name}' ({op})"),
+        return if op.is_empty() {
+            format!("node '{name}'")
+        } else {
+            format!("node '{name}' ({op})")
         };
     }
-    let what = match op.is_empty() {
-        true => "node".to_string(),
-        false => format!("{op} node"),
-    };
+    let what = if op.is_empty() { "node".to_string() } else { format!("{op} node") };
     let produced = model.outputs(node).iter().flatten().next();
     match produced {
         Some(value) => format!(
@@ -253,7 +223,8 @@ pub fn name_of_node(model: &Model, node: NodeId) -> String {
     sardonyx_proto::shown(name.or_else(output).unwrap_or_default())
 }
 
-/// Turns spots into places. What takes a walk through the model is found once, and only if anybody asks.
+/// Turns spots into places. What takes a walk through the model is found once, and only if anybody
+/// asks.
 #[derive(Debug, Default)]
 pub struct Places {
     graphs: Option<HashMap<GraphId, String>>,
@@ -272,11 +243,7 @@ impl Places {
             (true, Some(item)) => item.to_string(),
             _ => whole + &item,
         };
-        Place {
-            spot,
-            path,
-            words: words(model, spot),
-        }
+        Place { spot, path, words: words(model, spot) }
     }
 
     fn path(&mut self, model: &Model, part: SpotPart) -> String {
@@ -286,8 +253,8 @@ impl Places {
             SpotPart::Node(node) => {
                 let graph = model.node(node).graph;
                 let nodes = &model.graph(graph).nodes;
-                // In a model as it was read the ids ascend; a search from the front for each of many findings would
-                // take quadratic time.
+                // In a model as it was read the ids ascend; a search from the front for each of
+                // many findings would take quadratic time.
                 let position = nodes.binary_search(&node);
                 let position =
                     position.or_else(|_| nodes.iter().position(|id| *id == node).ok_or(()));
@@ -375,14 +342,11 @@ fn graph_words(model: &Model, graph: GraphId) -> String {
     if let Some(index) = model.functions.iter().position(|found| found.body == graph) {
         return function_words(model, index);
     }
-    let name = sardonyx_proto::shown(
-        model
-            .maybe_text(model.graph(graph).name)
-            .unwrap_or_default(),
-    );
-    let called = match name.is_empty() {
-        true => "a graph without a name".to_string(),
-        false => format!("graph '{name}'"),
+    let name = sardonyx_proto::shown(model.maybe_text(model.graph(graph).name).unwrap_or_default());
+    let called = if name.is_empty() {
+        "a graph without a name".to_string()
+    } else {
+        format!("graph '{name}'")
     };
     match model.graph(graph).owner {
         Some(owner) => format!("{called} in {}", place_of_node(model, owner)),
@@ -412,8 +376,8 @@ fn function_words(model: &Model, index: usize) -> String {
     format!("function '{name}'")
 }
 
-/// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file cannot make a report
-/// large.
+/// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file
+/// cannot make a report large.
 #[derive(Debug)]
 pub struct Findings {
     per_code: usize,
@@ -425,7 +389,8 @@ pub struct Findings {
 /// What a job found.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// The findings, the worst first, otherwise in the order of the file. Of each code only the first few are listed.
+    /// The findings, the worst first, otherwise in the order of the file. Of each code only the
+    /// first few are listed.
     pub findings: Vec<Finding>,
     /// How many errors there are, those included that are not listed.
     pub errors: u64,
@@ -448,7 +413,8 @@ impl Findings {
         }
     }
 
-    /// Adds a finding. The words are only put together if it is kept. Advice that is empty becomes that of the code.
+    /// Adds a finding. The words are only put together if it is kept. Advice that is empty becomes
+    /// that of the code.
     pub fn add(
         &mut self,
         model: &Model,
@@ -468,10 +434,7 @@ impl Findings {
             severity,
             place: self.places.of(model, spot),
             fact,
-            advice: match advice.is_empty() {
-                true => code.help.into(),
-                false => advice,
-            },
+            advice: if advice.is_empty() { code.help.into() } else { advice },
         });
     }
 
@@ -490,10 +453,7 @@ impl Findings {
     /// Into a report.
     pub fn report(mut self) -> Report {
         self.kept.sort_by_key(|found| Reverse(found.severity));
-        let mut report = Report {
-            findings: self.kept,
-            ..Report::default()
-        };
+        let mut report = Report { findings: self.kept, ..Report::default() };
         for (code, (severity, count)) in self.totals {
             *match severity {
                 Severity::Error => &mut report.errors,

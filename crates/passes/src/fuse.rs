@@ -1,13 +1,14 @@
 //! Fusing: what exporters spell out in small operators becomes the one operator that it means.
 //!
-//! A table of patterns ([`PATTERNS`]), each anchored at the last node of what it recognises. The anchor becomes the fused
-//! operator, in its newest form, under its own name and with its own outputs; what only fed it goes away. All fused
-//! forms are operators of the standard, so inference and kernels know them already, and a model that uses them itself
-//! runs the same code.
+//! A table of patterns ([`PATTERNS`]), each anchored at the last node of what it recognises. The
+//! anchor becomes the fused operator, in its newest form, under its own name and with its own
+//! outputs; what only fed it goes away. All fused forms are operators of the standard, so inference
+//! and kernels know them already, and a model that uses them itself runs the same code.
 //!
-//! A pattern must hold for every input of the model: constants are compared with the numbers that the function is
-//! made of, sizes must be equal by inference, and a value that somebody else reads as well stays computed. What nearly
-//! matched is reported with the reason, because that is the first question of whoever exported the model.
+//! A pattern must hold for every input of the model: constants are compared with the numbers that
+//! the function is made of, sizes must be equal by inference, and a value that somebody else reads
+//! as well stays computed. What nearly matched is reported with the reason, because that is the
+//! first question of whoever exported the model.
 
 mod activation;
 mod attention;
@@ -42,21 +43,14 @@ pub struct Fusion {
 }
 
 /// A pattern and the operator at which it is looked for.
-type Pattern = (
-    &'static str,
-    &'static str,
-    for<'a, 'b> fn(&'a Matcher<'b>, NodeId) -> Match,
-);
+type Pattern = (&'static str, &'static str, for<'a, 'b> fn(&'a Matcher<'b>, NodeId) -> Match);
 
-/// The patterns, tried in this order at each node. An earlier pattern may make the anchor of a later one.
+/// The patterns, tried in this order at each node. An earlier pattern may make the anchor of a
+/// later one.
 const PATTERNS: &[Pattern] = &[
     ("Mul", "Gelu", activation::gelu),
     ("Mul", "Swish", activation::swish),
-    (
-        "Mul",
-        "LayerNormalization",
-        normalization::layer_without_bias,
-    ),
+    ("Mul", "LayerNormalization", normalization::layer_without_bias),
     ("Mul", "RMSNormalization", normalization::rms),
     ("Add", "LayerNormalization", normalization::layer),
     ("Add", "RotaryEmbedding", rotary::rotary),
@@ -113,10 +107,7 @@ pub(crate) enum Source {
 
 impl Rewrite {
     pub(crate) fn absorbing(absorbed: Vec<NodeId>) -> Rewrite {
-        Rewrite {
-            absorbed,
-            ..Rewrite::default()
-        }
+        Rewrite { absorbed, ..Rewrite::default() }
     }
 
     /// Adds a step and says how others refer to it.
@@ -126,17 +117,14 @@ impl Rewrite {
         inputs: Vec<Source>,
         attributes: Vec<(&'static str, AttrValue<'static>)>,
     ) -> Source {
-        self.steps.push(Step {
-            op,
-            inputs,
-            attributes,
-        });
+        self.steps.push(Step { op, inputs, attributes });
         Source::Step(self.steps.len() - 1)
     }
 }
 
-/// Fuses what the table knows in the main graph. `is_constant` says which values are known before anything runs, and `constant`
-/// gives those of them that patterns may look at; nodes whose outputs are constants are left alone, and so are strings and integers.
+/// Fuses what the table knows in the main graph. `is_constant` says which values are known before
+/// anything runs, and `constant` gives those of them that patterns may look at; nodes whose outputs
+/// are constants are left alone, and so are strings and integers.
 pub fn fuse(
     resolved: &mut Resolved,
     inference: &Inference,
@@ -147,12 +135,7 @@ pub fn fuse(
     let mut made = Made::default();
     for node in resolved.order().to_vec() {
         for (anchor, name, pattern) in PATTERNS {
-            let matcher = Matcher {
-                model: resolved.model(),
-                inference,
-                is_constant,
-                constant,
-            };
+            let matcher = Matcher { model: resolved.model(), inference, is_constant, constant };
             let folded = matcher.output(node).is_none_or(is_constant);
             if folded || !matcher.is(node, anchor) {
                 continue;
@@ -302,9 +285,7 @@ impl<'a> Matcher<'a> {
 
     /// Both ways to call the inputs of a node of two.
     pub(crate) fn either_way(&self, node: NodeId) -> impl Iterator<Item = (ValueId, ValueId)> {
-        self.pair(node)
-            .into_iter()
-            .flat_map(|(a, b)| [(a, b), (b, a)])
+        self.pair(node).into_iter().flat_map(|(a, b)| [(a, b), (b, a)])
     }
 
     pub(crate) fn output(&self, node: NodeId) -> Option<ValueId> {
@@ -325,14 +306,14 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Whether a value is a constant that stands for a number: exactly, or rounded to a few digits as exporters do.
+    /// Whether a value is a constant that stands for a number: exactly, or rounded to a few digits
+    /// as exporters do.
     pub(crate) fn is_number(&self, value: ValueId, number: f64) -> bool {
-        self.scalar(value)
-            .is_some_and(|found| (found - number).abs() <= 2e-6 * number.abs())
+        self.scalar(value).is_some_and(|found| (found - number).abs() <= 2e-6 * number.abs())
     }
 
-    /// Whether a value is a constant that stands for a whole exponent, which may be of another type than what it is the
-    /// exponent of.
+    /// Whether a value is a constant that stands for a whole exponent, which may be of another type
+    /// than what it is the exponent of.
     pub(crate) fn is_power(&self, value: ValueId, exponent: i64) -> bool {
         let tensor = || self.constant(value).filter(|tensor| tensor.len() == 1);
         self.is_number(value, exponent as f64)
@@ -364,7 +345,8 @@ impl<'a> Matcher<'a> {
         Some(self.shape(value)?.len())
     }
 
-    /// Whether the result of a node has as many axes as `x`: constants of one element may have more.
+    /// Whether the result of a node has as many axes as `x`: constants of one element may have
+    /// more.
     pub(crate) fn keeps_rank(&self, node: NodeId, x: ValueId) -> bool {
         let found = self.output(node).and_then(|value| self.rank(value));
         found.is_some() && found == self.rank(x)
@@ -402,8 +384,8 @@ impl<'a> Matcher<'a> {
         axis == -1 || self.rank(value).is_some_and(|rank| axis + 1 == rank as i64)
     }
 
-    /// Whether nobody but `anchor` and the nodes themselves needs what the nodes compute: else they would be computed in
-    /// addition to what is fused.
+    /// Whether nobody but `anchor` and the nodes themselves needs what the nodes compute: else they
+    /// would be computed in addition to what is fused.
     pub(crate) fn are_inner(&self, nodes: &[NodeId], anchor: NodeId) -> bool {
         nodes.iter().all(|node| {
             self.model.outputs(*node).iter().flatten().all(|value| {
@@ -416,25 +398,20 @@ impl<'a> Matcher<'a> {
         })
     }
 
-    /// The factors of a product of several, with the inner products that only `anchor` needs opened: `(a * b) * c` in any
-    /// order. Gives the factors and the nodes opened.
+    /// The factors of a product of several, with the inner products that only `anchor` needs
+    /// opened: `(a * b) * c` in any order. Gives the factors and the nodes opened.
     pub(crate) fn factors(&self, anchor: NodeId) -> Option<(Vec<ValueId>, Vec<NodeId>)> {
         let (a, b) = self.pair(anchor)?;
         let (mut open, mut factors, mut nodes) = (vec![b, a], Vec::new(), Vec::new());
         while let Some(value) = open.pop() {
-            let inner = self
-                .made_by(value, "Mul")
-                .filter(|_| nodes.len() < MOST_FACTORS);
+            let inner = self.made_by(value, "Mul").filter(|_| nodes.len() < MOST_FACTORS);
             let alone = |node: &NodeId| {
                 !self.model.value(value).is_output
                     && self.model.uses(value).all(|(reader, _)| {
                         reader == anchor || nodes.contains(&reader) || reader == *node
                     })
             };
-            match inner
-                .filter(alone)
-                .and_then(|node| Some((node, self.pair(node)?)))
-            {
+            match inner.filter(alone).and_then(|node| Some((node, self.pair(node)?))) {
                 Some((node, (a, b))) => {
                     nodes.push(node);
                     open.extend([b, a]);

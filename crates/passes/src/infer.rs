@@ -1,12 +1,14 @@
 //! Inference of types and shapes, symbolic, and of the values that shapes are computed from.
 //!
-//! One walk over the nodes of a graph in their order; a node whose attributes are graphs has these inferred by its rule
-//! (`If` joins them, `Loop` repeats until nothing changes), and a call of a function walks through its body once for every
-//! kind of call. What the file declares is believed as far as it does not contradict what nodes make.
+//! One walk over the nodes of a graph in their order; a node whose attributes are graphs has these
+//! inferred by its rule (`If` joins them, `Loop` repeats until nothing changes), and a call of a
+//! function walks through its body once for every kind of call. What the file declares is believed
+//! as far as it does not contradict what nodes make.
 //!
-//! Two styles. [`Style::Algebra`] keeps expressions over the symbols of the file, follows the integers that shapes are made
-//! of, learns equalities, and names what stays unknown so that it can be followed further. [`Style::Reference`] says what
-//! the reference implementation says: a size that is neither a number nor a name of the file gets a new name.
+//! Two styles. [`Style::Algebra`] keeps expressions over the symbols of the file, follows the
+//! integers that shapes are made of, learns equalities, and names what stays unknown so that it can
+//! be followed further. [`Style::Reference`] says what the reference implementation says: a size
+//! that is neither a number nor a name of the file gets a new name.
 
 mod annotate;
 mod calls;
@@ -40,17 +42,20 @@ pub enum Style {
     /// With expressions, equalities and the values of shapes.
     #[default]
     Algebra,
-    /// As the reference implementation does: sizes are numbers or names, and nothing is known of equalities.
+    /// As the reference implementation does: sizes are numbers or names, and nothing is known of
+    /// equalities.
     Reference {
-        /// Whether the values that shapes are made of are followed through nodes. Constants are known in any case.
+        /// Whether the values that shapes are made of are followed through nodes. Constants are
+        /// known in any case.
         data_prop: bool,
     },
 }
 
 /// Rules beyond those of the standard's operators.
 pub trait Rules {
-    /// Applies the rule of an operator to a node of the model, if there is one: `None` leaves it to the standard's rule.
-    /// An error without words is not listed: whoever gives the rules knows of it.
+    /// Applies the rule of an operator to a node of the model, if there is one: `None` leaves it to
+    /// the standard's rule. An error without words is not listed: whoever gives the rules knows of
+    /// it.
     fn infer(
         &self,
         model: &Model,
@@ -63,7 +68,8 @@ pub trait Rules {
 /// What is known beyond the model, and how to reason.
 #[derive(Clone, Copy, Default)]
 pub struct InferOptions<'a> {
-    /// Types of graph inputs in place of the declared ones, by position; `None` keeps the declared one.
+    /// Types of graph inputs in place of the declared ones, by position; `None` keeps the declared
+    /// one.
     pub inputs: &'a [Option<Type>],
     /// Values of constants that are not in the model's file, such as those computed before.
     pub known: Option<&'a dyn Fn(ValueId) -> Option<Known>>,
@@ -77,13 +83,14 @@ pub struct InferOptions<'a> {
     pub explain: bool,
     /// Rules beyond those of the standard's operators.
     pub rules: Option<&'a dyn Rules>,
-    /// Where the costs of calls of functions are kept: the types in their bodies are known while inference is there.
+    /// Where the costs of calls of functions are kept: the types in their bodies are known while
+    /// inference is there.
     pub calls: Option<&'a CallCosts>,
 }
 
 impl InferOptions<'_> {
-    /// As the checker of the `onnx` package infers for a full check. Each problem that is found then makes it refuse the
-    /// model.
+    /// As the checker of the `onnx` package infers for a full check. Each problem that is found
+    /// then makes it refuse the model.
     pub const FULL_CHECK: InferOptions<'static> = InferOptions {
         inputs: &[],
         known: None,
@@ -131,7 +138,8 @@ impl Inference {
         self.known.get(value.index())?.as_deref()
     }
 
-    /// What the dimensions of a value mean, where the file denotes that or where it follows from such dimensions.
+    /// What the dimensions of a value mean, where the file denotes that or where it follows from
+    /// such dimensions.
     pub fn denotations(&self, value: ValueId) -> Option<&[Option<Symbol>]> {
         self.denotations.get(&value).map(|found| found.as_slice())
     }
@@ -141,7 +149,8 @@ impl Inference {
         &self.problems
     }
 
-    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does not say so.
+    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does
+    /// not say so.
     pub fn equalities(&self) -> &[Equality] {
         &self.equalities
     }
@@ -226,9 +235,10 @@ pub fn infer_model(model: &Model, registry: &Registry, options: InferOptions<'_>
     Engine::new(model, registry, options, Nodes::default()).run()
 }
 
-/// Infers the outputs of one node of the main graph, as a node of the operator version that is given; its inputs are what
-/// the graph says of their names. Gives what the rule says: sizes that are unknown get no names, and what the file
-/// declares of outputs does not count. Problems are listed for the node, and for nodes in its graphs.
+/// Infers the outputs of one node of the main graph, as a node of the operator version that is
+/// given; its inputs are what the graph says of their names. Gives what the rule says: sizes that
+/// are unknown get no names, and what the file declares of outputs does not count. Problems are
+/// listed for the node, and for nodes in its graphs.
 pub fn infer_node(
     model: &Model,
     registry: &Registry,
@@ -239,8 +249,8 @@ pub fn infer_node(
     Engine::new(model, registry, options, Nodes::default()).alone(node, Ok(schema))
 }
 
-/// Infers the outputs of a function of the model, by position, for a node of the main graph that calls it. The body may not
-/// call other functions of the model. Otherwise as [`infer_node`].
+/// Infers the outputs of a function of the model, by position, for a node of the main graph that
+/// calls it. The body may not call other functions of the model. Otherwise as [`infer_node`].
 pub fn infer_function(
     model: &Model,
     registry: &Registry,
@@ -255,21 +265,15 @@ pub fn infer_function(
 ///
 /// # Errors
 ///
-/// Every node whose inputs contradict what its operator demands. What is declared of values that nodes make is passed over
-/// where it does not fit.
+/// Every node whose inputs contradict what its operator demands. What is declared of values that
+/// nodes make is passed over where it does not fit.
 pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference, Vec<Finding>> {
-    let nodes = Nodes {
-        order: Some(resolved.order()),
-        opsets: Some(&|node| resolved.opset(node)),
-    };
+    let nodes = Nodes { order: Some(resolved.order()), opsets: Some(&|node| resolved.opset(node)) };
     let model = resolved.model();
     let found = Engine::new(model, resolved.registry(), options, nodes).run();
     let mut places = Places::default();
     let wrong = found.problems.iter().filter(|problem| {
-        !matches!(
-            problem.kind,
-            ProblemKind::Declared | ProblemKind::NotImported
-        )
+        !matches!(problem.kind, ProblemKind::Declared | ProblemKind::NotImported)
     });
     let findings: Vec<Finding> = wrong
         .take(1000)
@@ -281,8 +285,5 @@ pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference
             advice: problem.advice.clone().into(),
         })
         .collect();
-    match findings.is_empty() {
-        true => Ok(found),
-        false => Err(findings),
-    }
+    if findings.is_empty() { Ok(found) } else { Err(findings) }
 }

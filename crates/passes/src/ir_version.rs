@@ -10,8 +10,8 @@ use sardonyx_model::{
 /// The newest version of the format that this release knows.
 pub const NEWEST_IR_VERSION: i64 = 14;
 
-/// By domain, from which version of the operator set on which version of the format belongs to it. Source: the table of
-/// releases in the standard's document on versioning.
+/// By domain, from which version of the operator set on which version of the format belongs to it.
+/// Source: the table of releases in the standard's document on versioning.
 const IR_VERSIONS_OF_OPSETS: &[(&[u8], &[(i64, i64)])] = &[
     (
         b"",
@@ -36,9 +36,7 @@ const IR_VERSIONS_OF_OPSETS: &[(&[u8], &[(i64, i64)])] = &[
 
 /// The version of the format that was released with a version of an operator set of the standard.
 pub fn ir_version_of_opset(domain: &[u8], version: i64) -> Option<i64> {
-    let (_, steps) = IR_VERSIONS_OF_OPSETS
-        .iter()
-        .find(|(found, _)| *found == domain)?;
+    let (_, steps) = IR_VERSIONS_OF_OPSETS.iter().find(|(found, _)| *found == domain)?;
     let step = steps.iter().rev().find(|(from, _)| *from <= version)?;
     Some(step.1)
 }
@@ -52,8 +50,8 @@ pub struct FormatNeed {
     pub feature: String,
 }
 
-/// What a model uses of the format that came after version `above`, newest first. Source: the history of IR versions in the
-/// standard's schema.
+/// What a model uses of the format that came after version `above`, newest first. Source: the
+/// history of IR versions in the standard's schema.
 pub fn format_needs(model: &Model, above: i64) -> Vec<FormatNeed> {
     let mut needs = Needs {
         model,
@@ -91,7 +89,8 @@ struct Needs<'a> {
     above: i64,
     /// The first place of each feature.
     found: BTreeMap<(i64, &'static str), String>,
-    /// Whether nodes may use anything new: since version 10 only in what few of them have, and in types within attributes.
+    /// Whether nodes may use anything new: since version 10 only in what few of them have, and in
+    /// types within attributes.
     nodes_matter: bool,
 }
 
@@ -122,30 +121,15 @@ impl Needs<'_> {
         let model = self.model;
         let header = &model.header;
         let here = || "the model".to_string();
-        self.add(
-            3,
-            "imported operator sets",
-            !header.opset_import.is_empty(),
-            here,
-        );
+        self.add(3, "imported operator sets", !header.opset_import.is_empty(), here);
         self.add(7, "training steps", !model.training_info.is_empty(), here);
-        self.add(
-            11,
-            "device configurations",
-            !header.configuration.is_empty(),
-            here,
-        );
+        self.add(11, "device configurations", !header.configuration.is_empty(), here);
         for function in &model.functions {
             let name = || format!("function '{}'", text(model, function.name));
             self.add(8, "functions of the model", true, name);
             let has_defaults = !function.attribute_protos.is_empty();
             self.add(9, "defaults of function attributes", has_defaults, name);
-            self.add(
-                10,
-                "overloaded functions",
-                function.overload.is_some(),
-                name,
-            );
+            self.add(10, "overloaded functions", function.overload.is_some(), name);
             let has_types = !model.graph(function.body).value_info.is_empty();
             self.add(10, "types of values in functions", has_types, name);
             self.metadata(&function.metadata_props, name);
@@ -166,9 +150,7 @@ impl Needs<'_> {
             self.add(4, "initializers that are no inputs", is_constant, name);
         }
         let infos = graph.inputs.iter().chain(&graph.outputs);
-        infos
-            .chain(&graph.value_info)
-            .for_each(|info| self.info(info));
+        infos.chain(&graph.value_info).for_each(|info| self.info(info));
         if self.nodes_matter {
             graph.nodes.iter().for_each(|id| self.node(*id));
         }

@@ -1,7 +1,7 @@
 //! The jobs: functions from a model (and options) to a model or to findings, one file each.
 //!
-//! A job does no input or output, works inside subgraphs, and never copies weights. It reports everything that it
-//! finds, as [`Finding`]s, not the first thing.
+//! A job does no input or output, works inside subgraphs, and never copies weights. It reports
+//! everything that it finds, as [`Finding`]s, not the first thing.
 
 mod attributes;
 pub mod check;

@@ -3,8 +3,8 @@
 use hashbrown::HashMap;
 use sardonyx_model::{GraphId, Model, NodeId, Producer, ValueId};
 
-/// An order of nodes in which none reads what a later one makes; `None` if the one that is given is such an order. Kahn's
-/// algorithm (1962), with the given order among nodes that are ready.
+/// An order of nodes in which none reads what a later one makes; `None` if the one that is given is
+/// such an order. Kahn's algorithm (1962), with the given order among nodes that are ready.
 ///
 /// # Errors
 ///
@@ -39,9 +39,8 @@ pub(crate) fn sorted(
     if in_order {
         return Ok(None);
     }
-    let mut ready: std::collections::VecDeque<usize> = (0..nodes.len())
-        .filter(|index| waits_for[*index] == 0)
-        .collect();
+    let mut ready: std::collections::VecDeque<usize> =
+        (0..nodes.len()).filter(|index| waits_for[*index] == 0).collect();
     let mut order = Vec::with_capacity(nodes.len());
     while let Some(index) = ready.pop_front() {
         order.push(nodes[index]);
@@ -59,8 +58,8 @@ pub(crate) fn sorted(
     }
 }
 
-/// The nodes of the same graph that make what a node reads, itself or in its inner graphs. A node that makes several of these
-/// values is listed once for each.
+/// The nodes of the same graph that make what a node reads, itself or in its inner graphs. A node
+/// that makes several of these values is listed once for each.
 fn producers(model: &Model, node: NodeId, found: &mut Vec<NodeId>) {
     found.clear();
     let graph = model.node(node).graph;

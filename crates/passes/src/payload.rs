@@ -1,4 +1,5 @@
-//! Stored tensors as they lie in the file: what type and shape ask for, and what is there. Values are not looked at.
+//! Stored tensors as they lie in the file: what type and shape ask for, and what is there. Values
+//! are not looked at.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -13,14 +14,16 @@ const COUNTED_BYTES: u64 = 1 << 20;
 
 /// The number of elements of a shape without negative dimensions; `None` if it cannot be counted.
 ///
-/// A zero does not excuse the others: a reader that multiplies from the left overflows before it gets there.
+/// A zero does not excuse the others: a reader that multiplies from the left overflows before it
+/// gets there.
 pub fn element_count(dims: &[i64]) -> Option<u64> {
     let mut nonzero = dims.iter().filter(|dim| **dim != 0);
     let product = nonzero.try_fold(1i64, |product, dim| product.checked_mul(*dim))?;
     Some(if dims.contains(&0) { 0 } else { product as u64 })
 }
 
-/// Bytes that elements take in `raw_data`; `None` for texts, unknown types, and more than can be counted.
+/// Bytes that elements take in `raw_data`; `None` for texts, unknown types, and more than can be
+/// counted.
 pub fn storage_bytes(data_type: DataType, elements: u64) -> Option<u64> {
     let bits = u64::from(data_type.bits()?);
     let whole = (elements / 8).checked_mul(bits)?;
@@ -63,19 +66,15 @@ pub fn lists(model: &Model, tensor: &TensorProto) -> Vec<u32> {
 
 /// The name of a field of a stored tensor.
 pub fn field_name(number: u32) -> &'static str {
-    proto::TensorProto::DEF
-        .field(number)
-        .map_or("", |field| field.name)
+    proto::TensorProto::DEF.field(number).map_or("", |field| field.name)
 }
 
-/// How many entries typed lists have: exactly, unless a packed block is so long that counting would read the weights.
+/// How many entries typed lists have: exactly, unless a packed block is so long that counting would
+/// read the weights.
 pub fn entries(model: &Model, runs: &[TypedRun]) -> RangeInclusive<u64> {
     let (mut least, mut most) = (0u64, 0u64);
     for run in runs {
-        let content = Slice {
-            bytes: model.bytes(run.records),
-            offset: run.records.offset,
-        };
+        let content = Slice { bytes: model.bytes(run.records), offset: run.records.offset };
         let fixed = match run.number {
             4 => Some(4),
             10 => Some(8),
@@ -116,8 +115,8 @@ pub fn for_each_chunk<'m>(
     }
 }
 
-/// Why a location is refused on some system, judged by its text alone. One that begins with `#` stands for memory of the
-/// program that wrote the model, and is left to that program.
+/// Why a location is refused on some system, judged by its text alone. One that begins with `#`
+/// stands for memory of the program that wrote the model, and is left to that program.
 pub fn bad_location(location: &[u8]) -> Option<&'static str> {
     let Ok(text) = std::str::from_utf8(location) else {
         return Some("is not UTF-8");

@@ -1,8 +1,9 @@
 //! Resolving: is the model something that can be run at all?
 //!
-//! A [`Resolved`] model is a proof: names are bound, each to one definition, the graph is acyclic, operators and their
-//! versions are known, and every node has the inputs and attributes that its operator demands. What else might be said
-//! about a model is the checker's business and never blocks a run.
+//! A [`Resolved`] model is a proof: names are bound, each to one definition, the graph is acyclic,
+//! operators and their versions are known, and every node has the inputs and attributes that its
+//! operator demands. What else might be said about a model is the checker's business and never
+//! blocks a run.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,8 @@ use crate::check::{self, codes};
 use crate::finding::{Finding, Findings, Spot, place_of_node};
 use crate::order::sorted;
 
-/// Findings after which no more are looked for: nobody reads them, and a file may have one for every few of its bytes.
+/// Findings after which no more are looked for: nobody reads them, and a file may have one for
+/// every few of its bytes.
 const MOST_FINDINGS: usize = 1000;
 
 /// A model whose main graph can be walked in order, with every operator known.
@@ -32,8 +34,8 @@ pub struct Resolved {
 ///
 /// # Errors
 ///
-/// Everything that stands against running it, except operators that are not known: `unknown` decides whether such a
-/// node is a finding or left for the caller to report.
+/// Everything that stands against running it, except operators that are not known: `unknown`
+/// decides whether such a node is a finding or left for the caller to report.
 pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding>> {
     let Some(main) = model.main else {
         let finding = Finding::new(&model, &codes::NO_GRAPH, Spot::MODEL, "it has no graph");
@@ -58,11 +60,7 @@ pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding
     // An operator that is not known is for whoever wants to run it.
     let more = check::against_running(&resolved.model, main, &resolved.registry);
     findings.extend(more.findings);
-    if findings.is_empty() {
-        Ok(resolved)
-    } else {
-        Err(findings)
-    }
+    if findings.is_empty() { Ok(resolved) } else { Err(findings) }
 }
 
 impl Resolved {
@@ -97,8 +95,7 @@ impl Resolved {
     /// The schema that a node follows.
     pub fn schema(&self, node: NodeId) -> Option<&Schema> {
         let name = self.model.display(self.model.node(node).op_type);
-        self.registry
-            .schema(&self.model.domain_of(node), &name, self.opset(node))
+        self.registry.schema(&self.model.domain_of(node), &name, self.opset(node))
     }
 
     /// The opset version in whose form a node is.
@@ -106,7 +103,8 @@ impl Resolved {
         self.opsets.get(node.index()).copied().unwrap_or(0)
     }
 
-    /// Changes the model. Whoever does so keeps what resolving proved, or calls [`set_order`](Resolved::set_order).
+    /// Changes the model. Whoever does so keeps what resolving proved, or calls
+    /// [`set_order`](Resolved::set_order).
     pub(crate) fn model_mut(&mut self) -> &mut Model {
         &mut self.model
     }
@@ -131,7 +129,8 @@ impl Resolved {
         }
     }
 
-    /// What a node is called in messages and reports: a node that a pass made is said to be made for one of the file.
+    /// What a node is called in messages and reports: a node that a pass made is said to be made
+    /// for one of the file.
     pub fn place_of(&self, node: NodeId) -> String {
         let origin = self.made.origin(node);
         let place = place_of_node(&self.model, origin);
@@ -139,10 +138,7 @@ impl Resolved {
             return place;
         }
         let op = self.model.maybe_text(self.model.node(node).op_type);
-        format!(
-            "{}, made for {place}",
-            sardonyx_proto::shown(op.unwrap_or_default())
-        )
+        format!("{}, made for {place}", sardonyx_proto::shown(op.unwrap_or_default()))
     }
 
     /// Replaces the nodes of the main graph by these, which are in an order in which they can run.
@@ -160,9 +156,7 @@ impl Resolved {
             if version.is_none() && missing.len() < MOST_FINDINGS {
                 missing.insert(domain.into_owned());
             }
-            let opset = version
-                .and_then(|version| u32::try_from(*version).ok())
-                .unwrap_or(0);
+            let opset = version.and_then(|version| u32::try_from(*version).ok()).unwrap_or(0);
             if self.opsets.len() <= node.index() {
                 self.opsets.resize(node.index() + 1, 0);
             }
@@ -197,17 +191,10 @@ impl Resolved {
                 };
                 // Without its function it has no value, which is not to say that it is left out.
                 let spot = Spot::node(*node).item("attribute", index);
-                findings.note(
-                    &self.model,
-                    &codes::REFERENCE_OUTSIDE_FUNCTION,
-                    spot,
-                    || {
-                        let name = sardonyx_proto::shown(self.model.text(name));
-                        format!(
-                            "it stands for the attribute '{name}' of a function, but is in none"
-                        )
-                    },
-                );
+                findings.note(&self.model, &codes::REFERENCE_OUTSIDE_FUNCTION, spot, || {
+                    let name = sardonyx_proto::shown(self.model.text(name));
+                    format!("it stands for the attribute '{name}' of a function, but is in none")
+                });
             }
         }
         for (index, output) in graph.outputs.iter().enumerate() {
@@ -252,12 +239,9 @@ mod tests {
         );
         let parsed = parse_model(Buffer::from(text.into_bytes()), ParseOptions::default());
         let model = parsed.expect("the text is a model").model;
-        let findings = resolve(model, Registry::standard())
-            .err()
-            .unwrap_or_default();
+        let findings = resolve(model, Registry::standard()).err().unwrap_or_default();
         let told = findings.into_iter();
-        told.map(|found| (found.code.name, found.place.path, found.fact))
-            .collect()
+        told.map(|found| (found.code.name, found.place.path, found.fact)).collect()
     }
 
     /// ATTR-11-: the operator's default would be taken instead.
@@ -268,10 +252,7 @@ mod tests {
             "graph.node[0].attribute[0]".to_string(),
             "it stands for the attribute 'a' of a function, but is in none".to_string(),
         );
-        assert_eq!(
-            against("{ y = LeakyRelu<alpha: float = @a>(x) }"),
-            [expected]
-        );
+        assert_eq!(against("{ y = LeakyRelu<alpha: float = @a>(x) }"), [expected]);
     }
 
     /// GRAPH-18: the type of one and the value of the other would be taken.
@@ -293,11 +274,7 @@ mod tests {
             0,
             "it makes 'c', which is a constant of the graph",
         );
-        refused(
-            "{ x = Relu(x) y = Neg(x) }",
-            0,
-            "it makes 'x', which is an input of the graph",
-        );
+        refused("{ x = Relu(x) y = Neg(x) }", 0, "it makes 'x', which is an input of the graph");
         refused(
             "{ a = Relu(x) a = Neg(x) y = Neg(a) }",
             1,
@@ -307,11 +284,7 @@ mod tests {
         let found = against("<float[2] c = {1, 2}, float[2] c = {3, 4}> { y = Add(x, c) }");
         let expected = ("duplicate-initializer", "graph.initializer[1]".to_string());
         let found = found.into_iter().map(|(code, path, _)| (code, path));
-        assert_eq!(
-            found.collect::<Vec<_>>(),
-            [expected],
-            "which of them would be read?"
-        );
+        assert_eq!(found.collect::<Vec<_>>(), [expected], "which of them would be read?");
         // A constant may be the default value of an input.
         let default = "<float[2] x = {1, 2}> { y = Neg(x) }";
         assert_eq!(against(default), []);

@@ -1,13 +1,15 @@
-//! Sharing: nodes of the main graph that compute the same are done once, and equal constants are one.
+//! Sharing: nodes of the main graph that compute the same are done once, and equal constants are
+//! one.
 //!
-//! Exporters write an expression out wherever their source mentions it, and every number anew: the mask of attention in
-//! each layer, the square root of a size beside each product. Two nodes compute the same if they have the same form of the
-//! same operator, equal attributes and the same inputs, after what is known of the inputs; the operator must be one that
-//! the standard calls deterministic ([`Determinism`]), and no attribute a graph, which may read anything around it.
+//! Exporters write an expression out wherever their source mentions it, and every number anew: the
+//! mask of attention in each layer, the square root of a size beside each product. Two nodes
+//! compute the same if they have the same form of the same operator, equal attributes and the same
+//! inputs, after what is known of the inputs; the operator must be one that the standard calls
+//! deterministic ([`Determinism`]), and no attribute a graph, which may read anything around it.
 //! Floats are compared by their bits, so that results stay what they were, bit for bit.
 //!
-//! Every node is looked up once in a table of what was computed before it, and every use of a value changes hands at most
-//! twice: the time is linear in the size of the graph.
+//! Every node is looked up once in a table of what was computed before it, and every use of a value
+//! changes hands at most twice: the time is linear in the size of the graph.
 
 #[cfg(test)]
 mod tests;
@@ -25,8 +27,9 @@ use crate::infer::Inference;
 use crate::payload;
 use crate::resolve::Resolved;
 
-/// Elements up to which constants are compared by what they hold. Larger ones are weights: to read them all would take
-/// longer than everything else, so they are equal only if they lie at the same place.
+/// Elements up to which constants are compared by what they hold. Larger ones are weights: to read
+/// them all would take longer than everything else, so they are equal only if they lie at the same
+/// place.
 const SMALL: usize = 64;
 
 /// What became of a graph.
@@ -39,12 +42,13 @@ pub struct Shared {
     pub constants: usize,
 }
 
-/// Lets nodes that compute the same be done once, the first of them. `inference` belongs to the model as it is; `constant`
-/// gives the values that are known before anything runs, in addition to what is inferred.
+/// Lets nodes that compute the same be done once, the first of them. `inference` belongs to the
+/// model as it is; `constant` gives the values that are known before anything runs, in addition to
+/// what is inferred.
 ///
-/// The outputs of the graph keep their names: where a later node gives one, the first node gives it instead. Of two nodes
-/// that both give an output at the same position, both stay, and whoever reads the second reads the first: an output has
-/// one name, and a copy would be a node as well.
+/// The outputs of the graph keep their names: where a later node gives one, the first node gives it
+/// instead. Of two nodes that both give an output at the same position, both stay, and whoever
+/// reads the second reads the first: an output has one name, and a copy would be a node as well.
 pub fn share(
     resolved: &mut Resolved,
     inference: &Inference,
@@ -56,8 +60,8 @@ pub fn share(
     sharing.shared
 }
 
-/// What two things must have in common to be the same. Parts of unknown length stand behind their length, so that
-/// different things never look alike.
+/// What two things must have in common to be the same. Parts of unknown length stand behind their
+/// length, so that different things never look alike.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 struct Key(Vec<u8>);
 
@@ -97,7 +101,8 @@ impl Key {
         self.numbers(tensor.dims().iter().map(|dim| dim.to_le_bytes()));
     }
 
-    /// The value of an attribute; `None` for what is not compared: graphs, and what nodes hardly have.
+    /// The value of an attribute; `None` for what is not compared: graphs, and what nodes hardly
+    /// have.
     fn attribute(&mut self, model: &Model, attribute: &Attribute) -> Option<()> {
         if attribute.ref_attr_name().is_some() {
             return None;
@@ -152,7 +157,8 @@ struct Sharing<'a> {
     constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
     /// By value: the first one that is the same.
     first: Vec<ValueId>,
-    /// Numbers of forms of operators that are compared, by domain, name and first version; by what nodes say of them.
+    /// Numbers of forms of operators that are compared, by domain, name and first version; by what
+    /// nodes say of them.
     forms: HashMap<(&'static str, &'static str, u32), usize>,
     calls: HashMap<(Option<Symbol>, Option<Symbol>, u32), Option<usize>>,
     constants: HashMap<Key, ValueId>,
@@ -160,7 +166,8 @@ struct Sharing<'a> {
     /// Constants that are known by their place in memory, which must stay taken meanwhile.
     held: Vec<Tensor>,
     shared: Shared,
-    /// Bytes that were compared and uses that changed hands: tests see by it that work grows with the model and not faster.
+    /// Bytes that were compared and uses that changed hands: tests see by it that work grows with
+    /// the model and not faster.
     steps: u64,
 }
 
@@ -186,8 +193,8 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    /// The constants of the graph come before those that nodes hold: they are there for every reader, also for those in
-    /// graphs of nodes that come early.
+    /// The constants of the graph come before those that nodes hold: they are there for every
+    /// reader, also for those in graphs of nodes that come early.
     fn initializers(&mut self) {
         let model = self.resolved.model();
         let graph = model.graph(self.resolved.main());
@@ -262,9 +269,7 @@ impl<'a> Sharing<'a> {
     /// The elements of a value that is known and small.
     fn small_constant(&self, value: ValueId) -> Option<Tensor> {
         let known = || self.inference.known(value).and_then(Known::to_tensor);
-        (self.constant)(value)
-            .or_else(known)
-            .filter(|tensor| tensor.len() <= SMALL)
+        (self.constant)(value).or_else(known).filter(|tensor| tensor.len() <= SMALL)
     }
 
     /// Lets whoever reads a constant read an equal one before it; `false` if there is none.
@@ -336,9 +341,8 @@ impl<'a> Sharing<'a> {
         let model = self.resolved.model();
         let pairs = model.outputs(first).iter().zip(model.outputs(second));
         let pairs = pairs.enumerate();
-        let pairs: Vec<(usize, ValueId, ValueId)> = pairs
-            .filter_map(|(index, (a, b))| Some((index, (*a)?, (*b)?)))
-            .collect();
+        let pairs: Vec<(usize, ValueId, ValueId)> =
+            pairs.filter_map(|(index, (a, b))| Some((index, (*a)?, (*b)?))).collect();
         let is_output = |value: ValueId| model.value(value).is_output;
         let stays = pairs.iter().any(|(_, a, b)| is_output(*a) && is_output(*b));
         let named: Vec<bool> = pairs.iter().map(|(_, _, b)| is_output(*b)).collect();
@@ -350,14 +354,13 @@ impl<'a> Sharing<'a> {
         }
         self.remove(second);
         for ((index, a, b), named) in pairs.into_iter().zip(named) {
-            match named {
-                true => {
-                    // What was compared with `a` so far stays comparable with `b`.
-                    self.first[b.index()] = self.first[a.index()];
-                    self.read_instead(a, b);
-                    self.resolved.model_mut().redefine_output(first, index, b);
-                }
-                false => self.read_instead(b, a),
+            if named {
+                // What was compared with `a` so far stays comparable with `b`.
+                self.first[b.index()] = self.first[a.index()];
+                self.read_instead(a, b);
+                self.resolved.model_mut().redefine_output(first, index, b);
+            } else {
+                self.read_instead(b, a)
             }
         }
         true

@@ -38,10 +38,7 @@ pub struct StripReport {
 
 /// Takes out of a model what the options say.
 pub fn strip(model: &mut Model, options: &StripOptions) -> StripReport {
-    let mut strip = Strip {
-        options: *options,
-        report: StripReport::default(),
-    };
+    let mut strip = Strip { options: *options, report: StripReport::default() };
     // First, so that what only training read counts as unused.
     if options.training {
         strip.report.training = model.training_info.len();
@@ -135,30 +132,26 @@ impl Strip {
     }
 }
 
-/// Whether something reads the value of an initializer. One that is also an input is a default and stays, as does one
-/// that training changes, and one that nothing can refer to because its name is taken twice.
+/// Whether something reads the value of an initializer. One that is also an input is a default and
+/// stays, as does one that training changes, and one that nothing can refer to because its name is
+/// taken twice.
 fn is_needed(model: &Model, graph: GraphId, value: Option<sardonyx_model::ValueId>) -> bool {
     let Some(id) = value else {
         return true;
     };
     let value = model.value(id);
     let is_state = || {
-        let bindings = model.training_info.iter().flat_map(|info| {
-            info.initialization_binding
-                .iter()
-                .chain(&info.update_binding)
-        });
-        bindings
-            .into_iter()
-            .any(|entry| entry.key == Some(value.name))
+        let bindings = model
+            .training_info
+            .iter()
+            .flat_map(|info| info.initialization_binding.iter().chain(&info.update_binding));
+        bindings.into_iter().any(|entry| entry.key == Some(value.name))
     };
     let is_annotated = || {
         let annotations = &model.graph(graph).quantization_annotation;
         annotations.iter().any(|annotation| {
             let parameters = &annotation.quant_parameter_tensor_names;
-            parameters
-                .iter()
-                .any(|entry| entry.value == Some(value.name))
+            parameters.iter().any(|entry| entry.value == Some(value.name))
         })
     };
     model.is_read(id)

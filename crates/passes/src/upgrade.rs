@@ -1,7 +1,9 @@
-//! Upgrading: every node of the main graph in the newest form of its operator, so that kernels know one form.
+//! Upgrading: every node of the main graph in the newest form of its operator, so that kernels know
+//! one form.
 //!
-//! Node by node and boundary by boundary, with the adapters that stand beside the operators. A boundary without adapter
-//! changes nothing for a model that was valid before; a node for which the schemas alone show otherwise is refused.
+//! Node by node and boundary by boundary, with the adapters that stand beside the operators. A
+//! boundary without adapter changes nothing for a model that was valid before; a node for which the
+//! schemas alone show otherwise is refused.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,8 +31,8 @@ pub struct Upgrade {
     pub nodes: usize,
 }
 
-/// Brings every node to the newest form, and lists those that an adapter changed, by operator. `inference` is what was
-/// found at the file's own versions.
+/// Brings every node to the newest form, and lists those that an adapter changed, by operator.
+/// `inference` is what was found at the file's own versions.
 ///
 /// # Errors
 ///
@@ -51,10 +53,8 @@ pub fn upgrade(
         };
         let from = resolved.opset(node);
         let mut changed = false;
-        for version in operator
-            .versions()
-            .map(|version| version.since)
-            .filter(|since| *since > from)
+        for version in
+            operator.versions().map(|version| version.since).filter(|since| *since > from)
         {
             let result = match operator.adapter_at(version - 1, version) {
                 Some(adapt) => {
@@ -106,25 +106,18 @@ pub fn upgrade(
         resolved.set_opset(node, operator.newest().max(from));
     }
     resolved.place_made();
-    if findings.is_empty() {
-        Ok(upgraded.into_values().collect())
-    } else {
-        Err(findings)
-    }
+    if findings.is_empty() { Ok(upgraded.into_values().collect()) } else { Err(findings) }
 }
 
-/// Whether a node can mean the same on both sides of a boundary as it stands, as far as the schemas show.
+/// Whether a node can mean the same on both sides of a boundary as it stands, as far as the schemas
+/// show.
 fn crosses(model: &Model, node: NodeId, boundary: &Boundary) -> Result<(), String> {
     let has = |name: &&&str| model.attribute_of(node, name).is_some();
     if let Some(name) = boundary.gone.iter().find(has) {
-        return Err(format!(
-            "the attribute {name} has no exact equivalent there"
-        ));
+        return Err(format!("the attribute {name} has no exact equivalent there"));
     }
     if let Some(name) = boundary.changed_defaults.iter().find(|name| !has(name)) {
-        return Err(format!(
-            "an absent attribute {name} means something else there"
-        ));
+        return Err(format!("an absent attribute {name} means something else there"));
     }
     let counts = [
         ("inputs", model.inputs(node).len(), boundary.inputs),
@@ -134,9 +127,7 @@ fn crosses(model: &Model, node: NodeId, boundary: &Boundary) -> Result<(), Strin
         if let Some((least, most)) = bounds
             && (count < least || most.is_some_and(|most| count > most))
         {
-            return Err(format!(
-                "it has {count} {what}, which is not possible there"
-            ));
+            return Err(format!("it has {count} {what}, which is not possible there"));
         }
     }
     Ok(())

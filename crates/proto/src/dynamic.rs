@@ -1,11 +1,14 @@
-//! Messages by description: for tools that treat all messages alike, such as the forms JSON and text format.
+//! Messages by description: for tools that treat all messages alike, such as the forms JSON and
+//! text format.
 //!
-//! The typed [`Reader`] yields fields as they come. Who prints a message wants them in the order of the table, lists
-//! in one piece, and what occurs more than once already settled by protobuf's rules: of a number, a text or bytes the
-//! last one counts, of a message all count as if they were one, and of the members of a `oneof` the last one counts.
+//! The typed [`Reader`] yields fields as they come. Who prints a message wants them in the order of
+//! the table, lists in one piece, and what occurs more than once already settled by protobuf's
+//! rules: of a number, a text or bytes the last one counts, of a message all count as if they were
+//! one, and of the members of a `oneof` the last one counts.
 //!
-//! Nothing is decoded or copied in advance. One pass over a message remembers where runs of the same field lie (in
-//! files from ordinary writers: one run per field that occurs); reading goes to these places again.
+//! Nothing is decoded or copied in advance. One pass over a message remembers where runs of the
+//! same field lie (in files from ordinary writers: one run per field that occurs); reading goes to
+//! these places again.
 
 use std::ops::Range;
 
@@ -121,7 +124,8 @@ impl<'a> DynamicMessage<'a> {
     ///
     /// # Errors
     ///
-    /// What [`ErrorKind`] lists, about the fields of this message. Nested ones are looked at when they are reached.
+    /// What [`ErrorKind`] lists, about the fields of this message. Nested ones are looked at when
+    /// they are reached.
     pub fn new<M: MessageType>(bytes: &'a [u8], limits: Limits) -> Result<Self, Error> {
         Self::of(M::DEF, bytes, limits)
     }
@@ -177,10 +181,7 @@ impl<'a> DynamicMessage<'a> {
 
     /// The field's index in the table if its wire type fits, too.
     fn index_of(&self, raw: &RawField<'_>) -> u16 {
-        let index = self
-            .def
-            .fields
-            .binary_search_by_key(&raw.number, |field| field.number);
+        let index = self.def.fields.binary_search_by_key(&raw.number, |field| field.number);
         match index {
             Ok(index) if self.def.fields[index].fits(raw.wire_type) => index as u16,
             _ => UNKNOWN,
@@ -199,22 +200,20 @@ impl<'a> DynamicMessage<'a> {
         self.runs.sort_by_key(|run| run.field);
     }
 
-    /// Moves to the next field that occurs, in ascending order of numbers. Values of the one before that have not been
-    /// read are passed over.
+    /// Moves to the next field that occurs, in ascending order of numbers. Values of the one before
+    /// that have not been read are passed over.
     pub fn next_field(&mut self) -> Option<&'static FieldDef> {
         let from = self.current.end;
         let index = self.runs.get(from).map_or(UNKNOWN, |run| run.field);
-        let len = self.runs[from..]
-            .iter()
-            .take_while(|run| run.field == index)
-            .count();
+        let len = self.runs[from..].iter().take_while(|run| run.field == index).count();
         self.current = from..from + len;
         self.records = Records::new(Slice::default(), self.limits);
         self.field = self.def.fields.get(usize::from(index));
         self.field
     }
 
-    /// The next value of the current field: for lists what one tag brings, otherwise the one that counts.
+    /// The next value of the current field: for lists what one tag brings, otherwise the one that
+    /// counts.
     ///
     /// A list of numbers may bring empty blocks only, and then has no elements although it occurs.
     ///
@@ -241,8 +240,8 @@ impl<'a> DynamicMessage<'a> {
         }
     }
 
-    /// The next field outside the table, in the order of the bytes, once [`next_field`](Self::next_field) has
-    /// returned `None`.
+    /// The next field outside the table, in the order of the bytes, once
+    /// [`next_field`](Self::next_field) has returned `None`.
     ///
     /// # Errors
     ///
@@ -323,8 +322,8 @@ impl<'a> DynamicMessage<'a> {
     }
 }
 
-/// What must be known of a message as a whole while its runs are gathered: which member of its `oneof` is the last.
-/// No message of the format has more than one `oneof`.
+/// What must be known of a message as a whole while its runs are gathered: which member of its
+/// `oneof` is the last. No message of the format has more than one `oneof`.
 #[derive(Debug, Default)]
 struct Gathering {
     member: Option<u16>,
@@ -344,9 +343,7 @@ impl Gathering {
 }
 
 fn is_member(def: &MessageDef, field: u16) -> bool {
-    def.fields
-        .get(usize::from(field))
-        .is_some_and(|field| field.label == Label::OneOf)
+    def.fields.get(usize::from(field)).is_some_and(|field| field.label == Label::OneOf)
 }
 
 fn chunk<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Chunk<'a, S>, Error> {
@@ -377,10 +374,7 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Reads the fields of `content`.
     pub fn new(content: Slice<'a>, limits: Limits) -> Self {
-        Records {
-            reader: Reader::with_limits(content.bytes, limits),
-            base: content.offset,
-        }
+        Records { reader: Reader::with_limits(content.bytes, limits), base: content.offset }
     }
 
     /// The next field, with places from the start of the source.
@@ -443,27 +437,18 @@ mod tests {
 
     #[test]
     fn fields_come_in_the_order_of_the_table() {
-        // WIRE-02+, WIRE-15+, WIRE-18, WIRE-22: interleaved, both forms, an empty block, a foreign wire type, an unknown number
+        // WIRE-02+, WIRE-15+, WIRE-18, WIRE-22: interleaved, both forms, an empty block, a foreign
+        // wire type, an unknown number
         let rows: [(&[u8], &str); 6] = [
             (b"", ""),
-            (
-                b"\x42\x01W\x08\x02\x10\x01\x08\x03",
-                "dims=2,3 data_type=1 name=W",
-            ),
+            (b"\x42\x01W\x08\x02\x10\x01\x08\x03", "dims=2,3 data_type=1 name=W"),
             (b"\x0a\x02\x02\x03\x08\x04\x0a\x00", "dims=2 3,4,"),
             (b"\x10\x01\x10\x07", "data_type=7"),
             (b"\x12\x01x\x10\x07\xb8\x3e\x05", "data_type=7 #2@0 #999@5"),
-            (
-                b"\x22\x04\x00\x00\x80\x3f\x25\x00\x00\x00\xc0",
-                "float_data=1.0,-2.0",
-            ),
+            (b"\x22\x04\x00\x00\x80\x3f\x25\x00\x00\x00\xc0", "float_data=1.0,-2.0"),
         ];
         for (bytes, expected) in rows {
-            assert_eq!(
-                read::<TensorProto>(bytes).as_deref(),
-                Ok(expected),
-                "{bytes:x?}"
-            );
+            assert_eq!(read::<TensorProto>(bytes).as_deref(), Ok(expected), "{bytes:x?}");
         }
     }
 
@@ -486,10 +471,7 @@ mod tests {
         // WIRE-21+, WIRE-22+
         let rows: [(&[u8], &str); 5] = [
             // Messages merge, numbers in them do not.
-            (
-                b"\x0a\x02\x08\x01\x0a\x04\x08\x06\x12\x00",
-                "tensor_type={elem_type=6 shape={}}",
-            ),
+            (b"\x0a\x02\x08\x01\x0a\x04\x08\x06\x12\x00", "tensor_type={elem_type=6 shape={}}"),
             // The last member wins; what it was before another member does not count.
             (
                 b"\x0a\x02\x08\x01\x22\x00\x32\x01d\x0a\x02\x12\x00",
@@ -507,11 +489,7 @@ mod tests {
             ),
         ];
         for (bytes, expected) in rows {
-            assert_eq!(
-                read::<TypeProto>(bytes).as_deref(),
-                Ok(expected),
-                "{bytes:x?}"
-            );
+            assert_eq!(read::<TypeProto>(bytes).as_deref(), Ok(expected), "{bytes:x?}");
         }
     }
 
@@ -523,14 +501,7 @@ mod tests {
             .filter(|def| def.fields.iter().any(|field| field.label == Label::OneOf))
             .map(|def| def.name)
             .collect();
-        assert_eq!(
-            with,
-            [
-                "TensorShapeProto.Dimension",
-                "TypeProto",
-                "SimpleShardedDimProto"
-            ]
-        );
+        assert_eq!(with, ["TensorShapeProto.Dimension", "TypeProto", "SimpleShardedDimProto"]);
     }
 
     #[test]
@@ -544,28 +515,11 @@ mod tests {
     #[test]
     fn errors_have_their_place() {
         let rows: [(&[u8], ErrorKind, u64); 3] = [
-            (
-                b"\x3a\x02\x08",
-                ErrorKind::LengthBeyondEnd {
-                    length: 2,
-                    available: 1,
-                },
-                0,
-            ),
-            (
-                b"\x3a\x03\x12\x05x",
-                ErrorKind::LengthBeyondEnd {
-                    length: 5,
-                    available: 1,
-                },
-                2,
-            ),
+            (b"\x3a\x02\x08", ErrorKind::LengthBeyondEnd { length: 2, available: 1 }, 0),
+            (b"\x3a\x03\x12\x05x", ErrorKind::LengthBeyondEnd { length: 5, available: 1 }, 2),
             (
                 b"\x3a\x06\x2a\x04\x22\x02\x00\x00",
-                ErrorKind::PackedLength {
-                    length: 2,
-                    width: 4,
-                },
+                ErrorKind::PackedLength { length: 2, width: 4 },
                 6,
             ),
         ];
@@ -589,9 +543,6 @@ mod tests {
             shown(&mut message)
         };
         assert!(levels(20).is_ok());
-        assert_eq!(
-            levels(19).expect_err("too deep").kind(),
-            ErrorKind::TooDeep { limit: 19 }
-        );
+        assert_eq!(levels(19).expect_err("too deep").kind(), ErrorKind::TooDeep { limit: 19 });
     }
 }

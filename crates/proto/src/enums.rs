@@ -118,7 +118,8 @@ open_enums! {
     }
 }
 
-/// The typed list of a `TensorProto` that holds the values of an element type, when `raw_data` does not.
+/// The typed list of a `TensorProto` that holds the values of an element type, when `raw_data` does
+/// not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TypedField {
     /// `float_data`, number 4.

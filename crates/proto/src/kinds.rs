@@ -1,7 +1,8 @@
 //! Kinds of values: what a field holds and how often, as types that the table names.
 //!
-//! `Optional<Int64>`, `Repeated<Text>`, `Packed<Float>`, `OneOf<Message<TensorTypeProto>>`: the outer type says how
-//! often, the inner what. Each knows how to take its value out of a raw field and how to write it.
+//! `Optional<Int64>`, `Repeated<Text>`, `Packed<Float>`, `OneOf<Message<TensorTypeProto>>`: the
+//! outer type says how often, the inner what. Each knows how to take its value out of a raw field
+//! and how to write it.
 
 use std::fmt::Debug;
 use std::marker::PhantomData;
@@ -79,7 +80,8 @@ pub trait Kind {
         raw: &RawField<'a>,
         reader: &Reader<'a, M>,
     ) -> Result<Option<Self::Value<'a>>, Error>;
-    /// The value at a position and the position after it, or `None` for whatever `read` would refuse or not expect.
+    /// The value at a position and the position after it, or `None` for whatever `read` would
+    /// refuse or not expect.
     #[doc(hidden)]
     fn read_usual<'a, M: MessageType>(
         wire_type: u32,
@@ -233,8 +235,7 @@ impl<'a, S: Scalar> Chunk<'a, S> {
             let word = match S::WIRE_TYPE {
                 WireType::Fixed32 => {
                     pos += 4;
-                    rest.first_chunk()
-                        .map(|b| u64::from(u32::from_le_bytes(*b)))
+                    rest.first_chunk().map(|b| u64::from(u32::from_le_bytes(*b)))
                 }
                 WireType::Fixed64 => {
                     pos += 8;
@@ -262,8 +263,8 @@ impl<S: Scalar> Chunk<'_, S> {
         matches!(self, Chunk::Packed(block) if block.bytes.is_empty())
     }
 
-    /// Appends the numbers to a list: the fast way to have all of them. Whoever decodes several chunks, or knows how many
-    /// numbers there will be, reserves room first or uses the list again.
+    /// Appends the numbers to a list: the fast way to have all of them. Whoever decodes several
+    /// chunks, or knows how many numbers there will be, reserves room first or uses the list again.
     ///
     /// # Errors
     ///
@@ -284,7 +285,8 @@ impl<S: Scalar> Chunk<'_, S> {
         }
     }
 
-    /// The bits of the numbers, some at a time: however many there are, it takes no memory. For varints only.
+    /// The bits of the numbers, some at a time: however many there are, it takes no memory. For
+    /// varints only.
     ///
     /// # Errors
     ///
@@ -312,10 +314,7 @@ fn scalar_many<'a, S: Scalar>(raw: &RawField<'a>) -> Result<Option<Chunk<'a, S>>
     let length = raw.content.bytes.len() as u64;
     let width = width::<S>();
     if !length.is_multiple_of(width) {
-        return Err(Error::new(
-            ErrorKind::PackedLength { length, width },
-            raw.content.offset,
-        ));
+        return Err(Error::new(ErrorKind::PackedLength { length, width }, raw.content.offset));
     }
     Ok(Some(Chunk::Packed(raw.content)))
 }
@@ -475,7 +474,8 @@ impl<E: OpenEnum> Word for Enum<E> {
     scalar_word!();
 }
 
-/// The `Word` methods of everything that is delimited by a length: one value per tag, repeated or not.
+/// The `Word` methods of everything that is delimited by a length: one value per tag, repeated or
+/// not.
 macro_rules! one_per_tag {
     () => {
         #[inline]
@@ -560,11 +560,7 @@ impl<N: MessageType> Word for Message<N> {
         raw: &RawField<'a>,
         reader: &Reader<'a, M>,
     ) -> Result<Option<Reader<'a, N>>, Error> {
-        if raw.wire_type == WireType::Len {
-            reader.child(raw.content).map(Some)
-        } else {
-            Ok(None)
-        }
+        if raw.wire_type == WireType::Len { reader.child(raw.content).map(Some) } else { Ok(None) }
     }
 
     #[inline(always)]

@@ -1,9 +1,9 @@
 //! The ONNX file, as it lies on the wire.
 //!
-//! One table ([`messages`]) holds every field of every message, one line each. From it come the pull reader
-//! ([`Reader`]: typed fields with their byte offsets, borrowed from the source, nothing allocated), the writer
-//! ([`Encoder`]: small things together, payloads straight from their slices) and, for tools, the descriptions of all
-//! messages ([`MESSAGES`]).
+//! One table ([`messages`]) holds every field of every message, one line each. From it come the
+//! pull reader ([`Reader`]: typed fields with their byte offsets, borrowed from the source, nothing
+//! allocated), the writer ([`Encoder`]: small things together, payloads straight from their slices)
+//! and, for tools, the descriptions of all messages ([`MESSAGES`]).
 //!
 //! ```
 //! use sardonyx_proto::{ModelField, ModelProto, Reader};
@@ -19,8 +19,9 @@
 //! # Ok::<(), sardonyx_proto::Error>(())
 //! ```
 //!
-//! This crate knows where a field is and what it is called; it knows no meaning. What a model means, which fields
-//! exclude each other, whether a tensor has the right number of values: that is `sardonyx-model` and the checker.
+//! This crate knows where a field is and what it is called; it knows no meaning. What a model
+//! means, which fields exclude each other, whether a tensor has the right number of values: that is
+//! `sardonyx-model` and the checker.
 
 mod dynamic;
 mod enums;

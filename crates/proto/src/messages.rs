@@ -1,9 +1,10 @@
 //! The table: every message of the format and every field, one line each.
 //!
-//! A line is number, name as a type, name on paper, and kind. `Optional` fields have presence; members of a `OneOf`
-//! exclude each other; `Packed` lists are written as one block, `Repeated` numbers one tag each (both forms of both
-//! are read). Message types that the format nests in another (`TypeProto.Tensor`) have a flat name here.
-//! Source: the field table of the standard, release 1.23 (IR version 14).
+//! A line is number, name as a type, name on paper, and kind. `Optional` fields have presence;
+//! members of a `OneOf` exclude each other; `Packed` lists are written as one block, `Repeated`
+//! numbers one tag each (both forms of both are read). Message types that the format nests in
+//! another (`TypeProto.Tensor`) have a flat name here. Source: the field table of the standard,
+//! release 1.23 (IR version 14).
 
 use crate::enums::{AttributeType, DataLocation, OperatorStatus};
 use crate::error::Error;

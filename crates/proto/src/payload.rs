@@ -1,9 +1,10 @@
 //! The two storage forms of tensor values: typed lists and raw bytes.
 //!
-//! Everything above this crate sees one form, the layout of `raw_data`: little-endian, row-major, types below a byte
-//! packed from the lowest bits up, zero-filled at the end. The rules that differ between the forms are here and
-//! nowhere else: 8- and 16-bit types lie in `int32_data` as unsigned bit patterns, one per entry; 4- and 2-bit types
-//! lie there packed, one byte per entry; 6-bit floats lie there one per entry though they are packed in `raw_data`.
+//! Everything above this crate sees one form, the layout of `raw_data`: little-endian, row-major,
+//! types below a byte packed from the lowest bits up, zero-filled at the end. The rules that differ
+//! between the forms are here and nowhere else: 8- and 16-bit types lie in `int32_data` as unsigned
+//! bit patterns, one per entry; 4- and 2-bit types lie there packed, one byte per entry; 6-bit
+//! floats lie there one per entry though they are packed in `raw_data`.
 
 use crate::enums::{DataType, TypedField};
 use crate::error::Error;
@@ -39,8 +40,8 @@ impl Typed<'_> {
 
 /// Appends the values of one chunk of a typed list to `raw`, in the layout of `raw_data`.
 ///
-/// `raw` must hold what the chunks before brought. Six-bit floats are packed across chunks: `entries` counts the
-/// entries so far and is advanced.
+/// `raw` must hold what the chunks before brought. Six-bit floats are packed across chunks:
+/// `entries` counts the entries so far and is advanced.
 ///
 /// # Errors
 ///
@@ -91,7 +92,8 @@ fn append<const N: usize>(raw: &mut Vec<u8>, words: &[u64], bytes: impl Fn(u64) 
     }
 }
 
-/// Appends the element with the given index to packed six-bit values: four elements in three bytes, lowest bits first.
+/// Appends the element with the given index to packed six-bit values: four elements in three bytes,
+/// lowest bits first.
 fn push_six_bits(raw: &mut Vec<u8>, index: usize, code: u8) {
     let shift = (index * 6) % 8;
     let wide = u16::from(code) << shift;
@@ -107,32 +109,26 @@ fn push_six_bits(raw: &mut Vec<u8>, index: usize, code: u8) {
     }
 }
 
-/// The entries of the typed list that holds `raw` (in the layout of `raw_data`), as numbers that the list's type takes:
-/// `int32_data`, `int64_data` and `uint64_data` entries as `u64` bits of the sign-extended value, `float_data` and
-/// `double_data` entries as their bits. `elems` is the number of elements. `None` for strings and unnamed types.
+/// The entries of the typed list that holds `raw` (in the layout of `raw_data`), as numbers that
+/// the list's type takes: `int32_data`, `int64_data` and `uint64_data` entries as `u64` bits of the
+/// sign-extended value, `float_data` and `double_data` entries as their bits. `elems` is the number
+/// of elements. `None` for strings and unnamed types.
 pub fn encode_typed(data_type: DataType, raw: &[u8], elems: usize) -> Option<Vec<u64>> {
     let field = data_type.typed_field()?;
     let words = |width: usize| -> Vec<u64> {
         raw.chunks_exact(width)
-            .map(|bytes| {
-                bytes
-                    .iter()
-                    .rev()
-                    .fold(0, |word, byte| word << 8 | u64::from(*byte))
-            })
+            .map(|bytes| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)))
             .collect()
     };
     Some(match (field, data_type.bits()?) {
         (TypedField::Float, _) => words(4),
-        (TypedField::Int32, 32) => words(4)
-            .into_iter()
-            .map(|word| i64::from(word as u32 as i32) as u64)
-            .collect(),
+        (TypedField::Int32, 32) => {
+            words(4).into_iter().map(|word| i64::from(word as u32 as i32) as u64).collect()
+        }
         // Signed types are sign-extended, bit patterns are not.
-        (TypedField::Int32, 16) if data_type == DataType::INT16 => words(2)
-            .into_iter()
-            .map(|word| i64::from(word as u16 as i16) as u64)
-            .collect(),
+        (TypedField::Int32, 16) if data_type == DataType::INT16 => {
+            words(2).into_iter().map(|word| i64::from(word as u16 as i16) as u64).collect()
+        }
         (TypedField::Int32, 16) => words(2),
         (TypedField::Int32, 6) => (0..elems)
             .map(|index| {
@@ -142,10 +138,9 @@ pub fn encode_typed(data_type: DataType, raw: &[u8], elems: usize) -> Option<Vec
                 u64::from((u16::from_le_bytes([low, high]) >> (bit % 8)) & 0x3f)
             })
             .collect(),
-        (TypedField::Int32, _) if data_type == DataType::INT8 => raw
-            .iter()
-            .map(|byte| i64::from(*byte as i8) as u64)
-            .collect(),
+        (TypedField::Int32, _) if data_type == DataType::INT8 => {
+            raw.iter().map(|byte| i64::from(*byte as i8) as u64).collect()
+        }
         (TypedField::Int32, _) => raw.iter().map(|byte| u64::from(*byte)).collect(),
         (TypedField::Uint64, 32) => words(4),
         _ => words(8),
@@ -172,10 +167,7 @@ mod tests {
         let mut raw = Vec::new();
         decode_typed(
             data_type,
-            Typed::Int32(Chunk::Packed(Slice {
-                bytes: &block,
-                offset: 0,
-            })),
+            Typed::Int32(Chunk::Packed(Slice { bytes: &block, offset: 0 })),
             &mut 0,
             &mut raw,
         )
@@ -197,7 +189,8 @@ mod tests {
 
     #[test]
     fn int32_data_of_every_width() {
-        // TENSOR-13, TENSOR-14+-, TENSOR-15+-, TENSOR-16+, TENSOR-17, TENSOR-40+, TENSOR-41+, TENSOR-22+-
+        // TENSOR-13, TENSOR-14+-, TENSOR-15+-, TENSOR-16+, TENSOR-17, TENSOR-40+, TENSOR-41+,
+        // TENSOR-22+-
         let rows: [(DataType, &[i64], &[u8]); 12] = [
             (DataType::INT32, &[-1, 2], &[255, 255, 255, 255, 2, 0, 0, 0]),
             (DataType::INT16, &[-2, 300], &[254, 255, 44, 1]),
@@ -210,11 +203,7 @@ mod tests {
             (DataType::INT4, &[0x21, 0x03], &[0x21, 0x03]),
             (DataType::UINT2, &[0xe4], &[0xe4]),
             (DataType::FLOAT6E2M3, &[1, 2, 3, 4], &[0x81, 0x30, 0x10]),
-            (
-                DataType::FLOAT6E3M2,
-                &[63, 0, 0, 0, 63],
-                &[0x3f, 0, 0, 0x3f],
-            ),
+            (DataType::FLOAT6E3M2, &[63, 0, 0, 0, 63], &[0x3f, 0, 0, 0x3f]),
         ];
         for (data_type, entries, raw) in rows {
             assert_eq!(from_int32(data_type, entries), raw, "{data_type:?}");
@@ -226,10 +215,7 @@ mod tests {
             let back = encode_typed(data_type, raw, elems).expect("a number type");
             assert_eq!(
                 back,
-                entries
-                    .iter()
-                    .map(|entry| *entry as u64)
-                    .collect::<Vec<_>>(),
+                entries.iter().map(|entry| *entry as u64).collect::<Vec<_>>(),
                 "{data_type:?}"
             );
         }
@@ -244,56 +230,32 @@ mod tests {
             raw
         };
         let block = packed(&[u32::MAX.into()]);
-        let slice = Slice {
-            bytes: &block,
-            offset: 0,
-        };
+        let slice = Slice { bytes: &block, offset: 0 };
         assert_eq!(
             decode(DataType::UINT32, Typed::Uint64(Chunk::Packed(slice))),
             u32::MAX.to_le_bytes()
         );
-        assert_eq!(
-            decode(DataType::UINT64, Typed::Uint64(Chunk::One(u64::MAX))),
-            [255; 8]
-        );
-        assert_eq!(
-            decode(DataType::INT64, Typed::Int64(Chunk::One(-2))),
-            (-2i64).to_le_bytes()
-        );
+        assert_eq!(decode(DataType::UINT64, Typed::Uint64(Chunk::One(u64::MAX))), [255; 8]);
+        assert_eq!(decode(DataType::INT64, Typed::Int64(Chunk::One(-2))), (-2i64).to_le_bytes());
         let pair: Vec<u8> = [1f32, 2.0].iter().flat_map(|v| v.to_le_bytes()).collect();
-        let slice = Slice {
-            bytes: &pair,
-            offset: 0,
-        };
-        assert_eq!(
-            decode(DataType::COMPLEX64, Typed::Float(Chunk::Packed(slice))),
-            pair
-        );
+        let slice = Slice { bytes: &pair, offset: 0 };
+        assert_eq!(decode(DataType::COMPLEX64, Typed::Float(Chunk::Packed(slice))), pair);
         assert_eq!(
             encode_typed(DataType::COMPLEX64, &pair, 1),
             Some(vec![0x3f80_0000, 0x4000_0000])
         );
-        assert_eq!(
-            decode(DataType::DOUBLE, Typed::Double(Chunk::One(1.0))),
-            1f64.to_le_bytes()
-        );
+        assert_eq!(decode(DataType::DOUBLE, Typed::Double(Chunk::One(1.0))), 1f64.to_le_bytes());
         assert_eq!(
             encode_typed(DataType::COMPLEX128, &1f64.to_le_bytes(), 0),
             Some(vec![1f64.to_bits()])
         );
-        assert_eq!(
-            encode_typed(DataType::UINT64, &[255; 8], 1),
-            Some(vec![u64::MAX])
-        );
+        assert_eq!(encode_typed(DataType::UINT64, &[255; 8], 1), Some(vec![u64::MAX]));
         assert_eq!(encode_typed(DataType::STRING, b"", 0), None);
     }
 
     #[test]
     fn a_broken_varint_is_an_error() {
-        let slice = Slice {
-            bytes: b"\x01\x80",
-            offset: 10,
-        };
+        let slice = Slice { bytes: b"\x01\x80", offset: 10 };
         let error = decode_typed(
             DataType::INT32,
             Typed::Int32(Chunk::Packed(slice)),

@@ -1,7 +1,7 @@
 //! From a byte offset to a place in the message, for error messages.
 //!
-//! Readers carry no path: errors are rare, files are large. When an error happened at a byte, [`place_of`] walks the
-//! file once more along the table and names the fields that enclose it.
+//! Readers carry no path: errors are rare, files are large. When an error happened at a byte,
+//! [`place_of`] walks the file once more along the table and names the fields that enclose it.
 
 use std::borrow::Cow;
 
@@ -16,8 +16,8 @@ const SHOWN_CHARS: usize = 60;
 /// Steps of a path that are shown at either end.
 const SHOWN_STEPS: usize = 4;
 
-/// Steps of a path such as `graph`, `node[3]`, joined. The middle of a long one is left out: a file nests as deeply as it
-/// likes, and an error is for a screen.
+/// Steps of a path such as `graph`, `node[3]`, joined. The middle of a long one is left out: a file
+/// nests as deeply as it likes, and an error is for a screen.
 pub fn path(steps: &[String]) -> String {
     if steps.len() <= 2 * SHOWN_STEPS + 1 {
         return steps.join(".");
@@ -36,13 +36,15 @@ pub fn without_middle(text: &str, beginning: usize, end: usize) -> Cow<'_, str> 
     format!("{beginning} … {end}").into()
 }
 
-/// Text from a file in words for people: escaped, and without its middle if it is long. Names in models differ at their ends.
+/// Text from a file in words for people: escaped, and without its middle if it is long. Names in
+/// models differ at their ends.
 pub fn shown(text: &[u8]) -> String {
     // Nearly all texts are shown as they are.
     if text.len() <= SHOWN_CHARS && text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return String::from_utf8_lossy(text).into_owned();
     }
-    // A character has at most four bytes. One that a slice cuts is further away than what is shown of the slice.
+    // A character has at most four bytes. One that a slice cuts is further away than what is shown
+    // of the slice.
     let most = 4 * (SHOWN_CHARS + 1);
     let mut shown = String::new();
     if text.len() <= most {
@@ -83,8 +85,8 @@ impl FieldDef {
     }
 }
 
-/// Names the field that contains the byte at `offset` of a message, such as `graph.node[3].attribute[0].t.dims`.
-/// Empty when the byte lies in no field.
+/// Names the field that contains the byte at `offset` of a message, such as
+/// `graph.node[3].attribute[0].t.dims`. Empty when the byte lies in no field.
 pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> String {
     let mut steps = Vec::new();
     let mut def: &'static MessageDef = M::DEF;
@@ -112,7 +114,8 @@ pub fn place_of<M: MessageType>(bytes: &[u8], offset: u64, limits: Limits) -> St
 /// Above all field numbers of the table.
 const NUMBERS: usize = 64;
 
-/// The field of a message at `base` that contains the byte, how many of its kind precede it, and its bytes.
+/// The field of a message at `base` that contains the byte, how many of its kind precede it, and
+/// its bytes.
 fn enclosing<'a>(
     def: &'static MessageDef,
     bytes: &'a [u8],
@@ -179,10 +182,7 @@ mod tests {
         let (weight, bias) = (name("/weight"), name("/bias"));
         assert!(weight.starts_with("/model/漢") && weight.ends_with("漢/weight"));
         assert!(bias.ends_with("漢/bias") && !bias.contains('\u{fffd}'));
-        assert_eq!(
-            shown("𝄞".repeat(61).as_bytes()),
-            format!("{0}…{0}", "𝄞".repeat(30))
-        );
+        assert_eq!(shown("𝄞".repeat(61).as_bytes()), format!("{0}…{0}", "𝄞".repeat(30)));
         let steps: Vec<String> = (0..100).map(|n| n.to_string()).collect();
         assert_eq!(path(&steps), "0.1.2.3.….96.97.98.99");
         assert_eq!(path(&steps[..3]), "0.1.2");

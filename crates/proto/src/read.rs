@@ -1,8 +1,10 @@
-//! The pull reader: typed fields of one message, in the order of the bytes, borrowed from the source.
+//! The pull reader: typed fields of one message, in the order of the bytes, borrowed from the
+//! source.
 //!
-//! A nested message comes out as another [`Reader`], not yet read: whoever does not care about it does not pay for
-//! it, and nothing here recurses. A field that the table does not know, or that has a wire type the table does not
-//! expect, comes out as [`Unknown`] with all its bytes, so that it can be kept.
+//! A nested message comes out as another [`Reader`], not yet read: whoever does not care about it
+//! does not pay for it, and nothing here recurses. A field that the table does not know, or that
+//! has a wire type the table does not expect, comes out as [`Unknown`] with all its bytes, so that
+//! it can be kept.
 
 use std::marker::PhantomData;
 
@@ -10,7 +12,8 @@ use crate::error::{Error, ErrorKind};
 use crate::table::MessageType;
 use crate::wire::{WireType, read_varint, usual_varint};
 
-/// Bounds on what a reader follows. Plain values passed down; the defaults suit files from anywhere.
+/// Bounds on what a reader follows. Plain values passed down; the defaults suit files from
+/// anywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Levels of nested messages. One nested graph costs three. protobuf itself stops at 100.
@@ -35,13 +38,7 @@ pub struct Slice<'a> {
 impl std::fmt::Debug for Slice<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = &self.bytes[..self.bytes.len().min(40)];
-        write!(
-            f,
-            "{:?}@{}+{}",
-            String::from_utf8_lossy(shown),
-            self.offset,
-            self.bytes.len()
-        )
+        write!(f, "{:?}@{}+{}", String::from_utf8_lossy(shown), self.offset, self.bytes.len())
     }
 }
 
@@ -129,10 +126,7 @@ impl<'a, M: MessageType> Reader<'a, M> {
     /// The bytes of the whole message.
     #[inline]
     pub fn slice(&self) -> Slice<'a> {
-        Slice {
-            bytes: self.bytes,
-            offset: self.base,
-        }
+        Slice { bytes: self.bytes, offset: self.base }
     }
 
     /// Where the next field begins, in bytes from the start of the source.
@@ -149,9 +143,7 @@ impl<'a, M: MessageType> Reader<'a, M> {
     pub(crate) fn child<N: MessageType>(&self, content: Slice<'a>) -> Result<Reader<'a, N>, Error> {
         let Some(depth_left) = self.depth_left.checked_sub(1) else {
             return Err(Error::new(
-                ErrorKind::TooDeep {
-                    limit: self.limits.depth,
-                },
+                ErrorKind::TooDeep { limit: self.limits.depth },
                 content.offset,
             ));
         };
@@ -196,8 +188,8 @@ impl<'a, M: MessageType> Reader<'a, M> {
         })
     }
 
-    /// The next field of the usual form: a short tag, the wire type of the table. `None`, and nothing read, for anything
-    /// else, broken bytes and the end included.
+    /// The next field of the usual form: a short tag, the wire type of the table. `None`, and
+    /// nothing read, for anything else, broken bytes and the end included.
     #[inline(always)]
     fn next_usual(&mut self) -> Option<M::Field<'a>> {
         let (tag, pos) = usual_tag(self.bytes, self.pos)?;
@@ -208,8 +200,8 @@ impl<'a, M: MessageType> Reader<'a, M> {
         Some(field)
     }
 
-    /// The next field, whatever its form. Takes the reader and gives it back: a reader to which nobody points can stay in
-    /// registers.
+    /// The next field, whatever its form. Takes the reader and gives it back: a reader to which
+    /// nobody points can stay in registers.
     #[cold]
     #[inline(never)]
     fn next_unusual(mut self) -> (Option<Result<M::Field<'a>, Error>>, Self) {
@@ -229,15 +221,14 @@ impl<'a, M: MessageType> Reader<'a, M> {
         (field, self)
     }
 
-    /// A text, blob, packed block or message whose length lies at a position, and the position after it.
+    /// A text, blob, packed block or message whose length lies at a position, and the position
+    /// after it.
     #[inline(always)]
     pub(crate) fn usual_content(&self, pos: usize) -> Option<(Slice<'a>, usize)> {
         let (length, start) = usual_varint(self.bytes, pos)?;
         let end = start.checked_add(usize::try_from(length).ok()?)?;
-        let content = Slice {
-            bytes: self.bytes.get(start..end)?,
-            offset: self.base + start as u64,
-        };
+        let content =
+            Slice { bytes: self.bytes.get(start..end)?, offset: self.base + start as u64 };
         Some((content, end))
     }
 
@@ -260,8 +251,8 @@ impl<'a, M: MessageType> Reader<'a, M> {
 impl<'a, M: MessageType> Iterator for Reader<'a, M> {
     type Item = Result<M::Field<'a>, Error>;
 
-    // Inlined always: a field is made in one match and taken apart in another, which are one only if the compiler sees
-    // both.
+    // Inlined always: a field is made in one match and taken apart in another, which are one only
+    // if the compiler sees both.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.pos == self.bytes.len() {
@@ -306,18 +297,14 @@ fn read_value(
     match wire_type {
         WireType::Varint => Ok((read_varint(bytes, pos)?, *pos..*pos)),
         WireType::Fixed64 => {
-            let word = bytes
-                .get(*pos..)
-                .and_then(|b| b.first_chunk::<8>())
-                .ok_or(ErrorKind::Truncated)?;
+            let word =
+                bytes.get(*pos..).and_then(|b| b.first_chunk::<8>()).ok_or(ErrorKind::Truncated)?;
             *pos += 8;
             Ok((u64::from_le_bytes(*word), *pos..*pos))
         }
         WireType::Fixed32 => {
-            let word = bytes
-                .get(*pos..)
-                .and_then(|b| b.first_chunk::<4>())
-                .ok_or(ErrorKind::Truncated)?;
+            let word =
+                bytes.get(*pos..).and_then(|b| b.first_chunk::<4>()).ok_or(ErrorKind::Truncated)?;
             *pos += 4;
             Ok((u64::from(u32::from_le_bytes(*word)), *pos..*pos))
         }
@@ -379,23 +366,14 @@ mod tests {
         // WIRE-01+, WIRE-02+, WIRE-03+, WIRE-12, WIRE-13+
         let bytes = b"\x12\x02me\x3a\x03\x12\x01g\x08\x0a";
         let read = fields::<ModelProto>(bytes).expect("well-formed");
-        let [
-            ModelField::ProducerName(name),
-            ModelField::Graph(graph),
-            ModelField::IrVersion(10),
-        ] = read[..]
+        let [ModelField::ProducerName(name), ModelField::Graph(graph), ModelField::IrVersion(10)] =
+            read[..]
         else {
             panic!("{read:?}")
         };
         assert_eq!((name.bytes, name.offset), (&b"me"[..], 2));
         let graph: Vec<_> = graph.collect::<Result<_, _>>().expect("well-formed");
-        assert_eq!(
-            graph,
-            [GraphField::Name(Slice {
-                bytes: b"g",
-                offset: 8
-            })]
-        );
+        assert_eq!(graph, [GraphField::Name(Slice { bytes: b"g", offset: 8 })]);
     }
 
     #[test]
@@ -406,10 +384,9 @@ mod tests {
                 .expect("well-formed")
                 .into_iter()
                 .flat_map(|field| match field {
-                    TensorField::Dims(chunk) => chunk
-                        .iter()
-                        .collect::<Result<Vec<_>, _>>()
-                        .expect("well-formed"),
+                    TensorField::Dims(chunk) => {
+                        chunk.iter().collect::<Result<Vec<_>, _>>().expect("well-formed")
+                    }
                     other => panic!("{other:?}"),
                 })
                 .collect()
@@ -425,35 +402,17 @@ mod tests {
     fn packed_floats_must_be_whole() {
         // TENSOR-39+-, WIRE-23+
         let mut bytes = vec![0x22, 24];
-        for value in [
-            1.0f32,
-            -0.0,
-            f32::INFINITY,
-            2.5,
-            f32::from_bits(0x7fc1_2345),
-            3.0,
-        ] {
+        for value in [1.0f32, -0.0, f32::INFINITY, 2.5, f32::from_bits(0x7fc1_2345), 3.0] {
             bytes.extend(value.to_le_bytes());
         }
         let read = fields::<TensorProto>(&bytes).expect("well-formed");
-        let TensorField::FloatData(chunk) = read[0] else {
-            panic!("{read:?}")
-        };
-        let values: Vec<u32> = chunk
-            .iter()
-            .map(|v| v.expect("well-formed").to_bits())
-            .collect();
+        let TensorField::FloatData(chunk) = read[0] else { panic!("{read:?}") };
+        let values: Vec<u32> = chunk.iter().map(|v| v.expect("well-formed").to_bits()).collect();
         assert_eq!(values[4], 0x7fc1_2345, "the bits of a NaN are kept");
         assert_eq!(values.len(), 6);
         bytes[1] = 23;
         bytes.pop();
-        assert_eq!(
-            error::<TensorProto>(&bytes),
-            ErrorKind::PackedLength {
-                length: 23,
-                width: 4
-            }
-        );
+        assert_eq!(error::<TensorProto>(&bytes), ErrorKind::PackedLength { length: 23, width: 4 });
     }
 
     #[test]
@@ -461,15 +420,14 @@ mod tests {
         // WIRE-11+
         let read = fields::<TensorProto>(b"\x2a\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01")
             .expect("well-formed");
-        let TensorField::Int32Data(chunk) = read[0] else {
-            panic!("{read:?}")
-        };
+        let TensorField::Int32Data(chunk) = read[0] else { panic!("{read:?}") };
         assert_eq!(chunk.iter().collect::<Result<Vec<_>, _>>(), Ok(vec![-1]));
     }
 
     #[test]
     fn what_is_outside_the_table_is_kept_whole() {
-        // WIRE-05-, WIRE-19+, WIRE-25-, ATTR-19-, FUNC-30-: a string in an integer field, field 999 of each wire type, a group
+        // WIRE-05-, WIRE-19+, WIRE-25-, ATTR-19-, FUNC-30-: a string in an integer field, field 999
+        // of each wire type, a group
         let rows: [&[u8]; 6] = [
             b"\x0a\x01x",
             b"\xb8\x3e\x05",
@@ -480,18 +438,12 @@ mod tests {
         ];
         for bytes in rows {
             let read = fields::<ModelProto>(bytes).expect("well-formed");
-            let [ModelField::Unknown(unknown)] = read[..] else {
-                panic!("{read:?}")
-            };
+            let [ModelField::Unknown(unknown)] = read[..] else { panic!("{read:?}") };
             assert_eq!(unknown.record.bytes, bytes);
         }
-        for retired in [
-            &b"\x62\x00"[..],
-            b"\x80\x01\x01",
-            b"\x8a\x01\x00",
-            b"\x92\x01\x00",
-            b"\x9a\x01\x00",
-        ] {
+        for retired in
+            [&b"\x62\x00"[..], b"\x80\x01\x01", b"\x8a\x01\x00", b"\x92\x01\x00", b"\x9a\x01\x00"]
+        {
             assert!(matches!(
                 fields::<AttributeProto>(retired).expect("well-formed")[..],
                 [AttributeField::Unknown(_)]
@@ -523,19 +475,10 @@ mod tests {
             (b"\x08", ErrorKind::Truncated),
             (b"\x08\x80", ErrorKind::Truncated),
             (b"\xb9\x3e\x01", ErrorKind::Truncated),
-            (
-                b"\x12\x05me",
-                ErrorKind::LengthBeyondEnd {
-                    length: 5,
-                    available: 2,
-                },
-            ),
+            (b"\x12\x05me", ErrorKind::LengthBeyondEnd { length: 5, available: 2 }),
             (
                 b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-                ErrorKind::LengthBeyondEnd {
-                    length: u64::MAX,
-                    available: 0,
-                },
+                ErrorKind::LengthBeyondEnd { length: u64::MAX, available: 0 },
             ),
             (b"\x0c", ErrorKind::UnbalancedGroup),
             (b"\xbb\x3e\x14", ErrorKind::UnbalancedGroup),
@@ -588,9 +531,7 @@ mod tests {
             let mut reader = Reader::<SequenceProto>::new(bytes);
             let mut levels = 0;
             while let Some(field) = reader.next() {
-                let SequenceField::SequenceValues(inner) = field? else {
-                    panic!()
-                };
+                let SequenceField::SequenceValues(inner) = field? else { panic!() };
                 reader = inner;
                 levels += 1;
             }
@@ -602,10 +543,7 @@ mod tests {
             ErrorKind::TooDeep { limit: 1_000 }
         );
         let groups = [0x0b].repeat(100_000);
-        assert_eq!(
-            error::<ModelProto>(&groups),
-            ErrorKind::TooDeep { limit: 1_000 }
-        );
+        assert_eq!(error::<ModelProto>(&groups), ErrorKind::TooDeep { limit: 1_000 });
     }
 
     #[test]

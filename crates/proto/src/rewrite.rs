@@ -1,8 +1,8 @@
 //! Reading a message and writing it again, field by field, through the table.
 //!
-//! What comes out equals what went in as long as varints are minimal: order, presence, unknown fields and the choice
-//! between packed and unpacked are kept. Tools use it to change a message while it streams by; tests use it to show
-//! that reader, writer and table agree.
+//! What comes out equals what went in as long as varints are minimal: order, presence, unknown
+//! fields and the choice between packed and unpacked are kept. Tools use it to change a message
+//! while it streams by; tests use it to show that reader, writer and table agree.
 
 use crate::error::Error;
 use crate::read::{Limits, Reader};
@@ -37,7 +37,8 @@ mod tests {
     /// Field 999 of every wire type, which no message has.
     const UNKNOWN: &[u8] = b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xba\x3e\x02ab\xbd\x3e\x01\x02\x03\x04\xbb\x3e\x08\x01\xbc\x3e";
 
-    /// A message in which every field occurs, repeated ones twice, numbers in both forms, to a depth.
+    /// A message in which every field occurs, repeated ones twice, numbers in both forms, to a
+    /// depth.
     fn full(def: &MessageDef, depth: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         let tag = |bytes: &mut Vec<u8>, number: u32, wire: u64| {
@@ -49,11 +50,7 @@ mod tests {
             bytes.extend(&out[..len]);
         }
         for field in def.fields {
-            let times = if matches!(field.label, Label::Repeated | Label::Packed) {
-                2
-            } else {
-                1
-            };
+            let times = if matches!(field.label, Label::Repeated | Label::Packed) { 2 } else { 1 };
             for time in 0..times {
                 match field.kind {
                     FieldKind::Int64 | FieldKind::Uint64 => {
@@ -78,11 +75,7 @@ mod tests {
                         bytes.extend(b"\x00\xffz");
                     }
                     FieldKind::Message(inner) => {
-                        let inner = if depth == 0 {
-                            Vec::new()
-                        } else {
-                            full(inner(), depth - 1)
-                        };
+                        let inner = if depth == 0 { Vec::new() } else { full(inner(), depth - 1) };
                         tag(&mut bytes, field.number, 2);
                         varint(&mut bytes, inner.len() as u64);
                         bytes.extend(inner);
@@ -90,10 +83,7 @@ mod tests {
                 }
             }
             if times == 2
-                && !matches!(
-                    field.kind,
-                    FieldKind::Message(_) | FieldKind::Text | FieldKind::Blob
-                )
+                && !matches!(field.kind, FieldKind::Message(_) | FieldKind::Text | FieldKind::Blob)
             {
                 tag(&mut bytes, field.number, 2);
                 varint(&mut bytes, 16);
@@ -159,27 +149,15 @@ mod tests {
     fn the_table_is_the_standard_s() {
         // WIRE-26: 33 messages with 166 fields, ascending and distinct
         assert_eq!(MESSAGES.len(), 33);
-        assert_eq!(
-            MESSAGES
-                .iter()
-                .map(|message| message.fields.len())
-                .sum::<usize>(),
-            166
-        );
+        assert_eq!(MESSAGES.iter().map(|message| message.fields.len()).sum::<usize>(), 166);
         for message in MESSAGES {
             assert!(
-                message
-                    .fields
-                    .windows(2)
-                    .all(|pair| pair[0].number < pair[1].number),
+                message.fields.windows(2).all(|pair| pair[0].number < pair[1].number),
                 "{}",
                 message.name
             );
             for field in message.fields {
-                assert_eq!(
-                    message.field(field.number).map(|f| f.name),
-                    Some(field.name)
-                );
+                assert_eq!(message.field(field.number).map(|f| f.name), Some(field.name));
             }
         }
     }
@@ -205,32 +183,21 @@ mod tests {
                 if holds(field, "AttributeProto") {
                     places.push((message.name, field.name));
                 }
-                // TYPE-01-: the elements of a tensor have a number for their type, not a type of their own.
+                // TYPE-01-: the elements of a tensor have a number for their type, not a type of
+                // their own.
                 if field.name == "elem_type" && message.name.contains("Tensor") {
                     assert!(matches!(field.kind, FieldKind::Int32), "{}", message.name);
                 }
             }
         }
-        assert_eq!(
-            places,
-            [
-                ("NodeProto", "attribute"),
-                ("FunctionProto", "attribute_proto")
-            ]
-        );
+        assert_eq!(places, [("NodeProto", "attribute"), ("FunctionProto", "attribute_proto")]);
         // FUNC-33+: what a call sees of a function, and what it does not.
         let names: Vec<&str> = FunctionProto::DEF.fields.iter().map(|f| f.name).collect();
-        for part in [
-            "input",
-            "output",
-            "attribute",
-            "attribute_proto",
-            "opset_import",
-            "node",
-        ] {
+        for part in ["input", "output", "attribute", "attribute_proto", "opset_import", "node"] {
             assert!(names.contains(&part), "{part}");
         }
-        // MODEL-21-: where a document says int32 of the version of an operator set's format, the schema says int64.
+        // MODEL-21-: where a document says int32 of the version of an operator set's format, the
+        // schema says int64.
         let version = OperatorSetProto::DEF.field(2).expect("a field");
         assert_eq!(version.name, "ir_version");
         assert!(matches!(version.kind, FieldKind::Int64));
@@ -258,25 +225,17 @@ mod tests {
                 out.put(model::IrVersion, -1);
                 out.message(model::Graph, |out| {
                     out.encode(graph::Initializer, &Initializer);
-                    out.message(graph::Initializer, |out| {
-                        out.payload(tensor::RawData, self.0)
-                    });
+                    out.message(graph::Initializer, |out| out.payload(tensor::RawData, self.0));
                 });
                 out.message(model::Functions, |_| {});
             }
         }
         let payload = vec![7; 100_000];
         let bytes = encode_to_vec(&Nested(&payload));
-        assert_eq!(
-            &bytes[..11],
-            b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
-        );
+        assert_eq!(&bytes[..11], b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01");
         assert_eq!(&bytes[bytes.len() - 3..], b"\xca\x01\x00");
         assert_eq!(Encoded::of(&Nested(&payload)).bytes(), bytes.len() as u64);
-        assert_eq!(
-            rewrite::<ModelProto>(&bytes, Limits::default()).as_deref(),
-            Ok(&bytes[..])
-        );
+        assert_eq!(rewrite::<ModelProto>(&bytes, Limits::default()).as_deref(), Ok(&bytes[..]));
 
         let mut streamed = Vec::new();
         assert_eq!(
@@ -304,12 +263,11 @@ mod tests {
 
     #[test]
     fn payloads_and_lengths_stand_where_they_belong() {
-        // Lengths of one to four bytes; contents that are copied, that stay where they are, and too many to be moved.
+        // Lengths of one to four bytes; contents that are copied, that stay where they are, and too
+        // many to be moved.
         let sizes = [0, 100, 127, 128, 1_023, 1_024, 20_000, 70_000, 2_100_000];
         let doc = [b'd'; 90];
-        let pairs = sizes
-            .iter()
-            .flat_map(|first| sizes.map(|second| [*first, second]));
+        let pairs = sizes.iter().flat_map(|first| sizes.map(|second| [*first, second]));
         for pair in pairs {
             let contents = pair.map(|size| vec![size as u8 | 1; size]);
             let graph = contents
@@ -327,9 +285,10 @@ mod tests {
                         for content in &contents {
                             out.message(graph::Initializer, |out| {
                                 out.put(tensor::Name, b"w");
-                                match copied {
-                                    true => out.put(tensor::RawData, content),
-                                    false => out.payload(tensor::RawData, content),
+                                if copied {
+                                    out.put(tensor::RawData, content)
+                                } else {
+                                    out.payload(tensor::RawData, content)
                                 }
                                 out.put(tensor::DocString, &doc);
                             });

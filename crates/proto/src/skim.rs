@@ -1,5 +1,5 @@
-//! Reading a message from a stream without keeping the payloads of its tensors: the structure of a model of any size in
-//! little memory, from a pipe as well as from a file.
+//! Reading a message from a stream without keeping the payloads of its tensors: the structure of a
+//! model of any size in little memory, from a pipe as well as from a file.
 
 use std::io::{self, Read};
 
@@ -14,7 +14,8 @@ use crate::wire::{WireType, read_varint, write_varint};
 pub struct Skimmed {
     /// The message. Where a payload was, there is an empty one.
     pub bytes: Vec<u8>,
-    /// For each payload left out, in ascending order: where its content would be in `bytes`, and its length in bytes.
+    /// For each payload left out, in ascending order: where its content would be in `bytes`, and
+    /// its length in bytes.
     pub skipped: Vec<(u64, u64)>,
 }
 
@@ -45,8 +46,9 @@ struct Frame {
     kept: Skimmed,
 }
 
-/// Reads a message of type `M` to the end of `stream`, without payloads of `threshold` bytes or more: `raw_data` and packed
-/// lists of tensors. `skip` passes over bytes of the stream; see [`discard`]. At most `max_bytes` are kept.
+/// Reads a message of type `M` to the end of `stream`, without payloads of `threshold` bytes or
+/// more: `raw_data` and packed lists of tensors. `skip` passes over bytes of the stream; see
+/// [`discard`]. At most `max_bytes` are kept.
 ///
 /// # Errors
 ///
@@ -101,9 +103,8 @@ pub fn skim<M: MessageType, R: Read>(
             }
             WireType::Len => {
                 let length = input.varint()?.ok_or_else(|| wrong(ErrorKind::Truncated))?;
-                let available = frame
-                    .end
-                    .map_or(u64::MAX - input.pos, |end| end.saturating_sub(input.pos));
+                let available =
+                    frame.end.map_or(u64::MAX - input.pos, |end| end.saturating_sub(input.pos));
                 if length > available {
                     return Err(wrong(ErrorKind::LengthBeyondEnd { length, available }));
                 }
@@ -118,10 +119,7 @@ pub fn skim<M: MessageType, R: Read>(
                     }
                     _ if length >= threshold && is_payload(frame.def, number as u32) => {
                         frame.kept.bytes.push(0);
-                        frame
-                            .kept
-                            .skipped
-                            .push((frame.kept.bytes.len() as u64, length));
+                        frame.kept.skipped.push((frame.kept.bytes.len() as u64, length));
                         skip(input.stream, length)?;
                         input.pos += length;
                     }
@@ -145,9 +143,7 @@ pub fn skim<M: MessageType, R: Read>(
             return Err(SkimError::Wire(Error::new(ErrorKind::Truncated, start)));
         }
     }
-    Ok(frames
-        .pop()
-        .map_or_else(Skimmed::default, |frame| frame.kept))
+    Ok(frames.pop().map_or_else(Skimmed::default, |frame| frame.kept))
 }
 
 /// Passes over bytes by reading them, for streams that cannot do better.
@@ -157,10 +153,7 @@ pub fn skim<M: MessageType, R: Read>(
 /// Those of the stream; its end, if it comes too early.
 pub fn discard<R: Read>(stream: &mut R, length: u64) -> io::Result<()> {
     let passed = io::copy(&mut stream.take(length), &mut io::sink())?;
-    match passed == length {
-        true => Ok(()),
-        false => Err(io::ErrorKind::UnexpectedEof.into()),
-    }
+    if passed == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
 /// Whether a field may hold very many numbers.
@@ -176,12 +169,7 @@ fn push_varint(out: &mut Vec<u8>, value: u64) {
 
 impl Frame {
     fn new(def: &'static MessageDef, number: u32, end: Option<u64>) -> Frame {
-        Frame {
-            def,
-            number,
-            end,
-            kept: Skimmed::default(),
-        }
+        Frame { def, number, end, kept: Skimmed::default() }
     }
 
     fn embed(&mut self, inner: Frame) {
@@ -215,9 +203,7 @@ impl<R: Read> Input<'_, R> {
             }
             if bytes[len - 1] < 0x80 {
                 let word = read_varint(&bytes[..len], &mut 0);
-                return word
-                    .map(Some)
-                    .map_err(|kind| SkimError::Wire(Error::new(kind, start)));
+                return word.map(Some).map_err(|kind| SkimError::Wire(Error::new(kind, start)));
             }
         }
         Err(SkimError::Wire(Error::new(ErrorKind::VarintTooLong, start)))
@@ -228,9 +214,10 @@ impl<R: Read> Input<'_, R> {
         let copied = (&mut *self.stream).take(length).read_to_end(out)? as u64;
         let start = self.pos;
         self.pos += copied;
-        match copied == length {
-            true => Ok(()),
-            false => Err(SkimError::Wire(Error::new(ErrorKind::Truncated, start))),
+        if copied == length {
+            Ok(())
+        } else {
+            Err(SkimError::Wire(Error::new(ErrorKind::Truncated, start)))
         }
     }
 }
@@ -307,9 +294,6 @@ mod tests {
         let endless = io::repeat(0x08);
         let result =
             skim::<ModelProto, _>(&mut { endless }, discard, 100, 10_000, Limits::default());
-        assert!(
-            matches!(result, Err(SkimError::TooLarge(10_000))),
-            "{result:?}"
-        );
+        assert!(matches!(result, Err(SkimError::TooLarge(10_000))), "{result:?}");
     }
 }

@@ -23,8 +23,8 @@ const LEADING_TO_TENSORS: [&str; 7] = [
     "TrainingInfoProto",
 ];
 
-/// Where the values of tensors lie in the bytes of a model, in ascending order. Everything else is its structure. The values
-/// themselves are not read.
+/// Where the values of tensors lie in the bytes of a model, in ascending order. Everything else is
+/// its structure. The values themselves are not read.
 ///
 /// # Errors
 ///
@@ -100,7 +100,8 @@ mod tests {
         out.extend(content);
     }
 
-    /// A model with two tensors, one in an attribute, with values of so many bytes, and documentation of as many.
+    /// A model with two tensors, one in an attribute, with values of so many bytes, and
+    /// documentation of as many.
     fn model(len: usize) -> Vec<u8> {
         let mut tensor = b"\x42\x01w".to_vec();
         field(&mut tensor, 0x4a, &vec![7; len]);

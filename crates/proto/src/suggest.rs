@@ -1,7 +1,7 @@
 //! "Did you mean …?": the name closest to one that does not exist.
 
-/// The candidate closest to `wanted`, if it is close enough to be a slip: case and punctuation aside, at most a third of the
-/// characters differ.
+/// The candidate closest to `wanted`, if it is close enough to be a slip: case and punctuation
+/// aside, at most a third of the characters differ.
 ///
 /// ```
 /// let names = ["input_ids", "attention_mask"];
@@ -24,11 +24,7 @@ pub fn closest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) 
 
 fn plain(name: &str) -> Vec<char> {
     // Longer names than this are not typed by hand, and the comparison is quadratic.
-    name.chars()
-        .filter(|c| c.is_alphanumeric())
-        .flat_map(char::to_lowercase)
-        .take(100)
-        .collect()
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).take(100).collect()
 }
 
 /// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.

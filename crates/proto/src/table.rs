@@ -14,8 +14,9 @@ pub trait MessageType: Sized + 'static {
     /// Looks the meaning of a raw field up.
     #[doc(hidden)]
     fn field<'a>(raw: RawField<'a>, reader: &Reader<'a, Self>) -> Result<Self::Field<'a>, Error>;
-    /// The field whose tag has been read and whose value begins at `pos`, and where it ends. `None` for whatever is not
-    /// of the usual form; then [`field`](MessageType::field) finds out what it is.
+    /// The field whose tag has been read and whose value begins at `pos`, and where it ends. `None`
+    /// for whatever is not of the usual form; then [`field`](MessageType::field) finds out what it
+    /// is.
     #[doc(hidden)]
     fn usual_field<'a>(
         number: u32,
@@ -81,9 +82,10 @@ pub struct FieldDef {
 /// }
 /// ```
 ///
-/// is the marker `OperatorSetIdProto`, the enum `OperatorSetIdField<'a> { Domain(Slice<'a>), Unknown(Unknown<'a>) }`,
-/// the module `operator_set_id` with the empty type `Domain` that implements [`Field`], and the implementation of
-/// [`MessageType`]. A function could not do it: the point is that each field has its own type.
+/// is the marker `OperatorSetIdProto`, the enum
+/// `OperatorSetIdField<'a> { Domain(Slice<'a>), Unknown(Unknown<'a>) }`, the module
+/// `operator_set_id` with the empty type `Domain` that implements [`Field`], and the implementation
+/// of [`MessageType`]. A function could not do it: the point is that each field has its own type.
 macro_rules! messages {
     ($( $(#[$doc:meta])* $name:literal $message:ident $field:ident $module:ident {
         $( $number:literal $variant:ident $text:literal $kind:ty, )*

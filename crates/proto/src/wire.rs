@@ -81,7 +81,8 @@ fn read_long_varint(bytes: &[u8], pos: &mut usize) -> Result<u64, ErrorKind> {
         let Some(&byte) = bytes.get(*pos + index) else {
             return Err(ErrorKind::Truncated);
         };
-        // The tenth byte has room for one bit; what does not fit is dropped, as every protobuf reader does.
+        // The tenth byte has room for one bit; what does not fit is dropped, as every protobuf
+        // reader does.
         value |= u64::from(byte & 0x7f) << (7 * index);
         if byte < 0x80 {
             *pos += index + 1;
@@ -91,12 +92,13 @@ fn read_long_varint(bytes: &[u8], pos: &mut usize) -> Result<u64, ErrorKind> {
     Err(ErrorKind::VarintTooLong)
 }
 
-/// Decodes a block of varints, handing them over some at a time. An error comes with the position of the broken varint;
-/// what stands before it may or may not have been handed over.
+/// Decodes a block of varints, handing them over some at a time. An error comes with the position
+/// of the broken varint; what stands before it may or may not have been handed over.
 ///
-/// Reading varints one after the other is slow because where one begins is known only once the one before it is decoded.
-/// Here the ends of all varints within 64 bytes are found first. Then each is one load, and taking it out of what was
-/// loaded is arithmetic that the compiler does for several at once.
+/// Reading varints one after the other is slow because where one begins is known only once the one
+/// before it is decoded. Here the ends of all varints within 64 bytes are found first. Then each is
+/// one load, and taking it out of what was loaded is arithmetic that the compiler does for several
+/// at once.
 pub(crate) fn read_varints(
     block: &[u8],
     mut take: impl FnMut(&[u64]),
@@ -114,8 +116,8 @@ pub(crate) fn read_varints(
     Ok(())
 }
 
-/// The varints that end in the first 64 bytes: how many, and their length. `None` if the block is shorter or they are
-/// longer than eight bytes.
+/// The varints that end in the first 64 bytes: how many, and their length. `None` if the block is
+/// shorter or they are longer than eight bytes.
 #[inline]
 fn short_varints(block: &[u8], words: &mut [u64; WINDOW]) -> Option<(usize, usize)> {
     // Eight bytes can be loaded wherever in the window a varint begins.
@@ -218,7 +220,8 @@ pub(crate) fn write_varint(out: &mut [u8; 10], mut value: u64) -> usize {
     len + 1
 }
 
-/// The zigzag code of protobuf's `sint64`, which no ONNX field uses: for tools that look into foreign messages.
+/// The zigzag code of protobuf's `sint64`, which no ONNX field uses: for tools that look into
+/// foreign messages.
 pub fn zigzag_encode(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
@@ -240,10 +243,7 @@ mod tests {
             (&[0xac, 0x02], Ok(300)),
             (&[0x80, 0x00], Ok(0)),
             (&[0x81, 0x00], Ok(1)),
-            (
-                &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
-                Ok(u64::MAX),
-            ),
+            (&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01], Ok(u64::MAX)),
             (&[], Err(ErrorKind::Truncated)),
             (&[0x80], Err(ErrorKind::Truncated)),
             (&[0x80; 10], Err(ErrorKind::VarintTooLong)),

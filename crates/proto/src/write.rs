@@ -1,10 +1,11 @@
 //! The writer: one pass over what is written, nothing copied that is long.
 //!
-//! Whoever writes a message implements [`Encode`] once. The [`Encoder`] puts small things one behind the other and only
-//! notes where long payloads belong. A nested message begins with room for a length of one byte, which is enough for nearly
-//! all; where it is not, the small things of that message move up, or, if they are many, the rest of the length is noted like
-//! a payload. So names are looked up once, and a gigabyte of weights goes from its slice straight to the destination. The
-//! length of the whole is known before its first byte leaves.
+//! Whoever writes a message implements [`Encode`] once. The [`Encoder`] puts small things one
+//! behind the other and only notes where long payloads belong. A nested message begins with room
+//! for a length of one byte, which is enough for nearly all; where it is not, the small things of
+//! that message move up, or, if they are many, the rest of the length is noted like a payload. So
+//! names are looked up once, and a gigabyte of weights goes from its slice straight to the
+//! destination. The length of the whole is known before its first byte leaves.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -64,12 +65,14 @@ impl Content<'_> {
 /// From this size on something stays where it is; below, a copy takes less than the note.
 const PAYLOAD_BYTES: usize = 1 << 10;
 
-/// From this size on what is in a message does not move to make room for its length, and smaller messages do so no more than
-/// this often for each byte: those that are nested deeply would move the same bytes again and again.
+/// From this size on what is in a message does not move to make room for its length, and smaller
+/// messages do so no more than this often for each byte: those that are nested deeply would move
+/// the same bytes again and again.
 const UNMOVED_BYTES: usize = 64 << 10;
 const MOST_MOVES: usize = 4;
 
-/// A message as it goes into a file: a few long slices, of which the large ones lie where they were.
+/// A message as it goes into a file: a few long slices, of which the large ones lie where they
+/// were.
 pub struct Encoded<'a>(Encoder<'a>);
 
 /// Writes a message into a new vector of exactly its size.
@@ -118,13 +121,8 @@ impl<'a> Encoded<'a> {
         let Encoder { bytes, pieces, .. } = &self.0;
         let ends = pieces.iter().map(|piece| piece.position);
         let begins = std::iter::once(0).chain(ends.clone());
-        let small = begins
-            .zip(ends.chain([bytes.len()]))
-            .map(|(begin, end)| &bytes[begin..end]);
-        let long = pieces
-            .iter()
-            .map(|piece| piece.content.bytes())
-            .chain([&[][..]]);
+        let small = begins.zip(ends.chain([bytes.len()])).map(|(begin, end)| &bytes[begin..end]);
+        let long = pieces.iter().map(|piece| piece.content.bytes()).chain([&[][..]]);
         let all = small.zip(long).flat_map(|(small, long)| [small, long]);
         all.filter(|slice| !slice.is_empty())
     }
@@ -144,12 +142,7 @@ impl<'a> Encoded<'a> {
 
     /// The same if there are no payloads: from the end on, each byte moves to its place once.
     fn with_lengths(self) -> Vec<u8> {
-        let Encoder {
-            mut bytes,
-            pieces,
-            piece_bytes,
-            ..
-        } = self.0;
+        let Encoder { mut bytes, pieces, piece_bytes, .. } = self.0;
         let mut end = bytes.len();
         let mut free = end + piece_bytes as usize;
         bytes.resize(free, 0);
@@ -210,7 +203,8 @@ impl fmt::Debug for Encoder<'_> {
 }
 
 impl<'a> Encoder<'a> {
-    /// Makes room for so many bytes of small things, which would otherwise move as they become more.
+    /// Makes room for so many bytes of small things, which would otherwise move as they become
+    /// more.
     pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
@@ -304,8 +298,8 @@ impl<'a> Encoder<'a> {
         Ok(())
     }
 
-    /// Puts in a length for which there is too little room, before the small things from `begin` on and the pieces from
-    /// `first` on.
+    /// Puts in a length for which there is too little room, before the small things from `begin` on
+    /// and the pieces from `first` on.
     fn long_length(&mut self, length: u64, begin: usize, first: usize) {
         let mut varint = [0; 10];
         let more = write_varint(&mut varint, length) - 1;
@@ -359,7 +353,8 @@ impl<'a> Encoder<'a> {
     }
 
     /// A tag and, after it, a varint.
-    // The number of a field is a constant where it is written, and nearly all varints take one byte.
+    // The number of a field is a constant where it is written, and nearly all varints take one
+    // byte.
     #[inline(always)]
     fn head(&mut self, number: u32, wire_type: WireType, varint: u64) {
         let tag = number << 3 | wire_type.number();
@@ -367,8 +362,7 @@ impl<'a> Encoder<'a> {
             (..0x80, ..0x80) => self.bytes.extend_from_slice(&[tag as u8, varint as u8]),
             (0x80..0x4000, ..0x80) => {
                 let tag = [tag as u8 | 0x80, (tag >> 7) as u8];
-                self.bytes
-                    .extend_from_slice(&[tag[0], tag[1], varint as u8]);
+                self.bytes.extend_from_slice(&[tag[0], tag[1], varint as u8]);
             }
             _ => self.long_head(tag, varint),
         }
@@ -456,13 +450,7 @@ mod put {
         )* };
     }
     // A repeated text or blob is put once per element.
-    slices!(
-        Optional<Text>,
-        Optional<Blob>,
-        OneOf<Text>,
-        Repeated<Text>,
-        Repeated<Blob>
-    );
+    slices!(Optional<Text>, Optional<Blob>, OneOf<Text>, Repeated<Text>, Repeated<Blob>);
 
     impl<M: MessageType> MessageKind for Optional<Message<M>> {}
     impl<M: MessageType> MessageKind for OneOf<Message<M>> {}

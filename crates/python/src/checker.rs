@@ -49,14 +49,12 @@ pub(crate) struct CheckerContext {
 impl CheckerContext {
     #[new]
     fn new() -> CheckerContext {
-        CheckerContext {
-            ir_version: -1,
-            opset_imports: BTreeMap::new(),
-        }
+        CheckerContext { ir_version: -1, opset_imports: BTreeMap::new() }
     }
 }
 
-/// The names that are visible around a part. Empty: parts are checked as if they stood in a main graph.
+/// The names that are visible around a part. Empty: parts are checked as if they stood in a main
+/// graph.
 #[pyclass(module = "sardonyx.checker")]
 pub(crate) struct LexicalScopeContext(());
 
@@ -97,11 +95,7 @@ struct Context {
 impl Context {
     /// For a whole model, which says the rest itself.
     fn of_model(any_function_versions: bool, all_domains: bool) -> Context {
-        Context {
-            any_function_versions,
-            all_domains,
-            ..Context::default()
-        }
+        Context { any_function_versions, all_domains, ..Context::default() }
     }
 
     /// What the checker of the `onnx` package would look at, and nothing else.
@@ -139,10 +133,7 @@ fn judge(bytes: &[u8], part: Part, context: &Context) -> PyResult<()> {
 
 /// Words that programs look for in the messages of the `onnx` package, by code.
 const KNOWN_WORDS: &[(&str, &str)] = &[
-    (
-        "recursive-function",
-        "Cycle detected in model-local function references",
-    ),
+    ("recursive-function", "Cycle detected in model-local function references"),
     ("six-bit-range", "6-bit floats must use only bits 0-5"),
 ];
 
@@ -151,16 +142,11 @@ pub(crate) fn verdict(report: Report) -> PyResult<()> {
     let errors = report.findings.iter();
     let errors = errors.filter(|found| found.severity == Severity::Error);
     let line = |found: &Finding| {
-        let known = KNOWN_WORDS
-            .iter()
-            .find(|(code, _)| *code == found.code.name);
+        let known = KNOWN_WORDS.iter().find(|(code, _)| *code == found.code.name);
         known.map_or(found.to_string(), |(_, words)| format!("{words}: {found}"))
     };
     let lines: Vec<String> = errors.map(line).collect();
-    match lines.is_empty() {
-        true => Ok(()),
-        false => Err(ValidationError::new_err(lines.join("\n"))),
-    }
+    if lines.is_empty() { Ok(()) } else { Err(ValidationError::new_err(lines.join("\n"))) }
 }
 
 /// Checks a serialized ValueInfoProto.
@@ -292,7 +278,8 @@ fn judge_file(path: &str, context: &Context) -> PyResult<()> {
     verdict(model.check(&options))
 }
 
-/// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor, which the caller closes.
+/// Opens a data file of a model, beneath a folder and nowhere else, and gives its file descriptor,
+/// which the caller closes.
 #[pyfunction]
 #[pyo3(signature = (base_dir, location, tensor_name, read_only, /))]
 fn _open_external_data(
@@ -302,10 +289,7 @@ fn _open_external_data(
     tensor_name: &str,
     read_only: bool,
 ) -> PyResult<i32> {
-    let access = match read_only {
-        true => DataAccess::Read,
-        false => DataAccess::Write,
-    };
+    let access = if read_only { DataAccess::Read } else { DataAccess::Write };
     let opened = py.detach(|| open_data_file(Path::new(base_dir), location, access));
     let file = opened.map_err(|error| {
         ValidationError::new_err(format!(

@@ -39,10 +39,7 @@ struct Wanted {
 impl Wanted {
     fn new(second: Option<&Bound<'_, PyAny>>, domain: Option<String>) -> PyResult<Wanted> {
         let Some(second) = second else {
-            return Ok(Wanted {
-                version: None,
-                domain: domain.unwrap_or_default(),
-            });
+            return Ok(Wanted { version: None, domain: domain.unwrap_or_default() });
         };
         if let Ok(version) = second.extract::<i32>() {
             return Ok(Wanted {
@@ -51,10 +48,7 @@ impl Wanted {
             });
         }
         match (second.extract::<String>(), domain) {
-            (Ok(domain), None) => Ok(Wanted {
-                version: None,
-                domain,
-            }),
+            (Ok(domain), None) => Ok(Wanted { version: None, domain }),
             _ => Err(PyTypeError::new_err(
                 "wanted: (op_type, max_inclusive_version, domain=\"\") or (op_type, domain=\"\")",
             )),
@@ -72,9 +66,7 @@ fn has_schema(
 ) -> PyResult<bool> {
     let wanted = Wanted::new(max_inclusive_version.as_ref(), domain)?;
     let operators = registry::snapshot();
-    Ok(operators
-        .find(op_type, wanted.version, &wanted.domain)
-        .is_some())
+    Ok(operators.find(op_type, wanted.version, &wanted.domain).is_some())
 }
 
 /// The schema of an operator in the newest version up to the one given.
@@ -99,14 +91,9 @@ fn get_schema(
 #[pyfunction]
 fn get_all_schemas() -> Vec<OpSchema> {
     let operators = registry::snapshot();
-    let newest: BTreeMap<_, _> = operators
-        .registry
-        .schemas()
-        .map(|schema| ((schema.domain, schema.name), schema))
-        .collect();
-    let described = newest
-        .into_values()
-        .map(|schema| operators.describe(schema));
+    let newest: BTreeMap<_, _> =
+        operators.registry.schemas().map(|schema| ((schema.domain, schema.name), schema)).collect();
+    let described = newest.into_values().map(|schema| operators.describe(schema));
     described.map(OpSchema).collect()
 }
 
@@ -114,10 +101,7 @@ fn get_all_schemas() -> Vec<OpSchema> {
 #[pyfunction]
 fn get_all_schemas_with_history() -> Vec<OpSchema> {
     let operators = registry::snapshot();
-    let described = operators
-        .registry
-        .schemas()
-        .map(|schema| operators.describe(schema));
+    let described = operators.registry.schemas().map(|schema| operators.describe(schema));
     described.map(OpSchema).collect()
 }
 
@@ -141,9 +125,7 @@ fn set_domain_to_version(
     // What is negative is refused like zero.
     let version = |number: i32| u32::try_from(number).unwrap_or(0);
     registry::change(|operators| {
-        operators
-            .registry
-            .set_versions(domain, version(min_version), version(max_version))
+        operators.registry.set_versions(domain, version(min_version), version(max_version))
     })
     .map_err(refused)
 }

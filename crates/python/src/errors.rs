@@ -38,8 +38,8 @@ create_exception!(
 
 /// The answer of a function that this version does not have.
 ///
-/// Nothing falls back to the installed extension of the `onnx` package: whose answer it is must not depend on what happens
-/// to be installed. The message says how to ask the extension.
+/// Nothing falls back to the installed extension of the `onnx` package: whose answer it is must not
+/// depend on what happens to be installed. The message says how to ask the extension.
 pub(crate) fn not_available(what: &str, meanwhile: &str) -> PyErr {
     NotAvailable::new_err(format!(
         "{what} is not available yet in this version of Sardonyx. Meanwhile: {meanwhile}"

@@ -1,8 +1,10 @@
-//! The Python module: what the extension of the `onnx` package offers, under the same names, on Sardonyx.
+//! The Python module: what the extension of the `onnx` package offers, under the same names, on
+//! Sardonyx.
 //!
-//! One file per submodule. Messages cross the border as bytes, as there; nothing here knows more about ONNX than how to
-//! ask the crates below. The one thing that is global is the registry of operators ([`registry`]), because Python code
-//! expects an operator that it registers to be known everywhere.
+//! One file per submodule. Messages cross the border as bytes, as there; nothing here knows more
+//! about ONNX than how to ask the crates below. The one thing that is global is the registry of
+//! operators ([`registry`]), because Python code expects an operator that it registers to be known
+//! everywhere.
 
 mod checker;
 mod defs;

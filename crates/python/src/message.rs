@@ -59,11 +59,7 @@ fn read_inside(
     function: Option<&[u8]>,
     header: &Header,
 ) -> Result<Model, PyErr> {
-    let message = InModel {
-        in_graph,
-        function,
-        header,
-    };
+    let message = InModel { in_graph, function, header };
     let mut limits = ReadLimits::default();
     // The levels around the part.
     limits.depth += 3;
@@ -81,9 +77,7 @@ pub(crate) fn read_shared(bytes: PyBackedBytes) -> Result<Model, PyErr> {
 
 fn read_within(bytes: Buffer, limits: ReadLimits) -> Result<Model, PyErr> {
     Model::read_with(bytes, limits).map_err(|error| {
-        PyValueError::new_err(format!(
-            "Unable to parse proto from the given bytes: {error}"
-        ))
+        PyValueError::new_err(format!("Unable to parse proto from the given bytes: {error}"))
     })
 }
 

@@ -30,7 +30,8 @@ fn parse_graph<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
     parse(py, Part::Graph, text)
 }
 
-/// Reads a function in the notation. Gives whether that went well, what is wrong, and the FunctionProto.
+/// Reads a function in the notation. Gives whether that went well, what is wrong, and the
+/// FunctionProto.
 #[pyfunction]
 #[pyo3(signature = (text, /))]
 fn parse_function<'py>(py: Python<'py>, text: &str) -> Parsed<'py> {
@@ -52,10 +53,12 @@ fn parse<'py>(py: Python<'py>, part: Part, text: &str) -> Parsed<'py> {
     }
 }
 
-/// Something that is wrong with a text: whether it is an error, line, column, what, and what to do about it.
+/// Something that is wrong with a text: whether it is an error, line, column, what, and what to do
+/// about it.
 type Wrong = (bool, usize, usize, String, Option<String>);
 
-/// For the package's own parser: the message and nothing, or nothing and what is wrong, all together as text and one by one.
+/// For the package's own parser: the message and nothing, or nothing and what is wrong, all
+/// together as text and one by one.
 #[pyfunction]
 #[pyo3(signature = (part, text, /))]
 fn _parse<'py>(
@@ -86,10 +89,7 @@ fn _parse<'py>(
 
 fn read(py: Python<'_>, part: Part, text: &str) -> Result<Vec<u8>, ParseError> {
     py.detach(|| {
-        let options = ParseOptions {
-            any_count: true,
-            ..ParseOptions::default()
-        };
+        let options = ParseOptions { any_count: true, ..ParseOptions::default() };
         let text = Buffer::from_vec(text.as_bytes().to_vec());
         parse_part(part, text, options)
     })

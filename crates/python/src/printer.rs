@@ -1,4 +1,5 @@
-//! `printer`: messages to text, in the form of the notation that the parser of the `onnx` package reads.
+//! `printer`: messages to text, in the form of the notation that the parser of the `onnx` package
+//! reads.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -71,22 +72,20 @@ fn part_of(model: &Model, part: Part) -> Option<PrintPart> {
         Part::Graph => model.main.map(PrintPart::Graph),
         Part::Node => {
             let nodes = model.main_graph().map(|graph| &graph.nodes);
-            nodes
-                .and_then(|nodes| nodes.first())
-                .map(|node| PrintPart::Node(*node))
+            nodes.and_then(|nodes| nodes.first()).map(|node| PrintPart::Node(*node))
         }
         _ => None,
     }
 }
 
-/// A tensor whose bytes do not fit its shape would be printed without values, and read back as another one.
+/// A tensor whose bytes do not fit its shape would be printed without values, and read back as
+/// another one.
 fn refuse_wrong_sizes(model: &Model) -> PyResult<()> {
     for (index, id) in model.tensors().into_iter().enumerate() {
         let tensor = model.stored(id);
-        let (Some(raw), Some(data_type)) = (
-            tensor.raw_data,
-            tensor.data_type.and_then(DataType::from_number),
-        ) else {
+        let (Some(raw), Some(data_type)) =
+            (tensor.raw_data, tensor.data_type.and_then(DataType::from_number))
+        else {
             continue;
         };
         if tensor.data_location == Some(DataLocation::EXTERNAL) {

@@ -1,7 +1,7 @@
 //! The one registry of the process.
 //!
-//! Whoever reads takes a snapshot, which costs two counts; whoever writes replaces what is there. The lock is never held
-//! while Python code may run.
+//! Whoever reads takes a snapshot, which costs two counts; whoever writes replaces what is there.
+//! The lock is never held while Python code may run.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
@@ -28,22 +28,14 @@ const TRAINING: &str = "ai.onnx.training";
 
 static OPERATORS: LazyLock<RwLock<Operators>> = LazyLock::new(|| {
     let mut registry = Registry::standard();
-    registry
-        .set_versions(TRAINING, 1, 1)
-        .expect("1 to 1 is a range of versions");
-    RwLock::new(Operators {
-        registry,
-        described: Arc::default(),
-    })
+    registry.set_versions(TRAINING, 1, 1).expect("1 to 1 is a range of versions");
+    RwLock::new(Operators { registry, described: Arc::default() })
 });
 
 /// What is registered now.
 pub(crate) fn snapshot() -> Operators {
     // No writer can leave a half changed value: each replaces the fields with finished ones.
-    OPERATORS
-        .read()
-        .unwrap_or_else(PoisonError::into_inner)
-        .clone()
+    OPERATORS.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 /// Changes what is registered, or leaves it as it is and gives the error.
@@ -69,9 +61,7 @@ impl Operators {
         // A number beyond all versions means the newest, one below all of them none.
         let version = version.unwrap_or(i64::from(u32::MAX)).min(u32::MAX.into());
         let opset = u32::try_from(version).ok()?;
-        self.registry
-            .schema(domain, name, opset)
-            .map(|schema| self.describe(schema))
+        self.registry.schema(domain, name, opset).map(|schema| self.describe(schema))
     }
 
     /// Everything that can be said about a registered schema.
@@ -83,7 +73,8 @@ impl Operators {
         }
     }
 
-    /// These operators and a description of one that may be registered or not, as it is, and its schema.
+    /// These operators and a description of one that may be registered or not, as it is, and its
+    /// schema.
     ///
     /// # Errors
     ///
@@ -100,11 +91,7 @@ impl Operators {
         }
         let schema = description.schema(since)?;
         // What is refused here nobody can look up: the operator is known by its schema alone.
-        if self
-            .registry
-            .versions(domain)
-            .is_none_or(|(_, newest)| newest < since)
-        {
+        if self.registry.versions(domain).is_none_or(|(_, newest)| newest < since) {
             let _ = self.registry.set_versions(domain, 1, since);
         }
         let _ = self.registry.remove(domain, name, since);
@@ -112,7 +99,8 @@ impl Operators {
         Ok((self, schema))
     }
 
-    /// The inference functions of Python code: those of registered operators, and that of one that may not be registered.
+    /// The inference functions of Python code: those of registered operators, and that of one that
+    /// may not be registered.
     pub(crate) fn functions(&self, one: Option<(&Description, &Schema)>) -> Functions {
         let registered = self.described.iter();
         let mut functions: Functions = registered

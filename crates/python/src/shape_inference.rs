@@ -57,7 +57,8 @@ fn infer_shapes<'py>(
     mode.infer_bytes(py, bytes)
 }
 
-/// The same for the package's own function: there operators of a set that is not imported only mean that less is known.
+/// The same for the package's own function: there operators of a set that is not imported only mean
+/// that less is known.
 #[pyfunction]
 #[pyo3(signature = (bytes, check_type, strict_mode, data_prop, /))]
 fn _infer_shapes<'py>(
@@ -98,8 +99,7 @@ fn _infer_shapes_path(
     data_prop: bool,
 ) -> PyResult<()> {
     let mode = Mode::new(check_type, strict_mode, data_prop);
-    mode.without_imports()
-        .infer_file(py, &model_path, &output_path)
+    mode.without_imports().infer_file(py, &model_path, &output_path)
 }
 
 /// Reads a model file.
@@ -125,50 +125,38 @@ pub(crate) struct Mode {
     strict: bool,
     /// Whether the values that shapes are made of are followed.
     data_prop: bool,
-    /// Whether an operator of a set that is not imported is an error also where less may be known, as in the `onnx` package.
+    /// Whether an operator of a set that is not imported is an error also where less may be known,
+    /// as in the `onnx` package.
     demands_imports: bool,
 }
 
 impl Mode {
     /// As a full check infers.
-    pub(crate) const FULL_CHECK: Mode = Mode {
-        check_types: true,
-        strict: true,
-        data_prop: false,
-        demands_imports: true,
-    };
+    pub(crate) const FULL_CHECK: Mode =
+        Mode { check_types: true, strict: true, data_prop: false, demands_imports: true };
 
     /// As the `onnx` package infers.
     fn new(check_types: bool, strict: bool, data_prop: bool) -> Mode {
-        Mode {
-            check_types,
-            strict,
-            data_prop,
-            demands_imports: true,
-        }
+        Mode { check_types, strict, data_prop, demands_imports: true }
     }
 
     fn without_imports(self) -> Mode {
-        Mode {
-            demands_imports: false,
-            ..self
-        }
+        Mode { demands_imports: false, ..self }
     }
 
     /// Looks for what does not fit.
     ///
     /// # Errors
     ///
-    /// `ValidationError` if a function calls itself; `InferenceError` with all that counts of what does not fit; the exception of an inference function of Python.
+    /// `ValidationError` if a function calls itself; `InferenceError` with all that counts of what
+    /// does not fit; the exception of an inference function of Python.
     pub(crate) fn check(self, py: Python<'_>, model: &Model) -> PyResult<Inference> {
         let operators = registry::snapshot();
         refuse_cycles(model, &operators.registry)?;
         let functions = operators.functions(None);
         let found = functions::with_functions(py, &operators.registry, &functions, |rules| {
             let options = InferOptions {
-                style: Style::Reference {
-                    data_prop: self.data_prop,
-                },
+                style: Style::Reference { data_prop: self.data_prop },
                 check_types: self.check_types,
                 rules,
                 ..InferOptions::default()
@@ -224,9 +212,7 @@ fn refuse_cycles(model: &Model, registry: &Registry) -> PyResult<()> {
         ..CheckOptions::default()
     };
     let mut report = check_part(model, CheckPart::Functions, &options);
-    report
-        .findings
-        .retain(|finding| finding.code.name == "recursive-function");
+    report.findings.retain(|finding| finding.code.name == "recursive-function");
     verdict(report)
 }
 
@@ -238,18 +224,13 @@ fn raise(model: &Model, problems: &[Problem], counts: impl Fn(&Problem) -> bool)
         .filter(|problem| counts(problem))
         .take(100)
         .map(|problem| {
-            format!(
-                "\n[ShapeInferenceError] {}",
-                problem_text(model, &mut places, problem)
-            )
+            format!("\n[ShapeInferenceError] {}", problem_text(model, &mut places, problem))
         })
         .collect();
-    match lines.is_empty() {
-        true => Ok(()),
-        false => Err(InferenceError::new_err(format!(
-            "Inference error(s):{}",
-            lines.concat()
-        ))),
+    if lines.is_empty() {
+        Ok(())
+    } else {
+        Err(InferenceError::new_err(format!("Inference error(s):{}", lines.concat())))
     }
 }
 
@@ -258,7 +239,8 @@ fn problem_text(model: &Model, places: &mut Places, problem: &Problem) -> String
     format!("{place}: {}", problem.fact)
 }
 
-/// The types of the outputs of a serialized FunctionProto for types of its inputs and values of its attributes.
+/// The types of the outputs of a serialized FunctionProto for types of its inputs and values of its
+/// attributes.
 #[pyfunction]
 #[pyo3(signature = (function, input_types, attributes, /))]
 fn infer_function_output_types<'py>(

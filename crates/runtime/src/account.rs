@@ -1,7 +1,8 @@
 //! What a session and its runs take, counted before it is taken.
 //!
-//! A session counts values that it computes ahead of time and packed forms of what the file does not store. A run goes on from
-//! there with its arena, the values that have memory of their own, and the scratch memory of its steps.
+//! A session counts values that it computes ahead of time and packed forms of what the file does
+//! not store. A run goes on from there with its arena, the values that have memory of their own,
+//! and the scratch memory of its steps.
 
 use std::cell::Cell;
 use std::fmt;
@@ -74,11 +75,7 @@ impl Account {
                 Ok(())
             }
             None => {
-                let refused = Refused {
-                    wanted,
-                    taken,
-                    limit: self.limit,
-                };
+                let refused = Refused { wanted, taken, limit: self.limit };
                 self.refused.set(Some(refused));
                 Err(refused)
             }

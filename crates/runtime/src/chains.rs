@@ -1,9 +1,11 @@
-//! Chains: functions of elements that follow each other become one step, which passes over memory once.
+//! Chains: functions of elements that follow each other become one step, which passes over memory
+//! once.
 //!
-//! `Add -> Gelu -> Mul` reads and writes its value three times when each is a step of its own. A step joins the one
-//! before it if it is the sole reader of its result, nothing else wants that, and the result keeps its shape and type to
-//! the end of the chain. What else the steps read may stretch to that shape. The chain stands where its last step stood,
-//! where everything that it reads exists. Products and convolutions have taken over their [tails](crate::tails) before.
+//! `Add -> Gelu -> Mul` reads and writes its value three times when each is a step of its own. A
+//! step joins the one before it if it is the sole reader of its result, nothing else wants that,
+//! and the result keeps its shape and type to the end of the chain. What else the steps read may
+//! stretch to that shape. The chain stands where its last step stood, where everything that it
+//! reads exists. Products and convolutions have taken over their [tails](crate::tails) before.
 
 use sardonyx_kernels::Loops;
 use sardonyx_kernels::elementwise::{BinaryElement, MAX_LINKS, MAX_RANK, Side, UnaryElement};
@@ -16,8 +18,8 @@ use crate::kernel::{Kernel, Pointwise};
 use crate::ops::{Chain, Link};
 use crate::tails::{Readers, clip_limits, readers, same_shape};
 
-/// The most inputs of a chain. Each that does not stretch is one more stream from memory, and lies in the first cache
-/// together with the output; its sets hold about as many lines.
+/// The most inputs of a chain. Each that does not stretch is one more stream from memory, and lies
+/// in the first cache together with the output; its sets hold about as many lines.
 const MAX_INPUTS: usize = 8;
 
 /// Makes one step of each chain. Says what was joined: the first node of a chain, then another.
@@ -79,20 +81,7 @@ fn chain_from(
             }
         };
     }
-    of_type!(
-        f32,
-        f64,
-        half::f16,
-        half::bf16,
-        i8,
-        i16,
-        i32,
-        i64,
-        u8,
-        u16,
-        u32,
-        u64
-    )
+    of_type!(f32, f64, half::f16, half::bf16, i8, i16, i32, i64, u8, u16, u32, u64)
 }
 
 /// See [`chain_from`]; `T` is the type of all elements.
@@ -132,11 +121,7 @@ fn follow<T: Loops + UnaryElement + BinaryElement + Element>(
         inputs.extend(other);
         value = made;
     }
-    (!members.is_empty()).then(|| Found {
-        members,
-        kernel: Box::new(Chain::new(links)),
-        inputs,
-    })
+    (!members.is_empty()).then(|| Found { members, kernel: Box::new(Chain::new(links)), inputs })
 }
 
 /// The only output of a step, and its shape, if the elements have that type.
@@ -148,7 +133,8 @@ fn result<'p, T: Element>(program: &'p Program, step: &Step) -> Option<(Slot, &'
     Some((slot, program.shape(slot).filter(|_| is_wanted)?))
 }
 
-/// What a step does with `value`, as a link of a chain, and what else it reads: that becomes the input at `position`.
+/// What a step does with `value`, as a link of a chain, and what else it reads: that becomes the
+/// input at `position`.
 fn link_of<T: Loops + Element>(
     program: &Program,
     step: &Step,
@@ -166,15 +152,8 @@ fn link_of<T: Loops + Element>(
             let &[Some(a), Some(b)] = &step.inputs[..] else {
                 return None;
             };
-            let (side, other) = match a == value {
-                true => (Side::Left, b),
-                false => (Side::Right, a),
-            };
-            let link = Link::Binary {
-                op,
-                side,
-                other: position,
-            };
+            let (side, other) = if a == value { (Side::Left, b) } else { (Side::Right, a) };
+            let link = Link::Binary { op, side, other: position };
             Some((link, Some(other)))
         }
     }

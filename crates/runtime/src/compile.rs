@@ -33,18 +33,21 @@ pub struct Options {
     pub threads: Option<usize>,
     /// Instruction set; `None` for the one of [`Isa::requested`].
     pub isa: Option<Isa>,
-    /// Whether the session has threads of its own. Sessions share those of the process otherwise, if they want as many.
+    /// Whether the session has threads of its own. Sessions share those of the process otherwise,
+    /// if they want as many.
     pub private_pool: bool,
     /// How much of the graph may change on the way to a program.
     pub optimization: Optimization,
     /// How exact products are.
     pub precision: Precision,
-    /// Bytes that a session and one run of it may take together: for values computed ahead of time, packed forms of what the file
-    /// does not store, values between inputs and outputs, outputs, and scratch memory. What the file stores does not count,
-    /// packed or not, and neither does what single products and convolutions pack while they run. A run that needs more of what
+    /// Bytes that a session and one run of it may take together: for values computed ahead of time,
+    /// packed forms of what the file does not store, values between inputs and outputs, outputs,
+    /// and scratch memory. What the file stores does not count, packed or not, and neither does
+    /// what single products and convolutions pack while they run. A run that needs more of what
     /// counts fails before it takes more. `None` for no limit.
     pub memory_limit: Option<usize>,
-    /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs fail.
+    /// Whether the session is only looked at: nothing large is computed, copied or packed, and runs
+    /// fail.
     pub only_looks: bool,
     /// Where to find packed weights of other sessions of the model, and to leave them.
     pub weights: SharedWeights,
@@ -84,10 +87,7 @@ impl Default for Options {
 impl Options {
     /// The default with a number of threads.
     pub fn with_threads(threads: usize) -> Self {
-        Options {
-            threads: Some(threads),
-            ..Options::default()
-        }
+        Options { threads: Some(threads), ..Options::default() }
     }
 }
 
@@ -190,15 +190,13 @@ pub(crate) fn compile(
     }
     let mut model = model.clone_to_run();
     if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
-        // Before IR version 4 every initializer had to be an input as well, so that says nothing about overriding it.
+        // Before IR version 4 every initializer had to be an input as well, so that says nothing
+        // about overriding it.
         model.fix_default_inputs(main);
     }
     dims::check(&model, &options.dims)?;
     let mut resolved = resolve(model, Registry::standard()).map_err(CompileError::Invalid)?;
-    let declared = InferOptions {
-        symbols: &options.dims,
-        ..InferOptions::default()
-    };
+    let declared = InferOptions { symbols: &options.dims, ..InferOptions::default() };
     let at_file_versions = infer(&resolved, declared).map_err(CompileError::Invalid)?;
     report.nodes = resolved.order().len();
     clock.lap(&mut report, "resolve");
@@ -211,10 +209,9 @@ pub(crate) fn compile(
     let first = infer(&resolved, declared).map_err(CompileError::Invalid)?;
     let fuses = options.optimization >= Optimization::All;
     if fuses {
-        // Before anything is computed ahead of time, so that nothing is computed twice there either.
-        report.shared = share(&mut resolved, &first, &|value| {
-            constants.get(value).cloned()
-        });
+        // Before anything is computed ahead of time, so that nothing is computed twice there
+        // either.
+        report.shared = share(&mut resolved, &first, &|value| constants.get(value).cloned());
     }
     clock.lap(&mut report, "share");
 
@@ -244,12 +241,9 @@ pub(crate) fn compile(
     clock.lap(&mut report, "fold");
     let mut fusions = Vec::new();
     if fuses {
-        fusions = fuse(
-            &mut resolved,
-            &inference,
-            &|value| constants.contains(value),
-            &|value| constants.get(value).cloned(),
-        );
+        fusions = fuse(&mut resolved, &inference, &|value| constants.contains(value), &|value| {
+            constants.get(value).cloned()
+        });
         if fusions.iter().any(|fusion| fusion.nodes > 0) {
             constants.read_initializers(&resolved, external)?;
             inference = infer_with(&resolved, &constants, &options.dims)?;
@@ -270,15 +264,8 @@ pub(crate) fn compile(
     };
     report.unread = remaining.len() - live.len();
     // What is computed ahead of time is exact, however exact products are that run.
-    let exactly = Binder {
-        precision: Precision::Exact,
-        exact_up_to: 0,
-        ..binder
-    };
-    let maker = Maker {
-        binder: &exactly,
-        pool,
-    };
+    let exactly = Binder { precision: Precision::Exact, exact_up_to: 0, ..binder };
+    let maker = Maker { binder: &exactly, pool };
     let parts = build(&binder, &maker, constants, live, &mut report)?;
     report.made_bytes = account.taken();
     clock.lap(&mut report, "bind");
@@ -316,10 +303,7 @@ fn note_folded(
     let model = resolved.model();
     report.folded = folded.len();
     for node in folded {
-        if resolved
-            .schema(*node)
-            .is_some_and(|schema| schema.name == "Constant")
-        {
+        if resolved.schema(*node).is_some_and(|schema| schema.name == "Constant") {
             report.constant_nodes += 1;
             continue;
         }
@@ -336,11 +320,7 @@ fn infer_with(
     dims: &[(String, i64)],
 ) -> Result<Inference, CompileError> {
     let known = |value: ValueId| constants.known(value);
-    let options = InferOptions {
-        symbols: dims,
-        known: Some(&known),
-        ..InferOptions::default()
-    };
+    let options = InferOptions { symbols: dims, known: Some(&known), ..InferOptions::default() };
     infer(resolved, options).map_err(CompileError::Invalid)
 }
 
@@ -355,12 +335,7 @@ fn live_nodes(resolved: &Resolved, nodes: &[NodeId]) -> Vec<NodeId> {
     }
     let mut live: Vec<NodeId> = Vec::with_capacity(nodes.len());
     for node in nodes.iter().rev() {
-        if model
-            .outputs(*node)
-            .iter()
-            .flatten()
-            .any(|value| wanted[value.index()])
-        {
+        if model.outputs(*node).iter().flatten().any(|value| wanted[value.index()]) {
             live.push(*node);
             for value in model.inputs(*node).flatten() {
                 wanted[value.index()] = true;
@@ -461,17 +436,13 @@ fn build(
     });
     let each = nodes.iter().map(|(_, node)| node);
     let readers = &mut building.readers;
-    building
-        .constants
-        .count_wanted(binder.resolved, each, readers);
+    building.constants.count_wanted(binder.resolved, each, readers);
     for (position, node) in nodes {
         if !looks {
             building.constants.make_for(node, maker)?;
         }
         building.step(position, node)?;
-        let Building {
-            constants, slots, ..
-        } = &mut building;
+        let Building { constants, slots, .. } = &mut building;
         constants.done_with(node, maker, |value| slots.by_value.contains_key(&value));
     }
     let outputs: Vec<Slot> = graph
@@ -480,7 +451,8 @@ fn build(
         .filter_map(|info| info.value)
         .map(|value| building.slots.of(value))
         .collect();
-    // Kernels have packed what they could; what they have not is kept as a constant, or computed in each run.
+    // Kernels have packed what they could; what they have not is kept as a constant, or computed in
+    // each run.
     let mut computed: HashSet<ValueId> = HashSet::new();
     for (position, node) in stand_ins.into_iter().rev() {
         let Some(value) = output(node) else { continue };
@@ -500,12 +472,7 @@ fn build(
                 .map(|value| building.slots.of(value))
         })
         .collect();
-    let Building {
-        slots,
-        mut steps,
-        unsupported,
-        ..
-    } = building;
+    let Building { slots, mut steps, unsupported, .. } = building;
     if !unsupported.is_empty() {
         return Err(CompileError::Unsupported(unsupported.into_sorted()));
     }
@@ -536,27 +503,17 @@ fn build(
             let constant = match how {
                 _ if !is_constant => Ok(None),
                 // Kernels read slices; bytes of a file may lie anywhere.
-                Used::AsElements if !looks => constants
-                    .take(value)
-                    .map(|tensor| tensor.aligned())
-                    .transpose(),
+                Used::AsElements if !looks => {
+                    constants.take(value).map(|tensor| tensor.aligned()).transpose()
+                }
                 _ => Ok(constants.take(value)),
             };
             constant
-                .map(|constant| SlotInfo {
-                    value,
-                    constant,
-                    outline,
-                })
+                .map(|constant| SlotInfo { value, constant, outline })
                 .map_err(|e| CompileError::Resources(e.to_string()))
         })
         .collect::<Result<_, _>>()?;
-    Ok(Parts {
-        slots,
-        steps,
-        inputs,
-        outputs,
-    })
+    Ok(Parts { slots, steps, inputs, outputs })
 }
 
 /// What [`build`] works on.
@@ -586,9 +543,7 @@ impl Building<'_> {
             Err(BindError::Invalid(fact)) => {
                 let spot = sardonyx_passes::Spot::node(node);
                 let code = &sardonyx_passes::check::codes::MALFORMED_NODE;
-                return Err(CompileError::Invalid(vec![Finding::new(
-                    model, code, spot, fact,
-                )]));
+                return Err(CompileError::Invalid(vec![Finding::new(model, code, spot, fact)]));
             }
         };
         let taken = kernel.taken_in();
@@ -602,7 +557,8 @@ impl Building<'_> {
                 }
                 self.report.packed += 1;
                 self.report.packed_bytes += self.constants.bytes_of_source(value);
-                // The packed form is all that is needed; the original may go as soon as nothing else wants it.
+                // The packed form is all that is needed; the original may go as soon as nothing
+                // else wants it.
                 if let Some(left) = self.readers.get_mut(&value) {
                     *left -= 1;
                     if *left == 0 && !self.constants.is_made(value) {
@@ -645,7 +601,8 @@ enum Used {
     AsElements,
 }
 
-/// Takes out steps that nobody needs, now that kernels have taken in what they need, and says how slots are read.
+/// Takes out steps that nobody needs, now that kernels have taken in what they need, and says how
+/// slots are read.
 fn use_of_slots(steps: &mut Vec<Step>, count: usize, outputs: &[Slot]) -> Vec<Used> {
     let mut used = vec![Used::Not; count];
     for slot in outputs {
@@ -660,9 +617,10 @@ fn use_of_slots(steps: &mut Vec<Step>, count: usize, outputs: &[Slot]) -> Vec<Us
         }
         for (position, slot) in step.inputs.iter().enumerate() {
             let Some(slot) = slot else { continue };
-            let how = match step.kernel.reads_unaligned(position) {
-                true => Used::AsBytes,
-                false => Used::AsElements,
+            let how = if step.kernel.reads_unaligned(position) {
+                Used::AsBytes
+            } else {
+                Used::AsElements
             };
             used[slot.index()] = used[slot.index()].max(how);
         }

@@ -1,8 +1,9 @@
 //! Constants: reading them, and computing ahead of time whatever depends on nothing else.
 //!
-//! What is computed ahead of time is chosen by its size, before it is computed. Small values are computed at once. Large ones
-//! are computed when they are packed or kept, one after the other, and dropped as soon as nothing else wants them; of a
-//! constant that is one value throughout there is only that value until something wants all of it.
+//! What is computed ahead of time is chosen by its size, before it is computed. Small values are
+//! computed at once. Large ones are computed when they are packed or kept, one after the other, and
+//! dropped as soon as nothing else wants them; of a constant that is one value throughout there is
+//! only that value until something wants all of it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,8 +20,8 @@ use crate::error::{CompileError, RunError};
 use crate::kernel::{BindError, Call, Elements, Kernel, Operand, Target, Weight};
 use crate::plan::sized;
 
-/// A sparse constant that stands for more elements than this, and for more than [`DENSE_RATIO`] times those it stores, is
-/// a few bytes made to take all memory. Kernels want the whole tensor.
+/// A sparse constant that stands for more elements than this, and for more than [`DENSE_RATIO`]
+/// times those it stores, is a few bytes made to take all memory. Kernels want the whole tensor.
 const DENSE_ELEMENTS: usize = 1 << 28;
 const DENSE_RATIO: usize = 1000;
 /// Elements from which on the transpose of a constant is not made.
@@ -29,10 +30,11 @@ const WORTH_PACKING: usize = 1 << 14;
 const SMALL: usize = 64 << 10;
 /// Bytes of an input from which on what is computed of it waits: it may have to be copied.
 const LARGE_INPUT: usize = 1 << 20;
-/// A value may be as many times as large as what the file stores of it: `Cast`, `DequantizeLinear`, `Transpose` and their like
-/// need that.
+/// A value may be as many times as large as what the file stores of it: `Cast`, `DequantizeLinear`,
+/// `Transpose` and their like need that.
 const GROWTH: usize = 8;
-/// All such values together may be as many times as large as what the file stores: each may become several others on its way.
+/// All such values together may be as many times as large as what the file stores: each may become
+/// several others on its way.
 const GROWTH_OF_ALL: usize = 32;
 /// Bytes that all other values may have together.
 const OTHERS: usize = 64 << 20;
@@ -48,8 +50,8 @@ pub(crate) struct Constants {
     turned: HashMap<ValueId, ValueId>,
     /// How many bytes of the file a value is made of.
     stored: HashMap<ValueId, usize>,
-    /// Bytes that values may still have: those that are no more than [`GROWTH`] times as large as what they are made of, and all
-    /// others.
+    /// Bytes that values may still have: those that are no more than [`GROWTH`] times as large as
+    /// what they are made of, and all others.
     grown_left: usize,
     others_left: usize,
 }
@@ -89,7 +91,8 @@ impl Maker<'_> {
 }
 
 impl Constants {
-    /// Reads the initializers that something reads. Raw values are shared with the file, not copied.
+    /// Reads the initializers that something reads. Raw values are shared with the file, not
+    /// copied.
     pub(crate) fn read(
         resolved: &Resolved,
         external: &dyn ExternalData,
@@ -153,9 +156,8 @@ impl Constants {
                 continue;
             };
             if let Producer::Initializer(_) = model.value(value).producer {
-                let tensor = model
-                    .tensor(&initializer.tensor, external)
-                    .map_err(CompileError::Constant)?;
+                let tensor =
+                    model.tensor(&initializer.tensor, external).map_err(CompileError::Constant)?;
                 self.insert_stored(value, tensor);
             }
         }
@@ -229,7 +231,8 @@ impl Constants {
         })
     }
 
-    /// Whether a value is one that kernels pack from what it is made of; the node that computes it runs if one does not.
+    /// Whether a value is one that kernels pack from what it is made of; the node that computes it
+    /// runs if one does not.
     pub(crate) fn is_stand_in(&self, value: ValueId) -> bool {
         self.turned.contains_key(&value) || self.is_fill(value)
     }
@@ -248,8 +251,9 @@ impl Constants {
         }
     }
 
-    /// Decides which nodes that depend on constants only are computed ahead of time, and computes those of small values. Nodes
-    /// whose outputs inference knows are not even run. Returns which nodes remain. None is computed if not `all`.
+    /// Decides which nodes that depend on constants only are computed ahead of time, and computes
+    /// those of small values. Nodes whose outputs inference knows are not even run. Returns which
+    /// nodes remain. None is computed if not `all`.
     pub(crate) fn fold(
         &mut self,
         resolved: &Resolved,
@@ -260,10 +264,7 @@ impl Constants {
     ) -> Result<Vec<NodeId>, CompileError> {
         let model = resolved.model();
         let looking = binder.weights.looking();
-        let looking = Binder {
-            weights: &looking,
-            ..*binder
-        };
+        let looking = Binder { weights: &looking, ..*binder };
         let mut remaining = Vec::new();
         let mut all_stored = self.stored.values().sum::<usize>();
         self.grown_left = all_stored.saturating_mul(GROWTH_OF_ALL);
@@ -322,10 +323,13 @@ impl Constants {
                     self.fold_sized(&looking, &*kernel, *node, &inputs, made, fill, stored)
                 }
                 // Its size is known when memory is taken, and that is early enough.
-                None => match inputs.iter().all(|value| self.get(*value).is_some()) {
-                    true => Folds::Now,
-                    false => Folds::Not,
-                },
+                None => {
+                    if inputs.iter().all(|value| self.get(*value).is_some()) {
+                        Folds::Now
+                    } else {
+                        Folds::Not
+                    }
+                }
             };
             match folds {
                 Folds::Not => remaining.push(*node),
@@ -370,9 +374,7 @@ impl Constants {
         stored: usize,
     ) -> Folds {
         let account = binder.weights.account;
-        let Some(bytes) = made
-            .iter()
-            .try_fold(0usize, |sum, (_, ty)| sum.checked_add(ty.bytes))
+        let Some(bytes) = made.iter().try_fold(0usize, |sum, (_, ty)| sum.checked_add(ty.bytes))
         else {
             return Folds::Not;
         };
@@ -393,9 +395,7 @@ impl Constants {
         }
         // Fills that it reads are made for a moment.
         let fills = inputs.iter().filter(|value| self.is_fill(**value));
-        let fills = fills.fold(0usize, |sum, value| {
-            sum.saturating_add(self.later[value].bytes)
-        });
+        let fills = fills.fold(0usize, |sum, value| sum.saturating_add(self.later[value].bytes));
         let room = account.left();
         if fills > self.others_left || bytes.saturating_add(fills) > room {
             return Folds::Not;
@@ -428,11 +428,13 @@ impl Constants {
         Folds::Later
     }
 
-    /// Takes bytes from what values may still have, for one that is made of `stored` bytes of the file.
+    /// Takes bytes from what values may still have, for one that is made of `stored` bytes of the
+    /// file.
     fn draw(&mut self, bytes: usize, stored: usize) -> bool {
-        let left = match bytes <= stored.saturating_mul(GROWTH) && bytes <= self.grown_left {
-            true => &mut self.grown_left,
-            false => &mut self.others_left,
+        let left = if bytes <= stored.saturating_mul(GROWTH) && bytes <= self.grown_left {
+            &mut self.grown_left
+        } else {
+            &mut self.others_left
         };
         match left.checked_sub(bytes) {
             Some(rest) => *left = rest,
@@ -441,8 +443,8 @@ impl Constants {
         true
     }
 
-    /// Counts by how many nodes each constant is wanted that is not there yet: by those that run, and by those that are computed
-    /// for these, which count among the `readers` of their inputs.
+    /// Counts by how many nodes each constant is wanted that is not there yet: by those that run,
+    /// and by those that are computed for these, which count among the `readers` of their inputs.
     pub(crate) fn count_wanted<'n>(
         &mut self,
         resolved: &Resolved,
@@ -490,7 +492,8 @@ impl Constants {
         Ok(())
     }
 
-    /// Says that a node has what it wanted. Constants that nothing else wants go, but for those that are `kept`.
+    /// Says that a node has what it wanted. Constants that nothing else wants go, but for those
+    /// that are `kept`.
     pub(crate) fn done_with(
         &mut self,
         node: NodeId,
@@ -585,10 +588,9 @@ impl Constants {
         };
         let made = match &later.how {
             How::Run(_) => return Ok(()),
-            How::Fill(one) => one
-                .view()
-                .broadcast_to(&later.dims)
-                .and_then(|repeated| repeated.to_tensor()),
+            How::Fill(one) => {
+                one.view().broadcast_to(&later.dims).and_then(|repeated| repeated.to_tensor())
+            }
             How::Sparse(sparse) => sparse.to_dense(),
         };
         let made = made.map_err(|error| CompileError::Resources(error.to_string()))?;
@@ -611,7 +613,8 @@ impl Constants {
         Ok(())
     }
 
-    /// Whether a fill may be made in full and kept: it is one of the values that are made of little.
+    /// Whether a fill may be made in full and kept: it is one of the values that are made of
+    /// little.
     pub(crate) fn may_keep_fill(&mut self, value: ValueId, account: &Account) -> bool {
         let Some(later) = self.later.get_mut(&value) else {
             return false;
@@ -634,7 +637,8 @@ impl Constants {
         }
     }
 
-    /// Whether a node is the transpose of a large constant matrix that only products want, which pack it anyway.
+    /// Whether a node is the transpose of a large constant matrix that only products want, which
+    /// pack it anyway.
     fn is_wanted_packed(&self, resolved: &Resolved, node: NodeId) -> bool {
         let model = resolved.model();
         let is = |node: NodeId, name: &str| {
@@ -658,12 +662,11 @@ impl Constants {
                 .attribute("perm")
                 .is_none_or(|perm| matches!(perm, AttrValue::Ints(perm) if *perm == [1, 0]))
             && !model.value(output).is_output
-            && model
-                .uses(output)
-                .all(|(reader, position)| position == 1 && is(reader, "MatMul"))
+            && model.uses(output).all(|(reader, position)| position == 1 && is(reader, "MatMul"))
     }
 
-    /// Runs a node whose inputs are there, on memory that `account` lets it take; `None` if that refuses.
+    /// Runs a node whose inputs are there, on memory that `account` lets it take; `None` if that
+    /// refuses.
     fn run_once(
         &self,
         resolved: &Resolved,
@@ -675,11 +678,8 @@ impl Constants {
         let failed = |what: String| {
             let place = place_of_node(model, node);
             CompileError::Resources(
-                RunError::Node {
-                    place,
-                    what: format!("computing it ahead of time: {what}"),
-                }
-                .to_string(),
+                RunError::Node { place, what: format!("computing it ahead of time: {what}") }
+                    .to_string(),
             )
         };
         let kernel = match maker.binder.bind(node, self) {
@@ -692,9 +692,12 @@ impl Constants {
             .map(|(position, value)| {
                 let tensor = value.and_then(|value| self.get(value));
                 tensor
-                    .map(|tensor| match kernel.reads_unaligned(position) {
-                        true => Ok(tensor.clone()),
-                        false => tensor.aligned(),
+                    .map(|tensor| {
+                        if kernel.reads_unaligned(position) {
+                            Ok(tensor.clone())
+                        } else {
+                            tensor.aligned()
+                        }
                     })
                     .transpose()
             })
@@ -767,11 +770,7 @@ fn sizes_of(inference: &Inference, outputs: &[Option<ValueId>]) -> Option<Sizes>
         .map(|value| {
             let (data_type, dims) = sized(inference.ty(*value)?)?;
             let elems = shape::elems(&dims).ok()?;
-            let outline = Outline {
-                bytes: data_type.storage_bytes(elems)?,
-                data_type,
-                dims,
-            };
+            let outline = Outline { bytes: data_type.storage_bytes(elems)?, data_type, dims };
             Some((*value, outline))
         })
         .collect()
@@ -790,12 +789,7 @@ fn refusal(resolved: &Resolved, node: NodeId, refused: Option<Refused>) -> Compi
 impl std::fmt::Debug for Constants {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list()
-            .entries(
-                self.tensors
-                    .keys()
-                    .chain(self.later.keys())
-                    .map(|value| value.index()),
-            )
+            .entries(self.tensors.keys().chain(self.later.keys()).map(|value| value.index()))
             .finish()
     }
 }

@@ -1,4 +1,5 @@
-//! What a run will do for inputs of given types: sizes, work and memory of each step. Nothing runs for it.
+//! What a run will do for inputs of given types: sizes, work and memory of each step. Nothing runs
+//! for it.
 
 use sardonyx_model::Type;
 use sardonyx_ops::Known;
@@ -38,8 +39,8 @@ pub struct StepDetails {
     pub copies: bool,
     /// Multiply-adds; `None` if sizes are unknown, or nobody knows how to count the operator.
     pub multiply_adds: Option<u64>,
-    /// Bytes that it reads, constants included; of a table that rows are taken from, only as much as is taken. `None` if
-    /// a size is unknown.
+    /// Bytes that it reads, constants included; of a table that rows are taken from, only as much
+    /// as is taken. `None` if a size is unknown.
     pub read_bytes: Option<u64>,
     /// Bytes that it writes. `None` if a size is unknown.
     pub written_bytes: Option<u64>,
@@ -75,8 +76,9 @@ fn bytes_of(ty: &Type) -> Option<u64> {
 }
 
 impl Session {
-    /// What a run does for inputs of these types, by position among [`Session::inputs`]; `None` for one that is not given,
-    /// or of which nothing is known. Unknown sizes are no error: what depends on them is unknown then.
+    /// What a run does for inputs of these types, by position among [`Session::inputs`]; `None` for
+    /// one that is not given, or of which nothing is known. Unknown sizes are no error: what
+    /// depends on them is unknown then.
     ///
     /// # Errors
     ///
@@ -95,27 +97,14 @@ impl Session {
             let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
             RunError::Input(lines.join("\n  "))
         })?;
-        let look = Look {
-            program,
-            plan: &plan,
-            inference: &inference,
-        };
-        let steps: Vec<StepDetails> = program
-            .steps
-            .iter()
-            .enumerate()
-            .map(|(index, step)| look.step(index, step))
-            .collect();
+        let look = Look { program, plan: &plan, inference: &inference };
+        let steps: Vec<StepDetails> =
+            program.steps.iter().enumerate().map(|(index, step)| look.step(index, step)).collect();
         let outputs = program.steps.iter().flat_map(|step| &step.outputs);
         let planned = outputs.flatten().filter(|slot| look.is_between(**slot));
-        let unshared_bytes = planned
-            .filter_map(|slot| bytes_of(&look.type_of(*slot)?))
-            .fold(0, u64::saturating_add);
-        Ok(RunDetails {
-            steps,
-            arena_bytes: plan.arena_bytes,
-            unshared_bytes,
-        })
+        let unshared_bytes =
+            planned.filter_map(|slot| bytes_of(&look.type_of(*slot)?)).fold(0, u64::saturating_add);
+        Ok(RunDetails { steps, arena_bytes: plan.arena_bytes, unshared_bytes })
     }
 }
 
@@ -151,12 +140,8 @@ impl Look<'_> {
                 Some(inputs.len() - 1)
             })
             .collect();
-        let outputs: Vec<OperandDetails> = step
-            .outputs
-            .iter()
-            .flatten()
-            .map(|slot| self.operand(*slot))
-            .collect();
+        let outputs: Vec<OperandDetails> =
+            step.outputs.iter().flatten().map(|slot| self.operand(*slot)).collect();
         let sum = |operands: &[OperandDetails]| {
             let mut bytes = operands.iter().map(OperandDetails::bytes);
             bytes.try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
@@ -227,14 +212,8 @@ impl Look<'_> {
             let Some((_, to)) = sized(slot) else {
                 return false;
             };
-            let site = ViewSite {
-                output,
-                from,
-                layout: &layout,
-                to,
-                ints: &ints,
-                has_input: &has_input,
-            };
+            let site =
+                ViewSite { output, from, layout: &layout, to, ints: &ints, has_input: &has_input };
             step.kernel.view(&site).is_some()
         };
         step.outputs.iter().any(Option::is_some) && outputs.all(is_view)

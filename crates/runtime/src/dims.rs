@@ -1,4 +1,5 @@
-//! Sizes that are fixed for all runs: symbols of the declared inputs that stand for a number from the beginning.
+//! Sizes that are fixed for all runs: symbols of the declared inputs that stand for a number from
+//! the beginning.
 
 use std::collections::BTreeSet;
 
@@ -32,9 +33,7 @@ pub(crate) fn check(model: &Model, dims: &[(String, i64)]) -> Result<(), Compile
             )));
         }
         if *size < 0 {
-            return Err(CompileError::Option(format!(
-                "the size '{name}' cannot be {size}"
-            )));
+            return Err(CompileError::Option(format!("the size '{name}' cannot be {size}")));
         }
         let before = dims[..index].iter().find(|(before, _)| before == name);
         if let Some((_, before)) = before.filter(|(_, before)| before != size) {
@@ -64,15 +63,13 @@ pub(crate) fn fix(ty: Type, dims: &[(String, i64)]) -> Type {
     ty.substitute(&size)
 }
 
-/// An input that does not fit, with what was fixed, because the model itself would take other sizes.
+/// An input that does not fit, with what was fixed, because the model itself would take other
+/// sizes.
 pub(crate) fn refusal(error: RunError, dims: &[(String, i64)]) -> RunError {
     match error {
         RunError::Input(what) if !dims.is_empty() => {
-            let fixed: Vec<String> = dims
-                .iter()
-                .take(SHOWN)
-                .map(|(name, size)| format!("{name} = {size}"))
-                .collect();
+            let fixed: Vec<String> =
+                dims.iter().take(SHOWN).map(|(name, size)| format!("{name} = {size}")).collect();
             let fixed = fixed.join(", ");
             RunError::Input(format!("{what}; fixed when the session was made: {fixed}"))
         }

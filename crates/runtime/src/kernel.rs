@@ -25,14 +25,14 @@ pub(crate) trait Kernel: Send + Sync {
     /// Computes the outputs.
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError>;
 
-    /// Inputs whose memory the first output may take over, if nobody reads them later. Such a kernel asks
-    /// [`Call::in_place`] first.
+    /// Inputs whose memory the first output may take over, if nobody reads them later. Such a
+    /// kernel asks [`Call::in_place`] first.
     fn in_place(&self) -> &[usize] {
         &[]
     }
 
-    /// Where an output lies within the first input, if it consists of elements of it. Such a kernel runs only where they
-    /// must be copied, and then reads them through strides.
+    /// Where an output lies within the first input, if it consists of elements of it. Such a kernel
+    /// runs only where they must be copied, and then reads them through strides.
     fn view(&self, _site: &ViewSite<'_>) -> Option<Layout> {
         None
     }
@@ -42,19 +42,21 @@ pub(crate) trait Kernel: Send + Sync {
         false
     }
 
-    /// Constant inputs that binding has taken in, such as packed weights: they need not exist at run time.
+    /// Constant inputs that binding has taken in, such as packed weights: they need not exist at
+    /// run time.
     fn taken_in(&self) -> &[usize] {
         &[]
     }
 
-    /// Takes over what happens to the first output next; `false` if it cannot. A tensor that the tail reads becomes the
-    /// input at `position`, behind all others.
+    /// Takes over what happens to the first output next; `false` if it cannot. A tensor that the
+    /// tail reads becomes the input at `position`, behind all others.
     fn absorb(&mut self, _tail: &Tail, _position: usize) -> bool {
         false
     }
 
-    /// Takes over the sum that the first input is; `false` if it cannot. The first input becomes one operand, the other one
-    /// stands at `input`, behind all inputs; the sum is wanted at `output`, behind all outputs, or nowhere.
+    /// Takes over the sum that the first input is; `false` if it cannot. The first input becomes
+    /// one operand, the other one stands at `input`, behind all inputs; the sum is wanted at
+    /// `output`, behind all outputs, or nowhere.
     fn take_sum(&mut self, _input: usize, _output: usize) -> bool {
         false
     }
@@ -64,7 +66,8 @@ pub(crate) trait Kernel: Send + Sync {
         false
     }
 
-    /// What this kernel does with each element, if whoever computes an input or reads the output may do it as well.
+    /// What this kernel does with each element, if whoever computes an input or reads the output
+    /// may do it as well.
     fn pointwise(&self) -> Option<Pointwise> {
         None
     }
@@ -79,8 +82,8 @@ pub(crate) trait Kernel: Send + Sync {
         false
     }
 
-    /// The value that all elements of the output have, as a tensor of one element, if that is known; `first` is such a value of
-    /// the first input.
+    /// The value that all elements of the output have, as a tensor of one element, if that is
+    /// known; `first` is such a value of the first input.
     fn fill<'t>(&'t self, _first: Option<&'t Tensor>) -> Option<&'t Tensor> {
         None
     }
@@ -124,7 +127,8 @@ pub(crate) enum Tail {
     Turn(Dims),
 }
 
-/// The tails that a kernel has taken over, in the order in which they happen. Inputs are given by position.
+/// The tails that a kernel has taken over, in the order in which they happen. Inputs are given by
+/// position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Tails {
     pub(crate) scale: f32,
@@ -136,18 +140,13 @@ pub(crate) struct Tails {
 
 impl Default for Tails {
     fn default() -> Self {
-        Tails {
-            scale: 1.0,
-            bias: None,
-            residual: None,
-            activation: Activation::None,
-            factor: None,
-        }
+        Tails { scale: 1.0, bias: None, residual: None, activation: Activation::None, factor: None }
     }
 }
 
 impl Tails {
-    /// Takes a tail over, unless it comes too late for the order or there is one of its kind already.
+    /// Takes a tail over, unless it comes too late for the order or there is one of its kind
+    /// already.
     pub(crate) fn absorb(&mut self, tail: &Tail, position: usize) -> bool {
         let linear = self.activation == Activation::None && self.factor.is_none();
         match tail {
@@ -163,7 +162,8 @@ impl Tails {
         true
     }
 
-    /// What a matrix product does at its end, of which all results together have so many elements and columns.
+    /// What a matrix product does at its end, of which all results together have so many elements
+    /// and columns.
     pub(crate) fn epilogue<'a>(
         &self,
         call: &Call<'a>,
@@ -340,27 +340,17 @@ impl<'a> Site<'a> {
         self.inputs.get(index)?.as_ref()?.weight
     }
 
-    /// A constant matrix as the right operand of products, or its transpose. `None` if the input is no such matrix, for types
-    /// that are not packed, and where there is no memory for it.
+    /// A constant matrix as the right operand of products, or its transpose. `None` if the input is
+    /// no such matrix, for types that are not packed, and where there is no memory for it.
     pub(crate) fn pack_right(&self, index: usize, transposed: bool) -> Option<Right> {
         let isa = self.isa;
         let b = self.weight(index)?;
         let turned = b.turned != transposed;
         let storage = storage(b.data_type)?;
         let [rows, cols] = *b.dims else { return None };
-        let precision = match b.len() <= self.exact_up_to {
-            true => Precision::Exact,
-            false => self.precision,
-        };
-        let form = Form::Right {
-            isa,
-            precision,
-            turned,
-        };
-        let (depth, width) = match turned {
-            false => (rows, cols),
-            true => (cols, rows),
-        };
+        let precision = if b.len() <= self.exact_up_to { Precision::Exact } else { self.precision };
+        let form = Form::Right { isa, precision, turned };
+        let (depth, width) = if turned { (cols, rows) } else { (rows, cols) };
         let bytes = PackedB::bytes_of(isa, storage, depth, width)?;
         let pack = |constant: Unpacked<'_>| {
             let bytes_of = |rows: usize| rows.saturating_mul(cols.saturating_mul(storage.bytes()));
@@ -382,14 +372,7 @@ impl<'a> Site<'a> {
             Ok(panels) => panels?,
             Err(never) => match never {},
         };
-        Some(Right {
-            depth,
-            cols: width,
-            storage,
-            precision,
-            isa,
-            panels,
-        })
+        Some(Right { depth, cols: width, storage, precision, isa, panels })
     }
 
     /// The shape of an input, as far as inferred.
@@ -404,12 +387,8 @@ impl<'a> Site<'a> {
             Some(Type::Tensor(tensor)) => tensor.elem.ok_or_else(|| {
                 BindError::Unsupported(format!("input {index} has no known element type"))
             }),
-            Some(other) => Err(BindError::Unsupported(format!(
-                "type not implemented: {other}"
-            ))),
-            None => Err(BindError::Unsupported(format!(
-                "input {index} has no known type"
-            ))),
+            Some(other) => Err(BindError::Unsupported(format!("type not implemented: {other}"))),
+            None => Err(BindError::Unsupported(format!("input {index} has no known type"))),
         }
     }
 
@@ -420,8 +399,7 @@ impl<'a> Site<'a> {
 
     /// An integer attribute that must be there.
     pub(crate) fn need_int(&self, name: &str) -> Result<i64, BindError> {
-        self.int(name)
-            .ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
+        self.int(name).ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
     }
 
     /// A float attribute that exists or has a default.
@@ -441,10 +419,7 @@ impl<'a> Site<'a> {
 
     /// What a binding returns for an element type that it has no loop for.
     pub(crate) fn unsupported_type<T>(&self, elem: DataType) -> Result<T, BindError> {
-        Err(BindError::Unsupported(format!(
-            "type not implemented: {}",
-            elem.name()
-        )))
+        Err(BindError::Unsupported(format!("type not implemented: {}", elem.name())))
     }
 }
 
@@ -499,11 +474,7 @@ pub(crate) enum Target<'a> {
     /// Nobody wants the output.
     Absent,
     /// Into planned memory.
-    Planned {
-        data_type: DataType,
-        dims: &'a Dims,
-        bytes: &'a mut [u8],
-    },
+    Planned { data_type: DataType, dims: &'a Dims, bytes: &'a mut [u8] },
     /// Into memory of its own.
     Owned(Option<Value>),
 }
@@ -563,11 +534,7 @@ impl<'a> Call<'a> {
         &self,
         index: usize,
     ) -> Result<Option<&TensorView<'a>>, KernelError> {
-        if self.has_input(index) {
-            self.tensor(index).map(Some)
-        } else {
-            Ok(None)
-        }
+        if self.has_input(index) { self.tensor(index).map(Some) } else { Ok(None) }
     }
 
     /// The elements of a tensor input.
@@ -578,10 +545,7 @@ impl<'a> Call<'a> {
     /// The elements that the strides of a tensor input lead through, from its first one on.
     pub(crate) fn strided<T: Element>(&self, index: usize) -> Result<&'a [T], KernelError> {
         let view = self.tensor(index)?;
-        Ok(view
-            .data_slice::<T>()?
-            .get(view.offset()..)
-            .unwrap_or_default())
+        Ok(view.data_slice::<T>()?.get(view.offset()..).unwrap_or_default())
     }
 
     /// The elements of a tensor input that may be left out.
@@ -589,11 +553,7 @@ impl<'a> Call<'a> {
         &self,
         index: usize,
     ) -> Result<Option<&'a [T]>, KernelError> {
-        if self.has_input(index) {
-            self.slice(index).map(Some)
-        } else {
-            Ok(None)
-        }
+        if self.has_input(index) { self.slice(index).map(Some) } else { Ok(None) }
     }
 
     /// The integers of an `int64` or `int32` tensor input.
@@ -601,15 +561,10 @@ impl<'a> Call<'a> {
         let view = self.tensor(index)?;
         match view.data_type() {
             DataType::Int64 => Ok(view.as_slice::<i64>()?.iter().copied().collect()),
-            DataType::Int32 => Ok(view
-                .as_slice::<i32>()?
-                .iter()
-                .map(|value| i64::from(*value))
-                .collect()),
-            other => fail!(
-                "input {index} has type {}, not int64 or int32",
-                other.name()
-            ),
+            DataType::Int32 => {
+                Ok(view.as_slice::<i32>()?.iter().map(|value| i64::from(*value)).collect())
+            }
+            other => fail!("input {index} has type {}, not int64 or int32", other.name()),
         }
     }
 
@@ -620,19 +575,15 @@ impl<'a> Call<'a> {
         let Some(over) = self.over else {
             return Ok(None);
         };
-        let Some(Target::Planned {
-            data_type,
-            dims,
-            bytes,
-        }) = self.targets.first_mut()
-        else {
+        let Some(Target::Planned { data_type, dims, bytes }) = self.targets.first_mut() else {
             return Ok(None);
         };
         let view = TensorViewMut::over(*data_type, dims, bytes)?;
         Ok(Some((over, into_slice(view)?)))
     }
 
-    /// Memory for an output of that type and shape. An output that nobody wants is dropped after the call.
+    /// Memory for an output of that type and shape. An output that nobody wants is dropped after
+    /// the call.
     pub(crate) fn output(
         &mut self,
         index: usize,
@@ -644,10 +595,7 @@ impl<'a> Call<'a> {
     }
 
     fn memory_source(&self) -> MemorySource<'a> {
-        MemorySource {
-            recycler: self.memory,
-            account: self.account,
-        }
+        MemorySource { recycler: self.memory, account: self.account }
     }
 
     /// Counts memory that is about to be taken for the time of the call.
@@ -661,7 +609,8 @@ impl<'a> Call<'a> {
         zeros(len)
     }
 
-    /// The elements of the first output and, if it is wanted, of the one at `index`, which have the same shape.
+    /// The elements of the first output and, if it is wanted, of the one at `index`, which have the
+    /// same shape.
     pub(crate) fn output_slices<T: Element>(
         &mut self,
         index: usize,
@@ -670,10 +619,7 @@ impl<'a> Call<'a> {
         let Some((first, others)) = self.targets.split_first_mut() else {
             fail!("nobody wants output 0");
         };
-        let source = MemorySource {
-            recycler: self.memory,
-            account: self.account,
-        };
+        let source = MemorySource { recycler: self.memory, account: self.account };
         let first = memory_of(Some(first), 0, source, T::DATA_TYPE, dims)?;
         let other = match others.get_mut(index - 1) {
             None | Some(Target::Absent) => None,
@@ -690,11 +636,11 @@ impl<'a> Call<'a> {
         let (dims, is_planned) = {
             let dims = self.tensor(0)?.dims();
             match self.targets.first() {
-                Some(Target::Planned {
-                    data_type,
-                    dims: planned,
-                    ..
-                }) if *data_type == T::DATA_TYPE && planned[..] == *dims => (Dims::new(), true),
+                Some(Target::Planned { data_type, dims: planned, .. })
+                    if *data_type == T::DATA_TYPE && planned[..] == *dims =>
+                {
+                    (Dims::new(), true)
+                }
                 _ => (Dims::from(dims), false),
             }
         };
@@ -726,11 +672,7 @@ impl<'a> Call<'a> {
                 *slot = Some(value);
                 Ok(())
             }
-            Some(Target::Planned {
-                data_type,
-                dims,
-                bytes,
-            }) => match value {
+            Some(Target::Planned { data_type, dims, bytes }) => match value {
                 Value::Tensor(tensor)
                     if tensor.data_type() == *data_type && tensor.dims() == &dims[..] =>
                 {
@@ -750,7 +692,8 @@ impl<'a> Call<'a> {
 
 /// Zeros, unless memory is refused.
 fn zeros<T: Zeroable + Clone>(len: usize) -> Result<Vec<T>, KernelError> {
-    // Asked first, because taking zeros at once, which costs least, ends the process where there are none.
+    // Asked first, because taking zeros at once, which costs least, ends the process where there
+    // are none.
     let is_large = len.saturating_mul(size_of::<T>()) >= 1 << 20;
     if is_large && Vec::<T>::new().try_reserve_exact(len).is_err() {
         fail!("no memory for {len} elements of {} bytes", size_of::<T>());
@@ -780,11 +723,7 @@ fn memory_of<'t>(
         *target = Target::Owned(None);
     }
     match target {
-        Target::Planned {
-            data_type: planned,
-            dims: planned_dims,
-            bytes,
-        } => {
+        Target::Planned { data_type: planned, dims: planned_dims, bytes } => {
             // Inference and kernel are written apart; where they disagree, one of them is wrong.
             if *planned != data_type || &planned_dims[..] != dims {
                 fail!(

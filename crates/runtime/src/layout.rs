@@ -1,8 +1,9 @@
 //! Where the elements of a value lie in memory that belongs to another: views instead of copies.
 //!
-//! Transposing, slicing, splitting, repeating and reshaping move nothing by themselves; they say in which steps the
-//! same elements are read. A [`Layout`] is that: where the first element is, and how far apart neighbours are along each
-//! axis. Layouts compose, so a chain of such operators is one layout of the value at its beginning.
+//! Transposing, slicing, splitting, repeating and reshaping move nothing by themselves; they say in
+//! which steps the same elements are read. A [`Layout`] is that: where the first element is, and
+//! how far apart neighbours are along each axis. Layouts compose, so a chain of such operators is
+//! one layout of the value at its beginning.
 
 use sardonyx_tensor::{Dims, Strides, shape};
 
@@ -16,10 +17,7 @@ pub(crate) struct Layout {
 impl Layout {
     /// Row-major, from the first element on.
     pub(crate) fn dense(dims: &[usize]) -> Layout {
-        Layout {
-            offset: 0,
-            strides: shape::strides(dims),
-        }
+        Layout { offset: 0, strides: shape::strides(dims) }
     }
 
     /// Whether the elements lie in row-major order without gaps, wherever they begin.
@@ -48,16 +46,14 @@ impl Layout {
     /// Every `step`-th element from `start` on along an axis. `None` where that is no address.
     pub(crate) fn narrowed(&self, axis: usize, start: usize, step: isize) -> Option<Layout> {
         let mut narrowed = self.clone();
-        let by = isize::try_from(start)
-            .ok()?
-            .checked_mul(self.strides[axis])?;
+        let by = isize::try_from(start).ok()?.checked_mul(self.strides[axis])?;
         narrowed.offset = self.offset.checked_add_signed(by)?;
         narrowed.strides[axis] = self.strides[axis].checked_mul(step)?;
         Some(narrowed)
     }
 
-    /// The same elements under other dimensions, if strides can say so: axes may be split, and joined where one steps
-    /// exactly over the other.
+    /// The same elements under other dimensions, if strides can say so: axes may be split, and
+    /// joined where one steps exactly over the other.
     pub(crate) fn reshaped(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
         if from.contains(&0) || to.contains(&0) {
             return from
@@ -105,13 +101,11 @@ impl Layout {
                 stride = stride.checked_mul(to[axis] as isize)?;
             }
         }
-        old.peek().is_none().then_some(Layout {
-            offset: self.offset,
-            strides,
-        })
+        old.peek().is_none().then_some(Layout { offset: self.offset, strides })
     }
 
-    /// The same elements, repeated along the axes that `to` has more of; axes are aligned at the end.
+    /// The same elements, repeated along the axes that `to` has more of; axes are aligned at the
+    /// end.
     pub(crate) fn repeated(&self, from: &[usize], to: &[usize]) -> Option<Layout> {
         let added = to.len().checked_sub(from.len())?;
         let mut strides = Strides::from_elem(0, to.len());
@@ -122,10 +116,7 @@ impl Layout {
                 _ => return None,
             }
         }
-        Some(Layout {
-            offset: self.offset,
-            strides,
-        })
+        Some(Layout { offset: self.offset, strides })
     }
 }
 
@@ -203,10 +194,7 @@ mod tests {
         let last = layout.narrowed(0, 3, -1).unwrap();
         assert_eq!(visits(&[2, 1, 3], &last), [9, 10, 11, 6, 7, 8]);
         let twice = last.repeated(&[2, 1, 3], &[1, 2, 2, 3]).unwrap();
-        assert_eq!(
-            visits(&[1, 2, 2, 3], &twice),
-            [9, 10, 11, 9, 10, 11, 6, 7, 8, 6, 7, 8]
-        );
+        assert_eq!(visits(&[1, 2, 2, 3], &twice), [9, 10, 11, 9, 10, 11, 6, 7, 8, 6, 7, 8]);
         assert_eq!(twice.reshaped(&[1, 2, 2, 3], &[4, 3]), None);
         assert!(!twice.is_dense(&[1, 2, 2, 3]));
         assert!(layout.narrowed(0, 2, 1).unwrap().is_dense(&[2, 1, 3]));

@@ -1,12 +1,14 @@
 //! The engine: a model is compiled once into a [`Session`], which then runs it any number of times.
 //!
-//! Compilation ([`compile`](mod@compile)) is a list of steps, each in a file of its own or in `passes`: resolve, infer at
-//! the file's own versions, upgrade to the newest forms, infer again, share what is computed twice, fold constants, fuse
-//! what exporters spelled out, choose kernels, absorb tails, join chains, and, per set of input dimensions, plan memory
-//! and views ([`plan`]) and a [`schedule`]. A run ([`run`]) then only walks that list.
+//! Compilation ([`compile`](mod@compile)) is a list of steps, each in a file of its own or in
+//! `passes`: resolve, infer at the file's own versions, upgrade to the newest forms, infer again,
+//! share what is computed twice, fold constants, fuse what exporters spelled out, choose kernels,
+//! absorb tails, join chains, and, per set of input dimensions, plan memory and views ([`plan`])
+//! and a [`schedule`]. A run ([`run`]) then only walks that list.
 //!
-//! An operator becomes a [`Kernel`](kernel::Kernel) by its binding in `ops/`, at the same path as its meaning in the crate
-//! `sardonyx-ops`. Bindings decide and dispatch; the loops are in `sardonyx-kernels`, and this crate has no SIMD.
+//! An operator becomes a [`Kernel`](kernel::Kernel) by its binding in `ops/`, at the same path as
+//! its meaning in the crate `sardonyx-ops`. Bindings decide and dispatch; the loops are in
+//! `sardonyx-kernels`, and this crate has no SIMD.
 
 mod account;
 mod chains;

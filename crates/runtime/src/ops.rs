@@ -1,7 +1,7 @@
 //! The bindings: how each operator runs, one file each at the path of its meaning.
 //!
-//! A binding reads attributes and types once, decides which loop runs, and at run time hands slices to it. It knows the
-//! newest form of its operator only; older nodes have been upgraded.
+//! A binding reads attributes and types once, decides which loop runs, and at run time hands slices
+//! to it. It knows the newest form of its operator only; older nodes have been upgraded.
 
 mod math;
 mod narrow;
@@ -60,11 +60,7 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "Flatten", tensor::reshape::bind_flatten),
     ("", "Floor", math::unary::bind_floor),
     ("", "Gather", tensor::gather::bind),
-    (
-        "",
-        "GatherElements",
-        tensor::gather_elements::bind_gather_elements,
-    ),
+    ("", "GatherElements", tensor::gather_elements::bind_gather_elements),
     ("", "GatherND", tensor::gather_elements::bind_gather_nd),
     ("", "Gelu", math::unary::bind_gelu),
     ("", "Gemm", math::gemm::bind),
@@ -72,28 +68,16 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "GlobalMaxPool", nn::global_pool::bind_max),
     ("", "Greater", math::binary::bind_greater),
     ("", "GreaterOrEqual", math::binary::bind_greater_or_equal),
-    (
-        "",
-        "GroupNormalization",
-        nn::layer_normalization::bind_groups,
-    ),
+    ("", "GroupNormalization", nn::layer_normalization::bind_groups),
     ("", "HardSigmoid", math::unary::bind_hard_sigmoid),
     ("", "HardSwish", math::unary::bind_hard_swish),
     ("", "Hardmax", math::softmax::bind_hardmax),
     ("", "Identity", tensor::reshape::bind_identity),
-    (
-        "",
-        "InstanceNormalization",
-        nn::instance_normalization::bind,
-    ),
+    ("", "InstanceNormalization", nn::instance_normalization::bind),
     ("", "IsInf", math::classify::bind_is_inf),
     ("", "IsNaN", math::classify::bind_is_nan),
     ("", "LRN", nn::lrn::bind),
-    (
-        "",
-        "LayerNormalization",
-        nn::layer_normalization::bind_layer,
-    ),
+    ("", "LayerNormalization", nn::layer_normalization::bind_layer),
     ("", "LeakyRelu", math::unary::bind_leaky_relu),
     ("", "Less", math::binary::bind_less),
     ("", "LessOrEqual", math::binary::bind_less_or_equal),
@@ -104,11 +88,7 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "Max", math::variadic::bind_max),
     ("", "MaxPool", nn::pool::bind_max),
     ("", "Mean", math::variadic::bind_mean),
-    (
-        "",
-        "MeanVarianceNormalization",
-        nn::layer_normalization::bind_mean_variance,
-    ),
+    ("", "MeanVarianceNormalization", nn::layer_normalization::bind_mean_variance),
     ("", "Min", math::variadic::bind_min),
     ("", "Mish", math::unary::bind_mish),
     ("", "Mod", math::binary::bind_mod),
@@ -121,11 +101,7 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "PRelu", math::prelu::bind),
     ("", "Pad", tensor::pad::bind),
     ("", "Pow", math::binary::bind_pow),
-    (
-        "",
-        "RMSNormalization",
-        nn::layer_normalization::bind_root_mean_square,
-    ),
+    ("", "RMSNormalization", nn::layer_normalization::bind_root_mean_square),
     ("", "Range", tensor::generate::bind_range),
     ("", "Reciprocal", math::unary::bind_reciprocal),
     ("", "ReduceL1", reduction::bind_reduce_l1),
@@ -142,11 +118,7 @@ static BINDINGS: &[(&str, &str, Bind)] = &[
     ("", "Reshape", tensor::reshape::bind_reshape),
     ("", "RotaryEmbedding", nn::attention::rotary::bind),
     ("", "Round", math::unary::bind_round),
-    (
-        "",
-        "ScatterElements",
-        tensor::scatter::bind_scatter_elements,
-    ),
+    ("", "ScatterElements", tensor::scatter::bind_scatter_elements),
     ("", "ScatterND", tensor::scatter::bind_scatter_nd),
     ("", "Selu", math::unary::bind_selu),
     ("", "Shape", tensor::shape::bind),
@@ -191,10 +163,6 @@ mod tests {
 
     #[test]
     fn the_list_is_sorted() {
-        assert!(
-            BINDINGS
-                .windows(2)
-                .all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1))
-        );
+        assert!(BINDINGS.windows(2).all(|pair| (pair[0].0, pair[0].1) < (pair[1].0, pair[1].1)));
     }
 }

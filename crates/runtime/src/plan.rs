@@ -1,10 +1,11 @@
 //! Planning memory for one set of input dimensions: which value lies where.
 //!
-//! Shapes are inferred once more, with the numbers at hand. Every tensor whose shape is then known gets a place in the
-//! arena for as long as it is needed; a view gets the place of what it views; an operation in place gets the place of
-//! its input. Places are found by walking the steps with a list of free ranges, best fit first, as in Sekiyama et al.,
-//! "Profile-guided memory optimization for deep neural networks" (2018), section 4. Values of unknown shape, strings,
-//! sequences and the outputs of the model get memory of their own when they are made.
+//! Shapes are inferred once more, with the numbers at hand. Every tensor whose shape is then known
+//! gets a place in the arena for as long as it is needed; a view gets the place of what it views;
+//! an operation in place gets the place of its input. Places are found by walking the steps with a
+//! list of free ranges, best fit first, as in Sekiyama et al., "Profile-guided memory optimization
+//! for deep neural networks" (2018), section 4. Values of unknown shape, strings, sequences and the
+//! outputs of the model get memory of their own when they are made.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -44,8 +45,8 @@ pub(crate) enum Place {
     Own,
     /// In the arena, at a range of bytes.
     Arena(Range<usize>),
-    /// Within the memory of another slot, under its own dimensions: in all of it from the first element on, or as a layout
-    /// says.
+    /// Within the memory of another slot, under its own dimensions: in all of it from the first
+    /// element on, or as a layout says.
     View(Slot, Option<Layout>),
 }
 
@@ -129,7 +130,8 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
     Ok(plan)
 }
 
-/// What is known of a value for all sizes of the inputs. What was known only as a formula of these is found anew.
+/// What is known of a value for all sizes of the inputs. What was known only as a formula of these
+/// is found anew.
 pub(crate) fn settled(program: &Program, value: ValueId) -> Option<Known> {
     let known = program.inference.known(value)?;
     let is_settled = match known {
@@ -141,11 +143,7 @@ pub(crate) fn settled(program: &Program, value: ValueId) -> Option<Known> {
 
 /// Element type and dimensions of a tensor of which everything is known.
 pub(crate) fn sized(ty: &Type) -> Option<(DataType, Dims)> {
-    let dims = ty
-        .shape()?
-        .iter()
-        .map(|dim| dim.size())
-        .collect::<Option<Dims>>()?;
+    let dims = ty.shape()?.iter().map(|dim| dim.size()).collect::<Option<Dims>>()?;
     Some((ty.elem()?, dims))
 }
 
@@ -164,7 +162,8 @@ fn place_views(program: &Program, owns: &[bool], inference: &Inference, plan: &m
         let Some((data_type, from)) = plan.types[input.index()].clone() else {
             continue;
         };
-        // Strings have no bytes, and elements below one byte no address: they are viewed as a whole or not at all.
+        // Strings have no bytes, and elements below one byte no address: they are viewed as a whole
+        // or not at all.
         let Some(bits) = data_type.bits() else {
             continue;
         };
@@ -230,14 +229,7 @@ fn readers_that_follow_strides(program: &Program) -> Vec<bool> {
 pub(crate) fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
     match tensor.data_type() {
         DataType::Int64 => tensor.to_vec().ok(),
-        DataType::Int32 => Some(
-            tensor
-                .to_vec::<i32>()
-                .ok()?
-                .into_iter()
-                .map(i64::from)
-                .collect(),
-        ),
+        DataType::Int32 => Some(tensor.to_vec::<i32>().ok()?.into_iter().map(i64::from).collect()),
         _ => None,
     }
 }
@@ -294,7 +286,8 @@ fn place_in_arena(program: &Program, owns: &[bool], last_read: &[Option<usize>],
     }
 }
 
-/// The input of a step whose memory its first output may have: it dies here, is read once, and has the same size.
+/// The input of a step whose memory its first output may have: it dies here, is read once, and has
+/// the same size.
 fn take_over(
     program: &Program,
     plan: &Plan,
@@ -309,13 +302,8 @@ fn take_over(
         let Place::Arena(range) = &plan.places[root.index()] else {
             return None;
         };
-        let read_once = step
-            .inputs
-            .iter()
-            .flatten()
-            .filter(|slot| plan.root(**slot) == root)
-            .count()
-            == 1;
+        let read_once =
+            step.inputs.iter().flatten().filter(|slot| plan.root(**slot) == root).count() == 1;
         // A part of another value is not its own to write.
         let same =
             plan.types[input.index()] == plan.types[output.index()] && plan.layout(input).is_none();
@@ -324,7 +312,8 @@ fn take_over(
     })
 }
 
-/// Ranges of the arena that are free, by their start. Everything behind the last one taken is free as well.
+/// Ranges of the arena that are free, by their start. Everything behind the last one taken is free
+/// as well.
 #[derive(Debug, Default)]
 struct FreeList {
     /// Start to end.
@@ -336,13 +325,8 @@ impl FreeList {
     /// The smallest free range that is large enough, or new memory.
     fn take(&mut self, bytes: usize) -> Range<usize> {
         let size = bytes.next_multiple_of(ALIGNMENT).max(ALIGNMENT);
-        let fits = self
-            .ranges
-            .iter()
-            .filter(|(start, end)| *end - *start >= size);
-        let best = fits
-            .min_by_key(|(start, end)| *end - *start)
-            .map(|(start, end)| (*start, *end));
+        let fits = self.ranges.iter().filter(|(start, end)| *end - *start >= size);
+        let best = fits.min_by_key(|(start, end)| *end - *start).map(|(start, end)| (*start, *end));
         let start = match best {
             Some((start, end)) => {
                 self.ranges.remove(&start);
@@ -388,10 +372,7 @@ mod tests {
     fn freed_ranges_join_and_are_used_again() {
         let mut free = FreeList::default();
         let (a, b, c) = (free.take(100), free.take(64), free.take(1));
-        assert_eq!(
-            (a.clone(), b.clone(), c.clone()),
-            (0..100, 128..192, 192..193)
-        );
+        assert_eq!((a.clone(), b.clone(), c.clone()), (0..100, 128..192, 192..193));
         free.give(a);
         free.give(b);
         assert_eq!(free.take(192), 0..192);

@@ -11,10 +11,11 @@ pub enum Precision {
     /// In the type of the operands.
     #[default]
     Exact,
-    /// Constant right operands of products of `float` are rounded to 16 bits, which halves the memory that they take and that
-    /// products of few rows wait for. Products of two dozen rows or more round both operands to `bfloat16`, where the machine
-    /// multiplies these faster. Nothing is rounded without AVX2. Sums stay in `float`, and so do products with the smallest constants of a model, which
-    /// add errors but hardly any time.
+    /// Constant right operands of products of `float` are rounded to 16 bits, which halves the
+    /// memory that they take and that products of few rows wait for. Products of two dozen rows or
+    /// more round both operands to `bfloat16`, where the machine multiplies these faster. Nothing
+    /// is rounded without AVX2. Sums stay in `float`, and so do products with the smallest
+    /// constants of a model, which add errors but hardly any time.
     Fast,
 }
 
@@ -23,9 +24,10 @@ const EXACT_PART: f64 = 0.1;
 
 /// The size of constant matrices that stay exact with [`Precision::Fast`].
 ///
-/// Every product that rounds its operands adds about the same relative error to what follows, while it saves time in proportion
-/// to its size. So the smallest do not round: in models with shared heads and a wide hidden layer these are the projections
-/// of the attention, and the error of the whole falls by a third where many positions are computed at once.
+/// Every product that rounds its operands adds about the same relative error to what follows, while
+/// it saves time in proportion to its size. So the smallest do not round: in models with shared
+/// heads and a wide hidden layer these are the projections of the attention, and the error of the
+/// whole falls by a third where many positions are computed at once.
 pub(crate) fn small_matrices(
     resolved: &Resolved,
     constants: &Constants,
@@ -64,11 +66,7 @@ mod tests {
     #[test]
     fn the_smallest_are_a_part_of_all() {
         assert_eq!(smallest_part(vec![], 0.1), 0);
-        assert_eq!(
-            smallest_part(vec![7, 7, 7], 0.5),
-            0,
-            "all or none of a size"
-        );
+        assert_eq!(smallest_part(vec![7, 7, 7], 0.5), 0, "all or none of a size");
         assert_eq!(smallest_part(vec![100, 1, 4, 4, 2, 90], 0.1), 4);
         assert_eq!(smallest_part(vec![100, 1, 4, 4, 13, 90], 0.1), 4);
     }

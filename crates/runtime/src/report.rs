@@ -32,11 +32,12 @@ pub struct CompileReport {
     pub kept: usize,
     /// Bytes of these.
     pub kept_bytes: usize,
-    /// Bytes that the session takes for what the file does not store: values computed ahead of time that runs read, and packed
-    /// forms of such values. They count for the memory limit.
+    /// Bytes that the session takes for what the file does not store: values computed ahead of time
+    /// that runs read, and packed forms of such values. They count for the memory limit.
     pub made_bytes: usize,
-    /// How long each part took, in order: `resolve` (names, types at the file's versions), `upgrade`, `read` (constants),
-    /// `share` (types of the newest forms, equal nodes), `fold`, `fuse`, `bind` (kernels, packing), `absorb`.
+    /// How long each part took, in order: `resolve` (names, types at the file's versions),
+    /// `upgrade`, `read` (constants), `share` (types of the newest forms, equal nodes), `fold`,
+    /// `fuse`, `bind` (kernels, packing), `absorb`.
     pub took: Vec<(&'static str, Duration)>,
 }
 
@@ -47,9 +48,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        Clock {
-            last: Instant::now(),
-        }
+        Clock { last: Instant::now() }
     }
 
     /// A part has ended.

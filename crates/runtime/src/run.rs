@@ -1,7 +1,8 @@
 //! Running a session: values that are given, the walk over the steps, values that are returned.
 //!
-//! After the first runs with inputs of some sizes, [`Session::run_into`] itself neither allocates nor waits for another run: it
-//! takes a [`Memory`] that nobody else uses, with the plans that were made in it, and leaves it behind for the next.
+//! After the first runs with inputs of some sizes, [`Session::run_into`] itself neither allocates
+//! nor waits for another run: it takes a [`Memory`] that nobody else uses, with the plans that were
+//! made in it, and leaves it behind for the next.
 
 use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +32,8 @@ pub(crate) struct Memory {
     held: Vec<Held<'static>>,
 }
 
-/// Memories that no run uses at the moment. Nobody waits here: a place that somebody else looks at is passed by.
+/// Memories that no run uses at the moment. Nobody waits here: a place that somebody else looks at
+/// is passed by.
 #[derive(Debug)]
 pub(crate) struct Memories([Mutex<Option<Box<Memory>>>; 32]);
 
@@ -116,7 +118,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Inputs that are missing, unknown or of another type than declared; a node that cannot compute its outputs.
+    /// Inputs that are missing, unknown or of another type than declared; a node that cannot
+    /// compute its outputs.
     pub fn run(&self, inputs: Vec<(String, Value)>) -> Result<Vec<(String, Value)>, RunError> {
         self.run_watched(inputs, None)
     }
@@ -138,26 +141,22 @@ impl Session {
         self.with_memory(|memory| {
             let planned = self.planned_for(memory, &given, &account)?;
             let mut held = self.hold(memory, &planned, given)?;
-            self.walk(
-                &planned,
-                memory.arena(&planned)?,
-                &mut held,
-                &account,
-                watch,
-            )?;
+            self.walk(&planned, memory.arena(&planned)?, &mut held, &account, watch)?;
             let outputs = self.returned(&planned.schedule, &mut held);
             memory.held = emptied(held);
             outputs
         })
     }
 
-    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the caller. Outputs that are
-    /// not named are not returned. Inputs whose elements do not lie densely, at addresses of their type, are copied first.
+    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
+    /// caller. Outputs that are not named are not returned. Inputs whose elements do not lie
+    /// densely, at addresses of their type, are copied first.
     ///
     /// # Errors
     ///
-    /// As [`Session::run`]; an output that is named twice, is unknown or no tensor, or has another type or other dimensions
-    /// than its memory. What has been written when an error is found stays written.
+    /// As [`Session::run`]; an output that is named twice, is unknown or no tensor, or has another
+    /// type or other dimensions than its memory. What has been written when an error is found stays
+    /// written.
     pub fn run_into<'v>(
         &self,
         inputs: &'v [(&str, TensorView<'_>)],
@@ -254,11 +253,7 @@ impl Session {
                 None => format!("'{}'", port.name),
             })
             .collect();
-        let more = if self.inputs().len() > 20 {
-            ", …"
-        } else {
-            ""
-        };
+        let more = if self.inputs().len() > 20 { ", …" } else { "" };
         format!("its inputs are {}{more}", inputs.join(", "))
     }
 
@@ -298,7 +293,8 @@ impl Session {
         Ok(planned)
     }
 
-    /// Names the first step whose outputs do not fit the account in the place that they have in the arena.
+    /// Names the first step whose outputs do not fit the account in the place that they have in the
+    /// arena.
     fn arena_refusal(&self, plan: &Plan, account: &Account) -> RunError {
         for step in &self.program.steps {
             for slot in step.outputs.iter().flatten() {
@@ -357,10 +353,7 @@ impl Session {
             })
             .collect();
         let plan = plan(&self.program, &types)?;
-        Ok(Planned {
-            schedule: Schedule::new(&self.program, &plan),
-            plan,
-        })
+        Ok(Planned { schedule: Schedule::new(&self.program, &plan), plan })
     }
 
     /// The values that a run starts with.
@@ -383,7 +376,8 @@ impl Session {
         Ok(held)
     }
 
-    /// Lets steps write outputs where the caller wants them. What is left in `wanted` must be copied in the end.
+    /// Lets steps write outputs where the caller wants them. What is left in `wanted` must be
+    /// copied in the end.
     fn lend<'a>(
         &self,
         planned: &Planned,
@@ -431,17 +425,11 @@ impl Session {
         let schedule = &planned.schedule;
         for scheduled in &schedule.steps {
             let start = began.map(|began| began.elapsed());
-            self.run_step(planned, arena, held, account, scheduled)
-                .map_err(|what| RunError::Node {
-                    place: self.program.steps[scheduled.step].label(),
-                    what,
-                })?;
+            self.run_step(planned, arena, held, account, scheduled).map_err(|what| {
+                RunError::Node { place: self.program.steps[scheduled.step].label(), what }
+            })?;
             if let (Some(watch), Some(began), Some(start)) = (&mut watch, began, start) {
-                watch(StepEvent {
-                    step: scheduled.step,
-                    start,
-                    took: began.elapsed() - start,
-                });
+                watch(StepEvent { step: scheduled.step, start, took: began.elapsed() - start });
             }
             for place in schedule.dead(scheduled) {
                 if let Held::Value(_, bytes) = take(&mut held[*place as usize]) {
@@ -496,8 +484,7 @@ impl Session {
                 Source::Arena(_) => read.next(),
                 _ => None,
             };
-            call.operands
-                .push(self.operand(plan, held, *source, bytes)?);
+            call.operands.push(self.operand(plan, held, *source, bytes)?);
         }
         let mut written = written.iter_mut().map(|bytes| &mut **bytes);
         let mut memories = lent.iter_mut().peekable();
@@ -514,11 +501,9 @@ impl Session {
                 }
             };
             call.targets.push(match (&plan.types[slot.index()], bytes) {
-                (Some((data_type, dims)), Some(bytes)) => Target::Planned {
-                    data_type: *data_type,
-                    dims,
-                    bytes,
-                },
+                (Some((data_type, dims)), Some(bytes)) => {
+                    Target::Planned { data_type: *data_type, dims, bytes }
+                }
                 _ => Target::Owned(None),
             });
         }
@@ -548,7 +533,8 @@ impl Session {
         Ok(())
     }
 
-    /// What a step reads: bytes of the arena, a constant, or a held value; each under the slot's own dimensions.
+    /// What a step reads: bytes of the arena, a constant, or a held value; each under the slot's
+    /// own dimensions.
     #[inline]
     fn operand<'c>(
         &'c self,
@@ -617,10 +603,9 @@ impl Session {
                         Held::Nothing | Held::Input(_) | Held::Output(_) => None,
                     },
                 },
-                Source::Constant { root, .. } => self.program.slots[root.index()]
-                    .constant
-                    .clone()
-                    .map(Value::Tensor),
+                Source::Constant { root, .. } => {
+                    self.program.slots[root.index()].constant.clone().map(Value::Tensor)
+                }
                 Source::Absent | Source::InPlace | Source::Arena(_) => None,
             };
             let value = value.ok_or_else(|| RunError::Node {
@@ -673,9 +658,9 @@ fn is_aligned(data_type: DataType, bytes: &[u8]) -> bool {
 /// Copies elements that are not dense or not at addresses of their type, and counts the copy.
 fn place_well(value: &mut Held<'_>, account: &Account) -> Result<(), KernelError> {
     let is_well = |view: &TensorView<'_>| match view.data() {
-        ViewData::Bytes(_) => view
-            .contiguous_bytes()
-            .is_some_and(|bytes| is_aligned(view.data_type(), bytes)),
+        ViewData::Bytes(_) => {
+            view.contiguous_bytes().is_some_and(|bytes| is_aligned(view.data_type(), bytes))
+        }
         ViewData::Strings(_) => view.is_contiguous(),
     };
     let copy = match value {
@@ -706,10 +691,7 @@ fn check_input<'p>(
         return Ok(());
     };
     let wrong = |found: String| {
-        RunError::Input(format!(
-            "input '{}' must be {declared}, but {found} is given",
-            port.name
-        ))
+        RunError::Input(format!("input '{}' must be {declared}, but {found} is given", port.name))
     };
     let Some(tensor) = value.as_view() else {
         return match (value, value_type(declared)) {

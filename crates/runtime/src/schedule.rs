@@ -1,8 +1,8 @@
 //! The steps of a run, with everything decided that the sizes of the inputs decide.
 //!
-//! A plan says where values lie, by slot. A schedule says the same by step, in the order in which a run needs it: which
-//! ranges of the arena a step reads and writes, and which values it finds among those that the run holds. All lists are
-//! flat, so that a run walks them front to back.
+//! A plan says where values lie, by slot. A schedule says the same by step, in the order in which a
+//! run needs it: which ranges of the arena a step reads and writes, and which values it finds among
+//! those that the run holds. All lists are flat, so that a run walks them front to back.
 
 use std::ops::Range;
 
@@ -105,9 +105,7 @@ impl Schedule {
                 schedule.goals.push(goal);
             }
             let dead = plan.last_use[index].iter();
-            schedule
-                .dead
-                .extend(dead.filter_map(|slot| held[slot.index()]));
+            schedule.dead.extend(dead.filter_map(|slot| held[slot.index()]));
             let last = schedule.ends();
             schedule.steps.push(Scheduled {
                 step: index,
@@ -119,11 +117,8 @@ impl Schedule {
                 dead: first.dead..last.dead,
             });
         }
-        schedule.outputs = program
-            .outputs
-            .iter()
-            .map(|slot| schedule.source(&mut held, plan, *slot))
-            .collect();
+        schedule.outputs =
+            program.outputs.iter().map(|slot| schedule.source(&mut held, plan, *slot)).collect();
         schedule
     }
 
@@ -158,11 +153,7 @@ impl Schedule {
                 Source::Arena(slot)
             }
             Place::Constant => Source::Constant { root, slot },
-            _ => Source::Held {
-                place: self.hold(held, root),
-                root,
-                slot,
-            },
+            _ => Source::Held { place: self.hold(held, root), root, slot },
         }
     }
 
@@ -174,7 +165,8 @@ impl Schedule {
     }
 
     fn ends(&self) -> Ends {
-        // Slots have numbers of 32 bits, and no list is longer than all inputs and outputs of a model together.
+        // Slots have numbers of 32 bits, and no list is longer than all inputs and outputs of a
+        // model together.
         Ends {
             sources: self.sources.len() as u32,
             goals: self.goals.len() as u32,

@@ -90,7 +90,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// A model that contradicts itself or needs what this release cannot run: everything that stands in the way.
+    /// A model that contradicts itself or needs what this release cannot run: everything that
+    /// stands in the way.
     pub fn compile(
         model: &Model,
         external: &dyn ExternalData,
@@ -118,11 +119,8 @@ impl Session {
                 aligned.map_err(|error| CompileError::Resources(error.to_string()))
             }))
         };
-        let defaults: Vec<Option<Tensor>> = graph
-            .inputs
-            .iter()
-            .map(|info| default(info).transpose())
-            .collect::<Result<_, _>>()?;
+        let defaults: Vec<Option<Tensor>> =
+            graph.inputs.iter().map(|info| default(info).transpose()).collect::<Result<_, _>>()?;
         let inputs = graph
             .inputs
             .iter()
@@ -141,10 +139,7 @@ impl Session {
             .iter()
             .map(|info| Port {
                 name: model.display(info.name).into_owned(),
-                ty: info
-                    .value
-                    .and_then(|value| program.inference.ty(value))
-                    .cloned(),
+                ty: info.value.and_then(|value| program.inference.ty(value)).cloned(),
                 required: true,
             })
             .collect();

@@ -1,8 +1,9 @@
 //! Skips: a sum of two tensors that is normalized next is added up while it is normalized.
 //!
-//! `Add -> LayerNormalization` is how a transformer joins a block to the connection around it. As one step each row is read
-//! once, added up, normalized from the first-level cache and written; the sum is an output of its own where others read it,
-//! as the next connection does. Products have taken sums over as their [tails](crate::tails) before, which saves more.
+//! `Add -> LayerNormalization` is how a transformer joins a block to the connection around it. As
+//! one step each row is read once, added up, normalized from the first-level cache and written; the
+//! sum is an output of its own where others read it, as the next connection does. Products have
+//! taken sums over as their [tails](crate::tails) before, which saves more.
 
 use sardonyx_kernels::elementwise::Binary;
 use smallvec::SmallVec;
@@ -11,7 +12,8 @@ use crate::compile::{Program, Slot, Step};
 use crate::kernel::Pointwise;
 use crate::tails::{Readers, readers, same_shape};
 
-/// Lets normalizations take over the sums that they read. Says what was taken over: the normalization, then the sum.
+/// Lets normalizations take over the sums that they read. Says what was taken over: the
+/// normalization, then the sum.
 pub(crate) fn take_sums(program: &mut Program) -> Vec<(String, String)> {
     let mut taken = Vec::new();
     let readers = readers(program);
@@ -21,12 +23,10 @@ pub(crate) fn take_sums(program: &mut Program) -> Vec<(String, String)> {
         let Some([a, b, sum]) = steps[index].as_ref().and_then(|step| sum_of(program, step)) else {
             continue;
         };
-        let found = may_normalize(program, &steps, &readers, sum)
-            .into_iter()
-            .find(|at| {
-                let step = steps[*at].as_mut();
-                step.is_some_and(|step| step.kernel.take_sum(step.inputs.len(), step.outputs.len()))
-            });
+        let found = may_normalize(program, &steps, &readers, sum).into_iter().find(|at| {
+            let step = steps[*at].as_mut();
+            step.is_some_and(|step| step.kernel.take_sum(step.inputs.len(), step.outputs.len()))
+        });
         let Some(mut step) = found.and_then(|at| steps[at].take()) else {
             continue;
         };
@@ -57,7 +57,8 @@ fn sum_of(program: &Program, step: &Step) -> Option<[Slot; 3]> {
     (is_sum && fits(a) && fits(b)).then_some([a, b, sum])
 }
 
-/// The steps that can do what they do with a sum where that is computed: all else that they read is constant.
+/// The steps that can do what they do with a sum where that is computed: all else that they read is
+/// constant.
 fn may_normalize(
     program: &Program,
     steps: &[Option<Step>],

@@ -1,8 +1,10 @@
-//! Tails: what only reads the result of a product or convolution is done while that result is written.
+//! Tails: what only reads the result of a product or convolution is done while that result is
+//! written.
 //!
-//! `MatMul -> Add -> Gelu` becomes one step: the kernel takes the vector of the sum as a bias and the activation as the
-//! last thing it does before storing. A step is absorbed only if it is the sole reader and nothing else wants the value
-//! in between. Steps that only give the value other dimensions do not stand in the way: they happen afterwards.
+//! `MatMul -> Add -> Gelu` becomes one step: the kernel takes the vector of the sum as a bias and
+//! the activation as the last thing it does before storing. A step is absorbed only if it is the
+//! sole reader and nothing else wants the value in between. Steps that only give the value other
+//! dimensions do not stand in the way: they happen afterwards.
 
 use std::collections::HashMap;
 
@@ -25,13 +27,7 @@ struct Item {
 impl Item {
     /// Where the result is after all views.
     fn result(&self) -> Option<Slot> {
-        self.views
-            .last()
-            .unwrap_or(&self.step)
-            .outputs
-            .first()
-            .copied()
-            .flatten()
+        self.views.last().unwrap_or(&self.step).outputs.first().copied().flatten()
     }
 }
 
@@ -42,12 +38,7 @@ pub(crate) fn absorb_tails(program: &mut Program) -> Vec<(String, String)> {
     // An item moves to the place of what it absorbs, where everything that it reads then exists.
     let mut items: Vec<Option<Item>> = std::mem::take(&mut program.steps)
         .into_iter()
-        .map(|step| {
-            Some(Item {
-                step,
-                views: Vec::new(),
-            })
-        })
+        .map(|step| Some(Item { step, views: Vec::new() }))
         .collect();
     for index in 0..items.len() {
         let mut at = index;
@@ -140,12 +131,7 @@ fn next_tail(
         if early.any(|reader| *reader < at) {
             return None;
         }
-        return Some(Found {
-            views,
-            at,
-            tail,
-            other,
-        });
+        return Some(Found { views, at, tail, other });
     }
 }
 
@@ -241,7 +227,8 @@ pub(crate) fn same_shape(a: &Shape, b: &Shape) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.surely_equals(b))
 }
 
-/// By slot: the steps that read it, once for each input, and once a number beyond all for an output of the model.
+/// By slot: the steps that read it, once for each input, and once a number beyond all for an output
+/// of the model.
 pub(crate) type Readers = HashMap<Slot, SmallVec<[usize; 2]>>;
 
 /// See [`Readers`].

@@ -33,20 +33,15 @@ impl fmt::Display for UnsupportedOp {
         if let Some(opset) = self.opset {
             write!(f, " (opset {opset})")?;
         }
-        write!(
-            f,
-            ", {} node{}: {}",
-            self.nodes,
-            if self.nodes == 1 { "" } else { "s" },
-            self.why
-        )
+        write!(f, ", {} node{}: {}", self.nodes, if self.nodes == 1 { "" } else { "s" }, self.why)
     }
 }
 
-/// The operators of a model that cannot run, in order of their names. Looks at no weights and needs no external data;
-/// types may turn out to be unsupported later, when they are inferred.
+/// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
+/// no external data; types may turn out to be unsupported later, when they are inferred.
 pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
-    // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions count.
+    // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions
+    // count.
     let bodies: HashSet<GraphId> = model.functions.iter().map(|f| f.body).collect();
     let functions: HashSet<(Cow<'_, str>, Cow<'_, str>)> = (model.functions.iter())
         .map(|f| (model.display(f.domain), model.display(f.name)))
@@ -62,15 +57,11 @@ pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
     }
     let mut list = Unsupported::new(model);
     for (node, count) in kinds.into_values() {
-        let kind = (
-            model.domain_of(node),
-            model.display(model.node(node).op_type),
-        );
-        let why = match functions.contains(&kind) {
-            true => Some(
-                "it is a function of the model, and functions cannot be called yet".to_string(),
-            ),
-            false => why_unsupported(&kind.0, &kind.1, list.opsets.get(&kind.0).copied()),
+        let kind = (model.domain_of(node), model.display(model.node(node).op_type));
+        let why = if functions.contains(&kind) {
+            Some("it is a function of the model, and functions cannot be called yet".to_string())
+        } else {
+            why_unsupported(&kind.0, &kind.1, list.opsets.get(&kind.0).copied())
         };
         if let Some(why) = why {
             list.add(node, count, why);
@@ -91,11 +82,7 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
     if opset > i64::from(newest) {
         return Some(format!("the newest opset version known is {newest}"));
     }
-    if u32::try_from(opset)
-        .ok()
-        .and_then(|opset| operator.version_at(opset))
-        .is_none()
-    {
+    if u32::try_from(opset).ok().and_then(|opset| operator.version_at(opset)).is_none() {
         return Some(format!(
             "it exists only since opset version {}",
             operator.versions().next().map_or(1, |v| v.since)
@@ -116,11 +103,7 @@ pub(crate) struct Unsupported<'m> {
 
 impl<'m> Unsupported<'m> {
     pub(crate) fn new(model: &'m Model) -> Self {
-        Unsupported {
-            model,
-            opsets: model.opsets(),
-            found: HashMap::new(),
-        }
+        Unsupported { model, opsets: model.opsets(), found: HashMap::new() }
     }
 
     /// Adds nodes of the kind of one.

@@ -1,8 +1,9 @@
 //! Packed constants that the sessions of a model share.
 //!
-//! What a kernel makes of a constant depends on the bytes of the constant and on a few decisions, its [`Form`]. A session
-//! that is made while another holds the same bytes in the same form takes that. Constants are told apart by where their bytes
-//! are, which costs nothing; bytes that only look alike are packed again.
+//! What a kernel makes of a constant depends on the bytes of the constant and on a few decisions,
+//! its [`Form`]. A session that is made while another holds the same bytes in the same form takes
+//! that. Constants are told apart by where their bytes are, which costs nothing; bytes that only
+//! look alike are packed again.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -19,7 +20,8 @@ use crate::account::Account;
 use crate::kernel::{Elements, KernelError, Weight, fail};
 use crate::precision::Precision;
 
-/// Where sessions find what others have packed. Clones are the same place; it keeps nothing alive by itself.
+/// Where sessions find what others have packed. Clones are the same place; it keeps nothing alive
+/// by itself.
 #[derive(Clone, Default)]
 pub struct SharedWeights(Arc<Mutex<Entries>>);
 
@@ -42,11 +44,7 @@ struct Key {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Form {
     /// The right operand of products; `turned` if the constant is its transpose.
-    Right {
-        isa: Isa,
-        precision: Precision,
-        turned: bool,
-    },
+    Right { isa: Isa, precision: Precision, turned: bool },
     /// The weights of a convolution.
     Convolution { isa: Isa, params: ConvParams },
 }
@@ -79,7 +77,8 @@ impl SharedWeights {
     }
 }
 
-/// Bytes that packed forms of constants of one value may take in a session: they cost the file nothing.
+/// Bytes that packed forms of constants of one value may take in a session: they cost the file
+/// nothing.
 const FILL_BYTES: usize = 1 << 30;
 
 /// Packs the constants of a session and counts what the file does not store.
@@ -110,12 +109,7 @@ impl<T> Packed<T> {
 
 impl<'a> Packer<'a> {
     pub(crate) fn new(shared: &'a SharedWeights, account: &'a Account, looks: bool) -> Self {
-        Packer {
-            shared,
-            account,
-            fills_left: Cell::new(FILL_BYTES),
-            looks,
-        }
+        Packer { shared, account, fills_left: Cell::new(FILL_BYTES), looks }
     }
 
     pub(crate) fn looks(&self) -> bool {
@@ -132,7 +126,8 @@ impl<'a> Packer<'a> {
         }
     }
 
-    /// A constant in a form that somebody has, or packed now into `bytes`; `None` where these are not to be had.
+    /// A constant in a form that somebody has, or packed now into `bytes`; `None` where these are
+    /// not to be had.
     pub(crate) fn find_or_pack<T, E>(
         &self,
         constant: &Weight<'_>,
@@ -223,7 +218,8 @@ impl<'a> Unpacked<'a> {
         self.elements.bytes()
     }
 
-    /// Ranges are of one size, but for the last. Memory that only holds a copy of what is before them in a file is given back.
+    /// Ranges are of one size, but for the last. Memory that only holds a copy of what is before
+    /// them in a file is given back.
     pub(crate) fn next(&self, range: Range<usize>) {
         let Some(buffer) = self.elements.buffer() else {
             return;
@@ -236,7 +232,8 @@ impl<'a> Unpacked<'a> {
     }
 }
 
-/// Lets `pack` read the bytes of a constant once; memory that only holds a copy of a file is given back afterwards.
+/// Lets `pack` read the bytes of a constant once; memory that only holds a copy of a file is given
+/// back afterwards.
 fn pack_once<R>(constant: Unpacked<'_>, pack: impl FnOnce(Unpacked<'_>) -> R) -> R {
     let packed = pack(constant);
     if let Some(buffer) = constant.elements.buffer() {
@@ -257,11 +254,8 @@ mod tests {
     fn constants_of_other_types_are_others_even_in_one_place() {
         let buffer = Buffer::from(vec![0u8; 8]);
         let weights = SharedWeights::default();
-        let form = || Form::Right {
-            isa: Isa::Portable,
-            precision: Precision::Exact,
-            turned: false,
-        };
+        let form =
+            || Form::Right { isa: Isa::Portable, precision: Precision::Exact, turned: false };
         let pack = |data_type: DataType| {
             let constant = Tensor::from_buffer(data_type, [2, 2], buffer.clone()).unwrap();
             let account = Account::new(None, 0);
@@ -280,10 +274,7 @@ mod tests {
             }
         };
         let kept = [pack(DataType::Float16), pack(DataType::Bfloat16)];
-        assert_eq!(
-            [*kept[0], *kept[1]],
-            [DataType::Float16, DataType::Bfloat16]
-        );
+        assert_eq!([*kept[0], *kept[1]], [DataType::Float16, DataType::Bfloat16]);
         assert!(Arc::ptr_eq(&kept[0], &pack(DataType::Float16)));
     }
 
@@ -312,16 +303,10 @@ mod tests {
 
     #[test]
     fn pages_of_what_is_read_in_order_go_back_range_by_range() {
-        let pages = Arc::new(Noting {
-            bytes: vec![0; 100],
-            ..Noting::default()
-        });
+        let pages = Arc::new(Noting { bytes: vec![0; 100], ..Noting::default() });
         let buffer = Buffer::from_pages(pages.clone()).slice(10..90).unwrap();
         let constant = Tensor::from_buffer(DataType::Float, [5, 4], buffer).unwrap();
-        let unpacked = Unpacked {
-            elements: &constant,
-            is_fill: false,
-        };
+        let unpacked = Unpacked { elements: &constant, is_fill: false };
         pack_once(unpacked, |constant| {
             assert_eq!(constant.in_order().len(), 80);
             for range in [0..32, 32..64, 64..80] {

@@ -1,5 +1,5 @@
-//! Functions of elements that follow each other are one step. Each graph is compared, bit for bit, with itself run node
-//! by node.
+//! Functions of elements that follow each other are one step. Each graph is compared, bit for bit,
+//! with itself run node by node.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -10,12 +10,8 @@ use sardonyx_runtime::Optimization;
 use sardonyx_tensor::{DataType, Tensor};
 
 /// The last is cut among threads, and into tiles.
-const SIZES: [&[(&str, usize)]; 4] = [
-    &[("N", 2), ("S", 5)],
-    &[("N", 1), ("S", 1)],
-    &[("N", 0), ("S", 3)],
-    &[("N", 3), ("S", 701)],
-];
+const SIZES: [&[(&str, usize)]; 4] =
+    [&[("N", 2), ("S", 5)], &[("N", 1), ("S", 1)], &[("N", 0), ("S", 3)], &[("N", 3), ("S", 701)]];
 
 /// Inputs of one element type: `x` and `z` as large as what is computed, the others stretch to it.
 fn graph(elem: &str, body: &str) -> String {
@@ -31,7 +27,8 @@ fn graph(elem: &str, body: &str) -> String {
     )
 }
 
-/// The same shapes and bits, but any NaN for a NaN: which of two comes out, processors decide by the order of operands.
+/// The same shapes and bits, but any NaN for a NaN: which of two comes out, processors decide by
+/// the order of operands.
 #[track_caller]
 fn exact(expected: &Outputs, found: &Outputs, what: &str) {
     fn bits(tensor: &Tensor) -> Vec<u64> {
@@ -100,10 +97,7 @@ fn steps(graph: &str, expected: &[&str]) -> Both {
 fn what_follows_joins() {
     for (body, expected) in [
         ("a = Neg (x) y = Exp (a)", &["Neg Exp"][..]),
-        (
-            "a = Add (x, z) b = Relu (a) d = Mul (b, half) y = Tanh (d)",
-            &["Add Relu Mul Tanh"],
-        ),
+        ("a = Add (x, z) b = Relu (a) d = Mul (b, half) y = Tanh (d)", &["Add Relu Mul Tanh"]),
         // Everything that stretches, on either side.
         (
             "a = Abs (x) b = Sub (v, a) d = Add (b, c) e = Div (n, d) f = Mul (s, e) g1 = Sub (f, one) y = Max (w, g1)",
@@ -125,10 +119,7 @@ fn what_follows_joins() {
             &["Sum Min Max Softsign"],
         ),
         // An operand is as old as the input, or younger than the first.
-        (
-            "a = Sigmoid (x) b = Sub (a, x) d = Add (b, x) y = Mul (x, d)",
-            &["Sigmoid Sub Add Mul"],
-        ),
+        ("a = Sigmoid (x) b = Sub (a, x) d = Add (b, x) y = Mul (x, d)", &["Sigmoid Sub Add Mul"]),
         (
             "a = Neg (x) r = ReduceMax (z, last) b = Add (a, r) y = Exp (b)",
             &["ReduceMax", "Neg Add Exp"],
@@ -139,14 +130,8 @@ fn what_follows_joins() {
             &["Abs Sqrt", "Neg Exp Add Tanh"],
         ),
         // Only what stays as it is.
-        (
-            "a = Neg (c) b = Exp (a) d = Add (b, x) y = Relu (d)",
-            &["Neg Exp", "Add Relu"],
-        ),
-        (
-            "a = Mul (v, half) b = Add (x, a) d = Neg (b) y = Exp (d)",
-            &["Mul", "Add Neg Exp"],
-        ),
+        ("a = Neg (c) b = Exp (a) d = Add (b, x) y = Relu (d)", &["Neg Exp", "Add Relu"]),
+        ("a = Mul (v, half) b = Add (x, a) d = Neg (b) y = Exp (d)", &["Mul", "Add Neg Exp"]),
         (
             "p = Reshape (x, rows) a = Neg (p) b = Exp (a) q = Unsqueeze (b, last) d = Abs (q) y = Sqrt (d)",
             &["Reshape", "Neg Exp", "Unsqueeze", "Abs Sqrt"],
@@ -161,10 +146,7 @@ fn what_others_want_stays() {
     for (body, expected) in [
         // Read twice, by one or by two.
         ("a = Neg (x) y = Mul (a, a)", &["Neg", "Mul"][..]),
-        (
-            "a = Neg (x) b = Exp (a) y = Add (a, b)",
-            &["Neg", "Exp Add"],
-        ),
+        ("a = Neg (x) b = Exp (a) y = Add (a, b)", &["Neg", "Exp Add"]),
         (
             "a = Neg (x) b = Exp (a) r = ReduceMax (a, last) y = Add (b, r)",
             &["Neg", "ReduceMax", "Exp Add"],
@@ -173,10 +155,7 @@ fn what_others_want_stays() {
         ("a = Neg (n) y = Add (a, x)", &["Neg", "Add"]),
         ("a = Neg (v) y = Add (a, one)", &["Neg Add"]),
         // No function of elements, limits that are computed, more than two operands, other types.
-        (
-            "a = Neg (x) b = Softmax (a) y = Exp (b)",
-            &["Neg", "Softmax", "Exp"],
-        ),
+        ("a = Neg (x) b = Softmax (a) y = Exp (b)", &["Neg", "Softmax", "Exp"]),
         (
             "a = Neg (x) m = ReduceMin <keepdims = 0> (z) y = Clip (a, m)",
             &["Neg", "ReduceMin", "Clip"],
@@ -197,10 +176,7 @@ fn what_others_want_stays() {
         ("y, d, b", &["Neg Exp", "Abs", "Sqrt"]),
     ] {
         let graph = graph("float", "a = Neg (x) b = Exp (a) d = Abs (b) y = Sqrt (d)");
-        steps(
-            &graph.replace("=> (y)", &format!("=> ({outputs})")),
-            expected,
-        );
+        steps(&graph.replace("=> (y)", &format!("=> ({outputs})")), expected);
     }
 }
 
@@ -234,16 +210,9 @@ fn products_come_first() {
                 d = Add (p, r) e = Relu (d) f = Sub (e, r) g1 = Exp (f) y = Neg (g1) }";
     let both = Both::new(text);
     let steps = both.fused.steps();
-    let found: Vec<String> = steps
-        .iter()
-        .map(|step| format!("{} {}", step.op, step.with.join(" ")))
-        .collect();
-    assert_eq!(
-        found,
-        ["Neg Abs", "MatMul Add Relu", "Sub Exp Neg"],
-        "{}",
-        both.listing()
-    );
+    let found: Vec<String> =
+        steps.iter().map(|step| format!("{} {}", step.op, step.with.join(" "))).collect();
+    assert_eq!(found, ["Neg Abs", "MatMul Add Relu", "Sub Exp Neg"], "{}", both.listing());
     assert_eq!(both.fused.absorbed().len(), 5);
     both.agree(&[("N", 7)]);
 }
@@ -291,9 +260,7 @@ fn random_graph(elem: &str, seed: u64) -> String {
     let mut numbers = Numbers::new(seed);
     let (mut wide, mut narrow) = (
         vec![String::from("x"), String::from("z")],
-        ["v", "c", "n", "s", "half", "one", "w"]
-            .map(String::from)
-            .to_vec(),
+        ["v", "c", "n", "s", "half", "one", "w"].map(String::from).to_vec(),
     );
     let unary: &[&str] = match elem {
         "int64" => &["Abs", "Neg", "Relu", "Sign"],
@@ -330,11 +297,7 @@ fn random_graph(elem: &str, seed: u64) -> String {
             4..=7 => {
                 let op = binary[numbers.below(binary.len())];
                 let is_turned = op != "PRelu" && numbers.below(2) == 0;
-                let (a, b) = if is_turned {
-                    (other, recent)
-                } else {
-                    (recent, other)
-                };
+                let (a, b) = if is_turned { (other, recent) } else { (recent, other) };
                 format!("{name} = {op} ({a}, {b}) ")
             }
             8 => format!("{name} = Clip ({recent}, low, high) "),
@@ -391,11 +354,9 @@ fn halves_as_well() {
 #[test]
 fn nothing_joins_without_optimization() {
     let text = whole(&graph("float", "a = Neg (x) y = Exp (a)"));
-    for (optimization, expected) in [
-        (Optimization::Off, 2),
-        (Optimization::Basic, 2),
-        (Optimization::All, 1),
-    ] {
+    for (optimization, expected) in
+        [(Optimization::Off, 2), (Optimization::Basic, 2), (Optimization::All, 1)]
+    {
         assert_eq!(compile(&text, optimization, 1).steps().len(), expected);
     }
 }

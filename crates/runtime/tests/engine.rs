@@ -1,5 +1,5 @@
-//! What the engine promises whatever the operators are: which models it takes, what it says of those it does not, and that
-//! nothing but the inputs decides the result.
+//! What the engine promises whatever the operators are: which models it takes, what it says of
+//! those it does not, and that nothing but the inputs decides the result.
 
 mod draft;
 
@@ -24,14 +24,9 @@ fn nodes_run_in_the_order_of_their_values() {
 fn models_that_cannot_be_walked_are_refused() {
     // NODE-01, GRAPH-03, GRAPH-30, NODE-06, NODE-15-, NODE-21, OPSET-01
     let rows = [
+        (Draft::new(13).node("Relu", &["q"], &["y"]), "'q', which nothing defines"),
         (
-            Draft::new(13).node("Relu", &["q"], &["y"]),
-            "'q', which nothing defines",
-        ),
-        (
-            Draft::new(13)
-                .node("Relu", &["b"], &["y"])
-                .node("Neg", &["y"], &["b"]),
+            Draft::new(13).node("Relu", &["b"], &["y"]).node("Neg", &["y"], &["b"]),
             "a cycle of 2 nodes",
         ),
         (
@@ -39,35 +34,20 @@ fn models_that_cannot_be_walked_are_refused() {
             "output 'y' of the graph: nothing in the graph",
         ),
         (
-            Draft::new(13)
-                .input("x", &[])
-                .node("Relu", &["x", "x"], &["y"]),
+            Draft::new(13).input("x", &[]).node("Relu", &["x", "x"], &["y"]),
             "Relu has 1 input, but the node has 2",
         ),
+        (Draft::new(13).input("x", &[]).node("Add", &["", "x"], &["y"]), "input 0 (A) is left out"),
         (
-            Draft::new(13)
-                .input("x", &[])
-                .node("Add", &["", "x"], &["y"]),
-            "input 0 (A) is left out",
-        ),
-        (
-            Draft::new(13)
-                .input("x", &[])
-                .node("Concat", &["x"], &["y"]),
+            Draft::new(13).input("x", &[]).node("Concat", &["x"], &["y"]),
             "Concat needs the attribute 'axis'",
         ),
         (
-            Draft::new(13)
-                .input("x", &[])
-                .node("Gemm", &["x", "x"], &["y"])
-                .with(&[("alpha", 1)]),
+            Draft::new(13).input("x", &[]).node("Gemm", &["x", "x"], &["y"]).with(&[("alpha", 1)]),
             "wants 'alpha' to be a float, but it is an int",
         ),
         (
-            Draft {
-                opset: 99,
-                ..Draft::new(13).input("x", &[]).node("Relu", &["x"], &["y"])
-            },
+            Draft { opset: 99, ..Draft::new(13).input("x", &[]).node("Relu", &["x"], &["y"]) },
             "newest opset version known",
         ),
     ];
@@ -86,10 +66,7 @@ fn all_operators_that_cannot_run_are_named_at_once() {
         .node("Nonsense", &["a"], &["b"])
         .node("Nonsense", &["b"], &["y"]);
     let listed = unsupported(&draft.model());
-    let names: Vec<(&str, usize)> = listed
-        .iter()
-        .map(|op| (op.name.as_str(), op.nodes))
-        .collect();
+    let names: Vec<(&str, usize)> = listed.iter().map(|op| (op.name.as_str(), op.nodes)).collect();
     assert_eq!(names, [("Nonsense", 2), ("relu", 1)]);
     assert!(
         matches!(draft.session(1), Err(CompileError::Unsupported(operators)) if operators == listed)
@@ -106,15 +83,8 @@ fn initializers_are_defaults_or_constants() {
         .node("Add", &["x", "b"], &["y"]);
     let x = ("x", &[2usize][..], &[1.0f32, 2.0][..]);
     assert_eq!(draft.run(&[x]), Ok(vec![11.0, 22.0]));
-    assert_eq!(
-        draft.run(&[x, ("b", &[2], &[0.0, 0.0])]),
-        Ok(vec![1.0, 2.0])
-    );
-    assert!(
-        draft
-            .run(&[])
-            .is_err_and(|error| error.contains("input 'x' is missing"))
-    );
+    assert_eq!(draft.run(&[x, ("b", &[2], &[0.0, 0.0])]), Ok(vec![1.0, 2.0]));
+    assert!(draft.run(&[]).is_err_and(|error| error.contains("input 'x' is missing")));
     // Before IR version 4 an initializer had to be an input; there it is a constant.
     let old = Draft { ir: 3, ..draft };
     assert_eq!(old.run(&[x]), Ok(vec![11.0, 22.0]));
@@ -125,9 +95,7 @@ fn initializers_are_defaults_or_constants() {
 fn sparse_constants_are_whole_for_nodes() {
     // TENSOR-38, GRAPH-37+
     let draft = |dim, positions: &[i64]| {
-        let mut draft = Draft::new(17)
-            .input("x", &["4"])
-            .node("Add", &["x", "w"], &["y"]);
+        let mut draft = Draft::new(17).input("x", &["4"]).node("Add", &["x", "w"], &["y"]);
         draft.sparse = vec![("w", dim, positions.to_vec(), vec![5.0, 7.0])];
         draft
     };
@@ -144,10 +112,11 @@ fn sparse_constants_are_whole_for_nodes() {
 #[test]
 fn inputs_are_held_against_their_declaration() {
     // TYPE-25-, SHAPE-07-, SHAPE-11-
-    let draft = Draft::new(13)
-        .input("x", &["N", "2"])
-        .input("z", &["N", "2"])
-        .node("Add", &["x", "z"], &["y"]);
+    let draft = Draft::new(13).input("x", &["N", "2"]).input("z", &["N", "2"]).node(
+        "Add",
+        &["x", "z"],
+        &["y"],
+    );
     let two: (&[usize], &[f32]) = (&[1, 2], &[1.0, 2.0]);
     let four: (&[usize], &[f32]) = (&[2, 2], &[1.0; 4]);
     let cases = [
@@ -159,14 +128,8 @@ fn inputs_are_held_against_their_declaration() {
             vec![("x", &[2][..], two.1), ("z", two.0, two.1)],
             "must be float[N, 2], but float[2] is given",
         ),
-        (
-            vec![("x", two.0, two.1), ("q", two.0, two.1)],
-            "no input 'q'",
-        ),
-        (
-            vec![("x", two.0, two.1), ("x", two.0, two.1)],
-            "given twice",
-        ),
+        (vec![("x", two.0, two.1), ("q", two.0, two.1)], "no input 'q'"),
+        (vec![("x", two.0, two.1), ("x", two.0, two.1)], "given twice"),
     ];
     for (inputs, expected) in cases {
         let error = draft.run(&inputs).expect_err(expected);
@@ -181,13 +144,11 @@ fn inputs_are_held_against_their_declaration() {
     );
 }
 
-/// A network with branches, views, operations in place and residual sums, over dimensions that vary.
+/// A network with branches, views, operations in place and residual sums, over dimensions that
+/// vary.
 fn network() -> Draft {
-    let weights = |count: usize| {
-        (0..count)
-            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0)
-            .collect()
-    };
+    let weights =
+        |count: usize| (0..count).map(|i| ((i * 37 % 101) as f32 - 50.0) / 50.0).collect();
     Draft::new(13)
         .input("x", &["N", "3", "H", "W"])
         .constant("w1", &[8, 3, 3, 3], weights(216))
@@ -207,27 +168,20 @@ fn network() -> Draft {
 }
 
 fn picture(batch: usize, size: usize) -> Vec<f32> {
-    (0..batch * 3 * size * size)
-        .map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 500.0)
-        .collect()
+    (0..batch * 3 * size * size).map(|i| ((i * 7919 % 1000) as f32 - 500.0) / 500.0).collect()
 }
 
 #[test]
 fn nothing_but_the_inputs_decides_the_result() {
     // MODEL-15+-, GRAPH-06+-: runs, sizes, threads and neighbours leave no trace
-    let pictures: Vec<(usize, usize, Vec<f32>)> = [(1, 9), (3, 12), (1, 9), (2, 5)]
-        .into_iter()
-        .map(|(n, s)| (n, s, picture(n, s)))
-        .collect();
+    let pictures: Vec<(usize, usize, Vec<f32>)> =
+        [(1, 9), (3, 12), (1, 9), (2, 5)].into_iter().map(|(n, s)| (n, s, picture(n, s))).collect();
     let run = |session: &Session, (n, size, elements): &(usize, usize, Vec<f32>)| {
         let inputs = values(&[("x", &[*n, 3, *size, *size], elements)]);
         let kept = inputs.clone();
         let outputs = session.run(inputs).expect("a fitting input");
         assert_eq!(floats(&kept[0].1), *elements);
-        floats(&outputs[0].1)
-            .into_iter()
-            .map(f32::to_bits)
-            .collect::<Vec<_>>()
+        floats(&outputs[0].1).into_iter().map(f32::to_bits).collect::<Vec<_>>()
     };
     let one = network().session(1).expect("a valid model");
     let expected: Vec<_> = pictures.iter().map(|picture| run(&one, picture)).collect();
@@ -251,20 +205,15 @@ fn fusing_changes_nothing_that_matters() {
     let draft = network();
     let compile = |fuse: bool| {
         let mut options = Options::with_threads(1);
-        options.optimization = if fuse {
-            Optimization::All
-        } else {
-            Optimization::Basic
-        };
+        options.optimization = if fuse { Optimization::All } else { Optimization::Basic };
         Session::compile(&draft.model(), &NoExternalData, &options).expect("a valid model")
     };
     let (plain, fused) = (compile(false), compile(true));
     assert!(fused.steps().len() < plain.steps().len());
     let elements = picture(2, 10);
     let run = |session: &Session| {
-        let outputs = session
-            .run(values(&[("x", &[2, 3, 10, 10], &elements)]))
-            .expect("a fitting input");
+        let outputs =
+            session.run(values(&[("x", &[2, 3, 10, 10], &elements)])).expect("a fitting input");
         floats(&outputs[0].1)
     };
     for (a, b) in run(&plain).iter().zip(run(&fused)) {
@@ -274,10 +223,11 @@ fn fusing_changes_nothing_that_matters() {
 
 #[test]
 fn a_run_that_cannot_be_done_says_where() {
-    let draft = Draft::new(13)
-        .input("x", &["?", "?"])
-        .input("z", &["?", "?"])
-        .node("MatMul", &["x", "z"], &["y"]);
+    let draft = Draft::new(13).input("x", &["?", "?"]).input("z", &["?", "?"]).node(
+        "MatMul",
+        &["x", "z"],
+        &["y"],
+    );
     let error = draft.run(&[("x", &[2, 3], &[0.0; 6]), ("z", &[2, 3], &[0.0; 6])]);
     assert!(error.is_err_and(|error| error.contains("MatMul")
         && error.contains('3')
@@ -286,10 +236,11 @@ fn a_run_that_cannot_be_done_says_where() {
 
 #[test]
 fn sizes_can_be_fixed_when_the_model_is_compiled() {
-    let draft = Draft::new(13)
-        .input("x", &["N", "M"])
-        .input("z", &["N", "M"])
-        .node("Add", &["x", "z"], &["y"]);
+    let draft = Draft::new(13).input("x", &["N", "M"]).input("z", &["N", "M"]).node(
+        "Add",
+        &["x", "z"],
+        &["y"],
+    );
     let compile = |dims: &[(&str, i64)]| {
         let mut options = Options::with_threads(1);
         let dims = dims.iter().map(|(name, size)| (name.to_string(), *size));
@@ -323,15 +274,10 @@ fn sizes_can_be_fixed_when_the_model_is_compiled() {
         other => panic!("{other:?}"),
     };
     let unknown = refused(&[("batch", 2)]);
-    assert!(
-        unknown.contains("'batch'") && unknown.contains("M, N"),
-        "{unknown}"
-    );
+    assert!(unknown.contains("'batch'") && unknown.contains("M, N"), "{unknown}");
     assert!(refused(&[("N", -1)]).contains("-1"));
     assert!(refused(&[("N", 1), ("N", 2)]).contains("1 and 2"));
-    let numbers = Draft::new(13)
-        .input("x", &["2"])
-        .node("Relu", &["x"], &["y"]);
+    let numbers = Draft::new(13).input("x", &["2"]).node("Relu", &["x"], &["y"]);
     let mut options = Options::with_threads(1);
     options.dims.push(("N".to_string(), 2));
     let error = Session::compile(&numbers.model(), &NoExternalData, &options);
@@ -341,7 +287,8 @@ fn sizes_can_be_fixed_when_the_model_is_compiled() {
 
 #[test]
 fn memory_is_planned_for_sizes_that_shapes_are_computed_from() {
-    // A shape that follows from another shape is a formula when the model is compiled, and numbers for a run.
+    // A shape that follows from another shape is a formula when the model is compiled, and numbers
+    // for a run.
     let draft = Draft::new(13)
         .input("x", &["N", "4"])
         .node("Relu", &["x"], &["a"])
@@ -366,10 +313,7 @@ fn memory_is_planned_for_sizes_that_shapes_are_computed_from() {
         assert!(details.arena_bytes >= 16 * size);
         let elements = vec![-1.0; 4 * size];
         let outputs = session.run(values(&[("x", &[size, 4], &elements)]));
-        assert_eq!(
-            floats(&outputs.expect("a fitting input")[0].1),
-            vec![0.0; 4 * size]
-        );
+        assert_eq!(floats(&outputs.expect("a fitting input")[0].1), vec![0.0; 4 * size]);
     }
 }
 

@@ -1,5 +1,5 @@
-//! What exporters spell out becomes the operator that it means, in every spelling that is known, and nothing else does;
-//! either way the numbers are those of the model as it is written.
+//! What exporters spell out becomes the operator that it means, in every spelling that is known,
+//! and nothing else does; either way the numbers are those of the model as it is written.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -7,10 +7,8 @@ mod both_ways;
 use both_ways::Both;
 
 /// Batch and length of two runs of one session.
-const SIZES: [[(&str, usize); 3]; 2] = [
-    [("N", 2), ("S", 5), ("T", 7)],
-    [("N", 3), ("S", 8), ("T", 4)],
-];
+const SIZES: [[(&str, usize); 3]; 2] =
+    [[("N", 2), ("S", 5), ("T", 7)], [("N", 3), ("S", 8), ("T", 4)]];
 
 /// A graph of one input.
 fn graph(constants: &str, body: &str) -> String {
@@ -29,12 +27,7 @@ fn agree_twice(both: &Both) {
 fn becomes(pattern: &str, graph: &str) {
     let both = Both::new(graph);
     assert_eq!(both.fused(), [pattern], "{}\n{}", both.listing(), both.text);
-    assert!(
-        both.ops().contains(&pattern),
-        "{}\n{}",
-        both.listing(),
-        both.text
-    );
+    assert!(both.ops().contains(&pattern), "{}\n{}", both.listing(), both.text);
     agree_twice(&both);
 }
 
@@ -53,11 +46,9 @@ fn stays(reason: Option<&str>, graph: &str) {
     let context = || format!("{}\n{}", both.listing(), both.text);
     assert!(both.fused().is_empty(), "{}", context());
     match reason {
-        Some(reason) => assert!(
-            both.reasons().iter().any(|given| given.contains(reason)),
-            "{}",
-            context()
-        ),
+        Some(reason) => {
+            assert!(both.reasons().iter().any(|given| given.contains(reason)), "{}", context())
+        }
         None => assert!(both.reasons().is_empty(), "{}", context()),
     }
     agree_twice(&both);
@@ -87,10 +78,9 @@ fn gelu_with_erf() {
     let double = graph(GELU, body).replace("float", "double");
     becomes_only(
         "Gelu",
-        &double.replace("1.4142135", "1.4142135623730951").replace(
-            "double[N, S, 8] x) => (y)",
-            "double[N, S, 8] x) => (double[N, S, 8] y)",
-        ),
+        &double
+            .replace("1.4142135", "1.4142135623730951")
+            .replace("double[N, S, 8] x) => (y)", "double[N, S, 8] x) => (double[N, S, 8] y)"),
     );
 }
 
@@ -129,29 +119,21 @@ fn no_gelu() {
         stays(None, &graph(&GELU.replace(right, wrong), body));
     }
     // The other way round it is another function.
-    stays(
-        None,
-        &graph(GELU, &body.replace("Div (x, r)", "Div (r, x)")),
-    );
+    stays(None, &graph(GELU, &body.replace("Div (x, r)", "Div (r, x)")));
     // Values in between that somebody wants.
     for value in ["a", "b", "c"] {
         let output = graph(GELU, body).replace("=> (y)", &format!("=> (y, {value})"));
         stays(READ_ELSEWHERE, &output);
         let read = format!("{body} z = Neg ({value})");
-        stays(
-            READ_ELSEWHERE,
-            &graph(GELU, &read).replace("=> (y)", "=> (y, z)"),
-        );
+        stays(READ_ELSEWHERE, &graph(GELU, &read).replace("=> (y)", "=> (y, z)"));
     }
     // Another x in one place.
     let other =
         "e = Neg (x) a = Div (e, r) b = Erf (a) c = Add (b, one) d = Mul (x, c) y = Mul (d, half)";
     stays(None, &graph(GELU, other));
     // A vector is no number, even if it holds the same one.
-    let vector = GELU.replace(
-        "float half = {0.5}",
-        "float[8] half = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}",
-    );
+    let vector = GELU
+        .replace("float half = {0.5}", "float[8] half = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5}");
     stays(None, &graph(&vector, body));
     // Constants with more axes than x make more of x.
     for (name, value) in [("half", "0.5"), ("one", "1"), ("r", "1.4142135")] {
@@ -181,17 +163,11 @@ fn swish() {
     let a = "float a = {1.702}";
     let body = "t = Mul (x, a) s = Sigmoid (t) y = Mul (x, s)";
     for value in ["t", "s"] {
-        stays(
-            READ_ELSEWHERE,
-            &graph(a, body).replace("=> (y)", &format!("=> (y, {value})")),
-        );
+        stays(READ_ELSEWHERE, &graph(a, body).replace("=> (y)", &format!("=> (y, {value})")));
         let read = graph(a, &format!("{body} z = Neg ({value})"));
         stays(READ_ELSEWHERE, &read.replace("=> (y)", "=> (y, z)"));
     }
-    stays(
-        None,
-        &graph(a, "e = Neg (x) s = Sigmoid (e) y = Mul (x, s)"),
-    );
+    stays(None, &graph(a, "e = Neg (x) s = Sigmoid (e) y = Mul (x, s)"));
     let vector = "float[8] a = {1, 2, 3, 4, 5, 6, 7, 8}";
     stays(None, &graph(vector, body));
     let both = Both::new(&graph("float[1, 1, 1, 1] a = {1.702}", body));
@@ -213,10 +189,7 @@ fn root_mean_square() {
             "r = Sqrt (f) n = Div (x, r) y = Mul (n, w)",
             "i = Pow (f, p) n = Mul (x, i) y = Mul (w, n)",
         ] {
-            becomes_only(
-                "RMSNormalization",
-                &graph(RMS, &format!("{} {end}", mean(square))),
-            );
+            becomes_only("RMSNormalization", &graph(RMS, &format!("{} {end}", mean(square))));
         }
     }
     let end = "r = Sqrt (f) i = Reciprocal (r) n = Mul (x, i) y = Mul (w, n)";
@@ -242,34 +215,22 @@ fn root_mean_square() {
             &body.replace("r = Sqrt (f) i = Reciprocal (r)", "i = Pow (f, p)"),
         ),
     );
-    stays(
-        None,
-        &graph(
-            RMS,
-            &format!("o = Neg (x) {}", body.replace("Mul (x, i)", "Mul (o, i)")),
-        ),
-    );
+    stays(None, &graph(RMS, &format!("o = Neg (x) {}", body.replace("Mul (x, i)", "Mul (o, i)"))));
     for value in ["q", "m", "f", "r", "i", "n"] {
         let output = graph(RMS, &body).replace("=> (y)", &format!("=> (y, {value})"));
         stays(READ_ELSEWHERE, &output);
     }
     let weight = "the weight is not a vector";
-    for (dims, elements) in [
-        ("1", "3"),
-        ("1, 8", "1, 2, 3, 4, 5, 6, 7, 8"),
-        ("5, 1", "1, 2, 3, 4, 5"),
-    ] {
+    for (dims, elements) in
+        [("1", "3"), ("1, 8", "1, 2, 3, 4, 5, 6, 7, 8"), ("5, 1", "1, 2, 3, 4, 5")]
+    {
         let constants = RMS.replace(
             "float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}",
             &format!("float[{dims}] w = {{{elements}}}"),
         );
         let both = Both::new(&graph(&constants, &body).replace("[N, S, 8]", "[N, 5, 8]"));
         assert!(both.fused().is_empty(), "{}", both.listing());
-        assert!(
-            both.reasons().iter().any(|why| why.contains(weight)),
-            "{}",
-            both.listing()
-        );
+        assert!(both.reasons().iter().any(|why| why.contains(weight)), "{}", both.listing());
         agree_twice(&both);
     }
     // A weight longer than x makes more of x.
@@ -329,15 +290,9 @@ fn layer_normalization() {
     }
     for (right, wrong) in [
         ("Sub (x, m)", "Sub (m, x)"),
-        (
-            "m = ReduceMean (x, last)",
-            "o = Neg (x) m = ReduceMean (o, last)",
-        ),
+        ("m = ReduceMean (x, last)", "o = Neg (x) m = ReduceMean (o, last)"),
     ] {
-        becomes(
-            "RMSNormalization",
-            &graph(LAYER, &body.replace(right, wrong)),
-        );
+        becomes("RMSNormalization", &graph(LAYER, &body.replace(right, wrong)));
     }
     // What the exporter writes twice is one value.
     let twice = body.replace("n = Div (c, r)", "d = Sub (x, m) n = Div (d, r)");
@@ -375,26 +330,20 @@ fn layer_normalization_without_bias() {
         becomes("RMSNormalization", &output);
     }
     stays(None, &graph(&LAYER.replace("{-1}", "{1}"), &body));
-    // What is added is none: of another size, taken away, or added to what somebody else reads as well.
-    let with = |end: &str| {
-        graph(
-            LAYER,
-            &body.replace("y = Mul", "s = Mul").replace("(n, w)", end),
-        )
-    };
+    // What is added is none: of another size, taken away, or added to what somebody else reads as
+    // well.
+    let with = |end: &str| graph(LAYER, &body.replace("y = Mul", "s = Mul").replace("(n, w)", end));
     becomes("LayerNormalization", &with("(n, w) y = Sub (s, b)"));
     becomes("LayerNormalization", &with("(n, w) y = Add (s, e)"));
     let output = with("(n, w) y = Add (s, b)").replace("=> (y)", "=> (y, s)");
     becomes("LayerNormalization", &output);
     // A weight that is no vector is none for either normalization.
-    let scalar = LAYER.replace(
-        "float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}",
-        "float[1] w = {3}",
-    );
+    let scalar = LAYER.replace("float[8] w = {1, -2, 3, 0.5, 0.25, 0, 1.5, 2}", "float[1] w = {3}");
     stays(Some("the weight is not a vector"), &graph(&scalar, &body));
 }
 
-/// Blocks side by side normalize one value each with a weight of its own; what they write twice is the same until then.
+/// Blocks side by side normalize one value each with a weight of its own; what they write twice is
+/// the same until then.
 #[test]
 fn normalizations_of_one_value() {
     let weights = format!("{LAYER}, float[8] k = {{2, 2, 3, 3, 4, 4, 5, 5}}");
@@ -406,9 +355,10 @@ fn normalizations_of_one_value() {
         let own = words.split_inclusive([' ', '(', ')', ',']);
         own.map(|word| {
             let name = word.trim_end_matches([' ', '(', ')', ',']);
-            match names.contains(&name) {
-                true => word.replacen(name, &format!("{name}{way}"), 1),
-                false => word.to_string(),
+            if names.contains(&name) {
+                word.replacen(name, &format!("{name}{way}"), 1)
+            } else {
+                word.to_string()
             }
         })
         .collect::<String>()
@@ -417,23 +367,11 @@ fn normalizations_of_one_value() {
         let body = format!("{} {}", part("1", first), part("2", second));
         graph(&weights, &body).replace("=> (y)", "=> (y, z)")
     };
-    let (biased, other) = (
-        "s = Mul (n, w) y = Add (s, b)",
-        "t = Mul (n, k) z = Add (t, k)",
-    );
+    let (biased, other) = ("s = Mul (n, w) y = Add (s, b)", "t = Mul (n, k) z = Add (t, k)");
     let without = "z = Mul (k, n)";
-    for (first, second) in [
-        (biased, other),
-        (biased, without),
-        ("y = Mul (n, w)", without),
-    ] {
+    for (first, second) in [(biased, other), (biased, without), ("y = Mul (n, w)", without)] {
         let both = Both::new(&graph(first, second));
-        assert_eq!(
-            both.fused(),
-            ["LayerNormalization"; 2],
-            "{}",
-            both.listing()
-        );
+        assert_eq!(both.fused(), ["LayerNormalization"; 2], "{}", both.listing());
         assert_eq!(both.ops(), ["LayerNormalization"; 2], "{}", both.listing());
         agree_twice(&both);
     }
@@ -463,18 +401,16 @@ fn whole_exponents() {
         let end =
             "m = ReduceMean (q, last) f = Add (m, e) r = Sqrt (f) n = Div (x, r) y = Mul (n, w)";
         let body = graph(&constants, &format!("q = Pow (x, two) {end}"));
-        match fits {
-            true => becomes_only("RMSNormalization", &body),
-            false => stays(None, &body),
+        if fits {
+            becomes_only("RMSNormalization", &body)
+        } else {
+            stays(None, &body)
         }
         let constants = LAYER.replace("float two = {2}", constant);
         let end = "v = ReduceMean (q, last) f = Add (v, e) r = Sqrt (f) n = Div (c, r) s = Mul (n, w) y = Add (s, b)";
         let start = "m = ReduceMean (x, last) c = Sub (x, m) q = Pow (c, two)";
         let body = graph(&constants, &format!("{start} {end}"));
-        match fits {
-            true => becomes_only("LayerNormalization", &body),
-            false => stays(None, &body),
-        }
+        if fits { becomes_only("LayerNormalization", &body) } else { stays(None, &body) }
     }
     let constants = "float half = {0.5}, float one = {1}, int64 three = {3}, float c3 = {0.044715}, \
                      float s = {0.7978846}";
@@ -507,10 +443,7 @@ fn rotary_embedding() {
         ("(x, zero, half, three)", "(x, zero, half, three, one)"),
         ("turned = Concat <axis = -1>", "turned = Concat <axis = 3>"),
     ] {
-        becomes(
-            "RotaryEmbedding",
-            &rotary(x, angles, &ROTARY_BODY.replace(right, other)),
-        );
+        becomes("RotaryEmbedding", &rotary(x, angles, &ROTARY_BODY.replace(right, other)));
     }
     // Two values turn by the same angles: cosine and sine are taken once.
     let second = ROTARY_BODY.replace("y = Add", "y1 = Add").replace("twice = Concat <axis = -1> (angles, angles) cc = Cos (twice) ss = Sin (twice) c = Unsqueeze (cc, one) s = Unsqueeze (ss, one)", "")
@@ -532,10 +465,7 @@ fn no_rotary_embedding() {
     for (right, wrong) in [
         // The halves are not halves, or stand in the other order, or the wrong one is negative.
         ("half = {4}", "half = {3}"),
-        (
-            "Concat <axis = -1> (minus, low)",
-            "Concat <axis = -1> (low, minus)",
-        ),
+        ("Concat <axis = -1> (minus, low)", "Concat <axis = -1> (low, minus)"),
         ("minus = Neg (high)", "minus = Abs (high)"),
     ] {
         let graph = rotary(x, angles, ROTARY_BODY).replace(right, wrong);
@@ -543,18 +473,8 @@ fn no_rotary_embedding() {
     }
     let why = Some("angles that stand twice in a row");
     let other_twice = ROTARY_BODY.replace("(angles, angles)", "(angles, others)");
-    stays(
-        why,
-        &rotary(x, angles, &format!("others = Neg (angles) {other_twice}")),
-    );
-    stays(
-        why,
-        &rotary(
-            x,
-            angles,
-            &ROTARY_BODY.replace("Cos (twice)", "Exp (twice)"),
-        ),
-    );
+    stays(why, &rotary(x, angles, &format!("others = Neg (angles) {other_twice}")));
+    stays(why, &rotary(x, angles, &ROTARY_BODY.replace("Cos (twice)", "Exp (twice)")));
     for value in ["straight", "turned", "crossed", "minus", "low", "high"] {
         stays(
             READ_ELSEWHERE,
@@ -562,11 +482,9 @@ fn no_rotary_embedding() {
         );
     }
     // Angles that are stretched, or that stretch x.
-    for (x, angles) in [
-        ("N, 3, S, 8", "N, 1, 4"),
-        ("1, 3, S, 8", "N, S, 4"),
-        ("N, 3, 1, 8", "N, S, 4"),
-    ] {
+    for (x, angles) in
+        [("N, 3, S, 8", "N, 1, 4"), ("1, 3, S, 8", "N, S, 4"), ("N, 3, 1, 8", "N, S, 4")]
+    {
         let both = Both::new(&rotary(x, angles, ROTARY_BODY));
         assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
         assert!(!both.reasons().is_empty(), "{}", both.listing());
@@ -574,7 +492,8 @@ fn no_rotary_embedding() {
     }
 }
 
-/// Attention of rank 4 with the first product, what happens to the scores, and the constants that it takes.
+/// Attention of rank 4 with the first product, what happens to the scores, and the constants that
+/// it takes.
 fn heads(key: &str, scores: &str) -> String {
     format!(
         "g (float[N, 3, S, 8] q, float[N, 3, T, 8] k, float[N, 3, T, 4] v, float[N, 1, S, T] mask) => (y) \
@@ -597,19 +516,10 @@ fn attention_with_heads() {
         "z = Add (p, mask)",
     ] {
         let both = Both::new(&heads(KEY, scores));
-        assert_eq!(
-            both.fused(),
-            ["Attention"],
-            "{}\n{}",
-            both.listing(),
-            both.text
-        );
+        assert_eq!(both.fused(), ["Attention"], "{}\n{}", both.listing(), both.text);
         // The keys are not moved.
         let left = both.ops();
-        assert!(
-            !left.contains(&"MatMul") && !left.contains(&"Softmax"),
-            "{left:?}"
-        );
+        assert!(!left.contains(&"MatMul") && !left.contains(&"Softmax"), "{left:?}");
         agree_twice(&both);
     }
     // No scale and no mask at all.
@@ -629,16 +539,9 @@ fn attention_with_heads() {
         becomes("Attention", &graph);
     }
     // Masks of fewer axes, or of fewer rows.
-    for mask in [
-        "1, 1, S, T",
-        "N, 1, 1, T",
-        "N, 3, S, T",
-        "S, T",
-        "1, T",
-        "T",
-        "1, S, T",
-        "3, 1, T",
-    ] {
+    for mask in
+        ["1, 1, S, T", "N, 1, 1, T", "N, 3, S, T", "S, T", "1, T", "T", "1, S, T", "3, 1, T"]
+    {
         let graph = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)").replace("N, 1, S, T", mask);
         becomes("Attention", &graph);
     }
@@ -648,11 +551,10 @@ fn attention_with_heads() {
 fn attention_in_a_transformer() {
     // Keys as a linear layer leaves them, turned once; the result is turned back and joined.
     for (perm, order) in [("[0, 2, 3, 1]", true), ("[0, 1, 3, 2]", false)] {
-        let key = match order {
-            true => format!("t = Transpose <perm = {perm}> (k4)"),
-            false => format!(
-                "k5 = Transpose <perm = [0, 2, 1, 3]> (k4) t = Transpose <perm = {perm}> (k5)"
-            ),
+        let key = if order {
+            format!("t = Transpose <perm = {perm}> (k4)")
+        } else {
+            format!("k5 = Transpose <perm = [0, 2, 1, 3]> (k4) t = Transpose <perm = {perm}> (k5)")
         };
         let graph = format!(
             "g (float[N, S, 24] q, float[N, T, 24] k, float[N, T, 24] v, float[N, 1, 1, T] mask) => (y) \
@@ -663,13 +565,7 @@ fn attention_in_a_transformer() {
              o1 = Transpose <perm = [0, 2, 1, 3]> (o) y = Reshape (o1, join) }}"
         );
         let both = Both::new(&graph);
-        assert_eq!(
-            both.fused(),
-            ["Attention"],
-            "{}\n{}",
-            both.listing(),
-            both.text
-        );
+        assert_eq!(both.fused(), ["Attention"], "{}\n{}", both.listing(), both.text);
         let kernels = both.fused.steps();
         let attention = kernels.iter().find(|step| step.op == "Attention").unwrap();
         assert!(attention.kernel.contains("order"), "{}", both.listing());
@@ -716,30 +612,16 @@ fn attention_with_shared_heads() {
     };
     for copies in [2, 3] {
         let both = Both::new(&graph(copies, copies));
-        assert_eq!(
-            both.fused(),
-            ["Attention"],
-            "{}\n{}",
-            both.listing(),
-            both.text
-        );
+        assert_eq!(both.fused(), ["Attention"], "{}\n{}", both.listing(), both.text);
         assert!(!both.ops().contains(&"Expand"), "{}", both.listing());
         agree_twice(&both);
     }
     // Different copies are copied, and then it is the same again.
     becomes("Attention", &graph(2, 3));
     // Whole sets of heads one after the other are another order.
-    let other = graph(2, 2)
-        .replace("{2}", "{1}")
-        .replace("{1, 1, 2, 1, 1}", "{1, 2, 1, 1, 1}");
+    let other = graph(2, 2).replace("{2}", "{1}").replace("{1, 1, 2, 1, 1}", "{1, 2, 1, 1, 1}");
     let both = Both::new(&other);
-    assert_eq!(
-        both.fused(),
-        ["Attention"],
-        "{}\n{}",
-        both.listing(),
-        both.text
-    );
+    assert_eq!(both.fused(), ["Attention"], "{}\n{}", both.listing(), both.text);
     agree_twice(&both);
 }
 
@@ -747,10 +629,7 @@ fn attention_with_shared_heads() {
 fn no_attention() {
     let masked = heads(KEY, "z1 = Mul (p, s) z = Add (z1, mask)");
     for value in ["p", "z1", "z", "w"] {
-        stays(
-            READ_ELSEWHERE,
-            &masked.replace("=> (y)", &format!("=> (y, {value})")),
-        );
+        stays(READ_ELSEWHERE, &masked.replace("=> (y)", &format!("=> (y, {value})")));
         let read = masked.replace("y = MatMul", &format!("o = Neg ({value}) y = MatMul"));
         stays(READ_ELSEWHERE, &read.replace("=> (y)", "=> (y, o)"));
     }
@@ -758,31 +637,17 @@ fn no_attention() {
     becomes("Attention", &masked.replace("=> (y)", "=> (y, t)"));
     let column = Some("a column for each key");
     stays(column, &masked.replace("N, 1, S, T", "N, 1, S, 1"));
-    stays(
-        column,
-        &masked.replace("float[N, 1, S, T] mask", "float mask"),
-    );
-    stays(
-        Some("not along the last axis"),
-        &masked.replace("<axis = -1>", "<axis = 2>"),
-    );
-    stays(
-        Some("no scaled product"),
-        &heads(KEY, "z1 = Add (p, mask) z = Mul (z1, s)"),
-    );
-    stays(
-        Some("no scaled product"),
-        &heads(KEY, "z1 = Tanh (p) z = Add (z1, mask)"),
-    );
+    stays(column, &masked.replace("float[N, 1, S, T] mask", "float mask"));
+    stays(Some("not along the last axis"), &masked.replace("<axis = -1>", "<axis = 2>"));
+    stays(Some("no scaled product"), &heads(KEY, "z1 = Add (p, mask) z = Mul (z1, s)"));
+    stays(Some("no scaled product"), &heads(KEY, "z1 = Tanh (p) z = Add (z1, mask)"));
     stays(Some("no scaled product"), &heads(KEY, "z = Div (s, p)"));
     // A vector is no scale.
     let vector = heads(KEY, "z = Mul (p, mask)");
     stays(Some("no scaled product"), &vector);
     stays(
         Some("the type is not float"),
-        &masked
-            .replace("float", "double")
-            .replace("=> (y)", "=> (double[N, 3, S, 4] y)"),
+        &masked.replace("float", "double").replace("=> (y)", "=> (double[N, 3, S, 4] y)"),
     );
     // Sizes that are not seen to be equal: one of them may be 1, and stretch.
     let stretched = masked.replace("float[N, 3, T, 8] k", "float[1, 3, T, 8] k");
@@ -795,9 +660,7 @@ fn no_attention() {
     assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
     assert!(!both.reasons().is_empty());
     agree_twice(&both);
-    let heads_of_mask = masked
-        .replace("N, 3, ", "N, 1, ")
-        .replace("N, 1, S, T", "N, 3, S, T");
+    let heads_of_mask = masked.replace("N, 3, ", "N, 1, ").replace("N, 1, S, T", "N, 3, S, T");
     let both = Both::new(&heads_of_mask);
     assert!(both.fused().is_empty(), "{}\n{}", both.listing(), both.text);
     agree_twice(&both);
@@ -821,13 +684,8 @@ fn queries_that_see_nothing_are_nan_as_written() {
     let mut mask: Vec<f32> = inputs[3].1.as_tensor().unwrap().to_vec().unwrap();
     mask[..7].fill(f32::NEG_INFINITY);
     mask[8..12].fill(f32::NEG_INFINITY);
-    inputs[3].1 = sardonyx_tensor::Tensor::from_slice([2, 1, 5, 7], &mask)
-        .unwrap()
-        .into();
-    let (plain, fused) = (
-        both.plain.run(inputs.clone()).unwrap(),
-        both.fused.run(inputs).unwrap(),
-    );
+    inputs[3].1 = sardonyx_tensor::Tensor::from_slice([2, 1, 5, 7], &mask).unwrap().into();
+    let (plain, fused) = (both.plain.run(inputs.clone()).unwrap(), both.fused.run(inputs).unwrap());
     both_ways::same(&plain, &fused, 1e-5, &both.text);
     let y: Vec<f32> = fused[0].1.as_tensor().unwrap().to_vec().unwrap();
     assert!(y[..4].iter().all(|y| y.is_nan()) && y[4..20].iter().all(|y| y.is_finite()));
@@ -835,7 +693,8 @@ fn queries_that_see_nothing_are_nan_as_written() {
 
 #[test]
 fn fusions_follow_each_other() {
-    // A normalization, a product with a Gelu at its end, and another product with what came before added.
+    // A normalization, a product with a Gelu at its end, and another product with what came before
+    // added.
     let graph = format!(
         "g (float[N, S, 8] x) => (y) <{LAYER}, {GELU}, float[8, 8] w1 = {{{m}}}, float[8, 8] w2 = {{{m}}}> {{ \
          m = ReduceMean (x, last) c = Sub (x, m) q = Pow (c, two) v = ReduceMean (q, last) f = Add (v, e) ro = Sqrt (f) \
@@ -848,17 +707,7 @@ fn fusions_follow_each_other() {
             .join(", ")
     );
     let both = Both::new(&graph);
-    assert_eq!(
-        both.fused(),
-        ["LayerNormalization", "Gelu"],
-        "{}",
-        both.listing()
-    );
-    assert_eq!(
-        both.ops(),
-        ["LayerNormalization", "MatMul", "MatMul"],
-        "{}",
-        both.listing()
-    );
+    assert_eq!(both.fused(), ["LayerNormalization", "Gelu"], "{}", both.listing());
+    assert_eq!(both.ops(), ["LayerNormalization", "MatMul", "MatMul"], "{}", both.listing());
     agree_twice(&both);
 }

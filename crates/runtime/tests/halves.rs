@@ -1,4 +1,5 @@
-//! Products with constants in 16 bits: those of narrow models, which lose nothing, and those that may be rounded.
+//! Products with constants in 16 bits: those of narrow models, which lose nothing, and those that
+//! may be rounded.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -19,14 +20,12 @@ fn bytes(outputs: &[(String, Value)], name: &str) -> Vec<u8> {
     value.as_tensor().unwrap().bytes().to_vec()
 }
 
-/// Each product twice: with a constant, which is packed, and with the same matrix as a value that is computed.
+/// Each product twice: with a constant, which is packed, and with the same matrix as a value that
+/// is computed.
 fn narrow_model(elem: u8) -> String {
     let mut numbers = Numbers::new(5);
-    let (w, t, c) = (
-        list(&mut numbers, 40 * 37),
-        list(&mut numbers, 37 * 40),
-        list(&mut numbers, 37),
-    );
+    let (w, t, c) =
+        (list(&mut numbers, 40 * 37), list(&mut numbers, 37 * 40), list(&mut numbers, 37));
     let to = format!("Cast <to = {elem}>");
     whole(&format!(
         "g (float[M, 40] x, float zero) => (y, y2, t, t2, g, g2) \
@@ -87,10 +86,7 @@ fn rounded_constants_are_near_and_rows_decide_how_near() {
     let kernel = |session: &Session, step: usize| session.steps()[step].kernel.clone();
     assert!(kernel(&fast, 0).starts_with("packed B in float16"));
     assert!(kernel(&exact, 0).starts_with("packed B,"));
-    assert!(
-        kernel(&fast, 1).starts_with("packed B,"),
-        "the smallest stay"
-    );
+    assert!(kernel(&fast, 1).starts_with("packed B,"), "the smallest stay");
     for (rows, bound) in [(1, 4e-4), (5, 4e-4), (64, 6e-3)] {
         let given = inputs(&exact, &[("M", rows)], 3);
         let numbers = |session: &Session| -> Vec<f32> {

@@ -14,10 +14,7 @@ use sardonyx_text::{ParseOptions, parse_model};
 
 fn compile(graph: &str, change: impl FnOnce(&mut Options)) -> Result<Session, CompileError> {
     let text = whole(graph);
-    let parsed = parse_model(
-        Buffer::from(text.as_bytes().to_vec()),
-        ParseOptions::default(),
-    );
+    let parsed = parse_model(Buffer::from(text.as_bytes().to_vec()), ParseOptions::default());
     let model = parsed.unwrap_or_else(|error| panic!("{error:?}")).model;
     let mut options = Options::with_threads(1);
     change(&mut options);
@@ -93,10 +90,7 @@ fn a_value_made_of_nothing_is_refused_before_it_is_made() {
         assert!(taken.bytes_max < 1_000_000, "{taken:?}");
     }
     let shape = Value::Tensor(Tensor::from_vec([1], vec![1000i64]).unwrap());
-    assert_eq!(
-        run(&limited, "shape", &shape).unwrap()[0],
-        Value::Tensor(Tensor::scalar(0.0f32))
-    );
+    assert_eq!(run(&limited, "shape", &shape).unwrap()[0], Value::Tensor(Tensor::scalar(0.0f32)));
     // Without a limit it is the system that refuses, and that is an error, too.
     let shape = Value::Tensor(Tensor::from_vec([1], vec![i64::MAX / 8]).unwrap());
     assert!(run(&session(given, None), "shape", &shape).is_err());
@@ -145,12 +139,11 @@ fn looking_makes_and_packs_nothing() {
 
 #[test]
 fn weights_that_are_made_of_stored_ones_are_made_once() {
-    // What takes four times as much as in the file, spelled out from DequantizeLinear, is packed however much that is.
+    // What takes four times as much as in the file, spelled out from DequantizeLinear, is packed
+    // however much that is.
     let mut text = String::from("g (float[N, 512] x0) => (x8) <float s = {0.01}");
     for index in 0..8 {
-        let numbers = stored(&format!("w{index}"), &[512, 512], |at| {
-            ((at + index) % 7) as f32
-        });
+        let numbers = stored(&format!("w{index}"), &[512, 512], |at| ((at + index) % 7) as f32);
         write!(text, ", uint8{}", numbers.strip_prefix("float").unwrap()).unwrap();
     }
     text += "> {";
@@ -172,10 +165,7 @@ fn weights_that_are_made_of_stored_ones_are_made_once() {
     let parse_only = measure(|| drop(compile(&text, |options| options.only_looks = true)));
     let both = measure(|| drop(session(&text, None)));
     let more = both.bytes_max - parse_only.bytes_max.min(both.bytes_max);
-    assert!(
-        more < packed as u64 + 4 * 4 * 512 * 512,
-        "{more} for {packed}"
-    );
+    assert!(more < packed as u64 + 4 * 4 * 512 * 512, "{more} for {packed}");
     // Where the limit leaves no room for them, they are computed in each run; results are the same.
     // Many rows: few are added up in another order where B is not packed.
     let x = random(3, &[64, 512]);
@@ -231,12 +221,7 @@ struct Twins {
 
 #[test]
 fn fills_are_packed_to_the_same_bits() {
-    let twins = |input, weight, op| Twins {
-        input,
-        weight,
-        op,
-        then: "w = Identity (f)",
-    };
+    let twins = |input, weight, op| Twins { input, weight, op, then: "w = Identity (f)" };
     let cases = [
         twins(&[3, 200], &[200, 170], "MatMul (x, w)"),
         twins(&[40, 200], &[200, 170], "MatMul (x, w)"),
@@ -246,27 +231,11 @@ fn fills_are_packed_to_the_same_bits() {
             then: "w = Transpose <perm = [1, 0]> (f)",
             ..twins(&[5, 170], &[200, 170], "MatMul (x, w)")
         },
-        twins(
-            &[1, 64, 9, 7],
-            &[64, 64, 3, 3],
-            "Conv <pads = [1, 1, 1, 1]> (x, w)",
-        ),
+        twins(&[1, 64, 9, 7], &[64, 64, 3, 3], "Conv <pads = [1, 1, 1, 1]> (x, w)"),
         twins(&[1, 192, 5, 5], &[192, 192, 1, 1], "Conv (x, w)"),
-        twins(
-            &[1, 2048, 5, 5],
-            &[2048, 1, 3, 3],
-            "Conv <group = 2048> (x, w)",
-        ),
-        twins(
-            &[1, 128, 6, 6],
-            &[128, 64, 3, 3],
-            "Conv <group = 2, strides = [2, 2]> (x, w)",
-        ),
-        twins(
-            &[1, 64, 9, 7],
-            &[64, 64, 3, 3],
-            "Conv <auto_pad = \"SAME_UPPER\"> (x, w)",
-        ),
+        twins(&[1, 2048, 5, 5], &[2048, 1, 3, 3], "Conv <group = 2048> (x, w)"),
+        twins(&[1, 128, 6, 6], &[128, 64, 3, 3], "Conv <group = 2, strides = [2, 2]> (x, w)"),
+        twins(&[1, 64, 9, 7], &[64, 64, 3, 3], "Conv <auto_pad = \"SAME_UPPER\"> (x, w)"),
     ];
     for case in cases {
         let (input, weight, op, then) = (case.input, case.weight, case.op, case.then);
@@ -285,11 +254,7 @@ fn fills_are_packed_to_the_same_bits() {
                     {then}
                     y = {op} }}",
                 weight.len(),
-                weight
-                    .iter()
-                    .map(usize::to_string)
-                    .collect::<Vec<_>>()
-                    .join(", "),
+                weight.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
             );
             let constant = stored("f", weight, |_| -0.37);
             let constant = constant.strip_prefix("float").unwrap();
@@ -316,10 +281,7 @@ fn fills_are_packed_to_the_same_bits() {
                 });
                 let [[first, second], [third, fourth]] = outputs;
                 assert_eq!(first, second, "{op} of {elem}, {precision:?}");
-                assert!(
-                    first == third && first == fourth,
-                    "{op} of {elem}, {precision:?}"
-                );
+                assert!(first == third && first == fourth, "{op} of {elem}, {precision:?}");
             }
         }
     }
@@ -337,7 +299,8 @@ fn fills_of_one_node_are_packed_once_and_others_read_them_in_full() {
     let session = session(graph, None);
     assert_eq!(session.report().packed, 2);
     let one = 4 * 300 * 300;
-    // Packed once, with panels filled up, and in full for the subtraction, whose result is computed ahead of time.
+    // Packed once, with panels filled up, and in full for the subtraction, whose result is computed
+    // ahead of time.
     let made = session.report().made_bytes;
     assert!((2 * one..3 * one).contains(&made), "{made}");
     let x = Value::Tensor(Tensor::from_vec([1, 300], vec![1.0f32; 300]).unwrap());
@@ -350,7 +313,8 @@ fn fills_of_one_node_are_packed_once_and_others_read_them_in_full() {
 
 #[test]
 fn a_run_takes_no_more_than_the_limit() {
-    // `a` and `b` lie in the arena, `n` and `t` have sizes that only the data tells, `y` and `t` are given back.
+    // `a` and `b` lie in the arena, `n` and `t` have sizes that only the data tells, `y` and `t`
+    // are given back.
     let graph = "g (float[N] x) => (y, t) {
         a = Exp (x)
         b = Add (a, x)
@@ -361,9 +325,7 @@ fn a_run_takes_no_more_than_the_limit() {
     let x = random(5, &[4096]);
     let expected = run(&session(graph, None), "x", &x).unwrap();
     let fits = |limit: usize| run(&session(graph, Some(limit)), "x", &x);
-    let needed = (0..)
-        .map(|step| step * 1024)
-        .find(|limit| fits(*limit).is_ok());
+    let needed = (0..).map(|step| step * 1024).find(|limit| fits(*limit).is_ok());
     let needed = needed.unwrap();
     // At most `y`, `n` and `t` of 16, 32 and 32 kB at once, and the arena.
     assert!((80 << 10..=150 << 10).contains(&needed), "{needed}");
@@ -388,8 +350,8 @@ fn a_run_takes_no_more_than_the_limit() {
     assert!(arenas > 0 && values > 0);
 }
 
-/// The smallest limit under which a graph runs, to 64 KB, and the most bytes that its run allocates. Both of a thread of
-/// their own: scratch memory stays with a thread.
+/// The smallest limit under which a graph runs, to 64 KB, and the most bytes that its run
+/// allocates. Both of a thread of their own: scratch memory stays with a thread.
 fn counted_and_allocated(graph: &str, inputs: &[(&str, &[usize])]) -> (usize, usize) {
     let inputs: Vec<(String, Value)> = inputs
         .iter()
@@ -401,10 +363,7 @@ fn counted_and_allocated(graph: &str, inputs: &[(&str, &[usize])]) -> (usize, us
     assert!(runs(accepted), "{graph}");
     while accepted - refused > 1 << 16 {
         let middle = refused.midpoint(accepted);
-        match runs(middle) {
-            true => accepted = middle,
-            false => refused = middle,
-        }
+        if runs(middle) { accepted = middle } else { refused = middle }
     }
     let free = session(graph, None);
     let run = || measure(|| drop(free.run(inputs).unwrap())).bytes_max;

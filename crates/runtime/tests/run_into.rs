@@ -1,4 +1,5 @@
-//! Runs on memory of the caller: the same results as `run`, whoever reads an output, and nothing allocated in the end.
+//! Runs on memory of the caller: the same results as `run`, whoever reads an output, and nothing
+//! allocated in the end.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -19,18 +20,10 @@ fn tensor(seed: u64, dims: &[usize]) -> Tensor {
 /// Runs a session both ways and compares the bytes of all outputs.
 #[track_caller]
 fn agree(session: &Session, inputs: &[(&str, Tensor)]) {
-    let values = inputs
-        .iter()
-        .map(|(name, t)| ((*name).to_string(), Value::Tensor(t.clone())));
+    let values = inputs.iter().map(|(name, t)| ((*name).to_string(), Value::Tensor(t.clone())));
     let expected = session.run(values.collect()).unwrap();
-    let expected: Vec<&Tensor> = expected
-        .iter()
-        .map(|(_, v)| v.as_tensor().unwrap())
-        .collect();
-    let mut memory: Vec<Vec<u8>> = expected
-        .iter()
-        .map(|t| vec![0xa5; t.bytes().len()])
-        .collect();
+    let expected: Vec<&Tensor> = expected.iter().map(|(_, v)| v.as_tensor().unwrap()).collect();
+    let mut memory: Vec<Vec<u8>> = expected.iter().map(|t| vec![0xa5; t.bytes().len()]).collect();
     let views: Vec<(&str, TensorView<'_>)> =
         inputs.iter().map(|(name, t)| (*name, t.view())).collect();
     for _ in 0..3 {
@@ -40,10 +33,7 @@ fn agree(session: &Session, inputs: &[(&str, Tensor)]) {
             .zip(&mut memory)
             .zip(&expected)
             .map(|((port, bytes), t)| {
-                (
-                    &*port.name,
-                    TensorViewMut::new(t.data_type(), t.dims(), bytes).unwrap(),
-                )
+                (&*port.name, TensorViewMut::new(t.data_type(), t.dims(), bytes).unwrap())
             })
             .collect();
         // In any order.
@@ -58,8 +48,8 @@ fn agree(session: &Session, inputs: &[(&str, Tensor)]) {
 
 #[test]
 fn outputs_are_written_where_the_caller_wants_them() {
-    // `y` is read by a step, and through a view, after it was written; `x` is passed through, `c` a constant, `y2` the same
-    // value again.
+    // `y` is read by a step, and through a view, after it was written; `x` is passed through, `c` a
+    // constant, `y2` the same value again.
     let graph = "g (float[N, 4] x) => (y, z, x, c, t, last) <float[2] c = {1.5, -2}> {
         y = Relu (x)
         z = Exp (y)
@@ -76,13 +66,7 @@ fn outputs_are_written_where_the_caller_wants_them() {
 #[test]
 fn sizes_that_only_a_run_finds_out_are_copied_in_the_end() {
     let graph = "g (float[N] x) => (y, n) { n = NonZero (x)  y = Neg (x) }";
-    agree(
-        &session(graph),
-        &[(
-            "x",
-            Tensor::from_vec([4], vec![0f32, 1.0, 0.0, 2.0]).unwrap(),
-        )],
-    );
+    agree(&session(graph), &[("x", Tensor::from_vec([4], vec![0f32, 1.0, 0.0, 2.0]).unwrap())]);
 }
 
 #[test]
@@ -95,12 +79,7 @@ fn one_value_may_be_several_outputs() {
 fn inputs_may_lie_anyhow() {
     let session = session("g (float[2, 3] x) => (y) { y = Neg (x) }");
     let across = tensor(4, &[3, 2]);
-    let dense = across
-        .view()
-        .transpose(&[1, 0])
-        .unwrap()
-        .to_tensor()
-        .unwrap();
+    let dense = across.view().transpose(&[1, 0]).unwrap().to_tensor().unwrap();
     let mut odd = vec![0u8; 1];
     odd.extend(dense.bytes());
     let mut expected = vec![0f32; 6];
@@ -121,12 +100,8 @@ fn inputs_may_lie_anyhow() {
     // Memory of outputs too.
     let mut bytes = [0u8; 25];
     let memory = TensorViewMut::new(DataType::Float, [2, 3], &mut bytes[1..]).unwrap();
-    session
-        .run_into(&[("x", dense.view())], &mut [("y", memory)])
-        .unwrap();
-    let words = bytes[1..]
-        .chunks(4)
-        .map(|word| f32::from_le_bytes(word.try_into().unwrap()));
+    session.run_into(&[("x", dense.view())], &mut [("y", memory)]).unwrap();
+    let words = bytes[1..].chunks(4).map(|word| f32::from_le_bytes(word.try_into().unwrap()));
     assert_eq!(words.collect::<Vec<f32>>(), expected);
 }
 
@@ -143,32 +118,17 @@ fn what_is_wanted_wrongly_is_refused() {
             wanted.push((*name, TensorViewMut::from_slice(*dims, part).unwrap()));
             rest = others;
         }
-        match session
-            .run_into(&[("x", x.view())], &mut wanted)
-            .unwrap_err()
-        {
+        match session.run_into(&[("x", x.view())], &mut wanted).unwrap_err() {
             RunError::Input(what) => what,
             other => other.to_string(),
         }
     };
-    assert_eq!(
-        says(&[("y", &[4, 2])]),
-        "output 'y' is float[2, 4], but its memory is float[4, 2]"
-    );
-    assert_eq!(
-        says(&[("w", &[1])]),
-        "the model has no output 'w'; its outputs are 'y', 'z'"
-    );
-    assert_eq!(
-        says(&[("y", &[2, 4]), ("y", &[2, 4])]),
-        "output 'y' is wanted twice"
-    );
+    assert_eq!(says(&[("y", &[4, 2])]), "output 'y' is float[2, 4], but its memory is float[4, 2]");
+    assert_eq!(says(&[("w", &[1])]), "the model has no output 'w'; its outputs are 'y', 'z'");
+    assert_eq!(says(&[("y", &[2, 4]), ("y", &[2, 4])]), "output 'y' is wanted twice");
     // The number of columns is known only now.
     let what = says(&[("z", &[2, 3])]);
-    assert!(
-        what.starts_with("output 'z': ") && what.contains("[2, 8]"),
-        "{what}"
-    );
+    assert!(what.starts_with("output 'z': ") && what.contains("[2, 8]"), "{what}");
 }
 
 #[test]
@@ -191,11 +151,7 @@ fn after_the_first_runs_nothing_is_allocated() {
     }";
     let numbers = |seed, count| {
         let numbers = Numbers::new(seed).floats(count);
-        numbers
-            .iter()
-            .map(f32::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
+        numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(", ")
     };
     let graph = graph
         .replace("w, float", &format!("w = {{{}}}, float", numbers(1, 1024)))
@@ -212,9 +168,7 @@ fn after_the_first_runs_nothing_is_allocated() {
                     ("y", TensorViewMut::from_slice(x.dims(), y).unwrap()),
                     ("q", TensorViewMut::from_slice(x.dims(), q).unwrap()),
                 ];
-                session
-                    .run_into(&[("x", x.view()), ("m", m.view())], &mut outputs)
-                    .unwrap();
+                session.run_into(&[("x", x.view()), ("m", m.view())], &mut outputs).unwrap();
             }
         };
         for _ in 0..3 {

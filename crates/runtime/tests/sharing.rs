@@ -1,5 +1,5 @@
-//! Nodes that compute the same are done once, and nobody can tell by the results: random graphs that say most things
-//! several times give the same bits as they are written and shared.
+//! Nodes that compute the same are done once, and nobody can tell by the results: random graphs
+//! that say most things several times give the same bits as they are written and shared.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -23,15 +23,8 @@ struct Draft {
     times: Vec<(usize, usize)>,
 }
 
-const UNARY: [&str; 7] = [
-    "Relu",
-    "Neg",
-    "Abs",
-    "Tanh",
-    "Softmax <axis = -1>",
-    "Elu <alpha = 0.5>",
-    "Exp",
-];
+const UNARY: [&str; 7] =
+    ["Relu", "Neg", "Abs", "Tanh", "Softmax <axis = -1>", "Elu <alpha = 0.5>", "Exp"];
 const BINARY: [&str; 4] = ["Add", "Sub", "Max", "Min"];
 const SCALED: [&str; 2] = ["Add", "Mul"];
 
@@ -89,10 +82,7 @@ impl Draft {
             let recent = self.times.len().saturating_sub(4);
             let pick = |numbers: &mut Numbers| recent + numbers.below(4);
             let most = self.times.len() - 1;
-            let (a, b) = (
-                pick(&mut self.numbers).min(most),
-                pick(&mut self.numbers).min(most),
-            );
+            let (a, b) = (pick(&mut self.numbers).min(most), pick(&mut self.numbers).min(most));
             match self.numbers.below(3) {
                 0 => {
                     let op = UNARY[self.numbers.below(UNARY.len())];
@@ -185,11 +175,9 @@ fn products_are_shared() {
 #[test]
 fn sharing_is_an_optimization() {
     let text = whole("g (float[N] x) => (y) { a = Relu (x) b = Relu (x) y = Add (a, b) }");
-    for (optimization, nodes) in [
-        (Optimization::Off, 0),
-        (Optimization::Basic, 0),
-        (Optimization::All, 1),
-    ] {
+    for (optimization, nodes) in
+        [(Optimization::Off, 0), (Optimization::Basic, 0), (Optimization::All, 1)]
+    {
         let session = compile(&text, optimization, 1);
         assert_eq!(session.report().shared.nodes, nodes, "{optimization:?}");
     }

@@ -7,12 +7,8 @@ use both_ways::{Both, bits, compile, inputs, one_by_one, whole};
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::Tensor;
 
-const SIZES: [&[(&str, usize)]; 4] = [
-    &[("N", 2), ("S", 5)],
-    &[("N", 1), ("S", 1)],
-    &[("N", 0), ("S", 3)],
-    &[("N", 3), ("S", 301)],
-];
+const SIZES: [&[(&str, usize)]; 4] =
+    [&[("N", 2), ("S", 5)], &[("N", 1), ("S", 1)], &[("N", 0), ("S", 3)], &[("N", 3), ("S", 301)]];
 
 /// What a graph of these nodes does in one step and in several, and the operators of its steps.
 #[track_caller]
@@ -35,20 +31,21 @@ fn steps(outputs: &str, body: &str) -> Vec<String> {
     let steps = both.fused.steps();
     steps
         .iter()
-        .map(|step| match step.with.is_empty() {
-            true => step.op.to_string(),
-            false => format!("{} with {}", step.op, step.with.join(", ")),
+        .map(|step| {
+            if step.with.is_empty() {
+                step.op.to_string()
+            } else {
+                format!("{} with {}", step.op, step.with.join(", "))
+            }
         })
         .collect()
 }
 
 #[test]
 fn sums_are_normalized_as_they_are_added_up() {
-    for normalization in [
-        "LayerNormalization (s, w, b)",
-        "LayerNormalization (s, w)",
-        "RMSNormalization (s, w)",
-    ] {
+    for normalization in
+        ["LayerNormalization (s, w, b)", "LayerNormalization (s, w)", "RMSNormalization (s, w)"]
+    {
         let (op, _) = normalization.split_once(' ').unwrap();
         let step = format!("{op} with Add");
         let body = format!("s = Add (x, z) y = {normalization}");
@@ -81,27 +78,18 @@ fn other_sums_stay() {
     for (body, why) in [
         ("s = Add (x, v) y = RMSNormalization (s, w)", "stretched"),
         ("s = Sub (x, z) y = RMSNormalization (s, w)", "no sum"),
-        (
-            "s = Add (x, z) t = Neg (v) y = RMSNormalization (s, t)",
-            "a scale that is computed",
-        ),
+        ("s = Add (x, z) t = Neg (v) y = RMSNormalization (s, t)", "a scale that is computed"),
         ("s = Add (x, z) y = Softmax (s)", "no normalization"),
     ] {
         let steps = steps("y", body);
-        assert!(
-            steps.iter().all(|step| !step.contains("with Add")),
-            "{why}: {steps:?}"
-        );
+        assert!(steps.iter().all(|step| !step.contains("with Add")), "{why}: {steps:?}");
     }
 }
 
 #[test]
 fn two_normalizations_share_a_sum() {
     let body = "s = Add (x, z) a = RMSNormalization (s, w) c = LayerNormalization (s, w, b) y = Add (a, c)";
-    assert_eq!(
-        steps("y", body),
-        ["RMSNormalization with Add", "LayerNormalization", "Add"]
-    );
+    assert_eq!(steps("y", body), ["RMSNormalization with Add", "LayerNormalization", "Add"]);
 }
 
 #[test]
@@ -122,10 +110,7 @@ fn other_types_and_constant_operands() {
             assert!(!with, "{elem} {add}\n{}", both.listing());
             let given = inputs(&both.plain, &[], 5);
             let expected = bits(&one_by_one(&graph, given.clone()));
-            assert!(
-                expected == bits(&both.fused.run(given).unwrap()),
-                "{elem} {add}"
-            );
+            assert!(expected == bits(&both.fused.run(given).unwrap()), "{elem} {add}");
         }
     }
 }

@@ -1,5 +1,6 @@
-//! What a product does at its end: it takes over what may follow it in the order that it can do, and leaves everything else
-//! to steps of their own. Each graph is compared with itself run node by node.
+//! What a product does at its end: it takes over what may follow it in the order that it can do,
+//! and leaves everything else to steps of their own. Each graph is compared with itself run node by
+//! node.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -8,12 +9,8 @@ use both_ways::{Both, Numbers, bits, compile, exposed, holds, inputs, one_by_one
 use sardonyx_runtime::Optimization;
 use sardonyx_tensor::Tensor;
 
-const SIZES: [&[(&str, usize)]; 4] = [
-    &[("N", 2), ("S", 5)],
-    &[("N", 3), ("S", 16)],
-    &[("N", 1), ("S", 1)],
-    &[("N", 0), ("S", 3)],
-];
+const SIZES: [&[(&str, usize)]; 4] =
+    [&[("N", 2), ("S", 5)], &[("N", 3), ("S", 16)], &[("N", 1), ("S", 1)], &[("N", 0), ("S", 3)]];
 
 fn graph(body: &str) -> String {
     let numbers = |count: usize, seed: u64| {
@@ -36,11 +33,7 @@ fn graph(body: &str) -> String {
 
 /// What products and convolutions took over. Other steps join as well: see `chains.rs`.
 fn taken_over(both: &Both) -> Vec<(String, String)> {
-    let is_product = |place: &str| {
-        ["MatMul", "Gemm", "Conv"]
-            .iter()
-            .any(|op| place.contains(op))
-    };
+    let is_product = |place: &str| ["MatMul", "Gemm", "Conv"].iter().any(|op| place.contains(op));
     let absorbed = both.fused.absorbed().iter();
     absorbed.filter(|(by, _)| is_product(by)).cloned().collect()
 }
@@ -50,12 +43,7 @@ fn taken_over(both: &Both) -> Vec<(String, String)> {
 fn absorbed(body: &str, expected: usize) {
     let both = holds(&graph(body), &SIZES, 1e-5);
     let absorbed = taken_over(&both);
-    assert_eq!(
-        absorbed.len(),
-        expected,
-        "{absorbed:?}\n{}\n{body}",
-        both.listing()
-    );
+    assert_eq!(absorbed.len(), expected, "{absorbed:?}\n{}\n{body}", both.listing());
 }
 
 #[test]
@@ -83,19 +71,13 @@ fn what_follows_in_order_is_taken_over() {
         // The other operand is only known after the product.
         ("e = Exp (r) a = Add (p, e) y = Relu (a)", 2),
         ("e = Exp (r) f = Neg (e) a = Mul (p, f) y = Neg (a)", 1),
-        (
-            "a = Add (p, b) e = Exp (r) d = Add (e, a) f = Abs (r) y = Mul (f, d)",
-            3,
-        ),
+        ("a = Add (p, b) e = Exp (r) d = Add (e, a) f = Abs (r) y = Mul (f, d)", 3),
         // An input of the product is the other operand.
         ("q = MatMul (r, u) a = Add (q, r) y = Add (a, p)", 2),
         ("q = MatMul (r, u) a = Mul (r, q) y = Mul (a, p)", 2),
         // One product for the other.
         ("q = MatMul (r, u) y = Add (p, q)", 1),
-        (
-            "q = MatMul (p, u) a = Add (q, b) d = Relu (a) y = Add (d, r)",
-            2,
-        ),
+        ("q = MatMul (p, u) a = Add (q, b) d = Relu (a) y = Add (d, r)", 2),
     ] {
         absorbed(body, expected);
     }
@@ -160,20 +142,15 @@ fn what_stretches_is_left() {
         assert!(taken_over(&both).is_empty(), "{}\n{body}", both.listing());
     }
     // The product is what is stretched.
-    for (product, other) in [
-        ("1, S, 12", "N, S, 8"),
-        ("N, 1, 12", "N, S, 8"),
-        ("S, 12", "N, S, 8"),
-        ("T, 12", "S, 8"),
-    ] {
+    for (product, other) in
+        [("1, S, 12", "N, S, 8"), ("N, 1, 12", "N, S, 8"), ("S, 12", "N, S, 8"), ("T, 12", "S, 8")]
+    {
         let graph = format!(
             "g (float[{product}] x, float[{other}] r, float[12, 8] w) => (y, z) {{ p = MatMul (x, w) y = Add (p, r) \
              q = MatMul (x, w) z = Mul (r, q) }}"
         );
-        let sizes: [&[(&str, usize)]; 2] = [
-            &[("N", 2), ("S", 5), ("T", 1)],
-            &[("N", 1), ("S", 1), ("T", 1)],
-        ];
+        let sizes: [&[(&str, usize)]; 2] =
+            [&[("N", 2), ("S", 5), ("T", 1)], &[("N", 1), ("S", 1), ("T", 1)]];
         let both = holds(&graph, &sizes, 1e-5);
         assert!(taken_over(&both).is_empty(), "{}\n{graph}", both.listing());
     }
@@ -196,21 +173,12 @@ fn reshapes_do_not_stand_between() {
             "a = Add (p, b) f = Reshape (a, parts) d = Relu (f) q = Reshape (r, parts) e = Mul (d, q) y = Reshape (e, same)",
             3,
         ),
-        (
-            "q = Reshape (r, rows) f = Reshape (p, rows) y = Add (f, q)",
-            1,
-        ),
-        (
-            "f = Flatten <axis = 2> (p) q = Flatten <axis = 2> (r) a = Add (q, f) y = Gelu (a)",
-            2,
-        ),
+        ("q = Reshape (r, rows) f = Reshape (p, rows) y = Add (f, q)", 1),
+        ("f = Flatten <axis = 2> (p) q = Flatten <axis = 2> (r) a = Add (q, f) y = Gelu (a)", 2),
         // The last axis is another one.
         ("f = Reshape (p, parts) y = Add (f, four)", 0),
         ("f = Reshape (p, flat) y = Mul (f, half)", 1),
-        (
-            "f = Reshape (p, parts) a = Add (f, four) g1 = Reshape (a, same) y = Add (g1, b)",
-            0,
-        ),
+        ("f = Reshape (p, parts) a = Add (f, four) g1 = Reshape (a, same) y = Add (g1, b)", 0),
         // What changes the order is no reshape.
         ("t = Transpose <perm = [1, 0, 2]> (p) y = Add (t, b)", 0),
         ("t = Transpose <perm = [1, 0, 2]> (p) y = Relu (t)", 0),
@@ -219,12 +187,7 @@ fn reshapes_do_not_stand_between() {
             graph(body).replace("float half =", "float[4] four = {1, 2, 3, 4}, float half =");
         let both = holds(&graph, &SIZES[..3], 1e-5);
         let found = taken_over(&both);
-        assert_eq!(
-            found.len(),
-            expected,
-            "{found:?}\n{}\n{body}",
-            both.listing()
-        );
+        assert_eq!(found.len(), expected, "{found:?}\n{}\n{body}", both.listing());
     }
 }
 
@@ -245,11 +208,7 @@ fn the_other_operand_may_be_a_view() {
             "int64[1] zero = {0}, int64[1] eight = {8}, int64[3] wide = {1, 5, 1}, float[2, 8] two = {1, 2, 3, 4, 5, 6, 7, 8, \
              9, 10, 11, 12, 13, 14, 15, 16}, int64 i0 = {1}, float half =",
         );
-        let sizes = if body.contains("wide") {
-            &SIZES[..1]
-        } else {
-            &SIZES[..]
-        };
+        let sizes = if body.contains("wide") { &SIZES[..1] } else { &SIZES[..] };
         holds(&graph, sizes, 1e-5);
     }
 }
@@ -269,11 +228,8 @@ fn each_product_of_a_batch_has_its_own_part() {
 #[test]
 fn convolutions_and_general_products_have_tails_as_well() {
     let numbers = |count: usize| {
-        let numbers: Vec<String> = Numbers::new(9)
-            .floats(count)
-            .iter()
-            .map(f32::to_string)
-            .collect();
+        let numbers: Vec<String> =
+            Numbers::new(9).floats(count).iter().map(f32::to_string).collect();
         numbers.join(", ")
     };
     let conv = |body: &str| {
@@ -298,12 +254,7 @@ fn convolutions_and_general_products_have_tails_as_well() {
         ("s = Sigmoid (p) y = Mul (p, s)", 0),
     ] {
         let both = holds(&conv(body), &SIZES[..3], 1e-5);
-        assert_eq!(
-            taken_over(&both).len(),
-            expected,
-            "{}\n{body}",
-            both.listing()
-        );
+        assert_eq!(taken_over(&both).len(), expected, "{}\n{body}", both.listing());
     }
     let gemm = |c: &str, body: &str| {
         format!(
@@ -326,12 +277,7 @@ fn convolutions_and_general_products_have_tails_as_well() {
             ),
         ] {
             let both = holds(&gemm(c, body), &SIZES, 1e-5);
-            assert_eq!(
-                taken_over(&both).len(),
-                expected,
-                "{}\n{c}: {body}",
-                both.listing()
-            );
+            assert_eq!(taken_over(&both).len(), expected, "{}\n{c}: {body}", both.listing());
         }
     }
 }
@@ -342,17 +288,12 @@ fn random_graph(seed: u64) -> String {
     let cols = [4usize, 8, 12];
     // Name, rows (5 is a symbol), columns.
     let mut values: Vec<(String, usize, usize)> = vec![("x".into(), 5, 8), ("z".into(), 5, 4)];
-    let (mut body, mut constants) = (
-        String::new(),
-        String::from("float half = {0.5}, float[1] two = {2}"),
-    );
+    let (mut body, mut constants) =
+        (String::new(), String::from("float half = {0.5}, float[1] two = {2}"));
     let mut weights = 0;
     for step in 0..4 + numbers.below(14) {
-        let pick = if numbers.below(5) > 0 {
-            values.len() - 1
-        } else {
-            numbers.below(values.len())
-        };
+        let pick =
+            if numbers.below(5) > 0 { values.len() - 1 } else { numbers.below(values.len()) };
         let (a, rows, width) = values[pick].clone();
         let same: Vec<String> = values
             .iter()
@@ -370,11 +311,8 @@ fn random_graph(seed: u64) -> String {
                 .map(|x| (x * 0.7).to_string())
                 .collect();
             let dims: Vec<String> = dims.iter().map(usize::to_string).collect();
-            *constants += &format!(
-                ", float[{}] w{weights} = {{{}}}",
-                dims.join(", "),
-                elements.join(", ")
-            );
+            *constants +=
+                &format!(", float[{}] w{weights} = {{{}}}", dims.join(", "), elements.join(", "));
             format!("w{weights}")
         };
         match numbers.below(16) {
@@ -521,11 +459,7 @@ fn threads_and_callers_leave_no_trace() {
 /// What a file says of sizes may be false, and they are only seen when it runs.
 #[test]
 fn tails_of_other_sizes_than_declared_are_refused() {
-    for (op, sizes) in [
-        ("Add (p, e)", [1i64, 2]),
-        ("Mul (p, e)", [1, 2]),
-        ("Add (p, e)", [3, 1]),
-    ] {
+    for (op, sizes) in [("Add (p, e)", [1i64, 2]), ("Mul (p, e)", [1, 2]), ("Add (p, e)", [3, 1])] {
         let text = whole(&format!(
             "g (float[N, 4] x, float[1, 1] c, int64[2] q) => (y) \
              <float[4, 2] w = {{1, 2, 3, 4, 5, 6, 7, 8}}, float[N, 2] e> \

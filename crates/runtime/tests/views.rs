@@ -1,5 +1,5 @@
-//! Values that are read where others lie: through strides, in parts, repeated. Each graph is run as it is and once more with
-//! every value in between as an output, where nothing can be a view.
+//! Values that are read where others lie: through strides, in parts, repeated. Each graph is run as
+//! it is and once more with every value in between as an output, where nothing can be a view.
 #![allow(clippy::unwrap_used)]
 
 mod both_ways;
@@ -7,11 +7,8 @@ mod both_ways;
 use both_ways::{Both, holds};
 use sardonyx_tensor::{DataType, StringArray, Tensor, Value};
 
-const SIZES: [&[(&str, usize)]; 3] = [
-    &[("N", 2), ("S", 5)],
-    &[("N", 3), ("S", 8)],
-    &[("N", 1), ("S", 1)],
-];
+const SIZES: [&[(&str, usize)]; 3] =
+    [&[("N", 2), ("S", 5)], &[("N", 3), ("S", 8)], &[("N", 1), ("S", 1)]];
 
 #[test]
 fn products_read_views() {
@@ -49,12 +46,13 @@ fn products_read_views() {
                 .join(", ")
         );
         // The last graph only fits where a matrix is square.
-        let graph = match body.contains("flat)") {
-            true => graph.replace(
+        let graph = if body.contains("flat)") {
+            graph.replace(
                 "y = MatMul (f, f)",
                 "g = Transpose <perm = [0, 2, 1]> (f) y = MatMul (g, f)",
-            ),
-            false => graph,
+            )
+        } else {
+            graph
         };
         holds(&graph, &SIZES, 1e-5);
     }
@@ -140,10 +138,8 @@ fn attention_reads_views() {
              int64[1] one = {{1}}, int64[1] two = {{2}}> {{ {graph} }}"
         );
         // Earlier keys are parts of the later ones: along the axis of rows.
-        let graph = graph.replace(
-            "pk = Slice (k, zero, two, one)",
-            "pk = Slice (k, zero, two, two)",
-        );
+        let graph =
+            graph.replace("pk = Slice (k, zero, two, one)", "pk = Slice (k, zero, two, two)");
         let both = holds(&graph, &SIZES, 1e-5);
         assert_eq!(both.fused() == ["Attention"], fuses, "{}", both.listing());
     }
@@ -189,7 +185,8 @@ fn outputs_are_values_of_their_own() {
 #[test]
 fn what_is_viewed_is_not_overwritten() {
     for body in [
-        // Exp and the others may write over what they read, but not where somebody reads it through a view.
+        // Exp and the others may write over what they read, but not where somebody reads it through
+        // a view.
         "a = Exp (x) v = Transpose <perm = [0, 2, 1]> (a) b = Neg (a) y = MatMul (b, v)",
         "a = Exp (x) b = Neg (a) v = Transpose <perm = [0, 2, 1]> (a) c = Abs (b) y = MatMul (c, v)",
         "a = Exp (x) p, q = Split <axis = 2, num_outputs = 2> (a) r = Neg (p) y = Concat <axis = 2> (q, r, p, a)",
@@ -218,11 +215,8 @@ fn what_is_viewed_is_not_overwritten() {
 
 #[test]
 fn nothing_is_viewed_as_well() {
-    let none: &[&[(&str, usize)]] = &[
-        &[("N", 0), ("S", 5)],
-        &[("N", 2), ("S", 0)],
-        &[("N", 0), ("S", 0)],
-    ];
+    let none: &[&[(&str, usize)]] =
+        &[&[("N", 0), ("S", 5)], &[("N", 2), ("S", 0)], &[("N", 0), ("S", 0)]];
     for body in [
         "t = Transpose <perm = [0, 2, 1]> (x) y = MatMul (x, t)",
         "t = Transpose <perm = [0, 2, 1]> (x) y = MatMul (t, x)",
@@ -254,15 +248,9 @@ fn nothing_is_viewed_as_well() {
 fn other_types_are_viewed() {
     for (ty, tail) in [
         ("double", "c = Neg (b) y = Concat <axis = 0> (c, b)"),
-        (
-            "double",
-            "t = Transpose <perm = [0, 2, 1]> (b) y = MatMul (t, b)",
-        ),
+        ("double", "t = Transpose <perm = [0, 2, 1]> (b) y = MatMul (t, b)"),
         ("int64", "c = Neg (b) y = Concat <axis = 0> (c, b)"),
-        (
-            "int64",
-            "t = Transpose <perm = [0, 2, 1]> (b) y = MatMul (t, b)",
-        ),
+        ("int64", "t = Transpose <perm = [0, 2, 1]> (b) y = MatMul (t, b)"),
         ("bool", "c = Not (b) y = Concat <axis = 0> (c, b)"),
         ("string", "c = Identity (b) y = Concat <axis = 0> (c, b)"),
         ("int4", "c = Identity (b) y = Unsqueeze (c, one)"),
@@ -279,9 +267,7 @@ fn other_types_are_viewed() {
             "b0 = Unsqueeze (x, one) b1 = Expand (b0, copies) b = Squeeze (b2, one) b2 = Slice (b1, zero1, one, one)",
         ] {
             // Elements of less than a byte are only moved as a whole.
-            let moved = ["Slice", "Gather", "Split", "Expand"]
-                .iter()
-                .any(|op| head.contains(op));
+            let moved = ["Slice", "Gather", "Split", "Expand"].iter().any(|op| head.contains(op));
             if ty.ends_with("int4") && moved {
                 continue;
             }
@@ -291,11 +277,7 @@ fn other_types_are_viewed() {
                  int64[1] flat = {{-1}}, int64[4] copies = {{1, 3, 1, 1}}> {{ {head} {tail} }}"
             );
             let graph = graph.replace(&format!("({ty}[a, b, c] y)"), "(y)");
-            holds(
-                &graph,
-                &[&[("N", 2), ("S", 5)], &[("N", 3), ("S", 7)]],
-                1e-12,
-            );
+            holds(&graph, &[&[("N", 2), ("S", 5)], &[("N", 3), ("S", 7)]], 1e-12);
         }
     }
 }
@@ -319,48 +301,23 @@ fn values_by_hand() {
             &[3, 4],
             &[0., 3., 0., 3., 1., 4., 1., 4., 2., 5., 2., 5.],
         ),
-        (
-            "t = Transpose (x) y = MatMul (t, w)",
-            &[2, 3],
-            &[3, 1],
-            &[30., 41., 52.],
-        ),
-        (
-            "s = Slice (x, one, end, one) y = MatMul (s, w)",
-            &[2, 3],
-            &[2, 1],
-            &[21., 54.],
-        ),
+        ("t = Transpose (x) y = MatMul (t, w)", &[2, 3], &[3, 1], &[30., 41., 52.]),
+        ("s = Slice (x, one, end, one) y = MatMul (s, w)", &[2, 3], &[2, 1], &[21., 54.]),
         (
             "s = Slice (x, back, far, one, back) y = Concat <axis = 0> (s, s)",
             &[1, 3],
             &[2, 3],
             &[2., 1., 0., 2., 1., 0.],
         ),
-        (
-            "g = Gather <axis = 1> (x, second) y = MatMul (g, w)",
-            &[2, 3],
-            &[1],
-            &[41.],
-        ),
+        ("g = Gather <axis = 1> (x, second) y = MatMul (g, w)", &[2, 3], &[1], &[41.]),
         (
             "a, b = Split <axis = 1, num_outputs = 2> (x) t = Transpose (b) y = MatMul (t, w)",
             &[2, 4],
             &[2, 1],
             &[62., 73.],
         ),
-        (
-            "e = Expand (x, wide) y = MatMul (e, w)",
-            &[2, 1],
-            &[2, 1],
-            &[0., 11.],
-        ),
-        (
-            "e = Expand (x, wide) t = Transpose (e) y = MatMul (t, w)",
-            &[2, 1],
-            &[2, 1],
-            &[10., 10.],
-        ),
+        ("e = Expand (x, wide) y = MatMul (e, w)", &[2, 1], &[2, 1], &[0., 11.]),
+        ("e = Expand (x, wide) t = Transpose (e) y = MatMul (t, w)", &[2, 1], &[2, 1], &[10., 10.]),
         (
             "t = Transpose (x) r = Reshape (t, flat) n = Neg (r) m = Neg (n) y = Concat <axis = 0> (m, r)",
             &[2, 2],
@@ -369,9 +326,7 @@ fn values_by_hand() {
         ),
     ];
     for (body, dims, expected_dims, expected) in rows {
-        let both = Both::new(&format!(
-            "g (float[a, b] x) => (y) <{constants}> {{ {body} }}"
-        ));
+        let both = Both::new(&format!("g (float[a, b] x) => (y) <{constants}> {{ {body} }}"));
         for session in [&both.plain, &both.fused] {
             let outputs = session.run(vec![("x".to_string(), counted(dims))]).unwrap();
             let y = outputs[0].1.as_tensor().unwrap();
@@ -388,23 +343,14 @@ fn values_by_hand() {
         "g (string[a, b] x) => (y) <int64[1] one = {1}, int64[1] three = {3}> { t = Transpose (x) s = Slice (t, one, three) \
          y = Concat <axis = 1> (s, s) }",
     );
-    let outputs = both
-        .fused
-        .run(vec![("x".to_string(), words.into())])
-        .unwrap();
+    let outputs = both.fused.run(vec![("x".to_string(), words.into())]).unwrap();
     let expected: StringArray = ["b", "e", "b", "e", "c", "f", "c", "f"].iter().collect();
     let expected = Tensor::from_strings([2, 4], expected).unwrap();
     assert!(outputs[0].1.as_tensor().unwrap().bit_eq(&expected));
     // Elements of half a byte change places as others do.
     let codes = Tensor::from_codes(DataType::Uint4, [2, 3], &[1, 2, 3, 4, 5, 6]).unwrap();
     let both = Both::new("g (uint4[a, b] x) => (y) { t = Transpose (x) y = Identity (t) }");
-    let outputs = both
-        .fused
-        .run(vec![("x".to_string(), codes.into())])
-        .unwrap();
+    let outputs = both.fused.run(vec![("x".to_string(), codes.into())]).unwrap();
     let y = outputs[0].1.as_tensor().unwrap();
-    assert_eq!(
-        (y.dims(), y.to_codes().unwrap()),
-        (&[3, 2][..], vec![1, 4, 2, 5, 3, 6])
-    );
+    assert_eq!((y.dims(), y.to_codes().unwrap()), (&[3, 2][..], vec![1, 4, 2, 5, 3, 6]));
 }

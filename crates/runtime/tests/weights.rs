@@ -55,11 +55,7 @@ fn other_forms_and_other_models_have_their_own() {
     let (one, weights) = (model(), SharedWeights::default());
     let exact = session(&one, &weights, Precision::Exact);
     let fast = session(&one, &weights, Precision::Fast);
-    assert_eq!(
-        weights.in_use(),
-        5,
-        "two products in two forms, and a convolution"
-    );
+    assert_eq!(weights.in_use(), 5, "two products in two forms, and a convolution");
     // The same values at another place.
     let other = session(&model(), &weights, Precision::Exact);
     assert_eq!(weights.in_use(), 8);

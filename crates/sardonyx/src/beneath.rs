@@ -1,8 +1,9 @@
 //! Opening files beneath a folder, and nowhere else.
 //!
-//! Whether a path stays in its folder is decided by opening it, one handle at a time, never by looking at its text
-//! first: between a look and an opening, anybody may put a link in its place. Where the system can do the whole walk at
-//! once (`openat2` on Linux), it does; elsewhere the parts of the path are opened one after the other.
+//! Whether a path stays in its folder is decided by opening it, one handle at a time, never by
+//! looking at its text first: between a look and an opening, anybody may put a link in its place.
+//! Where the system can do the whole walk at once (`openat2` on Linux), it does; elsewhere the
+//! parts of the path are opened one after the other.
 
 use std::fs::{self, File};
 use std::io;
@@ -84,8 +85,8 @@ impl Folder {
         use rustix::fs::{AtFlags, FileType, statat};
         use rustix::io::Errno;
 
-        // Opening a device may already do something, so the look comes first. It decides nothing: the open file is
-        // looked at again.
+        // Opening a device may already do something, so the look comes first. It decides nothing:
+        // the open file is looked at again.
         match statat(&self.handle, relative, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(before) => match FileType::from_raw_mode(before.st_mode) {
                 FileType::RegularFile => {}
@@ -156,10 +157,7 @@ impl Folder {
                 Err(error) => {
                     let is_link = statat(&folder, *part, AtFlags::SYMLINK_NOFOLLOW)
                         .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_symlink());
-                    return Err(match is_link {
-                        true => Refusal::Link,
-                        false => Refusal::Io(error.into()),
-                    });
+                    return Err(if is_link { Refusal::Link } else { Refusal::Io(error.into()) });
                 }
             };
         }
@@ -173,10 +171,8 @@ impl Folder {
 
 /// For reading; without waiting for the other end of a pipe, should there be one after all.
 #[cfg(unix)]
-const READ: OFlags = OFlags::RDONLY
-    .union(OFlags::CLOEXEC)
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::NOCTTY);
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
 /// For reading and writing, of files that may not be there yet.
 #[cfg(unix)]
@@ -189,10 +185,7 @@ const WRITE: OFlags = OFlags::RDWR
 /// Who may do what with a file that is made. The system refuses a mode where none is made.
 #[cfg(unix)]
 fn mode_of(flags: OFlags) -> Mode {
-    match flags.contains(OFlags::CREATE) {
-        true => Mode::RUSR | Mode::WUSR,
-        false => Mode::empty(),
-    }
+    if flags.contains(OFlags::CREATE) { Mode::RUSR | Mode::WUSR } else { Mode::empty() }
 }
 
 #[cfg(unix)]
@@ -221,8 +214,8 @@ pub(crate) fn identity(_: &File) -> io::Result<Option<Identity>> {
 
 #[cfg(not(unix))]
 impl Folder {
-    /// Opens a regular file. This system has no handles to folders in the standard library, so the path is compared
-    /// after links are followed, and again after opening.
+    /// Opens a regular file. This system has no handles to folders in the standard library, so the
+    /// path is compared after links are followed, and again after opening.
     pub(crate) fn open_file(&self, relative: &Path) -> Result<File, Refusal> {
         self.open_regular(relative, File::options().read(true))
     }
@@ -244,10 +237,7 @@ impl Folder {
             Ok(_) | Err(_) => {}
         }
         let file = options.open(&path)?;
-        match fs::canonicalize(&path)? == path {
-            true => Ok(file),
-            false => Err(Refusal::Link),
-        }
+        if fs::canonicalize(&path)? == path { Ok(file) } else { Err(Refusal::Link) }
     }
 }
 
@@ -268,10 +258,7 @@ mod tests {
         symlink("deep", scratch.join("folder/link")).unwrap();
         let folder = Folder::open(&scratch.join("folder")).unwrap();
         for (open, new) in [
-            (
-                Folder::open_without_links as fn(&_, &_, _) -> _,
-                "deep/new1",
-            ),
+            (Folder::open_without_links as fn(&_, &_, _) -> _, "deep/new1"),
             (Folder::walk, "deep/new2"),
         ] {
             for flags in [READ, WRITE] {
@@ -282,10 +269,7 @@ mod tests {
                     assert!(matches!(opened, Err(Refusal::Link)), "{link}: {opened:?}");
                 }
                 for outside in ["../outside", "deep/../../outside", "/etc/passwd", "none/x"] {
-                    assert!(
-                        open(&folder, Path::new(outside), flags).is_err(),
-                        "{outside}"
-                    );
+                    assert!(open(&folder, Path::new(outside), flags).is_err(), "{outside}");
                 }
             }
             assert!(open(&folder, Path::new(new), READ).is_err());

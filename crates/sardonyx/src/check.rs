@@ -1,4 +1,5 @@
-//! Does a model follow the rules of the standard? All findings at once, each with its place, the rule and advice.
+//! Does a model follow the rules of the standard? All findings at once, each with its place, the
+//! rule and advice.
 //!
 //! ```
 //! use sardonyx::{Model, check};
@@ -59,7 +60,8 @@ impl Options {
         self
     }
 
-    /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for all of that level.
+    /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for
+    /// all of that level.
     ///
     /// # Errors
     ///
@@ -79,8 +81,8 @@ impl Options {
         Ok(self)
     }
 
-    /// Whether only that is said for which the checker of the `onnx` package refuses a model as well: with
-    /// [`types`](Options::types) what its full check refuses it for.
+    /// Whether only that is said for which the checker of the `onnx` package refuses a model as
+    /// well: with [`types`](Options::types) what its full check refuses it for.
     #[must_use]
     pub fn like_onnx(mut self, like_onnx: bool) -> Options {
         self.passes.levels.shared_only = like_onnx;
@@ -94,22 +96,24 @@ impl Options {
         self
     }
 
-    /// Whether functions may import other versions of operator sets than the model, whatever that changes.
+    /// Whether functions may import other versions of operator sets than the model, whatever that
+    /// changes.
     #[must_use]
     pub fn skip_opset_compatibility(mut self, skip: bool) -> Options {
         self.passes.skip_opset_compatibility = skip;
         self
     }
 
-    /// Whether the files beside the model are left alone. Otherwise they are looked up, but not read.
+    /// Whether the files beside the model are left alone. Otherwise they are looked up, but not
+    /// read.
     #[must_use]
     pub fn without_files(mut self, without: bool) -> Options {
         self.without_files = without;
         self
     }
 
-    /// Whether types and shapes are inferred as well, where the operators have rules for that, and contradictions said. Of a
-    /// model with other errors nothing is inferred.
+    /// Whether types and shapes are inferred as well, where the operators have rules for that, and
+    /// contradictions said. Of a model with other errors nothing is inferred.
     #[must_use]
     pub fn types(mut self, types: bool) -> Options {
         self.types = types;
@@ -123,13 +127,14 @@ impl Options {
         self
     }
 
-    /// Makes the operators known that a document of an operator set lists, by name: what else is in its domain does not
-    /// exist then. The document may be in any form that models may be in, but for the notation.
+    /// Makes the operators known that a document of an operator set lists, by name: what else is in
+    /// its domain does not exist then. The document may be in any form that models may be in, but
+    /// for the notation.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such document, or if a check of it
-    /// finds errors.
+    /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no such
+    /// document, or if a check of it finds errors.
     pub fn operator_set(mut self, path: impl AsRef<Path>) -> Result<Options, Error> {
         let path = path.as_ref();
         let bytes = document_bytes(path, Document::OperatorSet)?;
@@ -155,8 +160,8 @@ impl Options {
 impl Model {
     /// Checks the model; see [`check`](mod@crate::check).
     ///
-    /// Weights are not read, except those of the few types whose rules are about values. Of a model that was opened from a
-    /// file, the data files beside it are looked up as well.
+    /// Weights are not read, except those of the few types whose rules are about values. Of a model
+    /// that was opened from a file, the data files beside it are looked up as well.
     pub fn check(&self, options: &Options) -> Report {
         let mut report = passes::check(&self.graph, &options.passes);
         if options.types && report.errors == 0 {
@@ -173,20 +178,20 @@ impl Model {
     /// What inference finds.
     fn check_types(&self, options: &Options) -> Report {
         let levels = &options.passes.levels;
-        let settings = match levels.shared_only {
-            true => passes::InferOptions::FULL_CHECK,
-            false => passes::InferOptions {
-                check_types: true,
-                ..passes::InferOptions::default()
-            },
+        let settings = if levels.shared_only {
+            passes::InferOptions::FULL_CHECK
+        } else {
+            passes::InferOptions { check_types: true, ..passes::InferOptions::default() }
         };
         let inferred = passes::infer_model(&self.graph, &options.passes.registry, settings);
         let mut found = Findings::new(options.passes.per_code);
         inferred.findings(&self.graph, &mut found, |code| {
-            match levels.shared_only && code.reference == Reference::Accepts {
-                // Inference gave up: what the reference would have found is not known, which is not the same as nothing.
-                true => Some(Severity::Error),
-                false => levels.of(code),
+            if levels.shared_only && code.reference == Reference::Accepts {
+                // Inference gave up: what the reference would have found is not known, which is not
+                // the same as nothing.
+                Some(Severity::Error)
+            } else {
+                levels.of(code)
             }
         });
         found.report()
@@ -282,9 +287,7 @@ fn spot_of(id: TensorId, owners: &HashMap<AttributeId, (NodeId, usize)>) -> Spot
 
 fn join(mut report: Report, more: Report) -> Report {
     report.findings.extend(more.findings);
-    report
-        .findings
-        .sort_by_key(|found| std::cmp::Reverse(found.severity));
+    report.findings.sort_by_key(|found| std::cmp::Reverse(found.severity));
     report.errors += more.errors;
     report.warnings += more.warnings;
     report.notes += more.notes;
@@ -292,8 +295,8 @@ fn join(mut report: Report, more: Report) -> Report {
     report
 }
 
-/// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read only once; so is what cannot
-/// be read.
+/// What a file is that is no model, if it says so itself. Pipes are left alone, as they can be read
+/// only once; so is what cannot be read.
 pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
     use std::io::Read;
     let path = path.as_ref();
@@ -308,8 +311,8 @@ pub fn recognise(path: impl AsRef<Path>) -> Option<Document> {
     (start.get(2..) == Some(OPERATOR_SET_MAGIC)).then_some(Document::OperatorSet)
 }
 
-/// Checks a file that is no model: an operator set, or a stored value. It may be in any form that models may be in, but for the
-/// notation.
+/// Checks a file that is no model: an operator set, or a stored value. It may be in any form that
+/// models may be in, but for the notation.
 ///
 /// # Errors
 ///
@@ -360,8 +363,8 @@ fn document_bytes(path: &Path, document: Document) -> Result<Vec<u8>, Error> {
     })
 }
 
-/// The part of the model that a finding is about, on one line, with what is meant marked. `None` for findings about the
-/// model as a whole.
+/// The part of the model that a finding is about, on one line, with what is meant marked. `None`
+/// for findings about the model as a whole.
 pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>)> {
     let graph = &model.graph;
     let spot = finding.place.spot;
@@ -400,7 +403,8 @@ pub fn excerpt(model: &Model, finding: &Finding) -> Option<(String, Range<usize>
     Some((line, mark))
 }
 
-/// A finding for people: what, where, the part of the model with a mark under it, advice, and where to read more.
+/// A finding for people: what, where, the part of the model with a mark under it, advice, and where
+/// to read more.
 pub fn render(model: &Model, finding: &Finding, file: &str) -> String {
     picture(finding, file, excerpt(model, finding))
 }
@@ -423,12 +427,7 @@ fn picture(finding: &Finding, file: &str, excerpt: Option<(String, Range<usize>)
     }
     if let Some((line, mark)) = excerpt {
         let (line, mark_at, mark_len) = sardonyx_text::marked_line(&line, mark);
-        let _ = write!(
-            out,
-            "\n   |\n   | {line}\n   | {:mark_at$}{}",
-            "",
-            "^".repeat(mark_len)
-        );
+        let _ = write!(out, "\n   |\n   | {line}\n   | {:mark_at$}{}", "", "^".repeat(mark_len));
     }
     if !finding.advice.is_empty() {
         let _ = write!(out, "\n   = help: {}", finding.advice);

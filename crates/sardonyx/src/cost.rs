@@ -1,4 +1,5 @@
-//! What a model costs: parameters, multiply-adds, bytes of activations, and their peak. Nothing runs for it.
+//! What a model costs: parameters, multiply-adds, bytes of activations, and their peak. Nothing
+//! runs for it.
 //!
 //! ```
 //! use sardonyx::{Model, infer};
@@ -37,14 +38,15 @@ use crate::model::Model;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Cost {
-    /// The nodes of the main graph in their order, each followed by those of the graphs inside of it. What happens in a
-    /// function of the model is part of the nodes that call it.
+    /// The nodes of the main graph in their order, each followed by those of the graphs inside of
+    /// it. What happens in a function of the model is part of the nodes that call it.
     pub nodes: Vec<NodeCost>,
     /// All runs of all nodes; each initializer once.
     pub total: Work,
-    /// The most bytes that activations take at a time: each lives from the node that makes it to the last that reads it,
-    /// graph inputs from the beginning, graph outputs to the end. Constants and weights do not count. A formula is that of
-    /// the node at which it is largest when every symbol is [`ASSUMED_SIZE`].
+    /// The most bytes that activations take at a time: each lives from the node that makes it to
+    /// the last that reads it, graph inputs from the beginning, graph outputs to the end. Constants
+    /// and weights do not count. A formula is that of the node at which it is largest when every
+    /// symbol is [`ASSUMED_SIZE`].
     pub peak: Sum,
     /// The node that runs then, in words.
     pub peak_at: Option<String>,
@@ -56,7 +58,8 @@ pub struct Cost {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NodeCost {
-    /// The graph, as a way through the messages of the file such as `graph` or `graph.node[3] 'then_branch'`.
+    /// The graph, as a way through the messages of the file such as `graph` or
+    /// `graph.node[3] 'then_branch'`.
     pub graph: String,
     /// Its name, or that of its first output if it has none.
     pub name: String,
@@ -64,14 +67,16 @@ pub struct NodeCost {
     pub domain: String,
     /// Its operator, or the function that it calls.
     pub operator: String,
-    /// How often it runs: 1, except in graphs inside of nodes. Of the branches of an `If` the smaller one never runs.
+    /// How often it runs: 1, except in graphs inside of nodes. Of the branches of an `If` the
+    /// smaller one never runs.
     pub runs: Dim,
     /// What it costs to run it once.
     pub work: Work,
 }
 
 impl Model {
-    /// What the model costs, for sizes that are set or as formulas in the symbols of the file. Weights are not read.
+    /// What the model costs, for sizes that are set or as formulas in the symbols of the file.
+    /// Weights are not read.
     pub fn cost(&self, options: &Options) -> Cost {
         let model = &self.graph;
         let found = passes::cost(model, &options.registry, options.settings());
@@ -92,18 +97,15 @@ impl Model {
             nodes: nodes.collect(),
             total: found.total,
             peak: found.peak.bytes,
-            peak_at: found
-                .peak
-                .node
-                .map(|node| passes::place_of_node(model, node)),
+            peak_at: found.peak.node.map(|node| passes::place_of_node(model, node)),
             bodies_counted_once: found.bodies_counted_once,
         }
     }
 }
 
 impl Cost {
-    /// The same summed up by operator, in the order in which operators come first: how many nodes, and all of their runs.
-    /// An initializer counts for each node that reads it.
+    /// The same summed up by operator, in the order in which operators come first: how many nodes,
+    /// and all of their runs. An initializer counts for each node that reads it.
     pub fn by_operator(&self) -> Vec<(String, usize, Work)> {
         let mut places: HashMap<(&str, &str), usize> = HashMap::new();
         let mut groups: Vec<Vec<&NodeCost>> = Vec::new();
@@ -117,11 +119,7 @@ impl Cost {
         }
         let sum = |group: Vec<&NodeCost>| {
             let runs = group.iter().map(|node| (&node.work, &node.runs));
-            (
-                group[0].full_operator().into_owned(),
-                group.len(),
-                Work::sum(runs),
-            )
+            (group[0].full_operator().into_owned(), group.len(), Work::sum(runs))
         };
         groups.into_iter().map(sum).collect()
     }

@@ -12,9 +12,10 @@ use crate::save::embed;
 const HEADING: &[u8] = b"sardonyx content hash 1\n";
 
 impl Model {
-    /// SHA-256, hexadecimal, of the model in its binary form with the values of all tensors but strings in `raw_data`.
-    /// Equal for models that differ only in whether values lie in typed lists, in `raw_data` or in data files; everything
-    /// else counts, documentation and unknown fields included.
+    /// SHA-256, hexadecimal, of the model in its binary form with the values of all tensors but
+    /// strings in `raw_data`. Equal for models that differ only in whether values lie in typed
+    /// lists, in `raw_data` or in data files; everything else counts, documentation and unknown
+    /// fields included.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -25,8 +26,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::ExternalData`] if a data file cannot be read, [`ErrorKind::Invalid`] for a model that was opened without
-    /// its payloads.
+    /// [`ErrorKind::ExternalData`] if a data file cannot be read, [`ErrorKind::Invalid`] for a
+    /// model that was opened without its payloads.
     pub fn content_hash(&self) -> Result<String, Error> {
         self.check_complete()?;
         let tensors = self.graph.tensors();
@@ -35,7 +36,8 @@ impl Model {
             let is_raw = stored.typed.is_empty() || stored.raw_data.is_some();
             is_raw && stored.external_data.is_empty() && stored.data_location.is_none()
         };
-        // A model whose values all lie in `raw_data` is hashed as it is: copying one of many nodes takes as long as writing it.
+        // A model whose values all lie in `raw_data` is hashed as it is: copying one of many nodes
+        // takes as long as writing it.
         if tensors.iter().all(is_plain) {
             return digest_of(&self.graph);
         }
@@ -45,10 +47,7 @@ impl Model {
             let stored = graph.stored(id);
             let is_plain = stored.typed.is_empty() || stored.raw_data.is_some();
             // What contradicts itself is hashed as it is.
-            let value = match is_plain {
-                true => None,
-                false => graph.tensor(stored, &*self.data).ok(),
-            };
+            let value = if is_plain { None } else { graph.tensor(stored, &*self.data).ok() };
             if let Some(bytes) = value.and_then(|value| value.buffer().cloned()) {
                 let span = graph.add_bytes(bytes);
                 let stored = graph.stored_mut(id);

@@ -7,14 +7,16 @@ use sardonyx_passes::{StripOptions, StripReport, format_needs};
 use crate::error::{Error, ErrorKind};
 use crate::model::Model;
 
-/// The inverse of [`format_version`](crate::format_version): a plain number, or three numbers packed into one.
+/// The inverse of [`format_version`](crate::format_version): a plain number, or three numbers
+/// packed into one.
 ///
 /// ```
 /// use sardonyx::parse_version;
 ///
 /// assert_eq!(parse_version("17"), Some(17));
 /// assert_eq!(parse_version("1.2.345"), Some((1 << 48) + (2 << 32) + 345));
-/// // At least one of the first two must not be zero, or the number could not be told from a plain one.
+/// // At least one of the first two must not be zero, or the number could not be told from a plain
+/// // one.
 /// assert_eq!(parse_version("0.0.7"), None);
 /// assert_eq!(parse_version("1.2.3-rc1"), None);
 /// ```
@@ -85,8 +87,8 @@ impl Model {
         Ok(())
     }
 
-    /// Says which version of an operator set the model means. Nodes are not converted: that they mean the same in both
-    /// versions is up to the caller.
+    /// Says which version of an operator set the model means. Nodes are not converted: that they
+    /// mean the same in both versions is up to the caller.
     pub fn set_opset(&mut self, domain: &str, version: i64) {
         let wanted = match domain {
             "ai.onnx" => "",
@@ -142,11 +144,7 @@ impl Model {
         let entries = &mut self.graph.header.metadata_props;
         match entries.iter_mut().find(|entry| entry.key == Some(key)) {
             Some(entry) => entry.value = value,
-            None => entries.push(Entry {
-                key: Some(key),
-                value,
-                ..Entry::default()
-            }),
+            None => entries.push(Entry { key: Some(key), value, ..Entry::default() }),
         }
     }
 

@@ -1,4 +1,5 @@
-//! The error of the public API: what kind of thing went wrong, one message, where, and what to do about it.
+//! The error of the public API: what kind of thing went wrong, one message, where, and what to do
+//! about it.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -157,11 +158,11 @@ impl Error {
     }
 }
 
-/// An error is for a screen, however long the names in a file are: the middle of a longer line is left out.
+/// An error is for a screen, however long the names in a file are: the middle of a longer line is
+/// left out.
 fn bounded(text: String) -> String {
-    let lines: Vec<_> = (text.lines())
-        .map(|line| sardonyx_proto::without_middle(line, 800, 200))
-        .collect();
+    let lines: Vec<_> =
+        (text.lines()).map(|line| sardonyx_proto::without_middle(line, 800, 200)).collect();
     lines.join("\n")
 }
 
@@ -189,9 +190,6 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0
-            .source
-            .as_deref()
-            .map(|source| source as &(dyn StdError + 'static))
+        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
     }
 }

@@ -1,8 +1,9 @@
 //! Values that lie in files beside the model.
 //!
-//! A location comes from the model, and so from whoever made it. It may only lead to regular files in the model's folder,
-//! or, when the model file is itself a link (as in a Hugging Face cache, where a folder of links points into a folder
-//! of blobs), in the folder of the real model file. That is decided by opening it beneath those folders.
+//! A location comes from the model, and so from whoever made it. It may only lead to regular files
+//! in the model's folder, or, when the model file is itself a link (as in a Hugging Face cache,
+//! where a folder of links points into a folder of blobs), in the folder of the real model file.
+//! That is decided by opening it beneath those folders.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,7 +24,8 @@ use crate::mapping;
 use crate::open::{Access, read_stream};
 use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 
-/// Finds the data files of a model by their locations: in memory, in an archive, in a store of one's own.
+/// Finds the data files of a model by their locations: in memory, in an archive, in a store of
+/// one's own.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -37,7 +39,8 @@ use crate::stored::{self, Found, TakenFrom, Tensors, Wanted};
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 pub trait DataResolver: Send + Sync {
-    /// The whole file that a location means. Asked once per location. The location is what the model says, unchecked.
+    /// The whole file that a location means. Asked once per location. The location is what the
+    /// model says, unchecked.
     ///
     /// # Errors
     ///
@@ -55,8 +58,8 @@ impl<S: std::hash::BuildHasher + Send + Sync> DataResolver for HashMap<String, B
 /// Which links may lead to a data file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Links {
-    /// Those whose target lies in the model's folder, or in the folder of the real model file if the model is a link
-    /// itself. The cache of Hugging Face is built like that.
+    /// Those whose target lies in the model's folder, or in the folder of the real model file if
+    /// the model is a link itself. The cache of Hugging Face is built like that.
     #[default]
     Inside,
     /// None.
@@ -109,10 +112,9 @@ enum Content {
 impl fmt::Debug for DataFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Folders(folders) => f
-                .debug_list()
-                .entries(folders.iter().map(Folder::path))
-                .finish(),
+            Place::Folders(folders) => {
+                f.debug_list().entries(folders.iter().map(Folder::path)).finish()
+            }
             Place::Resolver(_) => f.write_str("DataResolver"),
             Place::Nowhere(why) => f.write_str(why),
         }
@@ -162,12 +164,7 @@ impl DataFiles {
     }
 
     fn new(place: Place, options: DataOptions) -> DataFiles {
-        DataFiles {
-            place,
-            options,
-            opened: Mutex::default(),
-            taken: Mutex::default(),
-        }
+        DataFiles { place, options, opened: Mutex::default(), taken: Mutex::default() }
     }
 
     /// Whether there is a place where files could be.
@@ -200,18 +197,12 @@ impl DataFiles {
         let (content, identity) = match &self.place {
             Place::Folders(folders) => {
                 let found = self.find(folders, location);
-                let FoundFile {
-                    file,
-                    len,
-                    identity,
-                    ..
-                } = found.map_err(|missed| missed.words(location))?;
+                let FoundFile { file, len, identity, .. } =
+                    found.map_err(|missed| missed.words(location))?;
                 let failed = |error| unreadable(location, &error);
                 let known = identity.and_then(|identity| opened.by_identity.get(&identity));
                 if let Some(known) = known.map(Arc::clone) {
-                    opened
-                        .by_location
-                        .insert(location.to_string(), Arc::clone(&known));
+                    opened.by_location.insert(location.to_string(), Arc::clone(&known));
                     return Ok(known);
                 }
                 let content = match self.options.access {
@@ -241,9 +232,7 @@ impl DataFiles {
             file_digest: OnceLock::new(),
             tensors: OnceLock::new(),
         });
-        opened
-            .by_location
-            .insert(location.to_string(), Arc::clone(&file));
+        opened.by_location.insert(location.to_string(), Arc::clone(&file));
         if let Some(identity) = identity {
             opened.by_identity.insert(identity, Arc::clone(&file));
         }
@@ -299,8 +288,8 @@ pub enum DataAccess {
     Write,
 }
 
-/// Opens the data file that a location means in a folder. As strict as can be: no links, also not to the folder itself, no
-/// file with a second name, nothing but regular files.
+/// Opens the data file that a location means in a folder. As strict as can be: no links, also not
+/// to the folder itself, no file with a second name, nothing but regular files.
 ///
 /// # Errors
 ///
@@ -314,17 +303,11 @@ pub fn open_data_file(
     let refused = |why| Error::new(ErrorKind::ExternalData, why);
     check_location(location).map_err(refused)?;
     // An empty path is the folder of the process, as for files.
-    let path = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
-    let opened = Folder::open(path)
-        .map_err(Refusal::Io)
-        .and_then(|folder| match access {
-            DataAccess::Read => folder.open_file(Path::new(location)),
-            DataAccess::Write => folder.open_to_write(Path::new(location)),
-        });
+    let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let opened = Folder::open(path).map_err(Refusal::Io).and_then(|folder| match access {
+        DataAccess::Read => folder.open_file(Path::new(location)),
+        DataAccess::Write => folder.open_to_write(Path::new(location)),
+    });
     opened.map_err(|refusal| refused(Missed::Refused(refusal).words(location)))
 }
 
@@ -359,10 +342,8 @@ impl Missed {
         match self {
             Missed::Location(why) => why.clone(),
             Missed::Missing(looked) => {
-                let looked: Vec<String> = looked
-                    .iter()
-                    .map(|path| path.display().to_string())
-                    .collect();
+                let looked: Vec<String> =
+                    looked.iter().map(|path| path.display().to_string()).collect();
                 format!(
                     "its values are in the file '{location}', which is missing; looked for {}",
                     looked.join(" and ")
@@ -395,7 +376,8 @@ fn follow(folders: &[Folder], path: &Path) -> Result<Result<File, Refusal>, Miss
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Missed::DanglingLink),
         Err(error) => return Err(Missed::Refused(Refusal::Io(error))),
     };
-    // The real path has no links, and none are allowed when it is opened: if one was put there meanwhile, that fails.
+    // The real path has no links, and none are allowed when it is opened: if one was put there
+    // meanwhile, that fails.
     for folder in folders {
         if let Ok(relative) = real.strip_prefix(folder.path()) {
             return Ok(folder.open_file(relative));
@@ -433,8 +415,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Bytes. No system opens longer paths.
 const LONGEST_LOCATION: usize = 4096;
 
-/// Refuses what cannot be a path within the folder, by the rules of every system: a model must not be safe here and
-/// harmful elsewhere.
+/// Refuses what cannot be a path within the folder, by the rules of every system: a model must not
+/// be safe here and harmful elsewhere.
 pub(crate) fn check_location(location: &str) -> Result<(), String> {
     let refused = |why: &str| Err(format!("its location '{}' {why}", location.escape_debug()));
     let bytes = location.as_bytes();
@@ -442,10 +424,7 @@ pub(crate) fn check_location(location: &str) -> Result<(), String> {
         return refused("is empty");
     }
     if bytes.len() > LONGEST_LOCATION {
-        return Err(format!(
-            "its location has {} bytes, more than a path may have",
-            bytes.len()
-        ));
+        return Err(format!("its location has {} bytes, more than a path may have", bytes.len()));
     }
     if bytes[0] == b'#' {
         return refused("stands for memory of the program that wrote the model");
@@ -538,9 +517,9 @@ impl ExternalData for DataFiles {
             usize::try_from(n).map_err(|_| format!("byte {n} of '{location}' cannot be addressed"))
         };
         match &file.content {
-            Content::Whole(bytes) => bytes
-                .slice(range(offset)?..range(end)?)
-                .map_err(|error| error.to_string()),
+            Content::Whole(bytes) => {
+                bytes.slice(range(offset)?..range(end)?).map_err(|error| error.to_string())
+            }
             Content::Open(file, _) => {
                 let mut bytes = Vec::new();
                 let len = range(end - offset)?;
@@ -566,12 +545,13 @@ impl ExternalData for DataFiles {
         }
         let digest = self.file(location)?.digest();
         let digest = digest.map_err(|error| unreadable(location, &error))?;
-        match digest.eq_ignore_ascii_case(checksum.trim()) {
-            true => Ok(()),
-            false => Err(format!(
+        if digest.eq_ignore_ascii_case(checksum.trim()) {
+            Ok(())
+        } else {
+            Err(format!(
                 "'{location}' is not the file that the model was written with: its SHA-1 is {digest}, the model says {}",
                 checksum.escape_debug()
-            )),
+            ))
         }
     }
 
@@ -583,9 +563,7 @@ impl ExternalData for DataFiles {
         };
         let file = self.file(wanted.location).map_err(of_file)?;
         let bytes = self.stored_in(&file, wanted)?;
-        let digest = wanted
-            .sha256
-            .map(|said| (said, stored::sha256(bytes.as_slice())));
+        let digest = wanted.sha256.map(|said| (said, stored::sha256(bytes.as_slice())));
         if let Some((said, digest)) = digest
             && !said.eq_ignore_ascii_case(&digest)
         {
@@ -599,9 +577,7 @@ impl ExternalData for DataFiles {
             ));
         }
         let mut taken = lock(&self.taken);
-        let known = taken
-            .iter_mut()
-            .find(|known| known.location == wanted.location);
+        let known = taken.iter_mut().find(|known| known.location == wanted.location);
         match known {
             Some(known) => known.values.push(Wanted::of(wanted).with(&bytes)),
             None => taken.push(TakenFrom {
@@ -615,7 +591,8 @@ impl ExternalData for DataFiles {
 }
 
 impl DataFiles {
-    /// Values that a text has in a file: where it says if the file is still what it was, otherwise where they are now.
+    /// Values that a text has in a file: where it says if the file is still what it was, otherwise
+    /// where they are now.
     fn stored_in(&self, file: &DataFile, wanted: &StoredValues<'_>) -> Result<Buffer, NotStored> {
         let location = wanted.location;
         let here = || {
@@ -625,50 +602,38 @@ impl DataFiles {
         let Some(said) = wanted.file_digest else {
             return here();
         };
-        let whole = file
-            .whole()
-            .map_err(|error| NotStored::new(unreadable(location, &error)))?;
-        let digest = file
-            .file_digest
-            .get_or_init(|| stored::file_digest(whole.as_slice()));
+        let whole = file.whole().map_err(|error| NotStored::new(unreadable(location, &error)))?;
+        let digest = file.file_digest.get_or_init(|| stored::file_digest(whole.as_slice()));
         if digest.as_deref() == Some(said) {
             return here();
         }
         let tensors = file.tensors.get_or_init(|| Tensors::of(whole));
         let tensors = tensors.as_ref().map_err(|why| NotStored {
             is_of_file: true,
-            ..stored::changed(
-                location,
-                &format!("has changed since the text was made: {why}"),
-            )
+            ..stored::changed(location, &format!("has changed since the text was made: {why}"))
         })?;
         let found = tensors.find(&Wanted::of(wanted));
         match found.map_err(|why| stored::changed(location, &why))? {
             Found::Here(span) => {
                 let range = span.offset as usize..(span.offset + span.len) as usize;
-                whole
-                    .slice(range)
-                    .map_err(|error| NotStored::new(error.to_string()))
+                whole.slice(range).map_err(|error| NotStored::new(error.to_string()))
             }
             Found::Beside(reference) => {
                 let beside = stored::beside(location, &reference.location);
-                self.load(&beside, reference.offset, reference.length)
-                    .map_err(NotStored::new)
+                self.load(&beside, reference.offset, reference.length).map_err(NotStored::new)
             }
         }
     }
 
-    /// Refuses `successor`, which is going to replace a file, if a text took values from that file and would not find them
-    /// again.
+    /// Refuses `successor`, which is going to replace a file, if a text took values from that file
+    /// and would not find them again.
     pub(crate) fn check_successor(
         &self,
         replaced: Identity,
         successor: Option<&sardonyx_model::Model>,
     ) -> Result<(), Error> {
         let taken = lock(&self.taken);
-        let mut same = taken
-            .iter()
-            .filter(|taken| taken.identity == Some(replaced));
+        let mut same = taken.iter().filter(|taken| taken.identity == Some(replaced));
         same.try_for_each(|taken| match successor {
             Some(model) => taken.check_successor(model),
             None => Err(stored::still_needed(&taken.location)),
@@ -681,16 +646,15 @@ impl DataFiles {
             return Vec::new();
         };
         let taken = lock(&self.taken);
-        let paths = taken.iter().flat_map(|taken| {
-            folders
-                .iter()
-                .map(|folder| folder.path().join(&taken.location))
-        });
+        let paths = taken
+            .iter()
+            .flat_map(|taken| folders.iter().map(|folder| folder.path().join(&taken.location)));
         paths.filter(|path| path.exists()).collect()
     }
 }
 
-/// Loads and remembers whether that failed: whoever compiles the model reports only that some tensor has no value.
+/// Loads and remembers whether that failed: whoever compiles the model reports only that some
+/// tensor has no value.
 pub(crate) struct Watched<'a> {
     files: &'a DataFiles,
     failed: AtomicBool,
@@ -698,10 +662,7 @@ pub(crate) struct Watched<'a> {
 
 impl<'a> Watched<'a> {
     pub(crate) fn new(files: &'a DataFiles) -> Watched<'a> {
-        Watched {
-            files,
-            failed: AtomicBool::new(false),
-        }
+        Watched { files, failed: AtomicBool::new(false) }
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -731,10 +692,7 @@ mod tests {
     use super::*;
 
     fn options(access: Access) -> DataOptions {
-        DataOptions {
-            access,
-            ..DataOptions::default()
-        }
+        DataOptions { access, ..DataOptions::default() }
     }
 
     #[test]
@@ -751,12 +709,9 @@ mod tests {
             assert_eq!(load(98, None).unwrap().as_slice(), [98, 99]);
             assert!(load(100, Some(0)).unwrap().is_empty());
             // EXT-14
-            for (offset, length) in [
-                (0, Some(101)),
-                (0, Some(1 << 50)),
-                (101, None),
-                (u64::MAX, Some(2)),
-            ] {
+            for (offset, length) in
+                [(0, Some(101)), (0, Some(1 << 50)), (101, None), (u64::MAX, Some(2))]
+            {
                 let error = load(offset, length).unwrap_err();
                 assert!(error.contains("100 bytes"), "{error}");
             }
@@ -785,10 +740,7 @@ mod tests {
             assert!(error.starts_with("its location"), "{location}: {error}");
         }
         let error = folder.load("w.bin", 0, None).unwrap_err();
-        assert!(
-            error.contains("missing") && error.contains("w.bin"),
-            "{error}"
-        );
+        assert!(error.contains("missing") && error.contains("w.bin"), "{error}");
     }
 
     #[cfg(unix)]
@@ -798,11 +750,8 @@ mod tests {
         use std::os::unix::fs::symlink;
         let scratch = tempfile::tempdir().unwrap();
         let scratch = scratch.path();
-        let (snapshot, blobs, elsewhere) = (
-            scratch.join("snapshot"),
-            scratch.join("blobs"),
-            scratch.join("elsewhere"),
-        );
+        let (snapshot, blobs, elsewhere) =
+            (scratch.join("snapshot"), scratch.join("blobs"), scratch.join("elsewhere"));
         for folder in [&snapshot, &blobs, &elsewhere] {
             fs::create_dir(folder).unwrap();
         }
@@ -840,10 +789,7 @@ mod tests {
         fs::write(scratch.join("first"), b"data").unwrap();
         fs::hard_link(scratch.join("first"), scratch.join("second")).unwrap();
         let files = |links| {
-            let options = DataOptions {
-                links,
-                ..DataOptions::default()
-            };
+            let options = DataOptions { links, ..DataOptions::default() };
             DataFiles::beside(&scratch.join("m.onnx"), options)
         };
         let (lenient, strict) = (files(Links::Inside), files(Links::Refuse));
@@ -868,11 +814,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("w"), b"abc").unwrap();
         let files = |access, verify| {
-            let options = DataOptions {
-                access,
-                verify,
-                ..DataOptions::default()
-            };
+            let options = DataOptions { access, verify, ..DataOptions::default() };
             DataFiles::beside(&scratch.path().join("m.onnx"), options)
         };
         let mapped = files(Access::Map, true);

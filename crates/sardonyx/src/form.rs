@@ -1,4 +1,5 @@
-//! The serialisations of a model: the binary one that everybody reads, the notation, and the two textual forms of protobuf.
+//! The serialisations of a model: the binary one that everybody reads, the notation, and the two
+//! textual forms of protobuf.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -51,13 +52,12 @@ impl Form {
     /// ```
     pub fn of_path(path: &Path) -> Option<Form> {
         let suffix = path.extension()?.to_str()?;
-        let row = SUFFIXES
-            .iter()
-            .find(|(known, _)| suffix.eq_ignore_ascii_case(known));
+        let row = SUFFIXES.iter().find(|(known, _)| suffix.eq_ignore_ascii_case(known));
         row.map(|(_, form)| *form)
     }
 
-    /// The form of bytes that come without a name. Text is recognised where no binary model could begin like it.
+    /// The form of bytes that come without a name. Text is recognised where no binary model could
+    /// begin like it.
     pub(crate) fn of_bytes(bytes: &[u8]) -> Form {
         let start = &bytes[..bytes.len().min(4096)];
         let trimmed = start.trim_ascii_start();
@@ -74,23 +74,15 @@ impl Form {
             .map(<[u8]>::trim_ascii)
             .find(|line| !line.is_empty() && !line.starts_with(b"#"));
         let is_field = first.is_some_and(|line| {
-            let name = line
-                .iter()
-                .take_while(|byte| byte.is_ascii_lowercase() || **byte == b'_')
-                .count();
-            name >= 4
-                && matches!(
-                    line[name..].trim_ascii_start().first(),
-                    Some(b':' | b'{' | b'<')
-                )
+            let name =
+                line.iter().take_while(|byte| byte.is_ascii_lowercase() || **byte == b'_').count();
+            name >= 4 && matches!(line[name..].trim_ascii_start().first(), Some(b':' | b'{' | b'<'))
         });
-        match is_field {
-            true => Form::TextFormat,
-            false => Form::Binary,
-        }
+        if is_field { Form::TextFormat } else { Form::Binary }
     }
 
-    /// From this form to the binary one. The notation may refer to values in files, which `external` finds.
+    /// From this form to the binary one. The notation may refer to values in files, which
+    /// `external` finds.
     pub(crate) fn read(
         self,
         text: &Buffer,
@@ -98,24 +90,22 @@ impl Form {
         external: &dyn ExternalData,
     ) -> Result<Vec<u8>, Error> {
         match self {
-            Form::Notation => Ok(crate::text::parse(text.clone(), limits, external)?
-                .model
-                .to_bytes()),
+            Form::Notation => {
+                Ok(crate::text::parse(text.clone(), limits, external)?.model.to_bytes())
+            }
             form => form.read_message::<ModelProto>(text.as_slice(), limits, "ONNX model"),
         }
     }
 
-    /// From this form to the binary one, for any message of the format; `what` it is, for error messages. The notation has
-    /// no other messages than models.
+    /// From this form to the binary one, for any message of the format; `what` it is, for error
+    /// messages. The notation has no other messages than models.
     pub(crate) fn read_message<M: MessageType>(
         self,
         text: &[u8],
         limits: ReadLimits,
         what: &str,
     ) -> Result<Vec<u8>, Error> {
-        let limits = Limits {
-            depth: limits.depth,
-        };
+        let limits = Limits { depth: limits.depth };
         let read = match self {
             Form::Binary => Ok(text.to_vec()),
             Form::Notation => {
@@ -131,13 +121,12 @@ impl Form {
                 place => format!("{}, field {place}", error.position()),
             };
             let message = format!("this is no {what} in {self}: {}", error.kind());
-            Error::new(ErrorKind::Format, message)
-                .with_place(place)
-                .with_source(error)
+            Error::new(ErrorKind::Format, message).with_place(place).with_source(error)
         })
     }
 
-    /// Writes a model, whose binary form this is, in this form. What cannot be expressed is left out and listed.
+    /// Writes a model, whose binary form this is, in this form. What cannot be expressed is left
+    /// out and listed.
     pub(crate) fn write(
         self,
         graph: &graph::Model,
@@ -164,15 +153,13 @@ impl Form {
                 sink,
             ),
         };
-        left_out
-            .map(|left_out| listed(&left_out))
-            .map_err(|error| match error.kind() {
-                sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
-                _ => io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!("{self} cannot hold it: {error}"),
-                ),
-            })
+        left_out.map(|left_out| listed(&left_out)).map_err(|error| match error.kind() {
+            sardonyx_formats::ErrorKind::Sink(cause) => io::Error::new(cause.kind(), error),
+            _ => io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{self} cannot hold it: {error}"),
+            ),
+        })
     }
 }
 
@@ -193,10 +180,7 @@ fn listed(left_out: &LeftOut) -> Vec<String> {
         .first
         .iter()
         .map(|field| match field.place.as_str() {
-            "" => format!(
-                "field {} of the model, which no release knows",
-                field.number
-            ),
+            "" => format!("field {} of the model, which no release knows", field.number),
             place => format!("field {} of {place}, which no release knows", field.number),
         })
         .collect();
@@ -205,10 +189,7 @@ fn listed(left_out: &LeftOut) -> Vec<String> {
         lines.push(format!("{more} more unknown fields"));
     }
     if left_out.nan_payloads > 0 {
-        lines.push(format!(
-            "the bits of {} numbers that are not a number",
-            left_out.nan_payloads
-        ));
+        lines.push(format!("the bits of {} numbers that are not a number", left_out.nan_payloads));
     }
     lines
 }

@@ -1,10 +1,12 @@
-//! Functions of operators: what they do, said with other operators, in the notation or as `FunctionProto`.
+//! Functions of operators: what they do, said with other operators, in the notation or as
+//! `FunctionProto`.
 //!
 //! ```
 //! use sardonyx::functions::OperatorFunction;
 //! use sardonyx::text::{Part, parse_part};
 //!
-//! let hard_swish = OperatorFunction::of("", "HardSwish", 22).expect("a function that does not depend on the call");
+//! let hard_swish = OperatorFunction::of("", "HardSwish", 22);
+//! let hard_swish = hard_swish.expect("a function that does not depend on the call");
 //! assert_eq!(
 //!     hard_swish.text(),
 //!     "<domain: \"\", opset_import: [\"\": 22]>\n\
@@ -45,17 +47,18 @@ pub struct OperatorFunction {
 }
 
 impl OperatorFunction {
-    /// The function of an operator at an opset version of its domain; `None` if it has none, if that depends on the call, or
-    /// if operators in it changed between the version that it is written for and this one.
+    /// The function of an operator at an opset version of its domain; `None` if it has none, if
+    /// that depends on the call, or if operators in it changed between the version that it is
+    /// written for and this one.
     pub fn of(domain: &str, operator: &str, opset: u32) -> Option<OperatorFunction> {
         let operator = Registry::standard().operator(domain, operator)?;
         let text = operator.function_text(opset, None)?;
         Some(OperatorFunction { text })
     }
 
-    /// The function of an operator for a call: a serialized `NodeProto`, with the types of its inputs as far as known (the
-    /// list may be shorter). `None` if there is no function for that call, or if it needs a graph of the node that reads values
-    /// from outside.
+    /// The function of an operator for a call: a serialized `NodeProto`, with the types of its
+    /// inputs as far as known (the list may be shorter). `None` if there is no function for that
+    /// call, or if it needs a graph of the node that reads values from outside.
     ///
     /// # Errors
     ///
@@ -85,7 +88,8 @@ impl OperatorFunction {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Format`] if a graph of the call that went into the function cannot be said in the notation.
+    /// [`ErrorKind::Format`] if a graph of the call that went into the function cannot be said in
+    /// the notation.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         parse_part(Part::Function, self.text.clone().into_bytes())
             .map_err(|error| Error::new(ErrorKind::Format, error.to_string()).with_source(error))
@@ -124,7 +128,8 @@ fn function_of(
     operator.function_text(opset, Some(&call))
 }
 
-/// The graph of an attribute in pieces, with new names; nothing if it reads values of the graph around the node.
+/// The graph of an attribute in pieces, with new names; nothing if it reads values of the graph
+/// around the node.
 fn graph_text(
     model: &graph::Model,
     node: NodeId,
@@ -188,8 +193,8 @@ fn with_graphs_inside(model: &graph::Model, graph: GraphId) -> Vec<GraphId> {
     found
 }
 
-/// Whether nodes of some graphs read values that none of these graphs defines. In a function such names could mean something
-/// else.
+/// Whether nodes of some graphs read values that none of these graphs defines. In a function such
+/// names could mean something else.
 fn read_from_outside(model: &graph::Model, graphs: &[GraphId]) -> bool {
     let known: HashSet<&GraphId> = graphs.iter().collect();
     let nodes = graphs.iter().flat_map(|graph| &model.graph(*graph).nodes);

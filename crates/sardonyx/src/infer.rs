@@ -100,7 +100,8 @@ pub struct Inferred {
 /// A value of a graph, and what is known of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueType<'a> {
-    /// The graph, as a way through the messages of the file such as `graph` or `graph.node[3] 'then_branch'`.
+    /// The graph, as a way through the messages of the file such as `graph` or
+    /// `graph.node[3] 'then_branch'`.
     pub graph: Arc<str>,
     /// Its name.
     pub name: String,
@@ -148,26 +149,18 @@ pub struct Equality {
 impl Model {
     /// Infers the types of all values, in graphs inside of nodes too. Weights are not read.
     pub fn infer(&self, options: &Options) -> Inferred {
-        let settings = InferOptions {
-            explain: true,
-            ..options.settings()
-        };
+        let settings = InferOptions { explain: true, ..options.settings() };
         Inferred {
             found: passes::infer_model(&self.graph, &options.registry, settings),
             options: options.clone(),
         }
     }
 
-    /// Writes inferred types into the model: a type for each value that a node makes, and what existing declarations leave
-    /// open. Nothing else changes.
+    /// Writes inferred types into the model: a type for each value that a node makes, and what
+    /// existing declarations leave open. Nothing else changes.
     pub fn add_types(&mut self, found: &Inferred) {
         let options = &found.options;
-        passes::annotate(
-            &mut self.graph,
-            &found.found,
-            options.naming,
-            &options.symbols,
-        );
+        passes::annotate(&mut self.graph, &found.found, options.naming, &options.symbols);
     }
 
     /// The symbols in declared types, each once, those in expressions too.
@@ -175,9 +168,7 @@ impl Model {
         let mut names = BTreeSet::new();
         for (_, graph) in self.graph.graphs() {
             let infos = graph.inputs.iter().chain(&graph.outputs);
-            let types = infos
-                .chain(&graph.value_info)
-                .filter_map(|info| info.ty.as_ref());
+            let types = infos.chain(&graph.value_info).filter_map(|info| info.ty.as_ref());
             let shapes = types.filter_map(TypeProto::innermost_shape);
             for dim in shapes.flat_map(|shape| &shape.dims) {
                 if let Some(DimValue::Param(name)) = dim.value
@@ -206,15 +197,13 @@ impl Inferred {
         self.found.visits()
     }
 
-    /// The values that inputs, constants and nodes define, graph by graph in the order of the file. Those of functions are
-    /// left out: what they are depends on the call. Each is looked up when the iterator comes to it.
+    /// The values that inputs, constants and nodes define, graph by graph in the order of the file.
+    /// Those of functions are left out: what they are depends on the call. Each is looked up when
+    /// the iterator comes to it.
     pub fn values<'a>(&'a self, model: &'a Model) -> impl Iterator<Item = ValueType<'a>> {
         let graph = &model.graph;
-        let places: HashMap<GraphId, Arc<str>> = graph
-            .graph_places()
-            .into_iter()
-            .map(|(id, place)| (id, place.into()))
-            .collect();
+        let places: HashMap<GraphId, Arc<str>> =
+            graph.graph_places().into_iter().map(|(id, place)| (id, place.into())).collect();
         self.defined(model).map(move |defined| ValueType {
             graph: places.get(&defined.graph).cloned().unwrap_or_default(),
             name: shown(graph.text(graph.value(defined.value).name)),
@@ -259,13 +248,12 @@ impl Inferred {
                 let values = model.outputs(*node).iter().flatten();
                 values.map(|value| (Some(*node), *value))
             });
-            inputs
-                .chain(made)
-                .map(move |(node, value)| Defined { graph, node, value })
+            inputs.chain(made).map(move |(node, value)| Defined { graph, node, value })
         })
     }
 
-    /// What stays unknown, in the order of the nodes. What merely follows from it is not listed again.
+    /// What stays unknown, in the order of the nodes. What merely follows from it is not listed
+    /// again.
     pub fn unknown(&self, model: &Model) -> Vec<Unknown> {
         let listed = self.found.unknown().iter();
         listed
@@ -281,7 +269,8 @@ impl Inferred {
             .collect()
     }
 
-    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does not say so.
+    /// Sizes that nodes demand to be equal, or to divide (`mod(a, b) = 0`), although the file does
+    /// not say so.
     pub fn equalities(&self, model: &Model) -> Vec<Equality> {
         let learned = self.found.equalities().iter();
         learned
@@ -296,8 +285,7 @@ impl Inferred {
     /// What contradicts itself, as findings with places.
     pub fn report(&self, model: &Model) -> Report {
         let mut found = Findings::new(20);
-        self.found
-            .findings(&model.graph, &mut found, |code| code.severity);
+        self.found.findings(&model.graph, &mut found, |code| code.severity);
         found.report()
     }
 }

@@ -10,8 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::port::Port;
 use sardonyx_proto::closest;
 
-/// Checks names, types and shapes; wraps what goes into an input of optional type. `fixed` says which sizes the model itself
-/// leaves open and the session does not.
+/// Checks names, types and shapes; wraps what goes into an input of optional type. `fixed` says
+/// which sizes the model itself leaves open and the session does not.
 pub(crate) fn check_inputs(
     ports: &[Port],
     inputs: &mut [(String, Value)],
@@ -29,10 +29,7 @@ pub(crate) fn check_inputs(
             });
         };
         if given.insert(name.clone(), ()).is_some() {
-            return Err(Error::new(
-                ErrorKind::Input,
-                format!("the input '{name}' is given twice"),
-            ));
+            return Err(Error::new(ErrorKind::Input, format!("the input '{name}' is given twice")));
         }
         let Some(ty) = port.ty() else { continue };
         if let (Type::Optional(_), false) = (ty, matches!(value, Value::Optional(..))) {
@@ -45,10 +42,7 @@ pub(crate) fn check_inputs(
         fits(name, value, ty, &mut symbols).map_err(|what| {
             let wanted = match fixed {
                 "" => wanted(ports),
-                fixed => format!(
-                    "{}\nfixed when the session was made: {fixed}",
-                    wanted(ports)
-                ),
+                fixed => format!("{}\nfixed when the session was made: {fixed}", wanted(ports)),
             };
             Error::new(ErrorKind::Input, format!("the input '{name}' {what}")).with_help(wanted)
         })?;
@@ -92,12 +86,7 @@ fn wanted(ports: &[Port]) -> String {
 type Symbols = HashMap<String, (usize, String)>;
 
 fn fits(name: &str, value: &Value, ty: &Type, symbols: &mut Symbols) -> Result<(), String> {
-    let other_kind = || {
-        format!(
-            "is of type {}, but the model wants {ty}",
-            value.value_type()
-        )
-    };
+    let other_kind = || format!("is of type {}, but the model wants {ty}", value.value_type());
     match (value, ty) {
         (Value::Tensor(tensor), Type::Tensor(wanted)) => {
             if wanted.elem.is_some_and(|elem| elem != tensor.data_type()) {
@@ -109,10 +98,7 @@ fn fits(name: &str, value: &Value, ty: &Type, symbols: &mut Symbols) -> Result<(
             dims_fit(name, tensor.dims(), wanted, symbols)
         }
         (Value::Sparse(sparse), Type::SparseTensor(wanted)) => {
-            if wanted
-                .elem
-                .is_some_and(|elem| elem != sparse.values().data_type())
-            {
+            if wanted.elem.is_some_and(|elem| elem != sparse.values().data_type()) {
                 return Err(other_kind());
             }
             dims_fit(name, sparse.dims(), wanted, symbols)
@@ -191,37 +177,24 @@ mod tests {
     use super::*;
 
     fn port(name: &str, ty: Type) -> Port {
-        Port {
-            name: name.to_string(),
-            ty: Some(ty),
-            required: true,
-            doc: String::new(),
-        }
+        Port { name: name.to_string(), ty: Some(ty), required: true, doc: String::new() }
     }
 
     #[test]
     fn what_does_not_fit_is_said_in_the_caller_s_terms() {
         let n = Dim::symbol("N");
         let ports = [
-            port(
-                "image",
-                Type::tensor(DataType::Float, [n.clone(), 3i64.into()]),
-            ),
+            port("image", Type::tensor(DataType::Float, [n.clone(), 3i64.into()])),
             port("mask", Type::tensor(DataType::Bool, [n])),
         ];
         let floats = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Float, dims).unwrap());
         let bools = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Bool, dims).unwrap());
         let check = |inputs: &[(&str, Value)]| {
-            let mut inputs: Vec<_> = inputs
-                .iter()
-                .map(|(name, value)| (name.to_string(), value.clone()))
-                .collect();
+            let mut inputs: Vec<_> =
+                inputs.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
             check_inputs(&ports, &mut inputs, "").map_err(|error| error.to_string())
         };
-        assert_eq!(
-            check(&[("image", floats(&[2, 3])), ("mask", bools(&[2]))]),
-            Ok(())
-        );
+        assert_eq!(check(&[("image", floats(&[2, 3])), ("mask", bools(&[2]))]), Ok(()));
         let rows: [(&[(&str, Value)], &str); 7] = [
             (&[("imgae", floats(&[2, 3]))], "did you mean 'image'?"),
             (&[("mask", bools(&[2]))], "'image' is missing"),
@@ -232,10 +205,7 @@ mod tests {
             ),
             (&[("image", floats(&[2]))], "has 1 dimensions, [2]"),
             (&[("image", floats(&[2, 4]))], "dimension 1 is 4, not 3"),
-            (
-                &[("image", floats(&[2, 3])), ("mask", bools(&[1]))],
-                "N is 2 for the input 'image'",
-            ),
+            (&[("image", floats(&[2, 3])), ("mask", bools(&[1]))], "N is 2 for the input 'image'"),
         ];
         for (inputs, expected) in rows {
             let error = check(inputs).unwrap_err();

@@ -76,7 +76,8 @@ pub struct ExternalFile {
     pub bytes: u64,
 }
 
-/// A version as people write it: versions in ONNX are plain numbers or three numbers packed into one.
+/// A version as people write it: versions in ONNX are plain numbers or three numbers packed into
+/// one.
 ///
 /// ```
 /// use sardonyx::format_version;
@@ -88,12 +89,7 @@ pub fn format_version(version: i64) -> String {
     if version >> 32 == 0 || version < 0 {
         return version.to_string();
     }
-    format!(
-        "{}.{}.{}",
-        version >> 48,
-        (version >> 32) & 0xffff,
-        version & 0xffff_ffff
-    )
+    format!("{}.{}.{}", version >> 48, (version >> 32) & 0xffff, version & 0xffff_ffff)
 }
 
 /// What the header says.
@@ -149,20 +145,14 @@ impl Model {
 
     /// Name of the main graph; empty if it has none.
     pub fn graph_name(&self) -> Cow<'_, str> {
-        self.graph
-            .display(self.graph.main_graph().and_then(|graph| graph.name))
+        self.graph.display(self.graph.main_graph().and_then(|graph| graph.name))
     }
 
     /// Keys and values of the metadata, in the order of the file.
     pub fn metadata(&self) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
         let entries = self.graph.header.metadata_props.iter();
         entries
-            .map(|entry| {
-                (
-                    self.graph.display(entry.key),
-                    self.graph.display(entry.value),
-                )
-            })
+            .map(|entry| (self.graph.display(entry.key), self.graph.display(entry.value)))
             .collect()
     }
 
@@ -201,10 +191,7 @@ impl Model {
         let Some(main) = self.graph.main_graph() else {
             return Vec::new();
         };
-        let dense = main
-            .initializers
-            .iter()
-            .map(|initializer| initializer.tensor.name);
+        let dense = main.initializers.iter().map(|initializer| initializer.tensor.name);
         let sparse = main
             .sparse_initializers
             .iter()
@@ -223,10 +210,7 @@ impl Model {
 
     /// Outputs of the main graph.
     pub fn outputs(&self) -> Vec<Port> {
-        let outputs = self
-            .graph
-            .main_graph()
-            .map_or(&[][..], |main| &main.outputs);
+        let outputs = self.graph.main_graph().map_or(&[][..], |main| &main.outputs);
         outputs.iter().map(|output| self.port(output)).collect()
     }
 
@@ -241,10 +225,7 @@ impl Model {
 
     /// Number of nodes in the main graph, its subgraphs, functions and training steps.
     pub fn node_count(&self) -> usize {
-        self.graph
-            .graphs()
-            .map(|(_, graph)| graph.nodes.len())
-            .sum()
+        self.graph.graphs().map(|(_, graph)| graph.nodes.len()).sum()
     }
 
     /// The model's parameters: all initializers. Sparse ones count their stored values.
@@ -286,11 +267,7 @@ impl Model {
         }
         files
             .into_iter()
-            .map(|(location, (tensors, bytes))| ExternalFile {
-                location,
-                tensors,
-                bytes,
-            })
+            .map(|(location, (tensors, bytes))| ExternalFile { location, tensors, bytes })
             .collect()
     }
 
@@ -300,10 +277,7 @@ impl Model {
         let mut kinds: HashMap<(Option<Symbol>, Option<Symbol>), (NodeId, usize)> = HashMap::new();
         for id in self.graph.graphs().flat_map(|(_, graph)| &graph.nodes) {
             let node = self.graph.node(*id);
-            kinds
-                .entry((node.domain, node.op_type))
-                .or_insert((*id, 0))
-                .1 += 1;
+            kinds.entry((node.domain, node.op_type)).or_insert((*id, 0)).1 += 1;
         }
         let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
         for (node, nodes) in kinds.into_values() {
@@ -311,11 +285,8 @@ impl Model {
             let name = self.graph.display(self.graph.node(node).op_type);
             *counts.entry((domain, name.into_owned())).or_default() += nodes;
         }
-        let functions: HashSet<(String, String)> = self
-            .functions()
-            .into_iter()
-            .map(|function| (function.domain, function.name))
-            .collect();
+        let functions: HashSet<(String, String)> =
+            self.functions().into_iter().map(|function| (function.domain, function.name)).collect();
         let mut operators: Vec<OperatorCount> = counts
             .into_iter()
             .map(|(key, nodes)| OperatorCount {
@@ -342,19 +313,15 @@ impl Model {
                     name: text(function.name),
                     overload: text(function.overload),
                     inputs: body.inputs.iter().map(|input| text(input.name)).collect(),
-                    outputs: body
-                        .outputs
-                        .iter()
-                        .map(|output| text(output.name))
-                        .collect(),
+                    outputs: body.outputs.iter().map(|output| text(output.name)).collect(),
                     nodes: body.nodes.len(),
                 }
             })
             .collect()
     }
 
-    /// Every operator of the model that cannot run, and why. Needs no external data. Empty does not promise that the model
-    /// runs: it may still be invalid.
+    /// Every operator of the model that cannot run, and why. Needs no external data. Empty does not
+    /// promise that the model runs: it may still be invalid.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -377,9 +344,10 @@ impl Model {
 }
 
 fn elements(tensor: &TensorProto) -> u64 {
-    tensor.dims.iter().fold(1, |product: u64, dim| {
-        product.saturating_mul(u64::try_from(*dim).unwrap_or(0))
-    })
+    tensor
+        .dims
+        .iter()
+        .fold(1, |product: u64, dim| product.saturating_mul(u64::try_from(*dim).unwrap_or(0)))
 }
 
 fn value_bytes(tensor: &TensorProto) -> u64 {
@@ -402,11 +370,7 @@ fn value_bytes(tensor: &TensorProto) -> u64 {
 
 /// `ai.onnx` and the empty domain are the same.
 fn normal(domain: Cow<'_, str>) -> String {
-    if domain == "ai.onnx" {
-        String::new()
-    } else {
-        domain.into_owned()
-    }
+    if domain == "ai.onnx" { String::new() } else { domain.into_owned() }
 }
 
 #[cfg(test)]
@@ -437,47 +401,21 @@ mod tests {
         let weights = Tensor::zeros(DataType::Int4, [3, 5]).unwrap();
         let weights = model.graph.add_initializer(main, "w", &weights);
         for domain in ["", "ai.onnx", "custom"] {
-            let node = model
-                .graph
-                .add_node(main, "Add", domain, &[Some(weights)], 1);
+            let node = model.graph.add_node(main, "Add", domain, &[Some(weights)], 1);
             let value = Tensor::from_strings(
                 [1],
-                ["abc"]
-                    .into_iter()
-                    .collect::<sardonyx_tensor::StringArray>(),
+                ["abc"].into_iter().collect::<sardonyx_tensor::StringArray>(),
             )
             .unwrap();
-            model
-                .graph
-                .set_attribute(node, "value", AttrValue::Tensor(value));
+            model.graph.set_attribute(node, "value", AttrValue::Tensor(value));
         }
-        assert_eq!(
-            model.parameters(),
-            Totals {
-                tensors: 1,
-                elements: 15,
-                bytes: 8
-            }
-        );
-        assert_eq!(
-            model.constants(),
-            Totals {
-                tensors: 3,
-                elements: 3,
-                bytes: 15
-            }
-        );
-        let operators: Vec<_> = model
-            .operators()
-            .into_iter()
-            .map(|op| (op.domain, op.name, op.nodes))
-            .collect();
+        assert_eq!(model.parameters(), Totals { tensors: 1, elements: 15, bytes: 8 });
+        assert_eq!(model.constants(), Totals { tensors: 3, elements: 3, bytes: 15 });
+        let operators: Vec<_> =
+            model.operators().into_iter().map(|op| (op.domain, op.name, op.nodes)).collect();
         assert_eq!(
             operators,
-            [
-                (String::new(), "Add".to_string(), 2),
-                ("custom".to_string(), "Add".to_string(), 1)
-            ]
+            [(String::new(), "Add".to_string(), 2), ("custom".to_string(), "Add".to_string(), 1)]
         );
         assert!(model.external_files().is_empty());
     }

@@ -12,18 +12,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`Model`] is a file in memory. Opening maps it and reads its structure, not its weights; saving writes back
-//!   everything that was read, whether this release knows it or not.
-//! - [`Session`] is a model made ready to run: checked, converted to the newest operators, planned, its weights packed. It can be
-//!   shared between threads.
-//! - [`Value`] is what goes in and comes out: nearly always a [`Tensor`], sometimes a sequence, a map or an optional.
-//! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for programs.
+//! - [`Model`] is a file in memory. Opening maps it and reads its structure, not its weights;
+//!   saving writes back everything that was read, whether this release knows it or not.
+//! - [`Session`] is a model made ready to run: checked, converted to the newest operators, planned,
+//!   its weights packed. It can be shared between threads.
+//! - [`Value`] is what goes in and comes out: nearly always a [`Tensor`], sometimes a sequence, a
+//!   map or an optional.
+//! - [`Error`] says what went wrong, where, and what to do about it; [`Error::kind`] is for
+//!   programs.
 //!
 //! # What is not promised
 //!
-//! The exact text of messages, the order of operators in [`Model::operators`] among equals, and the last bits of results: they
-//! are the same for every number of threads on one machine, but may differ between instruction sets and releases. The other
-//! crates named `sardonyx-…` are parts of this one and may change with any release.
+//! The exact text of messages, the order of operators in [`Model::operators`] among equals, and the
+//! last bits of results: they are the same for every number of threads on one machine, but may
+//! differ between instruction sets and releases. The other crates named `sardonyx-…` are parts of
+//! this one and may change with any release.
 
 #![deny(missing_docs)]
 // In a test, a panic is the report.

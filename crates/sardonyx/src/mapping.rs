@@ -1,11 +1,13 @@
 //! Mapping files into memory.
 //!
-//! A mapping costs nothing until its pages are touched, so a model of many gigabytes opens at once, and several processes
-//! share one copy. The price: if somebody truncates the file while it is mapped, touching a page that is gone ends the
-//! process (SIGBUS), and if somebody overwrites it in place, its values change under us. No check before mapping can
-//! rule that out. Whoever cannot trust the file to stay as it is reads it instead; see [`OpenOptions`](crate::OpenOptions).
+//! A mapping costs nothing until its pages are touched, so a model of many gigabytes opens at once,
+//! and several processes share one copy. The price: if somebody truncates the file while it is
+//! mapped, touching a page that is gone ends the process (SIGBUS), and if somebody overwrites it in
+//! place, its values change under us. No check before mapping can rule that out. Whoever cannot
+//! trust the file to stay as it is reads it instead; see [`OpenOptions`](crate::OpenOptions).
 
-// Needed because a mapping is memory that other processes can change, which no safe interface can express.
+// Needed because a mapping is memory that other processes can change, which no safe interface can
+// express.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -21,10 +23,11 @@ pub(crate) fn map(file: &File) -> io::Result<Buffer> {
         // Mapping no bytes is an error on most systems.
         return Ok(Buffer::empty());
     }
-    // SAFETY: The mapping is private and read-only, so nothing in this process writes to it. Changes by other processes
-    // are what the caller accepts by mapping: every reader of these bytes (the pull reader, decoding of payloads,
-    // packing of weights) checks what it reads as it reads it and relies on no earlier check of bytes read again, and
-    // the bytes are never handed out as a type with invalid values (`str`, `bool`, enums) without being checked or copied.
+    // SAFETY: The mapping is private and read-only, so nothing in this process writes to it.
+    // Changes by other processes are what the caller accepts by mapping: every reader of these
+    // bytes (the pull reader, decoding of payloads, packing of weights) checks what it reads as it
+    // reads it and relies on no earlier check of bytes read again, and the bytes are never handed
+    // out as a type with invalid values (`str`, `bool`, enums) without being checked or copied.
     let mapping = unsafe { memmap2::Mmap::map(file)? };
     Ok(Buffer::from_pages(Arc::new(Mapping(mapping))))
 }
@@ -39,11 +42,10 @@ impl AsRef<[u8]> for Mapping {
 
 impl Pages for Mapping {
     fn fetch(&self, range: Range<usize>) {
-        // One call instead of a fault every few pages. Older systems refuse, and then pages come one by one.
+        // One call instead of a fault every few pages. Older systems refuse, and then pages come
+        // one by one.
         #[cfg(target_os = "linux")]
-        let _ = self
-            .0
-            .advise_range(memmap2::Advice::PopulateRead, range.start, range.len());
+        let _ = self.0.advise_range(memmap2::Advice::PopulateRead, range.start, range.len());
         #[cfg(not(target_os = "linux"))]
         let _ = range;
     }
@@ -55,8 +57,9 @@ impl Pages for Mapping {
             let start = range.start.next_multiple_of(PAGE);
             let end = range.end / PAGE * PAGE;
             if start < end {
-                // SAFETY: The mapping is private and was never written, so a page that is dropped is read again from
-                // the file when it is touched; that its content may have changed is what mapping accepts.
+                // SAFETY: The mapping is private and was never written, so a page that is dropped
+                // is read again from the file when it is touched; that its content may have changed
+                // is what mapping accepts.
                 let _ = unsafe {
                     self.0.unchecked_advise_range(
                         memmap2::UncheckedAdvice::DontNeed,

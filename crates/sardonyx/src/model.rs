@@ -20,8 +20,8 @@ use crate::sniff::recognise;
 
 /// A model in memory.
 ///
-/// Holds the structure of the file; weights stay where they are, mapped or in the buffer that the model was read from.
-/// Cloning copies the structure and shares the weights.
+/// Holds the structure of the file; weights stay where they are, mapped or in the buffer that the
+/// model was read from. Cloning copies the structure and shares the weights.
 #[derive(Clone)]
 pub struct Model {
     pub(crate) graph: graph::Model,
@@ -31,16 +31,17 @@ pub struct Model {
     pub(crate) file: Option<graph::SourceId>,
     /// The real path of the file that the model was read from.
     pub(crate) path: Option<PathBuf>,
-    /// What sessions of this model have packed. Clones of the model have it too, as they share the weights.
+    /// What sessions of this model have packed. Clones of the model have it too, as they share the
+    /// weights.
     pub(crate) weights: SharedWeights,
 }
 
 impl Model {
     /// Opens a model file by mapping it into memory: fast whatever its size.
     ///
-    /// The file must stay as it is while the model is in use: if somebody truncates it, touching the missing part ends the
-    /// process. [`Model::read_file`] has no such condition. Data files beside the model are opened the same way, when a
-    /// [`Session`](crate::Session) needs them.
+    /// The file must stay as it is while the model is in use: if somebody truncates it, touching
+    /// the missing part ends the process. [`Model::read_file`] has no such condition. Data files
+    /// beside the model are opened the same way, when a [`Session`](crate::Session) needs them.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -72,7 +73,8 @@ impl Model {
         OpenOptions::new().access(Access::Read).open(path)
     }
 
-    /// Reads a model from bytes, which it keeps. External data is found only after [`Model::look_in`].
+    /// Reads a model from bytes, which it keeps. External data is found only after
+    /// [`Model::look_in`].
     ///
     /// ```
     /// // ir_version 10, and a graph called g
@@ -88,8 +90,8 @@ impl Model {
         OpenOptions::new().from_bytes(bytes)
     }
 
-    /// Reads a model from a stream, to its end. A stream that nobody vouches for may never end: limit it with
-    /// [`OpenOptions::max_bytes`].
+    /// Reads a model from a stream, to its end. A stream that nobody vouches for may never end:
+    /// limit it with [`OpenOptions::max_bytes`].
     ///
     /// ```
     /// let bytes: &[u8] = b"\x08\x0a\x3a\x03\x12\x01g";
@@ -105,7 +107,8 @@ impl Model {
         OpenOptions::new().from_reader(reader)
     }
 
-    /// Names the folder, instead of that of the model file, in which files with external data are looked for.
+    /// Names the folder, instead of that of the model file, in which files with external data are
+    /// looked for.
     ///
     /// ```
     /// let mut model = sardonyx::Model::from_bytes(b"\x08\x0a\x3a\x03\x12\x01g".to_vec())?;
@@ -124,7 +127,8 @@ impl Model {
         Ok(())
     }
 
-    /// The bytes of the model's file: those that were read, if they were in canonical order. External data stays outside.
+    /// The bytes of the model's file: those that were read, if they were in canonical order.
+    /// External data stays outside.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -136,14 +140,14 @@ impl Model {
         self.graph.to_bytes()
     }
 
-    /// The bytes of the model's file in pieces, for whoever sends or digests them: payloads stay where they lie, and a model
-    /// of a gigabyte takes as much memory as its nodes and names do.
+    /// The bytes of the model's file in pieces, for whoever sends or digests them: payloads stay
+    /// where they lie, and a model of a gigabyte takes as much memory as its nodes and names do.
     pub fn encoded(&self) -> Encoded<'_> {
         self.graph.encoded()
     }
 
-    /// Writes the model in its binary form, payloads straight from where they lie. External data stays outside. Returns the
-    /// number of bytes.
+    /// Writes the model in its binary form, payloads straight from where they lie. External data
+    /// stays outside. Returns the number of bytes.
     ///
     /// # Errors
     ///
@@ -152,8 +156,9 @@ impl Model {
         self.graph.write_to(sink)
     }
 
-    /// Writes the model to a file, whole or not at all: a file of that name is replaced only once the new one is complete.
-    /// External data stays where it is, or comes along if the file is in another folder. [`SaveOptions`] has the choices.
+    /// Writes the model to a file, whole or not at all: a file of that name is replaced only once
+    /// the new one is complete. External data stays where it is, or comes along if the file is in
+    /// another folder. [`SaveOptions`] has the choices.
     ///
     /// ```
     /// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
@@ -174,13 +179,14 @@ impl Model {
 
     /// Refuses a model that was read without its payloads.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
-        match self.graph.is_skimmed() {
-            false => Ok(()),
-            true => Err(Error::new(
+        if self.graph.is_skimmed() {
+            Err(Error::new(
                 ErrorKind::Invalid,
                 "values of the model were left out when it was read",
             )
-            .with_help("open it without skipping payloads")),
+            .with_help("open it without skipping payloads"))
+        } else {
+            Ok(())
         }
     }
 
@@ -200,12 +206,7 @@ impl Model {
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Model({:?}, {} nodes)",
-            self.graph_name(),
-            self.node_count()
-        )
+        write!(f, "Model({:?}, {} nodes)", self.graph_name(), self.node_count())
     }
 }
 
@@ -224,31 +225,27 @@ pub(crate) fn read_graph(
     let source = bytes.clone();
     let source = source.as_slice();
     if source.is_empty() {
-        return Err(Error::new(
-            ErrorKind::Format,
-            "the file is empty, so it is no ONNX model",
-        )
-        .with_help("was the download or the export interrupted?"));
+        return Err(Error::new(ErrorKind::Format, "the file is empty, so it is no ONNX model")
+            .with_help("was the download or the export interrupted?"));
     }
     judge(graph::Model::read_with(bytes, limits), source)
 }
 
-/// Refuses a graph that says nothing, and explains errors; `source` may tell what the bytes are instead.
+/// Refuses a graph that says nothing, and explains errors; `source` may tell what the bytes are
+/// instead.
 pub(crate) fn judge(
     read: Result<graph::Model, graph::Error>,
     source: &[u8],
 ) -> Result<graph::Model, Error> {
     let wrong = match read {
-        // Nearly every short run of bytes is some protobuf message; a model has a graph or at least functions.
+        // Nearly every short run of bytes is some protobuf message; a model has a graph or at least
+        // functions.
         Ok(model)
             if model.main.is_none()
                 && model.functions.is_empty()
                 && model.training_info.is_empty() =>
         {
-            Error::new(
-                ErrorKind::Format,
-                "the file has no graph: it is cut off, or no ONNX model",
-            )
+            Error::new(ErrorKind::Format, "the file has no graph: it is cut off, or no ONNX model")
         }
         Ok(model) => return Ok(model),
         Err(error) => {
@@ -257,9 +254,7 @@ pub(crate) fn judge(
                 place => format!("byte {}, field {place}", error.offset()),
             };
             let reason = error.to_string();
-            let reason = reason
-                .rsplit_once(" (byte")
-                .map_or(reason.as_str(), |(reason, _)| reason);
+            let reason = reason.rsplit_once(" (byte").map_or(reason.as_str(), |(reason, _)| reason);
             if let graph::ErrorKind::TooMuchStructure { .. } = error.kind() {
                 return Err(Error::new(ErrorKind::Format, format!("the model is refused: {reason}"))
                     .with_place(place)
@@ -275,11 +270,10 @@ pub(crate) fn judge(
         }
     };
     Err(match recognise(source) {
-        Some((what, advice)) => Error::new(
-            ErrorKind::Format,
-            format!("this is {what}, not an ONNX model"),
-        )
-        .with_help(advice),
+        Some((what, advice)) => {
+            Error::new(ErrorKind::Format, format!("this is {what}, not an ONNX model"))
+                .with_help(advice)
+        }
         None => wrong.with_help(
             "was the download or the export interrupted? Compare the file's size with the original",
         ),

@@ -21,13 +21,13 @@ use crate::model::Model;
 /// How the bytes of a model file, and of the data files beside it, come into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Access {
-    /// Mapped: pages come in when touched, and are shared between processes. If somebody truncates a mapped file, touching
-    /// the missing part ends the process (SIGBUS); if somebody overwrites it in place, values change. For files that
-    /// stay as they are.
+    /// Mapped: pages come in when touched, and are shared between processes. If somebody truncates
+    /// a mapped file, touching the missing part ends the process (SIGBUS); if somebody overwrites
+    /// it in place, values change. For files that stay as they are.
     #[default]
     Map,
-    /// Read into memory of our own: slower to open and as large as the file, but nothing that happens to the file later
-    /// matters.
+    /// Read into memory of our own: slower to open and as large as the file, but nothing that
+    /// happens to the file later matters.
     Read,
 }
 
@@ -37,8 +37,8 @@ pub enum ExternalFiles {
     /// When something asks for the values, such as a session.
     #[default]
     Lazy,
-    /// At once, and every reference into them is checked. With [`Access::Read`] they are read whole, so that nothing
-    /// that happens to them later matters.
+    /// At once, and every reference into them is checked. With [`Access::Read`] they are read
+    /// whole, so that nothing that happens to them later matters.
     Now,
     /// Never: whatever asks for the values gets an error.
     Never,
@@ -92,7 +92,8 @@ impl OpenOptions {
         self
     }
 
-    /// Whether data files are compared with the SHA-1 that the model gives for them, when they are opened.
+    /// Whether data files are compared with the SHA-1 that the model gives for them, when they are
+    /// opened.
     pub fn verify_checksums(mut self, verify: bool) -> OpenOptions {
         self.verify = verify;
         self
@@ -104,15 +105,17 @@ impl OpenOptions {
         self
     }
 
-    /// The most bytes that are read from a file or stream into memory. Mapping is not limited, it takes none.
+    /// The most bytes that are read from a file or stream into memory. Mapping is not limited, it
+    /// takes none.
     pub fn max_bytes(mut self, bytes: u64) -> OpenOptions {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Whether values of 1 KiB and more are passed over where a binary model is read, not mapped: its structure then takes
-    /// little memory, whatever the size of the file or stream. Such a model can be looked at, but not run or saved.
-    /// A mapped file is not affected: its values cost nothing until they are used.
+    /// Whether values of 1 KiB and more are passed over where a binary model is read, not mapped:
+    /// its structure then takes little memory, whatever the size of the file or stream. Such a
+    /// model can be looked at, but not run or saved. A mapped file is not affected: its values cost
+    /// nothing until they are used.
     pub fn skip_payloads(mut self, skip: bool) -> OpenOptions {
         self.skip_payloads = skip;
         self
@@ -141,36 +144,37 @@ impl OpenOptions {
     /// # Errors
     ///
     /// [`ErrorKind::Io`] if the file cannot be read, [`ErrorKind::Format`] if it is no ONNX model,
-    /// [`ErrorKind::ExternalData`] if data files are opened at once and one is not as the model says.
+    /// [`ErrorKind::ExternalData`] if data files are opened at once and one is not as the model
+    /// says.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Model, Error> {
         let path = path.as_ref();
         let form = self.form.or_else(|| Form::of_path(path));
         let beside = || DataFiles::beside(path, self.data_options());
-        let opened = match self.skip_payloads && self.access == Access::Read {
-            true if form.unwrap_or_default() == Form::Binary => {
-                let failed = |error: io::Error| io_error("cannot read", path, error);
-                let file = File::open(path).map_err(failed)?;
-                let metadata = file.metadata().map_err(failed)?;
-                if metadata.is_dir() {
-                    return Err(folder_given(path));
+        let is_skimmed = self.skip_payloads
+            && self.access == Access::Read
+            && form.unwrap_or_default() == Form::Binary;
+        let opened = if is_skimmed {
+            let failed = |error: io::Error| io_error("cannot read", path, error);
+            let file = File::open(path).map_err(failed)?;
+            let metadata = file.metadata().map_err(failed)?;
+            if metadata.is_dir() {
+                return Err(folder_given(path));
+            }
+            let mut file = BufReader::new(file);
+            let skip = |file: &mut BufReader<File>, bytes| {
+                if metadata.is_file() {
+                    seek_over(file, metadata.len(), bytes)
+                } else {
+                    discard(file, bytes)
                 }
-                let mut file = BufReader::new(file);
-                let skip = |file: &mut BufReader<File>, bytes| match metadata.is_file() {
-                    true => seek_over(file, metadata.len(), bytes),
-                    false => discard(file, bytes),
-                };
-                let graph = self.skim(&mut file, skip);
-                graph.and_then(|graph| self.with_data(graph, self.data(beside)?, None))
-            }
-            _ => {
-                let bytes = read_file(path, self.access, self.max_bytes)?;
-                self.finish(bytes, form, beside)
-            }
+            };
+            let graph = self.skim(&mut file, skip);
+            graph.and_then(|graph| self.with_data(graph, self.data(beside)?, None))
+        } else {
+            let bytes = read_file(path, self.access, self.max_bytes)?;
+            self.finish(bytes, form, beside)
         };
-        let opened = opened.map(|model| Model {
-            path: fs::canonicalize(path).ok(),
-            ..model
-        });
+        let opened = opened.map(|model| Model { path: fs::canonicalize(path).ok(), ..model });
         opened.map_err(|error| {
             let place = match error.place() {
                 Some(place) => format!("{}, {place}", shown(path)),
@@ -180,8 +184,8 @@ impl OpenOptions {
         })
     }
 
-    /// Reads a model from bytes, which it keeps. External data is found only with [`folder`](OpenOptions::folder) or
-    /// [`resolver`](OpenOptions::resolver).
+    /// Reads a model from bytes, which it keeps. External data is found only with
+    /// [`folder`](OpenOptions::folder) or [`resolver`](OpenOptions::resolver).
     ///
     /// # Errors
     ///
@@ -228,9 +232,7 @@ impl OpenOptions {
         skip: impl FnMut(&mut R, u64) -> io::Result<()>,
     ) -> Result<graph::Model, Error> {
         let max_bytes = self.max_bytes.unwrap_or(u64::MAX);
-        let limits = Limits {
-            depth: self.limits.depth,
-        };
+        let limits = Limits { depth: self.limits.depth };
         let skimmed = skim::<ModelProto, R>(stream, skip, SKIPPED_BYTES, max_bytes, limits);
         let skimmed = skimmed.map_err(|error| match error {
             SkimError::Io(error) => {
@@ -283,13 +285,7 @@ impl OpenOptions {
         file: Option<graph::SourceId>,
     ) -> Result<Model, Error> {
         let data = Arc::new(data);
-        let model = Model {
-            graph,
-            data,
-            file,
-            path: None,
-            weights: SharedWeights::default(),
-        };
+        let model = Model { graph, data, file, path: None, weights: SharedWeights::default() };
         if self.external == ExternalFiles::Now {
             model.check_external_data()?;
         }
@@ -325,15 +321,14 @@ impl fmt::Debug for OpenOptions {
     }
 }
 
-/// Payloads from this size on are passed over on request. Smaller ones may say what shape something has.
+/// Payloads from this size on are passed over on request. Smaller ones may say what shape something
+/// has.
 const SKIPPED_BYTES: u64 = 1024;
 
 /// Passes over bytes of a file that has `len`.
 fn seek_over(file: &mut BufReader<File>, len: u64, bytes: u64) -> io::Result<()> {
     let end = file.stream_position()?.checked_add(bytes);
-    let step = end
-        .filter(|end| *end <= len)
-        .and_then(|_| i64::try_from(bytes).ok());
+    let step = end.filter(|end| *end <= len).and_then(|_| i64::try_from(bytes).ok());
     match step {
         Some(step) => file.seek_relative(step),
         None => Err(io::Error::new(
@@ -388,18 +383,10 @@ pub(crate) fn read_stream(
     // Memory that is not there is an error before it is used.
     let len = usize::try_from(expected).unwrap_or(usize::MAX);
     bytes.try_reserve_exact(len).map_err(|_| {
-        io::Error::new(
-            io::ErrorKind::OutOfMemory,
-            format!("no memory for {len} bytes"),
-        )
+        io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {len} bytes"))
     })?;
-    stream
-        .take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
-        true => Err(too_long()),
-        false => Ok(Buffer::from_vec(bytes)),
-    }
+    stream.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_long()) } else { Ok(Buffer::from_vec(bytes)) }
 }
 
 #[cfg(unix)]
@@ -418,21 +405,17 @@ fn folder_given(path: &Path) -> Error {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| {
-            entry
-                .path()
-                .extension()
-                .is_some_and(|suffix| suffix == "onnx")
-        })
+        .filter(|entry| entry.path().extension().is_some_and(|suffix| suffix == "onnx"))
         .take(6)
         .map(|entry| entry.path().display().to_string())
         .collect();
     inside.sort();
     let error =
         Error::new(ErrorKind::Io, "this is a folder, not a model file").with_place(shown(path));
-    match inside.is_empty() {
-        true => error.with_help("give the path of the .onnx file"),
-        false => error.with_help(format!("models inside: {}", inside.join(", "))),
+    if inside.is_empty() {
+        error.with_help("give the path of the .onnx file")
+    } else {
+        error.with_help(format!("models inside: {}", inside.join(", ")))
     }
 }
 
@@ -448,7 +431,8 @@ pub(crate) fn io_error(what: &str, path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// Why a file could not be opened, read or written, in words. If a directory on the way to it is missing, that is said.
+/// Why a file could not be opened, read or written, in words. If a directory on the way to it is
+/// missing, that is said.
 pub fn io_reason(path: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => match missing_directory(path) {
@@ -469,7 +453,8 @@ fn missing_directory(path: &Path) -> Option<&Path> {
     missing.last()
 }
 
-/// A file of the same folder with a similar name, which could hold the same: a model for a model, else a file with the same suffix.
+/// A file of the same folder with a similar name, which could hold the same: a model for a model,
+/// else a file with the same suffix.
 fn similar_file(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;
     let folder = match path.parent() {

@@ -43,10 +43,7 @@ impl Outputs {
 
     /// The output with a name, if there is one.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.0
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, value)| value)
+        self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
     /// The output with a name, as a dense tensor.
@@ -57,10 +54,7 @@ impl Outputs {
     pub fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
         let Some(value) = self.get(name) else {
             let names: Vec<&str> = self.names().collect();
-            let error = Error::new(
-                ErrorKind::Output,
-                format!("the model has no output '{name}'"),
-            );
+            let error = Error::new(ErrorKind::Output, format!("the model has no output '{name}'"));
             return Err(match closest(name, names.iter().copied()) {
                 Some(near) => error.with_help(format!("did you mean '{near}'?")),
                 None => error.with_help(format!("its outputs are: {}", names.join(", "))),

@@ -19,14 +19,14 @@ impl Port {
         &self.name
     }
 
-    /// Declared type, with dims outermost first, such as `float[N, 3, 224, 224]`; `None` if the model declares none, or one
-    /// that this release does not know.
+    /// Declared type, with dims outermost first, such as `float[N, 3, 224, 224]`; `None` if the
+    /// model declares none, or one that this release does not know.
     pub fn ty(&self) -> Option<&Type> {
         self.ty.as_ref()
     }
 
-    /// Whether a run must be given this input. An input with a default value (an initializer of the same name) or of optional
-    /// type may be left out. Always true for outputs.
+    /// Whether a run must be given this input. An input with a default value (an initializer of the
+    /// same name) or of optional type may be left out. Always true for outputs.
     pub fn is_required(&self) -> bool {
         self.required
     }

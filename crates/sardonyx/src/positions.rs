@@ -7,8 +7,9 @@ use sardonyx_text::{Diagnostic, Position, Severity, SyntaxKind, SyntaxTree, synt
 
 use crate::model::Model;
 
-/// The line and column of each finding about a model that was read from this text in the notation and not changed since. `None`
-/// for findings about the model as a whole, and for all if the text is not that of the model.
+/// The line and column of each finding about a model that was read from this text in the notation
+/// and not changed since. `None` for findings about the model as a whole, and for all if the text
+/// is not that of the model.
 pub fn positions(model: &Model, text: &Buffer, findings: &[Finding]) -> Vec<Option<Position>> {
     if findings.is_empty() {
         return Vec::new();
@@ -27,7 +28,8 @@ pub fn positions(model: &Model, text: &Buffer, findings: &[Finding]) -> Vec<Opti
     findings.iter().map(position).collect()
 }
 
-/// The parts of a text by the ids of what they become. The parser gives them in the order in which the parts begin.
+/// The parts of a text by the ids of what they become. The parser gives them in the order in which
+/// the parts begin.
 struct Places<'t> {
     model: &'t sardonyx_model::Model,
     tree: &'t SyntaxTree,
@@ -67,8 +69,7 @@ impl Places<'_> {
             SpotPart::Function(position) => {
                 let id = self.model.functions.get(position)?.body;
                 let function = *self.functions.get(position)?;
-                self.in_graph(id, function, spot.field, index)
-                    .unwrap_or(function)
+                self.in_graph(id, function, spot.field, index).unwrap_or(function)
             }
             SpotPart::Model => self.in_model(spot.field, index)?,
             SpotPart::Document | SpotPart::Training(_) => return None,
@@ -133,10 +134,9 @@ impl Places<'_> {
         let header = self.children(0, SyntaxKind::Header).next()?;
         match field {
             "" => None,
-            "opset_import" => self
-                .children(header, SyntaxKind::OperatorSet)
-                .nth(index)
-                .or(Some(header)),
+            "opset_import" => {
+                self.children(header, SyntaxKind::OperatorSet).nth(index).or(Some(header))
+            }
             "functions" => self.functions.get(index).copied(),
             _ => Some(header),
         }
@@ -188,16 +188,9 @@ mod tests {
             .zip(&found)
             .find(|(finding, _)| finding.place.path == "graph.node[2].input[1]");
         let second = second.and_then(|(_, found)| *found);
-        assert_eq!(
-            second.map(|found| (found.line, found.column)),
-            Some((9, 19))
-        );
+        assert_eq!(second.map(|found| (found.line, found.column)), Some((9, 19)));
         // Something else than the text of the model has no places.
         let other = Buffer::from_vec(b"no model".to_vec());
-        assert!(
-            positions(&model, &other, &report.findings)
-                .iter()
-                .all(Option::is_none)
-        );
+        assert!(positions(&model, &other, &report.findings).iter().all(Option::is_none));
     }
 }

@@ -21,14 +21,15 @@ use crate::model::Model;
 /// Where a saved model has the values of its tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Weights {
-    /// Where they are: those inside stay inside, those in files beside the model stay there. If the model is saved to
-    /// another folder than that of its data files, these values are copied into a new one beside it.
+    /// Where they are: those inside stay inside, those in files beside the model stay there. If the
+    /// model is saved to another folder than that of its data files, these values are copied into a
+    /// new one beside it.
     #[default]
     Keep,
     /// All inside the model file.
     Inside,
-    /// In files beside the model, as far as they reach [`SaveOptions::threshold`]. Strings cannot lie outside; sparse
-    /// tensors stay inside, because not every reader would find them.
+    /// In files beside the model, as far as they reach [`SaveOptions::threshold`]. Strings cannot
+    /// lie outside; sparse tensors stay inside, because not every reader would find them.
     Outside,
 }
 
@@ -40,8 +41,8 @@ pub enum Layout {
     OneFile,
     /// One per tensor.
     PerTensor,
-    /// As many as needed so that none is larger than this, in bytes. A tensor is never split, so one that is larger has a
-    /// file to itself.
+    /// As many as needed so that none is larger than this, in bytes. A tensor is never split, so
+    /// one that is larger has a file to itself.
     Shards(u64),
 }
 
@@ -78,7 +79,8 @@ pub struct SaveOptions {
     replace: bool,
     form: Option<Form>,
     progress: Option<Arc<Progress>>,
-    /// Called before every change of the disk; an error is that of the change. For tests of what a crash leaves behind.
+    /// Called before every change of the disk; an error is that of the change. For tests of what a
+    /// crash leaves behind.
     pub(crate) before_step: Option<Arc<replace::Hook>>,
 }
 
@@ -103,7 +105,8 @@ impl Default for SaveOptions {
 }
 
 impl SaveOptions {
-    /// The defaults: values stay where they are, the file is replaced as a whole, nothing waits for the disk.
+    /// The defaults: values stay where they are, the file is replaced as a whole, nothing waits for
+    /// the disk.
     pub fn new() -> SaveOptions {
         SaveOptions::default()
     }
@@ -120,33 +123,37 @@ impl SaveOptions {
         self
     }
 
-    /// Tensors of fewer bytes stay in the model. The default is 1024, as in the reference implementation.
+    /// Tensors of fewer bytes stay in the model. The default is 1024, as in the reference
+    /// implementation.
     pub fn threshold(mut self, bytes: u64) -> SaveOptions {
         self.threshold = bytes;
         self
     }
 
-    /// Offsets in data files are multiples of this, so that others can map each tensor for itself. The default is
-    /// 64 KiB, which suits every system. Tensors smaller than that begin at multiples of 4 KiB, or of this if it is less.
+    /// Offsets in data files are multiples of this, so that others can map each tensor for itself.
+    /// The default is 64 KiB, which suits every system. Tensors smaller than that begin at
+    /// multiples of 4 KiB, or of this if it is less.
     pub fn alignment(mut self, bytes: u64) -> SaveOptions {
         self.alignment = bytes.max(1);
         self
     }
 
-    /// Name of the data file, relative to the model's folder; several files are numbered after it. The default is the
-    /// model's name with `.data`.
+    /// Name of the data file, relative to the model's folder; several files are numbered after it.
+    /// The default is the model's name with `.data`.
     pub fn data_name(mut self, name: impl Into<String>) -> SaveOptions {
         self.name = Some(name.into());
         self
     }
 
-    /// Whether tensors in attributes go outside too, not only initializers. Not every runtime reads that.
+    /// Whether tensors in attributes go outside too, not only initializers. Not every runtime reads
+    /// that.
     pub fn attributes(mut self, attributes: bool) -> SaveOptions {
         self.attributes = attributes;
         self
     }
 
-    /// Whether values in typed lists go outside too, not only those in `raw_data`. They come back as `raw_data`.
+    /// Whether values in typed lists go outside too, not only those in `raw_data`. They come back
+    /// as `raw_data`.
     pub fn typed(mut self, typed: bool) -> SaveOptions {
         self.typed = typed;
         self
@@ -158,14 +165,16 @@ impl SaveOptions {
         self
     }
 
-    /// Whether to wait until everything has reached the disk, so that even a power failure leaves the old model or the new.
+    /// Whether to wait until everything has reached the disk, so that even a power failure leaves
+    /// the old model or the new.
     pub fn sync(mut self, sync: bool) -> SaveOptions {
         self.sync = sync;
         self
     }
 
-    /// Whether data files of a model that is replaced are removed even if it is another one than the model was read from.
-    /// By default they stay, and the report names them. Those that a third model uses stay in any case.
+    /// Whether data files of a model that is replaced are removed even if it is another one than
+    /// the model was read from. By default they stay, and the report names them. Those that a third
+    /// model uses stay in any case.
     pub fn replace(mut self, replace: bool) -> SaveOptions {
         self.replace = replace;
         self
@@ -183,17 +192,18 @@ impl SaveOptions {
         self
     }
 
-    /// Saves a model. The files appear complete or not at all, the model last; whatever happens, the folder holds the old
-    /// model or the new one, whole. Where a model replaces the file that it was read from, data files that only the old one
-    /// used are removed, except those that another model of the folder uses as well. Saving the same again changes nothing.
+    /// Saves a model. The files appear complete or not at all, the model last; whatever happens,
+    /// the folder holds the old model or the new one, whole. Where a model replaces the file that
+    /// it was read from, data files that only the old one used are removed, except those that
+    /// another model of the folder uses as well. Saving the same again changes nothing.
     ///
-    /// A file with values of the model, to which the text that it was read from refers, is replaced only by a model in which
-    /// the text finds them again.
+    /// A file with values of the model, to which the text that it was read from refers, is replaced
+    /// only by a model in which the text finds them again.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] if a file cannot be written, [`ErrorKind::ExternalData`] if values that must be moved cannot
-    /// be read.
+    /// [`ErrorKind::Io`] if a file cannot be written, [`ErrorKind::ExternalData`] if values that
+    /// must be moved cannot be read.
     pub fn save(&self, model: &Model, path: impl AsRef<Path>) -> Result<SaveReport, Error> {
         replace::save(model, path.as_ref(), self)
     }
@@ -243,7 +253,8 @@ pub struct SavedFile {
 }
 
 impl SaveReport {
-    /// Whether the model file is too large for readers that count in 31 bits, as all that use libprotobuf do.
+    /// Whether the model file is too large for readers that count in 31 bits, as all that use
+    /// libprotobuf do.
     pub fn exceeds_2_gib(&self) -> bool {
         self.bytes > i32::MAX as u64
     }

@@ -1,9 +1,9 @@
-//! Is a file safe to open? Looks at a model without running it, without believing it, and without opening anything but
-//! the model and, within its folder, its data files.
+//! Is a file safe to open? Looks at a model without running it, without believing it, and without
+//! opening anything but the model and, within its folder, its data files.
 //!
-//! One pass over the bytes along the table of fields ([`wire`]), then over tensors, data files, nodes, functions and
-//! graphs. Weights are not read. What a hostile file can cost is bounded: the depth and number of messages before
-//! anything is built from them, and the findings of each kind.
+//! One pass over the bytes along the table of fields ([`wire`]), then over tensors, data files,
+//! nodes, functions and graphs. Weights are not read. What a hostile file can cost is bounded: the
+//! depth and number of messages before anything is built from them, and the findings of each kind.
 
 mod calls;
 mod codes;
@@ -109,26 +109,29 @@ impl ScanOptions {
         self
     }
 
-    /// Messages in a file from which on it is refused. The default is 2^22, which costs about a gigabyte of memory.
+    /// Messages in a file from which on it is refused. The default is 2^22, which costs about a
+    /// gigabyte of memory.
     pub fn max_messages(mut self, messages: u64) -> ScanOptions {
         self.messages = messages;
         self
     }
 
-    /// The most bytes that are read from a stream into memory. Mapping is not limited, it takes none.
+    /// The most bytes that are read from a stream into memory. Mapping is not limited, it takes
+    /// none.
     pub fn max_bytes(mut self, bytes: u64) -> ScanOptions {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Elements that the file does not store and a node may make, and rounds of a loop. The default is 2^28.
+    /// Elements that the file does not store and a node may make, and rounds of a loop. The default
+    /// is 2^28.
     pub fn max_elements(mut self, elements: u64) -> ScanOptions {
         self.elements = elements;
         self
     }
 
-    /// A sparse tensor is told of if it stands for more than `elements` elements and for more than `ratio` times those
-    /// that it stores. The defaults are 1000 and 2^28.
+    /// A sparse tensor is told of if it stands for more than `elements` elements and for more than
+    /// `ratio` times those that it stores. The defaults are 1000 and 2^28.
     pub fn max_sparse(mut self, ratio: u64, elements: u64) -> ScanOptions {
         self.sparse_ratio = ratio;
         self.sparse_elements = elements;
@@ -148,10 +151,7 @@ impl ScanOptions {
     }
 
     fn data_options(&self) -> DataOptions {
-        DataOptions {
-            access: Access::Read,
-            ..DataOptions::default()
-        }
+        DataOptions { access: Access::Read, ..DataOptions::default() }
     }
 
     /// The data files in the folder of the options, if they have one.
@@ -164,7 +164,8 @@ impl ScanOptions {
     }
 }
 
-/// Scans a model file and, as far as their sizes go, its data files. A file that is no model is a finding, not an error.
+/// Scans a model file and, as far as their sizes go, its data files. A file that is no model is a
+/// finding, not an error.
 ///
 /// ```
 /// use sardonyx::{ScanOptions, scan};
@@ -221,10 +222,7 @@ fn examine(
     data: &DataFiles,
     options: &ScanOptions,
 ) -> ScanReport {
-    let mut facts = ScanFacts {
-        size: bytes.len() as u64,
-        ..ScanFacts::default()
-    };
+    let mut facts = ScanFacts { size: bytes.len() as u64, ..ScanFacts::default() };
     let mut found = Findings::new(options.per_code);
     if bytes.is_empty() {
         let message = || "the file is empty".to_string();
@@ -264,9 +262,7 @@ fn examine(
                 graph::ErrorKind::TypeTooDeep { .. } => &codes::TOO_DEEP,
                 _ => &codes::MALFORMED,
             };
-            found.add(code, || {
-                (format!("byte {}", error.offset()), error.to_string())
-            });
+            found.add(code, || (format!("byte {}", error.offset()), error.to_string()));
             return found.report(facts);
         }
     };
@@ -310,10 +306,7 @@ fn gather_facts(model: &graph::Model, facts: &mut ScanFacts) {
     facts.producer_name = shown_symbol(model, header.producer_name);
     facts.producer_version = shown_symbol(model, header.producer_version);
     facts.graphs = model.graphs().count() as u64;
-    facts.nodes = model
-        .graphs()
-        .map(|(_, graph)| graph.nodes.len() as u64)
-        .sum();
+    facts.nodes = model.graphs().map(|(_, graph)| graph.nodes.len() as u64).sum();
     facts.functions = model.functions.len() as u64;
 }
 

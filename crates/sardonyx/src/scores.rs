@@ -33,8 +33,9 @@ const FORMS: &[&str] = &[
 const MOST_NODES: usize = 64;
 
 impl Model {
-    /// The operator that an output of the main graph ends in, if that is one of scores. Nodes that only change the form of their
-    /// input are passed over. Says nothing about the axis: whether numbers add up to 1 along another one, only they tell.
+    /// The operator that an output of the main graph ends in, if that is one of scores. Nodes that
+    /// only change the form of their input are passed over. Says nothing about the axis: whether
+    /// numbers add up to 1 along another one, only they tell.
     pub fn score_operator(&self, output: &str) -> Option<ScoreOperator> {
         let main = self.graph.main_graph()?;
         let named = |info: &&sardonyx_model::ValueInfo| self.graph.display(info.name) == output;
@@ -81,10 +82,7 @@ mod tests {
                 "a = LogSoftmax(x) b = Identity(a) y = Cast<to = 10>(b)",
                 Some(ScoreOperator::LogSoftmax),
             ),
-            (
-                "a = Sigmoid(x) y = Flatten(a)",
-                Some(ScoreOperator::Sigmoid),
-            ),
+            ("a = Sigmoid(x) y = Flatten(a)", Some(ScoreOperator::Sigmoid)),
             ("a = Softmax(x) y = Add(a, a)", None),
             ("y = com.example.Softmax(x)", None),
             ("y = Identity(x)", None),

@@ -19,8 +19,8 @@ use crate::port::Port;
 
 /// A model made ready to run. Can be shared between threads; runs do not disturb each other.
 ///
-/// A session keeps no reference to the [`Model`], but shares its mapped or read weights as long as it needs them. Sessions of
-/// one model share what they have packed for their kernels.
+/// A session keeps no reference to the [`Model`], but shares its mapped or read weights as long as
+/// it needs them. Sessions of one model share what they have packed for their kernels.
 ///
 /// ```
 /// use sardonyx::{Model, Session, Tensor};
@@ -49,8 +49,8 @@ pub struct SessionBuilder<'m> {
 }
 
 impl SessionBuilder<'_> {
-    /// How many threads a run uses, the calling one included. By default one per processor that this process may use.
-    /// The number changes no result.
+    /// How many threads a run uses, the calling one included. By default one per processor that
+    /// this process may use. The number changes no result.
     pub fn threads(mut self, threads: usize) -> Self {
         self.options.threads = Some(threads);
         self
@@ -68,18 +68,19 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Bytes that the session and one run of it may take together: for values computed ahead of time, packed forms of what the
-    /// file does not store, values between inputs and outputs, outputs, copies of inputs at odd addresses, and scratch memory.
-    /// What the file stores does not count, packed or not, and neither does memory of the caller, nor what does not grow with the
-    /// model: some hundred KB for each thread.
-    /// A run that needs more of what counts fails before it takes more. No limit by default.
+    /// Bytes that the session and one run of it may take together: for values computed ahead of
+    /// time, packed forms of what the file does not store, values between inputs and outputs,
+    /// outputs, copies of inputs at odd addresses, and scratch memory. What the file stores does
+    /// not count, packed or not, and neither does memory of the caller, nor what does not grow with
+    /// the model: some hundred KB for each thread. A run that needs more of what counts fails
+    /// before it takes more. No limit by default.
     pub fn memory_limit(mut self, bytes: usize) -> Self {
         self.options.memory_limit = Some(bytes);
         self
     }
 
-    /// Makes a session only to look at it: with [`Session::steps`], [`Session::report`] and [`Session::details`]. Nothing large is
-    /// computed, copied or packed, and runs fail.
+    /// Makes a session only to look at it: with [`Session::steps`], [`Session::report`] and
+    /// [`Session::details`]. Nothing large is computed, copied or packed, and runs fail.
     pub fn only_look(mut self) -> Self {
         self.options.only_looks = true;
         self
@@ -91,36 +92,32 @@ impl SessionBuilder<'_> {
         self
     }
 
-    /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when the model is
-    /// compiled, and a run with another size is refused. Making the session fails if no input has a size of that name.
+    /// Fixes the size of a symbolic dimension of the inputs for all runs. More is then known when
+    /// the model is compiled, and a run with another size is refused. Making the session fails if
+    /// no input has a size of that name.
     pub fn dim(mut self, name: impl Into<String>, size: usize) -> Self {
         let size = i64::try_from(size).unwrap_or(i64::MAX);
         self.options.dims.push((name.into(), size));
         self
     }
 
-    /// Makes the session: checks the model, reads its external data, converts, plans, packs weights.
+    /// Makes the session: checks the model, reads its external data, converts, plans, packs
+    /// weights.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unsupported`] with the list of everything that cannot run, [`ErrorKind::Invalid`] if the model contradicts
-    /// itself, [`ErrorKind::ExternalData`] if values outside the model's file cannot be had, [`ErrorKind::Input`] if a size
-    /// is fixed that the inputs do not have.
+    /// [`ErrorKind::Unsupported`] with the list of everything that cannot run,
+    /// [`ErrorKind::Invalid`] if the model contradicts itself, [`ErrorKind::ExternalData`] if
+    /// values outside the model's file cannot be had, [`ErrorKind::Input`] if a size is fixed that
+    /// the inputs do not have.
     pub fn build(self) -> Result<Session, Error> {
         let external = Watched::new(&self.model.data);
         let session = runtime::Session::compile(&self.model.graph, &external, &self.options)
             .map_err(|error| compile_error(error, &external, self.model))?;
         let (inputs, outputs) = (ports(session.inputs()), ports(session.outputs()));
         let fixed = self.options.dims.iter();
-        let fixed: Vec<String> = fixed
-            .map(|(name, size)| format!("{name} = {size}"))
-            .collect();
-        Ok(Session {
-            session,
-            inputs,
-            outputs,
-            fixed: fixed.join(", "),
-        })
+        let fixed: Vec<String> = fixed.map(|(name, size)| format!("{name} = {size}")).collect();
+        Ok(Session { session, inputs, outputs, fixed: fixed.join(", ") })
     }
 }
 
@@ -172,13 +169,14 @@ impl Session {
 
     /// Runs the model on inputs, given by name in any order, and returns its outputs.
     ///
-    /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is converted. Two dims of
-    /// the same name must be the same number. A value for an input of optional type may be given without its wrapping.
+    /// Element types must be exactly those of [`Session::inputs`], and shapes must fit; nothing is
+    /// converted. Two dims of the same name must be the same number. A value for an input of
+    /// optional type may be given without its wrapping.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit; [`ErrorKind::Run`] if an operator fails, for
-    /// instance because two shapes do not go together.
+    /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit;
+    /// [`ErrorKind::Run`] if an operator fails, for instance because two shapes do not go together.
     pub fn run<I, N, V>(&self, inputs: I) -> Result<Outputs, Error>
     where
         I: IntoIterator<Item = (N, V)>,
@@ -188,10 +186,11 @@ impl Session {
         self.run_with(inputs, None)
     }
 
-    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the caller. After the first
-    /// runs with inputs of some sizes this allocates nothing and waits for no other run, but for operators that need
-    /// memory of their own, such as those that widen narrow floats. Outputs that are not named are not returned. Inputs
-    /// whose elements do not lie densely, at addresses of their type, are copied first.
+    /// Runs the model on inputs that stay with the caller, and writes outputs into memory of the
+    /// caller. After the first runs with inputs of some sizes this allocates nothing and waits for
+    /// no other run, but for operators that need memory of their own, such as those that widen
+    /// narrow floats. Outputs that are not named are not returned. Inputs whose elements do not lie
+    /// densely, at addresses of their type, are copied first.
     ///
     /// ```
     /// # use sardonyx::{Model, Session, TensorView, TensorViewMut};
@@ -208,8 +207,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit, or if the memory of an output
-    /// does; [`ErrorKind::Run`] if an operator fails. What has been written by then stays written.
+    /// [`ErrorKind::Input`] if an input is missing, unknown, given twice, or does not fit, or if
+    /// the memory of an output does; [`ErrorKind::Run`] if an operator fails. What has been written
+    /// by then stays written.
     pub fn run_into(
         &self,
         inputs: &[(&str, TensorView<'_>)],
@@ -218,7 +218,8 @@ impl Session {
         self.session.run_into(inputs, outputs).map_err(run_error)
     }
 
-    /// As [`Session::run`]; `watch` is told of every step that has run, by its number among [`Session::steps`].
+    /// As [`Session::run`]; `watch` is told of every step that has run, by its number among
+    /// [`Session::steps`].
     ///
     /// # Errors
     ///
@@ -246,15 +247,10 @@ impl Session {
         N: Into<String>,
         V: Into<Value>,
     {
-        let mut inputs: Vec<(String, Value)> = inputs
-            .into_iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect();
+        let mut inputs: Vec<(String, Value)> =
+            inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         check_inputs(&self.inputs, &mut inputs, &self.fixed)?;
-        self.session
-            .run_watched(inputs, watch)
-            .map(Outputs::new)
-            .map_err(run_error)
+        self.session.run_watched(inputs, watch).map(Outputs::new).map_err(run_error)
     }
 
     /// The steps of a run, in order: what nodes have become.
@@ -262,8 +258,8 @@ impl Session {
         self.session.steps()
     }
 
-    /// The instruction set that kernels use, in lower case: `portable`, `avx2`, … The environment variable `SARDONYX_ISA`
-    /// lowers it; a session is not made if that names none.
+    /// The instruction set that kernels use, in lower case: `portable`, `avx2`, … The environment
+    /// variable `SARDONYX_ISA` lowers it; a session is not made if that names none.
     pub fn instruction_set(&self) -> String {
         self.session.instruction_set()
     }
@@ -273,8 +269,9 @@ impl Session {
         self.session.report()
     }
 
-    /// What a run does for inputs of these types, by name: sizes, work and memory of each step. Nothing runs. Inputs that
-    /// are left out have their declared type; what depends on sizes that are unknown is unknown.
+    /// What a run does for inputs of these types, by name: sizes, work and memory of each step.
+    /// Nothing runs. Inputs that are left out have their declared type; what depends on sizes that
+    /// are unknown is unknown.
     ///
     /// ```
     /// # use sardonyx::{DataType, Model, Session, Type};
@@ -289,7 +286,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Input`] for a name that is no input, and for types with which the model contradicts itself.
+    /// [`ErrorKind::Input`] for a name that is no input, and for types with which the model
+    /// contradicts itself.
     pub fn details<I, N>(&self, inputs: I) -> Result<RunDetails, Error>
     where
         I: IntoIterator<Item = (N, Type)>,
@@ -348,11 +346,7 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
         CompileError::Unsupported(operators) => {
             let count = operators.len();
             let s = if count == 1 { "" } else { "s" };
-            let operators = operators
-                .iter()
-                .cloned()
-                .map(UnsupportedOperator::from)
-                .collect();
+            let operators = operators.iter().cloned().map(UnsupportedOperator::from).collect();
             Error::new(
                 ErrorKind::Unsupported,
                 format!("the model uses {count} operator{s} that this release cannot run"),
@@ -360,16 +354,10 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
             .with_unsupported(operators)
         }
         CompileError::Invalid(findings) => {
-            let mut lines: Vec<String> = findings
-                .iter()
-                .take(SHOWN_FINDINGS)
-                .map(ToString::to_string)
-                .collect();
+            let mut lines: Vec<String> =
+                findings.iter().take(SHOWN_FINDINGS).map(ToString::to_string).collect();
             if findings.len() > SHOWN_FINDINGS {
-                lines.push(format!(
-                    "… and at least {} more",
-                    findings.len() - SHOWN_FINDINGS
-                ));
+                lines.push(format!("… and at least {} more", findings.len() - SHOWN_FINDINGS));
             }
             let message = match &lines[..] {
                 [only] => format!("the model is not valid: {only}"),
@@ -379,9 +367,10 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
         }
         CompileError::Constant(_) if external.failed() => {
             let made = Error::new(ErrorKind::ExternalData, error.to_string());
-            let made = match model.data.has_place() {
-                true => made.with_help("keep the model's data files in its folder, under the names that `sardonyx info` shows"),
-                false => made.with_help("give the model as a file in the folder of its data files, or name that folder with Model::look_in"),
+            let made = if model.data.has_place() {
+                made.with_help("keep the model's data files in its folder, under the names that `sardonyx info` shows")
+            } else {
+                made.with_help("give the model as a file in the folder of its data files, or name that folder with Model::look_in")
             };
             made.with_source(error)
         }

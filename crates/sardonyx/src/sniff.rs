@@ -3,9 +3,7 @@
 /// What the bytes look like, and what to do about it. `None` if they look like nothing known.
 pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let found = SIGNATURES.iter().find(|signature| {
-        bytes
-            .get(signature.offset..)
-            .is_some_and(|rest| rest.starts_with(signature.magic))
+        bytes.get(signature.offset..).is_some_and(|rest| rest.starts_with(signature.magic))
     });
     if let Some(signature) = found {
         return Some((signature.what, signature.advice));
@@ -31,25 +29,16 @@ pub(crate) fn recognise(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
         return None;
     }
     let text = text.trim_start();
-    let lower = text
-        .get(..text.len().min(64))
-        .unwrap_or(text)
-        .to_ascii_lowercase();
+    let lower = text.get(..text.len().min(64)).unwrap_or(text).to_ascii_lowercase();
     Some(if lower.starts_with("version https://git-lfs") {
-        (
-            "a Git LFS pointer, not the file itself",
-            "fetch the file with `git lfs pull`",
-        )
+        ("a Git LFS pointer, not the file itself", "fetch the file with `git lfs pull`")
     } else if lower.starts_with("<!doctype html") || lower.starts_with("<html") {
         (
             "a web page",
             "the download probably gave an error page or the page about the file; fetch the file itself",
         )
     } else if lower.starts_with('{') || lower.starts_with('[') {
-        (
-            "JSON text",
-            "if it is a model in protobuf JSON, give the file the suffix .json",
-        )
+        ("JSON text", "if it is a model in protobuf JSON, give the file the suffix .json")
     } else {
         (
             "plain text",
@@ -71,12 +60,7 @@ const fn row(
     what: &'static str,
     advice: &'static str,
 ) -> Signature {
-    Signature {
-        offset,
-        magic,
-        what,
-        advice,
-    }
+    Signature { offset, magic, what, advice }
 }
 
 const NOT_A_MODEL: &str = "give the .onnx file as the model, and this file as an input";
@@ -117,12 +101,7 @@ static SIGNATURES: &[Signature] = &[
         "a TensorFlow Lite model",
         "convert it to ONNX, for instance with tf2onnx --tflite",
     ),
-    row(
-        4,
-        b"ORTM",
-        "an ONNX Runtime .ort file",
-        "use the .onnx file that it was made from",
-    ),
+    row(4, b"ORTM", "an ONNX Runtime .ort file", "use the .onnx file that it was made from"),
     row(
         0,
         b"\x80\x02",
@@ -150,10 +129,7 @@ mod tests {
             (b"\x10\x01\0\0\0\0\0\0{\"w\":", "safetensors"),
         ];
         for (bytes, what) in rows {
-            assert!(
-                recognise(bytes).is_some_and(|(found, _)| found.contains(what)),
-                "{what}"
-            );
+            assert!(recognise(bytes).is_some_and(|(found, _)| found.contains(what)), "{what}");
         }
         assert_eq!(recognise(b"\x08\x0a\x3a\x03\x12\x01g"), None);
         assert_eq!(recognise(b""), None);

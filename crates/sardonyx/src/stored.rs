@@ -1,5 +1,5 @@
-//! Values of a text in other files: whether such a file is still the one that the text was made with, and if it is not,
-//! where the values are now.
+//! Values of a text in other files: whether such a file is still the one that the text was made
+//! with, and if it is not, where the values are now.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,8 +14,8 @@ use crate::beneath::Identity;
 use crate::error::{Error, ErrorKind};
 use crate::external::hex;
 
-/// How a file of values beside a text begins; the digest of what follows and zeros fill it up to [`HEAD_BYTES`]. No model
-/// begins like this.
+/// How a file of values beside a text begins; the digest of what follows and zeros fill it up to
+/// [`HEAD_BYTES`]. No model begins like this.
 const HEAD: &[u8] = b"sardonyx values 1\n";
 /// Where the values begin.
 pub(crate) const HEAD_BYTES: usize = 64;
@@ -24,7 +24,8 @@ const HEADING: &[u8] = b"sardonyx structure 1\n";
 /// Bytes of a SHA-256 that tell files apart.
 const DIGEST_BYTES: usize = 16;
 
-/// The beginning of a file of values, all of which went into `hasher`, and the digest that is in it.
+/// The beginning of a file of values, all of which went into `hasher`, and the digest that is in
+/// it.
 pub(crate) fn head_of(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
     let digest = hex(&hasher.finalize()[..DIGEST_BYTES]);
     let mut head = [0; HEAD_BYTES];
@@ -35,8 +36,9 @@ pub(crate) fn head_of(hasher: Sha256) -> ([u8; HEAD_BYTES], String) {
     (head, digest)
 }
 
-/// What tells a file from others as far as texts refer to it: the digest at the beginning of a file of values; of a model,
-/// that of all bytes that are not values of tensors. Values are not read. `None` for other files.
+/// What tells a file from others as far as texts refer to it: the digest at the beginning of a file
+/// of values; of a model, that of all bytes that are not values of tensors. Values are not read.
+/// `None` for other files.
 pub(crate) fn file_digest(bytes: &[u8]) -> Option<String> {
     if bytes.starts_with(HEAD) {
         let digest = bytes.get(HEAD.len()..HEAD.len() + 2 * DIGEST_BYTES)?;
@@ -105,7 +107,8 @@ impl Tensors {
         Tensors { by_path }
     }
 
-    /// Finds values by the path of their tensor, its type, shape and storage; in words for people why that is impossible.
+    /// Finds values by the path of their tensor, its type, shape and storage; in words for people
+    /// why that is impossible.
     pub(crate) fn find(&self, wanted: &Wanted) -> Result<Found, String> {
         const CHANGED: &str = "has changed since the text was made";
         let Some(path) = &wanted.tensor else {
@@ -135,11 +138,7 @@ impl Tensors {
             let count = stored.len();
             return Err(format!("{CHANGED}, and has {count} tensors '{shown}' now"));
         };
-        let other = |what: &str| {
-            Err(format!(
-                "{CHANGED}, and its tensor '{shown}' has {what} now"
-            ))
-        };
+        let other = |what: &str| Err(format!("{CHANGED}, and its tensor '{shown}' has {what} now"));
         if stored.data_type != wanted.data_type {
             return other("another element type");
         }
@@ -151,17 +150,15 @@ impl Tensors {
             Place::Typed(span) if wanted.typed => (Found::Here(*span), Some(span.len)),
             Place::External(reference, implied) if !wanted.typed => {
                 let length = reference.length.or(*implied);
-                let reference = ExternalReference {
-                    length,
-                    ..reference.clone()
-                };
+                let reference = ExternalReference { length, ..reference.clone() };
                 (Found::Beside(reference), length)
             }
             _ => return other("its values in another form"),
         };
-        match wanted.length.is_none() || wanted.length == length {
-            true => Ok(found),
-            false => other("another number of bytes"),
+        if wanted.length.is_none() || wanted.length == length {
+            Ok(found)
+        } else {
+            other("another number of bytes")
         }
     }
 }
@@ -177,11 +174,7 @@ impl Stored {
             (None, [run]) => Place::Typed(run.records),
             _ => Place::Elsewhere,
         };
-        Stored {
-            data_type: tensor.data_type,
-            dims: tensor.dims.to_vec(),
-            place,
-        }
+        Stored { data_type: tensor.data_type, dims: tensor.dims.to_vec(), place }
     }
 }
 
@@ -213,10 +206,7 @@ impl Wanted {
     }
 
     pub(crate) fn with(self, bytes: &Buffer) -> Wanted {
-        Wanted {
-            bytes: Some(bytes.clone()),
-            ..self
-        }
+        Wanted { bytes: Some(bytes.clone()), ..self }
     }
 
     /// Whether the text would find in a model what it found before.
@@ -304,10 +294,7 @@ mod tests {
 
     #[test]
     fn files_are_told_apart_by_all_but_their_values() {
-        let path = concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../examples/digits/digits.onnx"
-        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
         let bytes = std::fs::read(path).unwrap();
         let digest = file_digest(&bytes).unwrap();
         let values = value_ranges(&bytes).unwrap();

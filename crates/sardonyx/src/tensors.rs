@@ -1,4 +1,5 @@
-//! The tensors that a model stores, one by one: what they are, where their values lie, and the values themselves.
+//! The tensors that a model stores, one by one: what they are, where their values lie, and the
+//! values themselves.
 
 use sardonyx_model::{SparsePart, TensorId, TensorProto};
 use sardonyx_proto::{DataLocation, DataType as NumberedType};
@@ -23,7 +24,8 @@ pub struct StoredTensor {
     pub type_number: i32,
     /// Dimensions, as the file has them.
     pub dims: Vec<i64>,
-    /// Bytes of its values as they are stored; `None` if that cannot be said without opening a data file.
+    /// Bytes of its values as they are stored; `None` if that cannot be said without opening a data
+    /// file.
     pub bytes: Option<u64>,
     /// Where these are.
     pub storage: Storage,
@@ -80,8 +82,8 @@ pub enum Storage {
 /// # Ok::<(), sardonyx::Error>(())
 /// ```
 impl Model {
-    /// All stored tensors, in the order of the file: initializers and attributes of the main graph and its subgraphs, of
-    /// training steps and of functions. Opens no data file.
+    /// All stored tensors, in the order of the file: initializers and attributes of the main graph
+    /// and its subgraphs, of training steps and of functions. Opens no data file.
     pub fn tensors(&self) -> Vec<StoredTensor> {
         let places = self.graph.tensor_places();
         let listed = self.graph.tensors().into_iter().zip(places);
@@ -114,9 +116,7 @@ impl Model {
         if tensor.is_external() {
             return match self.graph.external_reference(tensor) {
                 Ok(reference) => {
-                    let bytes = reference
-                        .length
-                        .or_else(|| self.graph.implied_bytes(tensor));
+                    let bytes = reference.length.or_else(|| self.graph.implied_bytes(tensor));
                     let storage = Storage::External {
                         location: reference.location,
                         offset: reference.offset,
@@ -150,12 +150,13 @@ impl Model {
         }
     }
 
-    /// The value of a stored tensor. Opens its data file if it has one. Nothing is copied that need not be.
+    /// The value of a stored tensor. Opens its data file if it has one. Nothing is copied that need
+    /// not be.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for a tensor that contradicts itself, [`ErrorKind::ExternalData`] if its data file is
-    /// missing, too short or not to be opened.
+    /// [`ErrorKind::Invalid`] for a tensor that contradicts itself, [`ErrorKind::ExternalData`] if
+    /// its data file is missing, too short or not to be opened.
     ///
     /// # Panics
     ///
@@ -163,10 +164,8 @@ impl Model {
     pub fn value_of(&self, tensor: &StoredTensor) -> Result<Tensor, Error> {
         let proto = self.graph.stored(tensor.id);
         self.graph.tensor(proto, &*self.data).map_err(|error| {
-            let kind = match proto.is_external() {
-                true => ErrorKind::ExternalData,
-                false => ErrorKind::Invalid,
-            };
+            let kind =
+                if proto.is_external() { ErrorKind::ExternalData } else { ErrorKind::Invalid };
             Error::new(kind, error.to_string()).with_place(tensor.place.clone())
         })
     }
@@ -181,9 +180,9 @@ fn typed_name(number: u32) -> &'static str {
 impl StoredTensor {
     /// Number of elements, if the dimensions make sense.
     pub fn elements(&self) -> Option<u64> {
-        self.dims.iter().try_fold(1u64, |product, dim| {
-            product.checked_mul(u64::try_from(*dim).ok()?)
-        })
+        self.dims
+            .iter()
+            .try_fold(1u64, |product, dim| product.checked_mul(u64::try_from(*dim).ok()?))
     }
 
     /// Name of the element type, such as `float16`; the number if it has none.

@@ -1,7 +1,8 @@
-//! The notation: models as text, to read, compare, edit and write by hand. `docs/notation.md` describes it.
+//! The notation: models as text, to read, compare, edit and write by hand. `docs/notation.md`
+//! describes it.
 //!
-//! [`Model::open`] and [`Model::save`] take files called `.onnxtxt` or `.onnxtext` like any other; here are the pieces, and
-//! what a text has beyond a model: a form, values outside of it, comments.
+//! [`Model::open`] and [`Model::save`] take files called `.onnxtxt` or `.onnxtext` like any other;
+//! here are the pieces, and what a text has beyond a model: a form, values outside of it, comments.
 //!
 //! ```
 //! use sardonyx::{Model, text};
@@ -51,7 +52,8 @@ pub fn parse_part(part: Part, text: impl Into<Buffer>) -> Result<Vec<u8>, ParseE
     sardonyx_text::parse_part(part, text.into(), ParseOptions::default())
 }
 
-/// A text in the layout in which models are printed, with its comments. Formatting it again changes nothing.
+/// A text in the layout in which models are printed, with its comments. Formatting it again changes
+/// nothing.
 ///
 /// # Errors
 ///
@@ -60,7 +62,8 @@ pub fn format(text: impl Into<Buffer>) -> Result<Vec<u8>, ParseError> {
     sardonyx_text::format(text.into())
 }
 
-/// The parts of a text and where they stand, as far as it can be read, and what is wrong with it. For editors.
+/// The parts of a text and where they stand, as far as it can be read, and what is wrong with it.
+/// For editors.
 pub fn syntax_tree(text: impl Into<Buffer>) -> (SyntaxTree, Vec<Diagnostic>) {
     sardonyx_text::syntax_tree(&text.into())
 }
@@ -77,7 +80,8 @@ impl Model {
         Ok(opened.0)
     }
 
-    /// The files from which the text took values that the model was read from. A file may be found in several places.
+    /// The files from which the text took values that the model was read from. A file may be found
+    /// in several places.
     pub fn files_of_text(&self) -> Vec<PathBuf> {
         self.data.taken_from()
     }
@@ -102,9 +106,7 @@ pub fn open(
 ) -> Result<(Model, Vec<Diagnostic>), Error> {
     let path = path.as_ref();
     let text = crate::open::read_file(path, crate::open::Access::Read, None)?;
-    options
-        .open_text(Some(path), text)
-        .map_err(|error| error.with_place(crate::open::shown(path)))
+    options.open_text(Some(path), text).map_err(|error| error.with_place(crate::open::shown(path)))
 }
 
 /// Reads a text in the notation; see [`open`].
@@ -124,27 +126,19 @@ pub(crate) fn parse(
     limits: ReadLimits,
     external: &dyn ExternalData,
 ) -> Result<Parsed, Error> {
-    sardonyx_text::parse_model(
-        text,
-        ParseOptions {
-            limits,
-            external,
-            any_count: false,
+    sardonyx_text::parse_model(text, ParseOptions { limits, external, any_count: false }).map_err(
+        |error| {
+            let count = error.diagnostics().len();
+            let errors = if count == 1 { "error" } else { "errors" };
+            let mut lines = error.to_string();
+            lines.insert_str(0, &format!("the text has {count} {errors} in the notation\n"));
+            Error::new(ErrorKind::Format, lines).with_source(error)
         },
     )
-    .map_err(|error| {
-        let count = error.diagnostics().len();
-        let errors = if count == 1 { "error" } else { "errors" };
-        let mut lines = error.to_string();
-        lines.insert_str(
-            0,
-            &format!("the text has {count} {errors} in the notation\n"),
-        );
-        Error::new(ErrorKind::Format, lines).with_source(error)
-    })
 }
 
-/// The model that a text says, without the values that it has in other files, and what these files are called.
+/// The model that a text says, without the values that it has in other files, and what these files
+/// are called.
 pub(crate) fn references(text: Buffer) -> Result<(graph::Model, BTreeSet<String>), Error> {
     let named = Named::default();
     let model = parse(text, ReadLimits::default(), &named)?.model;
@@ -211,8 +205,8 @@ impl PrintOptions {
         self
     }
 
-    /// Whether the text says the SHA-256 of values that are outside of it, which is compared when it is read. Printing and
-    /// reading then read all values.
+    /// Whether the text says the SHA-256 of values that are outside of it, which is compared when
+    /// it is read. Printing and reading then read all values.
     pub fn digests(mut self, digests: bool) -> PrintOptions {
         self.digests = digests;
         self
@@ -224,8 +218,8 @@ impl PrintOptions {
         self
     }
 
-    /// Refers to larger values that are in the binary file that the model was read from, which is called `location` from
-    /// the folder of the text. Those that are not there stand in the text.
+    /// Refers to larger values that are in the binary file that the model was read from, which is
+    /// called `location` from the folder of the text. Those that are not there stand in the text.
     pub fn refer_to(mut self, location: impl Into<String>) -> PrintOptions {
         self.values = Values::InModelFile(location.into());
         self
@@ -263,10 +257,7 @@ impl PrintOptions {
         model: &Model,
         range: std::ops::Range<usize>,
     ) -> io::Result<(Vec<u8>, LeftOut)> {
-        let nodes = model
-            .graph
-            .main_graph()
-            .map_or(&[][..], |graph| &graph.nodes);
+        let nodes = model.graph.main_graph().map_or(&[][..], |graph| &graph.nodes);
         let range = range.start.min(nodes.len())..range.end.min(nodes.len());
         let nodes = nodes.get(range).unwrap_or_default();
         self.print_parts(model, nodes.iter().map(|id| PrintPart::Node(*id)))
@@ -305,12 +296,7 @@ impl PrintOptions {
             Values::InModelFile(location) => location.clone(),
             _ => String::new(),
         };
-        InModelFile {
-            file: model.file,
-            location,
-            digests: self.digests,
-            paths: HashMap::new(),
-        }
+        InModelFile { file: model.file, location, digests: self.digests, paths: HashMap::new() }
     }
 
     fn options<'o>(&self, place: &'o mut InModelFile) -> sardonyx_text::PrintOptions<'o> {
@@ -326,10 +312,11 @@ impl PrintOptions {
         }
     }
 
-    /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in that file go to one
-    /// beside the text, called like it with `.data` behind; without, that is done with all larger values if `sidecar`
-    /// says so. Both files appear complete or not at all. A file of that name with other content stays as it is, and the
-    /// new one gets a number in its name.
+    /// Prints a model to a file. With [`refer_to`](PrintOptions::refer_to), values that are not in
+    /// that file go to one beside the text, called like it with `.data` behind; without, that is
+    /// done with all larger values if `sidecar` says so. Both files appear complete or not at all.
+    /// A file of that name with other content stays as it is, and the new one gets a number in its
+    /// name.
     ///
     /// # Errors
     ///
@@ -342,9 +329,8 @@ impl PrintOptions {
     ) -> Result<LeftOut, Error> {
         let path = path.as_ref();
         let cannot = |error: io::Error| io_error("cannot write", path, error);
-        let name = path
-            .file_name()
-            .ok_or_else(|| Error::new(ErrorKind::Io, "this is no file name"))?;
+        let name =
+            path.file_name().ok_or_else(|| Error::new(ErrorKind::Io, "this is no file name"))?;
         let mut data_name = name.to_os_string();
         data_name.push(".data");
         let referring = matches!(self.values, Values::InModelFile(_));
@@ -359,14 +345,15 @@ impl PrintOptions {
             place.own.file = None;
         }
         let elsewhere = referring || (sidecar && self.values == Values::Inline);
-        let options = match elsewhere {
-            true => sardonyx_text::PrintOptions {
+        let options = if elsewhere {
+            sardonyx_text::PrintOptions {
                 form: self.form,
                 weights: sardonyx_text::Weights::Placed(&mut place),
                 inline_bytes: self.inline_bytes,
                 like_onnx: false,
-            },
-            false => self.options(&mut place.own),
+            }
+        } else {
+            self.options(&mut place.own)
         };
         let mut file = WholeFile::create(path).map_err(cannot)?;
         let left_out = sardonyx_text::print_model(&model.graph, options, &mut file);
@@ -389,7 +376,8 @@ struct InModelFile {
     file: Option<SourceId>,
     location: String,
     digests: bool,
-    /// For the values of more than a few bytes, by their first byte, which tensor of the file has them.
+    /// For the values of more than a few bytes, by their first byte, which tensor of the file has
+    /// them.
     paths: HashMap<u64, Option<Vec<u8>>>,
 }
 
@@ -439,10 +427,7 @@ impl Payloads for InModelFile {
         }
         self.paths = known;
         let digest = stored::file_digest(model.source(file));
-        Ok(digest
-            .map(|digest| (self.location.clone(), digest))
-            .into_iter()
-            .collect())
+        Ok(digest.map(|digest| (self.location.clone(), digest)).into_iter().collect())
     }
 
     fn place(&mut self, model: &graph::Model, span: Span) -> Option<Placed> {
@@ -528,7 +513,8 @@ impl Payloads for Beside {
 }
 
 impl Beside {
-    /// Chooses a name for the new file that no other has: a text may refer to that. One with the same content is taken.
+    /// Chooses a name for the new file that no other has: a text may refer to that. One with the
+    /// same content is taken.
     fn choose_name(&mut self, head: &[u8], length: u64, file: WholeFile) -> io::Result<()> {
         let base = self.name.clone();
         for attempt in 1.. {

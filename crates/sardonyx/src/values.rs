@@ -5,8 +5,9 @@ use sardonyx_tensor::{Buffer, Value};
 
 use crate::error::{Error, ErrorKind};
 
-/// Reads the bytes of a `TensorProto`, `SparseTensorProto`, `SequenceProto`, `MapProto` or `OptionalProto` file. Such a file does not
-/// say which of them it is; `ty`, the type of the input or output that it belongs to, does. Shapes in `ty` do not matter.
+/// Reads the bytes of a `TensorProto`, `SparseTensorProto`, `SequenceProto`, `MapProto` or
+/// `OptionalProto` file. Such a file does not say which of them it is; `ty`, the type of the input
+/// or output that it belongs to, does. Shapes in `ty` do not matter.
 ///
 /// ```
 /// use sardonyx::{DataType, Tensor, Type, Value, read_value, write_value};
@@ -22,10 +23,7 @@ use crate::error::{Error, ErrorKind};
 /// [`ErrorKind::Format`] if the bytes are no such message, or the message contradicts itself.
 pub fn read_value(bytes: impl Into<Buffer>, ty: &Type) -> Result<Value, Error> {
     sardonyx_model::read_value(bytes.into(), ty).map_err(|what| {
-        Error::new(
-            ErrorKind::Format,
-            format!("these bytes hold no value of type {ty}: {what}"),
-        )
+        Error::new(ErrorKind::Format, format!("these bytes hold no value of type {ty}: {what}"))
     })
 }
 

@@ -4,8 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
-/// A file that is written beside the one it will replace, and takes its name when it is complete. Dropped before that, it
-/// is removed. What a save of a model does beyond this is in [`Model::save`](crate::Model::save).
+/// A file that is written beside the one it will replace, and takes its name when it is complete.
+/// Dropped before that, it is removed. What a save of a model does beyond this is in
+/// [`Model::save`](crate::Model::save).
 #[derive(Debug)]
 pub struct WholeFile {
     file: BufWriter<File>,
@@ -27,11 +28,7 @@ impl WholeFile {
         temporary.push(name);
         temporary.push(format!(".{}.tmp", std::process::id()));
         let temporary = path.with_file_name(temporary);
-        Ok(WholeFile {
-            file: BufWriter::new(File::create_new(&temporary)?),
-            temporary,
-            path,
-        })
+        Ok(WholeFile { file: BufWriter::new(File::create_new(&temporary)?), temporary, path })
     }
 
     /// Lets the file be read and written by others than a new one may be.

@@ -1,4 +1,5 @@
-//! Functions of operators: each can be read, calls operators that exist as they are to be called, and gives its outputs.
+//! Functions of operators: each can be read, calls operators that exist as they are to be called,
+//! and gives its outputs.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -85,8 +86,7 @@ impl Judge<'_> {
                 }
                 Some(value) if model.value(value).producer == Producer::Nothing => {
                     let read = model.display(Some(model.value(value).name));
-                    self.faults
-                        .push(format!("{name} reads {read}, which nothing gives"));
+                    self.faults.push(format!("{name} reads {read}, which nothing gives"));
                 }
                 _ => {}
             }
@@ -99,13 +99,10 @@ impl Judge<'_> {
         for attribute in model.attributes(id) {
             let attribute = model.attribute(*attribute);
             let called = model.display(attribute.name);
-            let ty = schema
-                .attribute(&called)
-                .map(|formal| formal.ty.to_string());
+            let ty = schema.attribute(&called).map(|formal| formal.ty.to_string());
             let is = attribute.ty.and_then(|ty| ty.name()).map(str::to_lowercase);
             if ty != is {
-                self.faults
-                    .push(format!("{name} has no attribute {called} of type {is:?}"));
+                self.faults.push(format!("{name} has no attribute {called} of type {is:?}"));
             }
             if let Some(parameter) = attribute.ref_attr_name() {
                 let parameter = model.display(Some(parameter));
@@ -138,9 +135,7 @@ fn judge(text: &str, absent: &[&str]) -> Vec<String> {
         faults: Vec::new(),
     };
     judge.graph(found.body, &HashSet::new());
-    let absent = absent
-        .iter()
-        .map(|name| format!("nothing gives the output {name}"));
+    let absent = absent.iter().map(|name| format!("nothing gives the output {name}"));
     let absent: BTreeSet<String> = absent.collect();
     judge.faults.retain(|fault| !absent.contains(fault));
     judge.faults
@@ -166,18 +161,12 @@ fn faults_are_seen() {
         ("y = Neg (z)", Some("Neg reads z, which nothing gives")),
         ("z = Neg (x)", Some("nothing gives the output y")),
         ("y = Neg (x) x = Neg (y)", Some("x is defined twice")),
-        (
-            "y = Neg <axis = 1> (x)",
-            Some("Neg has no attribute axis of type Some(\"int\")"),
-        ),
+        ("y = Neg <axis = 1> (x)", Some("Neg has no attribute axis of type Some(\"int\")")),
         (
             "y = Softmax <axis = 1.0> (x)",
             Some("Softmax has no attribute axis of type Some(\"float\")"),
         ),
-        (
-            "y = Softmax <axis: int = @b> (x)",
-            Some("Softmax refers to b"),
-        ),
+        ("y = Softmax <axis: int = @b> (x)", Some("Softmax refers to b")),
         ("y = Cast (x)", Some("Cast needs to")),
         (
             "y = If (x) <then_branch = t () => (z) { z = Neg (w) }, else_branch = e () => (x) { x = Neg (x) }>",
@@ -204,7 +193,8 @@ fn functions_that_do_not_depend_on_the_call_are_sound() {
     assert_eq!(count, 43);
 }
 
-/// Calls in the notation, with types of their inputs and the optional outputs that they do not have.
+/// Calls in the notation, with types of their inputs and the optional outputs that they do not
+/// have.
 const CALLS: &[(&str, &str, &[&str])] = &[
     ("y = Bernoulli (x)", "float16[2]", &[]),
     ("y = CastLike (x, t)", "float[2]; int8[]", &[]),
@@ -274,9 +264,7 @@ const CALLS: &[(&str, &str, &[&str])] = &[
 
 fn types(text: &str) -> Vec<Option<Type>> {
     let types = text.split(';').map(str::trim).filter(|ty| !ty.is_empty());
-    let types = types
-        .enumerate()
-        .map(|(index, ty)| format!("{ty} x{index}"));
+    let types = types.enumerate().map(|(index, ty)| format!("{ty} x{index}"));
     let types: Vec<String> = types.collect();
     let model = format!("<ir_version: 10> g ({}) => () {{}}", types.join(", "));
     let inputs = Model::from_text(&model).unwrap().inputs();
@@ -299,19 +287,12 @@ fn functions_that_depend_on_the_call_are_sound() {
         {
             let function = of_call(node, inputs, since);
             let function = function.unwrap_or_else(|| panic!("{node} at opset {since}"));
-            assert_eq!(
-                judge(function.text(), absent),
-                [""; 0],
-                "{node}\n{}",
-                function.text()
-            );
+            assert_eq!(judge(function.text(), absent), [""; 0], "{node}\n{}", function.text());
             called.insert((operator.full_name(), since));
         }
     }
     let all = operators_with_functions().filter(|(_, _, needs_call)| *needs_call);
-    let all: BTreeSet<_> = all
-        .map(|(operator, since, _)| (operator.full_name(), since))
-        .collect();
+    let all: BTreeSet<_> = all.map(|(operator, since, _)| (operator.full_name(), since)).collect();
     assert_eq!(called, all, "each has a call in the table");
 }
 
@@ -319,20 +300,13 @@ fn functions_that_depend_on_the_call_are_sound() {
 fn calls_and_windows_of_newer_attention_are_sound() {
     let inputs = "float[1, 2, 3, 4]; float[1, 2, 3, 4]; float[1, 2, 3, 4]; -; -; -; int64[1]";
     let absent = ["present_key", "present_value", "qk_matmul_output"];
-    for attributes in [
-        "is_causal = 1",
-        "left_window_size = 2",
-        "left_window_size = 2, right_window_size = 0",
-    ] {
+    for attributes in
+        ["is_causal = 1", "left_window_size = 2", "left_window_size = 2, right_window_size = 0"]
+    {
         for rest in ["", ", m", ", \"\", \"\", \"\", n"] {
             let node = format!("y = Attention <{attributes}> (q, k, v{rest})");
             let function = of_call(&node, &inputs.replace("-", "bool[2, 2]"), 25).unwrap();
-            assert_eq!(
-                judge(function.text(), &absent),
-                [""; 0],
-                "{node}\n{}",
-                function.text()
-            );
+            assert_eq!(judge(function.text(), &absent), [""; 0], "{node}\n{}", function.text());
         }
     }
 }
@@ -344,11 +318,7 @@ fn calls_without_a_function() {
         ("y = Nothing (x)", "float", 13),
         // The type decides, and is not known or not allowed.
         ("y = CastLike (x, t)", "float", 25),
-        (
-            "y = LayerNormalization <stash_type = 11> (x, s)",
-            "float[2]",
-            17,
-        ),
+        ("y = LayerNormalization <stash_type = 11> (x, s)", "float[2]", 17),
         ("y = Range <stash_type = 7> (s, l, d)", "float16", 27),
         // No version of then has one.
         ("y = Softmax (x)", "float", 12),
@@ -357,16 +327,8 @@ fn calls_without_a_function() {
         ("y = DepthToSpace <blocksize = 0> (x)", "float", 28),
         ("y = SpaceToDepth <blocksize = 4000000000> (x)", "float", 28),
         ("y = GroupNormalization (x, s, b)", "float[2]", 21),
-        (
-            "s = SequenceMap <body = g (x, y) => (float z) { z = Add (x, y) }> (a)",
-            "seq(float)",
-            17,
-        ),
-        (
-            "s = SequenceMap <body = g (x) => (z) { z = Neg (x) }> (a)",
-            "seq(float)",
-            17,
-        ),
+        ("s = SequenceMap <body = g (x, y) => (float z) { z = Add (x, y) }> (a)", "seq(float)", 17),
+        ("s = SequenceMap <body = g (x) => (z) { z = Neg (x) }> (a)", "seq(float)", 17),
         // A graph that reads values from outside, one of them called like a value of the function.
         (
             "s = SequenceMap <body = g (float x) => (float z) { z = Add (x, length) }> (a)",
@@ -379,11 +341,7 @@ fn calls_without_a_function() {
             17,
         ),
         // An output of a graph that comes from outside.
-        (
-            "s = SequenceMap <body = g (x) => (float z) {}> (a)",
-            "seq(float)",
-            17,
-        ),
+        ("s = SequenceMap <body = g (x) => (float z) {}> (a)", "seq(float)", 17),
     ];
     for (node, inputs, opset) in rows {
         assert_eq!(of_call(node, inputs, opset), None, "{node}");
@@ -412,8 +370,5 @@ fn bytes_that_are_no_node_are_an_error() {
         let error = OperatorFunction::of_call(bytes.to_vec(), &[], 18).unwrap_err();
         assert_eq!(error.kind(), sardonyx::ErrorKind::Format, "{bytes:?}");
     }
-    assert_eq!(
-        OperatorFunction::of_call(Vec::new(), &[], 18).unwrap(),
-        None
-    );
+    assert_eq!(OperatorFunction::of_call(Vec::new(), &[], 18).unwrap(), None);
 }

@@ -1,8 +1,10 @@
-//! Files that somebody made to do harm: each gives an error that names what is wrong, quickly and in little memory.
+//! Files that somebody made to do harm: each gives an error that names what is wrong, quickly and
+//! in little memory.
 //!
-//! The files are made here, one row each. Each is opened by a process of its own, so that a file that overflows the stack
-//! or is ended by the system fails its row and nothing else, and so that the memory it took can be told. Opening it means: the model, the values of
-//! all its tensors, a session.
+//! The files are made here, one row each. Each is opened by a process of its own, so that a file
+//! that overflows the stack or is ended by the system fails its row and nothing else, and so that
+//! the memory it took can be told. Opening it means: the model, the values of all its tensors, a
+//! session.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 
@@ -45,12 +47,7 @@ fn row(
     kind: ErrorKind,
     words: &'static str,
 ) -> Row {
-    Row {
-        name,
-        file: "model.onnx",
-        make: Box::new(make),
-        expected: Expected::Refused(kind, words),
-    }
+    Row { name, file: "model.onnx", make: Box::new(make), expected: Expected::Refused(kind, words) }
 }
 
 /// A row for a file that is the same wherever it lies.
@@ -66,10 +63,7 @@ fn bytes(
 
 /// A row for a file that is only large.
 fn large(name: &'static str, bytes: Vec<u8>) -> Row {
-    Row {
-        expected: Expected::Borne,
-        ..self::bytes(name, bytes, ErrorKind::Format, "")
-    }
+    Row { expected: Expected::Borne, ..self::bytes(name, bytes, ErrorKind::Format, "") }
 }
 
 /// A row for a file in another form than the binary one.
@@ -79,10 +73,7 @@ fn text(
     content: impl Into<Vec<u8>>,
     words: &'static str,
 ) -> Row {
-    Row {
-        file,
-        ..bytes(name, content, ErrorKind::Format, words)
-    }
+    Row { file, ..bytes(name, content, ErrorKind::Format, words) }
 }
 
 fn varint(mut value: u64) -> Vec<u8> {
@@ -98,12 +89,7 @@ fn varint(mut value: u64) -> Vec<u8> {
 /// A length-prefixed field.
 fn field(number: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
     let content = content.as_ref();
-    [
-        &varint(number << 3 | 2),
-        &varint(content.len() as u64),
-        content,
-    ]
-    .concat()
+    [&varint(number << 3 | 2), &varint(content.len() as u64), content].concat()
 }
 
 /// A field with a number.
@@ -114,9 +100,7 @@ fn number(field: u64, value: i64) -> Vec<u8> {
 /// A field within fields: `within(&[7, 1], …)` is a node of a model's graph.
 fn within(path: &[u64], content: impl AsRef<[u8]>) -> Vec<u8> {
     let innermost = content.as_ref().to_vec();
-    path.iter()
-        .rev()
-        .fold(innermost, |content, number| field(*number, content))
+    path.iter().rev().fold(innermost, |content, number| field(*number, content))
 }
 
 /// A model with this graph, complete otherwise.
@@ -137,11 +121,7 @@ fn initializer(tensor: Vec<u8>) -> Vec<u8> {
 }
 
 fn node(op: &str, attribute: &[u8]) -> Vec<u8> {
-    let attribute = if attribute.is_empty() {
-        vec![]
-    } else {
-        field(5, attribute)
-    };
+    let attribute = if attribute.is_empty() { vec![] } else { field(5, attribute) };
     field(1, [field(2, "y"), field(4, op), attribute].concat())
 }
 
@@ -159,7 +139,8 @@ fn at(location: &str) -> Vec<u8> {
     external(&[("location", location)])
 }
 
-/// Something inside of itself, so many times. Built from the inside by lengths, since copying would be quadratic.
+/// Something inside of itself, so many times. Built from the inside by lengths, since copying would
+/// be quadratic.
 fn nested(levels: usize, path: &[u64], innermost: &[u8]) -> Vec<u8> {
     let mut heads: Vec<Vec<u8>> = Vec::new();
     let mut length = innermost.len();
@@ -179,36 +160,16 @@ fn broken_structure() -> Vec<Row> {
     let mut rows = vec![
         bytes("empty", [], Format, "is empty"),
         bytes("zeros", [0; 1000], Format, "field number 0"),
-        bytes(
-            "length beyond the end of the file",
-            b"\x3a\x64\x0a\x00",
-            Format,
-            announced,
-        ),
-        bytes(
-            "length beyond the end of a graph",
-            field(7, b"\x0a\x64\x0a\x00"),
-            Format,
-            announced,
-        ),
-        bytes(
-            "length of 2^63",
-            b"\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
-            Format,
-            announced,
-        ),
+        bytes("length beyond the end of the file", b"\x3a\x64\x0a\x00", Format, announced),
+        bytes("length beyond the end of a graph", field(7, b"\x0a\x64\x0a\x00"), Format, announced),
+        bytes("length of 2^63", b"\x3a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01", Format, announced),
         bytes(
             "length of 2^64 - 1",
             b"\x3a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
             Format,
             announced,
         ),
-        bytes(
-            "name of 2^31 bytes",
-            field(7, b"\x12\x80\x80\x80\x80\x08name"),
-            Format,
-            announced,
-        ),
+        bytes("name of 2^31 bytes", field(7, b"\x12\x80\x80\x80\x80\x08name"), Format, announced),
         bytes("overlong tag", [0x80; 11], Format, "more than ten bytes"),
         bytes(
             "overlong number",
@@ -222,43 +183,13 @@ fn broken_structure() -> Vec<Row> {
             Format,
             "more than ten bytes",
         ),
-        bytes(
-            "field number 0 in a node",
-            within(&[7, 1], b"\x02\x00"),
-            Format,
-            "field number 0",
-        ),
-        bytes(
-            "field number 2^29",
-            b"\x80\x80\x80\x80\x10\x00",
-            Format,
-            "field number 536870912",
-        ),
+        bytes("field number 0 in a node", within(&[7, 1], b"\x02\x00"), Format, "field number 0"),
+        bytes("field number 2^29", b"\x80\x80\x80\x80\x10\x00", Format, "field number 536870912"),
         bytes("wire type 6", b"\x08\x0a\x3e", Format, "wire type 6"),
-        bytes(
-            "wire type 7 in an attribute",
-            within(&[7, 1, 5], b"\x0f"),
-            Format,
-            "wire type 7",
-        ),
-        bytes(
-            "group end without a group",
-            b"\x08\x0a\x7c",
-            Format,
-            "a group ends",
-        ),
-        bytes(
-            "group ended by another",
-            b"\x7b\x08\x01\x84\x01",
-            Format,
-            "a group ends",
-        ),
-        bytes(
-            "group without an end",
-            b"\x7b\x08\x01",
-            Format,
-            "the data ends",
-        ),
+        bytes("wire type 7 in an attribute", within(&[7, 1, 5], b"\x0f"), Format, "wire type 7"),
+        bytes("group end without a group", b"\x08\x0a\x7c", Format, "a group ends"),
+        bytes("group ended by another", b"\x7b\x08\x01\x84\x01", Format, "a group ends"),
+        bytes("group without an end", b"\x7b\x08\x01", Format, "the data ends"),
         bytes(
             "groups 10,000 deep",
             [[0x0b; 10_000], [0x0c; 10_000]].concat(),
@@ -312,12 +243,7 @@ fn broken_structure() -> Vec<Row> {
     for (name, path) in levels {
         let cut = within(path, b"\x0a");
         // A graph around it, so that only the cut is wrong.
-        rows.push(bytes(
-            name,
-            [field(7, field(2, "g")), cut].concat(),
-            Format,
-            "the data ends",
-        ));
+        rows.push(bytes(name, [field(7, field(2, "g")), cut].concat(), Format, "the data ends"));
     }
     rows
 }
@@ -326,47 +252,19 @@ fn broken_structure() -> Vec<Row> {
 fn deep() -> Vec<Row> {
     let too_deep = "nested more than";
     let wrap = |name, path: &[u64], inner: Vec<u8>| {
-        bytes(
-            name,
-            model(within(path, inner)),
-            ErrorKind::Format,
-            too_deep,
-        )
+        bytes(name, model(within(path, inner)), ErrorKind::Format, too_deep)
     };
     vec![
         wrap("graphs 10,000 deep", &[], nested(10_000, &[1, 5, 6], b"")),
-        wrap(
-            "lists of graphs 10,000 deep",
-            &[],
-            nested(10_000, &[1, 5, 11], b""),
-        ),
-        wrap(
-            "sequence types 10,000 deep",
-            &[11, 2],
-            nested(10_000, &[4, 1], b""),
-        ),
-        wrap(
-            "optional types 10,000 deep",
-            &[11, 2],
-            nested(10_000, &[9, 1], b""),
-        ),
-        wrap(
-            "map types 10,000 deep",
-            &[13, 2],
-            nested(10_000, &[5, 2], b""),
-        ),
-        wrap(
-            "types in an attribute 10,000 deep",
-            &[1, 5, 14],
-            nested(10_000, &[9, 1, 4, 1], b""),
-        ),
+        wrap("lists of graphs 10,000 deep", &[], nested(10_000, &[1, 5, 11], b"")),
+        wrap("sequence types 10,000 deep", &[11, 2], nested(10_000, &[4, 1], b"")),
+        wrap("optional types 10,000 deep", &[11, 2], nested(10_000, &[9, 1], b"")),
+        wrap("map types 10,000 deep", &[13, 2], nested(10_000, &[5, 2], b"")),
+        wrap("types in an attribute 10,000 deep", &[1, 5, 14], nested(10_000, &[9, 1, 4, 1], b"")),
         bytes(
             "graphs of functions 10,000 deep",
-            [
-                field(7, field(2, "g")),
-                within(&[25, 7, 5, 6], nested(10_000, &[1, 5, 6], b"")),
-            ]
-            .concat(),
+            [field(7, field(2, "g")), within(&[25, 7, 5, 6], nested(10_000, &[1, 5, 6], b""))]
+                .concat(),
             ErrorKind::Format,
             too_deep,
         ),
@@ -381,14 +279,7 @@ fn impossible_tensors() -> Vec<Row> {
     let many = 1i64 << 40;
     let constant = |value: Vec<u8>| {
         let attribute = [field(1, "value"), field(5, value), number(20, 4)].concat();
-        model(
-            [
-                node("Constant", &attribute),
-                field(2, "g"),
-                field(12, field(1, "y")),
-            ]
-            .concat(),
-        )
+        model([node("Constant", &attribute), field(2, "g"), field(12, field(1, "y"))].concat())
     };
     // Read by a node, so that its parts have to fit each other.
     let sparse = |values: Vec<u8>, indices: Vec<u8>, dims: i64| {
@@ -398,16 +289,8 @@ fn impossible_tensors() -> Vec<Row> {
         model([field(1, reader), field(2, "g"), field(15, sparse), output].concat())
     };
     let indices = |values: &[i64]| {
-        let bytes: Vec<u8> = values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect();
-        [
-            number(1, values.len() as i64),
-            number(2, 7),
-            field(9, bytes),
-        ]
-        .concat()
+        let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        [number(1, values.len() as i64), number(2, 7), field(9, bytes)].concat()
     };
     vec![
         one(
@@ -420,21 +303,9 @@ fn impossible_tensors() -> Vec<Row> {
             tensor(&[0, i64::MAX, i64::MAX], &[]),
             "more elements than can be addressed",
         ),
-        one(
-            "a negative dim",
-            tensor(&[-4], &[raw(16)]),
-            "dimension -4 is negative",
-        ),
-        one(
-            "2^40 elements and no values",
-            tensor(&[many], &[]),
-            "no values",
-        ),
-        one(
-            "2^40 elements and empty raw data",
-            tensor(&[many], &[raw(0)]),
-            "but there are 0",
-        ),
+        one("a negative dim", tensor(&[-4], &[raw(16)]), "dimension -4 is negative"),
+        one("2^40 elements and no values", tensor(&[many], &[]), "no values"),
+        one("2^40 elements and empty raw data", tensor(&[many], &[raw(0)]), "but there are 0"),
         one(
             "2^40 elements and one typed value",
             tensor(&[many], &[field(4, [0; 4])]),
@@ -509,17 +380,10 @@ fn impossible_tensors() -> Vec<Row> {
             [number(1, 1), number(2, -1), raw(4)].concat(),
             "element type -1",
         ),
-        one(
-            "no element type",
-            [number(1, 1), raw(4)].concat(),
-            "no element type",
-        ),
+        one("no element type", [number(1, 1), raw(4)].concat(), "no element type"),
         one(
             "a segment",
-            tensor(
-                &[1],
-                &[field(3, [number(1, 0), number(2, 1)].concat()), raw(4)],
-            ),
+            tensor(&[1], &[field(3, [number(1, 0), number(2, 1)].concat()), raw(4)]),
             "segment",
         ),
         one(
@@ -527,11 +391,7 @@ fn impossible_tensors() -> Vec<Row> {
             [number(1, 1), number(2, 8), raw(4)].concat(),
             "strings cannot lie in raw_data",
         ),
-        one(
-            "an unknown data location",
-            tensor(&[1], &[raw(4), number(14, 7)]),
-            "data location 7",
-        ),
+        one("an unknown data location", tensor(&[1], &[raw(4), number(14, 7)]), "data location 7"),
     ]
 }
 
@@ -559,124 +419,51 @@ fn impossible_references() -> Vec<Row> {
     );
     let huge = initializer(tensor(
         &[1 << 40],
-        &[
-            field(13, [field(1, "location"), field(2, "w.bin")].concat()),
-            number(14, 1),
-        ],
+        &[field(13, [field(1, "location"), field(2, "w.bin")].concat()), number(14, 1)],
     ));
     let huge = move |folder: &Path| {
         fs::write(folder.join("w.bin"), [0; 20]).unwrap();
         huge.clone()
     };
     vec![
-        with(
-            "an offset that is no number",
-            &[file, ("offset", "1e3")],
-            "offset is '1e3'",
-        ),
-        with(
-            "a negative offset",
-            &[file, ("offset", "-1")],
-            "offset is '-1'",
-        ),
-        with(
-            "an offset with a sign",
-            &[file, ("offset", "+16")],
-            "offset is '+16'",
-        ),
-        with(
-            "an offset of 2^70",
-            &[file, ("offset", "1180591620717411303424")],
-            "not a number",
-        ),
+        with("an offset that is no number", &[file, ("offset", "1e3")], "offset is '1e3'"),
+        with("a negative offset", &[file, ("offset", "-1")], "offset is '-1'"),
+        with("an offset with a sign", &[file, ("offset", "+16")], "offset is '+16'"),
+        with("an offset of 2^70", &[file, ("offset", "1180591620717411303424")], "not a number"),
         with("an empty length", &[file, ("length", "")], "length is ''"),
-        with(
-            "a length that is no number",
-            &[file, ("length", "sixteen")],
-            "length is 'sixteen'",
-        ),
+        with("a length that is no number", &[file, ("length", "sixteen")], "length is 'sixteen'"),
         with(
             "offset and length that overflow",
             &[file, ("offset", "18446744073709551615"), ("length", "16")],
             "beyond the end",
         ),
-        with(
-            "an offset beyond the end",
-            &[file, ("offset", "21")],
-            "beyond the end",
-        ),
+        with("an offset beyond the end", &[file, ("offset", "21")], "beyond the end"),
         with(
             "a length beyond the end",
             &[file, ("offset", "8"), ("length", "16")],
             "which has 20 bytes",
         ),
-        with(
-            "a length that is not the shape's",
-            &[file, ("length", "20")],
-            "need 16",
-        ),
-        with(
-            "a length of 2^63",
-            &[file, ("length", "9223372036854775808")],
-            "need 16",
-        ),
-        row(
-            "2^40 elements in a small file",
-            huge,
-            ExternalData,
-            "which has 20 bytes",
-        ),
+        with("a length that is not the shape's", &[file, ("length", "20")], "need 16"),
+        with("a length of 2^63", &[file, ("length", "9223372036854775808")], "need 16"),
+        row("2^40 elements in a small file", huge, ExternalData, "which has 20 bytes"),
         with("no location", &[("offset", "0")], "no location"),
-        bytes(
-            "strings in a data file",
-            strings,
-            ExternalData,
-            "strings cannot lie outside",
-        ),
-        with(
-            "a location that goes up",
-            &[("location", "../w.bin")],
-            "'..' part",
-        ),
-        with(
-            "a location that goes down and up",
-            &[("location", "a/../../w.bin")],
-            "'..' part",
-        ),
+        bytes("strings in a data file", strings, ExternalData, "strings cannot lie outside"),
+        with("a location that goes up", &[("location", "../w.bin")], "'..' part"),
+        with("a location that goes down and up", &[("location", "a/../../w.bin")], "'..' part"),
         with(
             "a location that goes up with backslashes",
             &[("location", "a\\..\\..\\w.bin")],
             "'..' part",
         ),
-        with(
-            "an absolute location",
-            &[("location", "/etc/passwd")],
-            absolute,
-        ),
-        with(
-            "a location with a drive letter",
-            &[("location", "C:\\Windows\\win.ini")],
-            absolute,
-        ),
-        with(
-            "a location on another machine",
-            &[("location", "\\\\host\\share")],
-            absolute,
-        ),
+        with("an absolute location", &[("location", "/etc/passwd")], absolute),
+        with("a location with a drive letter", &[("location", "C:\\Windows\\win.ini")], absolute),
+        with("a location on another machine", &[("location", "\\\\host\\share")], absolute),
         with("a location with NUL", &[("location", "w.bin\0.txt")], "NUL"),
         with("a location in memory", &[("location", "#w.bin")], "memory"),
         with("an empty location", &[("location", "")], "is empty"),
         with("a missing data file", &[("location", "v.bin")], "missing"),
-        with(
-            "a data file in a file",
-            &[("location", "w.bin/x")],
-            "w.bin/x",
-        ),
-        with(
-            "a location of 100,000 characters",
-            &[("location", &"a".repeat(100_000))],
-            "location",
-        ),
+        with("a data file in a file", &[("location", "w.bin/x")], "w.bin/x"),
+        with("a location of 100,000 characters", &[("location", &"a".repeat(100_000))], "location"),
     ]
 }
 
@@ -700,14 +487,8 @@ fn traps() -> Vec<Row> {
         row(name, make, ExternalData, words)
     }
     fn run(program: &str, args: &[&str], folder: &Path) {
-        let status = Command::new(program)
-            .args(args)
-            .current_dir(folder)
-            .status();
-        assert!(
-            status.is_ok_and(|status| status.success()),
-            "{program} {args:?}"
-        );
+        let status = Command::new(program).args(args).current_dir(folder).status();
+        assert!(status.is_ok_and(|status| status.success()), "{program} {args:?}");
     }
     let outside = "outside the model's folder";
     vec![
@@ -774,12 +555,7 @@ fn traps() -> Vec<Row> {
             },
             outside,
         ),
-        trap(
-            "a pipe",
-            "w.bin",
-            |folder| run("mkfifo", &["w.bin"], folder),
-            "a pipe",
-        ),
+        trap("a pipe", "w.bin", |folder| run("mkfifo", &["w.bin"], folder), "a pipe"),
         trap(
             "a socket",
             "w.bin",
@@ -851,47 +627,17 @@ fn bombs() -> Vec<Row> {
             Format,
             "more than 38 MiB of memory",
         ),
-        large(
-            "a million empty initializers",
-            model(named(million(b"\x2a\x00"))),
-        ),
+        large("a million empty initializers", model(named(million(b"\x2a\x00")))),
         large("a million empty inputs", model(named(million(b"\x5a\x00")))),
-        large(
-            "a million empty types of values",
-            model(named(million(b"\x6a\x00"))),
-        ),
-        large(
-            "a million empty attributes",
-            model(named(field(1, million(b"\x2a\x00")))),
-        ),
-        large(
-            "a million empty inputs of a node",
-            model(named(field(1, million(b"\x0a\x00")))),
-        ),
-        large(
-            "a million empty dims",
-            model(named(within(&[11, 2, 1, 2], million(b"\x0a\x00")))),
-        ),
-        large(
-            "a million dims of a tensor",
-            initializer(field(1, million(b"\x01"))),
-        ),
-        large(
-            "a million integers",
-            model(named(within(&[1, 5, 8], million(b"\x01")))),
-        ),
-        large(
-            "a million operator sets",
-            [model(named(vec![])), million(b"\x42\x00")].concat(),
-        ),
-        large(
-            "a million metadata entries",
-            [model(named(vec![])), million(b"\x72\x00")].concat(),
-        ),
-        large(
-            "a million functions",
-            [model(named(vec![])), million(b"\xca\x01\x00")].concat(),
-        ),
+        large("a million empty types of values", model(named(million(b"\x6a\x00")))),
+        large("a million empty attributes", model(named(field(1, million(b"\x2a\x00"))))),
+        large("a million empty inputs of a node", model(named(field(1, million(b"\x0a\x00"))))),
+        large("a million empty dims", model(named(within(&[11, 2, 1, 2], million(b"\x0a\x00"))))),
+        large("a million dims of a tensor", initializer(field(1, million(b"\x01")))),
+        large("a million integers", model(named(within(&[1, 5, 8], million(b"\x01"))))),
+        large("a million operator sets", [model(named(vec![])), million(b"\x42\x00")].concat()),
+        large("a million metadata entries", [model(named(vec![])), million(b"\x72\x00")].concat()),
+        large("a million functions", [model(named(vec![])), million(b"\xca\x01\x00")].concat()),
         large(
             "a million training steps",
             [model(named(vec![])), million(b"\xa2\x01\x00")].concat(),
@@ -900,10 +646,7 @@ fn bombs() -> Vec<Row> {
             "a million unknown fields",
             [model(named(vec![])), million(b"\xb8\x3e\x05")].concat(),
         ),
-        large(
-            "a million empty graphs",
-            [million(b"\x3a\x00"), model(named(vec![]))].concat(),
-        ),
+        large("a million empty graphs", [million(b"\x3a\x00"), model(named(vec![]))].concat()),
         large("100,000 graph names", model(named(thousands(b"\x12\x01n")))),
         large(
             "100,000 raw data fields",
@@ -913,20 +656,14 @@ fn bombs() -> Vec<Row> {
             "100,000 typed fields in turn",
             initializer(tensor(&[1], &[thousands(b"\x22\x00\x2a\x00")])),
         ),
-        large(
-            "100,000 values of one name",
-            model(named(thousands(&field(11, field(1, "x"))))),
-        ),
+        large("100,000 values of one name", model(named(thousands(&field(11, field(1, "x")))))),
         large(
             "100,000 initializers of one name",
             model(named(thousands(&field(5, field(8, "w"))))),
         ),
         large(
             "100,000 nodes that read one value",
-            model(named(thousands(&field(
-                1,
-                [field(1, "x"), field(4, "Relu")].concat(),
-            )))),
+            model(named(thousands(&field(1, [field(1, "x"), field(4, "Relu")].concat())))),
         ),
         large(
             "100,000 external data entries",
@@ -944,26 +681,13 @@ fn bombs() -> Vec<Row> {
             Unsupported,
             "",
         ),
-        bytes(
-            "an operator with an empty name",
-            model(named(node("", b""))),
-            Unsupported,
-            "",
-        ),
-        bytes(
-            "an archive that says 4 GiB",
-            archive(&[0; 64]),
-            Format,
-            "zip archive",
-        ),
+        bytes("an operator with an empty name", model(named(node("", b""))), Unsupported, ""),
+        bytes("an archive that says 4 GiB", archive(&[0; 64]), Format, "zip archive"),
         bytes("weights that say 4 TiB", weights, Format, "safetensors"),
         text(
             "JSON 10,000 deep",
             "model.json",
-            format!(
-                "{{\"graph\":{}",
-                "{\"node\":[{\"attribute\":[{\"g\":".repeat(10_000)
-            ),
+            format!("{{\"graph\":{}", "{\"node\":[{\"attribute\":[{\"g\":".repeat(10_000)),
             "nested",
         ),
         text(
@@ -984,12 +708,7 @@ fn bombs() -> Vec<Row> {
             format!("graph{{{}", "node{attribute{g{".repeat(10_000)),
             "nested",
         ),
-        text(
-            "text that ends early",
-            "model.textproto",
-            "graph { name: \"g",
-            "the end of the text",
-        ),
+        text("text that ends early", "model.textproto", "graph { name: \"g", "the end of the text"),
     ]
 }
 
@@ -1027,19 +746,11 @@ fn judge(path: &Path) -> String {
             // A message is for a screen, whatever is in the file.
             let message = error.to_string();
             let shown: String = message.chars().take(2000).collect();
-            let rest = if shown.len() < message.len() {
-                "… TOO LONG"
-            } else {
-                ""
-            };
+            let rest = if shown.len() < message.len() { "… TOO LONG" } else { "" };
             (format!("{:?}", error.kind()), format!("{shown}{rest}"))
         }
     };
-    format!(
-        "{VARIABLE}\t{kind}\t{time}\t{}\t{}",
-        peak(),
-        message.escape_debug()
-    )
+    format!("{VARIABLE}\t{kind}\t{time}\t{}\t{}", peak(), message.escape_debug())
 }
 
 /// The most memory this process has had, in bytes; 0 where the system does not say.
@@ -1073,9 +784,7 @@ fn fault(row: &Row) -> Option<String> {
             Ok(answer) => answer,
             Err(fault) => return Some(fault),
         };
-        let Some(line) = said
-            .lines()
-            .find_map(|line| line.split_once(&format!("{VARIABLE}\t")))
+        let Some(line) = said.lines().find_map(|line| line.split_once(&format!("{VARIABLE}\t")))
         else {
             return Some(format!("ended by itself: {status}"));
         };
@@ -1125,9 +834,7 @@ fn fault_of(row: &Row, line: &str) -> (Option<String>, bool) {
     if let Expected::Refused(expected, words) = row.expected {
         let words: String = words.escape_debug().collect();
         if kind != format!("{expected:?}") || !message.contains(&words) {
-            faults.push(format!(
-                "expected {expected:?} with '{words}', but: {kind}: {message}"
-            ));
+            faults.push(format!("expected {expected:?} with '{words}', but: {kind}: {message}"));
         }
     }
     if message.ends_with("TOO LONG") {
@@ -1159,11 +866,5 @@ fn every_file_is_refused_quickly_and_by_name() {
             faults.push(format!("{}: {fault}", row.name));
         }
     }
-    assert!(
-        faults.is_empty(),
-        "{} of {} files:\n{}",
-        faults.len(),
-        rows.len(),
-        faults.join("\n")
-    );
+    assert!(faults.is_empty(), "{} of {} files:\n{}", faults.len(), rows.len(), faults.join("\n"));
 }

@@ -1,5 +1,5 @@
-//! Inference of large and hostile models: work grows with the model and not faster, and whatever is too much is refused with
-//! a finding. Whatever is odd in a small way is in `tests/infer`.
+//! Inference of large and hostile models: work grows with the model and not faster, and whatever is
+//! too much is refused with a finding. Whatever is odd in a small way is in `tests/infer`.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Write;
@@ -10,19 +10,14 @@ use sardonyx::{Model, ReadLimits};
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>\n";
 
 fn read(text: &str) -> Model {
-    let limits = ReadLimits {
-        memory: 1 << 30,
-        ..ReadLimits::default()
-    };
+    let limits = ReadLimits { memory: 1 << 30, ..ReadLimits::default() };
     let options = sardonyx::OpenOptions::new().limits(limits);
     options.from_bytes(text.as_bytes().to_vec()).unwrap()
 }
 
 fn type_of(model: &Model, name: &str, options: &Options) -> String {
     let found = model.infer(options);
-    found
-        .ty(model, name)
-        .map_or("?".into(), ToString::to_string)
+    found.ty(model, name).map_or("?".into(), ToString::to_string)
 }
 
 #[test]
@@ -41,10 +36,7 @@ fn a_chain_is_walked_once() {
         assert!(found.report(&model).findings.is_empty());
     }
     assert_eq!(type_of(&model, "last", &Options::new()), "float[2*N, 4]");
-    assert_eq!(
-        type_of(&model, "last", &Options::new().set("N", 5)),
-        "float[10, 4]"
-    );
+    assert_eq!(type_of(&model, "last", &Options::new().set("N", 5)), "float[10, 4]");
 }
 
 #[test]
@@ -62,9 +54,7 @@ fn nests_of_functions_are_refused_by_their_depth() {
     let found = model.infer(&Options::new());
     let report = found.report(&model);
     assert!(
-        report.findings[0]
-            .fact
-            .contains("nested more than 100 deep"),
+        report.findings[0].fact.contains("nested more than 100 deep"),
         "{}",
         report.findings[0].fact
     );
@@ -106,11 +96,7 @@ fn calls_that_never_repeat_end_at_a_limit() {
     let model = read(&text);
     let found = model.infer(&Options::new());
     let report = found.report(&model);
-    let codes: Vec<&str> = report
-        .findings
-        .iter()
-        .map(|found| found.code.name)
-        .collect();
+    let codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
     assert!(codes.contains(&"too-much-to-infer"), "{codes:?}");
     assert!(found.visits() <= 200_000);
 }
@@ -151,18 +137,13 @@ fn graphs_within_graphs_are_refused_by_their_depth() {
     }
     write!(text, "a{} = Relu (x) ", depth - 1).unwrap();
     for index in (0..depth).rev() {
-        write!(
-            text,
-            "}}, else_branch = e{index} () => (b{index}) {{ b{index} = Neg (x) }}> "
-        )
-        .unwrap();
+        write!(text, "}}, else_branch = e{index} () => (b{index}) {{ b{index} = Neg (x) }}> ")
+            .unwrap();
     }
     text += "}\n";
     let model = read(&text);
     let walk = std::thread::Builder::new().stack_size(2 << 20);
-    let walk = walk
-        .spawn(move || type_of(&model, "y", &Options::new()))
-        .unwrap();
+    let walk = walk.spawn(move || type_of(&model, "y", &Options::new())).unwrap();
     assert_eq!(walk.join().unwrap(), "float[N]");
 }
 
@@ -187,10 +168,7 @@ fn many_dimensions_and_large_ones() {
     assert_eq!(found.ty(&model, "e").unwrap().shape().unwrap().len(), 64);
     assert_eq!(found.ty(&model, "f").unwrap().shape(), None);
     let report = found.report(&model);
-    let deep = report
-        .findings
-        .iter()
-        .find(|found| found.code.name == "rank-above-limit");
+    let deep = report.findings.iter().find(|found| found.code.name == "rank-above-limit");
     assert_eq!(deep.unwrap().fact, "'w' has 1024 dimensions, more than 64");
     for name in ["c", "d"] {
         let size = &found.ty(&model, name).unwrap().shape().unwrap()[1];
@@ -213,10 +191,7 @@ fn equalities_are_bounded() {
             writeln!(nodes, "y{index} = MatMul (x{}, x{index})", index - 1).unwrap();
         }
     }
-    let text = format!(
-        "{HEADER}g ({}) => (y1) {{\n{nodes}}}\n",
-        inputs.trim_end_matches(", ")
-    );
+    let text = format!("{HEADER}g ({}) => (y1) {{\n{nodes}}}\n", inputs.trim_end_matches(", "));
     let model = read(&text);
     let found = model.infer(&Options::new());
     assert_eq!(found.equalities(&model).len(), 1_000);
@@ -236,10 +211,8 @@ fn inference_changes_nothing_but_types() {
     let found = after.infer(&Options::new());
     after.add_types(&found);
     assert_ne!(before.to_bytes(), after.to_bytes());
-    let strip = sardonyx::StripOptions {
-        inferred_types: true,
-        ..sardonyx::StripOptions::default()
-    };
+    let strip =
+        sardonyx::StripOptions { inferred_types: true, ..sardonyx::StripOptions::default() };
     let mut stripped = after.clone();
     stripped.strip(&strip);
     let text_of = |model: &Model| model.to_text().to_string();

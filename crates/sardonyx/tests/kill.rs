@@ -1,4 +1,5 @@
-//! Killing a process that saves, at any moment: the folder then holds the old model or the new one, whole.
+//! Killing a process that saves, at any moment: the folder then holds the old model or the new one,
+//! whole.
 
 // In a test, a panic is the report.
 #![allow(clippy::unwrap_used)]
@@ -46,9 +47,10 @@ fn field(out: &mut Vec<u8>, tag: u8, content: &[u8]) {
 
 /// Whether a save is one with data files.
 fn options(with_data: bool) -> SaveOptions {
-    SaveOptions::new().replace(true).weights(match with_data {
-        true => Weights::Outside,
-        false => Weights::Inside,
+    SaveOptions::new().replace(true).weights(if with_data {
+        Weights::Outside
+    } else {
+        Weights::Inside
     })
 }
 
@@ -72,18 +74,13 @@ fn saves_until_killed() {
 
 /// The byte that all weights are.
 fn seed_of(path: &Path) -> u8 {
-    let options = OpenOptions::new()
-        .access(Access::Read)
-        .external(ExternalFiles::Now);
+    let options = OpenOptions::new().access(Access::Read).external(ExternalFiles::Now);
     let model = options.open(path).unwrap();
     let value = model.value_of(&model.tensors()[0]).unwrap();
     let bytes = value.buffer().unwrap().clone();
     let bytes = bytes.as_slice();
     assert_eq!(bytes.len(), LEN);
-    assert!(
-        bytes.iter().all(|byte| *byte == bytes[0]),
-        "half of one and half of another"
-    );
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "half of one and half of another");
     bytes[0]
 }
 
@@ -125,9 +122,8 @@ fn a_killed_save_leaves_a_whole_model() {
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }

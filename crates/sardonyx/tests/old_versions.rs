@@ -1,4 +1,5 @@
-//! Models of old operator sets: they run as the newest form does, or are refused before there is a session.
+//! Models of old operator sets: they run as the newest form does, or are refused before there is a
+//! session.
 #![allow(clippy::unwrap_used)]
 
 use sardonyx::{Model, Session, Tensor, Value};
@@ -23,11 +24,7 @@ fn run(opset: u32, graph: &str) -> Result<String, String> {
         let tensor = value.as_tensor().unwrap();
         match tensor.as_slice::<i64>() {
             Ok(values) => format!("{:?} {values:?}", tensor.dims()),
-            Err(_) => format!(
-                "{:?} {:?}",
-                tensor.dims(),
-                tensor.as_slice::<f32>().unwrap()
-            ),
+            Err(_) => format!("{:?} {:?}", tensor.dims(), tensor.as_slice::<f32>().unwrap()),
         }
     });
     Ok(values.collect::<Vec<_>>().join("; "))
@@ -122,7 +119,8 @@ fn old_forms_without_an_exact_equivalent_are_refused_before_a_session_is_made() 
     }
 }
 
-/// The smallest models that ask for more dimensions than a tensor has; work and memory must not grow with what they ask for.
+/// The smallest models that ask for more dimensions than a tensor has; work and memory must not
+/// grow with what they ask for.
 #[test]
 fn ranks_are_bounded() {
     let axes: Vec<String> = (0..100_000).map(|axis| axis.to_string()).collect();
@@ -132,10 +130,7 @@ fn ranks_are_bounded() {
     );
     let few = axes_of(64);
     let rows = [
-        (
-            axes.as_str(),
-            "the rank is 100001, but a tensor has at most 64 dimensions",
-        ),
+        (axes.as_str(), "the rank is 100001, but a tensor has at most 64 dimensions"),
         (few.as_str(), "output 0 has 65 dimensions, more than 64"),
     ];
     for (graph, expected) in rows {

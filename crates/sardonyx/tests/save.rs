@@ -12,10 +12,7 @@ use sardonyx::{
     Access, Buffer, ExternalFiles, Layout, Model, OpenOptions, SaveOptions, Storage, Weights,
 };
 
-const DIGITS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../examples/digits/digits.onnx"
-);
+const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 
 fn outside() -> SaveOptions {
     SaveOptions::new().weights(Weights::Outside)
@@ -60,13 +57,7 @@ fn outside_and_inside_again_gives_the_original_bytes() {
         assert!(report.files.len() >= files, "{report:?}");
         // EXT-24-: each tensor lies in one file, as a whole.
         for tensor in Model::open(&path).unwrap().tensors() {
-            if let Storage::External {
-                location,
-                offset,
-                length,
-                ..
-            } = &tensor.storage
-            {
+            if let Storage::External { location, offset, length, .. } = &tensor.storage {
                 let size = fs::metadata(scratch.path().join(location)).unwrap().len();
                 assert!(offset + length.unwrap() <= size, "{}", tensor.name);
             }
@@ -159,11 +150,7 @@ fn files_in_the_way_are_not_overwritten() {
     assert_eq!(fs::read(&data).unwrap(), b"mine");
     let named = outside().threshold(0).data_name("sub/w.bin");
     assert_eq!(location(named.clone()), "sub/w.bin");
-    assert_eq!(
-        location(named),
-        "sub/w.bin",
-        "the same again changes nothing"
-    );
+    assert_eq!(location(named), "sub/w.bin", "the same again changes nothing");
     assert_eq!(names(&scratch.path().join("sub")), ["w.bin"]);
     for name in ["../w.bin", "/tmp/w.bin", "", "a\\..\\b", "C:w"] {
         let error = outside().data_name(name).save(&model, &path).unwrap_err();
@@ -219,10 +206,7 @@ fn data_files_come_from_a_resolver() {
     assert!(error.to_string().contains("no such file"), "{error}");
     let never = OpenOptions::new().external(ExternalFiles::Never);
     let error = never.open(&path).unwrap().content_hash().unwrap_err();
-    assert!(
-        error.to_string().contains("without its data files"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("without its data files"), "{error}");
 }
 
 #[test]
@@ -290,22 +274,14 @@ fn structure_can_be_read_without_payloads() {
     for model in skimmed {
         let sizes = |model: &Model| -> Vec<_> {
             let tensors = model.tensors().into_iter();
-            tensors
-                .map(|t| (t.name, t.dims, t.bytes, t.place))
-                .collect()
+            tensors.map(|t| (t.name, t.dims, t.bytes, t.place)).collect()
         };
         assert_eq!(sizes(&model), sizes(&whole));
         assert!(model.to_bytes().len() < bytes.len() / 4);
-        let largest = model
-            .tensors()
-            .into_iter()
-            .max_by_key(|tensor| tensor.bytes);
+        let largest = model.tensors().into_iter().max_by_key(|tensor| tensor.bytes);
         let error = model.value_of(&largest.unwrap()).unwrap_err();
         assert!(error.to_string().contains("left out"), "{error}");
-        for error in [
-            model.content_hash().unwrap_err(),
-            model.save("x.onnx").unwrap_err(),
-        ] {
+        for error in [model.content_hash().unwrap_err(), model.save("x.onnx").unwrap_err()] {
             assert!(error.to_string().contains("left out"), "{error}");
         }
     }

@@ -1,4 +1,5 @@
-//! What a scan finds: for each code the smallest model that shows it, and nothing else in it that would be found.
+//! What a scan finds: for each code the smallest model that shows it, and nothing else in it that
+//! would be found.
 
 #![allow(clippy::unwrap_used)] // a panic is the report
 
@@ -83,17 +84,15 @@ fn attribute(name: &str, ty: i64, value: Vec<u8>) -> Vec<u8> {
     len(5, [len(1, name), value, int(20, ty)].concat())
 }
 
-/// A function of the domain `own`, as a field of a model, whose body are calls of functions of that domain.
+/// A function of the domain `own`, as a field of a model, whose body are calls of functions of that
+/// domain.
 fn function(name: &str, calls: &[&str]) -> Vec<u8> {
     let nodes = calls.iter().flat_map(|callee| {
         let domain = if *callee == "Relu" { "" } else { "own" };
         len(7, node_fields(callee, &["x"], &[], &[len(7, domain)]))
     });
     let nodes: Vec<u8> = nodes.collect();
-    len(
-        25,
-        [len(1, name), len(4, "x"), nodes, len(10, "own")].concat(),
-    )
+    len(25, [len(1, name), len(4, "x"), nodes, len(10, "own")].concat())
 }
 
 /// An entry of `external_data`.
@@ -103,10 +102,7 @@ fn entry(key: &str, value: &str) -> Vec<u8> {
 
 /// A tensor of four floats with its values outside, as a field of a graph.
 fn external(name: &str, entries: &[(&str, &str)]) -> Vec<u8> {
-    let entries: Vec<Vec<u8>> = entries
-        .iter()
-        .map(|(key, value)| entry(key, value))
-        .collect();
+    let entries: Vec<Vec<u8>> = entries.iter().map(|(key, value)| entry(key, value)).collect();
     let more = [entries.concat(), int(14, 1)];
     len(5, tensor(name, FLOAT, &[4], &more))
 }
@@ -136,11 +132,7 @@ fn honest_models_have_no_findings() {
         ("nothing", model(&[]), &[]),
         ("an empty tensor", with_tensor(FLOAT, &[0, 5], &[]), &[]), // TENSOR-04
         ("a scalar", with_tensor(FLOAT, &[], &[raw(4)]), &[]),      // TENSOR-03
-        (
-            "padding of a packed type",
-            with_tensor(22, &[3], &[raw(2)]),
-            &[],
-        ), // TENSOR-17
+        ("padding of a packed type", with_tensor(22, &[3], &[raw(2)]), &[]), // TENSOR-17
         (
             "an initializer with an input",
             model(&[
@@ -152,10 +144,7 @@ fn honest_models_have_no_findings() {
         ),
         (
             "a function",
-            model_with(
-                &[node("F", &["x"], &["y"], &[len(7, "own")])],
-                &[function("F", &["Relu"])],
-            ),
+            model_with(&[node("F", &["x"], &["y"], &[len(7, "own")])], &[function("F", &["Relu"])]),
             &[],
         ), // FUNC-26
     ];
@@ -179,22 +168,10 @@ fn files_that_are_no_models() {
     let whole = with_tensor(FLOAT, &[2], &[raw(8)]);
     let rows: [(&str, Vec<u8>, &[&str]); 9] = [
         ("nothing at all", Vec::new(), &["empty"]), // WIRE-36
-        (
-            "a web page",
-            b"<html><body>404</body></html>".to_vec(),
-            &["not-a-model"],
-        ),
-        (
-            "a picture",
-            b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec(),
-            &["not-a-model"],
-        ),
+        ("a web page", b"<html><body>404</body></html>".to_vec(), &["not-a-model"]),
+        ("a picture", b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec(), &["not-a-model"]),
         ("a pickle", b"\x80\x02}q\x00.".to_vec(), &["not-a-model"]),
-        (
-            "a pointer",
-            b"version https://git-lfs.github.com/spec/v1\n".to_vec(),
-            &["not-a-model"],
-        ),
+        ("a pointer", b"version https://git-lfs.github.com/spec/v1\n".to_vec(), &["not-a-model"]),
         ("text", b"Hello, this is text.\n".to_vec(), &["not-a-model"]),
         ("a header only", int(1, 10), &["not-a-model"]),
         ("cut off", whole[..whole.len() - 9].to_vec(), &["truncated"]), // WIRE-12
@@ -206,12 +183,7 @@ fn files_that_are_no_models() {
     assert!(scan(folder.path(), &ScanOptions::new()).is_err());
     let limited = ScanOptions::new().max_bytes(10);
     assert!(scan_reader(&whole[..], &limited).is_err());
-    assert_eq!(
-        scan_reader(&whole[..], &ScanOptions::new())
-            .unwrap()
-            .worst(),
-        None
-    );
+    assert_eq!(scan_reader(&whole[..], &ScanOptions::new()).unwrap().worst(), None);
 }
 
 #[test]
@@ -221,26 +193,10 @@ fn bytes_that_are_no_message() {
         ("field 0", model(&[vec![0, 0]]), "field number 0"),
         ("wire type 6", model(&[vec![0x0e]]), "wire type 6"),
         ("an end without group", model(&[vec![0x0c]]), "group"),
-        (
-            "a length beyond its message",
-            model(&[vec![0x12, 9, b'x']]),
-            "9 bytes",
-        ),
-        (
-            "a long number",
-            with_tensor(FLOAT, &[], &[vec![0x10; 1], vec![0xff; 11]]),
-            "ten bytes",
-        ),
-        (
-            "half a float",
-            with_tensor(FLOAT, &[1], &[len(4, [0; 6])]),
-            "6 bytes",
-        ),
-        (
-            "half a number",
-            with_tensor(INT64, &[1], &[len(7, [0x80])]),
-            "ends inside",
-        ),
+        ("a length beyond its message", model(&[vec![0x12, 9, b'x']]), "9 bytes"),
+        ("a long number", with_tensor(FLOAT, &[], &[vec![0x10; 1], vec![0xff; 11]]), "ten bytes"),
+        ("half a float", with_tensor(FLOAT, &[1], &[len(4, [0; 6])]), "6 bytes"),
+        ("half a number", with_tensor(INT64, &[1], &[len(7, [0x80])]), "ends inside"),
     ];
     for (what, bytes, words) in rows {
         let report = scanned(&bytes);
@@ -258,12 +214,7 @@ fn bytes_that_are_no_message() {
 fn nested(levels: usize) -> Vec<u8> {
     let mut graph = len(2, "innermost");
     for _ in 0..levels {
-        graph = node(
-            "If",
-            &["c"],
-            &[],
-            &[attribute("then_branch", 5, len(6, graph))],
-        );
+        graph = node("If", &["c"], &[], &[attribute("then_branch", 5, len(6, graph))]);
     }
     [int(1, 10), len(7, graph)].concat()
 }
@@ -302,21 +253,9 @@ fn bytes_that_readers_take_differently() {
     };
     let elem_type = len(2, len(1, int(1, 99)));
     let rows: [(&str, Vec<u8>, &[&str]); 17] = [
-        (
-            "unknown field",
-            model_with(&[], &[len(999, "x")]),
-            &["unknown-field"],
-        ), // WIRE-19
-        (
-            "string for a number",
-            model_with(&[], &[len(5, "x")]),
-            &["wrong-wire-type"],
-        ), // WIRE-25
-        (
-            "two versions",
-            model_with(&[], &[int(1, 9)]),
-            &["field-twice"],
-        ), // WIRE-21
+        ("unknown field", model_with(&[], &[len(999, "x")]), &["unknown-field"]), // WIRE-19
+        ("string for a number", model_with(&[], &[len(5, "x")]), &["wrong-wire-type"]), // WIRE-25
+        ("two versions", model_with(&[], &[int(1, 9)]), &["field-twice"]),        // WIRE-21
         (
             "attribute type",
             model(&[node("Relu", &[], &[], &[attribute("a", 99, Vec::new())])]),
@@ -327,37 +266,17 @@ fn bytes_that_readers_take_differently() {
             model(&[len(11, [len(1, "x"), elem_type].concat())]),
             &["unknown-enum"],
         ),
-        (
-            "data location",
-            with_tensor(FLOAT, &[0], &[int(14, 7)]),
-            &["unknown-enum"],
-        ), // TENSOR-30
-        ("not UTF-8", model(&[len(10, b"\xff")]), &["invalid-utf8"]), // WIRE-35
-        (
-            "escape in a name",
-            name("a\u{1b}[2J"),
-            &["control-characters"],
-        ),
+        ("data location", with_tensor(FLOAT, &[0], &[int(14, 7)]), &["unknown-enum"]), // TENSOR-30
+        ("not UTF-8", model(&[len(10, b"\xff")]), &["invalid-utf8"]),                  // WIRE-35
+        ("escape in a name", name("a\u{1b}[2J"), &["control-characters"]),
         ("line in a name", name("a\nb"), &["control-characters"]),
         ("line in documentation", model(&[len(10, "a\n\tb")]), &[]),
-        (
-            "escape in documentation",
-            model(&[len(10, "a\u{1b}")]),
-            &["control-characters"],
-        ),
-        (
-            "order of characters",
-            name("a\u{202e}b"),
-            &["deceptive-characters"],
-        ),
+        ("escape in documentation", model(&[len(10, "a\u{1b}")]), &["control-characters"]),
+        ("order of characters", name("a\u{202e}b"), &["deceptive-characters"]),
         ("no width", name("a\u{200b}b"), &["deceptive-characters"]),
         ("other letters", name("größe"), &[]),
         ("long name", name(&long), &["long-name"]),
-        (
-            "pickle",
-            metadata("gASVDgAAAAAAAACMCmhlbGxvlC4="),
-            &["pickle"],
-        ),
+        ("pickle", metadata("gASVDgAAAAAAAACMCmhlbGxvlC4="), &["pickle"]),
         ("base64", metadata("gAAVDgAAAAAAAACMCmhlbGxvlC4="), &[]),
     ];
     check(&rows);
@@ -368,10 +287,7 @@ fn bytes_that_readers_take_differently() {
     let report = scanned(&two);
     assert_eq!(report.notes, 2);
     let messages: Vec<&str> = report.findings.iter().map(|f| f.message.as_str()).collect();
-    assert!(
-        messages[0].contains("field 999 of GraphProto"),
-        "{messages:?}"
-    );
+    assert!(messages[0].contains("field 999 of GraphProto"), "{messages:?}");
     assert!(messages[0].contains("2 times, 8 bytes"), "{messages:?}");
     assert!(report.findings[0].place.contains("field graph"));
 }
@@ -381,120 +297,32 @@ fn tensors_that_contradict_themselves() {
     let floats = |count: usize| len(4, vec![0; 4 * count]);
     let rank = vec![1; 65];
     let rows: [(&str, Vec<u8>, &[&str]); 27] = [
-        (
-            "negative",
-            with_tensor(FLOAT, &[-1], &[]),
-            &["negative-dim"],
-        ), // TENSOR-33
-        (
-            "overflow",
-            with_tensor(FLOAT, &[1 << 40, 1 << 40], &[]),
-            &["size-overflow"],
-        ), // TENSOR-32
-        (
-            "overflow and 0",
-            with_tensor(FLOAT, &[1 << 40, 1 << 40, 0], &[]),
-            &["size-overflow"],
-        ),
-        (
-            "no type",
-            with_tensor(0, &[0], &[]),
-            &["unknown-element-type"],
-        ), // TENSOR-09
-        (
-            "other type",
-            with_tensor(99, &[0], &[]),
-            &["unknown-element-type"],
-        ),
+        ("negative", with_tensor(FLOAT, &[-1], &[]), &["negative-dim"]), // TENSOR-33
+        ("overflow", with_tensor(FLOAT, &[1 << 40, 1 << 40], &[]), &["size-overflow"]), // TENSOR-32
+        ("overflow and 0", with_tensor(FLOAT, &[1 << 40, 1 << 40, 0], &[]), &["size-overflow"]),
+        ("no type", with_tensor(0, &[0], &[]), &["unknown-element-type"]), // TENSOR-09
+        ("other type", with_tensor(99, &[0], &[]), &["unknown-element-type"]),
         ("rank", with_tensor(FLOAT, &rank, &[raw(4)]), &["high-rank"]),
-        (
-            "segment",
-            with_tensor(FLOAT, &[0], &[len(3, int(1, 0))]),
-            &["segment"],
-        ), // TENSOR-29
-        (
-            "huge of nothing",
-            with_tensor(FLOAT, &[1 << 40], &[]),
-            &["no-data"],
-        ), // TENSOR-11
-        (
-            "huge of little",
-            with_tensor(FLOAT, &[1 << 40], &[raw(4)]),
-            &["data-too-short"],
-        ), // TENSOR-26
-        (
-            "scalar of nothing",
-            with_tensor(FLOAT, &[], &[]),
-            &["no-data"],
-        ), // TENSOR-03
-        (
-            "too few",
-            with_tensor(FLOAT, &[6], &[floats(5)]),
-            &["data-too-short"],
-        ), // TENSOR-01
-        (
-            "empty list",
-            with_tensor(FLOAT, &[6], &[floats(0)]),
-            &["no-data"],
-        ),
-        (
-            "one of both parts",
-            with_tensor(14, &[1], &[floats(1)]),
-            &["data-too-short"],
-        ), // TENSOR-12
-        (
-            "packed",
-            with_tensor(22, &[3], &[raw(1)]),
-            &["data-too-short"],
-        ), // TENSOR-17
-        ("packed list", with_tensor(22, &[3], &[len(5, [1, 2])]), &[]), // TENSOR-15
-        ("two bits", with_tensor(26, &[4], &[len(5, [1])]), &[]),       // TENSOR-16
-        ("six bits", with_tensor(27, &[4], &[raw(3)]), &[]),            // TENSOR-40
-        (
-            "six bits in a list",
-            with_tensor(27, &[4], &[len(5, [1, 2, 3])]),
-            &["data-too-short"],
-        ), // TENSOR-41
-        (
-            "surplus",
-            with_tensor(FLOAT, &[1], &[raw(5)]),
-            &["surplus-bytes"],
-        ),
-        (
-            "surplus of nothing",
-            with_tensor(FLOAT, &[0], &[raw(5)]),
-            &["surplus-bytes"],
-        ), // TENSOR-04
-        (
-            "strings",
-            with_tensor(STRING, &[1], &[len(6, "a"), len(6, "b")]),
-            &["surplus-bytes"],
-        ),
-        (
-            "no packing",
-            with_tensor(INT64, &[2], &[int(7, 1), int(7, 2)]),
-            &[],
-        ), // WIRE-14
-        (
-            "two payloads",
-            with_tensor(FLOAT, &[1], &[raw(4), floats(1)]),
-            &["two-payloads"],
-        ), // TENSOR-10
-        (
-            "two lists",
-            with_tensor(FLOAT, &[1], &[floats(1), len(7, [1])]),
-            &["two-payloads"],
-        ),
-        (
-            "wrong list",
-            with_tensor(INT64, &[1], &[len(5, [1])]),
-            &["wrong-list"],
-        ), // TENSOR-19
-        (
-            "strings in bytes",
-            with_tensor(STRING, &[1], &[raw(8)]),
-            &["strings-in-raw-data"],
-        ), // TENSOR-23
+        ("segment", with_tensor(FLOAT, &[0], &[len(3, int(1, 0))]), &["segment"]), // TENSOR-29
+        ("huge of nothing", with_tensor(FLOAT, &[1 << 40], &[]), &["no-data"]),    // TENSOR-11
+        ("huge of little", with_tensor(FLOAT, &[1 << 40], &[raw(4)]), &["data-too-short"]), // TENSOR-26
+        ("scalar of nothing", with_tensor(FLOAT, &[], &[]), &["no-data"]), // TENSOR-03
+        ("too few", with_tensor(FLOAT, &[6], &[floats(5)]), &["data-too-short"]), // TENSOR-01
+        ("empty list", with_tensor(FLOAT, &[6], &[floats(0)]), &["no-data"]),
+        ("one of both parts", with_tensor(14, &[1], &[floats(1)]), &["data-too-short"]), // TENSOR-12
+        ("packed", with_tensor(22, &[3], &[raw(1)]), &["data-too-short"]), // TENSOR-17
+        ("packed list", with_tensor(22, &[3], &[len(5, [1, 2])]), &[]),    // TENSOR-15
+        ("two bits", with_tensor(26, &[4], &[len(5, [1])]), &[]),          // TENSOR-16
+        ("six bits", with_tensor(27, &[4], &[raw(3)]), &[]),               // TENSOR-40
+        ("six bits in a list", with_tensor(27, &[4], &[len(5, [1, 2, 3])]), &["data-too-short"]), // TENSOR-41
+        ("surplus", with_tensor(FLOAT, &[1], &[raw(5)]), &["surplus-bytes"]),
+        ("surplus of nothing", with_tensor(FLOAT, &[0], &[raw(5)]), &["surplus-bytes"]), // TENSOR-04
+        ("strings", with_tensor(STRING, &[1], &[len(6, "a"), len(6, "b")]), &["surplus-bytes"]),
+        ("no packing", with_tensor(INT64, &[2], &[int(7, 1), int(7, 2)]), &[]), // WIRE-14
+        ("two payloads", with_tensor(FLOAT, &[1], &[raw(4), floats(1)]), &["two-payloads"]), // TENSOR-10
+        ("two lists", with_tensor(FLOAT, &[1], &[floats(1), len(7, [1])]), &["two-payloads"]),
+        ("wrong list", with_tensor(INT64, &[1], &[len(5, [1])]), &["wrong-list"]), // TENSOR-19
+        ("strings in bytes", with_tensor(STRING, &[1], &[raw(8)]), &["strings-in-raw-data"]), // TENSOR-23
         (
             "in an attribute",
             model(&[node(
@@ -511,18 +339,13 @@ fn tensors_that_contradict_themselves() {
 
 #[test]
 fn long_lists_are_estimated_and_not_read() {
-    // Two million numbers of one byte each, for which anything between 200 thousand and two million is possible.
+    // Two million numbers of one byte each, for which anything between 200 thousand and two million
+    // is possible.
     let block = len(7, vec![1u8; 2_000_000]);
-    for (elements, expected) in [
-        (2_000_000, None),
-        (2_000_001, Some("data-too-short")),
-        (199_999, Some("surplus-bytes")),
-    ] {
-        let report = scanned(&with_tensor(
-            INT64,
-            &[elements],
-            std::slice::from_ref(&block),
-        ));
+    for (elements, expected) in
+        [(2_000_000, None), (2_000_001, Some("data-too-short")), (199_999, Some("surplus-bytes"))]
+    {
+        let report = scanned(&with_tensor(INT64, &[elements], std::slice::from_ref(&block)));
         assert_eq!(codes(&report).first().copied(), expected);
     }
 }
@@ -577,28 +400,12 @@ fn nodes_that_make_much_of_nothing() {
         .flat_map(|scale| [&[0x3d][..], &scale.to_le_bytes()].concat())
         .collect();
     let rows: [(&str, Vec<u8>, &[&str]); 20] = [
-        (
-            "ConstantOfShape",
-            made("ConstantOfShape", &["huge"], &[]),
-            &["expansion"],
-        ),
+        ("ConstantOfShape", made("ConstantOfShape", &["huge"], &[]), &["expansion"]),
         ("a variable", made("ConstantOfShape", &["x"], &[]), &[]),
-        (
-            "Expand",
-            made("Expand", &["x", "huge"], &[]),
-            &["expansion"],
-        ),
+        ("Expand", made("Expand", &["x", "huge"], &[]), &["expansion"]),
         ("Tile", made("Tile", &["x", "huge"], &[]), &["expansion"]),
-        (
-            "Range",
-            made("Range", &["zero", "many", "one"], &[]),
-            &["expansion"],
-        ),
-        (
-            "Range without steps",
-            made("Range", &["zero", "many", "zero"], &[]),
-            &["expansion"],
-        ),
+        ("Range", made("Range", &["zero", "many", "one"], &[]), &["expansion"]),
+        ("Range without steps", made("Range", &["zero", "many", "zero"], &[]), &["expansion"]),
         (
             "RandomNormal",
             made("RandomNormal", &[], std::slice::from_ref(&shape_attribute)),
@@ -610,36 +417,16 @@ fn nodes_that_make_much_of_nothing() {
             &["expansion"],
         ),
         ("Pad", made("Pad", &["x", "pads"], &[]), &["expansion"]),
-        (
-            "old Pad",
-            made("Pad", &["x"], &[attribute("pads", 7, ints.clone())]),
-            &[],
-        ),
-        (
-            "Resize to sizes",
-            made("Resize", &["x", "", "", "huge"], &[]),
-            &["expansion"],
-        ),
-        (
-            "Resize by scales",
-            made("Resize", &["x", "", "huge"], &[]),
-            &["expansion"],
-        ),
+        ("old Pad", made("Pad", &["x"], &[attribute("pads", 7, ints.clone())]), &[]),
+        ("Resize to sizes", made("Resize", &["x", "", "", "huge"], &[]), &["expansion"]),
+        ("Resize by scales", made("Resize", &["x", "", "huge"], &[]), &["expansion"]),
         (
             "old Upsample",
             made("Upsample", &["x"], &[attribute("scales", 6, scales)]),
             &["expansion"],
         ),
-        (
-            "Upsample",
-            made("Upsample", &["x", "huge"], &[]),
-            &["expansion"],
-        ),
-        (
-            "OneHot",
-            made("OneHot", &["x", "many", "x"], &[]),
-            &["expansion"],
-        ),
+        ("Upsample", made("Upsample", &["x", "huge"], &[]), &["expansion"]),
+        ("OneHot", made("OneHot", &["x", "many", "x"], &[]), &["expansion"]),
         (
             "EyeLike",
             model(&[
@@ -648,11 +435,7 @@ fn nodes_that_make_much_of_nothing() {
             ]),
             &["no-data", "expansion"],
         ),
-        (
-            "HannWindow",
-            made("HannWindow", &["many"], &[]),
-            &["expansion"],
-        ),
+        ("HannWindow", made("HannWindow", &["many"], &[]), &["expansion"]),
         ("Loop", made("Loop", &["many", "c"], &[]), &["long-loop"]),
         (
             "a default of an input",
@@ -666,12 +449,7 @@ fn nodes_that_make_much_of_nothing() {
         (
             "a Constant",
             model(&[
-                node(
-                    "Constant",
-                    &[],
-                    &["huge"],
-                    &[attribute("value_ints", 7, ints)],
-                ),
+                node("Constant", &[], &["huge"], &[attribute("value_ints", 7, ints)]),
                 node("ConstantOfShape", &["huge"], &["y"], &[]),
             ]),
             &["expansion"],
@@ -681,11 +459,7 @@ fn nodes_that_make_much_of_nothing() {
     let small = made("ConstantOfShape", &["one"], &[]);
     let report = scan_bytes(small, &ScanOptions::new().max_elements(0)).unwrap();
     assert_eq!(codes(&report), ["expansion"]);
-    assert!(
-        report.findings[0]
-            .place
-            .contains("graph.node[0] (ConstantOfShape)")
-    );
+    assert!(report.findings[0].place.contains("graph.node[0] (ConstantOfShape)"));
 }
 
 #[test]
@@ -696,26 +470,10 @@ fn operators_of_others() {
         ("standard", of("ai.onnx", "Relu"), &[]),
         ("standard too", of("ai.onnx.ml", "Scaler"), &[]),
         ("custom", of("com.acme", "Op"), &["custom-domain"]),
-        (
-            "Python",
-            of("ai.onnx.contrib", "PyOp"),
-            &["foreign-code", "custom-domain"],
-        ),
-        (
-            "Python too",
-            of("com.microsoft", "PythonOp"),
-            &["foreign-code", "custom-domain"],
-        ),
-        (
-            "compiled",
-            of("com.microsoft", "EPContext"),
-            &["foreign-code", "custom-domain"],
-        ),
-        (
-            "network",
-            of("com.microsoft.extensions", "X"),
-            &["foreign-code", "custom-domain"],
-        ),
+        ("Python", of("ai.onnx.contrib", "PyOp"), &["foreign-code", "custom-domain"]),
+        ("Python too", of("com.microsoft", "PythonOp"), &["foreign-code", "custom-domain"]),
+        ("compiled", of("com.microsoft", "EPContext"), &["foreign-code", "custom-domain"]),
+        ("network", of("com.microsoft.extensions", "X"), &["foreign-code", "custom-domain"]),
         (
             "own",
             model_with(
@@ -732,10 +490,7 @@ fn operators_of_others() {
         node("B", &[], &["c"], &[len(7, "com.acme")]),
     ];
     let report = scanned(&model(&two));
-    assert_eq!(
-        report.findings[0].message,
-        "3 nodes of the domain 'com.acme': A, B"
-    );
+    assert_eq!(report.findings[0].message, "3 nodes of the domain 'com.acme': A, B");
     assert_eq!(report.facts.domains[0].operators, 2);
 }
 
@@ -748,45 +503,27 @@ fn functions_in_circles_and_avalanches() {
         avalanche.push(function(&format!("F{level}"), &[callee.as_str(); 10]));
     }
     let rows: [(&str, Vec<u8>, &[&str]); 6] = [
-        (
-            "itself",
-            model_with(&call("F"), &[function("F", &["F"])]),
-            &["recursive-functions"],
-        ),
+        ("itself", model_with(&call("F"), &[function("F", &["F"])]), &["recursive-functions"]),
         (
             "each other",
             model_with(
                 &[],
-                &[
-                    function("F", &["G"]),
-                    function("G", &["F"]),
-                    function("H", &["F", "Relu"]),
-                ],
+                &[function("F", &["G"]), function("G", &["F"]), function("H", &["F", "Relu"])],
             ),
             &["recursive-functions"],
         ),
         // FUNC-26
         (
             "a chain",
-            model_with(
-                &call("F"),
-                &[function("F", &["G", "G"]), function("G", &["Relu"])],
-            ),
+            model_with(&call("F"), &[function("F", &["G", "G"]), function("G", &["Relu"])]),
             &[],
         ),
-        (
-            "ten to the thirteenth",
-            model_with(&call("F12"), &avalanche),
-            &["billion-laughs"],
-        ),
+        ("ten to the thirteenth", model_with(&call("F12"), &avalanche), &["billion-laughs"]),
         ("not called", model_with(&call("F2"), &avalanche), &[]),
         // FUNC-02
         (
             "twice",
-            model_with(
-                &call("F"),
-                &[function("F", &["Relu"]), function("F", &["Relu"])],
-            ),
+            model_with(&call("F"), &[function("F", &["Relu"]), function("F", &["Relu"])]),
             &["duplicate-function"],
         ),
     ];
@@ -804,133 +541,59 @@ fn graphs_that_contradict_themselves() {
     let branch = len(6, [len(2, "b"), relu("y", "z")].concat());
     let rows: [(&str, Vec<u8>, &[&str]); 9] = [
         // NAME-02, GRAPH-10
-        (
-            "inputs",
-            model(&[input("x"), input("x")]),
-            &["duplicate-definition"],
-        ),
-        (
-            "initializers",
-            model(&[shape("w", &[1]), shape("w", &[1])]),
-            &["duplicate-definition"],
-        ),
-        (
-            "outputs",
-            model(&[relu("x", "y"), relu("x", "y")]),
-            &["duplicate-definition"],
-        ),
-        (
-            "input and output",
-            model(&[input("x"), relu("x", "x")]),
-            &["duplicate-definition"],
-        ),
-        (
-            "left out",
-            model(&[node("Split", &["x"], &["", "", "y"], &[])]),
-            &[],
-        ),
+        ("inputs", model(&[input("x"), input("x")]), &["duplicate-definition"]),
+        ("initializers", model(&[shape("w", &[1]), shape("w", &[1])]), &["duplicate-definition"]),
+        ("outputs", model(&[relu("x", "y"), relu("x", "y")]), &["duplicate-definition"]),
+        ("input and output", model(&[input("x"), relu("x", "x")]), &["duplicate-definition"]),
+        ("left out", model(&[node("Split", &["x"], &["", "", "y"], &[])]), &[]),
         // GRAPH-03
-        (
-            "a circle",
-            model(&[relu("a", "b"), relu("b", "a"), relu("b", "c")]),
-            &["cycle"],
-        ),
+        ("a circle", model(&[relu("a", "b"), relu("b", "a"), relu("b", "c")]), &["cycle"]),
         ("itself", model(&[relu("a", "a")]), &["cycle"]),
         (
             "through a branch",
-            model(&[node(
-                "If",
-                &["c"],
-                &["y"],
-                &[attribute("then_branch", 5, branch)],
-            )]),
+            model(&[node("If", &["c"], &["y"], &[attribute("then_branch", 5, branch)])]),
             &["cycle"],
         ),
-        (
-            "another order",
-            model(&[relu("a", "b"), relu("x", "a")]),
-            &[],
-        ),
+        ("another order", model(&[relu("a", "b"), relu("x", "a")]), &[]),
     ];
     check(&rows);
     let report = scanned(&rows[5].1);
-    assert_eq!(
-        report.findings[0].message,
-        "2 nodes need the results of each other"
-    );
+    assert_eq!(report.findings[0].message, "2 nodes need the results of each other");
 }
 
 #[test]
 fn references_that_make_no_sense() {
     let rows: [(&str, Vec<u8>, &[&str]); 19] = [
-        (
-            "no location",
-            model(&[external("w", &[])]),
-            &["location-missing"],
-        ), // EXT-02
-        (
-            "empty",
-            model(&[external("w", &[("location", "")])]),
-            &["location-empty"],
-        ),
-        (
-            "escapes",
-            model(&[external("w", &[("location", "../w")])]),
-            &["location-escapes"],
-        ), // EXT-09
-        (
-            "absolute",
-            model(&[external("w", &[("location", "/w")])]),
-            &["location-absolute"],
-        ), // EXT-10
-        (
-            "memory",
-            model(&[external("w", &[("location", "#w")])]),
-            &["location-address"],
-        ), // EXT-26
+        ("no location", model(&[external("w", &[])]), &["location-missing"]), // EXT-02
+        ("empty", model(&[external("w", &[("location", "")])]), &["location-empty"]),
+        ("escapes", model(&[external("w", &[("location", "../w")])]), &["location-escapes"]), // EXT-09
+        ("absolute", model(&[external("w", &[("location", "/w")])]), &["location-absolute"]), // EXT-10
+        ("memory", model(&[external("w", &[("location", "#w")])]), &["location-address"]), // EXT-26
         (
             "address",
             model(&[external(
                 "w",
-                &[
-                    ("location", "_ORT_MEM_ADDR_"),
-                    ("offset", "140737488355328"),
-                ],
+                &[("location", "_ORT_MEM_ADDR_"), ("offset", "140737488355328")],
             )]),
             &["location-address"],
         ),
-        (
-            "offset",
-            model(&[external("w", &[("location", "w"), ("offset", "x")])]),
-            &["bad-offset"],
-        ), // EXT-07
+        ("offset", model(&[external("w", &[("location", "w"), ("offset", "x")])]), &["bad-offset"]), // EXT-07
         (
             "negative",
             model(&[external("w", &[("location", "w"), ("offset", "-1")])]),
             &["bad-offset"],
         ),
-        (
-            "sign",
-            model(&[external("w", &[("location", "w"), ("length", "+16")])]),
-            &["bad-length"],
-        ),
+        ("sign", model(&[external("w", &[("location", "w"), ("length", "+16")])]), &["bad-length"]),
         (
             "too large",
-            model(&[external(
-                "w",
-                &[("location", "w"), ("length", "99999999999999999999")],
-            )]),
+            model(&[external("w", &[("location", "w"), ("length", "99999999999999999999")])]),
             &["bad-length"],
         ),
         (
             "overflow",
             model(&[external(
                 "w",
-                &[
-                    ("location", "w"),
-                    ("offset", "18446744073709551615"),
-                    ("length", "16"),
-                ],
+                &[("location", "w"), ("offset", "18446744073709551615"), ("length", "16")],
             )]),
             &["range-overflow", "unaligned"],
         ), // EXT-14
@@ -944,11 +607,7 @@ fn references_that_make_no_sense() {
             model(&[external("w", &[("location", "w"), ("foo", "1")])]),
             &["unknown-key"],
         ), // EXT-15
-        (
-            "after loading",
-            model(&[external("w", &[("location", "w"), ("basepath", "/x")])]),
-            &[],
-        ),
+        ("after loading", model(&[external("w", &[("location", "w"), ("basepath", "/x")])]), &[]),
         (
             "two keys",
             model(&[external("w", &[("location", "v"), ("location", "w")])]),
@@ -961,51 +620,33 @@ fn references_that_make_no_sense() {
         ), // EXT-12
         (
             "strings",
-            model(&[len(
-                5,
-                tensor("w", STRING, &[4], &[entry("location", "w"), int(14, 1)]),
-            )]),
+            model(&[len(5, tensor("w", STRING, &[4], &[entry("location", "w"), int(14, 1)]))]),
             &["external-strings"],
         ), // EXT-18
         (
             "both",
             model(&[len(
                 5,
-                tensor(
-                    "w",
-                    FLOAT,
-                    &[4],
-                    &[entry("location", "w"), int(14, 1), raw(16)],
-                ),
+                tensor("w", FLOAT, &[4], &[entry("location", "w"), int(14, 1), raw(16)]),
             )]),
             &["external-and-inline"],
         ), // EXT-03
         (
             "no effect",
-            model(&[len(
-                5,
-                tensor("w", FLOAT, &[4], &[entry("location", "w"), raw(16)]),
-            )]),
+            model(&[len(5, tensor("w", FLOAT, &[4], &[entry("location", "w"), raw(16)]))]),
             &["external-data-ignored"],
         ), // EXT-17-
     ];
     for (what, bytes, expected) in rows {
         let report = scanned(&bytes);
         // EXT-22: without a folder there is nothing to look at
-        let found: Vec<&str> = codes(&report)
-            .into_iter()
-            .filter(|code| *code != "data-files-not-looked-at")
-            .collect();
+        let found: Vec<&str> =
+            codes(&report).into_iter().filter(|code| *code != "data-files-not-looked-at").collect();
         assert_eq!(found, expected, "{what}: {:#?}", report.findings);
     }
     // EXT-21: in attributes, subgraphs and functions
     let value = tensor("", FLOAT, &[1], &[entry("location", "/etc/x"), int(14, 1)]);
-    let constant = node(
-        "Constant",
-        &[],
-        &["c"],
-        &[attribute("value", 4, len(5, value))],
-    );
+    let constant = node("Constant", &[], &["c"], &[attribute("value", 4, len(5, value))]);
     let branch = attribute("then_branch", 5, len(6, constant.clone()));
     let body = [len(1, "F"), len(7, &constant[2..])].concat();
     for graph in [
@@ -1031,26 +672,13 @@ fn scan_beside(files: &[(&str, usize)], graph: &[Vec<u8>], options: &ScanOptions
 #[test]
 fn data_files_are_compared_with_what_tensors_claim() {
     let at = |name, offset, length| {
-        external(
-            name,
-            &[("location", "w"), ("offset", offset), ("length", length)],
-        )
+        external(name, &[("location", "w"), ("offset", offset), ("length", length)])
     };
     let options = ScanOptions::new();
     let rows: [(&str, usize, Vec<Vec<u8>>, &[&str]); 11] = [
         ("fits", 16, vec![at("a", "0", "16")], &[]), // EXT-04
-        (
-            "no length",
-            16,
-            vec![external("a", &[("location", "w")])],
-            &[],
-        ),
-        (
-            "cut off",
-            15,
-            vec![at("a", "0", "16")],
-            &["range-beyond-end"],
-        ), // EXT-14
+        ("no length", 16, vec![external("a", &[("location", "w")])], &[]),
+        ("cut off", 15, vec![at("a", "0", "16")], &["range-beyond-end"]), // EXT-14
         (
             "cut off, no length",
             15,
@@ -1063,30 +691,15 @@ fn data_files_are_compared_with_what_tensors_claim() {
             vec![at("a", "1000000000000001", "16")],
             &["range-beyond-end", "unaligned"],
         ),
-        (
-            "a page each",
-            8192,
-            vec![at("a", "0", "16"), at("b", "4096", "16")],
-            &[],
-        ), // EXT-06+, EXT-12
-        (
-            "the same",
-            16,
-            vec![at("a", "0", "16"), at("b", "0", "16")],
-            &["shared-range"],
-        ),
+        ("a page each", 8192, vec![at("a", "0", "16"), at("b", "4096", "16")], &[]), // EXT-06+, EXT-12
+        ("the same", 16, vec![at("a", "0", "16"), at("b", "0", "16")], &["shared-range"]),
         (
             "meet",
             24,
             vec![at("a", "0", "16"), at("b", "8", "16")],
             &["overlapping-ranges", "unaligned"],
         ), // EXT-06-
-        (
-            "hidden",
-            200_000,
-            vec![at("a", "0", "16")],
-            &["unreferenced-bytes"],
-        ),
+        ("hidden", 200_000, vec![at("a", "0", "16")], &["unreferenced-bytes"]),
         (
             "hidden between",
             200_016,
@@ -1152,10 +765,7 @@ fn only_regular_files_of_the_folder_are_looked_at() {
     // EXT-11
     use std::os::unix::fs::symlink;
     let scratch = tempdir().unwrap();
-    let (folder, outside) = (
-        scratch.path().join("folder"),
-        scratch.path().join("outside"),
-    );
+    let (folder, outside) = (scratch.path().join("folder"), scratch.path().join("outside"));
     fs::create_dir_all(folder.join("sub")).unwrap();
     fs::write(&outside, [0; 16]).unwrap();
     fs::write(folder.join("file"), [0; 16]).unwrap();
@@ -1166,9 +776,7 @@ fn only_regular_files_of_the_folder_are_looked_at() {
     symlink("..", folder.join("up")).unwrap();
     symlink("nothing", folder.join("dangling")).unwrap();
     symlink("round", folder.join("round")).unwrap();
-    let mkfifo = std::process::Command::new("mkfifo")
-        .arg(folder.join("pipe"))
-        .status();
+    let mkfifo = std::process::Command::new("mkfifo").arg(folder.join("pipe")).status();
     assert!(mkfifo.unwrap().success());
     let path = folder.join("model.onnx");
     let rows: [(&[&str], &[&str]); 12] = [
@@ -1193,12 +801,7 @@ fn only_regular_files_of_the_folder_are_looked_at() {
             .collect();
         fs::write(&path, model(&tensors)).unwrap();
         let report = scan(&path, &ScanOptions::new()).unwrap();
-        assert_eq!(
-            codes(&report),
-            expected,
-            "{locations:?}: {:#?}",
-            report.findings
-        );
+        assert_eq!(codes(&report), expected, "{locations:?}: {:#?}", report.findings);
         // The same without a path of the model.
         let options = ScanOptions::new().folder(&folder);
         let report = scan_bytes(model(&tensors), &options).unwrap();
@@ -1209,12 +812,7 @@ fn only_regular_files_of_the_folder_are_looked_at() {
 #[test]
 fn reports_stay_small() {
     let tensors: Vec<Vec<u8>> = (0..1000)
-        .map(|i| {
-            len(
-                5,
-                tensor(&format!("{i}{}", "n".repeat(1000)), FLOAT, &[-1], &[]),
-            )
-        })
+        .map(|i| len(5, tensor(&format!("{i}{}", "n".repeat(1000)), FLOAT, &[-1], &[])))
         .collect();
     let report = scanned(&model(&tensors));
     assert_eq!((report.findings.len(), report.errors), (21, 1000));
@@ -1250,7 +848,8 @@ fn damaged_models_are_scanned_without_harm() {
 
 #[test]
 fn weights_are_not_read() {
-    // WIRE-31+: sizes are counted in 64 bits. A file of ten gigabytes, of which the disk holds only what is not zero
+    // WIRE-31+: sizes are counted in 64 bits. A file of ten gigabytes, of which the disk holds only
+    // what is not zero
     let bytes = 10u64 << 30;
     let fields = tensor("w", FLOAT, &[(bytes / 4) as i64], &[]);
     let mut payload = Vec::new();
@@ -1282,9 +881,8 @@ fn weights_are_not_read() {
 
 #[test]
 fn data_files_are_not_looked_for_forever() {
-    let tensors: Vec<Vec<u8>> = (0..100_001)
-        .map(|i| external("", &[("location", &format!("{i}"))]))
-        .collect();
+    let tensors: Vec<Vec<u8>> =
+        (0..100_001).map(|i| external("", &[("location", &format!("{i}"))])).collect();
     let report = scanned(&model(&tensors));
     let expected = ["too-many-data-files", "data-files-not-looked-at"];
     assert_eq!(codes(&report), expected);

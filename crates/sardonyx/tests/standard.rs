@@ -18,10 +18,7 @@ use sardonyx_proto::{
 };
 use sardonyx_tensor::DataType;
 
-const DIGITS: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../examples/digits/digits.onnx"
-);
+const DIGITS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/digits/digits.onnx");
 
 struct Message<F>(F);
 
@@ -85,10 +82,7 @@ fn relu(ir_version: i64, rest: impl Fn(&mut Encoder<'_>)) -> Model {
 
 fn run(model: &Model) -> Result<Vec<f32>, sardonyx::Error> {
     let x = Tensor::from_vec([2], vec![-1.0f32, 2.0]).unwrap();
-    let outputs = Session::builder(model)
-        .threads(1)
-        .build()?
-        .run([("x", x)])?;
+    let outputs = Session::builder(model).threads(1).build()?.run([("x", x)])?;
     Ok(outputs.tensor("y")?.to_vec::<f32>().unwrap())
 }
 
@@ -102,12 +96,7 @@ fn a_file_is_one_model() {
         out.put(operator_set::OpsetVersion, 1);
     });
     let headless = bytes(|out| out.put(model::IrVersion, 8));
-    for wrong in [
-        bare_graph,
-        operator_set,
-        headless,
-        b"ir_version: 8".to_vec(),
-    ] {
+    for wrong in [bare_graph, operator_set, headless, b"ir_version: 8".to_vec()] {
         let error = Model::from_bytes(wrong).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format, "{error}");
     }
@@ -145,24 +134,11 @@ fn headers_are_told_without_running_anything() {
         });
     });
     assert_eq!(model.ir_version(), Some(10));
-    assert_eq!(
-        (&*model.producer_name(), &*model.producer_version()),
-        ("pytorch", "2.9")
-    );
+    assert_eq!((&*model.producer_name(), &*model.producer_version()), ("pytorch", "2.9"));
     let identity = (model.domain(), model.model_version(), model.graph_name());
-    assert_eq!(
-        identity,
-        (
-            "org.example".into(),
-            Some(0x0001_0002_0000_0159),
-            "g".into()
-        )
-    );
+    assert_eq!(identity, ("org.example".into(), Some(0x0001_0002_0000_0159), "g".into()));
     assert_eq!(model.doc(), doc);
-    assert_eq!(
-        model.metadata_value("model_author").as_deref(),
-        Some("Ada, Grace")
-    );
+    assert_eq!(model.metadata_value("model_author").as_deref(), Some("Ada, Grace"));
     assert_eq!(model.opsets()[0].domain, "com.acme");
     assert_eq!(model.unsupported().len(), 1);
     for version in [0, 7, -1, i64::MAX] {
@@ -217,10 +193,7 @@ fn versions_of_the_format_are_numbers_with_an_end() {
         assert_eq!(model.ir_version(), Some(version));
     }
     // What is newer than we are is read and written all the same.
-    assert_eq!(
-        relu(NEWEST_IR_VERSION + 1, |_| {}).ir_version(),
-        Some(NEWEST_IR_VERSION + 1)
-    );
+    assert_eq!(relu(NEWEST_IR_VERSION + 1, |_| {}).ir_version(), Some(NEWEST_IR_VERSION + 1));
 }
 
 #[test]
@@ -246,10 +219,7 @@ fn a_version_has_what_the_model_uses() {
         with_function(out);
         with_devices(out);
     });
-    assert_eq!(
-        (model.training_steps(), model.device_configurations()),
-        (1, 2)
-    );
+    assert_eq!((model.training_steps(), model.device_configurations()), (1, 2));
     assert_eq!(model.functions().len(), 1);
     let float8 = |out: &mut Encoder<'_>| {
         out.put(model::IrVersion, NEWEST_IR_VERSION);
@@ -287,10 +257,7 @@ fn a_version_has_what_the_model_uses() {
     for (what, mut model, first) in rows {
         let error = model.set_ir_version(first - 1).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{what}: {error}");
-        assert!(
-            error.to_string().contains(&first.to_string()),
-            "{what}: {error}"
-        );
+        assert!(error.to_string().contains(&first.to_string()), "{what}: {error}");
         model.set_ir_version(first).unwrap();
     }
 }
@@ -312,11 +279,7 @@ fn training_does_not_concern_a_run() {
         });
     });
     assert_eq!(run(&model).unwrap(), plain);
-    let options = StripOptions {
-        training: true,
-        metadata: true,
-        ..StripOptions::default()
-    };
+    let options = StripOptions { training: true, metadata: true, ..StripOptions::default() };
     let report = model.strip(&options);
     assert_eq!((report.training, report.metadata), (1, 1));
     assert_eq!(run(&model).unwrap(), plain);
@@ -346,11 +309,8 @@ fn operator_sets_are_imported_by_domain() {
     for model in fine {
         assert_eq!(run(&model).unwrap(), [0.0, 2.0]);
     }
-    let wrong = [
-        with(8, "", &[("com.acme", 1)]),
-        with(8, "ai.onnx ", &[("", 13)]),
-        with(8, "", &[]),
-    ];
+    let wrong =
+        [with(8, "", &[("com.acme", 1)]), with(8, "ai.onnx ", &[("", 13)]), with(8, "", &[])];
     for model in wrong {
         assert!(run(&model).is_err());
     }
@@ -433,15 +393,10 @@ fn stored_tensors_are_what_they_say() {
         out.put(tensor::Name, b"w");
         out.put(tensor::RawData, &2f32.to_le_bytes());
         out.put(tensor::DocString, b"a *scalar*");
-        out.message(tensor::MetadataProps, |out| {
-            out.put(string_string_entry::Key, b"com.acme.k")
-        });
+        out.message(tensor::MetadataProps, |out| out.put(string_string_entry::Key, b"com.acme.k"));
     });
     let found = value(&scalar).unwrap();
-    assert_eq!(
-        (found.dims(), found.to_vec::<f32>().unwrap()),
-        (&[][..], vec![2.0])
-    );
+    assert_eq!((found.dims(), found.to_vec::<f32>().unwrap()), (&[][..], vec![2.0]));
     // WIRE-28-
     const ONE: [u8; 4] = 1f32.to_le_bytes();
     let both = with_tensor(|out| {
@@ -463,10 +418,7 @@ fn payloads_are_not_copied_and_read_from_any_thread() {
     let tensors = model.tensors();
     let whole = buffer.as_slice().as_ptr_range();
     let values = |model: &Model| -> Vec<Tensor> {
-        tensors
-            .iter()
-            .map(|tensor| model.value_of(tensor).unwrap())
-            .collect()
+        tensors.iter().map(|tensor| model.value_of(tensor).unwrap()).collect()
     };
     let here = values(&model);
     for (tensor, value) in tensors.iter().zip(&here) {
@@ -491,10 +443,7 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
         let file = write_value(&Value::Tensor(tensor.clone()), "w");
         let model = with_tensor(|out| out.copy_of_records(&file));
         assert_eq!(model.tensors()[0].storage, Storage::Raw, "{data_type:?}");
-        let ty = Type::Tensor(TensorType {
-            elem: Some(data_type),
-            shape: None,
-        });
+        let ty = Type::Tensor(TensorType { elem: Some(data_type), shape: None });
         let Value::Tensor(again) = read_value(file, &ty).unwrap() else {
             panic!("a tensor is a tensor");
         };
@@ -511,10 +460,7 @@ fn what_we_make_is_raw_data_wherever_it_lies() {
     let path = folder.path().join("m.onnx");
     let options = SaveOptions::new().weights(Weights::Outside).threshold(0);
     options.save(&inside, &path).unwrap();
-    assert_eq!(
-        fs::read(folder.path().join("m.onnx.data")).unwrap(),
-        [0x21, 0x43, 0x05]
-    );
+    assert_eq!(fs::read(folder.path().join("m.onnx.data")).unwrap(), [0x21, 0x43, 0x05]);
     let outside = Model::open(&path).unwrap();
     assert!(value(&outside).unwrap().bytes() == value(&inside).unwrap().bytes());
     assert!(outside.metadata().is_empty());
@@ -546,10 +492,7 @@ fn attributes_hold_what_their_place_says() {
     });
     let no_inputs: [(&str, Tensor); 0] = [];
     let outputs = Session::new(&model).unwrap().run(no_inputs).unwrap();
-    assert_eq!(
-        outputs.tensor("y").unwrap().to_vec::<f32>().unwrap(),
-        [0.0, 0.0]
-    );
+    assert_eq!(outputs.tensor("y").unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0]);
 }
 
 fn of_text(text: &str) -> Model {
@@ -634,10 +577,6 @@ fn the_order_of_constants_means_nothing() {
         let text = format!(
             "{HEADER}g (float[N] x, float[N] z) => (float[N] y) <{list}> {{ p = Mul(x, a) q = Add(p, b) y = Div(q, c) }}"
         );
-        assert_eq!(
-            run_both(&text, &[1.0, 10.0], &[0.0, 0.0]),
-            [4.0, 10.0],
-            "{list}"
-        );
+        assert_eq!(run_both(&text, &[1.0, 10.0], &[0.0, 0.0]), [4.0, 10.0], "{list}");
     }
 }

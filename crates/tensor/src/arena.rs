@@ -1,8 +1,8 @@
 //! The arena: one aligned block of bytes from which a step borrows all its operands at once.
 //!
-//! Whoever plans memory knows offsets, not slices. [`Arena::borrow`] turns ranges into slices after checking that no exclusive
-//! one overlaps any other, which is all that makes it sound; the plan need not be trusted. It allocates nothing for up
-//! to 8 reads and 4 writes.
+//! Whoever plans memory knows offsets, not slices. [`Arena::borrow`] turns ranges into slices after
+//! checking that no exclusive one overlaps any other, which is all that makes it sound; the plan
+//! need not be trusted. It allocates nothing for up to 8 reads and 4 writes.
 
 use std::fmt;
 use std::ops::Range;
@@ -48,9 +48,7 @@ impl Arena {
     /// # Errors
     /// If memory is refused.
     pub fn new(len: usize) -> Result<Arena, TensorError> {
-        Ok(Arena {
-            block: AlignedBytes::zeroed_on_huge_pages(len)?,
-        })
+        Ok(Arena { block: AlignedBytes::zeroed_on_huge_pages(len)? })
     }
 
     /// Size in bytes.
@@ -81,8 +79,9 @@ impl Arena {
         &mut self.block
     }
 
-    /// Slices of many ranges at once: `reads` may overlap each other, `writes` must overlap nothing. Empty ranges overlap nothing.
-    /// An operation in place asks for its range once, as a write.
+    /// Slices of many ranges at once: `reads` may overlap each other, `writes` must overlap
+    /// nothing. Empty ranges overlap nothing. An operation in place asks for its range once, as a
+    /// write.
     ///
     /// # Errors
     /// If a range does not lie within the arena, or a write overlaps another range.
@@ -94,10 +93,7 @@ impl Arena {
         let len = self.block.len();
         for range in reads.iter().chain(writes) {
             if range.start > range.end || range.end > len {
-                return Err(ArenaError::OutOfBounds {
-                    range: range.clone(),
-                    len,
-                });
+                return Err(ArenaError::OutOfBounds { range: range.clone(), len });
             }
         }
         for (i, write) in writes.iter().enumerate() {
@@ -108,18 +104,16 @@ impl Arena {
                     && !other.is_empty()
             };
             if let Some(other) = reads.iter().chain(&writes[i + 1..]).find(clash) {
-                return Err(ArenaError::Overlap {
-                    write: write.clone(),
-                    other: other.clone(),
-                });
+                return Err(ArenaError::Overlap { write: write.clone(), other: other.clone() });
             }
         }
         let start = self.block.start();
         let reads = reads
             .iter()
             .map(|range| {
-                // SAFETY: the range lies within the block (checked above), whose bytes are initialised. The result lives as
-                // long as the exclusive borrow of `self`, through which alone the block is reachable, and no write overlaps it.
+                // SAFETY: the range lies within the block (checked above), whose bytes are
+                // initialised. The result lives as long as the exclusive borrow of `self`, through
+                // which alone the block is reachable, and no write overlaps it.
                 unsafe {
                     std::slice::from_raw_parts(start.add(range.start), range.end - range.start)
                 }
@@ -128,7 +122,8 @@ impl Arena {
         let writes = writes
             .iter()
             .map(|range| {
-                // SAFETY: as above; and no other slice handed out, read or write, overlaps this one.
+                // SAFETY: as above; and no other slice handed out, read or write, overlaps this
+                // one.
                 unsafe {
                     std::slice::from_raw_parts_mut(start.add(range.start), range.end - range.start)
                 }
@@ -162,13 +157,8 @@ mod tests {
     fn disjoint_ranges_are_lent_together() {
         let mut arena = Arena::new(256).unwrap();
         arena.bytes_mut()[..64].fill(7);
-        let (reads, mut writes) = arena
-            .borrow(&[0..64, 32..64], &[64..128, 200..256])
-            .unwrap();
-        assert_eq!(
-            (reads[1], reads[0].as_ptr().addr() % 64),
-            (&[7u8; 32][..], 0)
-        );
+        let (reads, mut writes) = arena.borrow(&[0..64, 32..64], &[64..128, 200..256]).unwrap();
+        assert_eq!((reads[1], reads[0].as_ptr().addr() % 64), (&[7u8; 32][..], 0));
         let (first, rest) = writes.split_first_mut().unwrap();
         first.copy_from_slice(reads[0]);
         rest[0].fill(9);
@@ -183,49 +173,14 @@ mod tests {
         let mut fails = |reads: &[Range<usize>], writes: &[Range<usize>]| {
             arena.borrow(reads, writes).unwrap_err()
         };
-        assert_eq!(
-            fails(&[0..10], &[9..20]),
-            ArenaError::Overlap {
-                write: 9..20,
-                other: 0..10
-            }
-        );
-        assert_eq!(
-            fails(&[], &[0..10, 5..6]),
-            ArenaError::Overlap {
-                write: 0..10,
-                other: 5..6
-            }
-        );
-        assert_eq!(
-            fails(&[], &[3..4, 3..4]),
-            ArenaError::Overlap {
-                write: 3..4,
-                other: 3..4
-            }
-        );
-        assert_eq!(
-            fails(&[90..101], &[]),
-            ArenaError::OutOfBounds {
-                range: 90..101,
-                len: 100
-            }
-        );
-        assert_eq!(
-            fails(&[], &[5..4]),
-            ArenaError::OutOfBounds {
-                range: 5..4,
-                len: 100
-            }
-        );
-        assert!(matches!(
-            fails(&[usize::MAX..usize::MAX], &[]),
-            ArenaError::OutOfBounds { .. }
-        ));
+        assert_eq!(fails(&[0..10], &[9..20]), ArenaError::Overlap { write: 9..20, other: 0..10 });
+        assert_eq!(fails(&[], &[0..10, 5..6]), ArenaError::Overlap { write: 0..10, other: 5..6 });
+        assert_eq!(fails(&[], &[3..4, 3..4]), ArenaError::Overlap { write: 3..4, other: 3..4 });
+        assert_eq!(fails(&[90..101], &[]), ArenaError::OutOfBounds { range: 90..101, len: 100 });
+        assert_eq!(fails(&[], &[5..4]), ArenaError::OutOfBounds { range: 5..4, len: 100 });
+        assert!(matches!(fails(&[usize::MAX..usize::MAX], &[]), ArenaError::OutOfBounds { .. }));
         // Neighbours and empty ranges do not overlap; reads may.
-        arena
-            .borrow(&[0..10, 0..10, 15..15, 100..100], &[10..20, 20..20])
-            .unwrap();
+        arena.borrow(&[0..10, 0..10, 15..15, 100..100], &[10..20, 20..20]).unwrap();
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Bytes that are cheap to pass around: reference-counted, sliceable, copied only when changed while shared.
+//! Bytes that are cheap to pass around: reference-counted, sliceable, copied only when changed
+//! while shared.
 //!
-//! A [`Buffer`] does not say where its bytes live: a vector, an aligned allocation of ours, or something of the caller's such
-//! as a file mapping. It is not typed; [`Tensor`](crate::Tensor) puts a type on it.
+//! A [`Buffer`] does not say where its bytes live: a vector, an aligned allocation of ours, or
+//! something of the caller's such as a file mapping. It is not typed; [`Tensor`](crate::Tensor)
+//! puts a type on it.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::fmt;
@@ -17,12 +19,12 @@ use crate::error::{TensorError, err};
 /// Alignment in bytes of everything we allocate: a cache line, and the widest SIMD register.
 pub const ALIGNMENT: usize = 64;
 
-/// Bytes owned by somebody else, for instance a file mapping. `as_ref` must give the same bytes every time; if it gives fewer,
-/// the missing part of a buffer reads as empty.
+/// Bytes owned by somebody else, for instance a file mapping. `as_ref` must give the same bytes
+/// every time; if it gives fewer, the missing part of a buffer reads as empty.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Bytes that the system keeps elsewhere and fetches page by page when they are touched: a file mapping. Only advice; the
-/// bytes are the same before and after.
+/// Bytes that the system keeps elsewhere and fetches page by page when they are touched: a file
+/// mapping. Only advice; the bytes are the same before and after.
 pub trait Pages: AsRef<[u8]> + Send + Sync {
     /// These bytes will be read soon, all of them.
     fn fetch(&self, range: Range<usize>);
@@ -44,7 +46,8 @@ impl Buffer {
         Buffer::from_vec(Vec::new())
     }
 
-    /// Takes over a vector; no copy. Its alignment is whatever the allocator gave (usually 16 bytes).
+    /// Takes over a vector; no copy. Its alignment is whatever the allocator gave (usually 16
+    /// bytes).
     pub fn from_vec(bytes: Vec<u8>) -> Buffer {
         Buffer::from_elements(bytes)
     }
@@ -52,21 +55,13 @@ impl Buffer {
     /// Takes over a vector of numbers as its bytes in host order; no copy, and aligned for `T`.
     pub fn from_elements<T: Pod + Send + Sync>(elements: Vec<T>) -> Buffer {
         let len = size_of_val(elements.as_slice());
-        Buffer {
-            owner: Arc::new(elements),
-            offset: 0,
-            len,
-        }
+        Buffer { owner: Arc::new(elements), offset: 0, len }
     }
 
     /// Takes over an aligned allocation; no copy.
     pub fn from_aligned(bytes: AlignedBytes) -> Buffer {
         let len = bytes.len();
-        Buffer {
-            owner: Arc::new(bytes),
-            offset: 0,
-            len,
-        }
+        Buffer { owner: Arc::new(bytes), offset: 0, len }
     }
 
     /// Copies into an aligned allocation.
@@ -88,11 +83,7 @@ impl Buffer {
     /// Refers to all bytes of somebody else; no copy.
     pub fn from_shared(owner: SharedBytes) -> Buffer {
         let len = (*owner).as_ref().len();
-        Buffer {
-            owner: Arc::new(Foreign(owner)),
-            offset: 0,
-            len,
-        }
+        Buffer { owner: Arc::new(Foreign(owner)), offset: 0, len }
     }
 
     /// Refers to all bytes of a mapping; no copy.
@@ -116,21 +107,13 @@ impl Buffer {
 
     /// A name for these bytes.
     pub fn name(&self) -> BufferName {
-        BufferName {
-            owner: Arc::downgrade(&self.owner),
-            offset: self.offset,
-            len: self.len,
-        }
+        BufferName { owner: Arc::downgrade(&self.owner), offset: self.offset, len: self.len }
     }
 
     /// Refers to all bytes of an owner.
     pub(crate) fn from_owner(owner: Arc<dyn Owner>) -> Buffer {
         let len = owner.bytes().len();
-        Buffer {
-            owner,
-            offset: 0,
-            len,
-        }
+        Buffer { owner, offset: 0, len }
     }
 
     /// Number of bytes.
@@ -145,11 +128,9 @@ impl Buffer {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        // The end was checked when the buffer was made; `get` is for foreign owners that break their promise.
-        self.owner
-            .bytes()
-            .get(self.offset..self.offset + self.len)
-            .unwrap_or(&[])
+        // The end was checked when the buffer was made; `get` is for foreign owners that break
+        // their promise.
+        self.owner.bytes().get(self.offset..self.offset + self.len).unwrap_or(&[])
     }
 
     /// A part of the bytes, sharing the owner; `range` is relative to this buffer.
@@ -167,8 +148,8 @@ impl Buffer {
         })
     }
 
-    /// The bytes for writing. In place if no other buffer shares them and they are ours; otherwise this buffer becomes an
-    /// aligned copy first.
+    /// The bytes for writing. In place if no other buffer shares them and they are ours; otherwise
+    /// this buffer becomes an aligned copy first.
     ///
     /// # Errors
     /// If a copy is needed and memory is refused.
@@ -194,8 +175,8 @@ impl Buffer {
     }
 }
 
-/// Says which bytes a buffer is of, without keeping them. Names are equal if the buffers share their bytes: while a name
-/// exists, no other bytes get an equal one, even if its own are gone.
+/// Says which bytes a buffer is of, without keeping them. Names are equal if the buffers share
+/// their bytes: while a name exists, no other bytes get an equal one, even if its own are gone.
 #[derive(Clone)]
 pub struct BufferName {
     owner: Weak<dyn Owner>,
@@ -342,8 +323,8 @@ impl AlignedBytes {
             // SAFETY: `allocate` never passes a layout of size 0.
             let start = unsafe { alloc(layout) };
             if !start.is_null() {
-                // SAFETY: `start` is a fresh allocation of `layout.size()` = `bytes.len()` bytes, so both ranges are valid
-                // and do not overlap.
+                // SAFETY: `start` is a fresh allocation of `layout.size()` = `bytes.len()` bytes,
+                // so both ranges are valid and do not overlap.
                 unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             }
             start
@@ -352,8 +333,8 @@ impl AlignedBytes {
         unsafe { Self::allocate(bytes.len(), ALIGNMENT, make) }
     }
 
-    /// `len` zero bytes for long use, on huge pages if there are enough of them and the system has any. Costs a pass over the
-    /// bytes.
+    /// `len` zero bytes for long use, on huge pages if there are enough of them and the system has
+    /// any. Costs a pass over the bytes.
     ///
     /// # Errors
     /// If memory is refused.
@@ -377,7 +358,8 @@ impl AlignedBytes {
     }
 
     /// # Safety
-    /// `make` must return null or an allocation of the global allocator with the given layout, all bytes initialised.
+    /// `make` must return null or an allocation of the global allocator with the given layout, all
+    /// bytes initialised.
     unsafe fn allocate(
         len: usize,
         align: usize,
@@ -419,7 +401,8 @@ impl Deref for AlignedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `start` is valid for `len` initialised bytes (or dangling with `len` 0), and borrowed with `self`.
+        // SAFETY: `start` is valid for `len` initialised bytes (or dangling with `len` 0), and
+        // borrowed with `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -450,8 +433,9 @@ fn advise_huge_pages(start: *mut u8, len: usize) {
         fn madvise(addr: *mut c_void, length: usize, advice: c_int) -> c_int;
     }
     const MADV_HUGEPAGE: c_int = 14;
-    // SAFETY: the signature is that of the C library. The range is a live allocation of ours starting on a page; this advice
-    // changes no contents. The length is cut to whole huge pages, so nothing beyond the allocation is advised.
+    // SAFETY: the signature is that of the C library. The range is a live allocation of ours
+    // starting on a page; this advice changes no contents. The length is cut to whole huge pages,
+    // so nothing beyond the allocation is advised.
     let _ = unsafe { madvise(start.cast(), len / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE) };
 }
 
@@ -483,10 +467,7 @@ mod tests {
         assert_eq!(a.as_slice().as_ptr(), before);
         let b = a.clone();
         a.make_mut().unwrap()[1] = 8;
-        assert_eq!(
-            (a.as_slice(), b.as_slice()),
-            (&[9, 8, 3][..], &[9, 2, 3][..])
-        );
+        assert_eq!((a.as_slice(), b.as_slice()), (&[9, 8, 3][..], &[9, 2, 3][..]));
         assert!(a.is_aligned_to(ALIGNMENT));
         // A slice that is the only one left is edited in place, and only its part.
         let mut tail = b.slice(1..3).unwrap();

@@ -1,8 +1,10 @@
 //! Are two tensors close enough? Answers with the worst element, for tests and conformance runs.
 //!
-//! The rule is NumPy's `allclose`, seen from the wanted tensor: `|got - want| <= atol + rtol * |want|`, where NaN equals NaN
-//! and an infinity equals only itself. Element type and dims must agree exactly (TENSOR-02, TENSOR-05). Strings, truth values and
-//! integers are compared exactly if the tolerance is zero; integers otherwise by the rule, without rounding.
+//! The rule is NumPy's `allclose`, seen from the wanted tensor:
+//! `|got - want| <= atol + rtol * |want|`, where NaN equals NaN and an infinity equals only itself.
+//! Element type and dims must agree exactly (TENSOR-02, TENSOR-05). Strings, truth values and
+//! integers are compared exactly if the tolerance is zero; integers otherwise by the rule, without
+//! rounding.
 
 use std::fmt;
 
@@ -22,16 +24,10 @@ pub struct Tolerance {
 
 impl Tolerance {
     /// Values must be equal; NaN equals NaN and 0 equals -0.
-    pub const EXACT: Tolerance = Tolerance {
-        rtol: 0.0,
-        atol: 0.0,
-    };
+    pub const EXACT: Tolerance = Tolerance { rtol: 0.0, atol: 0.0 };
 
     /// What the node tests of the standard use.
-    pub const NODE_TESTS: Tolerance = Tolerance {
-        rtol: 1e-3,
-        atol: 1e-7,
-    };
+    pub const NODE_TESTS: Tolerance = Tolerance { rtol: 1e-3, atol: 1e-7 };
 }
 
 /// How two tensors differ.
@@ -72,24 +68,16 @@ impl Tensor {
     /// Compares with what is wanted.
     ///
     /// # Errors
-    /// How they differ, with the worst element: that which exceeds its allowance by the largest factor.
+    /// How they differ, with the worst element: that which exceeds its allowance by the largest
+    /// factor.
     pub fn compare(&self, want: &Tensor, tolerance: Tolerance) -> Result<(), Mismatch> {
         if self.data_type() != want.data_type() {
-            return Err(Mismatch::Type {
-                got: self.data_type(),
-                want: want.data_type(),
-            });
+            return Err(Mismatch::Type { got: self.data_type(), want: want.data_type() });
         }
         if self.dims() != want.dims() {
-            return Err(Mismatch::Dims {
-                got: self.dims().to_vec(),
-                want: want.dims().to_vec(),
-            });
+            return Err(Mismatch::Dims { got: self.dims().to_vec(), want: want.dims().to_vec() });
         }
-        let mut tally = Tally {
-            count: 0,
-            worst: None,
-        };
+        let mut tally = Tally { count: 0, worst: None };
         match self.data_type().class() {
             Class::String => {
                 if let (Some(a), Some(b)) = (self.strings(), want.strings()) {
@@ -118,11 +106,8 @@ impl Tensor {
                         _ if a.is_finite() && b.is_finite() => (a - b).abs(),
                         _ => f64::INFINITY,
                     };
-                    let allowed = if b.is_finite() {
-                        tolerance.atol + tolerance.rtol * b.abs()
-                    } else {
-                        0.0
-                    };
+                    let allowed =
+                        if b.is_finite() { tolerance.atol + tolerance.rtol * b.abs() } else { 0.0 };
                     tally.number(i / parts, difference, allowed);
                 }
             }
@@ -135,9 +120,10 @@ impl Tensor {
         let read = |tensor: &Tensor| -> i128 {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(&tensor.bytes()[index * 8..index * 8 + 8]);
-            match self.data_type().is_signed() {
-                true => i64::from_ne_bytes(bytes).into(),
-                false => u64::from_ne_bytes(bytes).into(),
+            if self.data_type().is_signed() {
+                i64::from_ne_bytes(bytes).into()
+            } else {
+                u64::from_ne_bytes(bytes).into()
             }
         };
         (read(self) - read(other)).unsigned_abs() as f64
@@ -176,10 +162,7 @@ impl Tally {
         self.count += 1;
         let excess = difference / allowed.max(f64::MIN_POSITIVE);
         // Without an allowance every excess may be infinite; then the larger difference counts.
-        if self
-            .worst
-            .is_none_or(|(_, e, d)| excess > e || excess == e && difference > d)
-        {
+        if self.worst.is_none_or(|(_, e, d)| excess > e || excess == e && difference > d) {
             self.worst = Some((index, excess, difference));
         }
     }
@@ -198,10 +181,7 @@ fn shown(tensor: &Tensor, index: usize) -> String {
     match tensor.strings() {
         Some(strings) => {
             let bytes = strings.get(index);
-            format!(
-                "{:?}",
-                String::from_utf8_lossy(&bytes[..bytes.len().min(80)])
-            )
+            format!("{:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(80)]))
         }
         None => text::element(tensor.data_type(), tensor.bytes(), index),
     }
@@ -212,14 +192,7 @@ impl fmt::Display for Mismatch {
         match self {
             Mismatch::Type { got, want } => write!(f, "element type is {got}, not {want}"),
             Mismatch::Dims { got, want } => write!(f, "dims are {got:?}, not {want:?}"),
-            Mismatch::Elements {
-                count,
-                total,
-                worst,
-                got,
-                want,
-                difference,
-            } => write!(
+            Mismatch::Elements { count, total, worst, got, want, difference } => write!(
                 f,
                 "{count} of {total} elements differ; the worst, at {worst:?}, is {got}, not {want} (off by {difference:e})"
             ),
@@ -239,10 +212,7 @@ mod tests {
 
     #[test]
     fn tolerances_as_numpy_has_them() {
-        let tolerance = Tolerance {
-            rtol: 1e-3,
-            atol: 1e-7,
-        };
+        let tolerance = Tolerance { rtol: 1e-3, atol: 1e-7 };
         let ok = |a: &[f32], b: &[f32]| floats(a).compare(&floats(b), tolerance);
         ok(
             &[1.0, 1000.5, f32::NAN, f32::INFINITY, -0.0],
@@ -265,15 +235,7 @@ mod tests {
     fn the_worst_is_reported() {
         let got = floats(&[1.0, 2.5, 100.0, 4.0]).reshape([2, 2]).unwrap();
         let want = floats(&[1.0, 2.0, 101.0, 4.0]).reshape([2, 2]).unwrap();
-        let mismatch = got
-            .compare(
-                &want,
-                Tolerance {
-                    rtol: 1e-3,
-                    atol: 0.0,
-                },
-            )
-            .unwrap_err();
+        let mismatch = got.compare(&want, Tolerance { rtol: 1e-3, atol: 0.0 }).unwrap_err();
         assert_eq!(
             mismatch.to_string(),
             "2 of 4 elements differ; the worst, at [0, 1], is 2.5, not 2.0 (off by 5e-1)"
@@ -285,11 +247,7 @@ mod tests {
         // TENSOR-02, TENSOR-05, TENSOR-07
         let scalar = Tensor::scalar(1.0f32);
         assert!(scalar.compare(&floats(&[1.0]), Tolerance::EXACT).is_err());
-        assert!(
-            scalar
-                .compare(&Tensor::scalar(1.0f64), Tolerance::EXACT)
-                .is_err()
-        );
+        assert!(scalar.compare(&Tensor::scalar(1.0f64), Tolerance::EXACT).is_err());
         let (a, b) = (
             Tensor::zeros(DataType::Float, [0, 5]).unwrap(),
             Tensor::zeros(DataType::Float, [5, 0]).unwrap(),
@@ -300,61 +258,25 @@ mod tests {
     #[test]
     fn wide_integers_are_exact() {
         let t = |x: i64| Tensor::scalar(x);
-        assert!(
-            t(i64::MAX)
-                .compare(&t(i64::MAX - 1), Tolerance::EXACT)
-                .is_err()
-        );
+        assert!(t(i64::MAX).compare(&t(i64::MAX - 1), Tolerance::EXACT).is_err());
         assert!(
             Tensor::scalar(u64::MAX)
                 .compare(&Tensor::scalar(u64::MAX - 1), Tolerance::EXACT)
                 .is_err()
         );
-        t(i64::MAX)
-            .compare(
-                &t(i64::MAX - 1),
-                Tolerance {
-                    rtol: 0.0,
-                    atol: 1.0,
-                },
-            )
-            .unwrap();
-        assert!(
-            t(i64::MAX)
-                .compare(
-                    &t(i64::MIN),
-                    Tolerance {
-                        rtol: 0.0,
-                        atol: 1e18
-                    }
-                )
-                .is_err()
-        );
+        t(i64::MAX).compare(&t(i64::MAX - 1), Tolerance { rtol: 0.0, atol: 1.0 }).unwrap();
+        assert!(t(i64::MAX).compare(&t(i64::MIN), Tolerance { rtol: 0.0, atol: 1e18 }).is_err());
     }
 
     #[test]
     fn other_types() {
         let strings = |s: [&str; 2]| Tensor::from(crate::StringArray::from_iter(s));
-        assert!(
-            strings(["a", "b"])
-                .compare(&strings(["a", "c"]), Tolerance::NODE_TESTS)
-                .is_err()
-        );
-        strings(["a", "b"])
-            .compare(&strings(["a", "b"]), Tolerance::EXACT)
-            .unwrap();
+        assert!(strings(["a", "b"]).compare(&strings(["a", "c"]), Tolerance::NODE_TESTS).is_err());
+        strings(["a", "b"]).compare(&strings(["a", "b"]), Tolerance::EXACT).unwrap();
         let complex = |im| Tensor::scalar(crate::Complex64 { re: 1.0, im });
-        assert!(
-            complex(2.0)
-                .compare(&complex(2.5), Tolerance::NODE_TESTS)
-                .is_err()
-        );
+        assert!(complex(2.0).compare(&complex(2.5), Tolerance::NODE_TESTS).is_err());
         let codes = |c: [u8; 3]| Tensor::from_codes(DataType::Int4, [3], &c).unwrap();
-        assert!(
-            codes([1, 2, 15])
-                .compare(&codes([1, 2, 7]), Tolerance::EXACT)
-                .is_err()
-        );
+        assert!(codes([1, 2, 15]).compare(&codes([1, 2, 7]), Tolerance::EXACT).is_err());
         let bools = |b: u8| Tensor::from_buffer(DataType::Bool, [1], vec![b].into()).unwrap();
         bools(2).compare(&bools(1), Tolerance::EXACT).unwrap(); // TYPE-07
     }

@@ -1,16 +1,20 @@
 //! Conversion between element types, element by element, as the operator Cast specifies it.
 //!
-//! The 26 byte-stored real types would make 676 loops. Instead elements travel in chunks through one of five *lanes* (f32, f64, i32,
-//! i64, u64), the narrowest that holds every value of the source exactly; the target rounds, truncates or wraps from
-//! there. So each conversion rounds exactly once, and a type costs one loop to load and five to store.
+//! The 26 byte-stored real types would make 676 loops. Instead elements travel in chunks through
+//! one of five *lanes* (f32, f64, i32, i64, u64), the narrowest that holds every value of the
+//! source exactly; the target rounds, truncates or wraps from there. So each conversion rounds
+//! exactly once, and a type costs one loop to load and five to store.
 //!
 //! Where the standard says "undefined", this is what happens:
-//! - Float to integer truncates. NaN and numbers out of range give what x86 and so NumPy give: integers of up to 32 bits take the
-//!   low bits of a truncation to i32 (u32: to i64) that yields its minimum when it does not fit; i64 yields its minimum;
-//!   u64 takes the low bits of a truncation to i64, shifted by 2^63 for large numbers.
+//! - Float to integer truncates. NaN and numbers out of range give what x86 and so NumPy give:
+//!   integers of up to 32 bits take the low bits of a truncation to i32 (u32: to i64) that yields
+//!   its minimum when it does not fit; i64 yields its minimum; u64 takes the low bits of a
+//!   truncation to i64, shifted by 2^63 for large numbers.
 //! - Integer to integer wraps (this is defined).
-//! - Text that is no number, or an integer out of the range of its target, is an error. `100.5` to an integer gives 100.
-//! - Complex numbers convert from real ones and to other complex ones; dropping an imaginary part is an error.
+//! - Text that is no number, or an integer out of the range of its target, is an error. `100.5` to
+//!   an integer gives 100.
+//! - Complex numbers convert from real ones and to other complex ones; dropping an imaginary part
+//!   is an error.
 
 use std::borrow::Cow;
 
@@ -32,8 +36,8 @@ use crate::text::{self, Number};
 /// The attributes of Cast beside the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CastOptions {
-    /// To float8: numbers too large (infinities too) become the largest number rather than infinity or NaN. The 4- and 6-bit
-    /// floats always do so, wider floats never.
+    /// To float8: numbers too large (infinities too) become the largest number rather than infinity
+    /// or NaN. The 4- and 6-bit floats always do so, wider floats never.
     pub saturate: bool,
     /// To float8e8m0 only.
     pub round_mode: RoundMode,
@@ -41,17 +45,15 @@ pub struct CastOptions {
 
 impl Default for CastOptions {
     fn default() -> Self {
-        CastOptions {
-            saturate: true,
-            round_mode: RoundMode::Up,
-        }
+        CastOptions { saturate: true, round_mode: RoundMode::Up }
     }
 }
 
 /// Every element converted to `to`; no copy if that is the type already.
 ///
 /// # Errors
-/// If a string is not a number of the target's range, an imaginary part would be dropped, or memory is refused.
+/// If a string is not a number of the target's range, an imaginary part would be dropped, or memory
+/// is refused.
 pub fn cast(source: &Tensor, to: DataType, options: CastOptions) -> Result<Tensor, TensorError> {
     let from = source.data_type();
     if from == to {
@@ -68,23 +70,17 @@ pub fn cast(source: &Tensor, to: DataType, options: CastOptions) -> Result<Tenso
     let mut out = Buffer::zeroed(storage_bytes(to, source.len())?)?;
     match source.strings() {
         Some(strings) => parse_strings(strings, to, out.make_mut()?, options)?,
-        None => cast_slices(
-            from,
-            source.bytes(),
-            to,
-            out.make_mut()?,
-            source.len(),
-            options,
-        )?,
+        None => cast_slices(from, source.bytes(), to, out.make_mut()?, source.len(), options)?,
     }
     Tensor::from_buffer(to, source.dims(), out)
 }
 
-/// Converts `elems` elements into a buffer of the caller. Neither side needs to be aligned; strings are on neither
-/// side.
+/// Converts `elems` elements into a buffer of the caller. Neither side needs to be aligned; strings
+/// are on neither side.
 ///
 /// # Errors
-/// If a size is not exactly what its type implies, a type is `string`, or an imaginary part would be dropped.
+/// If a size is not exactly what its type implies, a type is `string`, or an imaginary part would
+/// be dropped.
 pub fn cast_slices(
     from: DataType,
     source: &[u8],
@@ -96,10 +92,7 @@ pub fn cast_slices(
     for (data_type, have) in [(from, source.len()), (to, target.len())] {
         let need = storage_bytes(data_type, elems)?;
         if need != have {
-            return err!(
-                Size,
-                "{elems} {data_type} elements need {need} bytes, not {have}"
-            );
+            return err!(Size, "{elems} {data_type} elements need {need} bytes, not {have}");
         }
     }
     if from == to {
@@ -125,7 +118,8 @@ pub fn cast_slices(
     Ok(())
 }
 
-/// Elements per step; a multiple of 8, so that packed chunks start on bytes, and small enough for the first-level cache.
+/// Elements per step; a multiple of 8, so that packed chunks start on bytes, and small enough for
+/// the first-level cache.
 const CHUNK: usize = 512;
 
 /// The type in which a chunk travels.
@@ -226,11 +220,8 @@ impl Lanes {
                 packed::unpack_to_u8(source, bits, &mut self.codes[..count])?;
                 let signed = from.is_signed();
                 for (out, &code) in self.i32.iter_mut().zip(&self.codes[..count]) {
-                    *out = if signed {
-                        packed::sign_extend(code, bits) as i32
-                    } else {
-                        code as i32
-                    };
+                    *out =
+                        if signed { packed::sign_extend(code, bits) as i32 } else { code as i32 };
                 }
                 Lane::I32
             }
@@ -249,25 +240,16 @@ impl Lanes {
         count: usize,
         options: CastOptions,
     ) -> Result<(), TensorError> {
-        /// For each lane, one loop that writes `$convert` of each number into `$out` (an iterator of places).
+        /// For each lane, one loop that writes `$convert` of each number into `$out` (an iterator
+        /// of places).
         macro_rules! each {
             ($place:ident in $out:expr, $x:ident => $write:expr) => {
                 match lane {
-                    Lane::F32 => $out
-                        .zip(&self.f32[..count])
-                        .for_each(|($place, &$x)| $write),
-                    Lane::F64 => $out
-                        .zip(&self.f64[..count])
-                        .for_each(|($place, &$x)| $write),
-                    Lane::I32 => $out
-                        .zip(&self.i32[..count])
-                        .for_each(|($place, &$x)| $write),
-                    Lane::I64 => $out
-                        .zip(&self.i64[..count])
-                        .for_each(|($place, &$x)| $write),
-                    Lane::U64 => $out
-                        .zip(&self.u64[..count])
-                        .for_each(|($place, &$x)| $write),
+                    Lane::F32 => $out.zip(&self.f32[..count]).for_each(|($place, &$x)| $write),
+                    Lane::F64 => $out.zip(&self.f64[..count]).for_each(|($place, &$x)| $write),
+                    Lane::I32 => $out.zip(&self.i32[..count]).for_each(|($place, &$x)| $write),
+                    Lane::I64 => $out.zip(&self.i64[..count]).for_each(|($place, &$x)| $write),
+                    Lane::U64 => $out.zip(&self.u64[..count]).for_each(|($place, &$x)| $write),
                 }
             };
         }
@@ -289,10 +271,7 @@ impl Lanes {
                 }
             };
         }
-        let CastOptions {
-            saturate,
-            round_mode,
-        } = options;
+        let CastOptions { saturate, round_mode } = options;
         match to {
             DataType::Float => numbers!(4, x => x.as_f32()),
             DataType::Double => numbers!(8, x => x.as_f64()),
@@ -415,19 +394,11 @@ macro_rules! float_lane {
             #[inline]
             fn low32(self) -> i32 {
                 // `as` saturates, so the low end is right already; the high end and NaN are not.
-                if self < 2147483648.0 {
-                    self as i32
-                } else {
-                    i32::MIN
-                }
+                if self < 2147483648.0 { self as i32 } else { i32::MIN }
             }
             #[inline]
             fn low64(self) -> i64 {
-                if self < 9223372036854775808.0 {
-                    self as i64
-                } else {
-                    i64::MIN
-                }
+                if self < 9223372036854775808.0 { self as i64 } else { i64::MIN }
             }
             #[inline]
             fn as_u64(self) -> u64 {
@@ -464,7 +435,8 @@ fn complex_to_complex(
     cast_slices(from, source, to, target, halves, CastOptions::default())
 }
 
-/// Strings as numbers, in blocks, so that the target is written by the same loops as everything else.
+/// Strings as numbers, in blocks, so that the target is written by the same loops as everything
+/// else.
 fn parse_strings(
     strings: &StringArray,
     to: DataType,
@@ -493,9 +465,7 @@ fn parse_strings(
                 _ if to.is_integer() => {
                     // Both 64-bit ranges pass through as bits; narrower targets take the low ones.
                     lane = Lane::I64;
-                    lanes.i64[i] = text::number(string)
-                        .and_then(|n| integer(n, to))
-                        .map_err(at)?;
+                    lanes.i64[i] = text::number(string).and_then(|n| integer(n, to)).map_err(at)?;
                 }
                 _ => lanes.f64[i] = text::number_f64(string).map_err(at)?,
             }
@@ -516,9 +486,10 @@ fn integer(number: Number, to: DataType) -> Result<i64, TensorError> {
         Number::Real(value) => return Err(out_of_range(value, to)),
     };
     let bits = to.bits().unwrap_or(64);
-    let (low, high) = match to.is_signed() {
-        true => (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1),
-        false => (0, (1i128 << bits) - 1),
+    let (low, high) = if to.is_signed() {
+        (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
+    } else {
+        (0, (1i128 << bits) - 1)
     };
     if value < low || value > high {
         return Err(out_of_range(value, to));
@@ -527,14 +498,11 @@ fn integer(number: Number, to: DataType) -> Result<i64, TensorError> {
 }
 
 fn out_of_range(value: impl std::fmt::Display, to: DataType) -> TensorError {
-    TensorError::new(
-        ErrorKind::Range,
-        format!("{value} is out of the range of {to}"),
-    )
+    TensorError::new(ErrorKind::Range, format!("{value} is out of the range of {to}"))
 }
 
-/// The real elements as f64, rounding 64-bit integers; for comparison and printing, not for Cast. Complex elements give two
-/// numbers each; strings are an error.
+/// The real elements as f64, rounding 64-bit integers; for comparison and printing, not for Cast.
+/// Complex elements give two numbers each; strings are an error.
 pub(crate) fn to_f64(tensor: &Tensor) -> Result<Cow<'_, [f64]>, TensorError> {
     let (from, elems) = match tensor.data_type() {
         DataType::Double => return tensor.to_cow::<f64>(),
@@ -544,13 +512,6 @@ pub(crate) fn to_f64(tensor: &Tensor) -> Result<Cow<'_, [f64]>, TensorError> {
     };
     let mut out = vec![0.0f64; elems];
     let bytes = bytemuck::cast_slice_mut(&mut out);
-    cast_slices(
-        from,
-        tensor.bytes(),
-        DataType::Double,
-        bytes,
-        elems,
-        CastOptions::default(),
-    )?;
+    cast_slices(from, tensor.bytes(), DataType::Double, bytes, elems, CastOptions::default())?;
     Ok(Cow::Owned(out))
 }

@@ -1,9 +1,9 @@
 //! Element types: the numbers, names and widths of ONNX, and which Rust types hold them.
 //!
-//! All facts about a type are in one table, `data_types!` below; everything else is derived from it.
-//! [`Element`] ties the types whose elements fill whole bytes to Rust types. Types below one byte have no Rust type: they
-//! are codes in packed bytes, see [`packed`](crate::packed). Strings are not bytes at all, see
-//! [`StringArray`](crate::StringArray).
+//! All facts about a type are in one table, `data_types!` below; everything else is derived from
+//! it. [`Element`] ties the types whose elements fill whole bytes to Rust types. Types below one
+//! byte have no Rust type: they are codes in packed bytes, see [`packed`](crate::packed). Strings
+//! are not bytes at all, see [`StringArray`](crate::StringArray).
 
 use std::fmt;
 
@@ -36,8 +36,8 @@ struct Facts {
     class: Class,
 }
 
-/// One row per type: variant, number in the file, name in ONNX text, width in bits, class. Expands to the enum, `ALL`,
-/// `facts` and `from_name`. A function cannot declare an enum.
+/// One row per type: variant, number in the file, name in ONNX text, width in bits, class. Expands
+/// to the enum, `ALL`, `facts` and `from_name`. A function cannot declare an enum.
 macro_rules! data_types {
     ($($variant:ident = $number:literal $name:literal $bits:literal $class:ident)*) => {
         /// Element type of a tensor. The numbers are those of `TensorProto.DataType`.
@@ -133,10 +133,12 @@ impl DataType {
         }
     }
 
-    /// Bytes that `elems` elements fill, padding of the last byte included; `None` for strings and on overflow.
+    /// Bytes that `elems` elements fill, padding of the last byte included; `None` for strings and
+    /// on overflow.
     pub const fn storage_bytes(self, elems: usize) -> Option<usize> {
         let Some(bits) = self.bits() else { return None };
-        // 8 elements of `bits` bits fill `bits` bytes; the rest is rounded up. So nothing overflows that need not.
+        // 8 elements of `bits` bits fill `bits` bytes; the rest is rounded up. So nothing overflows
+        // that need not.
         match (elems / 8).checked_mul(bits) {
             Some(whole) => whole.checked_add((elems % 8 * bits).div_ceil(8)),
             None => None,
@@ -190,8 +192,9 @@ impl fmt::Debug for DataType {
     }
 }
 
-/// Reverses the bytes of every number, in place: between little-endian files and a big-endian host, and for big-endian
-/// files. Complex elements are two numbers each; packed and one-byte types have no order and stay.
+/// Reverses the bytes of every number, in place: between little-endian files and a big-endian host,
+/// and for big-endian files. Complex elements are two numbers each; packed and one-byte types have
+/// no order and stay.
 ///
 /// # Errors
 /// If `bytes` is not a whole number of elements. Strings have no bytes to swap.
@@ -205,11 +208,7 @@ pub fn swap_bytes(data_type: DataType, bytes: &mut [u8]) -> Result<(), TensorErr
         _ => bits / 8,
     };
     if !bytes.len().is_multiple_of(bits / 8) {
-        return err!(
-            Size,
-            "{} bytes are not a whole number of {data_type} elements",
-            bytes.len()
-        );
+        return err!(Size, "{} bytes are not a whole number of {data_type} elements", bytes.len());
     }
     bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     Ok(())
@@ -219,7 +218,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type whose values are the elements of a byte-addressable [`DataType`]. Every bit pattern is a value.
+/// A Rust type whose values are the elements of a byte-addressable [`DataType`]. Every bit pattern
+/// is a value.
 pub trait Element: Pod + Send + Sync + fmt::Debug + PartialEq + sealed::Sealed {
     /// The element type it holds.
     const DATA_TYPE: DataType;
@@ -227,8 +227,8 @@ pub trait Element: Pod + Send + Sync + fmt::Debug + PartialEq + sealed::Sealed {
 
 /// A truth value as it is stored: one byte, 0 is false, everything else is true.
 ///
-/// Not `bool`, because a file may hold any byte and a Rust `bool` must not. Bytes other than 0 and 1 read as true and are kept
-/// as they are; whoever produces a new value writes 0 or 1.
+/// Not `bool`, because a file may hold any byte and a Rust `bool` must not. Bytes other than 0 and
+/// 1 read as true and are kept as they are; whoever produces a new value writes 0 or 1.
 #[derive(Clone, Copy, Default, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Bool8(pub u8);
@@ -361,10 +361,7 @@ mod tests {
         }
         // TENSOR-32
         assert_eq!(DataType::Double.storage_bytes(usize::MAX / 4), None);
-        assert_eq!(
-            DataType::Int4.storage_bytes(usize::MAX),
-            Some(usize::MAX / 2 + 1)
-        );
+        assert_eq!(DataType::Int4.storage_bytes(usize::MAX), Some(usize::MAX / 2 + 1));
         assert_eq!(DataType::String.storage_bytes(1), None);
     }
 
@@ -375,19 +372,10 @@ mod tests {
             DataType::Int2.is_integer() && DataType::Int2.is_signed() && DataType::Int2.is_packed()
         );
         assert!(!DataType::Bool.is_integer());
-        assert_eq!(
-            DataType::ALL.into_iter().filter(|t| t.is_packed()).count(),
-            7
-        );
+        assert_eq!(DataType::ALL.into_iter().filter(|t| t.is_packed()).count(), 7);
         // 26 numeric types, bool and string.
         let others = [DataType::Bool, DataType::String];
-        assert_eq!(
-            DataType::ALL
-                .into_iter()
-                .filter(|t| !others.contains(t))
-                .count(),
-            26
-        );
+        assert_eq!(DataType::ALL.into_iter().filter(|t| !others.contains(t)).count(), 26);
     }
 
     #[test]

@@ -40,10 +40,7 @@ impl TensorError {
     /// An error of `kind`; `message` names the thing, the rule and the fact.
     #[cold]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        TensorError(Box::new(Inner {
-            kind,
-            message: message.into(),
-        }))
+        TensorError(Box::new(Inner { kind, message: message.into() }))
     }
 
     /// What went wrong.

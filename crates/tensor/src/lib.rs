@@ -1,9 +1,10 @@
 //! The data of Sardonyx: element types, shapes, and n-d arrays over owned or mapped bytes.
 //!
-//! The one idea: a [`Tensor`] is a [`DataType`], dims and a cheap-clone reference to bytes, always dense and row-major.
-//! Bytes may come from anywhere (a vector, an aligned allocation, a mapped file at an odd offset), so a typed slice
-//! is something one asks for ([`Tensor::as_slice`]) and may be refused; [`Tensor::to_cow`] never is, but may copy, and such
-//! copies are counted ([`realigned_copies`]). Types below one byte stay packed exactly as in an ONNX file.
+//! The one idea: a [`Tensor`] is a [`DataType`], dims and a cheap-clone reference to bytes, always
+//! dense and row-major. Bytes may come from anywhere (a vector, an aligned allocation, a mapped
+//! file at an odd offset), so a typed slice is something one asks for ([`Tensor::as_slice`]) and
+//! may be refused; [`Tensor::to_cow`] never is, but may copy, and such copies are counted
+//! ([`realigned_copies`]). Types below one byte stay packed exactly as in an ONNX file.
 //!
 //! ```
 //! use sardonyx_tensor::{CastOptions, DataType, Tensor, cast};
@@ -15,14 +16,15 @@
 //! # Ok::<(), sardonyx_tensor::TensorError>(())
 //! ```
 //!
-//! What it is not: it knows no ONNX messages, no graphs and no operators, does no file I/O, and has no arithmetic beyond
-//! conversion between element types.
+//! What it is not: it knows no ONNX messages, no graphs and no operators, does no file I/O, and has
+//! no arithmetic beyond conversion between element types.
 //!
-//! Bytes are in host order. On little-endian hosts that is the order of ONNX files; elsewhere the reader of a file
-//! swaps them with [`swap_bytes`].
+//! Bytes are in host order. On little-endian hosts that is the order of ONNX files; elsewhere the
+//! reader of a file swaps them with [`swap_bytes`].
 
-// Unsafe code is allowed here for three things, each behind a safe API: 64-byte aligned allocation (`buffer`), advice to
-// the kernel about huge pages (`buffer`), and handing out disjoint exclusive slices of one block (`arena`).
+// Unsafe code is allowed here for three things, each behind a safe API: 64-byte aligned allocation
+// (`buffer`), advice to the kernel about huge pages (`buffer`), and handing out disjoint exclusive
+// slices of one block (`arena`).
 #![allow(unsafe_code)]
 #![warn(missing_docs)]
 // In a test, a panic is the report.

@@ -1,13 +1,15 @@
 //! NumPy's `.npy`: one array, from and to bytes.
 //!
-//! A file is a magic number, a version, a header that is a Python dict (`descr`, `fortran_order`, `shape`) and the bare elements.
-//! Versions 1 to 3, either byte order and either element order are read; what is written is version 1, little-endian, row-major,
-//! as NumPy itself does.
+//! A file is a magic number, a version, a header that is a Python dict (`descr`, `fortran_order`,
+//! `shape`) and the bare elements. Versions 1 to 3, either byte order and either element order are
+//! read; what is written is version 1, little-endian, row-major, as NumPy itself does.
 //!
-//! Types NumPy does not know (bfloat16, float8, int4 ...) appear as `V1`, `V2` or under the name of an integer, so a file does not say what
-//! they are: they are refused unless the caller names the type with [`read_as`].
+//! Types NumPy does not know (bfloat16, float8, int4 ...) appear as `V1`, `V2` or under the name of
+//! an integer, so a file does not say what they are: they are refused unless the caller names the
+//! type with [`read_as`].
 //!
-//! Nothing is allocated before the bytes for it are seen to be there. Pickled arrays (`O`) and records are refused.
+//! Nothing is allocated before the bytes for it are seen to be there. Pickled arrays (`O`) and
+//! records are refused.
 
 use crate::buffer::Buffer;
 use crate::element::{DataType, swap_bytes};
@@ -24,17 +26,18 @@ const MAX_HEADER: usize = 1 << 16;
 /// Most dims; NumPy allows 64.
 const MAX_RANK: usize = 64;
 
-/// The array in a `.npy` file. Bytes are shared, not copied, if they are row-major and in host order.
+/// The array in a `.npy` file. Bytes are shared, not copied, if they are row-major and in host
+/// order.
 ///
 /// # Errors
-/// `Parse` if it is no such file or it is cut off, `Unsupported` if it holds something else than numbers, truth values
-/// and strings.
+/// `Parse` if it is no such file or it is cut off, `Unsupported` if it holds something else than
+/// numbers, truth values and strings.
 pub fn read(file: &Buffer) -> Result<Tensor, TensorError> {
     read_with(file, None)
 }
 
-/// As [`read`], taking elements NumPy has no name for as `data_type`. Their width must be that of `data_type`; for types below
-/// one byte, which the file holds one per byte, the codes are packed.
+/// As [`read`], taking elements NumPy has no name for as `data_type`. Their width must be that of
+/// `data_type`; for types below one byte, which the file holds one per byte, the codes are packed.
 ///
 /// # Errors
 /// As [`read`], and if the width is another one.
@@ -72,7 +75,8 @@ fn read_with(file: &Buffer, raw: Option<DataType>) -> Result<Tensor, TensorError
             Tensor::from_codes(data_type, flat(count), &bytes[start..start + need])?
         }
         Content::Utf32 | Content::Ascii => {
-            // Strings of width 0 take no bytes, so the shape alone must not decide how many there are.
+            // Strings of width 0 take no bytes, so the shape alone must not decide how many there
+            // are.
             if kind.width == 0 && count > have.max(MAX_HEADER) {
                 return err!(Unsupported, "npy: {count} empty strings");
             }
@@ -93,22 +97,19 @@ fn read_with(file: &Buffer, raw: Option<DataType>) -> Result<Tensor, TensorError
     // Column-major: row-major with the dims reversed, then transposed.
     let reversed: Dims = header.shape.iter().rev().copied().collect();
     let perm: Dims = (0..reversed.len()).rev().collect();
-    tensor
-        .reshape(&reversed)?
-        .view()
-        .transpose(&perm)?
-        .to_tensor()
+    tensor.reshape(&reversed)?.view().transpose(&perm)?.to_tensor()
 }
 
 fn flat(count: usize) -> [usize; 1] {
     [count]
 }
 
-/// What stands before the elements of an array of numbers or truth values, for writing without a copy: after it come the
-/// elements, little-endian.
+/// What stands before the elements of an array of numbers or truth values, for writing without a
+/// copy: after it come the elements, little-endian.
 ///
 /// # Errors
-/// `Unsupported` for types NumPy has no name for, and for strings, whose width depends on all of them.
+/// `Unsupported` for types NumPy has no name for, and for strings, whose width depends on all of
+/// them.
 pub fn header(data_type: DataType, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
     match descr_of(data_type) {
         Some(descr) => header_bytes(&descr, dims),
@@ -122,7 +123,8 @@ pub fn header(data_type: DataType, dims: &[usize]) -> Result<Vec<u8>, TensorErro
 /// The bytes of a `.npy` file with this array.
 ///
 /// # Errors
-/// `Unsupported` for types NumPy has no name for, and for strings that it cannot keep: those that end in NUL or are not UTF-8.
+/// `Unsupported` for types NumPy has no name for, and for strings that it cannot keep: those that
+/// end in NUL or are not UTF-8.
 pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     let Some(strings) = tensor.strings() else {
         let mut out = header(tensor.data_type(), tensor.dims())?;
@@ -138,23 +140,14 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
         match std::str::from_utf8(string) {
             Ok(text) if !text.ends_with('\0') => chars = chars.max(text.chars().count()),
             Ok(_) => {
-                return err!(
-                    Unsupported,
-                    "npy: string {i} ends in NUL, which NumPy drops"
-                );
+                return err!(Unsupported, "npy: string {i} ends in NUL, which NumPy drops");
             }
             Err(_) => return err!(Unsupported, "npy: string {i} is not UTF-8"),
         }
     }
-    let Some(total) = chars
-        .checked_mul(4)
-        .and_then(|width| width.checked_mul(strings.len()))
+    let Some(total) = chars.checked_mul(4).and_then(|width| width.checked_mul(strings.len()))
     else {
-        return err!(
-            Overflow,
-            "npy: {} strings of up to {chars} characters",
-            strings.len()
-        );
+        return err!(Overflow, "npy: {} strings of up to {chars} characters", strings.len());
     };
     let mut out = header_bytes(&format!("<U{chars}"), tensor.dims())?;
     if out.try_reserve(total).is_err() {
@@ -163,8 +156,7 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     for string in strings.iter() {
         let end = out.len() + 4 * chars;
         let text = std::str::from_utf8(string).unwrap_or_default(); // checked above
-        text.chars()
-            .for_each(|c| out.extend_from_slice(&(c as u32).to_le_bytes()));
+        text.chars().for_each(|c| out.extend_from_slice(&(c as u32).to_le_bytes()));
         out.resize(end, 0);
     }
     Ok(out)
@@ -197,10 +189,9 @@ impl Kind {
             Some(b'<' | b'>' | b'|' | b'=') => descr.split_at(1),
             _ => ("=", descr),
         };
-        let (Some(letter), Ok(width)) = (
-            rest.chars().next(),
-            rest.get(1..).unwrap_or("").parse::<usize>(),
-        ) else {
+        let (Some(letter), Ok(width)) =
+            (rest.chars().next(), rest.get(1..).unwrap_or("").parse::<usize>())
+        else {
             return err!(
                 Unsupported,
                 "npy: element type '{descr}' is not one of numbers, truth values or strings"
@@ -216,11 +207,7 @@ impl Kind {
                 let Some(width) = width.checked_mul(4) else {
                     return err!(Parse, "npy: strings of {width} characters");
                 };
-                return Ok(Kind {
-                    content: Content::Utf32,
-                    width,
-                    swapped,
-                });
+                return Ok(Kind { content: Content::Utf32, width, swapped });
             }
             'S' | 'a' => Content::Ascii,
             'b' | 'i' | 'u' | 'f' | 'c' | 'V' => {
@@ -269,11 +256,7 @@ impl Kind {
             'M' | 'm' => return err!(Unsupported, "npy: dates ('{descr}'); save them as int64"),
             _ => return err!(Unsupported, "npy: element type '{descr}'"),
         };
-        Ok(Kind {
-            content,
-            width,
-            swapped,
-        })
+        Ok(Kind { content, width, swapped })
     }
 }
 
@@ -288,30 +271,18 @@ fn descr_of(data_type: DataType) -> Option<String> {
         _ => return None,
     };
     let width = data_type.element_bytes()?;
-    Some(format!(
-        "{}{letter}{width}",
-        if width == 1 { '|' } else { '<' }
-    ))
+    Some(format!("{}{letter}{width}", if width == 1 { '|' } else { '<' }))
 }
 
 fn header_bytes(descr: &str, dims: &[usize]) -> Result<Vec<u8>, TensorError> {
     let shape = match dims {
         [one] => format!("({one},)"),
-        _ => format!(
-            "({})",
-            dims.iter()
-                .map(usize::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+        _ => format!("({})", dims.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
     };
     let mut dict = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
     // Spaces and a newline, so that the elements start on a multiple of 64 bytes.
     let unpadded = MAGIC.len() + 4 + dict.len() + 1;
-    dict.extend(std::iter::repeat_n(
-        ' ',
-        unpadded.next_multiple_of(64) - unpadded,
-    ));
+    dict.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(64) - unpadded));
     dict.push('\n');
     let Ok(len) = u16::try_from(dict.len()) else {
         return err!(Unsupported, "npy: rank {}", dims.len());
@@ -335,10 +306,7 @@ fn split_header(bytes: &[u8]) -> Result<(&str, usize), TensorError> {
         [version, ..] => return err!(Unsupported, "npy: version {version}"),
     };
     if len > MAX_HEADER {
-        return err!(
-            Parse,
-            "npy: a header of {len} bytes; {MAX_HEADER} are read at most"
-        );
+        return err!(Parse, "npy: a header of {len} bytes; {MAX_HEADER} are read at most");
     }
     let Some(header) = bytes.get(start..start + len) else {
         return err!(Parse, "npy: the header is cut off");
@@ -380,19 +348,13 @@ impl Header {
                 break;
             }
         }
-        if !at
-            .rest
-            .trim_matches([' ', '\n', '\r', '\t', '\0'])
-            .is_empty()
-        {
+        if !at.rest.trim_matches([' ', '\n', '\r', '\t', '\0']).is_empty() {
             return err!(Parse, "npy: something follows the header's dict");
         }
         match (descr, fortran_order, shape) {
-            (Some(descr), Some(fortran_order), Some(shape)) => Ok(Header {
-                descr,
-                fortran_order,
-                shape,
-            }),
+            (Some(descr), Some(fortran_order), Some(shape)) => {
+                Ok(Header { descr, fortran_order, shape })
+            }
             _ => err!(Parse, "npy: the header lacks descr, fortran_order or shape"),
         }
     }
@@ -416,11 +378,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn expect(&mut self, c: char) -> Result<(), TensorError> {
-        if self.accept(c) {
-            Ok(())
-        } else {
-            self.unexpected(&format!("'{c}'"))
-        }
+        if self.accept(c) { Ok(()) } else { self.unexpected(&format!("'{c}'")) }
     }
 
     fn quoted(&mut self) -> Result<&'a str, TensorError> {
@@ -479,19 +437,13 @@ impl<'a> Cursor<'a> {
 }
 
 fn trim_nul(cell: &[u8]) -> &[u8] {
-    let end = cell
-        .iter()
-        .rposition(|&b| b != 0)
-        .map_or(0, |last| last + 1);
+    let end = cell.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
     &cell[..end]
 }
 
 fn utf32(cell: &[u8], swapped: bool) -> Result<Vec<u8>, TensorError> {
     let (cells, _) = cell.as_chunks::<4>();
-    let end = cells
-        .iter()
-        .rposition(|c| *c != [0; 4])
-        .map_or(0, |last| last + 1);
+    let end = cells.iter().rposition(|c| *c != [0; 4]).map_or(0, |last| last + 1);
     let mut out = String::new();
     for c in &cells[..end] {
         let code = u32::from_ne_bytes(*c);

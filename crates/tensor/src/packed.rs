@@ -1,9 +1,10 @@
-//! Elements below one byte: codes of 2, 4 or 6 bits in packed bytes, exactly as `raw_data` has them.
+//! Elements below one byte: codes of 2, 4 or 6 bits in packed bytes, exactly as `raw_data` has
+//! them.
 //!
-//! The first element sits in the lowest bits. Two- and four-bit codes never straddle a byte; four six-bit codes fill three
-//! bytes as one little-endian 24-bit number. Unused bits of the last byte are zero when written and ignored when read.
-//! A *code* is the bare bit pattern in the low bits of a `u8`; what it means depends on the type ([`code_to_f32`],
-//! [`code_to_i8`]).
+//! The first element sits in the lowest bits. Two- and four-bit codes never straddle a byte; four
+//! six-bit codes fill three bytes as one little-endian 24-bit number. Unused bits of the last byte
+//! are zero when written and ignored when read. A *code* is the bare bit pattern in the low bits of
+//! a `u8`; what it means depends on the type ([`code_to_f32`], [`code_to_i8`]).
 
 use crate::element::{Class, DataType};
 use crate::error::{TensorError, err};
@@ -139,7 +140,8 @@ pub fn pack_from_codes(codes: &[u8], bits: usize, packed: &mut [u8]) -> Result<(
     Ok(())
 }
 
-/// Whether the unused bits of the last byte are zero, as the standard wants them (TENSOR-17, TENSOR-40).
+/// Whether the unused bits of the last byte are zero, as the standard wants them (TENSOR-17,
+/// TENSOR-40).
 pub fn padding_is_zero(packed: &[u8], bits: usize, elems: usize) -> bool {
     let used = elems * bits % 8;
     match packed.last() {
@@ -148,8 +150,8 @@ pub fn padding_is_zero(packed: &[u8], bits: usize, elems: usize) -> bool {
     }
 }
 
-/// The value of an integer code: sign-extended for `int4` and `int2`, as it is for `uint4` and `uint2`. `None` for
-/// other types.
+/// The value of an integer code: sign-extended for `int4` and `int2`, as it is for `uint4` and
+/// `uint2`. `None` for other types.
 #[inline]
 pub fn code_to_i8(data_type: DataType, code: u8) -> Option<i8> {
     let bits = data_type.bits().filter(|_| data_type.is_packed())?;
@@ -191,11 +193,7 @@ fn exact(packed: &[u8], bits: usize, elems: usize) -> Result<&[u8], TensorError>
     let need = elems / 8 * bits + (elems % 8 * bits).div_ceil(8);
     match packed.get(..need) {
         Some(bytes) => Ok(bytes),
-        None => err!(
-            Size,
-            "{elems} codes of {bits} bits need {need} bytes, not {}",
-            packed.len()
-        ),
+        None => err!(Size, "{elems} codes of {bits} bits need {need} bytes, not {}", packed.len()),
     }
 }
 
@@ -224,9 +222,8 @@ mod tests {
     fn bulk_and_single_agree_at_every_length() {
         for bits in [2, 4, 6, 8] {
             for elems in 0..40 {
-                let codes: Vec<u8> = (0..elems)
-                    .map(|i| (i as u8).wrapping_mul(37) & mask(bits))
-                    .collect();
+                let codes: Vec<u8> =
+                    (0..elems).map(|i| (i as u8).wrapping_mul(37) & mask(bits)).collect();
                 let mut bytes = vec![0xFF; (elems * bits).div_ceil(8)];
                 pack_from_codes(&codes, bits, &mut bytes).unwrap();
                 assert!(padding_is_zero(&bytes, bits, elems));

@@ -1,7 +1,9 @@
-//! Memory that comes back: buffers whose bytes return to where they were taken when the last reference goes.
+//! Memory that comes back: buffers whose bytes return to where they were taken when the last
+//! reference goes.
 //!
-//! Fresh memory costs more than most things that are done with it: the system has to find and clear its pages. Whoever
-//! makes tensors of the same sizes again and again takes their bytes from a [`Recycler`].
+//! Fresh memory costs more than most things that are done with it: the system has to find and clear
+//! its pages. Whoever makes tensors of the same sizes again and again takes their bytes from a
+//! [`Recycler`].
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -63,7 +65,8 @@ impl Recycler {
         };
         let bytes = match found {
             Some(block) => block,
-            // Room to grow by a little: a sequence that gets longer with every call finds its memory again.
+            // Room to grow by a little: a sequence that gets longer with every call finds its
+            // memory again.
             None => {
                 let len = (len + len / 16).next_multiple_of(64);
                 let block = AlignedBytes::zeroed_on_huge_pages(len)?;
@@ -72,10 +75,7 @@ impl Recycler {
                 block
             }
         };
-        let lent = Lent {
-            bytes: Some(bytes),
-            home: Arc::downgrade(self),
-        };
+        let lent = Lent { bytes: Some(bytes), home: Arc::downgrade(self) };
         Buffer::from_owner(Arc::new(lent)).slice(0..len)
     }
 
@@ -98,11 +98,7 @@ impl Recycler {
 impl fmt::Debug for Recycler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stock = self.stock.lock().unwrap_or_else(PoisonError::into_inner);
-        write!(
-            f,
-            "Recycler({} bytes free, {} lent)",
-            stock.free_bytes, stock.lent
-        )
+        write!(f, "Recycler({} bytes free, {} lent)", stock.free_bytes, stock.lent)
     }
 }
 

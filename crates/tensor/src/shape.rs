@@ -1,7 +1,8 @@
 //! Shapes: element counts, strides, broadcasting, axes, and the loop over strided operands.
 //!
-//! Dims are plain slices of `usize`; symbolic and unknown dims do not exist at this level. Every product here is checked: a
-//! shape that passes [`elems`] can be multiplied out in any order without overflow. Counts and strides are in elements.
+//! Dims are plain slices of `usize`; symbolic and unknown dims do not exist at this level. Every
+//! product here is checked: a shape that passes [`elems`] can be multiplied out in any order
+//! without overflow. Counts and strides are in elements.
 
 use smallvec::SmallVec;
 
@@ -13,8 +14,9 @@ pub type Dims = SmallVec<[usize; 6]>;
 /// Strides in elements; 0 repeats an element, negative walks backwards.
 pub type Strides = SmallVec<[isize; 6]>;
 
-/// Most dims of a tensor, so that what is done for each dim is bounded. NumPy has the same limit; 63 dims of 2 are already
-/// as many elements as can be addressed, so more dims can only be of size 1 or 0.
+/// Most dims of a tensor, so that what is done for each dim is bounded. NumPy has the same limit;
+/// 63 dims of 2 are already as many elements as can be addressed, so more dims can only be of size
+/// 1 or 0.
 pub const RANK_LIMIT: usize = 64;
 
 /// Refuses more dims than a tensor can have.
@@ -23,10 +25,7 @@ pub const RANK_LIMIT: usize = 64;
 /// If the rank is above [`RANK_LIMIT`].
 pub fn demand_rank(rank: usize) -> Result<(), TensorError> {
     if rank > RANK_LIMIT {
-        return err!(
-            Range,
-            "the rank is {rank}, but a tensor has at most {RANK_LIMIT} dimensions"
-        );
+        return err!(Range, "the rank is {rank}, but a tensor has at most {RANK_LIMIT} dimensions");
     }
     Ok(())
 }
@@ -34,8 +33,8 @@ pub fn demand_rank(rank: usize) -> Result<(), TensorError> {
 /// Number of elements of a tensor with these dims; 1 for a scalar, 0 if any dim is 0.
 ///
 /// # Errors
-/// If there are more than [`RANK_LIMIT`] dims, or the product of the nonzero ones exceeds `isize::MAX`. Zeros do not excuse
-/// the others, so that strides never overflow.
+/// If there are more than [`RANK_LIMIT`] dims, or the product of the nonzero ones exceeds
+/// `isize::MAX`. Zeros do not excuse the others, so that strides never overflow.
 pub fn elems(dims: &[usize]) -> Result<usize, TensorError> {
     demand_rank(dims.len())?;
     stored_elems(dims)
@@ -67,7 +66,8 @@ pub fn stored_elems(dims: &[usize]) -> Result<usize, TensorError> {
     Ok(if empty { 0 } else { product })
 }
 
-/// Row-major strides. Call [`elems`] first on dims that are not trusted; here the product saturates.
+/// Row-major strides. Call [`elems`] first on dims that are not trusted; here the product
+/// saturates.
 pub fn strides(dims: &[usize]) -> Strides {
     let mut strides: Strides = SmallVec::from_elem(0, dims.len());
     let mut step = 1usize;
@@ -81,7 +81,8 @@ pub fn strides(dims: &[usize]) -> Strides {
 /// Multidirectional (NumPy) broadcasting: the common dims of all operands.
 ///
 /// # Errors
-/// If two operands have different sizes, neither 1, in one dim; the message names them. Or if the result is too large.
+/// If two operands have different sizes, neither 1, in one dim; the message names them. Or if the
+/// result is too large.
 pub fn broadcast_dims(operands: &[&[usize]]) -> Result<Dims, TensorError> {
     let rank = operands.iter().map(|dims| dims.len()).max().unwrap_or(0);
     let mut out: Dims = SmallVec::from_elem(1, rank);
@@ -105,7 +106,8 @@ pub fn broadcast_dims(operands: &[&[usize]]) -> Result<Dims, TensorError> {
     Ok(out)
 }
 
-/// Unidirectional broadcasting: strides, in elements, with which a dense operand of dims `from` is read as `to`.
+/// Unidirectional broadcasting: strides, in elements, with which a dense operand of dims `from` is
+/// read as `to`.
 ///
 /// # Errors
 /// If `from` does not broadcast to exactly `to`.
@@ -123,10 +125,7 @@ pub fn broadcast_strides_of(
     to: &[usize],
 ) -> Result<Strides, TensorError> {
     let Some(skip) = to.len().checked_sub(from.len()) else {
-        return err!(
-            Shape,
-            "{from:?} does not broadcast to {to:?}: its rank is larger"
-        );
+        return err!(Shape, "{from:?} does not broadcast to {to:?}: its rank is larger");
     };
     let mut out: Strides = SmallVec::from_elem(0, to.len());
     for axis in 0..from.len() {
@@ -147,11 +146,7 @@ pub fn broadcast_strides_of(
 /// # Errors
 /// If `axis` is not in `-rank..rank`.
 pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize, TensorError> {
-    let index = if axis < 0 {
-        axis.checked_add(rank as i64)
-    } else {
-        Some(axis)
-    };
+    let index = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
     match index.and_then(|i| usize::try_from(i).ok()) {
         Some(i) if i < rank => Ok(i),
         _ => err!(Range, "axis {axis} is outside rank {rank}"),
@@ -160,8 +155,9 @@ pub fn normalize_axis(axis: i64, rank: usize) -> Result<usize, TensorError> {
 
 /// The loop over `N` operands of common dims and different strides.
 ///
-/// Dims of size 1 vanish and neighbours that are contiguous in every operand become one, so that the innermost run is as long
-/// as it can be and most loops have one or two levels. A kernel does the inner run, this does the rest:
+/// Dims of size 1 vanish and neighbours that are contiguous in every operand become one, so that
+/// the innermost run is as long as it can be and most loops have one or two levels. A kernel does
+/// the inner run, this does the rest:
 ///
 /// ```
 /// use sardonyx_tensor::shape::{NdLoop, broadcast_strides, strides};
@@ -248,7 +244,8 @@ impl<const N: usize> NdLoop<N> {
         self.outer_len
     }
 
-    /// Calls `body` with the offsets of each operand at the start of every inner run, in row-major order.
+    /// Calls `body` with the offsets of each operand at the start of every inner run, in row-major
+    /// order.
     pub fn for_each(&self, body: impl FnMut([isize; N])) {
         self.for_range(0..self.outer_len, body);
     }
@@ -303,10 +300,7 @@ mod tests {
         assert!(elems(&[usize::MAX]).is_err());
         assert_eq!(elems(&[1; RANK_LIMIT]).unwrap(), 1);
         let error = elems(&[1; RANK_LIMIT + 1]).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "the rank is 65, but a tensor has at most 64 dimensions"
-        );
+        assert_eq!(error, "the rank is 65, but a tensor has at most 64 dimensions");
         assert_eq!(stored_elems(&[1; RANK_LIMIT + 1]).unwrap(), 1);
     }
 
@@ -332,10 +326,7 @@ mod tests {
         assert!(broadcast_dims(&[&[2, 3], &[3, 2]]).is_err());
         assert!(broadcast_dims(&[&[0], &[2]]).is_err());
         assert!(broadcast_dims(&[&[1 << 40, 1], &[1 << 40]]).is_err());
-        assert_eq!(
-            broadcast_strides(&[3, 1], &[2, 3, 4]).unwrap().as_slice(),
-            [0, 1, 0]
-        );
+        assert_eq!(broadcast_strides(&[3, 1], &[2, 3, 4]).unwrap().as_slice(), [0, 1, 0]);
         assert!(broadcast_strides(&[2, 3], &[3]).is_err());
         assert!(broadcast_strides(&[3], &[1]).is_err());
     }
@@ -344,14 +335,7 @@ mod tests {
     fn axes() {
         assert_eq!(normalize_axis(-1, 3).unwrap(), 2);
         assert_eq!(normalize_axis(0, 1).unwrap(), 0);
-        for (axis, rank) in [
-            (3, 3),
-            (-4, 3),
-            (0, 0),
-            (-1, 0),
-            (i64::MIN, 3),
-            (i64::MAX, 3),
-        ] {
+        for (axis, rank) in [(3, 3), (-4, 3), (0, 0), (-1, 0), (i64::MIN, 3), (i64::MAX, 3)] {
             assert!(normalize_axis(axis, rank).is_err(), "{axis} {rank}");
         }
     }
@@ -361,9 +345,7 @@ mod tests {
         let mut out = Vec::new();
         nd.for_range(runs, |offsets| {
             for i in 0..nd.inner_len() as isize {
-                out.push(std::array::from_fn(|k| {
-                    offsets[k] + i * nd.inner_strides()[k]
-                }));
+                out.push(std::array::from_fn(|k| offsets[k] + i * nd.inner_strides()[k]));
             }
         });
         out

@@ -1,13 +1,16 @@
 //! Floats of 4, 6 and 8 bits: what each code means, and the nearest code of a number.
 //!
-//! A format is a row of facts ([`Format`]); decoding and encoding are one function each over that row. Encoding takes a number
-//! as `significand * 2^exponent` with a 64-bit significand, which holds every f32, f64, i64 and u64 exactly, so there is
-//! exactly one rounding whatever the source. (The reference rounds f64 and wide integers to f32 first and is off by one code
-//! on some ties; we differ there on purpose.)
+//! A format is a row of facts ([`Format`]); decoding and encoding are one function each over that
+//! row. Encoding takes a number as `significand * 2^exponent` with a 64-bit significand, which
+//! holds every f32, f64, i64 and u64 exactly, so there is exactly one rounding whatever the source.
+//! (The reference rounds f64 and wide integers to f32 first and is off by one code on some ties; we
+//! differ there on purpose.)
 //!
-//! float8e8m0 is a bare exponent, has neither sign nor zero, and rounds by rules of its own; it is at the end.
+//! float8e8m0 is a bare exponent, has neither sign nor zero, and rounds by rules of its own; it is
+//! at the end.
 //!
-//! Sources: the tables in the ONNX documentation of Cast and of float4, float6 and float8; the OCP microscaling document.
+//! Sources: the tables in the ONNX documentation of Cast and of float4, float6 and float8; the OCP
+//! microscaling document.
 
 use std::fmt;
 
@@ -69,14 +72,7 @@ impl Parts {
     pub(crate) fn of_f64(x: f64) -> Parts {
         let bits = x.to_bits();
         let exponent = (bits >> 52 & 0x7FF) as i32;
-        Self::of_bits(
-            bits & ((1 << 52) - 1),
-            exponent,
-            0x7FF,
-            52,
-            1023,
-            bits >> 63 != 0,
-        )
+        Self::of_bits(bits & ((1 << 52) - 1), exponent, 0x7FF, 52, 1023, bits >> 63 != 0)
     }
 
     #[inline]
@@ -89,17 +85,9 @@ impl Parts {
         negative: bool,
     ) -> Parts {
         let kind = if exponent == top {
-            if mantissa == 0 {
-                Kind::Infinite
-            } else {
-                Kind::Nan
-            }
+            if mantissa == 0 { Kind::Infinite } else { Kind::Nan }
         } else {
-            let hidden = if exponent == 0 {
-                0
-            } else {
-                1u64 << mantissa_bits
-            };
+            let hidden = if exponent == 0 { 0 } else { 1u64 << mantissa_bits };
             Kind::Finite {
                 significand: mantissa | hidden,
                 exponent: exponent.max(1) - bias - mantissa_bits,
@@ -110,24 +98,12 @@ impl Parts {
 
     #[inline]
     pub(crate) fn of_i64(x: i64) -> Parts {
-        Parts {
-            negative: x < 0,
-            kind: Kind::Finite {
-                significand: x.unsigned_abs(),
-                exponent: 0,
-            },
-        }
+        Parts { negative: x < 0, kind: Kind::Finite { significand: x.unsigned_abs(), exponent: 0 } }
     }
 
     #[inline]
     pub(crate) fn of_u64(x: u64) -> Parts {
-        Parts {
-            negative: false,
-            kind: Kind::Finite {
-                significand: x,
-                exponent: 0,
-            },
-        }
+        Parts { negative: false, kind: Kind::Finite { significand: x, exponent: 0 } }
     }
 }
 
@@ -174,10 +150,7 @@ pub(crate) const FLOAT8E5M2: Format = Format {
     mantissa_bits: 2,
     bias: 15,
     max: 0x7B,
-    special: Special::InfAndNan {
-        inf: 0x7C,
-        nan: 0x7E,
-    },
+    special: Special::InfAndNan { inf: 0x7C, nan: 0x7E },
 };
 pub(crate) const FLOAT8E5M2FNUZ: Format = Format {
     exponent_bits: 5,
@@ -186,8 +159,8 @@ pub(crate) const FLOAT8E5M2FNUZ: Format = Format {
     max: 0x7F,
     special: Special::NanForNegativeZero,
 };
-// The documentation of float4 says that NaN becomes 6, the released node tests of Cast say -0 (they hold what the
-// reference computes). The tests are what implementations are held to, so -0.
+// The documentation of float4 says that NaN becomes 6, the released node tests of Cast say -0 (they
+// hold what the reference computes). The tests are what implementations are held to, so -0.
 pub(crate) const FLOAT4E2M1: Format = Format {
     exponent_bits: 2,
     mantissa_bits: 1,
@@ -216,20 +189,14 @@ pub(crate) const FLOAT16: Format = Format {
     mantissa_bits: 10,
     bias: 15,
     max: 0x7BFF,
-    special: Special::InfAndNan {
-        inf: 0x7C00,
-        nan: 0x7E00,
-    },
+    special: Special::InfAndNan { inf: 0x7C00, nan: 0x7E00 },
 };
 pub(crate) const BFLOAT16: Format = Format {
     exponent_bits: 8,
     mantissa_bits: 7,
     bias: 127,
     max: 0x7F7F,
-    special: Special::InfAndNan {
-        inf: 0x7F80,
-        nan: 0x7FC0,
-    },
+    special: Special::InfAndNan { inf: 0x7F80, nan: 0x7FC0 },
 };
 
 impl Format {
@@ -237,7 +204,8 @@ impl Format {
         1 << (self.exponent_bits + self.mantissa_bits)
     }
 
-    /// The value of a code of at most 8 bits; bits beyond the format are ignored. Exact: f32 holds every such value.
+    /// The value of a code of at most 8 bits; bits beyond the format are ignored. Exact: f32 holds
+    /// every such value.
     pub(crate) const fn decode(&self, code: u8) -> f32 {
         let sign = self.sign();
         let code = code as u16 & (sign | (sign - 1));
@@ -254,11 +222,8 @@ impl Format {
         }
         let field = (magnitude >> self.mantissa_bits) as i32;
         let mantissa = (magnitude & ((1 << self.mantissa_bits) - 1)) as u32;
-        let (significand, field) = if field == 0 {
-            (mantissa, 1)
-        } else {
-            (mantissa | 1 << self.mantissa_bits, field)
-        };
+        let (significand, field) =
+            if field == 0 { (mantissa, 1) } else { (mantissa | 1 << self.mantissa_bits, field) };
         if significand == 0 {
             return f32::from_bits(negative);
         }
@@ -269,8 +234,9 @@ impl Format {
         f32::from_bits(negative | ((exponent + 127) as u32) << 23 | fraction)
     }
 
-    /// The code nearest to a number, ties to even. With `saturate`, what is too large (infinities too) becomes the largest
-    /// number, otherwise infinity or NaN as the format has them; formats of numbers only always saturate.
+    /// The code nearest to a number, ties to even. With `saturate`, what is too large (infinities
+    /// too) becomes the largest number, otherwise infinity or NaN as the format has them; formats
+    /// of numbers only always saturate.
     #[inline]
     pub(crate) fn encode(&self, number: Parts, saturate: bool) -> u16 {
         let sign = if number.negative { self.sign() } else { 0 };
@@ -283,10 +249,7 @@ impl Format {
                 };
             }
             Kind::Infinite => u64::MAX,
-            Kind::Finite {
-                significand,
-                exponent,
-            } => self.round(significand, exponent),
+            Kind::Finite { significand, exponent } => self.round(significand, exponent),
         };
         if magnitude > self.max as u64 {
             return match self.special {
@@ -322,12 +285,14 @@ impl Format {
                 let half = 1u64 << (shift - 1);
                 floor + (rest > half || rest == half && floor & 1 == 1) as u64
             }
-            // The step is 2^64 in units of the significand: only what exceeds half of it counts, and ties go to 0.
+            // The step is 2^64 in units of the significand: only what exceeds half of it counts,
+            // and ties go to 0.
             64 => (significand > 1 << 63) as u64,
             65.. => 0,
         };
-        // Codes of one sign are ordered as their values, so a carry into the exponent field comes out right by itself. The
-        // hidden bit of normal numbers is the one that adds 1 to the field.
+        // Codes of one sign are ordered as their values, so a carry into the exponent field comes
+        // out right by itself. The hidden bit of normal numbers is the one that adds 1 to the
+        // field.
         (((e - min_exponent).max(0) as u64) << self.mantissa_bits) + steps
     }
 
@@ -406,25 +371,31 @@ macro_rules! float8 {
 }
 
 float8! {
-    /// Sign, 4 exponent bits, 3 mantissa bits; NaN, no infinity, largest 448. Equality compares codes.
+    /// Sign, 4 exponent bits, 3 mantissa bits; NaN, no infinity, largest 448. Equality compares
+    /// codes.
     Float8e4m3fn FLOAT8E4M3FN
-    /// As [`Float8e4m3fn`] with bias 8, one NaN and no negative zero; largest 240. Equality compares codes.
+    /// As [`Float8e4m3fn`] with bias 8, one NaN and no negative zero; largest 240. Equality
+    /// compares codes.
     Float8e4m3fnuz FLOAT8E4M3FNUZ
-    /// Sign, 5 exponent bits, 2 mantissa bits, as IEEE formats: NaN and infinity; largest 57344. Equality compares codes.
+    /// Sign, 5 exponent bits, 2 mantissa bits, as IEEE formats: NaN and infinity; largest 57344.
+    /// Equality compares codes.
     Float8e5m2 FLOAT8E5M2
-    /// As [`Float8e5m2`] with bias 16, one NaN, no infinity and no negative zero. Equality compares codes.
+    /// As [`Float8e5m2`] with bias 16, one NaN, no infinity and no negative zero. Equality compares
+    /// codes.
     Float8e5m2fnuz FLOAT8E5M2FNUZ
 }
 
-/// A power of two from 2^-127 (code 0) to 2^127 (code 254), or NaN (code 255). No sign, no zero, no infinity.
+/// A power of two from 2^-127 (code 0) to 2^127 (code 254), or NaN (code 255). No sign, no zero, no
+/// infinity.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
 pub struct Float8e8m0(pub u8);
 
 impl Float8e8m0 {
-    /// The code of a number. With `saturate`, zero and what is below 2^-127 become 2^-127, and what is above 2^127, infinity
-    /// too, becomes 2^127; without, all of these become NaN. NaN stays, and negative numbers, which the standard leaves open,
-    /// become NaN. Rounding comes before the range check; -0 counts as 0.
+    /// The code of a number. With `saturate`, zero and what is below 2^-127 become 2^-127, and what
+    /// is above 2^127, infinity too, becomes 2^127; without, all of these become NaN. NaN stays,
+    /// and negative numbers, which the standard leaves open, become NaN. Rounding comes before the
+    /// range check; -0 counts as 0.
     pub fn from_f32_rounded(x: f32, saturate: bool, mode: RoundMode) -> Float8e8m0 {
         Self::encode(Parts::of_f32(x), saturate, mode)
     }
@@ -437,10 +408,7 @@ impl Float8e8m0 {
             Kind::Finite { significand: 0, .. } => i32::MIN,
             _ if number.negative => return NAN,
             Kind::Infinite => i32::MAX,
-            Kind::Finite {
-                significand,
-                exponent,
-            } => {
+            Kind::Finite { significand, exponent } => {
                 let top = significand.ilog2();
                 let fraction = significand ^ (1 << top);
                 let up = match mode {

@@ -1,7 +1,7 @@
 //! String elements: one block of bytes and the ends of each string in it.
 //!
-//! Elements are byte strings. ONNX says they are UTF-8, but a file may say otherwise, so nothing here depends on it; who needs
-//! text asks for it ([`StringArray::get_str`]).
+//! Elements are byte strings. ONNX says they are UTF-8, but a file may say otherwise, so nothing
+//! here depends on it; who needs text asks for it ([`StringArray::get_str`]).
 
 use std::fmt;
 
@@ -21,18 +21,12 @@ impl StringArray {
 
     /// No strings yet, room for `strings` of them with `bytes` bytes in total.
     pub fn with_capacity(strings: usize, bytes: usize) -> StringArray {
-        StringArray {
-            ends: Vec::with_capacity(strings),
-            bytes: Vec::with_capacity(bytes),
-        }
+        StringArray { ends: Vec::with_capacity(strings), bytes: Vec::with_capacity(bytes) }
     }
 
     /// `len` empty strings, the zero of this type.
     pub fn empty_strings(len: usize) -> StringArray {
-        StringArray {
-            ends: vec![0; len],
-            bytes: Vec::new(),
-        }
+        StringArray { ends: vec![0; len], bytes: Vec::new() }
     }
 
     /// Appends one string.
@@ -89,12 +83,7 @@ impl<S: AsRef<[u8]>> FromIterator<S> for StringArray {
 
 impl fmt::Debug for StringArray {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "StringArray({} strings, {} bytes)",
-            self.len(),
-            self.bytes.len()
-        )
+        write!(f, "StringArray({} strings, {} bytes)", self.len(), self.bytes.len())
     }
 }
 
@@ -110,13 +99,7 @@ mod tests {
         assert_eq!(array.iter().collect::<Vec<_>>(), source);
         assert_eq!((array.len(), array.total_bytes()), (5, 7));
         assert_eq!((array.get_str(2), array.get_str(3)), (None, Some("ü")));
-        assert_eq!(
-            StringArray::empty_strings(2),
-            StringArray::from_iter(["", ""])
-        );
-        assert_ne!(
-            StringArray::from_iter(["ab", "c"]),
-            StringArray::from_iter(["a", "bc"])
-        );
+        assert_eq!(StringArray::empty_strings(2), StringArray::from_iter(["", ""]));
+        assert_ne!(StringArray::from_iter(["ab", "c"]), StringArray::from_iter(["a", "bc"]));
     }
 }

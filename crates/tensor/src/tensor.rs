@@ -1,8 +1,9 @@
 //! The tensor: element type, dims and a reference to the values, dense and row-major.
 //!
-//! Clones and reshapes share the bytes. Reading typed elements comes in two strengths: [`Tensor::as_slice`] borrows and
-//! refuses when type or alignment do not fit; [`Tensor::to_cow`] and [`Tensor::aligned`] copy when they must, and count it, so that
-//! a test can show that a hot path does not. Views with strides are in [`view`](crate::TensorView).
+//! Clones and reshapes share the bytes. Reading typed elements comes in two strengths:
+//! [`Tensor::as_slice`] borrows and refuses when type or alignment do not fit; [`Tensor::to_cow`]
+//! and [`Tensor::aligned`] copy when they must, and count it, so that a test can show that a hot
+//! path does not. Views with strides are in [`view`](crate::TensorView).
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -20,8 +21,9 @@ use crate::strings::StringArray;
 use crate::text;
 use crate::view::{TensorView, TensorViewMut, ViewData};
 
-/// A dense n-d array. Cloning is cheap; two tensors are equal when type, dims and values are equal, bit by bit (so a NaN
-/// equals itself and 0 differs from -0; see [`Tensor::compare`] for the other notion).
+/// A dense n-d array. Cloning is cheap; two tensors are equal when type, dims and values are equal,
+/// bit by bit (so a NaN equals itself and 0 differs from -0; see [`Tensor::compare`] for the other
+/// notion).
 #[derive(Clone)]
 pub struct Tensor {
     data_type: DataType,
@@ -82,11 +84,7 @@ impl Tensor {
     ) -> Result<Tensor, TensorError> {
         let dims = dims.as_ref();
         check_count(T::DATA_TYPE, dims, elements.len())?;
-        Self::from_buffer(
-            T::DATA_TYPE,
-            dims,
-            Buffer::copy_of(bytemuck::cast_slice(elements))?,
-        )
+        Self::from_buffer(T::DATA_TYPE, dims, Buffer::copy_of(bytemuck::cast_slice(elements))?)
     }
 
     /// Truth values.
@@ -100,7 +98,8 @@ impl Tensor {
     /// Refers to bytes as elements of `data_type`; no copy. The bytes need not be aligned.
     ///
     /// # Errors
-    /// If the number of bytes is not exactly what type and dims imply, the dims overflow, or the type is `string`.
+    /// If the number of bytes is not exactly what type and dims imply, the dims overflow, or the
+    /// type is `string`.
     pub fn from_buffer(
         data_type: DataType,
         dims: impl AsRef<[usize]>,
@@ -116,12 +115,7 @@ impl Tensor {
                 bytes.len()
             );
         }
-        Ok(Tensor {
-            data_type,
-            dims: dims.into(),
-            elems,
-            storage: Storage::Bytes(bytes),
-        })
+        Ok(Tensor { data_type, dims: dims.into(), elems, storage: Storage::Bytes(bytes) })
     }
 
     /// String elements.
@@ -187,11 +181,7 @@ impl Tensor {
             drop(probe);
             return Self::from_strings(dims, StringArray::empty_strings(elems));
         }
-        Self::from_buffer(
-            data_type,
-            dims,
-            Buffer::zeroed(storage_bytes(data_type, elems)?)?,
-        )
+        Self::from_buffer(data_type, dims, Buffer::zeroed(storage_bytes(data_type, elems)?)?)
     }
 
     /// Element type.
@@ -352,18 +342,15 @@ impl Tensor {
     /// `Type` if the type is wider.
     pub fn to_codes(&self) -> Result<Vec<u8>, TensorError> {
         let Some(bits @ ..=8) = self.data_type.bits() else {
-            return err!(
-                Type,
-                "{} elements are not codes of at most 8 bits",
-                self.data_type
-            );
+            return err!(Type, "{} elements are not codes of at most 8 bits", self.data_type);
         };
         let mut codes = vec![0; self.elems];
         packed::unpack_to_u8(self.bytes(), bits, &mut codes)?;
         Ok(codes)
     }
 
-    /// The same tensor with bytes on a multiple of 64; one copy (counted) if they are not there yet.
+    /// The same tensor with bytes on a multiple of 64; one copy (counted) if they are not there
+    /// yet.
     ///
     /// # Errors
     /// If memory is refused.
@@ -390,12 +377,7 @@ impl Tensor {
                 tensor.dims = dims.into();
                 Ok(tensor)
             }
-            n => err!(
-                Shape,
-                "{:?} has {} elements, {dims:?} has {n}",
-                self.dims,
-                self.elems
-            ),
+            n => err!(Shape, "{:?} has {} elements, {dims:?} has {n}", self.dims, self.elems),
         }
     }
 
@@ -417,7 +399,8 @@ impl Tensor {
         TensorViewMut::new(data_type, dims, self.bytes_mut()?)
     }
 
-    /// Whether type, dims and every bit of every element agree. Padding bits of packed types do not count.
+    /// Whether type, dims and every bit of every element agree. Padding bits of packed types do not
+    /// count.
     pub fn bit_eq(&self, other: &Tensor) -> bool {
         if self.data_type != other.data_type || self.dims != other.dims {
             return false;
@@ -426,10 +409,7 @@ impl Tensor {
             (Storage::Strings(a), Storage::Strings(b)) => a == b,
             (Storage::Bytes(a), Storage::Bytes(b)) => {
                 let (a, b) = (a.as_slice(), b.as_slice());
-                let used = self
-                    .data_type
-                    .bits()
-                    .map_or(0, |bits| self.elems % 8 * bits % 8);
+                let used = self.data_type.bits().map_or(0, |bits| self.elems % 8 * bits % 8);
                 match (a.split_last(), b.split_last()) {
                     (Some((x, a)), Some((y, b))) if used != 0 => {
                         a == b && (x ^ y) << (8 - used) == 0
@@ -461,7 +441,8 @@ impl From<StringArray> for Tensor {
     }
 }
 
-/// Type, dims and the first elements, in the notation of ONNX text where it has one: `float[2,3] {1.0, 2.0, ...}`.
+/// Type, dims and the first elements, in the notation of ONNX text where it has one:
+/// `float[2,3] {1.0, 2.0, ...}`.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 8;
@@ -499,10 +480,7 @@ pub(crate) fn storage_bytes(data_type: DataType, elems: usize) -> Result<usize, 
     match data_type.storage_bytes(elems) {
         Some(bytes) if bytes <= isize::MAX as usize => Ok(bytes),
         _ if data_type == DataType::String => err!(Type, "string elements are not bytes"),
-        _ => err!(
-            Overflow,
-            "{elems} {data_type} elements are more than can be addressed"
-        ),
+        _ => err!(Overflow, "{elems} {data_type} elements are more than can be addressed"),
     }
 }
 
@@ -527,10 +505,7 @@ pub(crate) fn cast_bytes<T: Element>(bytes: &[u8]) -> Result<&[T], TensorError> 
 fn check_count(data_type: DataType, dims: &[usize], have: usize) -> Result<(), TensorError> {
     let need = elems(dims)?;
     if need != have {
-        return err!(
-            Size,
-            "{data_type}{dims:?} has {need} elements, but there are {have}"
-        );
+        return err!(Size, "{data_type}{dims:?} has {need} elements, but there are {have}");
     }
     Ok(())
 }

@@ -1,8 +1,9 @@
-//! Elements as text and back, the way Cast does it: shortest digits that read back the same, Python's spelling.
+//! Elements as text and back, the way Cast does it: shortest digits that read back the same,
+//! Python's spelling.
 //!
-//! Numbers print as Python prints them: `1.0`, `-0.0`, `1e-05`, `1e+16`, `nan`, `inf`, `True`. Plain notation is used from
-//! 1e-4 to below 1e16 for every width. (NumPy now switches to exponents at 1e6 for float32; the standard asks for plain
-//! notation, so the classic bounds are kept.)
+//! Numbers print as Python prints them: `1.0`, `-0.0`, `1e-05`, `1e+16`, `nan`, `inf`, `True`.
+//! Plain notation is used from 1e-4 to below 1e16 for every width. (NumPy now switches to exponents
+//! at 1e6 for float32; the standard asks for plain notation, so the classic bounds are kept.)
 
 use std::fmt::Write;
 
@@ -75,7 +76,8 @@ pub(crate) fn element(data_type: DataType, bytes: &[u8], index: usize) -> String
     }
 }
 
-/// A number read from text: an integer when it is written as one, so that 64-bit integers stay exact.
+/// A number read from text: an integer when it is written as one, so that 64-bit integers stay
+/// exact.
 pub(crate) enum Number {
     /// Anything an `i64` or `u64` could hold, and more.
     Integer(i128),
@@ -83,8 +85,8 @@ pub(crate) enum Number {
     Real(f64),
 }
 
-/// Reads a decimal number: `3`, `3.14`, `1e-5`, `1E8`, `.5`, and `inf`, `infinity`, `nan` in any case, with an optional sign.
-/// White space around it is skipped.
+/// Reads a decimal number: `3`, `3.14`, `1e-5`, `1E8`, `.5`, and `inf`, `infinity`, `nan` in any
+/// case, with an optional sign. White space around it is skipped.
 pub(crate) fn number(string: &[u8]) -> Result<Number, TensorError> {
     let text = trimmed(string)?;
     if let Ok(integer) = text.parse() {
@@ -122,21 +124,13 @@ fn trimmed(string: &[u8]) -> Result<&str, TensorError> {
 fn real<F: std::str::FromStr>(text: &str) -> Result<F, TensorError> {
     match text.parse() {
         Ok(number) => Ok(number),
-        Err(_) => err!(
-            Parse,
-            "the string {} is not a number",
-            shown(text.as_bytes())
-        ),
+        Err(_) => err!(Parse, "the string {} is not a number", shown(text.as_bytes())),
     }
 }
 
 fn shown(string: &[u8]) -> String {
     let cut = &string[..string.len().min(40)];
-    format!(
-        "{:?}{}",
-        String::from_utf8_lossy(cut),
-        if string.len() > 40 { "..." } else { "" }
-    )
+    format!("{:?}{}", String::from_utf8_lossy(cut), if string.len() > 40 { "..." } else { "" })
 }
 
 fn float32(x: f32) -> String {
@@ -236,10 +230,7 @@ mod tests {
             [f16(0.1), f16(2.34), f16(65504.0), f16(f32::INFINITY)],
             ["0.1", "2.34", "65500.0", "inf"]
         );
-        assert_eq!(
-            element(DataType::Complex64, bytemuck::bytes_of(&[1f32, -2.5]), 0),
-            "(1-2.5j)"
-        );
+        assert_eq!(element(DataType::Complex64, bytemuck::bytes_of(&[1f32, -2.5]), 0), "(1-2.5j)");
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! Values: what an edge of a graph can carry. Tensors, sparse tensors, and sequences, maps and optionals of values.
+//! Values: what an edge of a graph can carry. Tensors, sparse tensors, and sequences, maps and
+//! optionals of values.
 //!
-//! Sequences, maps and optionals carry the type of what they hold, since they may hold nothing. [`ValueType`] says element types
-//! only; dims are a matter of the graph.
+//! Sequences, maps and optionals carry the type of what they hold, since they may hold nothing.
+//! [`ValueType`] says element types only; dims are a matter of the graph.
 
 use std::fmt;
 
@@ -135,10 +136,7 @@ pub struct Sequence {
 impl Sequence {
     /// No items yet, of type `element`.
     pub fn new(element: ValueType) -> Sequence {
-        Sequence {
-            element,
-            items: Vec::new(),
-        }
+        Sequence { element, items: Vec::new() }
     }
 
     /// A sequence of dense tensors.
@@ -195,11 +193,7 @@ impl Sequence {
     /// If it has another type, or `index` is beyond the end.
     pub fn insert(&mut self, index: usize, item: Value) -> Result<(), TensorError> {
         if index > self.items.len() {
-            return err!(
-                Range,
-                "position {index} in a sequence of {}",
-                self.items.len()
-            );
+            return err!(Range, "position {index} in a sequence of {}", self.items.len());
         }
         let found = item.value_type();
         if found != self.element {
@@ -241,16 +235,9 @@ impl Map {
     /// If `key` is not an integer type of at least 8 bits or `string` (TYPE-17).
     pub fn new(key: DataType, value: ValueType) -> Result<Map, TensorError> {
         if key == DataType::String || key.is_integer() && !key.is_packed() {
-            return Ok(Map {
-                key,
-                value,
-                entries: Vec::new(),
-            });
+            return Ok(Map { key, value, entries: Vec::new() });
         }
-        err!(
-            Type,
-            "{key} cannot be the key of a map: integers of 8 to 64 bits and strings can"
-        )
+        err!(Type, "{key} cannot be the key of a map: integers of 8 to 64 bits and strings can")
     }
 
     /// Type of the keys.
@@ -270,13 +257,11 @@ impl Map {
 
     /// The value of a key. Looks at one entry after the other.
     pub fn get(&self, key: &MapKey) -> Option<&Value> {
-        self.entries
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, value)| value)
+        self.entries.iter().find(|(k, _)| k == key).map(|(_, value)| value)
     }
 
-    /// Appends an entry. Does not look for the key among the others; see [`Map::has_duplicate_keys`].
+    /// Appends an entry. Does not look for the key among the others; see
+    /// [`Map::has_duplicate_keys`].
     ///
     /// # Errors
     /// If key or value have another type, or the key is outside the range of its type.
@@ -318,11 +303,12 @@ pub struct Sparse {
 }
 
 impl Sparse {
-    /// From values `[NNZ]`, int64 indices `[NNZ]` (row-major positions) or `[NNZ, rank]` (tuples), and the dims of the whole.
+    /// From values `[NNZ]`, int64 indices `[NNZ]` (row-major positions) or `[NNZ, rank]` (tuples),
+    /// and the dims of the whole.
     ///
     /// # Errors
-    /// If shapes or types do not fit (TENSOR-34, TENSOR-35), indices do not ascend strictly (TENSOR-36), or lie outside
-    /// (TENSOR-37).
+    /// If shapes or types do not fit (TENSOR-34, TENSOR-35), indices do not ascend strictly
+    /// (TENSOR-36), or lie outside (TENSOR-37).
     pub fn new(
         dims: impl AsRef<[usize]>,
         values: Tensor,
@@ -334,11 +320,7 @@ impl Sparse {
             return err!(Shape, "a sparse tensor needs positive dims, not {dims:?}");
         }
         if values.rank() != 1 {
-            return err!(
-                Shape,
-                "values of a sparse tensor have rank 1, not {:?}",
-                values.dims()
-            );
+            return err!(Shape, "values of a sparse tensor have rank 1, not {:?}", values.dims());
         }
         let (nnz, rank) = (values.len(), dims.len());
         let tuples = match *indices.dims() {
@@ -385,12 +367,7 @@ impl Sparse {
             positions.push(position);
         }
         drop(flat);
-        Ok(Sparse {
-            dims: dims.into(),
-            values,
-            positions,
-            indices,
-        })
+        Ok(Sparse { dims: dims.into(), values, positions, indices })
     }
 
     /// Dims of the whole tensor.
@@ -421,7 +398,8 @@ impl Sparse {
         let data_type = self.values.data_type();
         if let Some(strings) = self.values.strings() {
             let total = crate::shape::elems(&self.dims)?;
-            // Asks for the memory of the ends alone, so that a hostile shape is refused rather than fatal.
+            // Asks for the memory of the ends alone, so that a hostile shape is refused rather than
+            // fatal.
             Tensor::zeros(data_type, &self.dims)?;
             let mut out = StringArray::with_capacity(total, strings.total_bytes());
             let mut given = self.positions.iter().zip(strings.iter()).peekable();

@@ -1,8 +1,9 @@
-//! Borrowed tensors: a look at somebody's elements, perhaps transposed, sliced, repeated or reversed.
+//! Borrowed tensors: a look at somebody's elements, perhaps transposed, sliced, repeated or
+//! reversed.
 //!
-//! A view is dense unless it has strides. Strides and the offset count elements, also for packed types, whose elements
-//! have no address of their own. Every way to make a view checks that all its elements exist, so reading one needs no check
-//! beyond that of the slice.
+//! A view is dense unless it has strides. Strides and the offset count elements, also for packed
+//! types, whose elements have no address of their own. Every way to make a view checks that all its
+//! elements exist, so reading one needs no check beyond that of the slice.
 
 use std::ops::Deref;
 
@@ -89,13 +90,7 @@ impl<'a> TensorView<'a> {
     }
 
     fn dense(data_type: DataType, dims: ViewDims<'a>, elems: usize, bytes: &'a [u8]) -> Self {
-        TensorView {
-            data_type,
-            dims,
-            elems,
-            layout: None,
-            data: ViewData::Bytes(bytes),
-        }
+        TensorView { data_type, dims, elems, layout: None, data: ViewData::Bytes(bytes) }
     }
 
     /// A dense view of elements.
@@ -123,7 +118,8 @@ impl<'a> TensorView<'a> {
         let (dims, strides) = (Dims::from(dims.as_ref()), Strides::from(strides.as_ref()));
         let have = match (data, data_type.bits()) {
             (ViewData::Strings(strings), None) => strings.len(),
-            // `bits` of a type that has bytes is at least 2, and the bytes of a slice times 8 may not fit.
+            // `bits` of a type that has bytes is at least 2, and the bytes of a slice times 8 may
+            // not fit.
             (ViewData::Bytes(bytes), Some(bits)) => {
                 bytes.len() / bits * 8 + bytes.len() % bits * 8 / bits
             }
@@ -137,11 +133,7 @@ impl<'a> TensorView<'a> {
             let (mut low, mut high) = (offset as i128, offset as i128);
             for (&dim, &stride) in dims.iter().zip(&strides) {
                 let reach = (dim as i128 - 1) * stride as i128;
-                if reach < 0 {
-                    low += reach
-                } else {
-                    high += reach
-                }
+                if reach < 0 { low += reach } else { high += reach }
             }
             if low < 0 || high >= have as i128 {
                 return err!(Range, "the view reaches elements {low}..={high} of {have}");
@@ -163,13 +155,7 @@ impl<'a> TensorView<'a> {
         elems: usize,
         data: ViewData<'a>,
     ) -> Self {
-        TensorView {
-            data_type,
-            dims: ViewDims::Borrowed(dims),
-            elems,
-            layout: None,
-            data,
-        }
+        TensorView { data_type, dims: ViewDims::Borrowed(dims), elems, layout: None, data }
     }
 
     /// Element type.
@@ -226,7 +212,8 @@ impl<'a> TensorView<'a> {
                 .all(|axis| self.dims[axis] == 1 || layout.strides[axis] == dense[axis])
     }
 
-    /// The bytes of the elements if they lie one after the other and start on a byte; else, and for strings, `None`.
+    /// The bytes of the elements if they lie one after the other and start on a byte; else, and for
+    /// strings, `None`.
     pub fn contiguous_bytes(&self) -> Option<&'a [u8]> {
         let ViewData::Bytes(bytes) = self.data else {
             return None;
@@ -248,8 +235,8 @@ impl<'a> TensorView<'a> {
     /// The elements in place.
     ///
     /// # Errors
-    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must, `Unsupported` if the view is not
-    /// contiguous.
+    /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must,
+    /// `Unsupported` if the view is not contiguous.
     pub fn as_slice<T: Element>(&self) -> Result<&'a [T], TensorError> {
         check_type::<T>(self.data_type)?;
         match self.contiguous_bytes() {
@@ -258,7 +245,8 @@ impl<'a> TensorView<'a> {
         }
     }
 
-    /// All elements of the data in place, to be read with [`TensorView::strides`] from [`TensorView::offset`] on.
+    /// All elements of the data in place, to be read with [`TensorView::strides`] from
+    /// [`TensorView::offset`] on.
     ///
     /// # Errors
     /// `Type` if the elements are not `T`, `Alignment` if the bytes do not lie as `T` must.
@@ -282,14 +270,12 @@ impl<'a> TensorView<'a> {
             return err!(Shape, "{perm:?} is not a permutation of {rank} axes");
         }
         let strides = self.strides();
-        let (dims, strides) = perm
-            .iter()
-            .map(|&axis| (self.dims[axis], strides[axis]))
-            .unzip();
+        let (dims, strides) = perm.iter().map(|&axis| (self.dims[axis], strides[axis])).unzip();
         Ok(self.relaid(dims, strides, self.offset()))
     }
 
-    /// `len` elements along `axis`, from `start` in steps of `step` (negative: backwards, 0: repeated).
+    /// `len` elements along `axis`, from `start` in steps of `step` (negative: backwards, 0:
+    /// repeated).
     ///
     /// # Errors
     /// If an element would lie outside the dim.
@@ -312,19 +298,12 @@ impl<'a> TensorView<'a> {
         }
         let last = start as i128 + (len as i128 - 1) * step as i128;
         if start >= dim || last < 0 || last >= dim as i128 {
-            return err!(
-                Range,
-                "{len} elements from {start} in steps of {step} in a dim of {dim}"
-            );
+            return err!(Range, "{len} elements from {start} in steps of {step} in a dim of {dim}");
         }
         // Both products stay within the data unless the view is empty along another axis.
         let offset =
             (self.offset() as isize).wrapping_add((start as isize).wrapping_mul(strides[axis]));
-        strides[axis] = if len == 1 {
-            strides[axis]
-        } else {
-            strides[axis].saturating_mul(step)
-        };
+        strides[axis] = if len == 1 { strides[axis] } else { strides[axis].saturating_mul(step) };
         let empty = dims.contains(&0);
         Ok(self.relaid(dims, strides, if empty { 0 } else { offset as usize }))
     }
@@ -347,11 +326,7 @@ impl<'a> TensorView<'a> {
     pub fn reshape(&self, dims: impl AsRef<[usize]>) -> Result<TensorView<'a>, TensorError> {
         let dims = Dims::from(dims.as_ref());
         if elems(&dims)? != self.elems {
-            return err!(
-                Shape,
-                "{:?} and {dims:?} differ in their number of elements",
-                self.dims
-            );
+            return err!(Shape, "{:?} and {dims:?} differ in their number of elements", self.dims);
         }
         if !self.is_contiguous() {
             return err!(Unsupported, "reshape of a view that is not contiguous");
@@ -464,12 +439,7 @@ impl<'a> TensorViewMut<'a> {
         bytes: &'a mut [u8],
     ) -> Result<Self, TensorError> {
         let elems = check_bytes(data_type, dims.as_ref(), bytes.len())?;
-        Ok(TensorViewMut {
-            data_type,
-            dims: ViewDims::Owned(dims.as_ref().into()),
-            elems,
-            bytes,
-        })
+        Ok(TensorViewMut { data_type, dims: ViewDims::Owned(dims.as_ref().into()), elems, bytes })
     }
 
     /// As [`TensorViewMut::new`], without a copy of the dims.
@@ -482,12 +452,7 @@ impl<'a> TensorViewMut<'a> {
         bytes: &'a mut [u8],
     ) -> Result<Self, TensorError> {
         let elems = check_bytes(data_type, dims, bytes.len())?;
-        Ok(TensorViewMut {
-            data_type,
-            dims: ViewDims::Borrowed(dims),
-            elems,
-            bytes,
-        })
+        Ok(TensorViewMut { data_type, dims: ViewDims::Borrowed(dims), elems, bytes })
     }
 
     /// A dense view of elements.

@@ -10,10 +10,7 @@ use sardonyx_tensor::{
 
 fn to<S: Element, T: Element>(source: &[S]) -> Vec<T> {
     let tensor = Tensor::from_slice([source.len()], source).unwrap();
-    cast(&tensor, T::DATA_TYPE, CastOptions::default())
-        .unwrap()
-        .to_vec()
-        .unwrap()
+    cast(&tensor, T::DATA_TYPE, CastOptions::default()).unwrap().to_vec().unwrap()
 }
 
 fn strings(source: &[&str]) -> Tensor {
@@ -26,8 +23,8 @@ fn parse<T: Element>(source: &str) -> Result<T, ErrorKind> {
     Ok(tensor.item().unwrap())
 }
 
-/// 0 and 1 are in every type but float8e8m0 (which has no 0), so all other pairs must keep them, at every alignment of the
-/// chunks inside.
+/// 0 and 1 are in every type but float8e8m0 (which has no 0), so all other pairs must keep them, at
+/// every alignment of the chunks inside.
 #[test]
 fn every_pair_keeps_zero_and_one() {
     let numbers = |t: &DataType| !matches!(t, DataType::Float8e8m0);
@@ -57,32 +54,14 @@ fn every_pair_keeps_zero_and_one() {
 
 #[test]
 fn floats_to_integers_truncate() {
-    assert_eq!(
-        to::<f32, i32>(&[1.9, -1.9, -0.0, 2147483520.0]),
-        [1, -1, 0, 2147483520]
-    );
-    assert_eq!(
-        to::<f64, i64>(&[-2.5, 9007199254740993.0]),
-        [-2, 9007199254740992]
-    );
+    assert_eq!(to::<f32, i32>(&[1.9, -1.9, -0.0, 2147483520.0]), [1, -1, 0, 2147483520]);
+    assert_eq!(to::<f64, i64>(&[-2.5, 9007199254740993.0]), [-2, 9007199254740992]);
     assert_eq!(to::<f16, u8>(&[f16::from_f32(200.5)]), [200]);
     assert_eq!(to::<bf16, i16>(&[bf16::from_f32(-3.5)]), [-3]);
     // Out of range, as NumPy on x86.
-    let odd = [
-        f64::NAN,
-        f64::INFINITY,
-        f64::NEG_INFINITY,
-        300.7,
-        -1.9,
-        3e9,
-        -3e9,
-        65537.5,
-    ];
+    let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 300.7, -1.9, 3e9, -3e9, 65537.5];
     const MIN: i32 = i32::MIN;
-    assert_eq!(
-        to::<f64, i32>(&odd),
-        [MIN, MIN, MIN, 300, -1, MIN, MIN, 65537]
-    );
+    assert_eq!(to::<f64, i32>(&odd), [MIN, MIN, MIN, 300, -1, MIN, MIN, 65537]);
     assert_eq!(to::<f64, i8>(&odd), [0, 0, 0, 44, -1, 0, 0, 1]);
     assert_eq!(to::<f64, u8>(&odd), [0, 0, 0, 44, 255, 0, 0, 1]);
     assert_eq!(to::<f64, i16>(&odd), [0, 0, 0, 300, -1, 0, 0, 1]);
@@ -90,10 +69,7 @@ fn floats_to_integers_truncate() {
         to::<f64, i64>(&[f64::NAN, 1e19, -1e19, -3e9]),
         [i64::MIN, i64::MIN, i64::MIN, -3_000_000_000]
     );
-    assert_eq!(
-        to::<f32, u64>(&[1e19, -1.9, f32::INFINITY]),
-        [9999999980506447872, u64::MAX, 0]
-    );
+    assert_eq!(to::<f32, u64>(&[1e19, -1.9, f32::INFINITY]), [9999999980506447872, u64::MAX, 0]);
     assert_eq!(to::<f64, u32>(&[3e9, -1.9]), [3_000_000_000, u32::MAX]);
 }
 
@@ -106,10 +82,7 @@ fn integers_wrap() {
     assert_eq!(to::<i32, u64>(&[-1]), [u64::MAX]);
     // TYPE-04+
     assert_eq!(to::<u64, f64>(&[u64::MAX]), [18446744073709551615.0]);
-    assert_eq!(
-        to::<i64, f32>(&[(1 << 40) + (1 << 16) + 1]),
-        [((1u64 << 40) + (1 << 17)) as f32]
-    );
+    assert_eq!(to::<i64, f32>(&[(1 << 40) + (1 << 16) + 1]), [((1u64 << 40) + (1 << 17)) as f32]);
     let int4 = cast(
         &Tensor::from_slice([5], &[7i32, 8, -9, 100, -1]).unwrap(),
         DataType::Int4,
@@ -122,10 +95,7 @@ fn integers_wrap() {
 #[test]
 fn truth() {
     let flags = to::<f32, Bool8>(&[0.0, -0.0, 0.1, f32::NAN, -5.0]);
-    assert_eq!(
-        flags.iter().map(|b| b.0).collect::<Vec<_>>(),
-        [0, 0, 1, 1, 1]
-    );
+    assert_eq!(flags.iter().map(|b| b.0).collect::<Vec<_>>(), [0, 0, 1, 1, 1]);
     assert_eq!(to::<i64, Bool8>(&[1 << 40, 0])[0].0, 1);
     // TYPE-07-: any byte but 0 is true.
     assert_eq!(to::<Bool8, f32>(&[Bool8(2), Bool8(0)]), [1.0, 0.0]);
@@ -138,19 +108,10 @@ fn special_floats_survive() {
     let bits = |v: &[f64]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&to::<f32, f64>(&odd)), bits(&odd.map(f64::from)));
     assert!(to::<f32, f16>(&[f32::NAN])[0].is_nan() && to::<f64, bf16>(&[f64::NAN])[0].is_nan());
-    assert_eq!(
-        to::<f64, f32>(&[1e300, -1e300]),
-        [f32::INFINITY, f32::NEG_INFINITY]
-    );
-    assert_eq!(
-        to::<f32, f16>(&[65520.0, 65519.0]).map_each(f16::to_f32),
-        [f32::INFINITY, 65504.0]
-    );
+    assert_eq!(to::<f64, f32>(&[1e300, -1e300]), [f32::INFINITY, f32::NEG_INFINITY]);
+    assert_eq!(to::<f32, f16>(&[65520.0, 65519.0]).map_each(f16::to_f32), [f32::INFINITY, 65504.0]);
     assert_eq!(bf16::from_bits(0x3F80).to_f32(), 1.0);
-    assert_eq!(
-        to::<f64, f16>(&[-0.0, 5.960464477539063e-8]).map_each(f16::to_bits),
-        [0x8000, 1]
-    );
+    assert_eq!(to::<f64, f16>(&[-0.0, 5.960464477539063e-8]).map_each(f16::to_bits), [0x8000, 1]);
 }
 
 trait MapEach<T> {
@@ -166,16 +127,11 @@ impl<T> MapEach<T> for Vec<T> {
 #[test]
 fn complex() {
     let one = [Complex64 { re: 1.5, im: -2.0 }];
-    assert_eq!(
-        to::<Complex64, Complex128>(&one),
-        [Complex128 { re: 1.5, im: -2.0 }]
-    );
+    assert_eq!(to::<Complex64, Complex128>(&one), [Complex128 { re: 1.5, im: -2.0 }]);
     assert_eq!(to::<i32, Complex64>(&[3]), [Complex64 { re: 3.0, im: 0.0 }]);
     let tensor = Tensor::from_slice([1], &one).unwrap();
     assert_eq!(
-        cast(&tensor, DataType::Float, CastOptions::default())
-            .unwrap_err()
-            .kind(),
+        cast(&tensor, DataType::Float, CastOptions::default()).unwrap_err().kind(),
         ErrorKind::Unsupported
     );
 }
@@ -196,22 +152,11 @@ fn text_to_numbers() {
     assert_eq!(parse::<i64>("1e30"), Err(ErrorKind::Range));
     assert_eq!(parse::<i64>("nan"), Err(ErrorKind::Range));
     assert_eq!(parse::<f32>("Hello World!"), Err(ErrorKind::Parse));
-    let error = cast(
-        &strings(&["1", "x"]),
-        DataType::Float,
-        CastOptions::default(),
-    )
-    .unwrap_err();
-    assert_eq!(
-        error.message(),
-        "element 1: the string \"x\" is not a number"
-    );
+    let error = cast(&strings(&["1", "x"]), DataType::Float, CastOptions::default()).unwrap_err();
+    assert_eq!(error.message(), "element 1: the string \"x\" is not a number");
     let long = strings(&["7"; 1030]);
     assert_eq!(
-        cast(&long, DataType::Int4, CastOptions::default())
-            .unwrap()
-            .to_codes()
-            .unwrap(),
+        cast(&long, DataType::Int4, CastOptions::default()).unwrap().to_codes().unwrap(),
         [7; 1030]
     );
 }
@@ -220,29 +165,15 @@ fn text_to_numbers() {
 fn numbers_to_text() {
     let text = |t: Tensor| -> Vec<String> {
         let tensor = cast(&t, DataType::String, CastOptions::default()).unwrap();
-        tensor
-            .strings()
-            .unwrap()
-            .iter()
-            .map(|s| String::from_utf8(s.to_vec()).unwrap())
-            .collect()
+        tensor.strings().unwrap().iter().map(|s| String::from_utf8(s.to_vec()).unwrap()).collect()
     };
     assert_eq!(
         text(Tensor::from_slice([3], &[1.0f32, 314.15926, f32::NAN]).unwrap()),
         ["1.0", "314.15927", "nan"]
     );
-    assert_eq!(
-        text(Tensor::from_slice([2], &[-5i64, 0]).unwrap()),
-        ["-5", "0"]
-    );
-    assert_eq!(
-        text(Tensor::from_bools([2], &[true, false]).unwrap()),
-        ["True", "False"]
-    );
-    assert_eq!(
-        text(Tensor::from_codes(DataType::Int4, [2], &[15, 7]).unwrap()),
-        ["-1", "7"]
-    );
+    assert_eq!(text(Tensor::from_slice([2], &[-5i64, 0]).unwrap()), ["-5", "0"]);
+    assert_eq!(text(Tensor::from_bools([2], &[true, false]).unwrap()), ["True", "False"]);
+    assert_eq!(text(Tensor::from_codes(DataType::Int4, [2], &[15, 7]).unwrap()), ["-1", "7"]);
     assert_eq!(
         text(Tensor::from_codes(DataType::Float4e2m1, [2], &[1, 15]).unwrap()),
         ["0.5", "-6.0"]
@@ -252,42 +183,18 @@ fn numbers_to_text() {
 #[test]
 fn slices_of_any_alignment_and_checked_sizes() {
     let mut bytes = vec![0u8];
-    [1.5f32, -2.0, 3.0]
-        .iter()
-        .for_each(|x| bytes.extend(x.to_ne_bytes()));
+    [1.5f32, -2.0, 3.0].iter().for_each(|x| bytes.extend(x.to_ne_bytes()));
     let mut out = [0u8; 25];
     let options = CastOptions::default();
-    cast_slices(
-        DataType::Float,
-        &bytes[1..],
-        DataType::Int64,
-        &mut out[1..],
-        3,
-        options,
-    )
-    .unwrap();
+    cast_slices(DataType::Float, &bytes[1..], DataType::Int64, &mut out[1..], 3, options).unwrap();
     assert_eq!(out[9..17], (-2i64).to_ne_bytes());
     let mut fails = |from, source: &[u8], to, len: usize, elems| {
-        cast_slices(from, source, to, &mut out[..len], elems, options)
-            .unwrap_err()
-            .kind()
+        cast_slices(from, source, to, &mut out[..len], elems, options).unwrap_err().kind()
     };
-    assert_eq!(
-        fails(DataType::Float, &bytes, DataType::Int64, 24, 3),
-        ErrorKind::Size
-    );
-    assert_eq!(
-        fails(DataType::Float, &bytes[1..], DataType::Int64, 23, 3),
-        ErrorKind::Size
-    );
-    assert_eq!(
-        fails(DataType::Float, &[], DataType::Int4, 0, usize::MAX),
-        ErrorKind::Overflow
-    );
-    assert_eq!(
-        fails(DataType::String, &[], DataType::Int4, 0, 0),
-        ErrorKind::Type
-    );
+    assert_eq!(fails(DataType::Float, &bytes, DataType::Int64, 24, 3), ErrorKind::Size);
+    assert_eq!(fails(DataType::Float, &bytes[1..], DataType::Int64, 23, 3), ErrorKind::Size);
+    assert_eq!(fails(DataType::Float, &[], DataType::Int4, 0, usize::MAX), ErrorKind::Overflow);
+    assert_eq!(fails(DataType::String, &[], DataType::Int4, 0, 0), ErrorKind::Type);
 }
 
 #[test]

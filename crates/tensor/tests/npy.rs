@@ -26,19 +26,12 @@ fn simple(descr: &str, order: &str, shape: &str, data: &[u8]) -> Result<Tensor, 
 
 #[test]
 fn round_trips() {
-    let types = DataType::ALL
-        .into_iter()
-        .filter(|t| t.element_bytes().is_some());
+    let types = DataType::ALL.into_iter().filter(|t| t.element_bytes().is_some());
     let mut written = 0;
     for data_type in types {
         for dims in [&[][..], &[3], &[2, 3], &[0, 5], &[2, 1, 2]] {
             let mut tensor = Tensor::zeros(data_type, dims).unwrap();
-            tensor
-                .bytes_mut()
-                .unwrap()
-                .iter_mut()
-                .enumerate()
-                .for_each(|(i, b)| *b = i as u8 % 2);
+            tensor.bytes_mut().unwrap().iter_mut().enumerate().for_each(|(i, b)| *b = i as u8 % 2);
             match npy::write(&tensor) {
                 Ok(bytes) => {
                     written += 1;
@@ -50,10 +43,7 @@ fn round_trips() {
     }
     assert_eq!(written, 14 * 5);
     let strings = Tensor::from_strings([2, 1], StringArray::from_iter(["", "äb€"])).unwrap();
-    assert_eq!(
-        npy::read(&npy::write(&strings).unwrap().into()).unwrap(),
-        strings
-    );
+    assert_eq!(npy::read(&npy::write(&strings).unwrap().into()).unwrap(), strings);
     for bad in [&b"a\0"[..], b"\xff"] {
         assert!(npy::write(&Tensor::from(StringArray::from_iter([bad]))).is_err());
     }
@@ -64,18 +54,12 @@ fn bytes_are_those_of_numpy() {
     let want = b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (), }";
     let bytes = npy::write(&Tensor::scalar(3.0f64)).unwrap();
     assert_eq!(bytes[..want.len()], *want);
-    assert_eq!(
-        (bytes.len(), bytes[127], &bytes[128..]),
-        (136, b'\n', &3f64.to_le_bytes()[..])
-    );
+    assert_eq!((bytes.len(), bytes[127], &bytes[128..]), (136, b'\n', &3f64.to_le_bytes()[..]));
 }
 
 #[test]
 fn orders_of_bytes_and_elements() {
-    let data: Vec<u8> = [0u16, 3, 1, 4, 2, 5]
-        .iter()
-        .flat_map(|x| x.to_be_bytes())
-        .collect();
+    let data: Vec<u8> = [0u16, 3, 1, 4, 2, 5].iter().flat_map(|x| x.to_be_bytes()).collect();
     let tensor = simple(">i2", "True", "(2, 3)", &data).unwrap();
     assert_eq!(
         (tensor.dims(), tensor.to_vec::<i16>().unwrap()),
@@ -85,32 +69,16 @@ fn orders_of_bytes_and_elements() {
     assert_eq!(one.item::<u32>().unwrap(), 7);
     let complex = simple(">c8", "False", "()", &[0x3F, 0x80, 0, 0, 0x40, 0, 0, 0]).unwrap();
     assert_eq!(complex.to_string(), "complex64[] {(1+2j)}");
-    let text: Vec<u8> = "ab\0\0"
-        .chars()
-        .flat_map(|c| (c as u32).to_be_bytes())
-        .collect();
+    let text: Vec<u8> = "ab\0\0".chars().flat_map(|c| (c as u32).to_be_bytes()).collect();
     assert_eq!(
-        simple(">U2", "False", "(2,)", &text)
-            .unwrap()
-            .strings()
-            .unwrap(),
+        simple(">U2", "False", "(2,)", &text).unwrap().strings().unwrap(),
         &StringArray::from_iter(["ab", ""])
     );
-    assert_eq!(
-        simple("|S3", "False", "(1,)", b"a\0b")
-            .unwrap()
-            .strings()
-            .unwrap()
-            .get(0),
-        b"a\0b"
-    );
+    assert_eq!(simple("|S3", "False", "(1,)", b"a\0b").unwrap().strings().unwrap().get(0), b"a\0b");
     for version in [2, 3] {
         let header = "{\"shape\": (2L,), 'fortran_order' : False, 'descr':'|u1'}\n";
         assert_eq!(
-            npy::read(&file(version, header, &[1, 2, 3]))
-                .unwrap()
-                .to_vec::<u8>()
-                .unwrap(),
+            npy::read(&file(version, header, &[1, 2, 3])).unwrap().to_vec::<u8>().unwrap(),
             [1, 2]
         );
     }
@@ -130,24 +98,14 @@ fn types_numpy_has_no_name_for() {
     );
     let tensor = npy::read_as(&source, DataType::Bfloat16).unwrap();
     assert_eq!(tensor.to_string(), "bfloat16[1] {1.0}");
-    assert_eq!(
-        npy::read_as(&source, DataType::Float).unwrap_err().kind(),
-        ErrorKind::Type
-    );
+    assert_eq!(npy::read_as(&source, DataType::Float).unwrap_err().kind(), ErrorKind::Type);
     for strings in ["<U1", "|S2"] {
         let header = format!("{{'descr': '{strings}', 'fortran_order': False, 'shape': (1,)}}");
         let refused = npy::read_as(&file(1, &header, b"a\0\0\0"), DataType::Bfloat16);
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::Type);
     }
-    let source = file(
-        1,
-        "{'descr': '<V1', 'fortran_order': False, 'shape': (3,)}",
-        &[1, 2, 15],
-    );
-    assert_eq!(
-        npy::read_as(&source, DataType::Int4).unwrap().bytes(),
-        [0x21, 0x0F]
-    );
+    let source = file(1, "{'descr': '<V1', 'fortran_order': False, 'shape': (3,)}", &[1, 2, 15]);
+    assert_eq!(npy::read_as(&source, DataType::Int4).unwrap().bytes(), [0x21, 0x0F]);
 }
 
 #[test]
@@ -174,37 +132,19 @@ fn hostile_files_are_errors() {
         ("<f", "(1,)"),
         ("<f4", &format!("({})", "1,".repeat(100))),
     ] {
-        assert!(
-            simple(descr, "False", shape, &[0xFF; 8]).is_err(),
-            "{descr} {shape}"
-        );
-        assert!(
-            simple(descr, "True", shape, &[0xFF; 8]).is_err(),
-            "{descr} {shape}"
-        );
+        assert!(simple(descr, "False", shape, &[0xFF; 8]).is_err(), "{descr} {shape}");
+        assert!(simple(descr, "True", shape, &[0xFF; 8]).is_err(), "{descr} {shape}");
     }
-    for header in [
-        "",
-        "{",
-        "{}",
-        "{'descr'",
-        "{'descr': [('a', '<f4')], ",
-        "{'x': 1}",
-        "{'descr': '<f4'} x",
-    ] {
+    for header in
+        ["", "{", "{}", "{'descr'", "{'descr': [('a', '<f4')], ", "{'x': 1}", "{'descr': '<f4'} x"]
+    {
         assert!(npy::read(&file(1, header, &[0; 64])).is_err(), "{header}");
     }
-    let good = file(
-        1,
-        "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }\n",
-        &[1, 2, 3, 4],
-    );
+    let good =
+        file(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }\n", &[1, 2, 3, 4]);
     npy::read(&good).unwrap();
     for cut in 0..good.len() {
-        assert!(
-            npy::read(&good.slice(0..cut).unwrap()).is_err(),
-            "cut at {cut}"
-        );
+        assert!(npy::read(&good.slice(0..cut).unwrap()).is_err(), "cut at {cut}");
         // Any one byte changed: an error or another array, never a panic.
         for change in [0, 0xFF, b'(', b'9', b'\''] {
             let mut bytes = good.as_slice().to_vec();

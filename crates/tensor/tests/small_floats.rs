@@ -1,14 +1,12 @@
-//! Every code of the small floats, and thousands of numbers near and on ties, against tables made from the ONNX reference by
-//! `golden/generate.py`.
+//! Every code of the small floats, and thousands of numbers near and on ties, against tables made
+//! from the ONNX reference by `golden/generate.py`.
 
 #![allow(clippy::unwrap_used)] // In a test, a panic is the report.
 
 use sardonyx_tensor::{CastOptions, DataType, Element, RoundMode, Tensor, cast};
 
 fn rows(text: &str) -> impl Iterator<Item = Vec<&str>> {
-    text.lines()
-        .filter(|line| !line.starts_with('#'))
-        .map(|line| line.split(' ').collect())
+    text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect())
 }
 
 fn hex(word: &str) -> u64 {
@@ -30,19 +28,11 @@ fn all_codes_decode() {
         let codes: Vec<u8> = (0..row.len() as u8 - 2).map(|i| first + i).collect();
         let tensor = Tensor::from_codes(data_type, [codes.len()], &codes).unwrap();
         let got = cast(&tensor, DataType::Float, CastOptions::default()).unwrap();
-        for ((got, want), code) in got
-            .to_vec::<f32>()
-            .unwrap()
-            .into_iter()
-            .zip(&row[2..])
-            .zip(codes)
+        for ((got, want), code) in
+            got.to_vec::<f32>().unwrap().into_iter().zip(&row[2..]).zip(codes)
         {
             let want = f32::from_bits(hex(want) as u32);
-            let same = if want.is_nan() {
-                got.is_nan()
-            } else {
-                got.to_bits() == want.to_bits()
-            };
+            let same = if want.is_nan() { got.is_nan() } else { got.to_bits() == want.to_bits() };
             assert!(same, "{data_type} code {code}: {got:?}, not {want:?}");
             codes_seen += 1;
         }
@@ -55,19 +45,16 @@ fn f32_encodes() {
     let mut rows = rows(include_str!("golden/encode.txt"));
     let columns = rows.next().unwrap();
     let rows: Vec<Vec<u64>> = rows.map(|row| row.into_iter().map(hex).collect()).collect();
-    let numbers: Vec<f32> = rows
-        .iter()
-        .map(|row| f32::from_bits(row[0] as u32))
-        .collect();
+    let numbers: Vec<f32> = rows.iter().map(|row| f32::from_bits(row[0] as u32)).collect();
     let exact: Vec<f64> = numbers.iter().map(|&x| x.into()).collect();
     for (k, column) in columns.iter().enumerate().skip(1) {
         let (name, how) = column.split_once('/').unwrap();
         let data_type = DataType::from_name(name).unwrap();
         let options = CastOptions {
             saturate: how.starts_with("saturate"),
-            round_mode: how.split_once(',').map_or(RoundMode::Up, |(_, mode)| {
-                RoundMode::from_name(mode).unwrap()
-            }),
+            round_mode: how
+                .split_once(',')
+                .map_or(RoundMode::Up, |(_, mode)| RoundMode::from_name(mode).unwrap()),
         };
         let got = convert(&numbers, data_type, options);
         for (row, got) in rows.iter().zip(&got) {
@@ -78,11 +65,7 @@ fn f32_encodes() {
                 row[0], row[k]
             );
         }
-        assert_eq!(
-            convert(&exact, data_type, options),
-            got,
-            "{column} from f64"
-        );
+        assert_eq!(convert(&exact, data_type, options), got, "{column} from f64");
     }
 }
 
@@ -98,16 +81,11 @@ fn f64_rounds_once() {
 
 #[test]
 fn wide_integers_round_once() {
-    let plain = CastOptions {
-        saturate: false,
-        ..CastOptions::default()
-    };
-    // 1.0625 * 2^40 is a tie of e8 formats with 3 mantissa bits; one more must go up, though f32 cannot tell.
+    let plain = CastOptions { saturate: false, ..CastOptions::default() };
+    // 1.0625 * 2^40 is a tie of e8 formats with 3 mantissa bits; one more must go up, though f32
+    // cannot tell.
     let e5m2 = |x: i64| convert(&[x], DataType::Float8e5m2, plain)[0];
-    assert_eq!(
-        [e5m2(9), e5m2(-9), e5m2(11), e5m2(1 << 40)],
-        [0x48, 0xC8, 0x4A, 0x7C]
-    );
+    assert_eq!([e5m2(9), e5m2(-9), e5m2(11), e5m2(1 << 40)], [0x48, 0xC8, 0x4A, 0x7C]);
     let bf16 = |x: i64| {
         let tensor = cast(&Tensor::scalar(x), DataType::Bfloat16, plain).unwrap();
         tensor.item::<half::bf16>().unwrap().to_f64()
@@ -125,26 +103,15 @@ fn wide_integers_round_once() {
 /// Every value of every small float survives the way through each type that holds it.
 #[test]
 fn values_survive_wider_types() {
-    for from in DataType::ALL
-        .into_iter()
-        .filter(|t| t.is_float() && t.bits() <= Some(8))
-    {
+    for from in DataType::ALL.into_iter().filter(|t| t.is_float() && t.bits() <= Some(8)) {
         let codes: Vec<u8> = (0..1u16 << from.bits().unwrap()).map(|c| c as u8).collect();
         let source = Tensor::from_codes(from, [codes.len()], &codes).unwrap();
-        for through in [
-            DataType::Float,
-            DataType::Double,
-            DataType::Bfloat16,
-            DataType::Float16,
-        ] {
+        for through in [DataType::Float, DataType::Double, DataType::Bfloat16, DataType::Float16] {
             if through == DataType::Float16 && from == DataType::Float8e8m0 {
                 continue; // its range is that of bfloat16
             }
             let wide = cast(&source, through, CastOptions::default()).unwrap();
-            let back = cast(&wide, from, CastOptions::default())
-                .unwrap()
-                .to_codes()
-                .unwrap();
+            let back = cast(&wide, from, CastOptions::default()).unwrap().to_codes().unwrap();
             let floats = cast(&source, DataType::Float, CastOptions::default())
                 .unwrap()
                 .to_vec::<f32>()

@@ -55,14 +55,11 @@ pub(crate) fn is_word(text: &[u8]) -> bool {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(text: &'a [u8]) -> Self {
-        Cursor {
-            text,
-            pos: 0,
-            gap: (0, 0),
-        }
+        Cursor { text, pos: 0, gap: (0, 0) }
     }
 
-    /// The byte here, or 0 at the end. (A 0 in the text is refused like any other byte that no word begins with.)
+    /// The byte here, or 0 at the end. (A 0 in the text is refused like any other byte that no word
+    /// begins with.)
     #[inline]
     pub(crate) fn byte(&self) -> u8 {
         self.byte_at(0)
@@ -114,11 +111,7 @@ impl<'a> Cursor<'a> {
 
     /// Where the last token ends: here, or before the blanks that were gone over since.
     pub(crate) fn token_end(&self) -> usize {
-        if self.gap.1 == self.pos {
-            self.gap.0
-        } else {
-            self.pos
-        }
+        if self.gap.1 == self.pos { self.gap.0 } else { self.pos }
     }
 
     /// Goes over the mark with which some editors begin a file.
@@ -138,9 +131,9 @@ impl<'a> Cursor<'a> {
     /// Goes over a byte if it is the next one behind blanks.
     #[inline]
     pub(crate) fn eat(&mut self, byte: u8) -> bool {
-        // At the end `next` gives 0, which nobody asks for. Not shorter, as `self.pos += usize::from(self.next() == byte)`:
-        // rustc 1.95 to 1.97 then leaves `pos` where it is when this is inlined with a constant (its pass
-        // SimplifyComparisonIntegral).
+        // At the end `next` gives 0, which nobody asks for. Not shorter, as
+        // `self.pos += usize::from(self.next() == byte)`: rustc 1.95 to 1.97 then leaves `pos`
+        // where it is when this is inlined with a constant (its pass SimplifyComparisonIntegral).
         if self.next() != byte {
             return false;
         }
@@ -166,7 +159,8 @@ impl<'a> Cursor<'a> {
         self.clone().word()
     }
 
-    /// Goes over what a quote that stands here encloses, if that is plain; otherwise the cursor stays.
+    /// Goes over what a quote that stands here encloses, if that is plain; otherwise the cursor
+    /// stays.
     #[inline]
     pub(crate) fn plain_quoted(&mut self) -> Option<std::ops::Range<usize>> {
         let start = self.pos + 1;
@@ -178,7 +172,8 @@ impl<'a> Cursor<'a> {
         Some(start..end)
     }
 
-    /// Goes over what a quote that stands here encloses. `None` if nothing closes it; then the cursor stays.
+    /// Goes over what a quote that stands here encloses. `None` if nothing closes it; then the
+    /// cursor stays.
     #[inline]
     pub(crate) fn quoted(&mut self) -> Option<Quoted<'a>> {
         let start = self.pos + 1;
@@ -193,11 +188,7 @@ impl<'a> Cursor<'a> {
             at += 2;
         }
         self.pos = at + 1;
-        Some(Quoted {
-            content: &self.text[start..at],
-            start,
-            escapes,
-        })
+        Some(Quoted { content: &self.text[start..at], start, escapes })
     }
 }
 
@@ -217,11 +208,7 @@ impl Quoted<'_> {
         let mut meaning = Vec::with_capacity(self.content.len());
         let mut bytes = self.content.iter();
         while let Some(byte) = bytes.next() {
-            let byte = if *byte == b'\\' {
-                bytes.next()
-            } else {
-                Some(byte)
-            };
+            let byte = if *byte == b'\\' { bytes.next() } else { Some(byte) };
             meaning.extend(byte);
         }
         meaning

@@ -1,4 +1,5 @@
-//! What is wrong with a text, and where: all of it, each with line, column, the source line and advice.
+//! What is wrong with a text, and where: all of it, each with line, column, the source line and
+//! advice.
 
 use std::fmt;
 use std::ops::Range;
@@ -40,11 +41,7 @@ struct Inner {
 
 impl ParseError {
     pub(crate) fn new(text: Buffer, diagnostics: Vec<Diagnostic>) -> Self {
-        ParseError(Box::new(Inner {
-            text,
-            name: String::new(),
-            diagnostics,
-        }))
+        ParseError(Box::new(Inner { text, name: String::new(), diagnostics }))
     }
 
     /// Says which file the text is from.
@@ -67,11 +64,7 @@ impl ParseError {
 
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&render(
-            self.0.text.as_slice(),
-            &self.0.name,
-            &self.0.diagnostics,
-        ))
+        f.write_str(&render(self.0.text.as_slice(), &self.0.name, &self.0.diagnostics))
     }
 }
 
@@ -116,10 +109,7 @@ impl Lines {
             }
         }
         self.counted = offset;
-        Position {
-            line: self.newlines + 1,
-            column: characters(&text[self.start..offset]) + 1,
-        }
+        Position { line: self.newlines + 1, column: characters(&text[self.start..offset]) + 1 }
     }
 }
 
@@ -180,7 +170,8 @@ fn render_one(
     }
 }
 
-/// The source line, or the part of it around the place; where in it the mark begins, and how long it is.
+/// The source line, or the part of it around the place; where in it the mark begins, and how long
+/// it is.
 fn excerpt(text: &[u8], line_start: usize, span: &Range<usize>) -> (String, usize, usize) {
     let start = span.start.min(text.len());
     let line_end = text[start..]
@@ -216,12 +207,14 @@ fn excerpt(text: &[u8], line_start: usize, span: &Range<usize>) -> (String, usiz
     (shown, mark_at, mark_len)
 }
 
-/// A line for a terminal, or the part of it around a place; where in it the mark begins, and how long it is, in columns.
+/// A line for a terminal, or the part of it around a place; where in it the mark begins, and how
+/// long it is, in columns.
 pub fn marked_line(line: &str, mark: Range<usize>) -> (String, usize, usize) {
     excerpt(line.as_bytes(), 0, &mark)
 }
 
-/// Characters as a terminal can show them, one column each: blanks for tabs, a sign for what cannot be seen.
+/// Characters as a terminal can show them, one column each: blanks for tabs, a sign for what cannot
+/// be seen.
 fn visible(text: &str) -> Vec<char> {
     text.chars()
         .map(|character| match character {
@@ -242,7 +235,8 @@ pub(crate) fn is_unseen(character: char) -> bool {
         )
 }
 
-/// Whether a character changes the order in which others are shown, so that a text looks like another one.
+/// Whether a character changes the order in which others are shown, so that a text looks like
+/// another one.
 pub(crate) fn is_bidi_control(character: char) -> bool {
     matches!(character, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

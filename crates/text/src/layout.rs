@@ -1,10 +1,11 @@
 //! Where lines are broken: one layout for what is printed and for what people write.
 //!
-//! It works on tokens and brackets and does not need to know what they mean, as there are few places where a bracket is
-//! told from another one, and what stands beside it does that. A statement is one line if it fits. If not, its brackets are
-//! opened from the left until the rest fits: all that is in them on a line of its own, or if that is too long, one item per
-//! line, and numbers as many as there is room for. Some brackets are always open: nodes, headers, and types and constants of
-//! a graph.
+//! It works on tokens and brackets and does not need to know what they mean, as there are few
+//! places where a bracket is told from another one, and what stands beside it does that. A
+//! statement is one line if it fits. If not, its brackets are opened from the left until the rest
+//! fits: all that is in them on a line of its own, or if that is too long, one item per line, and
+//! numbers as many as there is room for. Some brackets are always open: nodes, headers, and types
+//! and constants of a graph.
 
 use crate::cursor::{Cursor, continues_word, starts_word};
 use crate::words::{element_type, is_float_word};
@@ -18,7 +19,8 @@ const EMPTY: usize = 2;
 /// Blanks per level.
 pub(crate) const INDENT: usize = 2;
 
-/// Lays out a statement that is one long line, with so many blanks before it already, and so many bytes to come behind it.
+/// Lays out a statement that is one long line, with so many blanks before it already, and so many
+/// bytes to come behind it.
 pub(crate) fn statement(flat: &[u8], indent: usize, tail: usize, out: &mut Vec<u8>) {
     lay_out(Reader::new(flat), indent, indent, tail, out);
 }
@@ -33,11 +35,7 @@ pub(crate) fn continued(flat: &[u8], indent: usize, column: usize, tail: usize, 
 fn lay_out(mut reader: Reader<'_>, indent: usize, column: usize, tail: usize, out: &mut Vec<u8>) {
     let flat = reader.cursor.text;
     let items = reader.items(Ends::Statement);
-    let mut writer = Writer {
-        text: flat,
-        line_start: out.len() - column.min(out.len()),
-        out,
-    };
+    let mut writer = Writer { text: flat, line_start: out.len() - column.min(out.len()), out };
     // What goes on behind something else has a blank before it.
     if flat.first() == Some(&b' ') {
         writer.out.push(b' ');
@@ -52,11 +50,7 @@ pub(crate) fn text(text: &[u8]) -> Vec<u8> {
     let mut reader = Reader::new(text);
     let items = reader.items(Ends::Text);
     let mut out = Vec::with_capacity(text.len() + text.len() / 8);
-    let mut writer = Writer {
-        text,
-        line_start: 0,
-        out: &mut out,
-    };
+    let mut writer = Writer { text, line_start: 0, out: &mut out };
     let mut before: Option<&Item> = None;
     for item in &items {
         if before.is_some_and(|before| !before.is_header()) {
@@ -295,11 +289,7 @@ impl<'a> Reader<'a> {
                 }
             }
         };
-        Some(Token {
-            kind,
-            start,
-            end: self.cursor.pos,
-        })
+        Some(Token { kind, start, end: self.cursor.pos })
     }
 
     fn quoted(&mut self) -> Kind {
@@ -423,10 +413,7 @@ impl<'a> Reader<'a> {
             Ends::Text => {
                 let block = matches!(
                     item.pieces.last(),
-                    Some(Piece::Group(Group {
-                        content: Content::Block(_),
-                        ..
-                    }))
+                    Some(Piece::Group(Group { content: Content::Block(_), .. }))
                 );
                 let absent = matches!(&item.pieces[..], [Piece::Token(token)] if token.kind == Kind::Absent)
                     && before.iter().all(Item::is_header)
@@ -452,20 +439,13 @@ impl<'a> Reader<'a> {
 
     fn group(&mut self, open: u8, token: Token, item: &Item) -> Group {
         if let Some(end) = self.numbers(open) {
-            let content = Content::Numbers {
-                start: token.end,
-                end,
-            };
+            let content = Content::Numbers { start: token.end, end };
             self.cursor.pos = end + 1;
-            return Group {
-                open,
-                content,
-                last_comments: Vec::new(),
-                flat: None,
-            }
-            .measured(self.cursor.text, false);
+            return Group { open, content, last_comments: Vec::new(), flat: None }
+                .measured(self.cursor.text, false);
         }
-        // The braces of a graph stand behind parentheses or brackets, those of a tensor behind a name or sign.
+        // The braces of a graph stand behind parentheses or brackets, those of a tensor behind a
+        // name or sign.
         let block = open == b'{'
             && matches!(item.pieces.last(), Some(Piece::Group(group)) if matches!(group.open, b'(' | b'<'));
         let items = self.items(if block { Ends::Block } else { Ends::List });
@@ -473,18 +453,8 @@ impl<'a> Reader<'a> {
         let begins = !self.behind_something;
         let always_open =
             !items.is_empty() && (block || (begins && is_always_open(open, &item.pieces)));
-        let content = if block {
-            Content::Block(items)
-        } else {
-            Content::List(items)
-        };
-        Group {
-            open,
-            content,
-            last_comments,
-            flat: None,
-        }
-        .measured(self.cursor.text, always_open)
+        let content = if block { Content::Block(items) } else { Content::List(items) };
+        Group { open, content, last_comments, flat: None }.measured(self.cursor.text, always_open)
     }
 
     /// Where the bracket is that closes a list of nothing but numbers.
@@ -523,14 +493,11 @@ impl<'a> Reader<'a> {
 }
 
 fn gap(token: Token) -> Piece {
-    Piece::Token(Token {
-        kind: Kind::Gap,
-        ..token
-    })
+    Piece::Token(Token { kind: Kind::Gap, ..token })
 }
 
-/// Whether a bracket behind some pieces has lines of its own, however short: headers, notes of a model, types and constants
-/// of a graph or function.
+/// Whether a bracket behind some pieces has lines of its own, however short: headers, notes of a
+/// model, types and constants of a graph or function.
 fn is_always_open(open: u8, before: &[Piece]) -> bool {
     open == b'<'
         && match before {
@@ -551,13 +518,7 @@ fn is_group(piece: Option<&Piece>, bracket: u8) -> bool {
 
 impl Item {
     fn empty() -> Self {
-        Item {
-            pieces: Vec::new(),
-            lead: Vec::new(),
-            trail: None,
-            blank_before: false,
-            flat: None,
-        }
+        Item { pieces: Vec::new(), lead: Vec::new(), trail: None, blank_before: false, flat: None }
     }
 
     fn measure(&mut self, text: &[u8]) {
@@ -639,11 +600,8 @@ fn has_blank_before(pieces: &[Piece], index: usize, text: &[u8], statement: bool
         }
         Piece::Group(group) => group,
     };
-    let is_head = |parenthesis: usize| {
-        pieces
-            .get(parenthesis + 1)
-            .is_some_and(|next| is(next, Kind::Arrow))
-    };
+    let is_head =
+        |parenthesis: usize| pieces.get(parenthesis + 1).is_some_and(|next| is(next, Kind::Arrow));
     match group.open {
         b'(' => is_head(index),
         b'[' => match before {
@@ -683,8 +641,7 @@ impl Writer<'_, '_> {
     }
 
     fn comment(&mut self, comment: &Comment) {
-        self.out
-            .extend_from_slice(&self.text[comment.start..comment.end]);
+        self.out.extend_from_slice(&self.text[comment.start..comment.end]);
     }
 
     /// The comments before an item, each on a line of its own.
@@ -837,10 +794,8 @@ impl Writer<'_, '_> {
             Content::Block(items) => {
                 for (index, item) in items.iter().enumerate() {
                     self.new_line(inner);
-                    let blank = item
-                        .lead
-                        .first()
-                        .map_or(item.blank_before, |comment| comment.blank_before);
+                    let blank =
+                        item.lead.first().map_or(item.blank_before, |comment| comment.blank_before);
                     if index > 0 && blank {
                         self.blank_line(inner);
                     }
@@ -860,7 +815,8 @@ impl Writer<'_, '_> {
 }
 
 impl Item {
-    /// Whether it is a node, which is where a colon stands without blanks: it has an `=` with no colon before it.
+    /// Whether it is a node, which is where a colon stands without blanks: it has an `=` with no
+    /// colon before it.
     fn is_statement(&self) -> bool {
         let equals = self.pieces.iter().position(|piece| is(piece, Kind::Equals));
         let colon = self.pieces.iter().position(|piece| is(piece, Kind::Colon));

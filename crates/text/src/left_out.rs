@@ -17,8 +17,8 @@ pub struct LeftOutKind {
     pub first: String,
     /// How many there are.
     pub count: u64,
-    /// Whether this changes what the model computes, its signature, or what the `onnx` package reads. Documentation, how
-    /// values are stored, and whether something empty is there do not.
+    /// Whether this changes what the model computes, its signature, or what the `onnx` package
+    /// reads. Documentation, how values are stored, and whether something empty is there do not.
     pub changes_meaning: bool,
 }
 
@@ -73,12 +73,9 @@ impl LeftOut {
                 kind.count += 1;
                 kind.changes_meaning |= changes_meaning;
             }
-            None => self.kinds.push(LeftOutKind {
-                what,
-                first: place(),
-                count: 1,
-                changes_meaning,
-            }),
+            None => {
+                self.kinds.push(LeftOutKind { what, first: place(), count: 1, changes_meaning })
+            }
         }
     }
 }

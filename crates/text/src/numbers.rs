@@ -1,20 +1,22 @@
 //! Number literals: reading and writing them, one at a time and by the million.
 //!
-//! The weights of a model in text are nearly all of the text, so its speed is decided here. The one idea: the common
-//! literal runs through code without branches that depend on the data (eight digits at a time in a word, signs and
-//! lengths as arithmetic), because a branch on random digits costs more than all the arithmetic of a number; what is
-//! uncommon (long digit strings, large exponents, words, errors) leaves that path for plain code and the standard library.
+//! The weights of a model in text are nearly all of the text, so its speed is decided here. The one
+//! idea: the common literal runs through code without branches that depend on the data (eight
+//! digits at a time in a word, signs and lengths as arithmetic), because a branch on random digits
+//! costs more than all the arithmetic of a number; what is uncommon (long digit strings, large
+//! exponents, words, errors) leaves that path for plain code and the standard library.
 //!
 //! A literal is
 //!
 //! ```text
 //! int   = ["-"] digit+
-//! float = ["-"] digit+ "." digit* [exp] | ["-"] digit+ exp | ["-"] ("inf" | "infinity" | "nan") | "nan(" hex+ ")"
+//! float = ["-"] digit+ "." digit* [exp] | ["-"] digit+ exp
+//!       | ["-"] ("inf" | "infinity" | "nan") | "nan(" hex+ ")"
 //! exp   = ("e" | "E") ["+" | "-"] digit+
 //! ```
 //!
-//! with the words in any letter case. `nan(7fc00001)` gives all bits of a NaN, for those that are not the canonical one.
-//! No letter, digit, `_` or `.` may follow directly.
+//! with the words in any letter case. `nan(7fc00001)` gives all bits of a NaN, for those that are
+//! not the canonical one. No letter, digit, `_` or `.` may follow directly.
 
 mod read;
 mod read_lists;

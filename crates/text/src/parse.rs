@@ -1,8 +1,9 @@
 //! From text to the graph.
 //!
-//! A hand-written descent that builds the model as it reads: names stay where they stand in the text, numbers go straight
-//! into their payloads. An error is written down where it is found; then the parser goes on at the next node, entry or
-//! function, so that one pass finds everything that is wrong.
+//! A hand-written descent that builds the model as it reads: names stay where they stand in the
+//! text, numbers go straight into their payloads. An error is written down where it is found; then
+//! the parser goes on at the next node, entry or function, so that one pass finds everything that
+//! is wrong.
 
 mod attribute;
 mod graph;
@@ -34,28 +35,23 @@ pub(crate) use tensor::{entry_range, narrow};
 pub struct ParseOptions<'o> {
     /// What the model may cost. Graphs in graphs count three levels each, as in a file.
     pub limits: ReadLimits,
-    /// Finds the values of tensors that are loaded from files (`raw [...]`). The default finds none.
+    /// Finds the values of tensors that are loaded from files (`raw [...]`). The default finds
+    /// none.
     pub external: &'o dyn ExternalData,
-    /// Whether a tensor may have another number of values than its shape asks for, which is only a warning then. The parser
-    /// of the `onnx` package does not count them.
+    /// Whether a tensor may have another number of values than its shape asks for, which is only a
+    /// warning then. The parser of the `onnx` package does not count them.
     pub any_count: bool,
 }
 
 impl Default for ParseOptions<'_> {
     fn default() -> Self {
-        ParseOptions {
-            limits: ReadLimits::default(),
-            external: &NoExternalData,
-            any_count: false,
-        }
+        ParseOptions { limits: ReadLimits::default(), external: &NoExternalData, any_count: false }
     }
 }
 
 impl std::fmt::Debug for ParseOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ParseOptions")
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
+        f.debug_struct("ParseOptions").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
@@ -98,7 +94,8 @@ pub fn parse_model(text: Buffer, options: ParseOptions<'_>) -> Result<Parsed, Pa
     Ok(Parsed { model, warnings })
 }
 
-/// Whether bytes begin as a model does in the notation: with a header, or with the name of a graph and its inputs.
+/// Whether bytes begin as a model does in the notation: with a header, or with the name of a graph
+/// and its inputs.
 pub fn looks_like_text(bytes: &[u8]) -> bool {
     let mut cursor = Cursor::new(bytes);
     cursor.skip_byte_order_mark();
@@ -195,10 +192,7 @@ pub(crate) fn diagnose(text: &Buffer) -> Vec<Diagnostic> {
 
 fn look_at(text: &Buffer, with_tree: bool) -> (Option<Recorder>, Vec<Diagnostic>) {
     let mut model = Model::default();
-    let options = ParseOptions {
-        external: &Nothing,
-        ..ParseOptions::default()
-    };
+    let options = ParseOptions { external: &Nothing, ..ParseOptions::default() };
     let (parser, _) = run(&mut model, text, options, with_tree, Parser::model);
     (parser.tree, sorted(parser.diagnostics))
 }
@@ -221,9 +215,7 @@ fn parse_with<T>(
 ) -> Result<(T, Vec<Diagnostic>), ParseError> {
     let (parser, result) = run(model, &text, options, false, production);
     let diagnostics = parser.diagnostics;
-    let failed = diagnostics
-        .iter()
-        .any(|found| found.severity == Severity::Error);
+    let failed = diagnostics.iter().any(|found| found.severity == Severity::Error);
     match result {
         Ok(result) if !failed => {
             parser.build.finish();
@@ -307,7 +299,8 @@ pub(crate) struct Parser<'m, 'a> {
     faulty_files: Vec<String>,
     /// Whether the constants of the main graph are being read, not those of a graph in it.
     in_main_graph: bool,
-    /// Whether the tensor that is being read is a constant of a graph, not part of a node or of a sparse tensor.
+    /// Whether the tensor that is being read is a constant of a graph, not part of a node or of a
+    /// sparse tensor.
     in_initializer: bool,
     /// Whether it was said that a file cannot be told from others.
     warned_of_files: bool,
@@ -360,10 +353,7 @@ impl<'a> Parser<'_, 'a> {
     }
 
     fn slice(&self, range: Range<usize>) -> Slice<'a> {
-        Slice {
-            offset: range.start as u64,
-            bytes: &self.cursor.text[range],
-        }
+        Slice { offset: range.start as u64, bytes: &self.cursor.text[range] }
     }
 
     fn report(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
@@ -447,23 +437,17 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// The name around a place behind a word: other characters that somebody wrote into it without quotes.
+    /// The name around a place behind a word: other characters that somebody wrote into it without
+    /// quotes.
     #[cold]
     fn odd_name(&self) -> Option<String> {
         let odd =
             |byte: u8| continues_word(byte) || byte >= 0x80 || b"./-:$~%&!|\\".contains(&byte);
         let text = self.cursor.text;
         let at = self.cursor.pos;
-        let begin = at
-            - text[..at]
-                .iter()
-                .rev()
-                .take_while(|byte| odd(**byte))
-                .count();
+        let begin = at - text[..at].iter().rev().take_while(|byte| odd(**byte)).count();
         let end = at + text[at..].iter().take_while(|byte| odd(**byte)).count();
-        let name = text[begin..end]
-            .strip_suffix(b":")
-            .unwrap_or(&text[begin..end]);
+        let name = text[begin..end].strip_suffix(b":").unwrap_or(&text[begin..end]);
         let begins = name
             .first()
             .is_some_and(|first| starts_word(*first) || *first >= 0x80 || *first == b'/');
@@ -556,10 +540,7 @@ impl<'a> Parser<'_, 'a> {
             Some(character)
                 if !character.is_control() && character != char::REPLACEMENT_CHARACTER =>
             {
-                (
-                    start..start + character.len_utf8(),
-                    format!("`{character}`"),
-                )
+                (start..start + character.len_utf8(), format!("`{character}`"))
             }
             _ => (start..start + 1, format!("a byte of value 0x{byte:02x}")),
         }
@@ -630,7 +611,8 @@ impl<'a> Parser<'_, 'a> {
         self.expected(what)
     }
 
-    /// Goes over a `?`, which stands for what a file does not say. A type may begin with one as well; see `types`.
+    /// Goes over a `?`, which stands for what a file does not say. A type may begin with one as
+    /// well; see `types`.
     fn absent(&mut self) -> bool {
         let found = self.cursor.next() == b'?' && !self.at_type_sign();
         if found {
@@ -661,10 +643,9 @@ impl<'a> Parser<'_, 'a> {
         }
         let Some(quoted) = self.cursor.quoted() else {
             self.cursor.pos = start;
-            // Whatever follows is inside of it, or was meant to be; where it should end nobody knows.
-            let line = self.cursor.text[start..]
-                .iter()
-                .position(|byte| *byte == b'\n');
+            // Whatever follows is inside of it, or was meant to be; where it should end nobody
+            // knows.
+            let line = self.cursor.text[start..].iter().position(|byte| *byte == b'\n');
             let end = line.map_or(self.cursor.text.len(), |length| start + length);
             self.cursor.pos = self.cursor.text.len();
             return self.fail_with(
@@ -679,10 +660,7 @@ impl<'a> Parser<'_, 'a> {
         Ok(if quoted.escapes {
             Name::Own(quoted.unescaped())
         } else {
-            Name::Here(Slice {
-                bytes: quoted.content,
-                offset: quoted.start as u64,
-            })
+            Name::Here(Slice { bytes: quoted.content, offset: quoted.start as u64 })
         })
     }
 
@@ -839,8 +817,8 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// A list between two signs, its items separated by commas: calls `item` at each. An item that fails is left, and the
-    /// list goes on behind the next comma.
+    /// A list between two signs, its items separated by commas: calls `item` at each. An item that
+    /// fails is left, and the list goes on behind the next comma.
     fn list(
         &mut self,
         open: u8,
@@ -851,8 +829,8 @@ impl<'a> Parser<'_, 'a> {
         self.list_of(open, close, what, |_| false, item)
     }
 
-    /// The same, where one can tell that an item begins: with such a one the list goes on even if a comma or a bracket is
-    /// missing before it.
+    /// The same, where one can tell that an item begins: with such a one the list goes on even if a
+    /// comma or a bracket is missing before it.
     fn list_of(
         &mut self,
         open: u8,

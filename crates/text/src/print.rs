@@ -1,8 +1,8 @@
 //! From the graph to text.
 //!
-//! A statement (a node, a constant, the head of a graph) is written as one line. If that is too long, or has lines of its
-//! own in it, the line is laid out by [`layout`](crate::layout), which also lays out what people write: what is printed and
-//! what is formatted look the same.
+//! A statement (a node, a constant, the head of a graph) is written as one line. If that is too
+//! long, or has lines of its own in it, the line is laid out by [`layout`](crate::layout), which
+//! also lays out what people write: what is printed and what is formatted look the same.
 
 mod excerpt;
 mod message;
@@ -43,8 +43,8 @@ pub struct PrintOptions<'o> {
     pub weights: Weights<'o>,
     /// Values of so many bytes stand in the text.
     pub inline_bytes: u64,
-    /// Whether tensors look as the `onnx` package prints them: numbers on one line without blanks, and `...`, which nothing
-    /// reads back, for values of 2 and 4 bits.
+    /// Whether tensors look as the `onnx` package prints them: numbers on one line without blanks,
+    /// and `...`, which nothing reads back, for values of 2 and 4 bits.
     pub like_onnx: bool,
 }
 
@@ -54,7 +54,8 @@ pub enum Weights<'o> {
     /// They stand in the text.
     #[default]
     Inline,
-    /// They are left out; a text, such as a digest, stands for them. What is printed cannot be read back.
+    /// They are left out; a text, such as a digest, stands for them. What is printed cannot be read
+    /// back.
     Elided(&'o dyn Fn(&[u8]) -> String),
     /// They are in a file, which is asked where.
     Placed(&'o mut dyn Payloads),
@@ -62,8 +63,9 @@ pub enum Weights<'o> {
 
 /// A place for values outside of the text.
 pub trait Payloads {
-    /// The files, relative to the text, in which values of more than `inline_bytes` bytes are, each with the digest that
-    /// tells it from others. Asked once, before anything is placed. Values may be put into a file for this.
+    /// The files, relative to the text, in which values of more than `inline_bytes` bytes are, each
+    /// with the digest that tells it from others. Asked once, before anything is placed. Values may
+    /// be put into a file for this.
     ///
     /// # Errors
     ///
@@ -97,7 +99,8 @@ impl std::fmt::Debug for Weights<'_> {
     }
 }
 
-/// Prints a model. Gives what the text does not say; nothing of the full form, unless values were elided.
+/// Prints a model. Gives what the text does not say; nothing of the full form, unless values were
+/// elided.
 ///
 /// # Errors
 ///
@@ -128,8 +131,8 @@ pub fn model_to_text(model: &Model, options: PrintOptions<'_>) -> io::Result<(Ve
 /// What a part of a model takes as text, or a little more.
 const BYTES_PER_PART: usize = 64;
 
-/// A part of a model to be printed alone. Like all such parts it is read without a header, and so without the defaults that
-/// the header of the full form changes.
+/// A part of a model to be printed alone. Like all such parts it is read without a header, and so
+/// without the defaults that the header of the full form changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PrintPart {
     /// A graph.
@@ -157,9 +160,7 @@ pub fn part_to_text(
         PrintPart::Function(index) => match model.functions.get(index) {
             Some(function) => printer.function_statement(function),
             None => {
-                return Err(io::Error::other(format!(
-                    "the model has no function {index}"
-                )));
+                return Err(io::Error::other(format!("the model has no function {index}")));
             }
         },
         PrintPart::Node(node) => printer.node_statement(node),
@@ -167,7 +168,8 @@ pub fn part_to_text(
     printer.finish()
 }
 
-/// Names are looked up, numbers are turned into digits, and everything goes to the end of one buffer.
+/// Names are looked up, numbers are turned into digits, and everything goes to the end of one
+/// buffer.
 pub(crate) struct Printer<'m, 'o, 's> {
     model: &'m Model,
     texts: Texts<'m>,
@@ -383,16 +385,15 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
         }
         let without_zeros: Vec<u8> = text.iter().copied().filter(|byte| *byte != 0).collect();
         if without_zeros.len() < text.len() {
-            self.left_out.add(
-                "zero bytes in texts, where the parser of the onnx package stops",
-                || sardonyx_proto::shown(text),
-            );
+            self.left_out
+                .add("zero bytes in texts, where the parser of the onnx package stops", || {
+                    sardonyx_proto::shown(text)
+                });
         }
         if std::str::from_utf8(&without_zeros).is_err() {
-            self.left_out.add(
-                "texts that are not UTF-8, which Python cannot pass on",
-                || sardonyx_proto::shown(text),
-            );
+            self.left_out.add("texts that are not UTF-8, which Python cannot pass on", || {
+                sardonyx_proto::shown(text)
+            });
         }
         self.escaped(&without_zeros);
     }
@@ -432,8 +433,7 @@ impl<'m, 'o, 's> Printer<'m, 'o, 's> {
             Some(symbol) => self.quoted_symbol(symbol),
             None if self.full() => self.push("?"),
             None => {
-                self.left_out
-                    .add_harmless("absent texts, which become empty ones", place);
+                self.left_out.add_harmless("absent texts, which become empty ones", place);
                 self.push("\"\"");
             }
         }
@@ -584,16 +584,14 @@ pub(crate) struct Notes {
     begun: bool,
     /// Whether what stands before them could have notes, but has none.
     reach_out: bool,
-    /// Whether they may be the last thing in a statement, so that their places are kept for wrapping it.
+    /// Whether they may be the last thing in a statement, so that their places are kept for
+    /// wrapping it.
     marked: bool,
 }
 
 impl Notes {
     fn marked() -> Notes {
-        Notes {
-            marked: true,
-            ..Notes::default()
-        }
+        Notes { marked: true, ..Notes::default() }
     }
 }
 
@@ -622,7 +620,8 @@ impl Looks {
         if is_free_word(text) {
             return Looks(Self::KNOWN | Self::FREE_WORD);
         }
-        // No way out before the end, and bytes for truth values: so many bytes are looked at at once.
+        // No way out before the end, and bytes for truth values: so many bytes are looked at at
+        // once.
         let (mut odd, mut special) = (0, 0);
         for byte in text {
             let printable = byte.wrapping_sub(b' ') <= b'~' - b' ';
@@ -637,8 +636,8 @@ impl Looks {
     }
 }
 
-/// Whether a text can stand in quotes and looks like what it is: UTF-8 without control characters, except line breaks and
-/// tabs, and without characters that change the direction of writing.
+/// Whether a text can stand in quotes and looks like what it is: UTF-8 without control characters,
+/// except line breaks and tabs, and without characters that change the direction of writing.
 fn is_plain(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| {
         text.chars().all(|character| match character {

@@ -99,12 +99,7 @@ impl SyntaxTree {
     }
 
     pub(crate) fn open(&mut self, kind: SyntaxKind, start: usize, parent: Option<usize>) -> usize {
-        self.parts.push(SyntaxPart {
-            kind,
-            span: start..start,
-            parent,
-            end: 0,
-        });
+        self.parts.push(SyntaxPart { kind, span: start..start, parent, end: 0 });
         self.parts.len() - 1
     }
 

@@ -18,42 +18,23 @@ pub const MODEL_KEYS: &[&str] = &[
 ];
 
 /// Keys of a function's header.
-pub const FUNCTION_KEYS: &[&str] = &[
-    "domain",
-    "overload",
-    "opset_import",
-    "doc_string",
-    "metadata_props",
-    "unknown",
-];
+pub const FUNCTION_KEYS: &[&str] =
+    &["domain", "overload", "opset_import", "doc_string", "metadata_props", "unknown"];
 
 /// Notes of a model.
 pub const MODEL_NOTES: &[&str] = &["training_info", "configuration", "unknown"];
 
 /// Keys of a training step.
-pub const TRAINING_KEYS: &[&str] = &[
-    "initialization",
-    "algorithm",
-    "initialization_binding",
-    "update_binding",
-    "unknown",
-];
+pub const TRAINING_KEYS: &[&str] =
+    &["initialization", "algorithm", "initialization_binding", "update_binding", "unknown"];
 
 /// Notes of a graph.
-pub const GRAPH_NOTES: &[&str] = &[
-    "doc_string",
-    "quantization_annotation",
-    "metadata_props",
-    "unknown",
-];
+pub const GRAPH_NOTES: &[&str] =
+    &["doc_string", "quantization_annotation", "metadata_props", "unknown"];
 
 /// Notes of a node.
-pub const NODE_NOTES: &[&str] = &[
-    "doc_string",
-    "metadata_props",
-    "device_configurations",
-    "unknown",
-];
+pub const NODE_NOTES: &[&str] =
+    &["doc_string", "metadata_props", "device_configurations", "unknown"];
 
 /// Notes of an input, an output or the type of a value.
 pub const VALUE_NOTES: &[&str] = &["doc_string", "metadata_props", "unknown"];
@@ -113,34 +94,16 @@ pub const ATTRIBUTE_TYPES: &[(&str, AttributeType, Option<AttributeType>)] = &[
     ("type_proto", AttributeType::TYPE_PROTO, None),
     ("floats", AttributeType::FLOATS, Some(AttributeType::FLOAT)),
     ("ints", AttributeType::INTS, Some(AttributeType::INT)),
-    (
-        "strings",
-        AttributeType::STRINGS,
-        Some(AttributeType::STRING),
-    ),
-    (
-        "tensors",
-        AttributeType::TENSORS,
-        Some(AttributeType::TENSOR),
-    ),
+    ("strings", AttributeType::STRINGS, Some(AttributeType::STRING)),
+    ("tensors", AttributeType::TENSORS, Some(AttributeType::TENSOR)),
     ("graphs", AttributeType::GRAPHS, Some(AttributeType::GRAPH)),
-    (
-        "sparse_tensors",
-        AttributeType::SPARSE_TENSORS,
-        Some(AttributeType::SPARSE_TENSOR),
-    ),
-    (
-        "type_protos",
-        AttributeType::TYPE_PROTOS,
-        Some(AttributeType::TYPE_PROTO),
-    ),
+    ("sparse_tensors", AttributeType::SPARSE_TENSORS, Some(AttributeType::SPARSE_TENSOR)),
+    ("type_protos", AttributeType::TYPE_PROTOS, Some(AttributeType::TYPE_PROTO)),
 ];
 
 /// The attribute type with a name.
 pub(crate) fn attribute_type(word: &[u8]) -> Option<AttributeType> {
-    let found = ATTRIBUTE_TYPES
-        .iter()
-        .find(|(name, ..)| name.as_bytes() == word);
+    let found = ATTRIBUTE_TYPES.iter().find(|(name, ..)| name.as_bytes() == word);
     found.map(|(_, ty, _)| *ty)
 }
 
@@ -158,9 +121,7 @@ pub(crate) fn element_of(ty: AttributeType) -> Option<AttributeType> {
 
 /// The list type with elements of a type.
 pub(crate) fn list_of(element: AttributeType) -> Option<AttributeType> {
-    let found = ATTRIBUTE_TYPES
-        .iter()
-        .find(|(.., other)| *other == Some(element));
+    let found = ATTRIBUTE_TYPES.iter().find(|(.., other)| *other == Some(element));
     found.map(|(_, ty, _)| *ty)
 }
 
@@ -168,10 +129,8 @@ pub(crate) fn list_of(element: AttributeType) -> Option<AttributeType> {
 #[inline]
 pub(crate) fn element_type(word: &[u8]) -> Option<DataType> {
     // Nearly all words that are asked about are names of values.
-    if !matches!(
-        word.first()?,
-        b'f' | b'd' | b'b' | b'i' | b'u' | b's' | b'c'
-    ) || !(3..=14).contains(&word.len())
+    if !matches!(word.first()?, b'f' | b'd' | b'b' | b'i' | b'u' | b's' | b'c')
+        || !(3..=14).contains(&word.len())
     {
         return None;
     }
@@ -182,16 +141,12 @@ pub(crate) fn element_type(word: &[u8]) -> Option<DataType> {
 #[inline]
 pub(crate) fn is_type_word(word: &[u8]) -> bool {
     element_type(word).is_some()
-        || TYPE_CONSTRUCTORS
-            .iter()
-            .any(|constructor| constructor.as_bytes() == word)
+        || TYPE_CONSTRUCTORS.iter().any(|constructor| constructor.as_bytes() == word)
 }
 
 /// Whether a word is a float: `inf`, `infinity` or `nan` in any case.
 pub(crate) fn is_float_word(word: &[u8]) -> bool {
-    [&b"inf"[..], b"infinity", b"nan"]
-        .iter()
-        .any(|float| word.eq_ignore_ascii_case(float))
+    [&b"inf"[..], b"infinity", b"nan"].iter().any(|float| word.eq_ignore_ascii_case(float))
 }
 
 /// The known word that somebody may have meant.
@@ -214,9 +169,8 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
                 i + j
             } else {
                 let same = usize::from(a[i - 1] != b[j - 1]);
-                let mut best = (rows[i - 1][j] + 1)
-                    .min(rows[i][j - 1] + 1)
-                    .min(rows[i - 1][j - 1] + same);
+                let mut best =
+                    (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + same);
                 if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
                     best = best.min(rows[i - 2][j - 2] + 1);
                 }

@@ -1,4 +1,5 @@
-//! The grammar for editors knows exactly the words of the notation, and its samples are texts that the parser takes.
+//! The grammar for editors knows exactly the words of the notation, and its samples are texts that
+//! the parser takes.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -16,10 +17,7 @@ fn editor() -> PathBuf {
 fn grammar_words(grammar: &Value, rule: &str) -> BTreeSet<String> {
     let rule = &grammar["repository"][rule];
     let pattern = rule["match"].as_str().or(rule["begin"].as_str()).unwrap();
-    let words = pattern
-        .strip_prefix(r"\b(")
-        .and_then(|rest| rest.strip_suffix(r")\b"))
-        .unwrap();
+    let words = pattern.strip_prefix(r"\b(").and_then(|rest| rest.strip_suffix(r")\b")).unwrap();
     words.split('|').map(String::from).collect()
 }
 
@@ -62,10 +60,7 @@ fn samples_are_texts() {
     let mut wrong = String::new();
     for entry in std::fs::read_dir(editor().join("tests/samples")).unwrap() {
         let path = entry.unwrap().path();
-        if path
-            .extension()
-            .is_none_or(|extension| extension != "onnxtxt")
-        {
+        if path.extension().is_none_or(|extension| extension != "onnxtxt") {
             continue;
         }
         count += 1;

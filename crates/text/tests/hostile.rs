@@ -1,5 +1,5 @@
-//! Texts made to hurt: nested without end, a hundred megabytes of one thing, bytes that are no text. Each is an error or a
-//! result, at once and without much memory. (TEXT-36-)
+//! Texts made to hurt: nested without end, a hundred megabytes of one thing, bytes that are no
+//! text. Each is an error or a result, at once and without much memory. (TEXT-36-)
 #![allow(clippy::unwrap_used)]
 
 use sardonyx_tensor::Buffer;
@@ -43,33 +43,15 @@ fn nesting_has_an_end() {
         [&open.repeat(DEEP), inside, &close.repeat(DEEP)].concat()
     };
     let rows = [
-        (
-            "types",
-            model(&format!("y = A<t = {}>(x)", nested("seq(", "float", ")"))),
-        ),
-        (
-            "types that nothing closes",
-            model(&"y = A<t = seq(".repeat(DEEP)),
-        ),
-        (
-            "graphs",
-            model(&nested("y = If<g = h () => () {", "", "}>(x)")),
-        ),
-        (
-            "graphs that nothing closes",
-            model(&"y = If<g = h () => () {".repeat(DEEP)),
-        ),
-        (
-            "lists",
-            model(&format!("y = A<a = {}>(x)", nested("[", "1", "]"))),
-        ),
+        ("types", model(&format!("y = A<t = {}>(x)", nested("seq(", "float", ")")))),
+        ("types that nothing closes", model(&"y = A<t = seq(".repeat(DEEP))),
+        ("graphs", model(&nested("y = If<g = h () => () {", "", "}>(x)"))),
+        ("graphs that nothing closes", model(&"y = If<g = h () => () {".repeat(DEEP))),
+        ("lists", model(&format!("y = A<a = {}>(x)", nested("[", "1", "]")))),
         ("parentheses", model(&nested("(", "", ")"))),
         ("braces", model(&nested("{", "", "}"))),
         ("brackets", model(&nested("<", "", ">"))),
-        (
-            "notes",
-            model(&format!("y = A(x) {}", nested("@<unknown: [", "", "]>"))),
-        ),
+        ("notes", model(&format!("y = A(x) {}", nested("@<unknown: [", "", "]>")))),
         (
             "messages",
             model(&format!(
@@ -79,10 +61,7 @@ fn nesting_has_an_end() {
         ),
         ("headers", "<".repeat(DEEP).into()),
         ("quotes", "\"".repeat(2 * DEEP + 1).into()),
-        (
-            "references",
-            model(&format!("y = A<a = {}b>(x)", "@".repeat(DEEP))),
-        ),
+        ("references", model(&format!("y = A<a = {}b>(x)", "@".repeat(DEEP)))),
         ("attributes", model(&"y = A<a = ".repeat(DEEP))),
     ];
     for (what, text) in rows {
@@ -107,62 +86,22 @@ fn a_hundred_megabytes_are_not_too_much() {
     let literal = |values: String| model(&format!("y = A<v = float[3] {{{values}}}>(x)"));
     let rows = [
         ("a number", literal(long("1", 100 << 20)), false),
-        (
-            "fraction",
-            literal(format!("0.{}", long("1", 8 << 20))),
-            false,
-        ),
-        (
-            "exponent",
-            literal(format!("1e{}", long("9", 8 << 20))),
-            false,
-        ),
+        ("fraction", literal(format!("0.{}", long("1", 8 << 20))), false),
+        ("exponent", literal(format!("1e{}", long("9", 8 << 20))), false),
         ("numbers", literal(long("1,", 8 << 20)), false),
         ("blanks", literal(long(" ", 8 << 20)), true),
         ("commas", literal(long(",", 8 << 20)), false),
-        (
-            "a name",
-            model(&format!("y = A({})", long("n", 8 << 20))),
-            true,
-        ),
-        (
-            "a text",
-            model(&format!("y = A<s = \"{}\">(x)", long("s", 100 << 20))),
-            true,
-        ),
-        (
-            "escapes",
-            model(&format!("y = A<s = \"{}\">(x)", long("\\\\", 8 << 20))),
-            true,
-        ),
-        (
-            "hexadecimal",
-            model(&format!("y = A<s = x\"{}\">(x)", long("00", 8 << 20))),
-            true,
-        ),
-        (
-            "a comment",
-            model(&format!("#{}\n y = A(x)", long("c", 8 << 20))),
-            true,
-        ),
-        (
-            "comments",
-            model(&format!("{} y = A(x)", long("#\n", 4 << 20))),
-            true,
-        ),
-        (
-            "an unknown key",
-            format!("<{}: 1>", long("k", 8 << 20)).into(),
-            false,
-        ),
+        ("a name", model(&format!("y = A({})", long("n", 8 << 20))), true),
+        ("a text", model(&format!("y = A<s = \"{}\">(x)", long("s", 100 << 20))), true),
+        ("escapes", model(&format!("y = A<s = \"{}\">(x)", long("\\\\", 8 << 20))), true),
+        ("hexadecimal", model(&format!("y = A<s = x\"{}\">(x)", long("00", 8 << 20))), true),
+        ("a comment", model(&format!("#{}\n y = A(x)", long("c", 8 << 20))), true),
+        ("comments", model(&format!("{} y = A(x)", long("#\n", 4 << 20))), true),
+        ("an unknown key", format!("<{}: 1>", long("k", 8 << 20)).into(), false),
         ("one line of errors", model(&long("; ", 2 << 20)), false),
         ("lines of errors", model(&long(";\n", 2 << 20)), false),
         ("broken nodes", model(&long("y = \n", 2 << 20)), false),
-        (
-            "dimensions",
-            model(&format!("y = A<t = float[{}1]>(x)", long("1,", 2 << 20))),
-            false,
-        ),
+        ("dimensions", model(&format!("y = A<t = float[{}1]>(x)", long("1,", 2 << 20))), false),
     ];
     for (what, text, fine) in rows {
         let result = survives(text);
@@ -196,31 +135,11 @@ fn bytes_that_are_no_text_are_refused_or_kept() {
             assert_eq!(again.unwrap().model.to_bytes(), read.model.to_bytes());
         }
     }
-    for text in [
-        &b""[..],
-        b"\0",
-        b"\xff\xfe<\0",
-        b"#",
-        b"\xef\xbb\xbf",
-        b"?",
-        b"@<>",
-        b"<>",
-    ] {
+    for text in [&b""[..], b"\0", b"\xff\xfe<\0", b"#", b"\xef\xbb\xbf", b"?", b"@<>", b"<>"] {
         let _ = survives(text.to_vec());
-        for part in [
-            Part::Graph,
-            Part::Node,
-            Part::Type,
-            Part::Tensor,
-            Part::Attribute,
-        ] {
+        for part in [Part::Graph, Part::Node, Part::Type, Part::Tensor, Part::Attribute] {
             assert!(
-                parse_part(
-                    part,
-                    Buffer::from_vec(text.to_vec()),
-                    ParseOptions::default()
-                )
-                .is_err()
+                parse_part(part, Buffer::from_vec(text.to_vec()), ParseOptions::default()).is_err()
             );
         }
     }

@@ -1,4 +1,5 @@
-//! Model to text to model, for models with everything in them; and every part of the notation read alone.
+//! Model to text to model, for models with everything in them; and every part of the notation read
+//! alone.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -14,15 +15,10 @@ use sardonyx_text::{
 /// The models that fuzzing starts from: small ones, and one with something of everything.
 fn models() -> Vec<(String, Model)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/notation_roundtrip");
-    let files = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let read = |path: std::path::PathBuf| {
         let model = Model::read(Buffer::from_vec(fs::read(&path).unwrap())).unwrap();
-        (
-            path.file_name().unwrap().to_string_lossy().into_owned(),
-            model,
-        )
+        (path.file_name().unwrap().to_string_lossy().into_owned(), model)
     };
     files.map(read).collect()
 }
@@ -51,14 +47,8 @@ fn models_come_back_from_their_text() {
 fn a_portable_text_says_what_it_leaves_out() {
     // TEXT-34-
     let models = models();
-    let (_, everything) = models
-        .iter()
-        .find(|(name, _)| name == "everything")
-        .unwrap();
-    let portable = || PrintOptions {
-        form: Form::Portable,
-        ..PrintOptions::default()
-    };
+    let (_, everything) = models.iter().find(|(name, _)| name == "everything").unwrap();
+    let portable = || PrintOptions { form: Form::Portable, ..PrintOptions::default() };
     let (text, left_out) = model_to_text(everything, portable()).unwrap();
     let kinds: Vec<&str> = left_out.kinds().iter().map(|kind| kind.what).collect();
     for kind in [
@@ -96,7 +86,8 @@ fn every_part_is_read_alone_and_to_its_end() {
             parse_part(part, text, ParseOptions::default())
         };
         assert!(!read(text).unwrap().is_empty(), "{text}");
-        // What these messages are, `cargo xtask notation` compares with the onnx package; here, that nothing is left over.
+        // What these messages are, `cargo xtask notation` compares with the onnx package; here,
+        // that nothing is left over.
         let error = read(&format!("{text} ]")).unwrap_err();
         assert!(error.to_string().contains("found `]`"), "{error}");
     }

@@ -1,4 +1,5 @@
-//! Runs the backend cases that `cargo xtask conformance` has written to disk, and judges the result.
+//! Runs the backend cases that `cargo xtask conformance` has written to disk, and judges the
+//! result.
 
 use clap::Parser;
 use sardonyx_tests::cases::{self, Case};
@@ -70,11 +71,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let all = cases.len();
     cases.retain(|case| case.id.contains(&arguments.filter));
 
-    let trips = if arguments.filter.is_empty() {
-        Some(round_trip_wheel(folder)?)
-    } else {
-        None
-    };
+    let trips = if arguments.filter.is_empty() { Some(round_trip_wheel(folder)?) } else { None };
     let outcomes = run_cases(&cases, &expectations, arguments)?;
     let finished = outcomes.len() == cases.len();
     print_counts(&cases, &outcomes, all);
@@ -94,10 +91,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
             surprises.len()
         };
     let failures = unexpected + trips.map_or(0, |trips| trips.failures.len());
-    println!(
-        "conformance: {} passed, {failures} failed",
-        passed(outcomes.values())
-    );
+    println!("conformance: {} passed, {failures} failed", passed(outcomes.values()));
     Ok(failures == 0)
 }
 
@@ -107,16 +101,11 @@ fn read_expectations(list: &Path) -> Result<Expectations, Box<dyn Error>> {
 }
 
 fn round_trip_wheel(folder: &Path) -> Result<RoundTrips, Box<dyn Error>> {
-    let files: Vec<PathBuf> = fs::read_to_string(folder.join("wheel_files.txt"))?
-        .lines()
-        .map(PathBuf::from)
-        .collect();
+    let files: Vec<PathBuf> =
+        fs::read_to_string(folder.join("wheel_files.txt"))?.lines().map(PathBuf::from).collect();
     let models = files
         .iter()
-        .filter(|file| {
-            file.extension()
-                .is_some_and(|extension| extension == "onnx")
-        })
+        .filter(|file| file.extension().is_some_and(|extension| extension == "onnx"))
         .count();
     let trips = round_trips(&files);
     for failure in &trips.failures {
@@ -161,23 +150,13 @@ fn run_cases(
 fn print_counts(cases: &[Case], outcomes: &BTreeMap<String, Outcome>, all: usize) {
     let mut kinds: BTreeMap<&str, Vec<&Outcome>> = BTreeMap::new();
     for case in cases {
-        kinds
-            .entry(&case.kind)
-            .or_default()
-            .extend(outcomes.get(&case.id));
+        kinds.entry(&case.kind).or_default().extend(outcomes.get(&case.id));
     }
     for (kind, outcomes) in kinds {
-        println!(
-            "{kind:18} {:4} of {:4}",
-            passed(outcomes.iter().copied()),
-            outcomes.len()
-        );
+        println!("{kind:18} {:4} of {:4}", passed(outcomes.iter().copied()), outcomes.len());
     }
     let mut classes: BTreeMap<Class, usize> = BTreeMap::new();
-    for failure in outcomes
-        .values()
-        .filter_map(|outcome| outcome.as_ref().err())
-    {
+    for failure in outcomes.values().filter_map(|outcome| outcome.as_ref().err()) {
         *classes.entry(failure.class).or_default() += 1;
     }
     for (class, count) in classes {
@@ -190,17 +169,15 @@ fn passed<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> usize {
     outcomes.filter(|outcome| outcome.is_ok()).count()
 }
 
-/// Whether the list was rewritten. A bug is not written down as if it were a gap, unless that is asked for.
+/// Whether the list was rewritten. A bug is not written down as if it were a gap, unless that is
+/// asked for.
 fn bless(
     expectations: &mut Expectations,
     surprises: &[Surprise],
     allow_wrong: bool,
     list: &Path,
 ) -> Result<bool, Box<dyn Error>> {
-    let bugs = surprises
-        .iter()
-        .filter(|surprise| surprise.is_bug())
-        .count();
+    let bugs = surprises.iter().filter(|surprise| surprise.is_bug()).count();
     if bugs > 0 && !allow_wrong {
         println!(
             "not blessed: {bugs} cases give wrong values, panic or hang; fix them, or pass --allow-wrong as well"

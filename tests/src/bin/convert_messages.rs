@@ -1,7 +1,8 @@
 //! Converts many messages at once, for `tests/formats/compare_formats.py`.
 //!
-//! Each line of standard input is an action, a message type, a file to read and a file to write, separated by tabs. Each
-//! line of standard output says how it went: `ok` with the number of fields that were left out, or the error.
+//! Each line of standard input is an action, a message type, a file to read and a file to write,
+//! separated by tabs. Each line of standard output says how it went: `ok` with the number of fields
+//! that were left out, or the error.
 
 use std::fs;
 use std::io::{self, BufRead, Write};
@@ -62,10 +63,7 @@ fn convert_one<M: MessageType>(action: &str, input: &[u8]) -> Outcome {
             json::write::<M>(input, json::WriteOptions::default(), &mut output)?.unknown_fields
         }
         "write-json-utf8" => {
-            let options = json::WriteOptions {
-                ascii: false,
-                ..json::WriteOptions::default()
-            };
+            let options = json::WriteOptions { ascii: false, ..json::WriteOptions::default() };
             json::write::<M>(input, options, &mut output)?.unknown_fields
         }
         "write-text" | "write-text-unknown" => {

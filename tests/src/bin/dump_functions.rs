@@ -2,11 +2,12 @@
 //!
 //! Answers requests on standard input, a line each:
 //!
-//! - `list`: a line for each version of each operator that has functions: domain, name, version, and the opset versions of
-//!   the functions, with a `*` behind those that depend on the call.
-//! - `plain DOMAIN NAME OPSET`: the function of an operator as a `FunctionProto`, in hexadecimal digits, or `none`.
-//! - `call NODE TYPES OPSET`: the same for a call. NODE is a `NodeProto`, TYPES a `ModelProto` whose inputs have the types of
-//!   the node's inputs, both in hexadecimal digits.
+//! - `list`: a line for each version of each operator that has functions: domain, name, version,
+//!   and the opset versions of the functions, with a `*` behind those that depend on the call.
+//! - `plain DOMAIN NAME OPSET`: the function of an operator as a `FunctionProto`, in hexadecimal
+//!   digits, or `none`.
+//! - `call NODE TYPES OPSET`: the same for a call. NODE is a `NodeProto`, TYPES a `ModelProto`
+//!   whose inputs have the types of the node's inputs, both in hexadecimal digits.
 //!
 //! Fields are separated by tabs. An answer that takes several lines ends with an empty one.
 
@@ -62,12 +63,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
                 })
                 .collect();
             let (domain, name) = (operator.domain, operator.name);
-            writeln!(
-                out,
-                "{domain}\t{name}\t{}\t{}",
-                version.since,
-                opsets.join(" ")
-            )?;
+            writeln!(out, "{domain}\t{name}\t{}\t{}", version.since, opsets.join(" "))?;
         }
     }
     writeln!(out)
@@ -75,7 +71,5 @@ fn list(out: &mut impl Write) -> io::Result<()> {
 
 fn bytes(digits: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
-        .collect()
+    pairs.map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?)).collect()
 }

@@ -1,11 +1,13 @@
-//! Prints every version of every operator as lines of text, for `tests/conformance/compare_schemas.py`.
+//! Prints every version of every operator as lines of text, for
+//! `tests/conformance/compare_schemas.py`.
 //!
 //! ```text
 //! cargo run -p sardonyx-tests --bin dump_schemas | python tests/conformance/compare_schemas.py
 //! ```
 //!
-//! One record per version; fields are separated by tabs. A record begins with its `op` line, and holds every fact that
-//! the schema states, in an order that does not depend on how it was written down.
+//! One record per version; fields are separated by tabs. A record begins with its `op` line, and
+//! holds every fact that the schema states, in an order that does not depend on how it was written
+//! down.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -32,14 +34,7 @@ fn records(op: &OpDef) -> String {
 }
 
 fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
-    let Schema {
-        name,
-        domain,
-        since,
-        deprecated,
-        determinism,
-        ..
-    } = schema;
+    let Schema { name, domain, since, deprecated, determinism, .. } = schema;
     writeln!(text, "op\t{domain}\t{name}\t{since}")?;
     writeln!(text, "deprecated\t{deprecated}")?;
     let determinism = match determinism {
@@ -48,10 +43,9 @@ fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
         Determinism::Unknown => "unknown",
     };
     writeln!(text, "determinism\t{determinism}")?;
-    for (what, (fewest, most)) in [
-        ("inputs", schema.input_count()),
-        ("outputs", schema.output_count()),
-    ] {
+    for (what, (fewest, most)) in
+        [("inputs", schema.input_count()), ("outputs", schema.output_count())]
+    {
         writeln!(
             text,
             "{what}\t{fewest}\t{}",
@@ -76,12 +70,7 @@ fn record(schema: &Schema, text: &mut String) -> std::fmt::Result {
     let mut types: Vec<_> = schema.types.iter().collect();
     types.sort_by_key(|var| var.name);
     for var in types {
-        writeln!(
-            text,
-            "types\t{}\t{}",
-            var.name,
-            var.allowed.names().join(" ")
-        )?;
+        writeln!(text, "types\t{}\t{}", var.name, var.allowed.names().join(" "))?;
     }
     Ok(())
 }
@@ -97,10 +86,7 @@ fn parameter(param: &Param) -> String {
         Differentiability::Differentiable => "differentiable",
         Differentiability::NonDifferentiable => "nondifferentiable",
     };
-    format!(
-        "{}\t{}\t{option}\t{homogeneous}\t{min}\t{differentiability}",
-        param.name, param.ty
-    )
+    format!("{}\t{}\t{option}\t{homogeneous}\t{min}\t{differentiability}", param.name, param.ty)
 }
 
 fn type_name(ty: AttrType) -> &'static str {
@@ -128,12 +114,9 @@ fn default(default: AttrDefault) -> String {
         AttrDefault::Float(value) => format!("float {:08x}", value.to_bits()),
         AttrDefault::Int(value) => format!("int {value}"),
         AttrDefault::String(value) => format!("string {value:?}"),
-        AttrDefault::Floats(values) => list(
-            "floats",
-            values
-                .iter()
-                .map(|value| format!("{:08x}", value.to_bits())),
-        ),
+        AttrDefault::Floats(values) => {
+            list("floats", values.iter().map(|value| format!("{:08x}", value.to_bits())))
+        }
         AttrDefault::Ints(values) => list("ints", values.iter().map(i64::to_string)),
         AttrDefault::Strings(values) => {
             list("strings", values.iter().map(|value| format!("{value:?}")))
@@ -142,9 +125,5 @@ fn default(default: AttrDefault) -> String {
 }
 
 fn list(what: &str, items: impl Iterator<Item = String>) -> String {
-    [what.to_string()]
-        .into_iter()
-        .chain(items)
-        .collect::<Vec<_>>()
-        .join(" ")
+    [what.to_string()].into_iter().chain(items).collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,5 @@
-//! Writes inferred types into many models: reads lines `SOURCE<tab>TARGET` and answers each with an empty line, or with what
-//! contradicts itself in the model.
+//! Writes inferred types into many models: reads lines `SOURCE<tab>TARGET` and answers each with an
+//! empty line, or with what contradicts itself in the model.
 
 use sardonyx::{Model, infer};
 use std::error::Error;

@@ -1,10 +1,13 @@
-//! Our side of `cargo xtask notation`: makes messages of texts, for Python to compare with the reference parser's.
+//! Our side of `cargo xtask notation`: makes messages of texts, for Python to compare with the
+//! reference parser's.
 //!
-//! Each line of standard input is a question, `{"kind": "node", "text_hex": "…"}`; each line of standard output an answer,
-//! in the same order: `{"ok": "<hex of the message>"}` or `{"error": "<what is wrong, for people>"}`.
+//! Each line of standard input is a question, `{"kind": "node", "text_hex": "…"}`; each line of
+//! standard output an answer, in the same order: `{"ok": "<hex of the message>"}` or
+//! `{"error": "<what is wrong, for people>"}`.
 //!
 //! With `--print-models`, each line of standard input is the path of a model, and its answer
-//! `{"text_hex": "…", "left_out": [{"what": "…", "first": "…", "count": 1}]}` in the portable form, or again an error.
+//! `{"text_hex": "…", "left_out": [{"what": "…", "first": "…", "count": 1}]}` in the portable form,
+//! or again an error.
 
 use sardonyx::text::{Part, parse_part};
 use sardonyx_model::Model;
@@ -40,7 +43,8 @@ fn serve(answer: fn(&str) -> Result<Value>) -> Result {
     let mut output = std::io::stdout().lock();
     for line in std::io::stdin().lock().lines() {
         let answer = answer(&line?)?;
-        // Flushed, so that the first answer that is missing is the one to a text that brings us down.
+        // Flushed, so that the first answer that is missing is the one to a text that brings us
+        // down.
         writeln!(output, "{answer}")?;
         output.flush()?;
     }
@@ -61,10 +65,7 @@ fn printed(path: &str) -> Result<Value> {
         Ok(model) => model,
         Err(error) => return Ok(json!({ "error": error.to_string() })),
     };
-    let options = PrintOptions {
-        form: Form::Portable,
-        ..PrintOptions::default()
-    };
+    let options = PrintOptions { form: Form::Portable, ..PrintOptions::default() };
     let (text, left_out) = model_to_text(&model, options)?;
     let kinds: Vec<Value> = left_out
         .kinds()

@@ -1,9 +1,10 @@
 //! `cargo xtask bench check`: checking models; the onnx package and us.
 //!
-//! Both sides take the bytes of a model in memory and say whether it is valid, parsing included; sides take turns, each
-//! measurement is a process bound to one processor that repeats its job, and ratios are computed within a round. Both must
-//! accept the models, and refuse them once a name in them is changed. We do all that `sardonyx check` does by default,
-//! which is more than the rival does.
+//! Both sides take the bytes of a model in memory and say whether it is valid, parsing included;
+//! sides take turns, each measurement is a process bound to one processor that repeats its job, and
+//! ratios are computed within a round. Both must accept the models, and refuse them once a name in
+//! them is changed. We do all that `sardonyx check` does by default, which is more than the rival
+//! does.
 
 use super::contest::{Rounds, Row, Sample, Sides, Task, answer};
 use crate::Result;
@@ -89,13 +90,10 @@ fn hold(sides: &Sides, contest: &Contest, task: &Task) -> Result<Vec<Row>> {
 
 fn agree(sample: &Sample, valid: bool, who: &str) -> Result {
     let wanted = if valid { "valid" } else { "invalid" };
-    match sample.found == wanted {
-        true => Ok(()),
-        false => Err(format!(
-            "{who} says that a model is {}, which is {wanted}",
-            sample.found
-        )
-        .into()),
+    if sample.found == wanted {
+        Ok(())
+    } else {
+        Err(format!("{who} says that a model is {}, which is {wanted}", sample.found).into())
     }
 }
 

@@ -1,10 +1,12 @@
 //! `cargo xtask bench commands`: commands as whole processes; the onnx package and us.
 //!
-//! A user waits for a process: for its start, for reading the model, for what the command says, and for its end. We are timed
-//! from starting the process to its exit, with its answer written to a file. The rival is timed from calling a function of
-//! the onnx package to its return, in a process that has imported the package before. Where the package has no such
-//! function, what is compared is a process of ours that opens the model and does nothing else. Sides take turns as in
-//! [`bench check`](super::check), and what commands write is compared with what the package makes of the same model.
+//! A user waits for a process: for its start, for reading the model, for what the command says, and
+//! for its end. We are timed from starting the process to its exit, with its answer written to a
+//! file. The rival is timed from calling a function of the onnx package to its return, in a process
+//! that has imported the package before. Where the package has no such function, what is compared
+//! is a process of ours that opens the model and does nothing else. Sides take turns as in
+//! [`bench check`](super::check), and what commands write is compared with what the package makes
+//! of the same model.
 
 use super::contest::{Rounds, Row, Sample, Sides, Task, answer};
 use crate::Result;
@@ -25,7 +27,8 @@ struct Command {
     /// What `sardonyx` is given; [`MODEL`] and [`OUTPUT`] are files.
     arguments: &'static [&'static str],
     against: Against,
-    /// A job of `commands_onnx.py` that compares [`OUTPUT`], or the answer if there is none, with the model.
+    /// A job of `commands_onnx.py` that compares [`OUTPUT`], or the answer if there is none, with
+    /// the model.
     compare: Option<&'static str>,
     /// How many times faster than the other side we must be.
     bar: Option<f64>,
@@ -57,21 +60,12 @@ const fn command(
     against: Against,
     bar: Option<f64>,
 ) -> Command {
-    Command {
-        name,
-        arguments,
-        against,
-        compare: None,
-        bar,
-    }
+    Command { name, arguments, against, compare: None, bar }
 }
 
 impl Command {
     const fn compared(self, job: &'static str) -> Command {
-        Command {
-            compare: Some(job),
-            ..self
-        }
+        Command { compare: Some(job), ..self }
     }
 }
 
@@ -79,29 +73,17 @@ const INFO: Command = command("info", &["info", MODEL], Opening, THRICE);
 const INFO_JSON: Command = command("info --json", &["info", MODEL, "--json"], Opening, THRICE);
 const LS: Command = command("ls", &["ls", MODEL], Opening, THRICE);
 const CHECK: Command = command("check", &["check", MODEL], Onnx("check"), THIRD);
-const SET: Command = command(
-    "set -o",
-    &["set", MODEL, "--producer", "bench", "-o", OUTPUT],
-    Onnx("copy"),
-    THIRD,
-)
-.compared("compare-set");
-const STRIP: Command = command(
-    "strip -o",
-    &["strip", MODEL, "--names", "-o", OUTPUT],
-    Onnx("copy"),
-    THIRD,
-)
-.compared("compare-strip");
+const SET: Command =
+    command("set -o", &["set", MODEL, "--producer", "bench", "-o", OUTPUT], Onnx("copy"), THIRD)
+        .compared("compare-set");
+const STRIP: Command =
+    command("strip -o", &["strip", MODEL, "--names", "-o", OUTPUT], Onnx("copy"), THIRD)
+        .compared("compare-strip");
 const PRINT: &[&str] = &["print", MODEL];
 const INFER: Command = command("infer", &["infer", MODEL], Onnx("infer"), THIRD);
-const INFER_TO_FILE: Command = command(
-    "infer -o",
-    &["infer", MODEL, "-o", OUTPUT],
-    Onnx("infer-path"),
-    THIRD,
-)
-.compared("compare-infer");
+const INFER_TO_FILE: Command =
+    command("infer -o", &["infer", MODEL, "-o", OUTPUT], Onnx("infer-path"), THIRD)
+        .compared("compare-infer");
 
 const CONTESTS: &[Contest] = &[
     Contest {
@@ -119,12 +101,7 @@ const CONTESTS: &[Contest] = &[
             command("print, its C++ part", PRINT, Onnx("print-core"), THIRD),
             INFER,
             INFER_TO_FILE,
-            command(
-                "infer --json",
-                &["infer", MODEL, "--json"],
-                Onnx("infer"),
-                None,
-            ),
+            command("infer --json", &["infer", MODEL, "--json"], Onnx("infer"), None),
         ],
         repeat: 5,
     },

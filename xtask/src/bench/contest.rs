@@ -1,5 +1,5 @@
-//! What contests between a rival and us have in common: processes bound to one processor, what they answer, and ratios
-//! within rounds.
+//! What contests between a rival and us have in common: processes bound to one processor, what they
+//! answer, and ratios within rounds.
 
 use super::models::{allowed_processors, median};
 use crate::workspace::{artifacts, build_release, root};
@@ -30,7 +30,8 @@ impl Task {
         if self.smoke { 1 } else { self.rounds }
     }
 
-    /// Makes the models, has those contests held that are wanted, and concludes. `job` is what both sides do.
+    /// Makes the models, has those contests held that are wanted, and concludes. `job` is what both
+    /// sides do.
     pub(super) fn hold<C>(
         &self,
         job: &str,
@@ -195,10 +196,7 @@ impl Rounds {
 
     /// The median over the rounds of their figure divided by ours: how many times faster we are.
     pub(super) fn ratio(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
-        let ratios = self
-            .0
-            .iter()
-            .map(|(theirs, ours)| figure(theirs) / figure(ours));
+        let ratios = self.0.iter().map(|(theirs, ours)| figure(theirs) / figure(ours));
         median(ratios)
     }
 
@@ -231,16 +229,11 @@ impl Row {
         let mut missed = Vec::new();
         let ratio = self.rounds.ratio(|sample| sample.median_ms);
         if let Some(bar) = self.bar.filter(|bar| ratio < *bar) {
-            missed.push(format!(
-                "{contest}, {what}: {ratio:.2} times, the bar is {}",
-                short(bar)
-            ));
+            missed.push(format!("{contest}, {what}: {ratio:.2} times, the bar is {}", short(bar)));
         }
         let (_, memory) = self.rounds.median(Sample::rss_added_mb);
         if let Some(most) = self.memory_bar.filter(|most| memory > *most) {
-            missed.push(format!(
-                "{contest}, {what}: {memory:.1} MB, the bar is {most}"
-            ));
+            missed.push(format!("{contest}, {what}: {memory:.1} MB, the bar is {most}"));
         }
         missed
     }
@@ -267,16 +260,10 @@ impl Row {
 /// Writes rows to a file of the artifacts, prints them, and fails if a bar is not reached.
 fn conclude(rows: &[Row], file: &str) -> Result {
     let report: Vec<Value> = rows.iter().map(Row::to_json).collect();
-    fs::write(
-        artifacts("bench").join(file),
-        serde_json::to_string_pretty(&report)?,
-    )?;
+    fs::write(artifacts("bench").join(file), serde_json::to_string_pretty(&report)?)?;
     print_table(rows);
     let failures: Vec<String> = rows.iter().flat_map(Row::missed).collect();
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(failures.join("\n").into()),
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
 fn print_table(rows: &[Row]) {
@@ -304,21 +291,14 @@ fn print_table(rows: &[Row]) {
             row.rounds.ratio(|sample| sample.min_ms),
             megabytes(memory.0),
             megabytes(memory.1),
-            if row.missed().is_empty() {
-                ""
-            } else {
-                "  missed"
-            },
+            if row.missed().is_empty() { "" } else { "  missed" },
         );
     }
 }
 
 /// Nothing where it was not looked at.
 fn megabytes(figure: f64) -> String {
-    match figure.is_nan() {
-        true => String::new(),
-        false => format!("{figure:.1}"),
-    }
+    if figure.is_nan() { String::new() } else { format!("{figure:.1}") }
 }
 
 /// With two digits after the point at most.

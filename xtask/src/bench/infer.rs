@@ -1,8 +1,8 @@
 //! `cargo xtask bench infer`: shape inference; the onnx package and us.
 //!
-//! The rival takes the bytes of a model and gives those of the model with types, in its C++ part, without Python's messages
-//! around it. Sides take turns as in [`bench check`](super::check). Both must list the same values, and where the rival
-//! finds a number we must find it.
+//! The rival takes the bytes of a model and gives those of the model with types, in its C++ part,
+//! without Python's messages around it. Sides take turns as in [`bench check`](super::check). Both
+//! must list the same values, and where the rival finds a number we must find it.
 
 use super::contest::{Rounds, Row, Sample, Sides, Task, answer};
 use crate::Result;
@@ -38,12 +38,7 @@ const CONTESTS: &[Contest] = &[
                 bar: Some(4.0),
                 memory_bar: None,
             },
-            Way {
-                name: "with expressions",
-                flags: &[],
-                bar: None,
-                memory_bar: None,
-            },
+            Way { name: "with expressions", flags: &[], bar: None, memory_bar: None },
         ],
         repeat: 3,
     },
@@ -57,12 +52,7 @@ const CONTESTS: &[Contest] = &[
                 bar: Some(100.0),
                 memory_bar: Some(30.0),
             },
-            Way {
-                name: "file to one vector",
-                flags: &["--map"],
-                bar: None,
-                memory_bar: None,
-            },
+            Way { name: "file to one vector", flags: &["--map"], bar: None, memory_bar: None },
         ],
         repeat: 3,
     },
@@ -94,9 +84,7 @@ fn hold(sides: &Sides, contest: &Contest, task: &Task) -> Result<Vec<Row>> {
             let repeat = ["--repeat", &contest.repeat.to_string()];
             let theirs = answer(sides.theirs("infer", &model).args(repeat))?;
             let ours = answer(sides.ours(&model).args(way.flags).args(repeat))?;
-            row.rounds
-                .0
-                .push((Sample::new(&theirs)?, Sample::new(&ours)?));
+            row.rounds.0.push((Sample::new(&theirs)?, Sample::new(&ours)?));
         }
     }
     Ok(rows)
@@ -105,16 +93,8 @@ fn hold(sides: &Sides, contest: &Contest, task: &Task) -> Result<Vec<Row>> {
 /// Whether both find the same.
 fn compare(sides: &Sides, model: &Path, way: &Way) -> Result {
     let output = sides.folder.join("ours.onnx");
-    answer(
-        sides
-            .ours(model)
-            .args(way.flags)
-            .arg("--output")
-            .arg(&output),
-    )?;
-    let verdict = Sample::new(&answer(
-        sides.theirs("compare", model).arg("--ours").arg(&output),
-    )?)?;
+    answer(sides.ours(model).args(way.flags).arg("--output").arg(&output))?;
+    let verdict = Sample::new(&answer(sides.theirs("compare", model).arg("--ours").arg(&output))?)?;
     fs::remove_file(output)?;
     match verdict.found.as_str() {
         "same" => Ok(()),

@@ -1,9 +1,10 @@
 //! `cargo xtask bench io`: opening, reading and saving files; the onnx package, prost and us.
 //!
-//! As with models, sides take turns, each measurement is a process bound to one processor, and ratios are computed
-//! within a round. A process repeats its job, so that what is compared is the job and not the start of an interpreter;
-//! the most memory it ever had is that of the whole process. Before anything is timed the onnx package says what is in
-//! the files, and every side must find that.
+//! As with models, sides take turns, each measurement is a process bound to one processor, and
+//! ratios are computed within a round. A process repeats its job, so that what is compared is the
+//! job and not the start of an interpreter; the most memory it ever had is that of the whole
+//! process. Before anything is timed the onnx package says what is in the files, and every side
+//! must find that.
 
 use super::contest::{Rounds, Sample, answer, bound};
 use super::models::allowed_processors;
@@ -50,11 +51,7 @@ fn contests(task: &Io, sides: &Sides) -> Result {
         rows.extend(contest.run(sides, if task.smoke { 1 } else { task.rounds })?);
     }
     print_table(&rows);
-    let report = artifacts("bench").join(if task.smoke {
-        "io-smoke.json"
-    } else {
-        "io.json"
-    });
+    let report = artifacts("bench").join(if task.smoke { "io-smoke.json" } else { "io.json" });
     let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
     fs::write(report, serde_json::to_string_pretty(&rows)?)?;
     Ok(())
@@ -155,11 +152,7 @@ const CONTESTS: &[Contest] = &[
 
 impl Contest {
     fn run(&self, sides: &Sides, rounds: u32) -> Result<Vec<Row>> {
-        let mut rows: Vec<Row> = self
-            .rivals
-            .iter()
-            .map(|rival| Row::new(self, *rival))
-            .collect();
+        let mut rows: Vec<Row> = self.rivals.iter().map(|rival| Row::new(self, *rival)).collect();
         let our_truth = self.truth(sides, self.check)?;
         let truths: Vec<Option<String>> = self
             .rivals
@@ -290,10 +283,7 @@ impl Sides {
             }
             Prost(job) => {
                 let mut command = bound(self.processor, &self.prost);
-                command
-                    .arg(job)
-                    .arg(self.folder.join(contest.file))
-                    .arg(repeat);
+                command.arg(job).arg(self.folder.join(contest.file)).arg(repeat);
                 self.sample(&mut command, contest)
             }
             Cp => self.copy(contest),
@@ -336,9 +326,7 @@ impl Sides {
         for _ in 0..contest.repeat {
             let mut command = bound(self.processor, Path::new("cp"));
             command.arg("--reflink=never");
-            command
-                .arg(self.folder.join(contest.file))
-                .arg(self.saved());
+            command.arg(self.folder.join(contest.file)).arg(self.saved());
             let start = Instant::now();
             shell::run(&mut command)?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
@@ -347,30 +335,25 @@ impl Sides {
         Sample::timed(&times)
     }
 
-    /// Compares the copy with the file byte for byte and removes it, so that everybody writes a new file.
+    /// Compares the copy with the file byte for byte and removes it, so that everybody writes a new
+    /// file.
     fn compare_saved(&self, contest: &Contest) -> Result {
         let saved = self.saved();
-        shell::run(
-            Command::new("cmp")
-                .arg(self.folder.join(contest.file))
-                .arg(&saved),
-        )?;
+        shell::run(Command::new("cmp").arg(self.folder.join(contest.file)).arg(&saved))?;
         fs::remove_file(saved)?;
         Ok(())
     }
 
-    /// Compares the weights that were moved out with those of the file, and removes them. That they are outside shows in
-    /// the size of the model.
+    /// Compares the weights that were moved out with those of the file, and removes them. That they
+    /// are outside shows in the size of the model.
     fn compare_moved(&self, contest: &Contest) -> Result {
         let moved = self.moved();
         let (whole, rest) = (self.folder.join(contest.file), moved.metadata()?.len());
         if rest > whole.metadata()?.len() / 10 {
             return Err(format!("{} bytes are left in the model", rest).into());
         }
-        let (wanted, found) = (
-            self.truth_of(&whole, "weights")?,
-            self.truth_of(&moved, "weights")?,
-        );
+        let (wanted, found) =
+            (self.truth_of(&whole, "weights")?, self.truth_of(&moved, "weights")?);
         if wanted != found {
             return Err(format!("{found} were moved out of {wanted}").into());
         }
@@ -389,13 +372,7 @@ fn build_prost() -> Result<PathBuf> {
         // Those of the static build are not for procedural macros.
         .env_remove("RUSTFLAGS")
         .env("CARGO_TARGET_DIR", &target);
-    command.args([
-        "build",
-        "--quiet",
-        "--release",
-        "--locked",
-        "--manifest-path",
-    ]);
+    command.args(["build", "--quiet", "--release", "--locked", "--manifest-path"]);
     shell::run(command.arg(manifest))?;
     Ok(target.join("release/rival-prost"))
 }
@@ -409,11 +386,7 @@ struct Row {
 
 impl Row {
     fn new(contest: &Contest, rival: Rival) -> Row {
-        Row {
-            name: contest.name,
-            rival,
-            rounds: Rounds::default(),
-        }
+        Row { name: contest.name, rival, rounds: Rounds::default() }
     }
 
     fn to_json(&self) -> Value {

@@ -1,7 +1,8 @@
 //! `cargo xtask bench kernels`: how much of what the machine can do at most our kernels do.
 //!
-//! A kernel is bound by what it computes or by what it moves, so both are set against their peaks; the larger share is the
-//! one to look at. Peaks are found in the same process with the same number of threads, before and after each group.
+//! A kernel is bound by what it computes or by what it moves, so both are set against their peaks;
+//! the larger share is the one to look at. Peaks are found in the same process with the same number
+//! of threads, before and after each group.
 
 use super::contest::bound_to;
 use super::models::allowed_processors;
@@ -51,9 +52,10 @@ pub(crate) fn run(task: &Kernels) -> Result {
     let report = serde_json::to_string_pretty(&report)?;
     fs::create_dir_all(artifacts("bench"))?;
     fs::write(artifacts("bench/kernels.json"), &report)?;
-    match task.json {
-        true => println!("{report}"),
-        false => print_table(&rows),
+    if task.json {
+        println!("{report}")
+    } else {
+        print_table(&rows)
     }
     Ok(())
 }
@@ -106,7 +108,8 @@ impl Row {
         })
     }
 
-    /// Operations in a second and what part of the peak that is, of the best run; `None` if it is not about computing.
+    /// Operations in a second and what part of the peak that is, of the best run; `None` if it is
+    /// not about computing.
     fn computing(&self) -> Option<(f64, f64)> {
         let rate = self.flops / self.best_s;
         (self.flops > 0.0).then_some((rate, rate / self.peaks.multiply_add))
@@ -115,10 +118,7 @@ impl Row {
     /// The same of bytes and of the memory or the cache that most of them come from.
     fn moving(&self) -> Option<(f64, f64)> {
         let rate = self.bytes / self.best_s;
-        let peak = match self.from_memory {
-            true => self.peaks.memory,
-            false => self.peaks.cache,
-        };
+        let peak = if self.from_memory { self.peaks.memory } else { self.peaks.cache };
         (self.bytes > 0.0).then_some((rate, rate / peak))
     }
 
@@ -184,9 +184,7 @@ fn print_table(rows: &[Row]) {
 /// The group's name and its peaks.
 fn print_header(row: &Row) {
     let peaks = row.peaks;
-    let bf16 = peaks.bf16_dot.map_or(String::new(), |rate| {
-        format!(" ({:.0} of bf16)", giga(rate))
-    });
+    let bf16 = peaks.bf16_dot.map_or(String::new(), |rate| format!(" ({:.0} of bf16)", giga(rate)));
     println!(
         "\n{}: {}, threads: {}, peaks {:.0} GFLOP/s{bf16}, {:.1} GB/s from memory, {:.0} from the second cache",
         row.group,
@@ -196,10 +194,7 @@ fn print_header(row: &Row) {
         giga(peaks.memory),
         giga(peaks.cache),
     );
-    println!(
-        "  {:36} {:>11} {:>11} {:>16} {:>16}",
-        "", "best", "median", "GFLOP/s", "GB/s"
-    );
+    println!("  {:36} {:>11} {:>11} {:>16} {:>16}", "", "best", "median", "GFLOP/s", "GB/s");
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! `cargo xtask bench models`: whole models, ONNX Runtime and us.
 //!
-//! Figures are only worth comparing when both sides had the same machine at the same time: each measurement is a
-//! process of its own, bound to as many processors as it has threads, and the two sides take turns. Speed is their time
-//! divided by ours: of the best run that each had in any round, and of the median runs, divided within a round. Times of
-//! two runs that gave different outputs are not comparable at all, so outputs are checked in every round; where the
-//! model is one of floats also against itself in double precision, which says who of the two is off.
+//! Figures are only worth comparing when both sides had the same machine at the same time: each
+//! measurement is a process of its own, bound to as many processors as it has threads, and the two
+//! sides take turns. Speed is their time divided by ours: of the best run that each had in any
+//! round, and of the median runs, divided within a round. Times of two runs that gave different
+//! outputs are not comparable at all, so outputs are checked in every round; where the model is one
+//! of floats also against itself in double precision, which says who of the two is off.
 
 mod cases;
 mod document;
@@ -28,7 +29,8 @@ use std::process::Command;
 
 #[derive(clap::Args)]
 pub(crate) struct Models {
-    /// Models, or single cases such as resnet50.b1, or nodes for models of many small nodes; all if none is named.
+    /// Models, or single cases such as resnet50.b1, or nodes for models of many small nodes; all if
+    /// none is named.
     names: Vec<String>,
     /// Numbers of threads to measure with.
     #[arg(long, value_delimiter = ',', default_value = "1,2")]
@@ -57,7 +59,8 @@ pub(crate) struct Models {
     /// Measure this build of the command instead of building one.
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// The folder of models without weights and of .case files [default: ../shared/zoo beside the checkout].
+    /// The folder of models without weights and of .case files [default: ../shared/zoo beside the
+    /// checkout].
     #[arg(long, value_name = "DIR")]
     zoo: Option<PathBuf>,
     /// Only the model in examples/digits, briefly: does the bench itself still work?
@@ -66,10 +69,7 @@ pub(crate) struct Models {
 }
 
 pub(crate) fn run(task: &Models) -> Result {
-    let cases = match task.smoke {
-        true => vec![Case::digits()],
-        false => chosen(task)?,
-    };
+    let cases = if task.smoke { vec![Case::digits()] } else { chosen(task)? };
     let budget = if task.smoke { 0.2 } else { task.budget };
     let sides = Sides::prepare(task.program.as_deref(), budget)?;
 
@@ -80,11 +80,7 @@ pub(crate) fn run(task: &Models) -> Result {
         let available = sides.processors.len();
         let possible = |threads: &usize| !task.smoke || *threads <= available;
         for threads in task.threads.iter().copied().filter(possible) {
-            let job = Job {
-                case,
-                inputs: &inputs,
-                threads,
-            };
+            let job = Job { case, inputs: &inputs, threads };
             match measure(&sides, job, task) {
                 Ok(row) => {
                     eprintln!("{}", in_short(&row));
@@ -103,11 +99,7 @@ pub(crate) fn run(task: &Models) -> Result {
         "groups": summaries.iter().map(Summary::to_json).collect::<Vec<_>>(),
     });
     let report = serde_json::to_string_pretty(&report)?;
-    let file = if task.smoke {
-        "models-smoke.json"
-    } else {
-        "models.json"
-    };
+    let file = if task.smoke { "models-smoke.json" } else { "models.json" };
     fs::write(artifacts("bench").join(file), &report)?;
     if task.json {
         println!("{report}");
@@ -122,10 +114,7 @@ pub(crate) fn run(task: &Models) -> Result {
     if task.bars {
         failures.extend(groups::missed(&rows, &summaries));
     }
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(failures.join("\n").into()),
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
 /// The cases that were asked for, their models made or filled with weights.
@@ -139,12 +128,8 @@ fn chosen(task: &Models) -> Result<Vec<Case>> {
         return Err(format!("no models in {}: {hint}", zoo.display()).into());
     }
     let mut cases = Case::small_nodes(&task.names)?;
-    let others: Vec<String> = task
-        .names
-        .iter()
-        .filter(|name| !cases.iter().any(|case| case.is(name)))
-        .cloned()
-        .collect();
+    let others: Vec<String> =
+        task.names.iter().filter(|name| !cases.iter().any(|case| case.is(name))).cloned().collect();
     if task.names.is_empty() || !others.is_empty() {
         cases.extend(zoo_cases(&zoo, &others)?);
     }
@@ -152,11 +137,7 @@ fn chosen(task: &Models) -> Result<Vec<Case>> {
 }
 
 fn measure(sides: &Sides, job: Job<'_>, task: &Models) -> Result<Row> {
-    let row = |outcome| Row {
-        case: job.case.name.clone(),
-        threads: job.threads,
-        outcome,
-    };
+    let row = |outcome| Row { case: job.case.name.clone(), threads: job.threads, outcome };
     let folder = artifacts("bench/outputs");
     fs::create_dir_all(&folder)?;
     let outputs =
@@ -195,18 +176,8 @@ fn measure(sides: &Sides, job: Job<'_>, task: &Models) -> Result<Row> {
             }
         }
         let fast = fast_sample.is_some().then_some(fast.as_path());
-        compare(
-            sides,
-            [theirs, ours],
-            float64.as_deref(),
-            fast,
-            &mut measured.accuracy,
-        )?;
-        measured.rounds.push(Round {
-            ort,
-            ours: sample,
-            fast: fast_sample,
-        });
+        compare(sides, [theirs, ours], float64.as_deref(), fast, &mut measured.accuracy)?;
+        measured.rounds.push(Round { ort, ours: sample, fast: fast_sample });
     }
     Ok(row(Outcome::Measured(measured)))
 }
@@ -219,9 +190,7 @@ fn compare(
     accuracy: &mut Accuracy,
 ) -> Result {
     let mut command = Command::new(&sides.python);
-    command
-        .arg(root().join("tests/perf/compare_outputs.py"))
-        .args(outputs);
+    command.arg(root().join("tests/perf/compare_outputs.py")).args(outputs);
     for (flag, path) in [("--float64", float64), ("--fast", fast)] {
         if let Some(path) = path {
             command.arg(flag).arg(path);

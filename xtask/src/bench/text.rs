@@ -1,9 +1,10 @@
 //! `cargo xtask bench text`: reading and printing the notation; the onnx package and us.
 //!
-//! As with files, sides take turns, each measurement is a process bound to one processor that repeats its job, and ratios
-//! are computed within a round. Before anything is timed, what both sides read and print is compared as a whole; what is
-//! timed must then give the same counts or the same bytes. The rival's public functions have a bar that we must reach. Its
-//! C++ functions alone, without the copy into or out of a Python model, are shown for comparison.
+//! As with files, sides take turns, each measurement is a process bound to one processor that
+//! repeats its job, and ratios are computed within a round. Before anything is timed, what both
+//! sides read and print is compared as a whole; what is timed must then give the same counts or the
+//! same bytes. The rival's public functions have a bar that we must reach. Its C++ functions alone,
+//! without the copy into or out of a Python model, are shown for comparison.
 
 use super::contest::{Rounds, Sample, answer, bound};
 use super::models::{allowed_processors, median};
@@ -69,19 +70,12 @@ fn contests(task: &Text, sides: &Sides) -> Result {
             }
         }
     }
-    let formatted = match wanted("format nodes") {
-        true => Some(sides.format(rounds)?),
-        false => None,
-    };
+    let formatted = if wanted("format nodes") { Some(sides.format(rounds)?) } else { None };
 
     let mut report: Vec<Value> = rows.iter().map(Row::to_json).collect();
     report.extend(formatted.as_ref().map(Formatted::to_json));
     let report = serde_json::to_string_pretty(&report)?;
-    let file = if task.smoke {
-        "text-smoke.json"
-    } else {
-        "text.json"
-    };
+    let file = if task.smoke { "text-smoke.json" } else { "text.json" };
     fs::write(artifacts("bench").join(file), &report)?;
     if task.json {
         println!("{report}");
@@ -92,10 +86,7 @@ fn contests(task: &Text, sides: &Sides) -> Result {
         }
     }
     failures.extend(rows.iter().filter_map(Row::missed));
-    match failures.is_empty() {
-        true => Ok(()),
-        false => Err(failures.join("\n").into()),
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
 /// A model whose text is read and printed.
@@ -110,30 +101,10 @@ struct Subject {
 }
 
 const SUBJECTS: &[Subject] = &[
-    Subject {
-        name: "nodes",
-        from_zoo: false,
-        bar: 4.0,
-        repeat: 5,
-    },
-    Subject {
-        name: "bert_base",
-        from_zoo: true,
-        bar: 4.0,
-        repeat: 50,
-    },
-    Subject {
-        name: "gpt2",
-        from_zoo: true,
-        bar: 4.0,
-        repeat: 50,
-    },
-    Subject {
-        name: "numbers",
-        from_zoo: false,
-        bar: 2.5,
-        repeat: 3,
-    },
+    Subject { name: "nodes", from_zoo: false, bar: 4.0, repeat: 5 },
+    Subject { name: "bert_base", from_zoo: true, bar: 4.0, repeat: 50 },
+    Subject { name: "gpt2", from_zoo: true, bar: 4.0, repeat: 50 },
+    Subject { name: "numbers", from_zoo: false, bar: 2.5, repeat: 3 },
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -156,10 +127,7 @@ impl Job {
 /// Jobs of `text_onnx.py`, and what they call.
 fn rivals(job: Job) -> [(&'static str, &'static str); 2] {
     match job {
-        Job::Parse => [
-            ("parse", "parser.parse_model"),
-            ("parse-core", "its C++ part"),
-        ],
+        Job::Parse => [("parse", "parser.parse_model"), ("parse-core", "its C++ part")],
         Job::Print => [("print", "printer.to_text"), ("print-core", "its C++ part")],
     }
 }
@@ -173,27 +141,13 @@ struct Variant {
     barred: bool,
 }
 
-const PARSE: Variant = Variant {
-    name: "",
-    arguments: &[],
-    barred: true,
-};
-const PORTABLE: Variant = Variant {
-    name: "portable",
-    arguments: &["--form", "portable"],
-    barred: true,
-};
-const FULL: Variant = Variant {
-    name: "full",
-    arguments: &["--form", "full"],
-    barred: true,
-};
+const PARSE: Variant = Variant { name: "", arguments: &[], barred: true };
+const PORTABLE: Variant =
+    Variant { name: "portable", arguments: &["--form", "portable"], barred: true };
+const FULL: Variant = Variant { name: "full", arguments: &["--form", "full"], barred: true };
 /// As above, but so much text that it is mostly about getting memory for it.
-const FRESH: Variant = Variant {
-    name: "portable, new memory",
-    arguments: &["--form", "portable"],
-    barred: false,
-};
+const FRESH: Variant =
+    Variant { name: "portable, new memory", arguments: &["--form", "portable"], barred: false };
 const AGAIN: Variant = Variant {
     name: "portable, memory again",
     arguments: &["--form", "portable", "--reuse"],
@@ -258,9 +212,7 @@ impl Contest {
                 let (theirs, ours) = (found(&theirs[0]), found(&ours[0]));
                 return Err(format!("we found {ours}, the onnx package {theirs}").into());
             }
-            let pairs = ours
-                .iter()
-                .flat_map(|ours| theirs.iter().map(move |t| (t, ours)));
+            let pairs = ours.iter().flat_map(|ours| theirs.iter().map(move |t| (t, ours)));
             for (row, (theirs, ours)) in rows.iter_mut().zip(pairs) {
                 row.rounds.0.push((theirs.clone(), ours.clone()));
             }
@@ -303,11 +255,7 @@ impl Sides {
             let file = format!("{}.onnx", subject.name);
             let source = zoo.unwrap_or(&beside).join(file);
             if !source.is_file() {
-                eprintln!(
-                    "{} is left out: there is no {}",
-                    subject.name,
-                    source.display()
-                );
+                eprintln!("{} is left out: there is no {}", subject.name, source.display());
                 return Ok(false);
             }
             shell::run(self.onnx("without-weights").arg(source).arg(&model))?;
@@ -379,9 +327,7 @@ impl Sides {
                 Job::Print => "onnx",
             },
         ));
-        Sample::new(&answer(
-            command.args(["--repeat", &contest.subject.repeat.to_string()]),
-        )?)
+        Sample::new(&answer(command.args(["--repeat", &contest.subject.repeat.to_string()]))?)
     }
 
     /// Formats the text of many nodes.
@@ -397,10 +343,7 @@ impl Sides {
             times.push(Sample::new(&answer(command.args(["--repeat", &repeat]))?)?.median_ms);
         }
         let median_ms = median(times.into_iter());
-        Ok(Formatted {
-            median_ms,
-            mb_per_s: text.metadata()?.len() as f64 / 1e3 / median_ms,
-        })
+        Ok(Formatted { median_ms, mb_per_s: text.metadata()?.len() as f64 / 1e3 / median_ms })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Findings as SARIF 2.1.0, the form that code hosts and editors take findings of tools in (OASIS standard, 2020).
+//! Findings as SARIF 2.1.0, the form that code hosts and editors take findings of tools in (OASIS
+//! standard, 2020).
 
 use sardonyx::check::{CODES, Code, Finding, Severity};
 use sardonyx::text::Position;

@@ -1,5 +1,5 @@
-//! Runs files that say at their top, in comments, which commands to run on them; what these answer stands beside each, in
-//! `.out`. With `BLESS=1` in the environment the answers are rewritten.
+//! Runs files that say at their top, in comments, which commands to run on them; what these answer
+//! stands beside each, in `.out`. With `BLESS=1` in the environment the answers are rewritten.
 //!
 //! ```text
 //! # run: parse % -o out.onnx
@@ -7,8 +7,8 @@
 //! # run: fmt - < %
 //! ```
 //!
-//! `%` is the file. Each runs in a folder that has nothing else in it but files beside it of the same name and another
-//! suffix.
+//! `%` is the file. Each runs in a folder that has nothing else in it but files beside it of the
+//! same name and another suffix.
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -17,7 +17,8 @@ use std::process::{Command, Stdio};
 
 use libtest_mimic::{Failed, Trial};
 
-/// A trial for each file under a folder of the repository that has one of the suffixes, in the order of their names.
+/// A trial for each file under a folder of the repository that has one of the suffixes, in the
+/// order of their names.
 pub(crate) fn trials(folder: &str, suffixes: &[&str]) -> Vec<Trial> {
     let folder = root().join(folder);
     let files = cases(&folder, suffixes);
@@ -87,10 +88,7 @@ fn case(file: &Path) -> Result<(), Failed> {
     if wanted == answers {
         return Ok(());
     }
-    let differs = wanted
-        .lines()
-        .zip(answers.lines())
-        .position(|(a, b)| a != b);
+    let differs = wanted.lines().zip(answers.lines()).position(|(a, b)| a != b);
     Err(format!(
         "the answers differ from {}, first in line {} (BLESS=1 rewrites them):\n{answers}",
         expected.display(),

@@ -76,25 +76,15 @@ pub(crate) fn sardonyx(args: &[&str]) -> Answer {
 
 pub(crate) fn sardonyx_with_stdin(args: &[&str], stdin: &Path) -> Answer {
     let file = fs::File::open(stdin).unwrap();
-    answer(
-        Command::new(env!("CARGO_BIN_EXE_sardonyx"))
-            .args(args)
-            .stdin(file)
-            .output()
-            .unwrap(),
-    )
+    answer(Command::new(env!("CARGO_BIN_EXE_sardonyx")).args(args).stdin(file).output().unwrap())
 }
 
-/// What a run of the command wrote to stdout, whatever it is; with a file as stdin, if there is one.
+/// What a run of the command wrote to stdout, whatever it is; with a file as stdin, if there is
+/// one.
 pub(crate) fn sardonyx_bytes(args: &[&str], stdin: Option<&str>) -> Vec<u8> {
-    let stdin = stdin.map_or(Stdio::null(), |path| {
-        Stdio::from(fs::File::open(path).unwrap())
-    });
-    let output = Command::new(env!("CARGO_BIN_EXE_sardonyx"))
-        .args(args)
-        .stdin(stdin)
-        .output()
-        .unwrap();
+    let stdin = stdin.map_or(Stdio::null(), |path| Stdio::from(fs::File::open(path).unwrap()));
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_sardonyx")).args(args).stdin(stdin).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     output.stdout
@@ -131,15 +121,11 @@ impl Answer {
         json
     }
 
-    /// Refused as bad input must be: exit code 2, one screen on stderr, no trace of a panic, and these words in it.
+    /// Refused as bad input must be: exit code 2, one screen on stderr, no trace of a panic, and
+    /// these words in it.
     pub(crate) fn refused(self, words: &[&str]) {
         let text = &self.stderr;
-        assert_eq!(
-            self.code,
-            Some(2),
-            "stdout: {}\nstderr: {text}",
-            self.stdout
-        );
+        assert_eq!(self.code, Some(2), "stdout: {}\nstderr: {text}", self.stdout);
         assert!(text.starts_with("error: "), "{text}");
         assert!(text.lines().count() <= 30, "{text}");
         for trace in ["panicked", "internal error", "RUST_BACKTRACE"] {
@@ -176,9 +162,7 @@ pub(crate) fn model(initializers: &[Vec<u8>], nodes: &[Vec<u8>]) -> Vec<u8> {
     let nodes = nodes.iter().flat_map(|node| field(1, node));
     let mut graph: Vec<u8> = nodes.collect();
     graph.extend(field(2, b"g"));
-    initializers
-        .iter()
-        .for_each(|tensor| graph.extend(field(5, tensor)));
+    initializers.iter().for_each(|tensor| graph.extend(field(5, tensor)));
     let opset = field(8, &[field(1, b""), vec![2 << 3, 13]].concat());
     [vec![1 << 3, 8], field(7, &graph), opset].concat()
 }
@@ -189,12 +173,7 @@ pub(crate) fn many_tensors() -> Vec<u8> {
     let w = tensor("w", 1, &[2, 2], raw(&floats(&[0.0, 1.5, -2.0, 0.0])));
     let h = tensor("layer.10.h", 10, &[2], raw(&[0x00, 0x3c, 0x00, 0x7e])); // 1 and NaN
     let ids = tensor("layer.2.ids", 7, &[3], field(7, &[1, 2, 3]));
-    let words = tensor(
-        "words",
-        8,
-        &[2],
-        [field(6, b"a"), field(6, b"b,c")].concat(),
-    );
+    let words = tensor("words", 8, &[2], [field(6, b"a"), field(6, b"b,c")].concat());
     let none = tensor("none", 1, &[0, 4], Vec::new());
     let inner = tensor("w", 11, &[1], raw(&7.5f64.to_le_bytes()));
     let subgraph = [field(2, b"then"), field(5, &inner)].concat();
@@ -204,15 +183,8 @@ pub(crate) fn many_tensors() -> Vec<u8> {
         field(4, b"Constant"),
         attribute(b"value", field(5, &tensor("", 6, &[], raw(&[5, 0, 0, 0])))),
     ];
-    let branch = [
-        field(2, b"y"),
-        field(4, b"If"),
-        attribute(b"then_branch", field(6, &subgraph)),
-    ];
-    model(
-        &[w, h, ids, words, none],
-        &[constant.concat(), branch.concat()],
-    )
+    let branch = [field(2, b"y"), field(4, b"If"), attribute(b"then_branch", field(6, &subgraph))];
+    model(&[w, h, ids, words, none], &[constant.concat(), branch.concat()])
 }
 
 /// A model of which most tensors are damaged, and `good`, which is not.
@@ -250,21 +222,9 @@ fn value_info(name: &str, dims: &[u8]) -> Vec<u8> {
 pub(crate) fn chain(ops: &[&str], dims: &[u8]) -> Vec<u8> {
     let mut graph = Vec::new();
     for (i, op) in ops.iter().enumerate() {
-        let from = if i == 0 {
-            "x".to_string()
-        } else {
-            format!("h{i}")
-        };
-        let to = if i + 1 == ops.len() {
-            "y".to_string()
-        } else {
-            format!("h{}", i + 1)
-        };
-        let node = [
-            field(1, from.as_bytes()),
-            field(2, to.as_bytes()),
-            field(4, op.as_bytes()),
-        ];
+        let from = if i == 0 { "x".to_string() } else { format!("h{i}") };
+        let to = if i + 1 == ops.len() { "y".to_string() } else { format!("h{}", i + 1) };
+        let node = [field(1, from.as_bytes()), field(2, to.as_bytes()), field(4, op.as_bytes())];
         graph.extend(field(1, &node.concat()));
     }
     graph.extend(field(2, b"chain"));
@@ -277,10 +237,7 @@ pub(crate) fn chain(ops: &[&str], dims: &[u8]) -> Vec<u8> {
 /// `y = x + w`, with the four floats of w in the file `location`.
 pub(crate) fn with_external_data(location: &str) -> Vec<u8> {
     let entry = |key: &str, value: &str| {
-        field(
-            13,
-            &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat(),
-        )
+        field(13, &[field(1, key.as_bytes()), field(2, value.as_bytes())].concat())
     };
     let w = [
         vec![1 << 3, 4, 2 << 3, 1],
@@ -289,12 +246,7 @@ pub(crate) fn with_external_data(location: &str) -> Vec<u8> {
         entry("length", "16"),
         vec![14 << 3, 1],
     ];
-    let node = [
-        field(1, b"x"),
-        field(1, b"w"),
-        field(2, b"y"),
-        field(4, b"Add"),
-    ];
+    let node = [field(1, b"x"), field(1, b"w"), field(2, b"y"), field(4, b"Add")];
     let graph = [
         field(1, &node.concat()),
         field(2, b"g"),
@@ -337,8 +289,5 @@ pub(crate) fn npy(descr: &str, shape: &str, elements: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn floats(values: &[f32]) -> Vec<u8> {
-    values
-        .iter()
-        .flat_map(|value| value.to_le_bytes())
-        .collect()
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }

@@ -20,13 +20,13 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Reads a message of type `M` from JSON. The bytes are canonical: fields ascend, lists are packed where the table says
-/// so, and what the text states is there even if it is zero or empty.
+/// Reads a message of type `M` from JSON. The bytes are canonical: fields ascend, lists are packed
+/// where the table says so, and what the text states is there even if it is zero or empty.
 ///
 /// # Errors
 ///
-/// A text that is not JSON, names that the message does not have, values that do not fit their field, a key that occurs
-/// twice, and nesting beyond the limit.
+/// A text that is not JSON, names that the message does not have, values that do not fit their
+/// field, a key that occurs twice, and nesting beyond the limit.
 pub fn read<M: MessageType>(text: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {
     let mut reader = JsonReader {
         cursor: Cursor::new(text),
@@ -118,13 +118,8 @@ impl<'t> JsonReader<'t> {
         self.skip_space();
         self.field = Some(field);
         self.element = None;
-        let claim = match self.cursor.rest().starts_with(b"null") {
-            true => Claim::Null,
-            false => Claim::Key,
-        };
-        self.assembly
-            .claim(index, claim)
-            .map_err(|kind| self.cursor.fault(kind))?;
+        let claim = if self.cursor.rest().starts_with(b"null") { Claim::Null } else { Claim::Key };
+        self.assembly.claim(index, claim).map_err(|kind| self.cursor.fault(kind))?;
         if claim == Claim::Null {
             self.cursor.pos += b"null".len();
             return Ok(());
@@ -147,15 +142,13 @@ impl<'t> JsonReader<'t> {
 
     fn key(&mut self, has_member: bool) -> Result<(usize, &'static FieldDef), Fault> {
         let start = self.cursor.pos;
-        let key = self.string(match has_member {
-            true => "a field name in quotes",
-            false => "a field name in quotes or `}`",
+        let key = self.string(if has_member {
+            "a field name in quotes"
+        } else {
+            "a field name in quotes or `}`"
         })?;
         let def = self.assembly.def();
-        let name = match key.has_escapes {
-            true => self.unescaped(&key)?,
-            false => key.bytes,
-        };
+        let name = if key.has_escapes { self.unescaped(&key)? } else { key.bytes };
         let found = def.map(|def| find(def, name, Spelling::TableOrCamel));
         match found {
             Some(Ok(found)) => Ok(found),
@@ -205,9 +198,7 @@ impl<'t> JsonReader<'t> {
         match field.kind {
             FieldKind::Message(def) => {
                 self.expect(b'{', "an object")?;
-                self.assembly
-                    .begin(def(), field)
-                    .map_err(|kind| fault_at(kind, start))?;
+                self.assembly.begin(def(), field).map_err(|kind| fault_at(kind, start))?;
                 self.field = None;
                 self.frames.push(Frame::default());
             }
@@ -253,9 +244,7 @@ impl<'t> JsonReader<'t> {
             let quoted = self.string("a number")?;
             return Ok((quoted.bytes, start));
         }
-        let text = self
-            .cursor
-            .take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
+        let text = self.cursor.take_while(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
         match text {
             [] => Err(self.cursor.expected("a number")),
             _ => Ok((text, start)),
@@ -315,12 +304,11 @@ impl<'t> JsonReader<'t> {
             let pos = quoted.start + error.valid_up_to();
             return Err(fault_at(ErrorKind::NotUtf8, pos));
         }
-        match quoted.has_escapes {
-            true => {
-                self.unescaped(&quoted)?;
-                self.assembly.bytes(field, &mut self.scratch);
-            }
-            false => self.assembly.small_bytes(field, quoted.bytes),
+        if quoted.has_escapes {
+            self.unescaped(&quoted)?;
+            self.assembly.bytes(field, &mut self.scratch);
+        } else {
+            self.assembly.small_bytes(field, quoted.bytes)
         }
         Ok(())
     }
@@ -329,12 +317,11 @@ impl<'t> JsonReader<'t> {
         let quoted = self.string("a string in base64")?;
         // Nobody escapes the letters of base64 except, perhaps, the slash.
         let own;
-        let encoded = match quoted.has_escapes {
-            true => {
-                own = self.unescaped(&quoted)?.to_vec();
-                &own
-            }
-            false => quoted.bytes,
+        let encoded = if quoted.has_escapes {
+            own = self.unescaped(&quoted)?.to_vec();
+            &own
+        } else {
+            quoted.bytes
         };
         self.scratch.clear();
         let mut decoded = BASE64.decode_vec(encoded, &mut self.scratch);
@@ -363,8 +350,7 @@ impl<'t> JsonReader<'t> {
         let start = self.cursor.pos;
         let mut has_escapes = false;
         loop {
-            self.cursor
-                .take_while(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
+            self.cursor.take_while(|byte| byte >= b' ' && byte != b'"' && byte != b'\\');
             match self.cursor.peek() {
                 Some(b'"') => break,
                 Some(b'\\') => {
@@ -376,11 +362,7 @@ impl<'t> JsonReader<'t> {
         }
         let bytes = &self.cursor.text[start..self.cursor.pos];
         self.cursor.pos += 1;
-        Ok(Quoted {
-            bytes,
-            start,
-            has_escapes,
-        })
+        Ok(Quoted { bytes, start, has_escapes })
     }
 
     /// The string without escape sequences, in `scratch`.
@@ -405,10 +387,7 @@ impl<'t> JsonReader<'t> {
     }
 
     fn expect(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
-        match self.cursor.take(byte) {
-            true => Ok(()),
-            false => Err(self.cursor.expected(expected)),
-        }
+        if self.cursor.take(byte) { Ok(()) } else { Err(self.cursor.expected(expected)) }
     }
 
     #[inline]
@@ -493,10 +472,7 @@ fn whole_double(text: &[u8]) -> Option<i128> {
 }
 
 fn not_a(kind: &'static str, text: &[u8]) -> ErrorKind {
-    ErrorKind::Number {
-        kind,
-        text: format!("`{}`", shown(text)),
-    }
+    ErrorKind::Number { kind, text: format!("`{}`", shown(text)) }
 }
 
 #[cfg(test)]
@@ -526,16 +502,10 @@ mod tests {
             (r#"{"f": "-Infinity"}"#, b"\x15\x00\x00\x80\xff"),
             (r#"{"f": -0}"#, b"\x15\x00\x00\x00\x80"),
             (r#"{"i": 0}"#, b"\x18\x00"),
-            (
-                r#"{"i": "-1"}"#,
-                b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-            ),
+            (r#"{"i": "-1"}"#, b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
             (r#"{"i": 1.0}"#, b"\x18\x01"),
             (r#"{"i": 1e2}"#, b"\x18\x64"),
-            (
-                r#"{"i": "-9223372036854775808"}"#,
-                b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
-            ),
+            (r#"{"i": "-9223372036854775808"}"#, b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"),
             (r#"{"s": "///+AA=="}"#, b"\x22\x04\xff\xff\xfe\x00"),
             (r#"{"s": "___-AA"}"#, b"\x22\x04\xff\xff\xfe\x00"),
             (r#"{"s": "\/\/\/+AA="}"#, b"\x22\x04\xff\xff\xfe\x00"),
@@ -549,18 +519,9 @@ mod tests {
             (r#"{"type": "7"}"#, b"\xa0\x01\x07"),
             (r#"{"refAttrName": "a"}"#, b"\xaa\x01\x01a"),
             (r#"{"ref_attr_name": "a"}"#, b"\xaa\x01\x01a"),
-            (
-                r#"{"n\u0061me": "\u00e9\ud83d\ude00\n"}"#,
-                "\x0a\x07\u{e9}\u{1f600}\n".as_bytes(),
-            ),
-            (
-                r#"{"tensors": [{"dataType": 1}, {}]}"#,
-                b"\x52\x02\x10\x01\x52\x00",
-            ),
-            (
-                r#"{"type": "FLOAT", "name": "x"}"#,
-                b"\x0a\x01x\xa0\x01\x01",
-            ),
+            (r#"{"n\u0061me": "\u00e9\ud83d\ude00\n"}"#, "\x0a\x07\u{e9}\u{1f600}\n".as_bytes()),
+            (r#"{"tensors": [{"dataType": 1}, {}]}"#, b"\x52\x02\x10\x01\x52\x00"),
+            (r#"{"type": "FLOAT", "name": "x"}"#, b"\x0a\x01x\xa0\x01\x01"),
         ];
         for (text, expected) in rows {
             assert_eq!(bytes::<AttributeProto>(text), expected, "{text}");
@@ -578,43 +539,13 @@ mod tests {
     #[test]
     fn errors_name_line_column_and_field() {
         let rows = [
-            (
-                "",
-                1,
-                1,
-                "",
-                "expected an object, found the end of the text",
-            ),
+            ("", 1, 1, "", "expected an object, found the end of the text"),
             ("[[[", 1, 1, "", "expected an object, found `[`"),
-            (
-                "{",
-                1,
-                2,
-                "",
-                "expected a field name in quotes or `}`, found the end of the text",
-            ),
-            (
-                "{}\n x",
-                2,
-                2,
-                "",
-                "expected the end of the text, found `x`",
-            ),
-            (
-                "{\"name\": \"a\",}",
-                1,
-                14,
-                "",
-                "expected a field name in quotes, found `}`",
-            ),
+            ("{", 1, 2, "", "expected a field name in quotes or `}`, found the end of the text"),
+            ("{}\n x", 2, 2, "", "expected the end of the text, found `x`"),
+            ("{\"name\": \"a\",}", 1, 14, "", "expected a field name in quotes, found `}`"),
             ("{\"name\" \"a\"}", 1, 9, "", "expected `:`, found `\"a\"`"),
-            (
-                "{\"name\": 1}",
-                1,
-                10,
-                "name",
-                "expected a string, found `1`",
-            ),
+            ("{\"name\": 1}", 1, 10, "name", "expected a string, found `1`"),
             (
                 "{\"name\": \"a\nb\"}",
                 1,
@@ -636,27 +567,9 @@ mod tests {
                 "name",
                 "the escape sequence `\\ud83d` is not allowed here",
             ),
-            (
-                "{\"naem\": 1}",
-                1,
-                2,
-                "",
-                "AttributeProto has no field `naem`; did you mean `name`?",
-            ),
-            (
-                "{\"weights\": 1}",
-                1,
-                2,
-                "",
-                "AttributeProto has no field `weights`",
-            ),
-            (
-                "{\"i\": 1, \"i\": 2}",
-                1,
-                15,
-                "i",
-                "`i` occurs for the second time",
-            ),
+            ("{\"naem\": 1}", 1, 2, "", "AttributeProto has no field `naem`; did you mean `name`?"),
+            ("{\"weights\": 1}", 1, 2, "", "AttributeProto has no field `weights`"),
+            ("{\"i\": 1, \"i\": 2}", 1, 15, "i", "`i` occurs for the second time"),
             (
                 "{\"doc_string\": null, \"docString\": \"\"}",
                 1,
@@ -665,13 +578,7 @@ mod tests {
                 "`doc_string` occurs for the second time",
             ),
             ("{\"i\": 1.5}", 1, 7, "i", "`1.5` is no value of type int64"),
-            (
-                "{\"i\": true}",
-                1,
-                7,
-                "i",
-                "expected a number, found `true`",
-            ),
+            ("{\"i\": true}", 1, 7, "i", "expected a number, found `true`"),
             ("{\"i\": 01}", 1, 7, "i", "`01` is no value of type int64"),
             (
                 "{\"i\": 9223372036854775808}",
@@ -682,63 +589,15 @@ mod tests {
             ),
             ("{\"i\": [1]}", 1, 7, "i", "expected a number, found `[`"),
             ("{\"f\": NaN}", 1, 7, "f", "expected a number, found `NaN`"),
-            (
-                "{\"f\": \"inf\"}",
-                1,
-                7,
-                "f",
-                "`inf` is no value of type float",
-            ),
-            (
-                "{\"f\": 1e39}",
-                1,
-                7,
-                "f",
-                "`1e39` is no value of type float",
-            ),
+            ("{\"f\": \"inf\"}", 1, 7, "f", "`inf` is no value of type float"),
+            ("{\"f\": 1e39}", 1, 7, "f", "`1e39` is no value of type float"),
             ("{\"ints\": 1}", 1, 10, "ints", "expected a list, found `1`"),
-            (
-                "{\"ints\": [1, null]}",
-                1,
-                14,
-                "ints[1]",
-                "expected a number, found `null`",
-            ),
-            (
-                "{\"ints\": [1,]}",
-                1,
-                13,
-                "ints[1]",
-                "expected a number, found `]`",
-            ),
-            (
-                "{\"s\": \"a\"}",
-                1,
-                8,
-                "s",
-                "this is not base64: Invalid input length: 1",
-            ),
-            (
-                "{\"s\": \"????\"}",
-                1,
-                8,
-                "s",
-                "this is not base64: Invalid symbol 63, offset 0.",
-            ),
-            (
-                "{\"type\": \"int\"}",
-                1,
-                10,
-                "type",
-                "the enumeration has no value named `int`",
-            ),
-            (
-                "{\"tensors\": [{}, null]}",
-                1,
-                18,
-                "tensors[1]",
-                "expected an object, found `null`",
-            ),
+            ("{\"ints\": [1, null]}", 1, 14, "ints[1]", "expected a number, found `null`"),
+            ("{\"ints\": [1,]}", 1, 13, "ints[1]", "expected a number, found `]`"),
+            ("{\"s\": \"a\"}", 1, 8, "s", "this is not base64: Invalid input length: 1"),
+            ("{\"s\": \"????\"}", 1, 8, "s", "this is not base64: Invalid symbol 63, offset 0."),
+            ("{\"type\": \"int\"}", 1, 10, "type", "the enumeration has no value named `int`"),
+            ("{\"tensors\": [{}, null]}", 1, 18, "tensors[1]", "expected an object, found `null`"),
             (
                 "{\"tensors\": [{},\n{\"dims\":\n[\"x\"]}]}",
                 3,
@@ -756,11 +615,7 @@ mod tests {
         ];
         for (text, line, column, place, message) in rows {
             let error = failure::<AttributeProto>(text);
-            assert_eq!(
-                error.position(),
-                Position::Text { line, column },
-                "{text}: {error}"
-            );
+            assert_eq!(error.position(), Position::Text { line, column }, "{text}: {error}");
             assert_eq!(
                 (error.kind().to_string().as_str(), error.place()),
                 (message, place),
@@ -770,13 +625,7 @@ mod tests {
         let error = read::<AttributeProto>(b"{\"name\": \"a\xff\"}", Limits::default());
         let error = error.expect_err("not UTF-8");
         assert!(matches!(error.kind(), ErrorKind::NotUtf8), "{error}");
-        assert_eq!(
-            error.position(),
-            Position::Text {
-                line: 1,
-                column: 12
-            }
-        );
+        assert_eq!(error.position(), Position::Text { line: 1, column: 12 });
     }
 
     #[test]
@@ -790,22 +639,13 @@ mod tests {
         };
         assert!(read::<SequenceProto>(nested(999).as_bytes(), Limits::default()).is_ok());
         let error = failure::<SequenceProto>(&nested(100_000));
-        assert!(
-            matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }),
-            "{error}"
-        );
+        assert!(matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }), "{error}");
         let deep = Limits { depth: 200_000 };
         let bytes = read::<SequenceProto>(nested(100_000).as_bytes(), deep).unwrap();
         let mut text = Vec::new();
-        let options = super::super::WriteOptions {
-            limits: Limits { depth: 50 },
-            ascii: true,
-        };
+        let options = super::super::WriteOptions { limits: Limits { depth: 50 }, ascii: true };
         let error = super::super::write::<SequenceProto>(&bytes, options, &mut text);
-        assert!(matches!(
-            error.expect_err("too deep").kind(),
-            ErrorKind::Wire(_)
-        ));
+        assert!(matches!(error.expect_err("too deep").kind(), ErrorKind::Wire(_)));
         for opening in ["[", "{", "{\"graph\":", "{\"graph\":["] {
             failure::<ModelProto>(&opening.repeat(100_000));
         }

@@ -20,34 +20,30 @@ const BASE64_STEP: usize = 12 << 10;
 pub struct WriteOptions {
     /// Bounds for the message that is read.
     pub limits: Limits,
-    /// Whether every character outside ASCII becomes an escape sequence, as protobuf's own tools do by default.
+    /// Whether every character outside ASCII becomes an escape sequence, as protobuf's own tools do
+    /// by default.
     pub ascii: bool,
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        WriteOptions {
-            limits: Limits::default(),
-            ascii: true,
-        }
+        WriteOptions { limits: Limits::default(), ascii: true }
     }
 }
 
-/// Writes a message of type `M` as JSON, without a newline at the end. Says what JSON cannot express.
+/// Writes a message of type `M` as JSON, without a newline at the end. Says what JSON cannot
+/// express.
 ///
 /// # Errors
 ///
-/// Bytes that are no message, texts in it that are not UTF-8, and those of `sink`. Then `sink` may already have received
-/// a part.
+/// Bytes that are no message, texts in it that are not UTF-8, and those of `sink`. Then `sink` may
+/// already have received a part.
 pub fn write<M: MessageType>(
     bytes: &[u8],
     options: WriteOptions,
     sink: &mut dyn io::Write,
 ) -> Result<LeftOut, Error> {
-    let printer = JsonPrinter {
-        indent: 0,
-        ascii: options.ascii,
-    };
+    let printer = JsonPrinter { indent: 0, ascii: options.ascii };
     print::<M>(bytes, options.limits, sink, printer)
 }
 
@@ -169,9 +165,12 @@ fn put_base64(out: &mut Sink<'_>, bytes: &[u8]) {
 }
 
 fn put_text(out: &mut Sink<'_>, text: &str, ascii: bool) {
-    let plain = |byte: u8| match ascii {
-        true => (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\',
-        false => byte >= b' ' && byte != b'"' && byte != b'\\',
+    let plain = |byte: u8| {
+        if ascii {
+            (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\'
+        } else {
+            byte >= b' ' && byte != b'"' && byte != b'\\'
+        }
     };
     let mut rest = text;
     loop {
@@ -227,21 +226,12 @@ mod tests {
             (b"\x15\xcd\xcc\xcc\x3d", "{\n  \"f\": 0.1\n}"),
             (b"\x15\x00\x00\xc0\x7f", "{\n  \"f\": \"NaN\"\n}"),
             (b"\x15\x00\x00\x80\xff", "{\n  \"f\": \"-Infinity\"\n}"),
-            (
-                b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-                "{\n  \"i\": \"-1\"\n}",
-            ),
+            (b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "{\n  \"i\": \"-1\"\n}"),
             (b"\x22\x04\xff\xff\xfe\x00", "{\n  \"s\": \"///+AA==\"\n}"),
             (b"\x22\x00", "{\n  \"s\": \"\"\n}"),
-            (
-                b"\x2a\x02\x10\x07",
-                "{\n  \"t\": {\n    \"data_type\": 7\n  }\n}",
-            ),
+            (b"\x2a\x02\x10\x07", "{\n  \"t\": {\n    \"data_type\": 7\n  }\n}"),
             (b"\x2a\x00", "{\n  \"t\": {}\n}"),
-            (
-                b"\x40\x01\x40\x02",
-                "{\n  \"ints\": [\n    \"1\",\n    \"2\"\n  ]\n}",
-            ),
+            (b"\x40\x01\x40\x02", "{\n  \"ints\": [\n    \"1\",\n    \"2\"\n  ]\n}"),
             (b"\xa0\x01\x0b", "{\n  \"type\": \"SPARSE_TENSOR\"\n}"),
             (b"\xa0\x01\x63", "{\n  \"type\": 99\n}"),
         ];
@@ -260,21 +250,12 @@ mod tests {
     fn texts_are_escaped() {
         let bytes = "\x0a\x14a\"\\/\n\r\t\u{8}\u{c}\u{1}\u{7f}\u{e9}\u{1f600}\u{2028}".as_bytes();
         let rows = [
-            (
-                true,
-                r#""a\"\\/\n\r\t\b\f\u0001\u007f\u00e9\ud83d\ude00\u2028""#,
-            ),
-            (
-                false,
-                "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\u{7f}\u{e9}\u{1f600}\u{2028}\"",
-            ),
+            (true, r#""a\"\\/\n\r\t\b\f\u0001\u007f\u00e9\ud83d\ude00\u2028""#),
+            (false, "\"a\\\"\\\\/\\n\\r\\t\\b\\f\\u0001\u{7f}\u{e9}\u{1f600}\u{2028}\""),
         ];
         for (ascii, expected) in rows {
             let mut out = Vec::new();
-            let options = WriteOptions {
-                ascii,
-                ..WriteOptions::default()
-            };
+            let options = WriteOptions { ascii, ..WriteOptions::default() };
             write::<OperatorSetIdProto>(bytes, options, &mut out).unwrap();
             let text = String::from_utf8(out).unwrap();
             assert_eq!(text, format!("{{\n  \"domain\": {expected}\n}}"));
@@ -296,15 +277,8 @@ mod tests {
         let bytes = b"\x3a\x07\x0a\x00\x0a\x03\xb8\x3e\x05";
         let mut out = Vec::new();
         let left_out = write::<ModelProto>(bytes, WriteOptions::default(), &mut out).unwrap();
-        let unknown = UnknownField {
-            place: "graph.node[1]".into(),
-            number: 999,
-            offset: 6,
-        };
-        assert_eq!(
-            (left_out.unknown_fields, left_out.first),
-            (1, vec![unknown])
-        );
+        let unknown = UnknownField { place: "graph.node[1]".into(), number: 999, offset: 6 };
+        assert_eq!((left_out.unknown_fields, left_out.first), (1, vec![unknown]));
 
         let bytes = b"\x25\x01\x00\xc0\x7f\x25\x00\x00\xc0\x7f";
         let left_out = write::<TensorProto>(bytes, WriteOptions::default(), &mut out).unwrap();
@@ -315,21 +289,14 @@ mod tests {
     fn errors_name_the_field() {
         // WIRE-35
         let rows: [(&[u8], &str, u64); 3] = [
-            (
-                b"\x3a\x09\x0a\x00\x0a\x05\x0a\x03ab\xff",
-                "graph.node[1].input[0]",
-                10,
-            ),
+            (b"\x3a\x09\x0a\x00\x0a\x05\x0a\x03ab\xff", "graph.node[1].input[0]", 10),
             (b"\x3a\x06\x0a\x00\x0a\x02\x0a\x05", "graph.node[1]", 6),
             (b"\x0a", "", 0),
         ];
         for (bytes, place, offset) in rows {
             let error = write::<ModelProto>(bytes, WriteOptions::default(), &mut io::sink());
             let error = error.expect_err("broken");
-            assert_eq!(
-                (error.place(), error.position()),
-                (place, Position::Byte(offset))
-            );
+            assert_eq!((error.place(), error.position()), (place, Position::Byte(offset)));
         }
     }
 
@@ -345,9 +312,6 @@ mod tests {
             }
         }
         let error = write::<ModelProto>(b"\x08\x01", WriteOptions::default(), &mut Full);
-        assert!(matches!(
-            error.expect_err("full").kind(),
-            ErrorKind::Sink(_)
-        ));
+        assert!(matches!(error.expect_err("full").kind(), ErrorKind::Sink(_)));
     }
 }

@@ -8,13 +8,13 @@ use crate::error::{Error, ErrorKind, Fault};
 use crate::names::{Spelling, find};
 use crate::numerals::{parse, parse_integer, parse_radix};
 
-/// Reads a message of type `M` from text format. The bytes are canonical: fields ascend, lists are packed where the
-/// table says so, and what the text states is there even if it is zero or empty.
+/// Reads a message of type `M` from text format. The bytes are canonical: fields ascend, lists are
+/// packed where the table says so, and what the text states is there even if it is zero or empty.
 ///
 /// # Errors
 ///
-/// A text that is not text format, names that the message does not have, values that do not fit their field, a field
-/// that occurs twice although it may occur once, and nesting beyond the limit.
+/// A text that is not text format, names that the message does not have, values that do not fit
+/// their field, a field that occurs twice although it may occur once, and nesting beyond the limit.
 pub fn read<M: MessageType>(text: &[u8], limits: Limits) -> Result<Vec<u8>, Error> {
     let mut reader = TextReader {
         cursor: Cursor::new(text),
@@ -99,12 +99,11 @@ impl TextReader<'_> {
         }
         self.skip_space();
         if field.is_list() && self.cursor.take(b'[') {
-            return match is_message {
-                true => {
-                    self.set_list(Some((field, false)));
-                    Ok(())
-                }
-                false => self.leaves(field),
+            return if is_message {
+                self.set_list(Some((field, false)));
+                Ok(())
+            } else {
+                self.leaves(field)
             };
         }
         self.value(field, start)?;
@@ -129,9 +128,7 @@ impl TextReader<'_> {
         };
         let (index, field) =
             find(def, name, Spelling::Table).map_err(|kind| fault_at(kind, start))?;
-        self.assembly
-            .claim(index, Claim::Value)
-            .map_err(|kind| fault_at(kind, start))?;
+        self.assembly.claim(index, Claim::Value).map_err(|kind| fault_at(kind, start))?;
         Ok(field)
     }
 
@@ -200,9 +197,7 @@ impl TextReader<'_> {
                     _ => return Err(self.cursor.expected("`{`")),
                 };
                 self.cursor.pos += 1;
-                self.assembly
-                    .begin(def(), field)
-                    .map_err(|kind| fault_at(kind, start))?;
+                self.assembly.begin(def(), field).map_err(|kind| fault_at(kind, start))?;
                 self.field = None;
                 self.frames.push(Frame::new(Some(closing)));
             }
@@ -235,21 +230,16 @@ impl TextReader<'_> {
                 self.assembly.word(field, value);
             }
             FieldKind::Float => {
-                // By way of a double, as protobuf does it: what it rounds twice, we do. Too large becomes infinite.
+                // By way of a double, as protobuf does it: what it rounds twice, we do. Too large
+                // becomes infinite.
                 let (value, negative) = self.double("float")?;
-                let bits = match value.is_nan() {
-                    true => 0x7fc0_0000,
-                    false => (value as f32).to_bits(),
-                };
+                let bits = if value.is_nan() { 0x7fc0_0000 } else { (value as f32).to_bits() };
                 let sign = u32::from(negative) << 31;
                 self.assembly.word(field, (bits | sign).into());
             }
             FieldKind::Double => {
                 let (value, negative) = self.double("double")?;
-                let bits = match value.is_nan() {
-                    true => 0x7ff8_0000_0000_0000,
-                    false => value.to_bits(),
-                };
+                let bits = if value.is_nan() { 0x7ff8_0000_0000_0000 } else { value.to_bits() };
                 self.assembly.word(field, bits | u64::from(negative) << 63);
             }
         }
@@ -259,9 +249,7 @@ impl TextReader<'_> {
     /// A number or name, and where it begins.
     fn literal(&mut self, expected: &'static str) -> Result<(&[u8], usize), Fault> {
         let start = self.cursor.pos;
-        let text = self
-            .cursor
-            .take_while(|byte| is_name(byte) || b".+-".contains(&byte));
+        let text = self.cursor.take_while(|byte| is_name(byte) || b".+-".contains(&byte));
         match text {
             [] => Err(self.cursor.expected(expected)),
             _ => Ok((text, start)),
@@ -330,8 +318,7 @@ impl TextReader<'_> {
                     after @ ..,
                 ] = rest
                 {
-                    self.scratch
-                        .push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                    self.scratch.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
                     rest = after;
                 } else {
                     break;
@@ -483,10 +470,7 @@ fn character(text: &[u8]) -> Option<(char, usize)> {
 }
 
 fn not_a(kind: &'static str, text: &[u8]) -> ErrorKind {
-    ErrorKind::Number {
-        kind,
-        text: format!("`{}`", shown(text)),
-    }
+    ErrorKind::Number { kind, text: format!("`{}`", shown(text)) }
 }
 
 #[cfg(test)]
@@ -524,14 +508,8 @@ mod tests {
             ("i: 0b11", b"\x18\x03"),
             ("i: +5", b"\x18\x05"),
             ("i: -0x1", b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
-            (
-                "i: -9223372036854775808",
-                b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",
-            ),
-            (
-                "i: 1, type: INT; name: 'x'",
-                b"\x0a\x01x\x18\x01\xa0\x01\x02",
-            ),
+            ("i: -9223372036854775808", b"\x18\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01"),
+            ("i: 1, type: INT; name: 'x'", b"\x0a\x01x\x18\x01\xa0\x01\x02"),
             ("type: 2", b"\xa0\x01\x02"),
             ("type: 0x63", b"\xa0\x01\x63"),
             (
@@ -543,15 +521,9 @@ mod tests {
             (r#"s: "\1\12\1234\0""#, b"\x22\x05\x01\x0aS4\x00"),
             (r#"s: "\377""#, b"\x22\x01\xff"),
             (r#"s: "\x1g\x123""#, b"\x22\x04\x01g\x123"),
-            (
-                r#"s: "\u00e9\U0001F600""#,
-                b"\x22\x06\xc3\xa9\xf0\x9f\x98\x80",
-            ),
+            (r#"s: "\u00e9\U0001F600""#, b"\x22\x06\xc3\xa9\xf0\x9f\x98\x80"),
             (r#"s: "\ud83d\ude00""#, b"\x22\x04\xf0\x9f\x98\x80"),
-            (
-                r#"s: "\a\b\f\n\r\t\v\\\'\"\?""#,
-                b"\x22\x0b\x07\x08\x0c\n\r\t\x0b\\'\"?",
-            ),
+            (r#"s: "\a\b\f\n\r\t\v\\\'\"\?""#, b"\x22\x0b\x07\x08\x0c\n\r\t\x0b\\'\"?"),
             ("s: \"\u{e9}\ttab\"", b"\x22\x06\xc3\xa9\ttab"),
             ("s: \"\"", b"\x22\x00"),
             ("t {}", b"\x2a\x00"),
@@ -566,14 +538,8 @@ mod tests {
             ("strings: ['a' 'b', 'c'];", b"\x4a\x02ab\x4a\x01c"),
             ("tensors [{dims: 1}, <>]", b"\x52\x02\x08\x01\x52\x00"),
             ("tensors: [ ]", b""),
-            (
-                "tensors {} tensors: [{}] tensors <>",
-                b"\x52\x00\x52\x00\x52\x00",
-            ),
-            (
-                "floats: [1, -inf]",
-                b"\x3d\x00\x00\x80\x3f\x3d\x00\x00\x80\xff",
-            ),
+            ("tensors {} tensors: [{}] tensors <>", b"\x52\x00\x52\x00\x52\x00"),
+            ("floats: [1, -inf]", b"\x3d\x00\x00\x80\x3f\x3d\x00\x00\x80\xff"),
             ("name:'a'f:1", b"\x0a\x01a\x15\x00\x00\x80\x3f"),
             ("g{node{}}", b"\x32\x02\x0a\x00"),
             ("g\n#c\n{\n}\n,", b"\x32\x00"),
@@ -596,35 +562,11 @@ mod tests {
     fn errors_name_line_column_and_field() {
         let rows = [
             ("{", 1, 1, "", "expected a field name, found `{`"),
-            (
-                "t {",
-                1,
-                4,
-                "t",
-                "expected a field name or `}`, found the end of the text",
-            ),
-            (
-                "t {\n  dims: 1\n>",
-                3,
-                1,
-                "t",
-                "expected a field name or `}`, found `>`",
-            ),
-            (
-                "t < }",
-                1,
-                5,
-                "t",
-                "expected a field name or `>`, found `}`",
-            ),
+            ("t {", 1, 4, "t", "expected a field name or `}`, found the end of the text"),
+            ("t {\n  dims: 1\n>", 3, 1, "t", "expected a field name or `}`, found `>`"),
+            ("t < }", 1, 5, "t", "expected a field name or `>`, found `}`"),
             ("[foo.bar]: 1", 1, 1, "", "expected a field name, found `[`"),
-            (
-                "naem: ''",
-                1,
-                1,
-                "",
-                "AttributeProto has no field `naem`; did you mean `name`?",
-            ),
+            ("naem: ''", 1, 1, "", "AttributeProto has no field `naem`; did you mean `name`?"),
             ("999: 1", 1, 1, "", "AttributeProto has no field `999`"),
             (
                 "refAttrName: 'a'",
@@ -635,42 +577,12 @@ mod tests {
             ),
             ("name 'a'", 1, 6, "name", "expected `:`, found `'a'`"),
             ("name: a", 1, 7, "name", "expected a string, found `a`"),
-            (
-                "name: \"a\nb\"",
-                1,
-                9,
-                "name",
-                "expected a closing quote, found the end of the line",
-            ),
+            ("name: \"a\nb\"", 1, 9, "name", "expected a closing quote, found the end of the line"),
             ("name: \"\\377\"", 1, 7, "name", "a text is not UTF-8"),
-            (
-                "s: \"\\400\"",
-                1,
-                5,
-                "s",
-                "the escape sequence `\\400` is not allowed here",
-            ),
-            (
-                "s: \"\\q\"",
-                1,
-                5,
-                "s",
-                "the escape sequence `\\q\"` is not allowed here",
-            ),
-            (
-                "s: \"\\x\"",
-                1,
-                5,
-                "s",
-                "the escape sequence `\\x\"` is not allowed here",
-            ),
-            (
-                "s: \"\\ud83d\"",
-                1,
-                5,
-                "s",
-                "the escape sequence `\\ud8` is not allowed here",
-            ),
+            ("s: \"\\400\"", 1, 5, "s", "the escape sequence `\\400` is not allowed here"),
+            ("s: \"\\q\"", 1, 5, "s", "the escape sequence `\\q\"` is not allowed here"),
+            ("s: \"\\x\"", 1, 5, "s", "the escape sequence `\\x\"` is not allowed here"),
+            ("s: \"\\ud83d\"", 1, 5, "s", "the escape sequence `\\ud8` is not allowed here"),
             ("i: 1.0", 1, 4, "i", "`1.0` is no value of type int64"),
             ("i: 08", 1, 4, "i", "`08` is no value of type int64"),
             ("i: - 5", 1, 4, "i", "`-` is no value of type int64"),
@@ -691,20 +603,8 @@ mod tests {
             ),
             ("f: 0x1", 1, 4, "f", "`0x1` is no value of type float"),
             ("f: 017", 1, 4, "f", "`017` is no value of type float"),
-            (
-                "f: infinite",
-                1,
-                4,
-                "f",
-                "`infinite` is no value of type float",
-            ),
-            (
-                "type: int",
-                1,
-                7,
-                "type",
-                "the enumeration has no value named `int`",
-            ),
+            ("f: infinite", 1, 4, "f", "`infinite` is no value of type float"),
+            ("type: int", 1, 7, "type", "the enumeration has no value named `int`"),
             ("i: 1 i: 2", 1, 6, "", "`i` occurs for the second time"),
             ("t {} t {}", 1, 6, "", "`t` occurs for the second time"),
             (
@@ -715,27 +615,9 @@ mod tests {
                 "`map_type` and `tensor_type` exclude each other",
             ),
             ("i: [1]", 1, 4, "i", "expected a number, found `[`"),
-            (
-                "ints: [1,]",
-                1,
-                10,
-                "ints[1]",
-                "expected a number, found `]`",
-            ),
-            (
-                "ints: [1 2]",
-                1,
-                10,
-                "ints[0]",
-                "expected `,` or `]`, found `2`",
-            ),
-            (
-                "tensors [{} {}]",
-                1,
-                13,
-                "tensors[1]",
-                "expected `,` or `]`, found `{`",
-            ),
+            ("ints: [1,]", 1, 10, "ints[1]", "expected a number, found `]`"),
+            ("ints: [1 2]", 1, 10, "ints[0]", "expected `,` or `]`, found `2`"),
+            ("tensors [{} {}]", 1, 13, "tensors[1]", "expected `,` or `]`, found `{`"),
             (
                 "tensors {} tensors {\n  dims: x }",
                 2,
@@ -746,11 +628,7 @@ mod tests {
         ];
         for (text, line, column, place, message) in rows {
             let error = failure::<AttributeProto>(text);
-            assert_eq!(
-                error.position(),
-                Position::Text { line, column },
-                "{text}: {error}"
-            );
+            assert_eq!(error.position(), Position::Text { line, column }, "{text}: {error}");
             assert_eq!(
                 (error.kind().to_string().as_str(), error.place()),
                 (message, place),
@@ -769,10 +647,7 @@ mod tests {
         assert!(read::<SequenceProto>(fits.as_bytes(), limits).is_ok());
         for (open, close) in [("sequence_values {", "}"), ("sequence_values: [<", ">]")] {
             let error = failure::<SequenceProto>(&nested(100_000, open, close));
-            assert!(
-                matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }),
-                "{error}"
-            );
+            assert!(matches!(error.kind(), ErrorKind::TooDeep { limit: 1_000 }), "{error}");
         }
         for open in ["[", "{", "<", "graph {", "graph: <"] {
             failure::<ModelProto>(&open.repeat(100_000));

@@ -18,8 +18,9 @@ const ESCAPE_STEP: usize = 4 << 10;
 pub struct WriteOptions {
     /// Bounds for the message that is read.
     pub limits: Limits,
-    /// Whether fields outside the table are written, by number. No reader takes such a text, since it does not say
-    /// what the fields are: it is for people. Without this they are left out and reported.
+    /// Whether fields outside the table are written, by number. No reader takes such a text, since
+    /// it does not say what the fields are: it is for people. Without this they are left out and
+    /// reported.
     pub unknown_fields: bool,
 }
 
@@ -27,8 +28,8 @@ pub struct WriteOptions {
 ///
 /// # Errors
 ///
-/// Bytes that are no message, texts in it that are not UTF-8, and those of `sink`. Then `sink` may already have received
-/// a part.
+/// Bytes that are no message, texts in it that are not UTF-8, and those of `sink`. Then `sink` may
+/// already have received a part.
 pub fn write<M: MessageType>(
     bytes: &[u8],
     options: WriteOptions,
@@ -103,15 +104,16 @@ impl Printer for TextPrinter {
 }
 
 impl TextPrinter {
-    /// A field by number. What has a length may be a message, a text or bytes: whatever can be read as a message is
-    /// shown as one.
+    /// A field by number. What has a length may be a message, a text or bytes: whatever can be read
+    /// as a message is shown as one.
     fn put_unknown(&self, out: &mut Sink<'_>, raw: &RawField<'_>) {
         let mut open = Vec::new();
         self.begin_unknown(out, raw, &mut open);
         while let Some(records) = open.last_mut() {
             match records.next_record() {
                 Ok(Some(raw)) => self.begin_unknown(out, &raw, &mut open),
-                // All this has been read before without an error, so what stops a group here is its end tag.
+                // All this has been read before without an error, so what stops a group here is its
+                // end tag.
                 Ok(None) | Err(_) => {
                     open.pop();
                     out.indent(self.depth - 1 + open.len());
@@ -168,10 +170,7 @@ impl TextPrinter {
 fn group_content(record: Slice<'_>) -> Slice<'_> {
     let tag = record.bytes.iter().position(|byte| *byte < 0x80);
     let tag = tag.map_or(record.bytes.len(), |last| last + 1);
-    Slice {
-        bytes: &record.bytes[tag..],
-        offset: record.offset + tag as u64,
-    }
+    Slice { bytes: &record.bytes[tag..], offset: record.offset + tag as u64 }
 }
 
 fn push_not_finite(buffer: &mut Vec<u8>, value: f64) {
@@ -196,12 +195,7 @@ const fn escapes(plain_from: usize) -> Escapes {
     let mut index = 0;
     while index < table.len() {
         let byte = index as u8;
-        let octal = [
-            b'\\',
-            b'0' + (byte >> 6),
-            b'0' + ((byte >> 3) & 7),
-            b'0' + (byte & 7),
-        ];
+        let octal = [b'\\', b'0' + (byte >> 6), b'0' + ((byte >> 3) & 7), b'0' + (byte & 7)];
         table[index] = match byte {
             b'\t' => ([b'\\', b't', 0, 0], 2),
             b'\n' => ([b'\\', b'n', 0, 0], 2),
@@ -221,7 +215,8 @@ fn put_quoted(out: &mut Sink<'_>, bytes: &[u8], escapes: &Escapes) {
     for step in bytes.chunks(ESCAPE_STEP) {
         let buffer = out.buffer();
         let mut end = buffer.len();
-        // Four characters are copied for each byte, and as many kept as count: that has no branches.
+        // Four characters are copied for each byte, and as many kept as count: that has no
+        // branches.
         buffer.resize(end + step.len() * 4, 0);
         for byte in step {
             let (text, len) = &escapes[usize::from(*byte)];
@@ -255,14 +250,8 @@ mod tests {
             (b"\x15\x01\x00\xc0\xff", "f: nan\n"),
             (b"\x15\x00\x00\x80\xff", "f: -inf\n"),
             (b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "i: -1\n"),
-            (
-                b"\x22\x09\x00\xff\xc3\xa9\"'\\\n ",
-                "s: \"\\000\\377\\303\\251\\\"\\'\\\\\\n \"\n",
-            ),
-            (
-                b"\x0a\x05\x7f\xc3\xa9\x01'",
-                "name: \"\\177\u{e9}\\001\\'\"\n",
-            ),
+            (b"\x22\x09\x00\xff\xc3\xa9\"'\\\n ", "s: \"\\000\\377\\303\\251\\\"\\'\\\\\\n \"\n"),
+            (b"\x0a\x05\x7f\xc3\xa9\x01'", "name: \"\\177\u{e9}\\001\\'\"\n"),
             (b"\x2a\x02\x10\x07", "t {\n  data_type: 7\n}\n"),
             (b"\x2a\x00", "t {\n}\n"),
             (b"\x40\x01\x40\x02", "ints: 1\nints: 2\n"),
@@ -284,15 +273,8 @@ mod tests {
         // WIRE-20: each wire type, a message in a message, a group
         let bytes = b"\xb8\x3e\x05\xb9\x3e\x01\x02\x03\x04\x05\x06\x07\x08\xba\x3e\x02ab\xbd\x3e\x01\x02\x03\x04\xbb\x3e\x08\x01\xbc\x3e\xba\x3e\x04\x0a\x02\x08\x01";
         let mut out = Vec::new();
-        let options = WriteOptions {
-            unknown_fields: true,
-            ..WriteOptions::default()
-        };
-        assert!(
-            write::<OperatorSetIdProto>(bytes, options, &mut out)
-                .unwrap()
-                .is_empty()
-        );
+        let options = WriteOptions { unknown_fields: true, ..WriteOptions::default() };
+        assert!(write::<OperatorSetIdProto>(bytes, options, &mut out).unwrap().is_empty());
         let expected = "999: 5\n999: 578437695752307201\n999: \"ab\"\n999: 67305985\n999 {\n  1: 1\n}\n999 {\n  1 {\n    1: 1\n  }\n}\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
 

@@ -16,9 +16,10 @@ fn numbers(len: usize, seed: u32) -> Vec<f32> {
 /// Heads in front of rows, or behind them as projections leave them.
 fn strides(sizes: [usize; 4], heads_in_front: bool) -> [usize; 4] {
     let [_, heads, rows, features] = sizes;
-    match heads_in_front {
-        true => [heads * rows * features, rows * features, features, 1],
-        false => [heads * rows * features, features, heads * features, 1],
+    if heads_in_front {
+        [heads * rows * features, rows * features, features, 1]
+    } else {
+        [heads * rows * features, features, heads * features, 1]
     }
 }
 
@@ -58,13 +59,7 @@ fn every_instruction_set_agrees_with_the_definition() {
     ] {
         for front in [true, false] {
             for softcap in [0.0, 1.5] {
-                cases.push(Case {
-                    sizes,
-                    mask,
-                    softcap,
-                    window,
-                    front,
-                });
+                cases.push(Case { sizes, mask, softcap, window, front });
             }
         }
     }
@@ -80,20 +75,14 @@ fn check(case: &Case) {
     let v_dims = [s.batch, s.shared_heads, s.keys, s.value_features];
     let y_dims = [s.batch, s.heads, s.queries, s.value_features];
     let len = |dims: [usize; 4]| dims.iter().product::<usize>();
-    let (q, k, v) = (
-        numbers(len(q_dims), 1),
-        numbers(len(k_dims), 2),
-        numbers(len(v_dims), 3),
-    );
+    let (q, k, v) = (numbers(len(q_dims), 1), numbers(len(k_dims), 2), numbers(len(v_dims), 3));
     let mut added = numbers(s.batch * s.queries * s.keys, 4);
     for (i, x) in added.iter_mut().enumerate() {
         if i % 5 == 3 || case.mask == 3 && i / s.keys == 1 {
             *x = f32::NEG_INFINITY;
         }
     }
-    let kept: Vec<u8> = (0..s.batch * s.keys)
-        .map(|i| u8::from(i % 3 != 1))
-        .collect();
+    let kept: Vec<u8> = (0..s.batch * s.keys).map(|i| u8::from(i % 3 != 1)).collect();
     let of_batch = [s.queries * s.keys, 0, s.keys, 1];
     fn heads<T>(data: &[T], strides: [usize; 4]) -> Heads<'_, T> {
         Heads { data, strides }
@@ -131,11 +120,7 @@ fn check(case: &Case) {
                 );
             }
             let bits: Vec<u32> = y.iter().map(|y| y.to_bits()).collect();
-            assert_eq!(
-                first.get_or_insert(bits.clone()),
-                &bits,
-                "{threads} threads"
-            );
+            assert_eq!(first.get_or_insert(bits.clone()), &bits, "{threads} threads");
         }
     }
 }

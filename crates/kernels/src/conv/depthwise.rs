@@ -1,4 +1,5 @@
-//! Depthwise convolution: one input plane, one output plane, one small kernel; vectors run along the output row.
+//! Depthwise convolution: one input plane, one output plane, one small kernel; vectors run along
+//! the output row.
 
 use super::Geometry;
 use super::patches::inside;
@@ -23,14 +24,15 @@ pub(super) struct Plane<'a> {
 impl Plane<'_> {
     /// # Safety
     ///
-    /// The machine must have `isa`; the slices and the output must have the sizes that the dimensions say.
+    /// The machine must have `isa`; the slices and the output must have the sizes that the
+    /// dimensions say.
     pub(super) unsafe fn run(self, isa: Isa) {
         // SAFETY: the caller's promise.
         unsafe { dispatch(isa, self) }
     }
 
-    /// The taps along dimension `i` that fall inside the input for output coordinate `x`, and the input coordinate of
-    /// tap 0.
+    /// The taps along dimension `i` that fall inside the input for output coordinate `x`, and the
+    /// input coordinate of tap 0.
     #[inline(always)]
     fn taps(&self, i: usize, x: usize) -> (usize, usize, isize) {
         let g = self.geometry;
@@ -64,8 +66,8 @@ impl Body for Plane<'_> {
                     // Whether every tap of every lane is inside the input.
                     let reach = (kernel_w - 1) as isize * dilation + ((n - 1) * stride) as isize;
                     let interior = w0 >= 0 && w0 + reach < in_w as isize;
-                    // SAFETY: taps in the ranges are inside the input along depth and height; along the width either
-                    // all lanes are, or `inside` says which.
+                    // SAFETY: taps in the ranges are inside the input along depth and height; along
+                    // the width either all lanes are, or `inside` says which.
                     unsafe {
                         let mut acc = S::splat(0.0);
                         for kd in d_lo..d_hi {

@@ -1,7 +1,7 @@
 //! Convolution forward, for inputs in `[N, C, spatial...]` layout.
 //!
-//! A convolution is a matrix product: weights (output channels x patch) times patches (patch x output positions). The
-//! strategies differ in where the patches come from:
+//! A convolution is a matrix product: weights (output channels x patch) times patches (patch x
+//! output positions). The strategies differ in where the patches come from:
 //!
 //! | convolution | patches |
 //! | --- | --- |
@@ -10,8 +10,8 @@
 //! | few channels, or stride over 2 | gathered while packing from a padded copy |
 //! | everything else | gathered while packing, a panel at a time (*virtual im2col*) |
 //!
-//! Weights are packed once, in a form that depends on neither the batch nor the spatial size. [`conv_naive`] is the plain
-//! loop for any number type and any rank, and the oracle of the tests.
+//! Weights are packed once, in a form that depends on neither the batch nor the spatial size.
+//! [`conv_naive`] is the plain loop for any number type and any rank, and the oracle of the tests.
 
 mod depthwise;
 mod naive;
@@ -29,7 +29,8 @@ use depthwise::Plane;
 pub use naive::conv_naive;
 use patches::Patches;
 
-/// What a convolution is, apart from the size of its input. All lists have one entry per spatial dimension.
+/// What a convolution is, apart from the size of its input. All lists have one entry per spatial
+/// dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ConvParams {
     pub in_channels: usize,
@@ -68,17 +69,9 @@ impl ConvParams {
     /// The first rule broken.
     pub fn check(&self) -> Result<(), ConvError> {
         let rank = self.kernel.len();
-        let lists = [
-            &self.strides,
-            &self.dilations,
-            &self.pads_begin,
-            &self.pads_end,
-        ];
+        let lists = [&self.strides, &self.dilations, &self.pads_begin, &self.pads_end];
         if let Some(list) = lists.into_iter().find(|list| list.len() != rank) {
-            return Err(ConvError::Rank {
-                want: rank,
-                got: list.len(),
-            });
+            return Err(ConvError::Rank { want: rank, got: list.len() });
         }
         let groups = self.groups;
         if groups == 0
@@ -98,12 +91,11 @@ impl ConvParams {
         self.weights_len().map(|_| ()).ok_or(ConvError::TooLarge)
     }
 
-    /// Elements of the weights, `[out_channels, in_channels / groups, kernel...]`; `None` when that overflows.
+    /// Elements of the weights, `[out_channels, in_channels / groups, kernel...]`; `None` when that
+    /// overflows.
     fn weights_len(&self) -> Option<usize> {
         let taps = product(&self.kernel)?;
-        (self.in_channels / self.groups)
-            .checked_mul(self.out_channels)?
-            .checked_mul(taps)
+        (self.in_channels / self.groups).checked_mul(self.out_channels)?.checked_mul(taps)
     }
 
     /// Whether each group has one input channel, and there are several.
@@ -119,10 +111,7 @@ impl ConvParams {
     pub fn output_dims(&self, spatial: &[usize]) -> Result<Vec<usize>, ConvError> {
         let rank = self.kernel.len();
         if spatial.len() != rank {
-            return Err(ConvError::Rank {
-                want: rank,
-                got: spatial.len(),
-            });
+            return Err(ConvError::Rank { want: rank, got: spatial.len() });
         }
         (0..rank)
             .map(|i| {
@@ -137,11 +126,9 @@ impl ConvParams {
                     .ok_or(ConvError::TooLarge)?;
                 match padded.checked_sub(extent) {
                     Some(room) => Ok(room / self.strides[i] + 1),
-                    None => Err(ConvError::KernelTooLarge {
-                        dim: i,
-                        kernel: extent,
-                        input: padded,
-                    }),
+                    None => {
+                        Err(ConvError::KernelTooLarge { dim: i, kernel: extent, input: padded })
+                    }
                 }
             })
             .collect()
@@ -159,27 +146,15 @@ pub enum ConvError {
     /// Lists of different length, or more spatial dimensions than the kernel has.
     Rank { want: usize, got: usize },
     /// Channels are not multiples of the groups.
-    Groups {
-        groups: usize,
-        in_channels: usize,
-        out_channels: usize,
-    },
+    Groups { groups: usize, in_channels: usize, out_channels: usize },
     /// A kernel size, stride or dilation is zero.
     Zero,
     /// The kernel, with dilation, exceeds the padded input in dimension `dim`.
-    KernelTooLarge {
-        dim: usize,
-        kernel: usize,
-        input: usize,
-    },
+    KernelTooLarge { dim: usize, kernel: usize, input: usize },
     /// A size overflows.
     TooLarge,
     /// A buffer has the wrong length.
-    Length {
-        what: &'static str,
-        want: usize,
-        got: usize,
-    },
+    Length { what: &'static str, want: usize, got: usize },
 }
 
 impl fmt::Display for ConvError {
@@ -188,11 +163,7 @@ impl fmt::Display for ConvError {
             ConvError::Rank { want, got } => {
                 write!(f, "{got} spatial dimensions where there must be {want}")
             }
-            ConvError::Groups {
-                groups,
-                in_channels,
-                out_channels,
-            } => write!(
+            ConvError::Groups { groups, in_channels, out_channels } => write!(
                 f,
                 "{in_channels} input and {out_channels} output channels in {groups} groups"
             ),
@@ -243,8 +214,8 @@ impl PackedConv {
     ///
     /// # Errors
     ///
-    /// If the parameters do not fit each other, there are more than three spatial dimensions (use [`conv_naive`]), or
-    /// `weights` has the wrong length.
+    /// If the parameters do not fit each other, there are more than three spatial dimensions (use
+    /// [`conv_naive`]), or `weights` has the wrong length.
     ///
     /// # Panics
     ///
@@ -292,7 +263,8 @@ impl PackedConv {
             return PackedConv::new(isa, params, &floats);
         }
         check_weights(&params, weights.len() / 4)?;
-        // SAFETY: packing reads unaligned, and only whole floats inside `weights`, of which there are as many as there must be.
+        // SAFETY: packing reads unaligned, and only whole floats inside `weights`, of which there
+        // are as many as there must be.
         unsafe { PackedConv::from_raw(isa, params, weights.as_ptr().cast(), 1) }
     }
 
@@ -300,7 +272,8 @@ impl PackedConv {
     ///
     /// # Safety
     ///
-    /// The parameters have been checked, and all weights that they imply must be readable at `weights`, at any alignment.
+    /// The parameters have been checked, and all weights that they imply must be readable at
+    /// `weights`, at any alignment.
     unsafe fn from_raw(
         isa: Isa,
         params: ConvParams,
@@ -315,14 +288,13 @@ impl PackedConv {
         let packed = if params.is_depthwise() {
             // SAFETY: `len` floats are readable.
             Weights::Depthwise(
-                (0..len)
-                    .map(|i| unsafe { weights.add(i * step).read_unaligned() })
-                    .collect(),
+                (0..len).map(|i| unsafe { weights.add(i * step).read_unaligned() }).collect(),
             )
         } else {
             let depth = group_in * geometry.taps();
             let panels = (0..params.groups).map(|g| {
-                // SAFETY: group `g` has `group_out` rows of `depth` floats inside `len`; packing reads unaligned.
+                // SAFETY: group `g` has `group_out` rows of `depth` floats inside `len`; packing
+                // reads unaligned.
                 let matrix = unsafe {
                     let start = weights.add(g * group_out * depth * step);
                     MatRef::from_raw(start, group_out, depth, depth * step, step)
@@ -331,12 +303,7 @@ impl PackedConv {
             });
             Weights::Panels(panels.collect())
         };
-        Ok(PackedConv {
-            params,
-            geometry,
-            isa,
-            weights: packed,
-        })
+        Ok(PackedConv { params, geometry, isa, weights: packed })
     }
 
     pub fn params(&self) -> &ConvParams {
@@ -364,21 +331,21 @@ impl PackedConv {
     pub fn bytes_of(isa: Isa, params: &ConvParams) -> Result<usize, ConvError> {
         params.check()?;
         let geometry = Geometry::new(params)?;
-        let floats = match params.is_depthwise() {
-            true => params.weights_len(),
-            false => {
-                let depth = params.in_channels / params.groups * geometry.taps();
-                let group_out = params.out_channels / params.groups;
-                Packed::floats(isa, Storage::F32, depth, group_out)
-                    .and_then(|floats| floats.checked_mul(params.groups))
-            }
+        let floats = if params.is_depthwise() {
+            params.weights_len()
+        } else {
+            let depth = params.in_channels / params.groups * geometry.taps();
+            let group_out = params.out_channels / params.groups;
+            Packed::floats(isa, Storage::F32, depth, group_out)
+                .and_then(|floats| floats.checked_mul(params.groups))
         };
         let bytes = floats.and_then(|floats| floats.checked_mul(size_of::<f32>()));
         bytes.ok_or(ConvError::TooLarge)
     }
 
-    /// The most bytes of scratch memory that [`PackedConv::run`] takes: patches that are packed before a product, and padded
-    /// copies of the input. Each thread takes a few hundred KB more, whatever the sizes.
+    /// The most bytes of scratch memory that [`PackedConv::run`] takes: patches that are packed
+    /// before a product, and padded copies of the input. Each thread takes a few hundred KB more,
+    /// whatever the sizes.
     ///
     /// # Errors
     ///
@@ -404,11 +371,7 @@ impl PackedConv {
             n: out_plane,
             k: group_in * geometry.taps(),
             a: OperandKind::Panels,
-            b: if pointwise {
-                OperandKind::Matrix(true)
-            } else {
-                OperandKind::Source
-            },
+            b: if pointwise { OperandKind::Matrix(true) } else { OperandKind::Source },
             may_turn: true,
         };
         let (in_dims, out_dims) = (three_dims(spatial), three_dims(&out_dims));
@@ -418,15 +381,10 @@ impl PackedConv {
             padded::copy_len(geometry, out_dims, group_in)
         };
         let macs = sizes.m.saturating_mul(sizes.n).saturating_mul(sizes.k);
-        let together = if runs_whole(pool, products, macs) {
-            products.min(pool.threads())
-        } else {
-            1
-        };
+        let together =
+            if runs_whole(pool, products, macs) { products.min(pool.threads()) } else { 1 };
         let floats = sizes.scratch_floats(pool).saturating_add(copy);
-        Ok(floats
-            .saturating_mul(together)
-            .saturating_mul(size_of::<f32>()))
+        Ok(floats.saturating_mul(together).saturating_mul(size_of::<f32>()))
     }
 
     /// Which strategy runs, for profiles.
@@ -443,8 +401,8 @@ impl PackedConv {
         })
     }
 
-    /// Convolves `batch` images of spatial size `spatial`: `input` is `[batch, in_channels, spatial...]`, `output`
-    /// `[batch, out_channels, output_dims...]`.
+    /// Convolves `batch` images of spatial size `spatial`: `input` is
+    /// `[batch, in_channels, spatial...]`, `output` `[batch, out_channels, output_dims...]`.
     ///
     /// # Errors
     ///
@@ -508,19 +466,11 @@ impl PackedConv {
 /// The parameters fit each other, and there are as many weights as they imply.
 fn check_weights(params: &ConvParams, len: usize) -> Result<(), ConvError> {
     params.check()?;
-    check_len(
-        "weights",
-        params.weights_len().ok_or(ConvError::TooLarge)?,
-        len,
-    )
+    check_len("weights", params.weights_len().ok_or(ConvError::TooLarge)?, len)
 }
 
 fn check_len(what: &'static str, want: usize, got: usize) -> Result<(), ConvError> {
-    if want == got {
-        Ok(())
-    } else {
-        Err(ConvError::Length { what, want, got })
-    }
+    if want == got { Ok(()) } else { Err(ConvError::Length { what, want, got }) }
 }
 
 /// Products of fewer multiply-adds than this are shared out whole when there are several.
@@ -575,17 +525,13 @@ impl Job<'_> {
                     epilogue,
                     form: PanelForm::FLOATS,
                 };
-                // SAFETY: sizes were checked; images and groups have outputs of their own; the weights were packed for
-                // an instruction set that this machine has.
+                // SAFETY: sizes were checked; images and groups have outputs of their own; the
+                // weights were packed for an instruction set that this machine has.
                 unsafe { product.run(pool) };
             };
             let geometry = &self.conv.geometry;
             if geometry.is_pointwise() {
-                run(Operand::Matrix(&MatRef::row_major(
-                    input,
-                    depth,
-                    self.out_plane,
-                )));
+                run(Operand::Matrix(&MatRef::row_major(input, depth, self.out_plane)));
             } else if padded::suits(geometry, self.in_dims, self.out_dims, group_in) {
                 let (dims, out_dims) = (self.in_dims, self.out_dims);
                 padded::with_padded(pool, geometry, dims, out_dims, group_in, input, |patches| {
@@ -604,9 +550,7 @@ impl Job<'_> {
             }
         };
         let count = self.batch * p.groups;
-        let macs = group_out
-            .saturating_mul(self.out_plane)
-            .saturating_mul(depth);
+        let macs = group_out.saturating_mul(self.out_plane).saturating_mul(depth);
         if runs_whole(pool, count, macs) {
             pool.run(count, one);
         } else {
@@ -622,11 +566,7 @@ impl Job<'_> {
         let planes = self.batch * p.out_channels;
         // A region is worth its price from some ten thousand multiply-adds on.
         let work = planes.saturating_mul(self.out_plane).saturating_mul(taps);
-        let chunks = if work < 20_000 {
-            1
-        } else {
-            planes.min(pool.threads() * 8)
-        };
+        let chunks = if work < 20_000 { 1 } else { planes.min(pool.threads() * 8) };
         pool.run(chunks, |chunk| {
             for index in crate::split_even(planes, chunks, chunk) {
                 let (image, channel) = (index / p.out_channels, index % p.out_channels);

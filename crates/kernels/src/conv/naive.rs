@@ -5,8 +5,8 @@ use crate::gemm::Number;
 
 /// Computes `weights * input + bias` position by position, accumulating in `T`.
 ///
-/// Shapes are those of [`super::PackedConv::run`]. Slow, but the only path for types without a fast one, and the oracle of
-/// the tests.
+/// Shapes are those of [`super::PackedConv::run`]. Slow, but the only path for types without a fast
+/// one, and the oracle of the tests.
 ///
 /// # Errors
 ///
@@ -27,16 +27,8 @@ pub fn conv_naive<T: Number>(
     let out_plane = product(&out_dims).ok_or(too_large)?;
     let tensor = |channels: usize, plane| product(&[batch, channels, plane]).ok_or(too_large);
     check_len("input", tensor(params.in_channels, in_plane)?, input.len())?;
-    check_len(
-        "output",
-        tensor(params.out_channels, out_plane)?,
-        output.len(),
-    )?;
-    check_len(
-        "weights",
-        params.weights_len().ok_or(too_large)?,
-        weights.len(),
-    )?;
+    check_len("output", tensor(params.out_channels, out_plane)?, output.len())?;
+    check_len("weights", params.weights_len().ok_or(too_large)?, weights.len())?;
     if let Some(bias) = bias {
         check_len("bias", params.out_channels, bias.len())?;
     }
@@ -47,7 +39,8 @@ pub fn conv_naive<T: Number>(
     let group_out = params.out_channels / params.groups;
     let taps = product(&params.kernel).ok_or(too_large)?;
     let rank = spatial.len();
-    // For each output position and tap, the offset into a plane, or None in padding: the same for all channels.
+    // For each output position and tap, the offset into a plane, or None in padding: the same for
+    // all channels.
     let mut tap_offsets = vec![None; taps];
     let mut position = vec![0; rank];
     for at in 0..out_plane {

@@ -1,9 +1,10 @@
 //! Patches out of a padded copy of the input, for inputs of few channels and for wide strides.
 //!
-//! [`Patches`](super::patches::Patches) finds out per tap where padding cuts a row; that pays when many channels share
-//! the answer. With the three channels of a picture it does not, so here the input is first copied with its padding in
-//! place, each row split into `stride` phases. Then every tap of every panel is the same few unit-stride loads, shifted by
-//! an offset that depends on the row of the patch matrix alone.
+//! [`Patches`](super::patches::Patches) finds out per tap where padding cuts a row; that pays when
+//! many channels share the answer. With the three channels of a picture it does not, so here the
+//! input is first copied with its padding in place, each row split into `stride` phases. Then every
+//! tap of every panel is the same few unit-stride loads, shifted by an offset that depends on the
+//! row of the patch matrix alone.
 
 use std::ops::Range;
 
@@ -29,8 +30,8 @@ pub(super) struct PaddedPatches<'a> {
     out_dims: [usize; 3],
 }
 
-/// Whether the copy is worth making. Parameters with much more padding than input are left to the other way, which never
-/// stores padding.
+/// Whether the copy is worth making. Parameters with much more padding than input are left to the
+/// other way, which never stores padding.
 pub(super) fn suits(
     geometry: &Geometry,
     in_dims: [usize; 3],
@@ -51,14 +52,16 @@ pub(super) fn copy_len(g: &Geometry, out_dims: [usize; 3], channels: usize) -> u
     channels * reach(0) * reach(1) * phases * reach(2).div_ceil(phases)
 }
 
-/// How far the outputs reach along dimension `i`, which may be less or more than the input with its padding.
+/// How far the outputs reach along dimension `i`, which may be less or more than the input with its
+/// padding.
 fn reach(g: &Geometry, out_dims: [usize; 3], i: usize) -> Option<usize> {
     let last = (out_dims[i] - 1).checked_mul(g.strides[i])?;
     let extent = (g.kernel[i] - 1).checked_mul(g.dilations[i])?;
     last.checked_add(extent)?.checked_add(1)
 }
 
-/// Makes the copy of `input` (`channels` planes of `in_dims`) in scratch memory and hands the patches to `f`.
+/// Makes the copy of `input` (`channels` planes of `in_dims`) in scratch memory and hands the
+/// patches to `f`.
 pub(super) fn with_padded<R>(
     pool: &Pool,
     geometry: &Geometry,
@@ -92,8 +95,8 @@ pub(super) fn with_padded<R>(
                 let at = channel * plane_len + phase * phase_len + (d * rows + h) * row_len;
                 // SAFETY: every line and phase has a row of its own inside `copy`.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(at), row_len) };
-                // Position i of the phase is column `i * phases + phase` of the padded row: cut where the input begins
-                // and ends.
+                // Position i of the phase is column `i * phases + phase` of the padded row: cut
+                // where the input begins and ends.
                 let pad = g.pads_begin[2];
                 let begin = pad.saturating_sub(phase).div_ceil(phases).min(row_len);
                 let end = (pad + source.len())
@@ -116,11 +119,8 @@ pub(super) fn with_padded<R>(
             }
         };
         let lines = channels * depth * rows;
-        let chunks = if lines * row_len * phases < 16_384 {
-            1
-        } else {
-            lines.min(8 * pool.threads())
-        };
+        let chunks =
+            if lines * row_len * phases < 16_384 { 1 } else { lines.min(8 * pool.threads()) };
         pool.run(chunks, |chunk| {
             crate::split_even(lines, chunks, chunk).for_each(copy_rows);
         });
@@ -129,25 +129,15 @@ pub(super) fn with_padded<R>(
             for kd in 0..g.kernel[0] {
                 for kh in 0..g.kernel[1] {
                     for kw in 0..g.kernel[2] {
-                        let (d, h, w) = (
-                            kd * g.dilations[0],
-                            kh * g.dilations[1],
-                            kw * g.dilations[2],
-                        );
+                        let (d, h, w) =
+                            (kd * g.dilations[0], kh * g.dilations[1], kw * g.dilations[2]);
                         let phase = channel * plane_len + w % phases * phase_len;
                         offsets.push(phase + (d * rows + h) * row_len + w / phases);
                     }
                 }
             }
         }
-        f(&PaddedPatches {
-            copy,
-            offsets: &offsets,
-            strides: g.strides,
-            rows,
-            row_len,
-            out_dims,
-        })
+        f(&PaddedPatches { copy, offsets: &offsets, strides: g.strides, rows, row_len, out_dims })
     })
 }
 
@@ -206,17 +196,14 @@ impl Body for PackPadded<'_> {
                 let (d, h) = (row / out_h * p.strides[0], row % out_h * p.strides[1]);
                 let first = (d * p.rows + h) * p.row_len + col;
                 let bits = |n: usize| (1u32 << n) - 1;
-                runs[count] = (
-                    bits(lane + len) & !bits(lane),
-                    first as isize - lane as isize,
-                );
+                runs[count] = (bits(lane + len) & !bits(lane), first as isize - lane as isize);
                 count += 1;
                 lane += len;
             }
             let mut out = self.out.as_mut_ptr().wrapping_add(base);
             let data = p.copy.as_ptr();
-            // SAFETY: selected lanes are inside the copy: the reach of all outputs was its size. The output holds a panel
-            // row per offset.
+            // SAFETY: selected lanes are inside the copy: the reach of all outputs was its size.
+            // The output holds a panel row per offset.
             unsafe {
                 match runs[..count] {
                     [(lanes, first)] => {

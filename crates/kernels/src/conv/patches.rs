@@ -1,9 +1,10 @@
 //! Virtual im2col: the matrix of patches, written panel by panel while packing.
 //!
-//! Row (channel, tap), column (output position). For one panel and one tap, a vector of positions comes from a few runs
-//! of input: one per output row that the vector crosses, cut where the tap falls into padding. A run is a masked load
-//! whose address is shifted so that its first element lands on its lane; masked-out lanes stay zero and are never read.
-//! Runs depend on the tap but not on the channel, so they are found once and used for all channels.
+//! Row (channel, tap), column (output position). For one panel and one tap, a vector of positions
+//! comes from a few runs of input: one per output row that the vector crosses, cut where the tap
+//! falls into padding. A run is a masked load whose address is shifted so that its first element
+//! lands on its lane; masked-out lanes stay zero and are never read. Runs depend on the tap but not
+//! on the channel, so they are found once and used for all channels.
 
 use std::ops::Range;
 
@@ -37,12 +38,7 @@ impl PackSource for Patches<'_> {
         check_isa(isa);
         assert!(depth.start <= depth.end && depth.end <= self.depth && start <= self.out_plane);
         assert_eq!(out.len(), depth.len() * panel_width(isa));
-        let body = PackPatches {
-            patches: self,
-            depth,
-            start,
-            out,
-        };
+        let body = PackPatches { patches: self, depth, start, out };
         // SAFETY: the machine has `isa`.
         unsafe { dispatch(isa, body) }
     }
@@ -104,8 +100,9 @@ impl Body for PackPatches<'_> {
                                 out_step: taps * 2 * S::LANES,
                                 rows,
                             };
-                            // SAFETY: runs select elements inside a plane (checked in `runs`); there are planes for all
-                            // rows below `depth.end`; the rows are inside `out`, whose length was checked.
+                            // SAFETY: runs select elements inside a plane (checked in `runs`);
+                            // there are planes for all rows below `depth.end`; the rows are inside
+                            // `out`, whose length was checked.
                             unsafe {
                                 match g.strides[2] {
                                     1 => fill.run::<S>(1),
@@ -195,11 +192,8 @@ impl Patches<'_> {
         while lane < total {
             let len = (out_w - col).min(total - lane);
             let at = |i: usize, x: usize| (x * g.strides[i]) as isize - g.pads_begin[i] as isize;
-            pieces[count] = Piece {
-                lane,
-                len,
-                at: [at(0, row / out_h), at(1, row % out_h), at(2, col)],
-            };
+            pieces[count] =
+                Piece { lane, len, at: [at(0, row / out_h), at(1, row % out_h), at(2, col)] };
             count += 1;
             lane += len;
             row += 1;
@@ -257,11 +251,7 @@ impl Patches<'_> {
 #[inline(always)]
 pub(super) fn inside(first: isize, stride: isize, len: isize, size: isize) -> (isize, isize) {
     // Divisions only where an end sticks out.
-    let lo = if first >= 0 {
-        0
-    } else {
-        (-first + stride - 1) / stride
-    };
+    let lo = if first >= 0 { 0 } else { (-first + stride - 1) / stride };
     let hi = if first + (len - 1) * stride < size {
         len
     } else if first >= size {

@@ -42,27 +42,11 @@ const fn case(
 }
 
 const CASES: &[Case] = &[
-    Case {
-        batch: 2,
-        ..case("pointwise", (5, 7), &[9, 11], &[1, 1])
-    },
-    Case {
-        strides: &[2, 2],
-        ..case("strided pointwise", (5, 40), &[9, 11], &[1, 1])
-    },
-    Case {
-        pads: (&[1, 2], &[0, 1]),
-        ..case("padded pointwise", (3, 4), &[5, 6], &[1, 1])
-    },
-    Case {
-        pads: (&[1, 1], &[1, 1]),
-        batch: 2,
-        ..case("3x3", (6, 33), &[13, 17], &[3, 3])
-    },
-    Case {
-        pads: (&[1, 1], &[1, 1]),
-        ..case("7x7 plane", (70, 70), &[7, 7], &[3, 3])
-    },
+    Case { batch: 2, ..case("pointwise", (5, 7), &[9, 11], &[1, 1]) },
+    Case { strides: &[2, 2], ..case("strided pointwise", (5, 40), &[9, 11], &[1, 1]) },
+    Case { pads: (&[1, 2], &[0, 1]), ..case("padded pointwise", (3, 4), &[5, 6], &[1, 1]) },
+    Case { pads: (&[1, 1], &[1, 1]), batch: 2, ..case("3x3", (6, 33), &[13, 17], &[3, 3]) },
+    Case { pads: (&[1, 1], &[1, 1]), ..case("7x7 plane", (70, 70), &[7, 7], &[3, 3]) },
     case("no padding", (3, 5), &[8, 40], &[3, 3]),
     Case {
         pads: (&[1, 1], &[1, 1]),
@@ -84,30 +68,16 @@ const CASES: &[Case] = &[
         dilations: &[2, 4],
         ..case("dilated", (3, 4), &[12, 14], &[3, 3])
     },
-    Case {
-        strides: &[1, 3],
-        dilations: &[3, 2],
-        ..case("all", (3, 4), &[12, 44], &[3, 3])
-    },
+    Case { strides: &[1, 3], dilations: &[3, 2], ..case("all", (3, 4), &[12, 44], &[3, 3]) },
     Case {
         groups: 3,
         batch: 3,
         pads: (&[1, 1], &[1, 1]),
         ..case("groups", (6, 9), &[7, 9], &[3, 3])
     },
-    Case {
-        pads: (&[9, 9], &[9, 9]),
-        ..case("mostly padding", (2, 3), &[2, 2], &[3, 3])
-    },
-    Case {
-        pads: (&[2], &[1]),
-        ..case("1-D", (4, 5), &[37], &[4])
-    },
-    Case {
-        pads: (&[2], &[1]),
-        strides: &[4],
-        ..case("1-D stride 4", (4, 5), &[137], &[4])
-    },
+    Case { pads: (&[9, 9], &[9, 9]), ..case("mostly padding", (2, 3), &[2, 2], &[3, 3]) },
+    Case { pads: (&[2], &[1]), ..case("1-D", (4, 5), &[37], &[4]) },
+    Case { pads: (&[2], &[1]), strides: &[4], ..case("1-D stride 4", (4, 5), &[137], &[4]) },
     Case {
         pads: (&[1, 0, 1], &[1, 1, 0]),
         strides: &[1, 2, 1],
@@ -115,25 +85,15 @@ const CASES: &[Case] = &[
     },
     case("one column", (40, 70), &[9, 1], &[3, 1]),
     case("deep", (80, 40), &[5, 5], &[3, 3]),
-    Case {
-        batch: 0,
-        ..case("empty batch", (3, 4), &[5, 5], &[3, 3])
-    },
-    Case {
-        pads: (&[1, 1], &[1, 1]),
-        ..case("no input channels", (0, 4), &[5, 5], &[3, 3])
-    },
+    Case { batch: 0, ..case("empty batch", (3, 4), &[5, 5], &[3, 3]) },
+    Case { pads: (&[1, 1], &[1, 1]), ..case("no input channels", (0, 4), &[5, 5], &[3, 3]) },
     Case {
         groups: 6,
         batch: 2,
         pads: (&[1, 1], &[1, 1]),
         ..case("depthwise", (6, 6), &[13, 37], &[3, 3])
     },
-    Case {
-        groups: 4,
-        pads: (&[1, 1], &[1, 1]),
-        ..case("depthwise 7x7", (4, 4), &[7, 7], &[3, 3])
-    },
+    Case { groups: 4, pads: (&[1, 1], &[1, 1]), ..case("depthwise 7x7", (4, 4), &[7, 7], &[3, 3]) },
     Case {
         groups: 6,
         pads: (&[0, 1], &[1, 1]),
@@ -158,11 +118,7 @@ const CASES: &[Case] = &[
         pads: (&[1, 1, 1], &[1, 1, 1]),
         ..case("depthwise 3-D", (5, 5), &[4, 5, 18], &[3, 3, 3])
     },
-    Case {
-        groups: 5,
-        pads: (&[3], &[0]),
-        ..case("depthwise 1-D", (5, 5), &[50], &[4])
-    },
+    Case { groups: 5, pads: (&[3], &[0]), ..case("depthwise 1-D", (5, 5), &[50], &[4]) },
 ];
 
 #[test]
@@ -196,9 +152,8 @@ fn all_strategies_agree_with_the_plain_loop() {
         };
         let want = reference(f64::from, None);
         let magnitude = reference(|x| f64::from(x.abs()), None);
-        let bytes: Vec<u8> = std::iter::once(0)
-            .chain(weights.iter().flat_map(|x| x.to_le_bytes()))
-            .collect();
+        let bytes: Vec<u8> =
+            std::iter::once(0).chain(weights.iter().flat_map(|x| x.to_le_bytes())).collect();
         for &isa in Isa::available() {
             let conv = PackedConv::new(isa, params.clone(), &weights).unwrap();
             let again = PackedConv::from_le_bytes(isa, params.clone(), &bytes[1..]).unwrap();
@@ -214,8 +169,7 @@ fn all_strategies_agree_with_the_plain_loop() {
                 };
                 let run = |conv: &PackedConv, pool: &Pool| {
                     let mut out = vec![f32::NAN; out_len];
-                    conv.run(pool, case.batch, case.spatial, &input, &mut out, &epilogue)
-                        .unwrap();
+                    conv.run(pool, case.batch, case.spatial, &input, &mut out, &epilogue).unwrap();
                     out
                 };
                 let got = run(&conv, &pools[0]);
@@ -225,7 +179,8 @@ fn all_strategies_agree_with_the_plain_loop() {
                         let channel = i / out_plane % case.channels.1;
                         x = (x + f64::from(bias[channel]) + f64::from(residual[i])).max(0.0);
                     }
-                    // A chain of roundings, each at most eps / 2 of the magnitudes so far; random signs stay far below.
+                    // A chain of roundings, each at most eps / 2 of the magnitudes so far; random
+                    // signs stay far below.
                     let bound = 64.0 * f64::from(f32::EPSILON) * (magnitude[i] + 2.0);
                     assert!(
                         (f64::from(got[i]) - x).abs() <= bound,
@@ -245,8 +200,9 @@ fn all_strategies_agree_with_the_plain_loop() {
 
 #[test]
 fn padding_does_not_spread_infinities() {
-    // An infinite weight times padding would be NaN if padding were multiplied as a zero input.
-    // The product form does multiply it, as every im2col does; what must hold is that finite weights keep NaN inputs local.
+    // An infinite weight times padding would be NaN if padding were multiplied as a zero input. The
+    // product form does multiply it, as every im2col does; what must hold is that finite weights
+    // keep NaN inputs local.
     let params = ConvParams {
         pads_begin: vec![1, 1],
         pads_end: vec![1, 1],
@@ -258,12 +214,8 @@ fn padding_does_not_spread_infinities() {
         let mut input = random(2 * 9 * 40, 2);
         input[4 * 40 + 20] = f32::NAN;
         let mut out = vec![0.0; 3 * 9 * 40];
-        let relu = ConvEpilogue {
-            activation: Activation::Relu,
-            ..ConvEpilogue::default()
-        };
-        conv.run(&Pool::new(1), 1, &[9, 40], &input, &mut out, &relu)
-            .unwrap();
+        let relu = ConvEpilogue { activation: Activation::Relu, ..ConvEpilogue::default() };
+        conv.run(&Pool::new(1), 1, &[9, 40], &input, &mut out, &relu).unwrap();
         for (i, x) in out.iter().enumerate() {
             let (row, col) = (i / 40 % 9, i % 40);
             let near = row.abs_diff(4) <= 1 && col.abs_diff(20) <= 1;
@@ -277,31 +229,13 @@ fn what_does_not_fit_is_an_error() {
     let isa = Isa::Portable;
     let ok = ConvParams::new(4, 6, &[3, 3]);
     let weights = vec![0.0; 4 * 6 * 9];
-    let groups = ConvParams {
-        groups: 3,
-        ..ok.clone()
-    };
-    assert!(matches!(
-        PackedConv::new(isa, groups, &weights),
-        Err(ConvError::Groups { .. })
-    ));
-    let zero = ConvParams {
-        strides: vec![1, 0],
-        ..ok.clone()
-    };
-    assert_eq!(
-        PackedConv::new(isa, zero, &weights).unwrap_err(),
-        ConvError::Zero
-    );
+    let groups = ConvParams { groups: 3, ..ok.clone() };
+    assert!(matches!(PackedConv::new(isa, groups, &weights), Err(ConvError::Groups { .. })));
+    let zero = ConvParams { strides: vec![1, 0], ..ok.clone() };
+    assert_eq!(PackedConv::new(isa, zero, &weights).unwrap_err(), ConvError::Zero);
     let four = ConvParams::new(1, 1, &[1, 1, 1, 1]);
-    assert!(matches!(
-        PackedConv::new(isa, four, &[0.0]),
-        Err(ConvError::Rank { .. })
-    ));
-    assert!(matches!(
-        PackedConv::new(isa, ok.clone(), &[]),
-        Err(ConvError::Length { .. })
-    ));
+    assert!(matches!(PackedConv::new(isa, four, &[0.0]), Err(ConvError::Rank { .. })));
+    assert!(matches!(PackedConv::new(isa, ok.clone(), &[]), Err(ConvError::Length { .. })));
     let conv = PackedConv::new(isa, ok, &weights).unwrap();
     let run = |spatial: &[usize], input: usize, output: usize| {
         let (input, mut output) = (vec![0.0; input], vec![0.0; output]);
@@ -309,13 +243,7 @@ fn what_does_not_fit_is_an_error() {
         conv.run(&Pool::new(1), 1, spatial, &input, &mut output, &epilogue)
     };
     assert_eq!(run(&[3, 3], 36, 6), Ok(()));
-    assert!(matches!(
-        run(&[2, 3], 24, 6),
-        Err(ConvError::KernelTooLarge { dim: 0, .. })
-    ));
-    assert!(matches!(
-        run(&[3, 3], 35, 6),
-        Err(ConvError::Length { what: "input", .. })
-    ));
+    assert!(matches!(run(&[2, 3], 24, 6), Err(ConvError::KernelTooLarge { dim: 0, .. })));
+    assert!(matches!(run(&[3, 3], 35, 6), Err(ConvError::Length { what: "input", .. })));
     assert!(matches!(run(&[3], 12, 6), Err(ConvError::Rank { .. })));
 }

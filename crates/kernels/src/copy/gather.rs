@@ -1,7 +1,7 @@
 //! Look-ups and updates by index.
 //!
-//! Indices come from data, so a bad one is an error value and never a panic. They are all checked before anything is
-//! written. Negative indices count from the end.
+//! Indices come from data, so a bad one is an error value and never a panic. They are all checked
+//! before anything is written. Negative indices count from the end.
 
 use super::Plain;
 use crate::Pool;
@@ -17,11 +17,7 @@ pub struct IndexOutOfRange {
 
 impl std::fmt::Display for IndexOutOfRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "index {} is outside of a dim of size {}",
-            self.index, self.dim
-        )
+        write!(f, "index {} is outside of a dim of size {}", self.index, self.dim)
     }
 }
 
@@ -48,14 +44,8 @@ impl GatherIndex for i64 {
 /// The position `index` stands for in a dim.
 #[inline(always)]
 fn position(index: i64, dim: usize) -> Option<usize> {
-    let index = if index < 0 {
-        index.wrapping_add(dim as i64)
-    } else {
-        index
-    };
-    usize::try_from(index)
-        .ok()
-        .filter(|&position| position < dim)
+    let index = if index < 0 { index.wrapping_add(dim as i64) } else { index };
+    usize::try_from(index).ok().filter(|&position| position < dim)
 }
 
 /// A position that was checked before.
@@ -67,10 +57,7 @@ fn checked<I: GatherIndex>(index: I, dim: usize) -> usize {
 fn check<I: GatherIndex>(indices: &[I], dim: usize) -> Result<(), IndexOutOfRange> {
     match indices.iter().find(|i| position(i.index(), dim).is_none()) {
         None => Ok(()),
-        Some(index) => Err(IndexOutOfRange {
-            index: index.index(),
-            dim,
-        }),
+        Some(index) => Err(IndexOutOfRange { index: index.index(), dim }),
     }
 }
 
@@ -117,8 +104,8 @@ pub fn gather<T: Plain, I: GatherIndex>(
     Ok(())
 }
 
-/// `y[o, k, i] = x[o, indices[o, k, i], i]` with `x` of dims `dims` and `indices` of dims `index_dims`, which may be
-/// smaller than `dims` outside of `axis`.
+/// `y[o, k, i] = x[o, indices[o, k, i], i]` with `x` of dims `dims` and `indices` of dims
+/// `index_dims`, which may be smaller than `dims` outside of `axis`.
 ///
 /// # Errors
 ///
@@ -153,25 +140,16 @@ fn check_elements<I: GatherIndex>(
     index_dims: &[usize],
     indices: &[I],
 ) -> Result<(), IndexOutOfRange> {
-    assert!(
-        axis < dims.len() && dims.len() == index_dims.len(),
-        "ranks differ"
-    );
-    assert_eq!(
-        indices.len(),
-        index_dims.iter().product(),
-        "the indices have other dims"
-    );
+    assert!(axis < dims.len() && dims.len() == index_dims.len(), "ranks differ");
+    assert_eq!(indices.len(), index_dims.iter().product(), "the indices have other dims");
     for (d, (&dim, &index_dim)) in dims.iter().zip(index_dims).enumerate() {
-        assert!(
-            d == axis || index_dim <= dim || indices.is_empty(),
-            "dim {d} is too large"
-        );
+        assert!(d == axis || index_dim <= dim || indices.is_empty(), "dim {d} is too large");
     }
     check(indices, dims[axis])
 }
 
-/// The offset in a tensor of dims `dims` of the element that position `at` of the indices stands for.
+/// The offset in a tensor of dims `dims` of the element that position `at` of the indices stands
+/// for.
 #[inline]
 fn element<I: GatherIndex>(
     axis: usize,
@@ -182,11 +160,7 @@ fn element<I: GatherIndex>(
 ) -> usize {
     let (mut rest, mut stride, mut offset) = (at, 1, 0);
     for d in (0..dims.len()).rev() {
-        let coordinate = if d == axis {
-            checked(index, dims[d])
-        } else {
-            rest % index_dims[d]
-        };
+        let coordinate = if d == axis { checked(index, dims[d]) } else { rest % index_dims[d] };
         rest /= index_dims[d];
         offset += coordinate * stride;
         stride *= dims[d];
@@ -194,8 +168,9 @@ fn element<I: GatherIndex>(
     offset
 }
 
-/// `y[b, k] = x[b, indices[b, k, 0], .., indices[b, k, last]]`, a slice of `x` for each tuple: `x` has dims `dims`, the
-/// first `batch_dims` of which are shared with the indices; a tuple has `depth` indices.
+/// `y[b, k] = x[b, indices[b, k, 0], .., indices[b, k, last]]`, a slice of `x` for each tuple: `x`
+/// has dims `dims`, the first `batch_dims` of which are shared with the indices; a tuple has
+/// `depth` indices.
 ///
 /// # Errors
 ///
@@ -213,10 +188,7 @@ pub fn gather_nd<T: Plain>(
     indices: &[i64],
     y: &mut [T],
 ) -> Result<(), IndexOutOfRange> {
-    assert!(
-        depth > 0 && batch_dims + depth <= dims.len(),
-        "tuples too long"
-    );
+    assert!(depth > 0 && batch_dims + depth <= dims.len(), "tuples too long");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
     let batch: usize = dims[..batch_dims].iter().product();
@@ -224,10 +196,7 @@ pub fn gather_nd<T: Plain>(
     let slice: usize = dims[batch_dims + depth..].iter().product();
     let tuples = indices.len() / depth;
     assert_eq!(y.len(), tuples * slice, "the output has other dims");
-    assert!(
-        tuples == 0 || (batch > 0 && tuples.is_multiple_of(batch)),
-        "whole batches"
-    );
+    assert!(tuples == 0 || (batch > 0 && tuples.is_multiple_of(batch)), "whole batches");
     check_tuples(indexed, indices)?;
     if y.is_empty() {
         return Ok(());
@@ -257,9 +226,7 @@ fn check_tuples(indexed: &[usize], indices: &[i64]) -> Result<(), IndexOutOfRang
 }
 
 fn tuple_offset(indexed: &[usize], tuple: &[i64]) -> usize {
-    tuple.iter().zip(indexed).fold(0, |offset, (&index, &dim)| {
-        offset * dim + checked(index, dim)
-    })
+    tuple.iter().zip(indexed).fold(0, |offset, (&index, &dim)| offset * dim + checked(index, dim))
 }
 
 /// How an update meets the element it goes to.
@@ -294,8 +261,8 @@ pub fn scatter_elements<T: Plain, I: GatherIndex>(
     Ok(())
 }
 
-/// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of `depth` indices, in
-/// order of the updates. `y` has dims `dims` and already holds the data.
+/// `y[indices[k, 0], .., indices[k, last]] = into(y[..], updates[k])`, a slice for each tuple of
+/// `depth` indices, in order of the updates. `y` has dims `dims` and already holds the data.
 ///
 /// # Errors
 ///
@@ -316,11 +283,7 @@ pub fn scatter_nd<T: Plain>(
     assert_eq!(y.len(), dims.iter().product(), "the output has other dims");
     assert!(indices.len().is_multiple_of(depth), "whole tuples");
     let slice: usize = dims[depth..].iter().product();
-    assert_eq!(
-        updates.len(),
-        indices.len() / depth * slice,
-        "the updates have other dims"
-    );
+    assert_eq!(updates.len(), indices.len() / depth * slice, "the updates have other dims");
     check_tuples(&dims[..depth], indices)?;
     if slice == 0 {
         return Ok(());

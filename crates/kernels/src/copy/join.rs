@@ -4,7 +4,8 @@ use super::Plain;
 use crate::Pool;
 use crate::elementwise::chunks::fill;
 
-/// Joins `parts` along an axis: each is `outer` rows, and row `i` of `y` is row `i` of every part in turn.
+/// Joins `parts` along an axis: each is `outer` rows, and row `i` of `y` is row `i` of every part
+/// in turn.
 ///
 /// # Panics
 ///
@@ -62,11 +63,7 @@ mod tests {
                 let parts: Vec<Vec<u32>> = lens
                     .iter()
                     .enumerate()
-                    .map(|(k, len)| {
-                        (0..outer * len)
-                            .map(|i| (k * 1_000_000 + i) as u32)
-                            .collect()
-                    })
+                    .map(|(k, len)| (0..outer * len).map(|i| (k * 1_000_000 + i) as u32).collect())
                     .collect();
                 let mut expected = Vec::new();
                 for row in 0..outer {

@@ -18,7 +18,8 @@ pub enum Pad {
 }
 
 impl Pad {
-    /// The coordinate in a dim of `dim` elements that stands at `at`, which may be outside; `None` for the value.
+    /// The coordinate in a dim of `dim` elements that stands at `at`, which may be outside; `None`
+    /// for the value.
     fn source(self, at: isize, dim: usize) -> Option<usize> {
         let n = dim as isize;
         let inside = match self {
@@ -37,8 +38,9 @@ impl Pad {
     }
 }
 
-/// `y` is `x`, whose dims are `dims`, with `before[d]` elements more in front and `after[d]` more behind along each dim.
-/// Negative pads crop. `value` is for [`Pad::Constant`], and for dims without any element to take in the other modes.
+/// `y` is `x`, whose dims are `dims`, with `before[d]` elements more in front and `after[d]` more
+/// behind along each dim. Negative pads crop. `value` is for [`Pad::Constant`], and for dims
+/// without any element to take in the other modes.
 ///
 /// # Panics
 ///
@@ -54,10 +56,7 @@ pub fn pad<T: Plain>(
     y: &mut [T],
 ) {
     let rank = dims.len();
-    assert!(
-        before.len() == rank && after.len() == rank,
-        "two pads per dim"
-    );
+    assert!(before.len() == rank && after.len() == rank, "two pads per dim");
     assert_eq!(x.len(), dims.iter().product(), "the input has other dims");
     let out_dim = |d: usize| {
         let dim = dims[d] as isize + before[d] + after[d];
@@ -82,9 +81,7 @@ pub fn pad<T: Plain>(
             for d in (0..last).rev() {
                 let at = (rest % out_dim(d)) as isize - before[d];
                 rest /= out_dim(d);
-                from = from
-                    .zip(mode.source(at, dims[d]))
-                    .map(|(from, at)| from + at * stride);
+                from = from.zip(mode.source(at, dims[d])).map(|(from, at)| from + at * stride);
                 stride *= dims[d];
             }
             let Some(from) = from else {
@@ -127,16 +124,7 @@ mod tests {
             (Pad::Constant, 4, -4, &[9, 9, 9]),
         ] {
             let mut y = vec![0; expected.len()];
-            pad(
-                &pool,
-                mode,
-                &[3],
-                &[before],
-                &[after],
-                9,
-                &[1, 2, 3],
-                &mut y,
-            );
+            pad(&pool, mode, &[3], &[before], &[after], 9, &[1, 2, 3], &mut y);
             assert_eq!(y, expected, "{mode:?} {before} {after}");
         }
         let mut y = [0; 3];
@@ -153,10 +141,9 @@ mod tests {
         for threads in [1, 3] {
             let pool = Pool::new(threads);
             for mode in [Pad::Constant, Pad::Edge, Pad::Reflect, Pad::Wrap] {
-                for (before, after) in [
-                    ([1, 2, 0, 40], [0, 3, 2, 1]),
-                    ([-1, 2, -2, 5], [0, -3, 1, -30]),
-                ] {
+                for (before, after) in
+                    [([1, 2, 0, 40], [0, 3, 2, 1]), ([-1, 2, -2, 5], [0, -3, 1, -30])]
+                {
                     let out: Vec<usize> = (0..4)
                         .map(|d| (dims[d] as isize + before[d] + after[d]) as usize)
                         .collect();

@@ -10,8 +10,8 @@ pub fn fill<T: Plain>(pool: &Pool, value: T, y: &mut [T]) {
     fill_chunks(pool, y, 1, |_, y| y.fill(value));
 }
 
-/// `y[i, j, ..] = x[start + i * strides[0] + j * strides[1] + ..]` for a contiguous `y` with dims `dims`. Strides count
-/// elements and may be zero or negative.
+/// `y[i, j, ..] = x[start + i * strides[0] + j * strides[1] + ..]` for a contiguous `y` with dims
+/// `dims`. Strides count elements and may be zero or negative.
 ///
 /// # Panics
 ///
@@ -33,9 +33,7 @@ pub fn copy_strided<T: Plain>(
     }
     let rank = walk.dims().len();
     let [step] = walk.strides(rank - 1);
-    let transposed = (0..rank - 1)
-        .rev()
-        .find(|&d| walk.strides(d) == [1] && walk.dims()[d] > 1);
+    let transposed = (0..rank - 1).rev().find(|&d| walk.strides(d) == [1] && walk.dims()[d] > 1);
     match transposed {
         Some(d) if !(0..=1).contains(&step) => in_tiles(pool, &walk, start, d, x, y),
         _ => fill_chunks(pool, y, 1, |first, y| {
@@ -45,7 +43,8 @@ pub fn copy_strided<T: Plain>(
                     0 => y.fill(x[from]),
                     1 => y.copy_from_slice(&x[from..][..n]),
                     2 => {
-                        // Whole pairs, which the compiler turns into shuffles; the last may have no partner.
+                        // Whole pairs, which the compiler turns into shuffles; the last may have no
+                        // partner.
                         let last = n - 1;
                         let (pairs, _) = x[from..][..2 * last].as_chunks::<2>();
                         for (y, pair) in y.iter_mut().zip(pairs) {
@@ -71,24 +70,22 @@ pub fn copy_strided<T: Plain>(
     }
 }
 
-/// `y[y_start + i * y_strides[0] + ..] = x[x_start + i * x_strides[0] + ..]` for all coordinates below `dims`; the rest of
-/// `y` stays as it is. Strides count elements; those of `x` may be zero or negative.
+/// `y[y_start + i * y_strides[0] + ..] = x[x_start + i * x_strides[0] + ..]` for all coordinates
+/// below `dims`; the rest of `y` stays as it is. Strides count elements; those of `x` may be zero
+/// or negative.
 ///
 /// # Panics
 ///
-/// If an element would be read or written outside, more than [`MAX_RANK`] dims remain after merging neighbours, or a
-/// stride of `y` is not larger than what the axes behind it span, so that elements could be written twice.
+/// If an element would be read or written outside, more than [`MAX_RANK`] dims remain after merging
+/// neighbours, or a stride of `y` is not larger than what the axes behind it span, so that elements
+/// could be written twice.
 pub fn copy_between<T: Plain>(
     pool: &Pool,
     dims: &[usize],
     (x, x_start, x_strides): (&[T], usize, &[isize]),
     (y, y_start, y_strides): (&mut [T], usize, &[usize]),
 ) {
-    assert_eq!(
-        [x_strides.len(), y_strides.len()],
-        [dims.len(); 2],
-        "one stride per dim"
-    );
+    assert_eq!([x_strides.len(), y_strides.len()], [dims.len(); 2], "one stride per dim");
     let mut span = 0;
     for (&dim, &stride) in dims.iter().zip(y_strides).rev() {
         assert!(dim <= 1 || stride > span, "outputs overlap");
@@ -113,7 +110,8 @@ pub fn copy_between<T: Plain>(
         let (first, last) = (chunk * per_chunk, walk.len.min((chunk + 1) * per_chunk));
         for ([from, to], _, n) in walk.rows(first, last) {
             if (x_step, y_step) == (1, 1) {
-                // SAFETY: no two coordinates have the same place in `y` (checked above), and each belongs to one chunk.
+                // SAFETY: no two coordinates have the same place in `y` (checked above), and each
+                // belongs to one chunk.
                 unsafe { shared.part(to, n) }.copy_from_slice(&x[from..][..n]);
                 continue;
             }
@@ -132,8 +130,8 @@ const TILE: usize = 16;
 /// Input elements of a row that one piece of work takes.
 const BAND: usize = 64;
 
-/// The case where some dim `d` other than the last is contiguous in `x`: the two are swapped tile by tile, so that both
-/// sides are touched a cache line at a time.
+/// The case where some dim `d` other than the last is contiguous in `x`: the two are swapped tile
+/// by tile, so that both sides are touched a cache line at a time.
 fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[T], y: &mut [T]) {
     let dims = walk.dims();
     let last = dims.len() - 1;
@@ -156,11 +154,7 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
     let planes = Walk::merged(
         &others[..rank],
         |operand, i| {
-            if operand == 0 {
-                x_strides[i]
-            } else {
-                y_strides[i]
-            }
+            if operand == 0 { x_strides[i] } else { y_strides[i] }
         },
         [start as isize, 0],
         [x.len(), y.len().max(1)],
@@ -180,7 +174,8 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
                 continue;
             };
             let bottom = height.min((band + 1) * BAND);
-            // Down the band first: the next piece of the same input rows is what the hardware prefetches.
+            // Down the band first: the next piece of the same input rows is what the hardware
+            // prefetches.
             let lefts = (0..width).step_by(TILE);
             let tops = (band * BAND..bottom).step_by(TILE);
             for (left, top) in lefts.flat_map(|left| tops.clone().map(move |top| (left, top))) {
@@ -190,7 +185,8 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
                     run[..rows].copy_from_slice(&x[at as usize..][..rows]);
                 }
                 for i in 0..rows {
-                    // SAFETY: every output element belongs to one tile, and one row of it is held at a time.
+                    // SAFETY: every output element belongs to one tile, and one row of it is held
+                    // at a time.
                     let y = unsafe { shared.part(to + (top + i) * row_stride + left, columns) };
                     if columns == TILE {
                         // The length is known here, so the loop unrolls.
@@ -208,7 +204,8 @@ fn in_tiles<T: Plain>(pool: &Pool, walk: &Walk<1>, start: usize, d: usize, x: &[
     });
 }
 
-/// `y`, with dims `out_dims`, is `x`, with dims `dims`, repeated along dims of size 1 and added leading dims.
+/// `y`, with dims `out_dims`, is `x`, with dims `dims`, repeated along dims of size 1 and added
+/// leading dims.
 ///
 /// # Panics
 ///
@@ -218,10 +215,7 @@ pub fn expand<T: Plain>(pool: &Pool, dims: &[usize], out_dims: &[usize], x: &[T]
     assert!(rank <= MAX_RANK, "more than {MAX_RANK} dims");
     let mut strides = [0; MAX_RANK];
     let fits = broadcast_strides(dims, out_dims, &mut strides[..rank]);
-    assert!(
-        fits.is_some(),
-        "{dims:?} does not broadcast to {out_dims:?}"
-    );
+    assert!(fits.is_some(), "{dims:?} does not broadcast to {out_dims:?}");
     let strides = strides.map(|stride| stride as isize);
     copy_strided(pool, out_dims, 0, &strides[..rank], x, y);
 }

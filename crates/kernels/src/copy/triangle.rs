@@ -4,8 +4,9 @@ use super::Plain;
 use crate::Pool;
 use crate::elementwise::chunks::rows;
 
-/// The part of each matrix on and above the diagonal that is `diagonal` columns to the right of the main one, or on and
-/// below it unless `upper`; the default value elsewhere. `x` has dims `[matrices, rows, columns]`.
+/// The part of each matrix on and above the diagonal that is `diagonal` columns to the right of the
+/// main one, or on and below it unless `upper`; the default value elsewhere. `x` has dims
+/// `[matrices, rows, columns]`.
 ///
 /// # Panics
 ///
@@ -18,11 +19,7 @@ pub fn triangle<T: Plain>(
     x: &[T],
     y: &mut [T],
 ) {
-    assert_eq!(
-        x.len(),
-        matrices * height * width,
-        "the input has other dims"
-    );
+    assert_eq!(x.len(), matrices * height * width, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     if y.is_empty() {
         return;
@@ -34,19 +31,17 @@ pub fn triangle<T: Plain>(
             let on = row.saturating_add(diagonal);
             let border = if upper { on } else { on.saturating_add(1) };
             let border = border.clamp(0, width as i64) as usize;
-            let (copied, left_out) = if upper {
-                (border..width, 0..border)
-            } else {
-                (0..border, border..width)
-            };
+            let (copied, left_out) =
+                if upper { (border..width, 0..border) } else { (0..border, border..width) };
             y[copied.clone()].copy_from_slice(&x[copied]);
             y[left_out].fill(T::default());
         }
     });
 }
 
-/// `y[o, d, i]` is `on` where `d` is `indices[o, i]`, else `off`; `y` has dims `[outer, depth, inner]`. A negative index
-/// counts from the end, one outside of the depth is nowhere.
+/// `y[o, d, i]` is `on` where `d` is `indices[o, i]`, else `off`; `y` has dims
+/// `[outer, depth, inner]`. A negative index counts from the end, one outside of the depth is
+/// nowhere.
 ///
 /// # Panics
 ///
@@ -95,9 +90,10 @@ mod tests {
                     for (at, (y, x)) in y.iter().zip(&x).enumerate() {
                         let (row, column) = (at / width % height, at % width);
                         let right = column as i128 - row as i128;
-                        let kept = match upper {
-                            true => right >= i128::from(diagonal),
-                            false => right <= i128::from(diagonal),
+                        let kept = if upper {
+                            right >= i128::from(diagonal)
+                        } else {
+                            right <= i128::from(diagonal)
                         };
                         assert_eq!(*y, if kept { *x } else { 0 }, "{dims:?} {upper} {diagonal}");
                     }
@@ -110,9 +106,7 @@ mod tests {
     fn single_ones() {
         for dims in [[2, 3, 5], [1, 4, 1], [30, 600, 1], [2, 0, 3], [0, 2, 2]] {
             let [outer, depth, inner] = dims;
-            let indices: Vec<i64> = (0..outer * inner)
-                .map(|i| (i * 5 % 11) as i64 - 6)
-                .collect();
+            let indices: Vec<i64> = (0..outer * inner).map(|i| (i * 5 % 11) as i64 - 6).collect();
             let mut y = vec![9u8; outer * depth * inner];
             one_hot(&Pool::new(2), dims, &indices, 1, 2, &mut y);
             for (at, y) in y.iter().enumerate() {

@@ -49,12 +49,14 @@ pub enum Side {
 
 /// `out = op(a, b)` over output dims `dims`.
 ///
-/// `a_strides` and `b_strides` say how many elements apart neighbours along each dim are, 0 where an operand is
-/// broadcast (see [`broadcast_strides`](super::broadcast_strides)). `out` is contiguous.
+/// `a_strides` and `b_strides` say how many elements apart neighbours along each dim are, 0 where
+/// an operand is broadcast (see [`broadcast_strides`](super::broadcast_strides)). `out` is
+/// contiguous.
 ///
 /// # Panics
 ///
-/// If `out` has not the size of `dims`, a stride list not their length, or an operand is too short for its strides.
+/// If `out` has not the size of `dims`, a stride list not their length, or an operand is too short
+/// for its strides.
 pub fn binary<T: BinaryElement>(
     pool: &Pool,
     isa: Isa,
@@ -66,11 +68,7 @@ pub fn binary<T: BinaryElement>(
     b_strides: &[usize],
     out: &mut [T],
 ) {
-    assert_eq!(
-        out.len(),
-        dims.iter().product(),
-        "the output has other dims"
-    );
+    assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], &mut walk);
     let level = Level::new(isa);
@@ -98,8 +96,8 @@ pub(super) fn part<T: BinaryElement>(
     });
 }
 
-/// `a = op(a, b)` or, when `side` says that `a` is the right operand, `a = op(b, a)`. `a` is contiguous with dims
-/// `dims`; `b` has strides as in [`binary`].
+/// `a = op(a, b)` or, when `side` says that `a` is the right operand, `a = op(b, a)`. `a` is
+/// contiguous with dims `dims`; `b` has strides as in [`binary`].
 ///
 /// # Panics
 ///
@@ -138,11 +136,7 @@ pub(super) fn part_in_place<T: BinaryElement>(
         let a = &mut a[at - start..][..n];
         let b = &b[at_b..];
         if step < 2 {
-            let b = if step == 0 {
-                Operand::Constant(b[0])
-            } else {
-                Operand::Slice(&b[..n])
-            };
+            let b = if step == 0 { Operand::Constant(b[0]) } else { Operand::Slice(&b[..n]) };
             return T::row_in_place(level, op, side, a, b);
         }
         let mut block = [T::default(); BLOCK];
@@ -191,7 +185,8 @@ operations! {
     SquaredDifference |a, b| { let d = a.sub(b); d.mul(d) };
 }
 
-/// Powers with a constant exponent that need no logarithm. Others take the C library's `pow`, element by element.
+/// Powers with a constant exponent that need no logarithm. Others take the C library's `pow`,
+/// element by element.
 #[derive(Clone, Copy)]
 enum Simple {
     Square,
@@ -202,14 +197,9 @@ enum Simple {
 
 impl Simple {
     fn of(exponent: f64) -> Option<Simple> {
-        [
-            (2.0, Simple::Square),
-            (3.0, Simple::Cube),
-            (0.5, Simple::Root),
-            (-1.0, Simple::Inverse),
-        ]
-        .into_iter()
-        .find_map(|(value, simple)| (value == exponent).then_some(simple))
+        [(2.0, Simple::Square), (3.0, Simple::Cube), (0.5, Simple::Root), (-1.0, Simple::Inverse)]
+            .into_iter()
+            .find_map(|(value, simple)| (value == exponent).then_some(simple))
     }
 }
 

@@ -1,14 +1,15 @@
 //! Walking over operands that are broadcast to common output dims.
 //!
-//! The one idea: dims that all operands step through evenly are merged first, which turns nearly every case into rows
-//! whose operands are contiguous or constant. Operands that step otherwise are copied to a small block on the stack, so
-//! loops only ever see contiguous or constant operands.
+//! The one idea: dims that all operands step through evenly are merged first, which turns nearly
+//! every case into rows whose operands are contiguous or constant. Operands that step otherwise are
+//! copied to a small block on the stack, so loops only ever see contiguous or constant operands.
 
-/// The most dims, after merging, that kernels with strides accept. Merging needs at most the rank of the tensors.
+/// The most dims, after merging, that kernels with strides accept. Merging needs at most the rank
+/// of the tensors.
 pub const MAX_RANK: usize = 32;
 
-/// The element strides of a contiguous operand with dims `dims` when it is broadcast to `out_dims` (dims aligned at the
-/// end, 1 stretched), written to `strides`. `None` if it does not broadcast.
+/// The element strides of a contiguous operand with dims `dims` when it is broadcast to `out_dims`
+/// (dims aligned at the end, 1 stretched), written to `strides`. `None` if it does not broadcast.
 ///
 /// # Panics
 ///
@@ -55,7 +56,8 @@ impl<const N: usize> Walk<N> {
         Self::merged(dims, |i, d| strides[i][d] as isize, [0; N], lens)
     }
 
-    /// As [`Walk::new`], with the stride of operand `i` in dim `d` from a function and starts other than zero.
+    /// As [`Walk::new`], with the stride of operand `i` in dim `d` from a function and starts other
+    /// than zero.
     pub(crate) fn merged(
         dims: &[usize],
         stride: impl Fn(usize, usize) -> isize,
@@ -63,13 +65,8 @@ impl<const N: usize> Walk<N> {
         lens: [usize; N],
     ) -> Walk<N> {
         let len: usize = dims.iter().product();
-        let mut walk = Walk {
-            rank: 0,
-            dims: [1; MAX_RANK],
-            strides: [[0; N]; MAX_RANK],
-            starts,
-            len,
-        };
+        let mut walk =
+            Walk { rank: 0, dims: [1; MAX_RANK], strides: [[0; N]; MAX_RANK], starts, len };
         for i in 0..N {
             // The least and the greatest offset; i128 because strides come from outside.
             let (mut low, mut high) = (starts[i] as i128, starts[i] as i128);
@@ -119,16 +116,12 @@ impl<const N: usize> Walk<N> {
         self.strides[self.rank - 1].map(|stride| stride as usize)
     }
 
-    /// The rows, or parts of rows, that make up outputs `start..end`: offsets of the operands, first output, length.
+    /// The rows, or parts of rows, that make up outputs `start..end`: offsets of the operands,
+    /// first output, length.
     #[inline(always)]
     pub(crate) fn rows(&self, start: usize, end: usize) -> Rows<'_, N> {
-        let mut rows = Rows {
-            walk: self,
-            index: [0; MAX_RANK],
-            offsets: self.starts,
-            at: start,
-            end,
-        };
+        let mut rows =
+            Rows { walk: self, index: [0; MAX_RANK], offsets: self.starts, at: start, end };
         let mut rest = start;
         let mut d = self.rank;
         while d > 0 && rest > 0 {
@@ -156,7 +149,8 @@ pub(crate) enum Way<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> Way<'a, N> {
-    /// As [`Walk::new`]. A walk, which is much to set up for a few elements, is only put into `walk` if it is needed.
+    /// As [`Walk::new`]. A walk, which is much to set up for a few elements, is only put into
+    /// `walk` if it is needed.
     ///
     /// # Panics
     ///
@@ -205,8 +199,8 @@ impl<'a, const N: usize> Way<'a, N> {
     }
 }
 
-/// The one step with which an operand of `len` elements goes through all of `dims`. `None` if there are several, it is
-/// too short, or there are no outputs.
+/// The one step with which an operand of `len` elements goes through all of `dims`. `None` if there
+/// are several, it is too short, or there are no outputs.
 fn even_step(dims: &[usize], strides: &[usize], len: usize) -> Option<usize> {
     assert_eq!(strides.len(), dims.len(), "one stride per dim");
     let (mut step, mut count) = (None, 1_usize);
@@ -280,8 +274,8 @@ pub enum Operand<'a, T> {
     Constant(T),
 }
 
-/// Calls `body(a, b, out)` on pieces of a row of two operands, gathering the ones that are neither contiguous nor
-/// constant.
+/// Calls `body(a, b, out)` on pieces of a row of two operands, gathering the ones that are neither
+/// contiguous nor constant.
 #[inline]
 pub(crate) fn row_of_two<T: Copy + Default, O>(
     a: &[T],
@@ -307,11 +301,7 @@ pub(crate) fn row_of_two<T: Copy + Default, O>(
 
 #[inline]
 fn operand<T: Copy>(x: &[T], step: usize, n: usize) -> Operand<'_, T> {
-    if step == 0 {
-        Operand::Constant(x[0])
-    } else {
-        Operand::Slice(&x[..n])
-    }
+    if step == 0 { Operand::Constant(x[0]) } else { Operand::Slice(&x[..n]) }
 }
 
 /// `n` elements of `x`, `step` apart.

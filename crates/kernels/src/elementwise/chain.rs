@@ -1,7 +1,8 @@
 //! Several operations on every element, one after the other, in one pass over memory.
 //!
-//! The output is cut into tiles that stay in the first cache. On each tile the first operation writes the output, and
-//! all others work on it in place, with the loops that they have on their own: results are the bits of separate calls.
+//! The output is cut into tiles that stay in the first cache. On each tile the first operation
+//! writes the output, and all others work on it in place, with the loops that they have on their
+//! own: results are the bits of separate calls.
 
 use super::binary::{Binary, BinaryElement, Side, part, part_in_place};
 use super::broadcast::{Walk, Way};
@@ -10,12 +11,12 @@ use super::unary::{Clip, ClipInPlace, Unary, UnaryElement};
 use crate::vecmath::Level;
 use crate::{Isa, Pool};
 
-/// The most operations of a chain. Where their operands are is kept on the stack, and most memory traffic is saved
-/// after a few.
+/// The most operations of a chain. Where their operands are is kept on the stack, and most memory
+/// traffic is saved after a few.
 pub const MAX_LINKS: usize = 16;
 
-/// Bytes of a tile. It shares a first cache of usually 32 KiB with the operand that is read at the time, and is long
-/// enough for the calls on it to cost little.
+/// Bytes of a tile. It shares a first cache of usually 32 KiB with the operand that is read at the
+/// time, and is long enough for the calls on it to cost little.
 const TILE: usize = 8 << 10;
 
 /// An operation on what the one before it gives.
@@ -50,13 +51,13 @@ impl<T> Link<'_, T> {
 
 /// `out` is what the last of `links` gives, of which the first reads `x`; over output dims `dims`.
 ///
-/// `x` has strides as operands of [`binary`](super::binary) do. Where the first link has no other operand, it is
-/// contiguous with dims `dims`. `out` is contiguous.
+/// `x` has strides as operands of [`binary`](super::binary) do. Where the first link has no other
+/// operand, it is contiguous with dims `dims`. `out` is contiguous.
 ///
 /// # Panics
 ///
-/// If there are no links or more than [`MAX_LINKS`], `out` or `x` has not the size of `dims`, a stride list not their
-/// length, or an operand is too short for its strides.
+/// If there are no links or more than [`MAX_LINKS`], `out` or `x` has not the size of `dims`, a
+/// stride list not their length, or an operand is too short for its strides.
 pub fn chain<T: UnaryElement + BinaryElement>(
     pool: &Pool,
     isa: Isa,
@@ -80,8 +81,8 @@ pub fn chain<T: UnaryElement + BinaryElement>(
     });
 }
 
-/// Replaces every element of `x`, contiguous with dims `dims`, by what the last of `links` gives, of which the first
-/// reads it.
+/// Replaces every element of `x`, contiguous with dims `dims`, by what the last of `links` gives,
+/// of which the first reads it.
 ///
 /// # Panics
 ///
@@ -143,12 +144,7 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
         match *link {
             Link::Unary(op) => First::Unary(op, whole()),
             Link::Clip { low, high } => First::Clip(low, high, whole()),
-            Link::Binary {
-                op,
-                side,
-                other,
-                strides,
-            } => {
+            Link::Binary { op, side, other, strides } => {
                 let (a, a_strides, b, b_strides) = match side {
                     Side::Left => (x, x_strides, other, strides),
                     Side::Right => (other, strides, x, x_strides),
@@ -165,12 +161,7 @@ impl<'a, T: UnaryElement + BinaryElement> First<'a, T> {
             First::Unary(op, x) => T::unary(level, *op, &x[start..start + out.len()], out),
             First::Clip(low, high, x) => T::run(
                 level,
-                Clip {
-                    low: *low,
-                    high: *high,
-                    x: &x[start..start + out.len()],
-                    y: out,
-                },
+                Clip { low: *low, high: *high, x: &x[start..start + out.len()], y: out },
             ),
             First::Binary(op, way, a, b) => part(level, *op, *way, start, a, b, out),
         }
@@ -196,7 +187,8 @@ fn ways<'a, T>(
     ways
 }
 
-/// Replaces the elements from number `start` on by what the last link gives, of which the first reads them.
+/// Replaces the elements from number `start` on by what the last link gives, of which the first
+/// reads them.
 fn run_in_place<T: UnaryElement + BinaryElement>(
     level: Level,
     links: &[Link<'_, T>],
@@ -208,9 +200,9 @@ fn run_in_place<T: UnaryElement + BinaryElement>(
         match *link {
             Link::Unary(op) => T::unary_in_place(level, op, x),
             Link::Clip { low, high } => T::run(level, ClipInPlace { low, high, x }),
-            Link::Binary {
-                op, side, other, ..
-            } => part_in_place(level, op, side, *way, start, x, other),
+            Link::Binary { op, side, other, .. } => {
+                part_in_place(level, op, side, *way, start, x, other)
+            }
         }
     }
 }

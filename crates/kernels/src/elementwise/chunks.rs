@@ -1,7 +1,8 @@
 //! Cutting an output buffer into chunks that threads fill.
 //!
-//! All kernels here share memory between threads in this one way: each chunk is a `&mut` slice of its own. Where the
-//! cuts fall never matters for the bits of a result, since an output element is computed by one thread in one order.
+//! All kernels here share memory between threads in this one way: each chunk is a `&mut` slice of
+//! its own. Where the cuts fall never matters for the bits of a result, since an output element is
+//! computed by one thread in one order.
 
 use std::marker::PhantomData;
 
@@ -17,17 +18,13 @@ pub(crate) struct Shared<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a `Shared` only hands out disjoint parts (the duty of `part`'s caller), which may be used by any thread when T
-// may be sent.
+// SAFETY: a `Shared` only hands out disjoint parts (the duty of `part`'s caller), which may be used
+// by any thread when T may be sent.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
 
 impl<'a, T> Shared<'a, T> {
     pub(crate) fn new(slice: &'a mut [T]) -> Self {
-        Shared {
-            start: slice.as_mut_ptr(),
-            len: slice.len(),
-            slice: PhantomData,
-        }
+        Shared { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
     /// The elements `start..start + len`.
@@ -64,7 +61,8 @@ pub(crate) fn fill<T: Send>(
     rows(pool, out, 1, work, body);
 }
 
-/// As [`fill`], with chunks of whole rows of `row` elements; `body` gets the number of the first row. `work` is per row.
+/// As [`fill`], with chunks of whole rows of `row` elements; `body` gets the number of the first
+/// row. `work` is per row.
 ///
 /// # Panics
 ///

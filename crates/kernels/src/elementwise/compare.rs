@@ -1,4 +1,5 @@
-//! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and choosing between two operands.
+//! Comparisons, logic on booleans (bytes 0 and 1), bit operations, and choosing between two
+//! operands.
 
 use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
 use super::chunks::fill;
@@ -32,7 +33,8 @@ pub enum Bitwise {
     Xor,
     /// Zeros come in. A shift by the width or more (or by a negative number) gives 0.
     ShiftLeft,
-    /// As [`Bitwise::ShiftLeft`], but what comes in is the sign where there is one; excess shifts leave nothing else.
+    /// As [`Bitwise::ShiftLeft`], but what comes in is the sign where there is one; excess shifts
+    /// leave nothing else.
     ShiftRight,
 }
 
@@ -56,15 +58,7 @@ pub fn compare<T: Number>(
     rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| {
         macro_rules! run {
             ($holds:ident) => {
-                T::run(
-                    level,
-                    Row::<_, _, $holds> {
-                        a,
-                        b,
-                        out,
-                        op: $holds,
-                    },
-                )
+                T::run(level, Row::<_, _, $holds> { a, b, out, op: $holds })
             };
         }
         match op {
@@ -77,8 +71,8 @@ pub fn compare<T: Number>(
     });
 }
 
-/// `out = op(a, b)` on booleans given as bytes, any non-zero byte being true; `out` holds 0 and 1. Dims and strides as in
-/// [`binary`](super::binary).
+/// `out = op(a, b)` on booleans given as bytes, any non-zero byte being true; `out` holds 0 and 1.
+/// Dims and strides as in [`binary`](super::binary).
 ///
 /// # Panics
 ///
@@ -95,35 +89,11 @@ pub fn logic(
     out: &mut [u8],
 ) {
     let level = Level::new(isa);
-    rows(
-        pool,
-        dims,
-        a,
-        a_strides,
-        b,
-        b_strides,
-        out,
-        |a, b, out| match op {
-            Logic::And => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: AndBool,
-            }),
-            Logic::Or => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: OrBool,
-            }),
-            Logic::Xor => level.run_avx2(Row {
-                a,
-                b,
-                out,
-                op: XorBool,
-            }),
-        },
-    );
+    rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
+        Logic::And => level.run_avx2(Row { a, b, out, op: AndBool }),
+        Logic::Or => level.run_avx2(Row { a, b, out, op: OrBool }),
+        Logic::Xor => level.run_avx2(Row { a, b, out, op: XorBool }),
+    });
 }
 
 /// `out = op(a, b)` on integers, with dims and strides as in [`binary`](super::binary).
@@ -143,62 +113,13 @@ pub fn bitwise<T: Integer>(
     out: &mut [T],
 ) {
     let level = Level::new(isa);
-    rows(
-        pool,
-        dims,
-        a,
-        a_strides,
-        b,
-        b_strides,
-        out,
-        |a, b, out| match op {
-            Bitwise::And => T::run(
-                level,
-                Row {
-                    a,
-                    b,
-                    out,
-                    op: AndBits,
-                },
-            ),
-            Bitwise::Or => T::run(
-                level,
-                Row {
-                    a,
-                    b,
-                    out,
-                    op: OrBits,
-                },
-            ),
-            Bitwise::Xor => T::run(
-                level,
-                Row {
-                    a,
-                    b,
-                    out,
-                    op: XorBits,
-                },
-            ),
-            Bitwise::ShiftLeft => T::run(
-                level,
-                Row {
-                    a,
-                    b,
-                    out,
-                    op: ShiftLeft,
-                },
-            ),
-            Bitwise::ShiftRight => T::run(
-                level,
-                Row {
-                    a,
-                    b,
-                    out,
-                    op: ShiftRight,
-                },
-            ),
-        },
-    );
+    rows(pool, dims, a, a_strides, b, b_strides, out, |a, b, out| match op {
+        Bitwise::And => T::run(level, Row { a, b, out, op: AndBits }),
+        Bitwise::Or => T::run(level, Row { a, b, out, op: OrBits }),
+        Bitwise::Xor => T::run(level, Row { a, b, out, op: XorBits }),
+        Bitwise::ShiftLeft => T::run(level, Row { a, b, out, op: ShiftLeft }),
+        Bitwise::ShiftRight => T::run(level, Row { a, b, out, op: ShiftRight }),
+    });
 }
 
 /// 1 where `x` is zero, else 0.
@@ -244,7 +165,8 @@ fn test_each<T: Copy + Sync>(
     });
 }
 
-/// `out = a` where `condition` is not zero, else `b`, with strides for all three as in [`binary`](super::binary).
+/// `out = a` where `condition` is not zero, else `b`, with strides for all three as in
+/// [`binary`](super::binary).
 ///
 /// Elements are only moved, so `T` may be any plain type of their width.
 ///
@@ -262,11 +184,7 @@ pub fn select<T: Copy + Default + Send + Sync>(
     b_strides: &[usize],
     out: &mut [T],
 ) {
-    assert_eq!(
-        out.len(),
-        dims.iter().product(),
-        "the output has other dims"
-    );
+    assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let strides = [condition_strides, a_strides, b_strides];
     let lens = [condition.len(), a.len(), b.len()];
@@ -330,11 +248,7 @@ fn rows<T: Copy + Default + Sync, O: Send>(
     out: &mut [O],
     row: impl Fn(Operand<'_, T>, Operand<'_, T>, &mut [O]) + Sync,
 ) {
-    assert_eq!(
-        out.len(),
-        dims.iter().product(),
-        "the output has other dims"
-    );
+    assert_eq!(out.len(), dims.iter().product(), "the output has other dims");
     let mut walk = None;
     let way = Way::new(dims, [a_strides, b_strides], [a.len(), b.len()], &mut walk);
     let steps = way.steps();

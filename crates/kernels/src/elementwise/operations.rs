@@ -15,9 +15,9 @@ pub(crate) const fn count(names: &[&str]) -> usize {
 
 /// Declares operations: a name, its parameters (all of the float type), and its value for `x`.
 ///
-/// `Neg |x, FMA| x.neg();` becomes a struct without fields of weight whose `apply::<FMA>(x)` is `x.neg()`;
-/// `LeakyRelu(alpha) |x, FMA| ..` one with the parameter `alpha`. A function would not do: each operation must be a type
-/// of its own to get its own loop.
+/// `Neg |x, FMA| x.neg();` becomes a struct without fields of weight whose `apply::<FMA>(x)` is
+/// `x.neg()`; `LeakyRelu(alpha) |x, FMA| ..` one with the parameter `alpha`. A function would not
+/// do: each operation must be a type of its own to get its own loop.
 macro_rules! operations {
     ($($name:ident $(($($p:ident),+))? |$x:ident, $fma:ident| $value:expr;)*) => { $(
         pub(crate) struct $name<W>(
@@ -83,7 +83,8 @@ operations! {
         let gate = x.mul_add::<FMA>(W::from_f64(1.0 / 6.0), W::from_f64(0.5));
         x.mul(between(gate, W::ZERO, W::ONE))
     };
-    // The loops below keep `x` itself on the positive side, so that infinity times zero never enters.
+    // The loops below keep `x` itself on the positive side, so that infinity times zero never
+    // enters.
     LeakyRelu(alpha) |x, FMA| if x < W::ZERO { x.mul(alpha) } else { x };
     Elu(alpha) |x, FMA| {
         let negative = alpha.mul(x.expm1::<FMA>());

@@ -13,9 +13,9 @@ pub trait Ranged: Number {
     #[doc(hidden)]
     fn at(start: Self, delta: Self, index: usize) -> Self;
 
-    /// How many steps it takes from `start` to `limit`, rounded up; negative in the wrong direction, and no finite number if
-    /// `delta` is zero. The difference of two f32 is rounded as such. Of narrow floats, difference and quotient are rounded
-    /// to f32 unless `double`.
+    /// How many steps it takes from `start` to `limit`, rounded up; negative in the wrong
+    /// direction, and no finite number if `delta` is zero. The difference of two f32 is rounded as
+    /// such. Of narrow floats, difference and quotient are rounded to f32 unless `double`.
     fn steps(start: Self, limit: Self, delta: Self, double: bool) -> f64;
 }
 
@@ -39,11 +39,7 @@ macro_rules! floats {
 
 /// Steps of a narrow float.
 fn narrow_steps(start: f64, limit: f64, delta: f64, double: bool) -> f64 {
-    if double {
-        (limit - start) / delta
-    } else {
-        f64::from((limit - start) as f32 / delta as f32)
-    }
+    if double { (limit - start) / delta } else { f64::from((limit - start) as f32 / delta as f32) }
 }
 
 floats! {
@@ -81,15 +77,7 @@ integers!(i8, i16, i32, i64);
 pub fn range<T: Ranged>(pool: &Pool, isa: Isa, start: T, delta: T, y: &mut [T]) {
     let level = Level::new(isa);
     fill(pool, y, 1, |first, y| {
-        T::run(
-            level,
-            Steps {
-                start,
-                delta,
-                first,
-                y,
-            },
-        );
+        T::run(level, Steps { start, delta, first, y });
     });
 }
 
@@ -155,14 +143,8 @@ mod tests {
         assert!(i16::steps(0, 1, 0, false).is_nan());
         assert_eq!(f32::steps(1.0, 2.0, 0.3, false), 4.0);
         assert_eq!(f64::steps(0.0, f64::INFINITY, 1.0, false), f64::INFINITY);
-        assert_eq!(
-            f16::steps(f16::ZERO, f16::ONE, f16::from_f32(0.25), false),
-            4.0
-        );
-        assert_eq!(
-            bf16::steps(bf16::ONE, bf16::ZERO, bf16::from_f32(-0.3), true),
-            4.0
-        );
+        assert_eq!(f16::steps(f16::ZERO, f16::ONE, f16::from_f32(0.25), false), 4.0);
+        assert_eq!(bf16::steps(bf16::ONE, bf16::ZERO, bf16::from_f32(-0.3), true), 4.0);
     }
 
     #[test]

@@ -12,8 +12,9 @@ use crate::{Isa, Pool};
 
 /// An operation on one element.
 ///
-/// NaN gives NaN everywhere; domain errors (square root of -1) do too. Integers compute `Abs`, `Neg`, `Sign`, `Relu` and
-/// `Square` in themselves (wrapping) and all else in f64, truncated and saturated.
+/// NaN gives NaN everywhere; domain errors (square root of -1) do too. Integers compute `Abs`,
+/// `Neg`, `Sign`, `Relu` and `Square` in themselves (wrapping) and all else in f64, truncated and
+/// saturated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unary {
     Abs,
@@ -180,7 +181,8 @@ pub fn unary_in_place<T: UnaryElement>(pool: &Pool, isa: Isa, op: Unary, x: &mut
     fill(pool, x, op.work(), |_, x| T::unary_in_place(level, op, x));
 }
 
-/// Every element of `x`, but at least `low` and at most `high`. NaN stays; if `low > high` the result is `high`.
+/// Every element of `x`, but at least `low` and at most `high`. NaN stays; if `low > high` the
+/// result is `high`.
 ///
 /// # Panics
 ///
@@ -197,9 +199,7 @@ pub fn clip<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &[T], y: &mut 
 /// As [`clip`], in place.
 pub fn clip_in_place<T: Number>(pool: &Pool, isa: Isa, low: T, high: T, x: &mut [T]) {
     let level = Level::new(isa);
-    fill(pool, x, 1, |_, x| {
-        T::run(level, ClipInPlace { low, high, x })
-    });
+    fill(pool, x, 1, |_, x| T::run(level, ClipInPlace { low, high, x }));
 }
 
 /// An element type [`unary`] works on: every [`Number`].
@@ -241,7 +241,8 @@ impl UnaryElement for f32 {
     }
 }
 
-/// Sine and cosine of f32: the vectorised reduction first, and then the C library for the few arguments beyond it.
+/// Sine and cosine of f32: the vectorised reduction first, and then the C library for the few
+/// arguments beyond it.
 fn turn(level: Level, op: Unary, x: &mut [f32]) {
     let mut arguments = [0.0; 256];
     for x in x.chunks_mut(arguments.len()) {

@@ -15,7 +15,8 @@ pub(super) unsafe fn enter<B: Body>(body: B) -> B::Out {
     unsafe { body.run::<Avx2>() }
 }
 
-// The unsafe operations below are all intrinsics of AVX2, FMA or F16C, or accesses to lanes the caller vouches for.
+// The unsafe operations below are all intrinsics of AVX2, FMA or F16C, or accesses to lanes the
+// caller vouches for.
 impl Simd for Avx2 {
     type V = __m256;
     type M = usize;
@@ -48,13 +49,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn load_m(p: *const f32, m: usize) -> __m256 {
         // SAFETY: see the head of this impl; masked lanes are not read.
-        unsafe {
-            if m == 8 {
-                Self::load(p)
-            } else {
-                _mm256_maskload_ps(p, mask_of((1 << m) - 1))
-            }
-        }
+        unsafe { if m == 8 { Self::load(p) } else { _mm256_maskload_ps(p, mask_of((1 << m) - 1)) } }
     }
 
     #[inline(always)]
@@ -166,7 +161,8 @@ impl Simd for Avx2 {
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize) {
         // SAFETY: see the head of this impl; both blocks are valid.
         unsafe {
-            // Interleave pairs of rows, then pairs of pairs within 128-bit halves, then swap halves.
+            // Interleave pairs of rows, then pairs of pairs within 128-bit halves, then swap
+            // halves.
             let mut t = [_mm256_setzero_ps(); 8];
             for i in 0..4 {
                 let a = _mm256_loadu_ps(src.add(2 * i * src_stride));

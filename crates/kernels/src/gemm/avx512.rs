@@ -1,5 +1,5 @@
-//! [`Simd`] on AVX-512: 16 lanes, 32 registers, tiles of up to 12 x 32 (24 accumulators, two vectors of one operand
-//! and one broadcast of the other; at 14 rows the compiler starts to spill).
+//! [`Simd`] on AVX-512: 16 lanes, 32 registers, tiles of up to 12 x 32 (24 accumulators, two
+//! vectors of one operand and one broadcast of the other; at 14 rows the compiler starts to spill).
 
 use std::arch::x86_64::*;
 
@@ -16,7 +16,8 @@ pub(super) unsafe fn enter<B: Body>(body: B) -> B::Out {
     unsafe { body.run::<Avx512>() }
 }
 
-// The unsafe operations below are all intrinsics of AVX-512, or accesses to lanes the caller vouches for.
+// The unsafe operations below are all intrinsics of AVX-512, or accesses to lanes the caller
+// vouches for.
 impl Simd for Avx512 {
     type V = __m512;
     type M = __mmask16;
@@ -90,12 +91,14 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn select(v: __m512, lanes: u32, p: *const f32, stride: usize) -> __m512 {
-        // SAFETY: see the head of this impl; only selected lanes are read, masked lanes do not fault.
+        // SAFETY: see the head of this impl; only selected lanes are read, masked lanes do not
+        // fault.
         unsafe {
             match stride {
                 1 => _mm512_mask_loadu_ps(v, lanes as __mmask16, p),
                 2 => {
-                    // Two loads of every second float and one permutation: a third of the cost of a gather.
+                    // Two loads of every second float and one permutation: a third of the cost of a
+                    // gather.
                     let spread = _pdep_u32(lanes, 0x5555_5555);
                     let lo = _mm512_maskz_loadu_ps(spread as __mmask16, p);
                     let hi = _mm512_maskz_loadu_ps((spread >> 16) as __mmask16, p.wrapping_add(16));
@@ -169,7 +172,8 @@ impl Simd for Avx512 {
         // SAFETY: see the head of this impl; both blocks are valid.
         unsafe {
             let zero = _mm512_setzero_ps();
-            // Interleave pairs of rows, then pairs of pairs: 4 x 4 blocks are transposed inside their 128-bit lanes.
+            // Interleave pairs of rows, then pairs of pairs: 4 x 4 blocks are transposed inside
+            // their 128-bit lanes.
             let mut t = [zero; 16];
             for i in 0..8 {
                 let a = _mm512_loadu_ps(src.add(2 * i * src_stride));
@@ -185,8 +189,8 @@ impl Simd for Avx512 {
                     u[4 * i + 2 * h + 1] = _mm512_shuffle_ps::<0xee>(a, b);
                 }
             }
-            // u[4 * i + j] holds, in 128-bit lane l, column 4 * l + j of rows 4 * i .. 4 * i + 4: a 4 x 4 transpose of
-            // 128-bit lanes is left.
+            // u[4 * i + j] holds, in 128-bit lane l, column 4 * l + j of rows 4 * i .. 4 * i + 4: a
+            // 4 x 4 transpose of 128-bit lanes is left.
             for j in 0..4 {
                 let (a, b, c, d) = (u[j], u[4 + j], u[8 + j], u[12 + j]);
                 let ab02 = _mm512_shuffle_f32x4::<0x88>(a, b);

@@ -8,8 +8,8 @@ use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
 use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm, gemm_scratch};
 use crate::{Isa, Pool};
 
-/// Matrices at regular distances: matrix (i0, i1, ...) starts at `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`.
-/// A stride of 0 broadcasts.
+/// Matrices at regular distances: matrix (i0, i1, ...) starts at
+/// `data[i0 * batch_strides[0] + i1 * batch_strides[1] + ...]`. A stride of 0 broadcasts.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchMat<'a> {
     pub data: &'a [f32],
@@ -38,9 +38,7 @@ impl<'a> BatchMat<'a> {
         let last = dims
             .iter()
             .zip(self.batch_strides)
-            .try_fold(0usize, |at, (&d, &s)| {
-                at.checked_add((d - 1).checked_mul(s)?)
-            });
+            .try_fold(0usize, |at, (&d, &s)| at.checked_add((d - 1).checked_mul(s)?));
         let len = strided_len(self.rows, self.cols, self.row_stride, self.col_stride);
         let end = match (last, len) {
             (_, Some(0)) => Some(0),
@@ -73,7 +71,8 @@ impl<'a> BatchMat<'a> {
         MatRef::new(data, self.rows, self.cols, self.row_stride, self.col_stride)
     }
 
-    /// The elements of row `index` of all matrices together, from column `col` on, and what lies between them.
+    /// The elements of row `index` of all matrices together, from column `col` on, and what lies
+    /// between them.
     fn row_from(&self, dims: &[usize], index: usize, col: usize) -> &'a [f32] {
         let start = self.start(dims, index / self.rows) + index % self.rows * self.row_stride;
         let Some(last) = self.cols.checked_sub(1).filter(|last| col <= *last) else {
@@ -84,9 +83,7 @@ impl<'a> BatchMat<'a> {
 
     /// Whether all matrices are the same one.
     fn is_shared(&self, dims: &[usize]) -> bool {
-        dims.iter()
-            .zip(self.batch_strides)
-            .all(|(&d, &s)| d == 1 || s == 0)
+        dims.iter().zip(self.batch_strides).all(|(&d, &s)| d == 1 || s == 0)
     }
 
     /// Whether the rows of all matrices together are rows of one matrix, in order.
@@ -132,12 +129,8 @@ impl PackSource for Rows<'_> {
         for (row, index) in rows.iter_mut().zip(start..start + width) {
             *row = self.of.row_from(self.dims, index, depth.start);
         }
-        let body = GatherRows {
-            rows: &rows[..width],
-            step: self.of.col_stride,
-            depth: depth.len(),
-            out,
-        };
+        let body =
+            GatherRows { rows: &rows[..width], step: self.of.col_stride, depth: depth.len(), out };
         // SAFETY: the machine has `isa`.
         unsafe { dispatch(isa, body) }
     }
@@ -168,8 +161,9 @@ impl Body for GatherRows<'_> {
                         block.copy_from_slice(&row[k..k + lanes]);
                     }
                     let out = self.out[k * row + half * lanes..].as_mut_ptr();
-                    // SAFETY: the block holds `LANES` rows of as many, and `out` as many rows of two vectors from there on,
-                    // but for what `half` leaves out of the last, which is not written.
+                    // SAFETY: the block holds `LANES` rows of as many, and `out` as many rows of
+                    // two vectors from there on, but for what `half` leaves out of the last, which
+                    // is not written.
                     unsafe { S::transpose(block.as_ptr(), lanes, out, row) };
                     k += lanes;
                 }
@@ -185,7 +179,8 @@ impl Body for GatherRows<'_> {
     }
 }
 
-/// Products of at least this many multiply-adds share threads inside; smaller ones are shared out whole.
+/// Products of at least this many multiply-adds share threads inside; smaller ones are shared out
+/// whole.
 const WHOLE_PRODUCT_MACS: usize = 2 << 20;
 
 impl<'a> BatchRhs<'a> {
@@ -210,7 +205,8 @@ fn runs_whole(pool: &Pool, count: usize, macs: usize) -> bool {
     macs < WHOLE_PRODUCT_MACS || count >= 4 * pool.threads()
 }
 
-/// The most bytes of scratch memory that [`gemm_batch`] takes for these operands, as [`gemm_scratch`] counts them.
+/// The most bytes of scratch memory that [`gemm_batch`] takes for these operands, as
+/// [`gemm_scratch`] counts them.
 ///
 /// # Panics
 ///
@@ -233,10 +229,10 @@ pub fn gemm_batch_scratch(
     let (left, right) = (Lhs::Plain(a.matrix(dims, 0)), b.operand(dims, 0));
     let macs = a.rows.saturating_mul(right.size().1);
     let whole = runs_whole(pool, count, macs.saturating_mul(a.cols));
-    let each = match whole {
-        true => gemm_scratch(Pool::serial(), isa, &left, &right)
-            .saturating_mul(count.min(pool.threads())),
-        false => gemm_scratch(pool, isa, &left, &right),
+    let each = if whole {
+        gemm_scratch(Pool::serial(), isa, &left, &right).saturating_mul(count.min(pool.threads()))
+    } else {
+        gemm_scratch(pool, isa, &left, &right)
     };
     if count == 1 || !b.is_shared(dims) {
         return each;
@@ -245,15 +241,16 @@ pub fn gemm_batch_scratch(
     each.max(gemm_scratch(pool, isa, &Lhs::Virtual(&tall), &right))
 }
 
-/// One product per element of `dims`: product number i (last dimension fastest) goes to `c[i * c_stride..]`, rows `ldc`
-/// apart. The epilogue applies to each product alike; its residual and its factor have the layout of `c`.
+/// One product per element of `dims`: product number i (last dimension fastest) goes to
+/// `c[i * c_stride..]`, rows `ldc` apart. The epilogue applies to each product alike; its residual
+/// and its factor have the layout of `c`.
 ///
 /// When one right operand serves all left operands, these become one tall one, wherever they lie.
 ///
 /// # Panics
 ///
-/// As [`gemm`], if strides are not one per dimension, if an operand reaches outside its slice, or if products overlap in
-/// `c`.
+/// As [`gemm`], if strides are not one per dimension, if an operand reaches outside its slice, or
+/// if products overlap in `c`.
 pub fn gemm_batch(
     pool: &Pool,
     isa: Isa,
@@ -265,10 +262,8 @@ pub fn gemm_batch(
     c_stride: usize,
     epilogue: &Epilogue<'_>,
 ) {
-    let count = dims
-        .iter()
-        .try_fold(1usize, |n, &d| n.checked_mul(d))
-        .expect("a batch that fits memory");
+    let count =
+        dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).expect("a batch that fits memory");
     let (k, n) = match &b {
         BatchRhs::Plain(b) => {
             b.check(dims);
@@ -284,14 +279,8 @@ pub fn gemm_batch(
     }
     let c_len = strided_len(m, n, ldc, 1).expect("a matrix that fits memory");
     assert!(count == 1 || c_stride >= c_len, "products overlap in C");
-    let end = (count - 1)
-        .checked_mul(c_stride)
-        .and_then(|x| x.checked_add(c_len));
-    assert!(
-        end.is_some_and(|end| end <= c.len()),
-        "{count} products of {m} x {n} in {}",
-        c.len()
-    );
+    let end = (count - 1).checked_mul(c_stride).and_then(|x| x.checked_add(c_len));
+    assert!(end.is_some_and(|end| end <= c.len()), "{count} products of {m} x {n} in {}", c.len());
     if let Some(residual) = epilogue.residual {
         assert!(end.is_some_and(|end| end <= residual.len()), "residual");
     }
@@ -314,7 +303,8 @@ pub fn gemm_batch(
     let out = SendPtr(c.as_mut_ptr());
     let one = |pool: &Pool, index: usize| {
         let start = index * c_stride;
-        // SAFETY: products do not overlap, and all end inside `c`, which is borrowed mutably for the whole call.
+        // SAFETY: products do not overlap, and all end inside `c`, which is borrowed mutably for
+        // the whole call.
         let c = unsafe { std::slice::from_raw_parts_mut(out.get().add(start), c_len) };
         let epilogue = Epilogue {
             residual: epilogue.residual.map(|r| &r[start..]),
@@ -328,11 +318,7 @@ pub fn gemm_batch(
     if runs_whole(pool, count, macs) {
         // Chunks of several products: a tiny product costs less than handing it out.
         let chunks = count.min(pool.threads() * 8);
-        let chunks = if count.saturating_mul(macs) < 40_000 {
-            1
-        } else {
-            chunks
-        };
+        let chunks = if count.saturating_mul(macs) < 40_000 { 1 } else { chunks };
         pool.run(chunks, |chunk| {
             crate::split_even(count, chunks, chunk).for_each(|i| one(Pool::serial(), i));
         });

@@ -1,11 +1,13 @@
-//! Products of operands rounded to bfloat16, two at a time: twice the multiply-adds per instruction.
+//! Products of operands rounded to bfloat16, two at a time: twice the multiply-adds per
+//! instruction.
 //!
-//! The idea: a *pair* of neighbouring steps of k takes the place of one float. Panels of pairs have the form of panels of
-//! floats with half as many steps, so everything around the microkernel is the same code; only the multiply-add is
-//! another instruction (`VDPBF16PS`), which multiplies both halves and adds them to a float. Operands are rounded to
-//! nearest, ties to even; sums are floats. Both operands become pairs during the product: it has so many rows that this costs
-//! little, and constants stay in a form that products of few rows read without rounding the left operand. A panel of B does
-//! so in the first-level cache, while the next one is on its way.
+//! The idea: a *pair* of neighbouring steps of k takes the place of one float. Panels of pairs have
+//! the form of panels of floats with half as many steps, so everything around the microkernel is
+//! the same code; only the multiply-add is another instruction (`VDPBF16PS`), which multiplies both
+//! halves and adds them to a float. Operands are rounded to nearest, ties to even; sums are floats.
+//! Both operands become pairs during the product: it has so many rows that this costs little, and
+//! constants stay in a form that products of few rows read without rounding the left operand. A
+//! panel of B does so in the first-level cache, while the next one is on its way.
 
 use super::buffer::with_scratch;
 use super::halves::Storage;
@@ -37,7 +39,8 @@ fn pair(first: f32, second: f32) -> f32 {
     f32::from_bits(rounded(first) >> 16 | rounded(second))
 }
 
-/// Turns `depth` rows of `width` floats into rows of pairs; a last row without a partner meets zeros.
+/// Turns `depth` rows of `width` floats into rows of pairs; a last row without a partner meets
+/// zeros.
 fn to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
     for step in 0..depth.div_ceil(2) {
         let first = &from[2 * step * width..][..width];
@@ -55,12 +58,13 @@ fn to_pairs(depth: usize, width: usize, from: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Writes `steps` steps of a panel in 16 bits to `to` as pairs; a last step without a partner meets zeros.
+/// Writes `steps` steps of a panel in 16 bits to `to` as pairs; a last step without a partner meets
+/// zeros.
 ///
 /// # Safety
 ///
-/// The machine must multiply pairs, `steps` rows of the panel must be readable and half as many, rounded up, of floats
-/// writable.
+/// The machine must multiply pairs, `steps` rows of the panel must be readable and half as many,
+/// rounded up, of floats writable.
 #[inline]
 pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize, to: *mut f32) {
     #[cfg(target_arch = "x86_64")]
@@ -76,7 +80,8 @@ pub(super) unsafe fn pairs_of(storage: Storage, panel: *const f32, steps: usize,
     unreachable!("no machine but x86 multiplies pairs: {storage:?} {panel:?} {steps} {to:?}");
 }
 
-/// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which are more exact.
+/// Fewest rows for which operands are rounded. Fewer take about as long with halves widened, which
+/// are more exact.
 pub(super) const MIN_ROWS: usize = 24;
 
 /// Floats that the pairs of `width` columns of `depth` steps take.
@@ -99,7 +104,8 @@ pub(super) fn with_pairs<R>(
         each_chunk(pool, k, 0..panels, w, |panel, chunk| {
             with_scratch(chunk.len() * w, |floats| {
                 source.pack(isa, chunk.clone(), panel * w, floats);
-                // SAFETY: chunks begin at even steps, so their pairs are disjoint parts of the scratch.
+                // SAFETY: chunks begin at even steps, so their pairs are disjoint parts of the
+                // scratch.
                 let to = unsafe {
                     let start = out.get().add((panel * steps + chunk.start / 2) * w);
                     std::slice::from_raw_parts_mut(start, chunk.len().div_ceil(2) * w)
@@ -124,7 +130,8 @@ pub(super) mod tiles {
     impl Mac<Avx512> for Pairs {
         #[inline(always)]
         unsafe fn mac(a: __m512, b: __m512, c: __m512) -> __m512 {
-            // SAFETY: both types are 64 bytes without invalid values; the caller's machine has the instruction.
+            // SAFETY: both types are 64 bytes without invalid values; the caller's machine has the
+            // instruction.
             unsafe {
                 let a = std::mem::transmute::<__m512, __m512bh>(a);
                 let b = std::mem::transmute::<__m512, __m512bh>(b);
@@ -165,7 +172,8 @@ pub(super) mod tiles {
         to: *mut f32,
         join: impl Fn(__m256i, __m256i) -> __m512i,
     ) {
-        // SAFETY: the caller's promise: `steps` rows of 32 may be read, half as many, rounded up, of 32 floats written.
+        // SAFETY: the caller's promise: `steps` rows of 32 may be read, half as many, rounded up,
+        // of 32 floats written.
         unsafe {
             let lower = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
             let upper = _mm512_add_epi32(lower, _mm512_set1_epi32(16));
@@ -174,9 +182,10 @@ pub(super) mod tiles {
                 for half in 0..2 {
                     let at = from.add(step * 64 + half * 16);
                     let first = _mm256_loadu_si256(at.cast());
-                    let second = match 2 * step + 1 < steps {
-                        true => _mm256_loadu_si256(at.add(32).cast()),
-                        false => _mm256_setzero_si256(),
+                    let second = if 2 * step + 1 < steps {
+                        _mm256_loadu_si256(at.add(32).cast())
+                    } else {
+                        _mm256_setzero_si256()
                     };
                     let pairs = _mm512_permutexvar_epi16(interleave, join(first, second));
                     _mm512_storeu_si512(to.add(step * 32 + half * 16).cast(), pairs);
@@ -215,11 +224,7 @@ mod tests {
             f32::from_bits(0x3f80_8001),
         ];
         for x in edge {
-            assert_eq!(
-                rounded(x) >> 16,
-                u32::from(half::bf16::from_f32(x).to_bits()),
-                "{x}"
-            );
+            assert_eq!(rounded(x) >> 16, u32::from(half::bf16::from_f32(x).to_bits()), "{x}");
         }
         assert!(f32::from_bits(rounded(f32::NAN)).is_nan());
         assert!(f32::from_bits(rounded(f32::from_bits(0x7f80_0001))).is_nan());
@@ -248,9 +253,7 @@ mod tests {
         .enumerate()
         {
             let numbers = |len: usize, by: usize| -> Vec<f32> {
-                (0..len)
-                    .map(|i| ((i * by) % 1009) as f32 / 504.0 - 1.0)
-                    .collect()
+                (0..len).map(|i| ((i * by) % 1009) as f32 / 504.0 - 1.0).collect()
             };
             let (a, b, bias) = (numbers(m * k, 37), numbers(k * n, 71), numbers(n, 13));
             // Floats that halves reach, floats that they do not reach, and bfloat16.
@@ -262,15 +265,10 @@ mod tests {
             };
             let (bytes, source): (Vec<u8>, _) = match which {
                 2 => {
-                    let halves = b
-                        .iter()
-                        .flat_map(|x| half::bf16::from_f32(*x).to_le_bytes());
+                    let halves = b.iter().flat_map(|x| half::bf16::from_f32(*x).to_le_bytes());
                     (halves.collect(), Storage::Bf16)
                 }
-                _ => (
-                    b.iter().flat_map(|x| x.to_le_bytes()).collect(),
-                    Storage::F32,
-                ),
+                _ => (b.iter().flat_map(|x| x.to_le_bytes()).collect(), Storage::F32),
             };
             let packed = PackedB::rounded_from_le(isa, &LeMatrix::row_major(&bytes, source, k, n));
             assert_eq!((packed.storage(), packed.rounds()), (storages[which], true));
@@ -278,23 +276,13 @@ mod tests {
             let stored = |x: f32| if which == 0 { half(x) } else { x };
             let b: Vec<f64> = b.iter().map(|x| f64::from(round(stored(*x)))).collect();
             let a_rounded: Vec<f64> = a.iter().map(|x| f64::from(round(*x))).collect();
-            let epilogue = Epilogue {
-                bias: Some(crate::gemm::Bias::Col(&bias)),
-                ..Epilogue::default()
-            };
+            let epilogue =
+                Epilogue { bias: Some(crate::gemm::Bias::Col(&bias)), ..Epilogue::default() };
             let mut first = None;
             for threads in [1, 2, 4] {
                 let mut c = vec![0.0; m * n];
                 let lhs = Lhs::Plain(MatRef::row_major(&a, m, k));
-                gemm(
-                    &Pool::new(threads),
-                    isa,
-                    lhs,
-                    Rhs::Packed(&packed),
-                    &mut c,
-                    n,
-                    &epilogue,
-                );
+                gemm(&Pool::new(threads), isa, lhs, Rhs::Packed(&packed), &mut c, n, &epilogue);
                 for (at, c) in c.iter().enumerate() {
                     let (i, j) = (at / n, at % n);
                     let products = (0..k).map(|p| a_rounded[i * k + p] * b[p * n + j]);
@@ -307,11 +295,7 @@ mod tests {
                     );
                 }
                 let bits: Vec<u32> = c.iter().map(|c| c.to_bits()).collect();
-                assert_eq!(
-                    first.get_or_insert(bits.clone()),
-                    &bits,
-                    "{threads} threads"
-                );
+                assert_eq!(first.get_or_insert(bits.clone()), &bits, "{threads} threads");
             }
         }
         assert!(tried.iter().all(|count| *count > 1), "{tried:?}");

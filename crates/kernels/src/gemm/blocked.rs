@@ -1,11 +1,13 @@
 //! The blocked product: which panels meet when, and who computes what.
 //!
-//! Blocking follows Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), and the BLIS
-//! loops of Van Zee and van de Geijn (2015): k is cut into blocks of [`KC`] steps, so that a panel of each operand stays
-//! in the first-level cache and a column block of B in the second.
+//! Blocking follows Goto and van de Geijn, "Anatomy of high-performance matrix multiplication"
+//! (2008), and the BLIS loops of Van Zee and van de Geijn (2015): k is cut into blocks of [`KC`]
+//! steps, so that a panel of each operand stays in the first-level cache and a column block of B in
+//! the second.
 //!
-//! The output is cut into chunks, never k. There are three ways to get packed panels of B: they were packed before; each
-//! chunk packs its own columns (many columns); or all threads pack everything first (few columns, many rows).
+//! The output is cut into chunks, never k. There are three ways to get packed panels of B: they
+//! were packed before; each chunk packs its own columns (many columns); or all threads pack
+//! everything first (few columns, many rows).
 
 use super::buffer::with_scratch;
 use super::epilogue::TileEpilogue;
@@ -21,12 +23,14 @@ use crate::pool::{Pool, split_even};
 
 /// Most steps of a k block. A 32-float panel of 256 steps is 32 KB.
 const KC: usize = 256;
-/// Most floats of B packed by a chunk for one k block: a quarter of a 1 MB second-level cache, half of a 512 KB one.
+/// Most floats of B packed by a chunk for one k block: a quarter of a 1 MB second-level cache, half
+/// of a 512 KB one.
 const LOCAL_FLOATS: usize = 64 * 1024;
 
 /// Size of A from which its panels are fetched ahead: half of a 1 MB second-level cache.
 const AHEAD_FLOATS: usize = 128 * 1024;
-/// Size of A that is kept in the second-level cache for all of k while column panels pass by: three quarters of a 1 MB one.
+/// Size of A that is kept in the second-level cache for all of k while column panels pass by: three
+/// quarters of a 1 MB one.
 const KEPT_FLOATS: usize = 192 * 1024;
 /// Column panels between which A is read again for the next k block, where it is larger.
 const GROUP: usize = 16;
@@ -72,7 +76,8 @@ pub(crate) struct Product<'a> {
 pub(crate) enum PanelForm {
     /// B in this type, A in floats.
     Right(Storage),
-    /// A in pairs of bfloat16, which `k` counts; B in 16 bits, of so many steps: pairs are made of it panel by panel.
+    /// A in pairs of bfloat16, which `k` counts; B in 16 bits, of so many steps: pairs are made of
+    /// it panel by panel.
     Pairs(Storage, usize),
 }
 
@@ -108,8 +113,8 @@ impl Product<'_> {
     ///
     /// # Safety
     ///
-    /// Panels, output and epilogue must be valid for the sizes, the output for writing by this call alone, and the
-    /// machine must have `isa`.
+    /// Panels, output and epilogue must be valid for the sizes, the output for writing by this call
+    /// alone, and the machine must have `isa`.
     pub(crate) unsafe fn run(&self, pool: &Pool) {
         if self.m == 0 || self.n == 0 {
             return;
@@ -182,8 +187,8 @@ impl Product<'_> {
         }
     }
 
-    /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as results are stored all the
-    /// same.
+    /// The blocks of k, first and last step: at least one, which is empty if there are no steps, as
+    /// results are stored all the same.
     fn k_blocks(&self, kc: usize) -> impl Iterator<Item = (usize, usize)> {
         let count = self.k.div_ceil(kc.max(1)).max(1);
         (0..count).map(move |block| (block * kc, self.k.min((block + 1) * kc)))
@@ -195,11 +200,7 @@ impl Product<'_> {
         let panels = self.n.div_ceil(w);
         let kc = k_block(self.k);
         let most = (LOCAL_FLOATS / (kc.max(1) * w)).max(1);
-        let chunk = if threads == 1 {
-            most
-        } else {
-            (panels / (threads * 6)).clamp(1, most)
-        };
+        let chunk = if threads == 1 { most } else { (panels / (threads * 6)).clamp(1, most) };
         let parts = panels.div_ceil(chunk);
         pool_run(pool, threads, parts, |part| {
             let cols = split_even(panels, parts, part);
@@ -215,7 +216,8 @@ impl Product<'_> {
                         b_k0: k0,
                         k1,
                     };
-                    // SAFETY: the panels of this block are packed; the chunk owns these columns of C.
+                    // SAFETY: the panels of this block are packed; the chunk owns these columns of
+                    // C.
                     unsafe { self.block(a, b, block) };
                 }
             });
@@ -245,11 +247,12 @@ impl Product<'_> {
             return;
         }
         if matches!(self.a, Operand::Panels(_)) && !matches!(self.form, PanelForm::Pairs(..)) {
-            // It is A that was packed long ago and comes from memory, as the weights of a convolution do.
-            // SAFETY: the caller's promise.
+            // It is A that was packed long ago and comes from memory, as the weights of a
+            // convolution do. SAFETY: the caller's promise.
             return unsafe { self.run_by_rows(pool, threads, a, b) };
         }
-        // As many rows as stay in the second-level cache for a k block; columns in chunks that feed the threads.
+        // As many rows as stay in the second-level cache for a k block; columns in chunks that feed
+        // the threads.
         let kept = row_panels.div_ceil((LOCAL_FLOATS / (kc.max(1) * w)).max(1) * 2);
         // Few columns do not feed all threads.
         let fed = (threads * 4).div_ceil(col_panels).clamp(1, row_panels);
@@ -286,8 +289,8 @@ impl Product<'_> {
         });
     }
 
-    /// Both operands are packed, and A is the one to wait for: blocks of columns stay in the second-level cache, and panels
-    /// of rows pass by.
+    /// Both operands are packed, and A is the one to wait for: blocks of columns stay in the
+    /// second-level cache, and panels of rows pass by.
     unsafe fn run_by_rows(&self, pool: &Pool, threads: usize, a: Panels, b: Panels) {
         let w = panel_width(self.isa);
         let (row_panels, col_panels) = (self.m.div_ceil(w), self.n.div_ceil(w));
@@ -302,23 +305,18 @@ impl Product<'_> {
             let rows = split_even(row_panels, row_parts, part % row_parts);
             let cols = split_even(col_panels, col_parts, part / row_parts);
             for (k0, k1) in self.k_blocks(kc) {
-                let block = Block {
-                    rows: rows.clone(),
-                    cols: cols.clone(),
-                    b_first: 0,
-                    k0,
-                    b_k0: 0,
-                    k1,
-                };
+                let block =
+                    Block { rows: rows.clone(), cols: cols.clone(), b_first: 0, k0, b_k0: 0, k1 };
                 // SAFETY: all panels are packed; the chunk owns this rectangle of C.
                 unsafe { self.block(a, b, block) };
             }
         });
     }
 
-    /// Multiplies the panels of one block, column panel by column panel: each stays in the first-level cache while all
-    /// rows meet it, and the one after it is fetched meanwhile. Panels of constants come from memory and are used once for
-    /// every part of the rows, so nothing else hides that latency.
+    /// Multiplies the panels of one block, column panel by column panel: each stays in the
+    /// first-level cache while all rows meet it, and the one after it is fetched meanwhile. Panels
+    /// of constants come from memory and are used once for every part of the rows, so nothing else
+    /// hides that latency.
     #[inline]
     unsafe fn block_by_columns(&self, a: Panels, b: Panels, block: Block) {
         let w = panel_width(self.isa);
@@ -349,8 +347,8 @@ impl Product<'_> {
                 let mut b = b;
                 if turns {
                     let to = turned.as_mut_ptr();
-                    // SAFETY: the panel has the steps of the block, the scratch room for as many; the machine multiplies
-                    // pairs where they are asked for, the caller's promise.
+                    // SAFETY: the panel has the steps of the block, the scratch room for as many;
+                    // the machine multiplies pairs where they are asked for, the caller's promise.
                     unsafe { self.turn_panel(b_panel, &block, to) };
                     (b_panel, b.ks) = (to, w);
                 }
@@ -364,8 +362,8 @@ impl Product<'_> {
         });
     }
 
-    /// Whether panels in 16 bits are widened before they meet so many rows, instead of in each tile: where that takes many
-    /// instructions.
+    /// Whether panels in 16 bits are widened before they meet so many rows, instead of in each
+    /// tile: where that takes many instructions.
     fn widens_panels(&self, rows: usize) -> bool {
         self.isa == Isa::Portable && rows > self.tiles().len()
     }
@@ -374,8 +372,8 @@ impl Product<'_> {
     ///
     /// # Safety
     ///
-    /// The panel must have the steps of the block, `to` room for as many rows of floats, and the machine must multiply pairs if
-    /// these are wanted.
+    /// The panel must have the steps of the block, `to` room for as many rows of floats, and the
+    /// machine must multiply pairs if these are wanted.
     unsafe fn turn_panel(&self, panel: *const f32, block: &Block, to: *mut f32) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -387,15 +385,7 @@ impl Product<'_> {
                 PanelForm::Right(storage) => {
                     let count = (block.k1 - block.k0) * panel_width(self.isa);
                     let from = panel;
-                    dispatch(
-                        self.isa,
-                        Widen {
-                            storage,
-                            from,
-                            count,
-                            to,
-                        },
-                    );
+                    dispatch(self.isa, Widen { storage, from, count, to });
                 }
             }
         }
@@ -478,8 +468,9 @@ impl Product<'_> {
         }
     }
 
-    /// Spreads the fetching of the panel of `steps` steps at `next` over `tiles` tiles. A small A is in the cache by itself
-    /// after the first column block, and fetching it again would only delay the stores.
+    /// Spreads the fetching of the panel of `steps` steps at `next` over `tiles` tiles. A small A
+    /// is in the cache by itself after the first column block, and fetching it again would only
+    /// delay the stores.
     fn ahead(&self, now: *const f32, next: *const f32, steps: usize, tiles: usize) -> Ahead {
         let w = panel_width(self.isa);
         let worth = self.m * self.k >= AHEAD_FLOATS;
@@ -487,7 +478,8 @@ impl Product<'_> {
         Ahead::new(now, next, if worth { steps } else { 0 }, w, tiles)
     }
 
-    /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k is done.
+    /// Computes whole rows of C: A wide, B narrow, the transposed result in scratch until all of k
+    /// is done.
     unsafe fn rows_transposed(
         &self,
         a: Panels,
@@ -536,7 +528,8 @@ impl Product<'_> {
                                 resume: k0 != 0,
                                 epilogue: std::ptr::null(),
                             };
-                            // SAFETY: panels hold `k` steps of whole vectors; the tile is inside the scratch.
+                            // SAFETY: panels hold `k` steps of whole vectors; the tile is inside
+                            // the scratch.
                             unsafe { tiles[count - 1][vectors - 1][unit](&tile) };
                             j += count;
                         }
@@ -554,14 +547,15 @@ impl Product<'_> {
                 cols: self.n,
                 epilogue: self.epilogue.at(row0, 0, self.ldc),
             };
-            // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these rows of C.
+            // SAFETY: the machine has `isa`; the scratch holds whole blocks; the chunk owns these
+            // rows of C.
             unsafe { dispatch(self.isa, body) };
         });
     }
 }
 
-/// Fetching the next panel of A while this one is used: packed weights come from memory, and each is used only once per
-/// column block, so nothing else hides that latency.
+/// Fetching the next panel of A while this one is used: packed weights come from memory, and each
+/// is used only once per column block, so nothing else hides that latency.
 struct Ahead {
     /// Something in use, to be "fetched" at no cost when there is nothing else.
     now: *const f32,
@@ -577,18 +571,8 @@ struct Ahead {
 impl Ahead {
     /// Spreads a panel of `steps` rows of `width` at `next` over `tiles` tiles.
     fn new(now: *const f32, next: *const f32, steps: usize, width: usize, tiles: usize) -> Ahead {
-        let step = if steps > 0 {
-            (2 * width).div_ceil(tiles)
-        } else {
-            0
-        };
-        Ahead {
-            now,
-            at: next,
-            step,
-            tile: step * (steps / 2),
-            left: steps * width,
-        }
+        let step = if steps > 0 { (2 * width).div_ceil(tiles) } else { 0 };
+        Ahead { now, at: next, step, tile: step * (steps / 2), left: steps * width }
     }
 
     /// Where the next tile starts to fetch.
@@ -641,7 +625,8 @@ impl Body for FinishTransposed {
         for row0 in (0..self.rows).step_by(S::LANES) {
             for col in (0..self.cols).step_by(S::LANES) {
                 let n = S::LANES.min(self.cols - col);
-                // SAFETY: the maker's promise; a block holds 16 rows of 16, at least `LANES` of each.
+                // SAFETY: the maker's promise; a block holds 16 rows of 16, at least `LANES` of
+                // each.
                 unsafe {
                     let src = self.src.add(col * self.ld + row0);
                     S::transpose(src, self.ld, block.as_mut_ptr().cast(), 16);

@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 const CACHE_LINE: usize = 64;
-/// From this size on, buffers are aligned to and advised for huge pages: packed weights are read front to back on every
-/// run, and with 4 KB pages that costs a TLB miss per page.
+/// From this size on, buffers are aligned to and advised for huge pages: packed weights are read
+/// front to back on every run, and with 4 KB pages that costs a TLB miss per page.
 const HUGE_FROM_BYTES: usize = 4 << 20;
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -32,8 +32,8 @@ impl AlignedBuf {
         }
     }
 
-    /// Memory without values, for who writes it piece by piece: fresh pages then come from the system when they are wanted,
-    /// and to all threads that write.
+    /// Memory without values, for who writes it piece by piece: fresh pages then come from the
+    /// system when they are wanted, and to all threads that write.
     ///
     /// # Safety
     ///
@@ -41,23 +41,15 @@ impl AlignedBuf {
     pub(crate) unsafe fn unwritten(len: usize) -> AlignedBuf {
         let layout = Self::layout(len);
         if layout.size() == 0 {
-            return AlignedBuf {
-                ptr: NonNull::dangling(),
-                len: 0,
-            };
+            return AlignedBuf { ptr: NonNull::dangling(), len: 0 };
         }
         // SAFETY: the size is not zero.
-        let Some(ptr) = NonNull::new(unsafe { alloc(layout) }) else {
-            handle_alloc_error(layout)
-        };
+        let Some(ptr) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
         // Before the first touch: a page that exists already stays small.
         if layout.align() == HUGE_PAGE {
             advise_huge(ptr.as_ptr(), layout.size());
         }
-        AlignedBuf {
-            ptr: ptr.cast(),
-            len,
-        }
+        AlignedBuf { ptr: ptr.cast(), len }
     }
 
     /// Where the floats are, whether they have been written or not.
@@ -67,11 +59,7 @@ impl AlignedBuf {
 
     fn layout(len: usize) -> Layout {
         let bytes = len * size_of::<f32>();
-        let align = if bytes >= HUGE_FROM_BYTES {
-            HUGE_PAGE
-        } else {
-            CACHE_LINE
-        };
+        let align = if bytes >= HUGE_FROM_BYTES { HUGE_PAGE } else { CACHE_LINE };
         Layout::from_size_align(bytes, align).expect("lengths of slices fit a layout")
     }
 }
@@ -114,7 +102,8 @@ fn advise_huge(ptr: *mut u8, bytes: usize) {
         fn madvise(addr: *mut u8, length: usize, advice: i32) -> i32;
     }
     const MADV_HUGEPAGE: i32 = 14;
-    // SAFETY: the range was just allocated and is page-aligned. A refusal changes nothing but speed.
+    // SAFETY: the range was just allocated and is page-aligned. A refusal changes nothing but
+    // speed.
     unsafe {
         madvise(ptr, bytes, MADV_HUGEPAGE);
     }
@@ -127,19 +116,18 @@ thread_local! {
     static FREE: RefCell<Vec<AlignedBuf>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `f` with `len` floats of this thread's scratch memory. Contents are whatever the last user left.
+/// Runs `f` with `len` floats of this thread's scratch memory. Contents are whatever the last user
+/// left.
 ///
-/// Calls may nest; each level has its own buffer. Buffers grow to the largest size asked for and are kept for the life
-/// of the thread.
+/// Calls may nest; each level has its own buffer. Buffers grow to the largest size asked for and
+/// are kept for the life of the thread.
 pub(crate) fn with_scratch<R>(len: usize, f: impl FnOnce(&mut [f32]) -> R) -> R {
     if len == 0 {
         return f(&mut []);
     }
     let found = FREE.with_borrow_mut(|free| {
         // The smallest that fits, else the largest, which then is replaced.
-        let fits = (0..free.len())
-            .filter(|&i| free[i].len >= len)
-            .min_by_key(|&i| free[i].len);
+        let fits = (0..free.len()).filter(|&i| free[i].len >= len).min_by_key(|&i| free[i].len);
         let index = fits.or_else(|| (0..free.len()).max_by_key(|&i| free[i].len));
         index.map(|i| free.swap_remove(i))
     });

@@ -1,4 +1,5 @@
-//! What happens to a product before it is stored: scale, bias, addend, residual, activation, factor, in this order.
+//! What happens to a product before it is stored: scale, bias, addend, residual, activation,
+//! factor, in this order.
 
 use std::marker::PhantomData;
 
@@ -64,8 +65,8 @@ impl Activation {
         }
     }
 
-    /// The activations that are functions rather than a few comparisons, in arithmetic without branches: loops around
-    /// this become vectors.
+    /// The activations that are functions rather than a few comparisons, in arithmetic without
+    /// branches: loops around this become vectors.
     #[inline(always)]
     fn function<const FMA: bool>(self, x: f32) -> f32 {
         match self {
@@ -78,8 +79,9 @@ impl Activation {
         }
     }
 
-    /// [`Activation::function`] of each number. Decided once, so that each loop has one body. The compiler must not see a
-    /// short length: it would unroll the loop before it has made vectors of it.
+    /// [`Activation::function`] of each number. Decided once, so that each loop has one body. The
+    /// compiler must not see a short length: it would unroll the loop before it has made vectors of
+    /// it.
     #[inline(always)]
     pub(crate) fn function_of<const FMA: bool>(self, lanes: &mut [f32]) {
         macro_rules! each {
@@ -130,13 +132,7 @@ impl Activation {
             _ => (Kind::None, 0.0, 0.0),
         };
         // SAFETY: the caller's promise.
-        unsafe {
-            Prepared {
-                kind,
-                a: S::splat(a),
-                b: S::splat(b),
-            }
-        }
+        unsafe { Prepared { kind, a: S::splat(a), b: S::splat(b) } }
     }
 }
 
@@ -162,7 +158,8 @@ impl<S: Simd> Prepared<S> {
     /// The constant comes first in every minimum and maximum: then NaN in `x` comes through.
     #[inline(always)]
     pub(crate) fn apply(&self, x: S::V) -> S::V {
-        // SAFETY: `prepare` was called where `S` may run, and values of `S::V` do not leave such places.
+        // SAFETY: `prepare` was called where `S` may run, and values of `S::V` do not leave such
+        // places.
         unsafe {
             let (zero, one) = (S::splat(0.0), S::splat(1.0));
             match self.kind {
@@ -189,7 +186,8 @@ pub enum Bias<'a> {
     Col(&'a [f32]),
 }
 
-/// `activation(alpha * product + bias + beta * addend + residual) * factor`, applied while the result is in registers.
+/// `activation(alpha * product + bias + beta * addend + residual) * factor`, applied while the
+/// result is in registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a> {
     pub alpha: f32,
@@ -262,7 +260,8 @@ impl Epilogue<'_> {
     }
 }
 
-/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none". Residual and factor have the output's row stride.
+/// An [`Epilogue`] as the microkernel sees it; null pointers mean "none". Residual and factor have
+/// the output's row stride.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TileEpilogue {
     pub(crate) alpha: f32,
@@ -300,7 +299,8 @@ impl TileEpilogue {
     /// The epilogue of the part of the output that starts at `row`, `col`.
     #[inline(always)]
     pub(crate) fn at(&self, row: usize, col: usize, ldc: usize) -> TileEpilogue {
-        // Null stays null; the rest stays inside its matrix because row and col are inside the output.
+        // Null stays null; the rest stays inside its matrix because row and col are inside the
+        // output.
         let step = |p: *const f32, by: usize| if p.is_null() { p } else { p.wrapping_add(by) };
         TileEpilogue {
             row_bias: step(self.row_bias, row),
@@ -335,7 +335,8 @@ impl TileEpilogue {
         (self.alpha == 1.0 && self.addend.is_null() && self.factor.is_null()).then_some(limits)
     }
 
-    /// Finishes one vector of row 0, from column `col`, `n` lanes; the order of steps is that of the tile.
+    /// Finishes one vector of row 0, from column `col`, `n` lanes; the order of steps is that of
+    /// the tile.
     ///
     /// # Safety
     ///
@@ -346,15 +347,9 @@ impl TileEpilogue {
             // SAFETY: the caller's promise.
             return unsafe { self.finish_linear::<S>(x, col, n) };
         }
-        let before = TileEpilogue {
-            activation: Activation::None,
-            factor: std::ptr::null(),
-            ..*self
-        };
-        let after = TileEpilogue {
-            factor: self.factor,
-            ..TileEpilogue::PLAIN
-        };
+        let before =
+            TileEpilogue { activation: Activation::None, factor: std::ptr::null(), ..*self };
+        let after = TileEpilogue { factor: self.factor, ..TileEpilogue::PLAIN };
         let mut lanes = [0.0f32; 16];
         // SAFETY: the caller's promise; 16 lanes are the most.
         unsafe {
@@ -420,10 +415,7 @@ mod tests {
         unsafe fn run<S: Simd>(self) {
             // SAFETY: 16 is a multiple of the lanes of every instruction set.
             unsafe {
-                let epilogue = Epilogue {
-                    activation: self.0,
-                    ..Epilogue::default()
-                };
+                let epilogue = Epilogue { activation: self.0, ..Epilogue::default() };
                 let epilogue = epilogue.raw();
                 for i in (0..16).step_by(S::LANES) {
                     let x = S::load(self.1.as_ptr().add(i));

@@ -2,8 +2,8 @@
 //!
 //! Packing would cost more than the product. Two loops, by the layout of the matrix:
 //!
-//! - steps far apart, columns adjacent: rows of the matrix, scaled, are added to a block of results that stays in the
-//!   first-level cache, four rows at a time;
+//! - steps far apart, columns adjacent: rows of the matrix, scaled, are added to a block of results
+//!   that stays in the first-level cache, four rows at a time;
 //! - steps adjacent: dot products in vector accumulators, four columns at a time.
 //!
 //! A product with a few *columns* is the transposed problem.
@@ -19,7 +19,8 @@ use crate::pool::{Pool, split_even};
 
 /// Most rows of the left operand.
 pub(super) const ROWS: usize = 4;
-/// Most columns of a block of results: `ROWS` rows of these, and four rows of the matrix, fit a 32 KB cache.
+/// Most columns of a block of results: `ROWS` rows of these, and four rows of the matrix, fit a 32
+/// KB cache.
 const BLOCK: usize = 1024;
 /// Fewest columns worth a chunk of their own.
 const MIN_BLOCK: usize = 64;
@@ -51,18 +52,10 @@ impl Gemv<'_> {
         let (m, n, k) = (self.x.rows(), self.b.cols(), self.b.rows());
         let most = n.div_ceil(MIN_BLOCK);
         let parts = n.div_ceil(BLOCK).max((threads * 4).min(most));
-        let parts = if threads == 1 {
-            n.div_ceil(BLOCK)
-        } else {
-            parts
-        };
+        let parts = if threads == 1 { n.div_ceil(BLOCK) } else { parts };
         // Dot products read the left operand as vectors.
         let dots = self.b.row_stride() == 1 && self.b.col_stride() != 1;
-        let copy = if dots && self.x.col_stride() != 1 {
-            m * k
-        } else {
-            0
-        };
+        let copy = if dots && self.x.col_stride() != 1 { m * k } else { 0 };
         with_scratch(copy, |buf| {
             let mut x = self.x;
             if copy > 0 {
@@ -76,12 +69,10 @@ impl Gemv<'_> {
             let one = |part: usize| {
                 let cols = split_even(n, parts, part);
                 with_scratch(m * cols.len(), |acc| {
-                    let b = self
-                        .b
-                        .as_ptr()
-                        .wrapping_add(cols.start * self.b.col_stride());
-                    // SAFETY: operands are valid for their sizes; the accumulators have m rows of the chunk's columns;
-                    // the chunk owns these columns of C; the machine has `isa`.
+                    let b = self.b.as_ptr().wrapping_add(cols.start * self.b.col_stride());
+                    // SAFETY: operands are valid for their sizes; the accumulators have m rows of
+                    // the chunk's columns; the chunk owns these columns of C; the machine has
+                    // `isa`.
                     unsafe {
                         if dots {
                             let (b_ws, n) = (self.b.col_stride(), cols.len());
@@ -106,11 +97,7 @@ impl Gemv<'_> {
         let (m, n) = (self.x.rows(), cols.len());
         let rows = if self.turned { n } else { m };
         for i in 0..rows {
-            let (row, col) = if self.turned {
-                (cols.start + i, 0)
-            } else {
-                (i, cols.start)
-            };
+            let (row, col) = if self.turned { (cols.start + i, 0) } else { (i, cols.start) };
             let body = FinishRow {
                 src: acc[if self.turned { i } else { i * n }..].as_ptr(),
                 stride: if self.turned { n } else { 1 },
@@ -144,13 +131,12 @@ impl Body for Axpy<'_> {
         while p < k {
             let steps = 4.min(k - p);
             for i in 0..m {
-                let x = self
-                    .x
-                    .as_ptr()
-                    .wrapping_add(i * self.x.row_stride() + p * self.x.col_stride());
+                let x =
+                    self.x.as_ptr().wrapping_add(i * self.x.row_stride() + p * self.x.col_stride());
                 let acc = self.acc[i * n..].as_mut_ptr();
                 let b = self.b.wrapping_add(p * self.b_ks);
-                // SAFETY: `steps` values of `x` and rows of `b`, `n` columns of each row and of `acc`.
+                // SAFETY: `steps` values of `x` and rows of `b`, `n` columns of each row and of
+                // `acc`.
                 unsafe {
                     if steps == 4 {
                         let x0 = S::splat(*x);
@@ -209,7 +195,8 @@ impl Body for Dots<'_> {
         while j < n {
             let count = 4.min(n - j);
             let b = self.b.wrapping_add(j * self.b_ws);
-            // A short last group repeats its last column: the same loop serves, and reads nothing new.
+            // A short last group repeats its last column: the same loop serves, and reads nothing
+            // new.
             let b1 = b.wrapping_add(1.min(count - 1) * self.b_ws);
             let b2 = b.wrapping_add(2.min(count - 1) * self.b_ws);
             let b3 = b.wrapping_add(3.min(count - 1) * self.b_ws);

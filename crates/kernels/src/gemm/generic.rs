@@ -1,6 +1,7 @@
 //! Products in any number type: the same strided interface, accumulating in the type itself.
 //!
-//! Packed tiles of 8 x 8, written so that the compiler vectorises them for each instruction set. Integers wrap.
+//! Packed tiles of 8 x 8, written so that the compiler vectorises them for each instruction set.
+//! Integers wrap.
 
 use super::matrix::{MatRef, strided_len};
 use super::simd::{Body, Simd, check_isa, dispatch};
@@ -13,7 +14,8 @@ pub trait Number: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {
     const ONE: Self;
     fn plus(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
-    /// `self * b + c` with one rounding if `fused` (only set where the machine has the instruction).
+    /// `self * b + c` with one rounding if `fused` (only set where the machine has the
+    /// instruction).
     fn multiply_add(self, b: Self, c: Self, fused: bool) -> Self;
 }
 
@@ -67,12 +69,13 @@ const COLS: usize = 8;
 /// Steps of k packed at a time.
 const STEPS: usize = 256;
 
-/// C = alpha A B + beta C0, where row i of C is `c[i * ldc..][..n]` and `addend` is (beta, C0) with broadcasting strides.
+/// C = alpha A B + beta C0, where row i of C is `c[i * ldc..][..n]` and `addend` is (beta, C0) with
+/// broadcasting strides.
 ///
 /// # Panics
 ///
-/// If the depths of `a` and `b` differ, C does not fit `c`, the addend has another size than C, or this machine does not
-/// have `isa`.
+/// If the depths of `a` and `b` differ, C does not fit `c`, the addend has another size than C, or
+/// this machine does not have `isa`.
 pub fn gemm_generic<T: Number>(
     pool: &Pool,
     isa: Isa,
@@ -101,11 +104,7 @@ pub fn gemm_generic<T: Number>(
     // Columns of C are cut into blocks of tiles; a block packs its own part of B.
     let tiles = n.div_ceil(COLS);
     let serial = m.saturating_mul(n).saturating_mul(k) < 20_000;
-    let by_cols = if serial {
-        1
-    } else {
-        tiles.div_ceil(8).max(tiles.min(4 * pool.threads()))
-    };
+    let by_cols = if serial { 1 } else { tiles.div_ceil(8).max(tiles.min(4 * pool.threads())) };
     // Few columns: cut the rows too, at the price of packing B once per part.
     let by_rows = if serial || by_cols >= 2 * pool.threads() {
         1
@@ -172,29 +171,28 @@ impl<T: Number> Body for Rectangle<'_, T> {
             for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
                 let n = COLS.min(self.cols.end - col);
                 for (p, step) in pack_b[i * STEPS..][..k1 - k0].iter_mut().enumerate() {
-                    *step = std::array::from_fn(|j| {
-                        if j < n {
-                            b.get(k0 + p, col + j)
-                        } else {
-                            T::ZERO
-                        }
-                    });
+                    *step =
+                        std::array::from_fn(
+                            |j| {
+                                if j < n { b.get(k0 + p, col + j) } else { T::ZERO }
+                            },
+                        );
                 }
             }
             for row in self.rows.clone().step_by(ROWS) {
                 let m = ROWS.min(self.rows.end - row);
                 for (p, step) in pack_a[..k1 - k0].iter_mut().enumerate() {
-                    *step = std::array::from_fn(|i| {
-                        if i < m {
-                            a.get(row + i, k0 + p)
-                        } else {
-                            T::ZERO
-                        }
-                    });
+                    *step =
+                        std::array::from_fn(
+                            |i| {
+                                if i < m { a.get(row + i, k0 + p) } else { T::ZERO }
+                            },
+                        );
                 }
                 for (i, col) in self.cols.clone().step_by(COLS).enumerate() {
                     let n = COLS.min(self.cols.end - col);
-                    // SAFETY: the tile is inside the rectangle, which is this chunk's own part of C.
+                    // SAFETY: the tile is inside the rectangle, which is this chunk's own part of
+                    // C.
                     let at = |r: usize, j: usize| unsafe {
                         &mut *self.c.add((row + r) * self.ldc + col + j)
                     };
@@ -241,23 +239,14 @@ impl<T: Number> Body for Rectangle<'_, T> {
 mod tests {
     use super::*;
 
-    const SIZES: &[(usize, usize, usize)] = &[
-        (0, 3, 3),
-        (3, 0, 3),
-        (3, 5, 0),
-        (1, 1, 1),
-        (7, 9, 11),
-        (17, 33, 300),
-        (40, 100, 20),
-    ];
+    const SIZES: &[(usize, usize, usize)] =
+        &[(0, 3, 3), (3, 0, 3), (3, 5, 0), (1, 1, 1), (7, 9, 11), (17, 33, 300), (40, 100, 20)];
 
     fn check<T: Number>(from: impl Fn(i64) -> T) {
         let pools = [Pool::new(1), Pool::new(3)];
         for &(m, n, k) in SIZES {
             let fill = |len: usize, salt: i64| -> Vec<T> {
-                (0..len as i64)
-                    .map(|i| from((i * 37 + salt) % 15 - 7))
-                    .collect()
+                (0..len as i64).map(|i| from((i * 37 + salt) % 15 - 7)).collect()
             };
             let (a, b, c0) = (fill(m * k, 1), fill(k * n, 2), fill(m * n, 3));
             let am = MatRef::row_major(&a, m, k);

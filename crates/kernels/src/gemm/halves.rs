@@ -1,8 +1,9 @@
 //! Right operands stored in 16 bits: half the memory to read, widened to floats in the microkernel.
 //!
-//! Panels have the form of panels of floats with half the bytes; sums are floats, and so is the left operand. Constants that
-//! have such a type lose nothing. Constants in floats may be rounded to the nearest half on request: with eleven bits the
-//! error is an eighth of that of bfloat16, and products of few rows, which wait for memory, take half the time.
+//! Panels have the form of panels of floats with half the bytes; sums are floats, and so is the
+//! left operand. Constants that have such a type lose nothing. Constants in floats may be rounded
+//! to the nearest half on request: with eleven bits the error is an eighth of that of bfloat16, and
+//! products of few rows, which wait for memory, take half the time.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -37,7 +38,8 @@ impl Storage {
     }
 }
 
-/// A matrix of little-endian elements at any alignment: element (i, j) is number `i * row_stride + j * col_stride`.
+/// A matrix of little-endian elements at any alignment: element (i, j) is number
+/// `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]
 pub struct LeMatrix<'a> {
     bytes: &'a [u8],
@@ -74,24 +76,14 @@ impl<'a> LeMatrix<'a> {
             "{rows} x {cols} of {storage:?} with strides {row_stride}, {col_stride} in {} bytes",
             bytes.len()
         );
-        LeMatrix {
-            bytes,
-            storage,
-            rows,
-            cols,
-            row_stride,
-            col_stride,
-            next_columns: None,
-        }
+        LeMatrix { bytes, storage, rows, cols, row_stride, col_stride, next_columns: None }
     }
 
-    /// Packing tells `next_columns` which columns it will read next, of a large matrix several times and in order. It comes to
-    /// them all once more if they do not fit the form that was tried first.
+    /// Packing tells `next_columns` which columns it will read next, of a large matrix several
+    /// times and in order. It comes to them all once more if they do not fit the form that was
+    /// tried first.
     pub fn telling(self, next_columns: &'a (dyn Fn(Range<usize>) + Sync)) -> Self {
-        LeMatrix {
-            next_columns: Some(next_columns),
-            ..self
-        }
+        LeMatrix { next_columns: Some(next_columns), ..self }
     }
 
     /// Rows one after the other.
@@ -162,10 +154,7 @@ impl PackSource for LeMatrix<'_> {
         if cfg!(target_endian = "big") {
             for (out, k) in out.chunks_exact_mut(w).zip(depth) {
                 for (j, out) in out.iter_mut().enumerate() {
-                    *out = match start + j < self.cols {
-                        true => self.get(k, start + j),
-                        false => 0.0,
-                    };
+                    *out = if start + j < self.cols { self.get(k, start + j) } else { 0.0 };
                 }
             }
             return;
@@ -215,12 +204,7 @@ impl Body for PackHalves {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         // SAFETY: passed on.
-        unsafe {
-            match self.bf16 {
-                true => self.widen::<S, Bf16>(),
-                false => self.widen::<S, F16>(),
-            }
-        }
+        unsafe { if self.bf16 { self.widen::<S, Bf16>() } else { self.widen::<S, F16>() } }
     }
 }
 
@@ -317,7 +301,8 @@ impl Body for Widen {
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
         let from = self.from.cast::<u16>();
-        // SAFETY: the maker's promise: `count` elements, a whole number of vectors, are valid in both.
+        // SAFETY: the maker's promise: `count` elements, a whole number of vectors, are valid in
+        // both.
         unsafe {
             for at in (0..self.count).step_by(S::LANES) {
                 let x = match self.storage {
@@ -333,11 +318,13 @@ impl Body for Widen {
 
 /// The largest half.
 const MOST: f32 = 65504.0;
-/// Where the largest element is below this, the smaller ones have too few bits as halves: these are 2^-24 apart near zero.
+/// Where the largest element is below this, the smaller ones have too few bits as halves: these are
+/// 2^-24 apart near zero.
 const LEAST: f32 = 1.0 / 4096.0;
 
 impl Packed {
-    /// All panels of a matrix of floats, rounded to 16 bits: halves if they reach as far as its elements, else bfloat16.
+    /// All panels of a matrix of floats, rounded to 16 bits: halves if they reach as far as its
+    /// elements, else bfloat16.
     pub(super) fn rounded(isa: Isa, source: &dyn PackSource) -> Packed {
         let (packed, most) = Packed::in_halves(isa, source, Storage::F16);
         if most == 0.0 || (LEAST..=MOST).contains(&most) {
@@ -358,7 +345,8 @@ impl Packed {
                     bf16: storage == Storage::Bf16,
                     to: out.as_mut_ptr().cast(),
                 };
-                // SAFETY: the machine has `isa`; `out` has the bytes of as many elements in 16 bits.
+                // SAFETY: the machine has `isa`; `out` has the bytes of as many elements in 16
+                // bits.
                 let largest = unsafe { dispatch(isa, body) };
                 // Floats that are not negative have the order of their bits.
                 most.fetch_max(largest.to_bits(), Relaxed);
@@ -389,9 +377,10 @@ impl Body for Round<'_> {
                 let x = S::load(self.from.as_ptr().add(at));
                 low = S::min(x, low);
                 high = S::max(x, high);
-                match self.bf16 {
-                    true => S::store_bf16(self.to.add(at), x),
-                    false => S::store_f16(self.to.add(at), x),
+                if self.bf16 {
+                    S::store_bf16(self.to.add(at), x)
+                } else {
+                    S::store_f16(self.to.add(at), x)
                 }
                 at += S::LANES;
             }
@@ -457,9 +446,10 @@ mod tests {
                             matrix.pack(isa, depth.clone(), start, &mut out);
                             for (at, found) in out.iter().enumerate() {
                                 let (k, col) = (depth.start + at / w, start + at % w);
-                                let want = match col < cols {
-                                    true => exact[k * row_stride + col * col_stride],
-                                    false => 0.0,
+                                let want = if col < cols {
+                                    exact[k * row_stride + col * col_stride]
+                                } else {
+                                    0.0
                                 };
                                 let what = format!("{isa:?} {storage:?} {rows}x{cols} {k},{col}");
                                 assert_eq!(found.to_bits(), want.to_bits(), "{what}");
@@ -474,8 +464,8 @@ mod tests {
         }
     }
 
-    /// Products with a right operand in 16 bits are those with the floats that it stands for, bit for bit: tiles and blocks
-    /// are the same.
+    /// Products with a right operand in 16 bits are those with the floats that it stands for, bit
+    /// for bit: tiles and blocks are the same.
     #[test]
     fn products_are_those_with_widened_operands() {
         for isa in Isa::available().iter().copied() {
@@ -494,10 +484,7 @@ mod tests {
                     let matrix = LeMatrix::row_major(&bytes[1..], storage, k, n);
                     let packed = PackedB::from_le(isa, &matrix);
                     assert_eq!((packed.storage(), packed.rounds()), (storage, false));
-                    let epilogue = Epilogue {
-                        bias: Some(Bias::Col(&bias)),
-                        ..Epilogue::default()
-                    };
+                    let epilogue = Epilogue { bias: Some(Bias::Col(&bias)), ..Epilogue::default() };
                     let a = MatRef::row_major(&a, m, k);
                     let (packed_a, b) = (PackedA::new(isa, a), MatRef::row_major(&exact, k, n));
                     let floats = PackedB::new(isa, b);
@@ -546,15 +533,7 @@ mod tests {
             let one = Lhs::Plain(MatRef::row_major(&[1.0], 1, 1));
             let right = Rhs::Packed(&packed);
             let n = c.len();
-            gemm(
-                Pool::serial(),
-                isa,
-                one,
-                right,
-                &mut c,
-                n,
-                &Epilogue::default(),
-            );
+            gemm(Pool::serial(), isa, one, right, &mut c, n, &Epilogue::default());
             let (_, exact) = stored(numbers, storage);
             for (c, exact) in c.iter().zip(&exact) {
                 assert!(c == exact || c.is_nan() && exact.is_nan(), "{c} {exact}");
@@ -571,10 +550,9 @@ mod tests {
                 for (rows, cols) in [(0, many), (many, 0), (0, 0)] {
                     let matrix = LeMatrix::row_major(&[], storage, rows, cols);
                     for matrix in [matrix, matrix.transposed()] {
-                        for packed in [
-                            PackedB::from_le(isa, &matrix),
-                            PackedB::rounded_from_le(isa, &matrix),
-                        ] {
+                        for packed in
+                            [PackedB::from_le(isa, &matrix), PackedB::rounded_from_le(isa, &matrix)]
+                        {
                             assert_eq!(packed.bytes(), 0);
                             assert_eq!((packed.depth(), packed.cols()), (matrix.rows, matrix.cols));
                         }

@@ -37,14 +37,7 @@ impl<'a, T> MatRef<'a, T> {
             "{rows} x {cols} with strides {row_stride}, {col_stride} in {}",
             data.len()
         );
-        MatRef {
-            ptr: data.as_ptr(),
-            rows,
-            cols,
-            row_stride,
-            col_stride,
-            data: PhantomData,
-        }
+        MatRef { ptr: data.as_ptr(), rows, cols, row_stride, col_stride, data: PhantomData }
     }
 
     /// Rows one after the other.
@@ -100,7 +93,8 @@ impl<'a, T> MatRef<'a, T> {
     ///
     /// # Safety
     ///
-    /// Every element must be readable for `'a`. Alignment is not required if only unaligned reads follow.
+    /// Every element must be readable for `'a`. Alignment is not required if only unaligned reads
+    /// follow.
     pub(crate) unsafe fn from_raw(
         ptr: *const T,
         rows: usize,
@@ -108,14 +102,7 @@ impl<'a, T> MatRef<'a, T> {
         row_stride: usize,
         col_stride: usize,
     ) -> Self {
-        MatRef {
-            ptr,
-            rows,
-            cols,
-            row_stride,
-            col_stride,
-            data: PhantomData,
-        }
+        MatRef { ptr, rows, cols, row_stride, col_stride, data: PhantomData }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Matrix products: C = epilogue(A B), in f32 at the speed of the machine and in any number type correctly.
+//! Matrix products: C = epilogue(A B), in f32 at the speed of the machine and in any number type
+//! correctly.
 //!
 //! ```
 //! use sardonyx_kernels::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
@@ -12,10 +13,11 @@
 //! assert_eq!(c, [19.0, 22.0, 43.0, 50.0]);
 //! ```
 //!
-//! The idea to know: whatever the path, an output element is the same sum: chains of multiply-adds over blocks of k, in
-//! order. Blocking, threads and orientation thus do not change a bit of the result; the instruction set may, and so do
-//! two things that follow from the number of rows: whether a product with an unpacked matrix is one of few rows, which is
-//! read without packing, and whether one with a rounded constant has so many rows that both operands become bfloat16.
+//! The idea to know: whatever the path, an output element is the same sum: chains of multiply-adds
+//! over blocks of k, in order. Blocking, threads and orientation thus do not change a bit of the
+//! result; the instruction set may, and so do two things that follow from the number of rows:
+//! whether a product with an unpacked matrix is one of few rows, which is read without packing, and
+//! whether one with a rounded constant has so many rows that both operands become bfloat16.
 
 #[macro_use]
 mod tile;
@@ -132,15 +134,15 @@ impl<'a> Rhs<'a> {
     }
 }
 
-/// Whether both operands of a product become pairs of bfloat16: B is a constant that may be rounded, and A has so many rows
-/// that this pays.
+/// Whether both operands of a product become pairs of bfloat16: B is a constant that may be
+/// rounded, and A has so many rows that this pays.
 fn makes_pairs(a: &Lhs<'_>, b: &Rhs<'_>) -> bool {
     let rounds = matches!(b, Rhs::Packed(b) if b.rounds);
     rounds && !matches!(a, Lhs::Packed(_)) && a.size().0 >= bf16::MIN_ROWS
 }
 
-/// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their size. Each thread takes a
-/// few hundred KB more, whatever the sizes.
+/// The most bytes of scratch memory that [`gemm`] takes for these operands: what grows with their
+/// size. Each thread takes a few hundred KB more, whatever the sizes.
 pub fn gemm_scratch(pool: &Pool, isa: Isa, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
     let ((m, k), (_, n)) = (a.size(), b.size());
     let floats = if makes_pairs(a, b) {
@@ -160,14 +162,16 @@ pub fn gemm_scratch(pool: &Pool, isa: Isa, a: &Lhs<'_>, b: &Rhs<'_>) -> usize {
     floats.saturating_mul(size_of::<f32>())
 }
 
-/// C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`. Floats of `c` between rows are left alone.
+/// C = epilogue(A B), where row i of C is `c[i * ldc..][..n]`. Floats of `c` between rows are left
+/// alone.
 ///
 /// With k = 0 the product is zero and the epilogue still applies.
 ///
 /// # Panics
 ///
-/// If the sizes of the operands, of `c` or of a part of the epilogue do not fit each other, rows of C overlap, a packed
-/// operand was packed for another instruction set, or this machine does not have `isa`.
+/// If the sizes of the operands, of `c` or of a part of the epilogue do not fit each other, rows of
+/// C overlap, a packed operand was packed for another instruction set, or this machine does not
+/// have `isa`.
 pub fn gemm(
     pool: &Pool,
     isa: Isa,
@@ -182,11 +186,7 @@ pub fn gemm(
     assert_eq!(k, depth, "depth of A and B");
     assert!(ldc >= n || m <= 1, "rows of C overlap: {ldc} < {n}");
     let c_len = strided_len(m, n, ldc, 1);
-    assert!(
-        c_len.is_some_and(|len| len <= c.len()),
-        "{m} x {n}, rows {ldc} apart, in {}",
-        c.len()
-    );
+    assert!(c_len.is_some_and(|len| len <= c.len()), "{m} x {n}, rows {ldc} apart, in {}", c.len());
     epilogue.check(m, n, c_len.unwrap_or(0));
     let c = SendPtr(c.as_mut_ptr());
     let pairs = makes_pairs(&a, &b);

@@ -1,10 +1,11 @@
 //! Packed operands: the one memory form the microkernel reads.
 //!
-//! A *panel* holds `W` neighbouring columns of B (or rows of A) for all of k: `k` steps of `W` floats, the last panel
-//! padded with zeros. `W` is two vectors ([`panel_width`]). A and B have the same form, and the microkernel may use
-//! either side of a panel: whole vectors of it (wide) or some of its lanes, broadcast (narrow). So a constant is packed
-//! once for products of any shape, and which operand is vectorised is decided per call. Panels of B may hold elements of
-//! 16 bits instead (see [`Storage`]); these are always the wide side.
+//! A *panel* holds `W` neighbouring columns of B (or rows of A) for all of k: `k` steps of `W`
+//! floats, the last panel padded with zeros. `W` is two vectors ([`panel_width`]). A and B have the
+//! same form, and the microkernel may use either side of a panel: whole vectors of it (wide) or
+//! some of its lanes, broadcast (narrow). So a constant is packed once for products of any shape,
+//! and which operand is vectorised is decided per call. Panels of B may hold elements of 16 bits
+//! instead (see [`Storage`]); these are always the wide side.
 
 use std::ops::Range;
 
@@ -18,19 +19,20 @@ use crate::pool::Pool;
 
 /// A matrix of `depth` steps (k) by `width` columns that can write itself into panels.
 ///
-/// Besides matrices in memory this is for *virtual* ones, whose elements are found while packing: the patches of a
-/// convolution, quantised blocks, gathered rows.
+/// Besides matrices in memory this is for *virtual* ones, whose elements are found while packing:
+/// the patches of a convolution, quantised blocks, gathered rows.
 pub trait PackSource: Sync {
     fn depth(&self) -> usize;
     fn width(&self) -> usize;
-    /// Writes steps `depth` of the columns from `start` on to `out`: `depth.len()` rows of `W` columns, where `W` is
-    /// `out.len() / depth.len()`; columns beyond the width become zero. `start` is a multiple of `W`.
+    /// Writes steps `depth` of the columns from `start` on to `out`: `depth.len()` rows of `W`
+    /// columns, where `W` is `out.len() / depth.len()`; columns beyond the width become zero.
+    /// `start` is a multiple of `W`.
     fn pack(&self, isa: Isa, depth: Range<usize>, start: usize, out: &mut [f32]);
-    /// Says that packing once and for all comes to these columns, and has read those before them. If it begins anew, it
-    /// says so by coming to the first again.
+    /// Says that packing once and for all comes to these columns, and has read those before them.
+    /// If it begins anew, it says so by coming to the first again.
     fn next_columns(&self, _columns: Range<usize>) {}
-    /// Packs `panels` panels of the columns from column `start` on, the first rows of two panels `stride` floats
-    /// apart in `out`. For sources that do better than panel by panel.
+    /// Packs `panels` panels of the columns from column `start` on, the first rows of two panels
+    /// `stride` floats apart in `out`. For sources that do better than panel by panel.
     fn pack_panels(
         &self,
         isa: Isa,
@@ -61,9 +63,7 @@ impl PackedA {
     ///
     /// If this machine does not have `isa`.
     pub fn new(isa: Isa, a: MatRef<'_>) -> PackedA {
-        PackedA {
-            panels: Packed::new(isa, &a.transposed()),
-        }
+        PackedA { panels: Packed::new(isa, &a.transposed()) }
     }
 
     pub fn rows(&self) -> usize {
@@ -99,10 +99,7 @@ impl PackedB {
     ///
     /// If this machine does not have `isa`.
     pub fn new(isa: Isa, b: MatRef<'_>) -> PackedB {
-        PackedB {
-            panels: Packed::new(isa, &b),
-            rounds: false,
-        }
+        PackedB { panels: Packed::new(isa, &b), rounds: false }
     }
 
     /// Packs `b` (k x n) in the type that it has.
@@ -115,15 +112,13 @@ impl PackedB {
             Storage::F32 => Packed::new(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
         };
-        PackedB {
-            panels,
-            rounds: false,
-        }
+        PackedB { panels, rounds: false }
     }
 
-    /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where halves do not reach. Products
-    /// of many rows round both operands to bfloat16 where the machine has an instruction for them. Sums are floats. Halves
-    /// stay what they are in all products, and so do floats where widening takes longer than reading (`Portable`).
+    /// Packs `b` (k x n) in 16 bits, floats rounded to the nearest half, or to bfloat16 where
+    /// halves do not reach. Products of many rows round both operands to bfloat16 where the machine
+    /// has an instruction for them. Sums are floats. Halves stay what they are in all products, and
+    /// so do floats where widening takes longer than reading (`Portable`).
     ///
     /// # Panics
     ///
@@ -136,13 +131,11 @@ impl PackedB {
             Storage::F32 => Packed::rounded(isa, b),
             storage => Packed::in_halves(isa, b, storage).0,
         };
-        PackedB {
-            panels,
-            rounds: bf16::is_available(isa),
-        }
+        PackedB { panels, rounds: bf16::is_available(isa) }
     }
 
-    /// Memory that a packed matrix of `depth` rows and `cols` columns takes; `None` when that overflows.
+    /// Memory that a packed matrix of `depth` rows and `cols` columns takes; `None` when that
+    /// overflows.
     pub fn bytes_of(isa: Isa, storage: Storage, depth: usize, cols: usize) -> Option<usize> {
         Packed::floats(isa, storage, depth, cols)?.checked_mul(size_of::<f32>())
     }
@@ -199,7 +192,8 @@ impl Packed {
         width.div_ceil(w).checked_mul(row)?.checked_mul(depth)
     }
 
-    /// All panels, whose chunks `fill(steps, start, out)` writes on several threads: some steps of the columns from `start` on.
+    /// All panels, whose chunks `fill(steps, start, out)` writes on several threads: some steps of
+    /// the columns from `start` on.
     pub(super) fn by_chunks(
         isa: Isa,
         source: &dyn PackSource,
@@ -223,7 +217,8 @@ impl Packed {
             let panels = first..panels.min(first + piece);
             source.next_columns(first * w..width.min(panels.end * w));
             each_chunk(Pool::global(), depth, panels, w, |panel, steps| {
-                // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent, while it stays in a cache.
+                // SAFETY: chunks are disjoint parts of `data`; each is cleared before it is lent,
+                // while it stays in a cache.
                 let out = unsafe {
                     let start = out.get().add((panel * depth + steps.start) * row);
                     start.write_bytes(0, steps.len() * row);
@@ -232,37 +227,24 @@ impl Packed {
                 fill(steps, panel * w, out);
             });
         }
-        Packed {
-            isa,
-            depth,
-            width,
-            data,
-            storage,
-        }
+        Packed { isa, depth, width, data, storage }
     }
 
     pub(crate) fn view(&self) -> Panels {
         let row = self.storage.floats(panel_width(self.isa));
-        Panels {
-            ptr: self.data.as_ptr(),
-            stride: self.depth * row,
-            ks: row,
-            ws: 1,
-        }
+        Panels { ptr: self.data.as_ptr(), stride: self.depth * row, ks: row, ws: 1 }
     }
 
     /// Panels in 16 bits, two steps of k as one.
     pub(super) fn view_of_pairs(&self) -> Panels {
         let view = self.view();
-        Panels {
-            ks: 2 * view.ks,
-            ..view
-        }
+        Panels { ks: 2 * view.ks, ..view }
     }
 }
 
-/// Where panels are: panel `i` starts at `ptr + i * stride` with the first step in question, steps are `ks` apart and
-/// columns `ws`, all counted in floats of memory. In packed panels of floats `ks` is the panel width and `ws` is 1.
+/// Where panels are: panel `i` starts at `ptr + i * stride` with the first step in question, steps
+/// are `ks` apart and columns `ws`, all counted in floats of memory. In packed panels of floats
+/// `ks` is the panel width and `ws` is 1.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Panels {
     pub(crate) ptr: *const f32,
@@ -280,12 +262,7 @@ impl Panels {
     /// Packed panels of `depth` steps.
     pub(crate) fn packed(isa: Isa, data: &[f32], depth: usize) -> Panels {
         let w = panel_width(isa);
-        Panels {
-            ptr: data.as_ptr(),
-            stride: depth * w,
-            ks: w,
-            ws: 1,
-        }
+        Panels { ptr: data.as_ptr(), stride: depth * w, ks: w, ws: 1 }
     }
 
     /// A matrix of steps by columns where it lies, fit for the narrow side only.
@@ -310,8 +287,8 @@ const PACK_STEPS: usize = 512;
 /// Floats after which a source is told of the next columns.
 const PIECE: usize = 4 << 20;
 
-/// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads of `pool`. Chunks begin at
-/// even steps.
+/// Calls `body(panel, steps)` for chunks that make up some panels of `depth` steps, on the threads
+/// of `pool`. Chunks begin at even steps.
 pub(super) fn each_chunk(
     pool: &Pool,
     depth: usize,
@@ -323,10 +300,7 @@ pub(super) fn each_chunk(
     let chunks = panels.len() * blocks;
     let one = |chunk: usize| {
         let (panel, block) = (panels.start + chunk / blocks, chunk % blocks);
-        body(
-            panel,
-            block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS),
-        );
+        body(panel, block * PACK_STEPS..depth.min((block + 1) * PACK_STEPS));
     };
     // A region costs about as much as packing a few thousand floats.
     if chunks == 0 || depth * panels.len() * w < 16_384 {
@@ -409,15 +383,9 @@ impl PackSource for MatRef<'_> {
         let w = panel_width(isa);
         assert!(depth.start <= depth.end && depth.end <= self.rows() && start <= self.cols());
         assert!(panels == 0 || out.len() >= (panels - 1) * stride + depth.len() * w);
-        let whole = if self.col_stride() == 1 {
-            panels.min((self.cols() - start) / w)
-        } else {
-            0
-        };
+        let whole = if self.col_stride() == 1 { panels.min((self.cols() - start) / w) } else { 0 };
         let body = PackRows {
-            src: self
-                .as_ptr()
-                .wrapping_add(depth.start * self.row_stride() + start),
+            src: self.as_ptr().wrapping_add(depth.start * self.row_stride() + start),
             depth: depth.len(),
             panels: whole,
             ks: self.row_stride(),
@@ -433,8 +401,8 @@ impl PackSource for MatRef<'_> {
     }
 }
 
-/// Whole panels of a matrix with adjacent columns, row by row: each row of the source is read in one piece, which spares
-/// the TLB and pleases the prefetcher.
+/// Whole panels of a matrix with adjacent columns, row by row: each row of the source is read in
+/// one piece, which spares the TLB and pleases the prefetcher.
 struct PackRows {
     src: *const f32,
     depth: usize,

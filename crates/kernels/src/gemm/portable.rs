@@ -16,12 +16,7 @@ pub(crate) struct F4([f32; 4]);
 
 #[inline(always)]
 fn map2(a: F4, b: F4, f: impl Fn(f32, f32) -> f32) -> F4 {
-    F4([
-        f(a.0[0], b.0[0]),
-        f(a.0[1], b.0[1]),
-        f(a.0[2], b.0[2]),
-        f(a.0[3], b.0[3]),
-    ])
+    F4([f(a.0[0], b.0[0]), f(a.0[1], b.0[1]), f(a.0[2], b.0[2]), f(a.0[3], b.0[3])])
 }
 
 impl Simd for Portable {
@@ -37,7 +32,8 @@ impl Simd for Portable {
 
     #[inline(always)]
     unsafe fn load(p: *const f32) -> F4 {
-        // SAFETY: four readable floats, the caller's promise. Unaligned, as packing reads straight from files.
+        // SAFETY: four readable floats, the caller's promise. Unaligned, as packing reads straight
+        // from files.
         F4(unsafe { p.cast::<[f32; 4]>().read_unaligned() })
     }
 

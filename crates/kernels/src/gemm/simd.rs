@@ -1,10 +1,11 @@
-//! The small SIMD vocabulary the f32 kernels are written in, and how a kernel body gets compiled per instruction set.
+//! The small SIMD vocabulary the f32 kernels are written in, and how a kernel body gets compiled
+//! per instruction set.
 //!
-//! A body is generic over [`Simd`], `inline(always)`, and runs inside one function that enables the instruction set
-//! ([`dispatch`]). All operations are unsafe because they may only run there.
+//! A body is generic over [`Simd`], `inline(always)`, and runs inside one function that enables the
+//! instruction set ([`dispatch`]). All operations are unsafe because they may only run there.
 //!
-//! Minimum and maximum have the semantics of x86: the *second* operand comes back when either is NaN or both are
-//! zero. `max(zero, x)` is thus a ReLU that keeps NaN.
+//! Minimum and maximum have the semantics of x86: the *second* operand comes back when either is
+//! NaN or both are zero. `max(zero, x)` is thus a ReLU that keeps NaN.
 
 use crate::Isa;
 use crate::number::f32_to_bf16;
@@ -13,8 +14,8 @@ use crate::number::f32_to_bf16;
 ///
 /// # Safety
 ///
-/// Every function must run on a machine with [`Simd::ISA`]. Pointers must be valid for the lanes named; lanes that a
-/// mask leaves out are never touched.
+/// Every function must run on a machine with [`Simd::ISA`]. Pointers must be valid for the lanes
+/// named; lanes that a mask leaves out are never touched.
 pub(crate) trait Simd: Copy + 'static {
     /// A vector.
     type V: Copy;
@@ -38,8 +39,8 @@ pub(crate) trait Simd: Copy + 'static {
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
-    /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere. `p` itself need not
-    /// be a valid address.
+    /// Lane `i` becomes `p[i * stride]` where bit `i` of `lanes` is set and stays `v` elsewhere.
+    /// `p` itself need not be a valid address.
     unsafe fn select(v: Self::V, lanes: u32, p: *const f32, stride: usize) -> Self::V;
     /// Asks for the cache line of `p`, which need not be a valid address.
     unsafe fn prefetch(_p: *const f32) {}
@@ -64,8 +65,8 @@ pub(crate) trait Simd: Copy + 'static {
     }
     /// Sum of the lanes, in an order that depends only on the instruction set.
     unsafe fn sum(v: Self::V) -> f32;
-    /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to `dst` (rows
-    /// `dst_stride` apart).
+    /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to
+    /// `dst` (rows `dst_stride` apart).
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
 }
 
@@ -74,7 +75,8 @@ pub(crate) trait Body {
     type Out;
     /// # Safety
     ///
-    /// Must run inside a function that enables `S::ISA`, with whatever the implementing body asks for beside that.
+    /// Must run inside a function that enables `S::ISA`, with whatever the implementing body asks
+    /// for beside that.
     unsafe fn run<S: Simd>(self) -> Self::Out;
 }
 

@@ -1,4 +1,5 @@
-//! What the sizes of a product decide: how it is oriented, which operands are packed first, and the scratch memory that takes.
+//! What the sizes of a product decide: how it is oriented, which operands are packed first, and the
+//! scratch memory that takes.
 
 use super::gemv;
 use super::simd::panel_width;
@@ -6,11 +7,13 @@ use crate::{Isa, Pool};
 
 /// Below this many multiply-adds a product is one chunk: handing it out costs more than it saves.
 const SERIAL_MACS: usize = 40_000;
-/// Most columns for which the transposed orientation is considered; it needs a copy of its output in scratch.
+/// Most columns for which the transposed orientation is considered; it needs a copy of its output
+/// in scratch.
 const TRANSPOSED_COLS: usize = 256;
 /// Most values of the narrow operand per step for which it is read where it lies.
 const NARROW: usize = 12;
-/// Most floats of B that are packed whole. The patches of a convolution can be a hundred times as large as its operands.
+/// Most floats of B that are packed whole. The patches of a convolution can be a hundred times as
+/// large as its operands.
 const WHOLE_FLOATS: usize = 64 << 20;
 
 /// The form in which an operand is given.
@@ -61,29 +64,27 @@ impl Sizes {
     /// How many threads are worth using.
     pub(super) fn threads(&self, pool: &Pool) -> usize {
         let macs = self.m.saturating_mul(self.n).saturating_mul(self.k);
-        if macs < SERIAL_MACS {
-            1
-        } else {
-            pool.threads()
-        }
+        if macs < SERIAL_MACS { 1 } else { pool.threads() }
     }
 
-    /// Whether to vectorise along the rows of C instead of its columns: when the last vector of a row would be mostly
-    /// empty and rows fill vectors better, as with the 7 x 7 planes at the end of image networks.
+    /// Whether to vectorise along the rows of C instead of its columns: when the last vector of a
+    /// row would be mostly empty and rows fill vectors better, as with the 7 x 7 planes at the end
+    /// of image networks.
     pub(super) fn prefers_transposed(&self) -> bool {
         if self.n > TRANSPOSED_COLS || !self.may_turn {
             return false;
         }
         let lanes = panel_width(self.isa) / 2;
-        // Work in vector lanes for each orientation; transposing the output costs extra, more so when k is short.
+        // Work in vector lanes for each orientation; transposing the output costs extra, more so
+        // when k is short.
         let normal = self.m * self.n.next_multiple_of(lanes);
         let turned = self.n * self.m.next_multiple_of(lanes);
         let toll = self.m * self.n * 16 / self.k.max(1);
         turned + toll + normal / 16 < normal
     }
 
-    /// Whether all of A is packed before the product begins. Few rows are read once per column panel; that is cheaper than
-    /// packing them with their padding.
+    /// Whether all of A is packed before the product begins. Few rows are read once per column
+    /// panel; that is cheaper than packing them with their padding.
     pub(super) fn packs_a(&self) -> bool {
         match self.a {
             OperandKind::Panels => false,
@@ -108,8 +109,9 @@ impl Sizes {
         threads == 1 || panels >= 8 * threads || self.n.saturating_mul(self.k) > WHOLE_FLOATS
     }
 
-    /// Floats of scratch memory that grow with the sizes: operands that are packed whole, and the copy of the output in the
-    /// transposed orientation. What a thread holds of a chunk is left out; it has a fixed bound, less than a second-level cache.
+    /// Floats of scratch memory that grow with the sizes: operands that are packed whole, and the
+    /// copy of the output in the transposed orientation. What a thread holds of a chunk is left
+    /// out; it has a fixed bound, less than a second-level cache.
     pub(crate) fn scratch_floats(&self, pool: &Pool) -> usize {
         match self.few_rows() {
             Some(FewRows::Left) => return self.m.saturating_mul(self.k),

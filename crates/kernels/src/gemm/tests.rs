@@ -18,7 +18,8 @@ pub(crate) fn random(len: usize, seed: u64) -> Vec<f32> {
         .collect()
 }
 
-/// The product in f64 before the epilogue, and the sum of magnitudes that bounds its rounding error.
+/// The product in f64 before the epilogue, and the sum of magnitudes that bounds its rounding
+/// error.
 fn reference(a: &MatRef<'_>, b: &MatRef<'_>) -> Vec<(f64, f64)> {
     let mut out = Vec::new();
     for i in 0..a.rows() {
@@ -35,7 +36,8 @@ fn reference(a: &MatRef<'_>, b: &MatRef<'_>) -> Vec<(f64, f64)> {
     out
 }
 
-/// One chain of k roundings: at most `k + 8` eps of the magnitudes, the epilogue included; random signs stay far below.
+/// One chain of k roundings: at most `k + 8` eps of the magnitudes, the epilogue included; random
+/// signs stay far below.
 fn tolerance(k: usize, magnitude: f64) -> f64 {
     (k.min(64) as f64 + 8.0) * f64::from(f32::EPSILON) * (magnitude + 4.0)
 }
@@ -154,13 +156,9 @@ fn products_of_all_shapes_layouts_and_forms() {
                 let b = MatRef::new(&b, k, n, brs, bcs);
                 let want = reference(&a, &b);
                 for &isa in Isa::available() {
-                    for form in [
-                        Form::Plain,
-                        Form::PackA,
-                        Form::PackB,
-                        Form::PackBoth,
-                        Form::Virtual,
-                    ] {
+                    for form in
+                        [Form::Plain, Form::PackA, Form::PackB, Form::PackBoth, Form::Virtual]
+                    {
                         let ldc = n + 3;
                         let c = run(&pools[0], isa, form, a, b, ldc, &Epilogue::default());
                         for (i, &(sum, magnitude)) in want.iter().enumerate() {
@@ -185,14 +183,9 @@ fn products_of_all_shapes_layouts_and_forms() {
 fn epilogues() {
     let pool = Pool::new(2);
     let (alpha, beta) = (0.5, -1.5);
-    for &(m, n, k) in &[
-        (3, 5, 0),
-        (1, 40, 9),
-        (40, 1, 9),
-        (33, 49, 300),
-        (64, 49, 64),
-        (20, 600, 70),
-    ] {
+    for &(m, n, k) in
+        &[(3, 5, 0), (1, 40, 9), (40, 1, 9), (33, 49, 300), (64, 49, 64), (20, 600, 70)]
+    {
         let (a, b) = (random(m * k, 3), random(k * n, 4));
         let a = MatRef::row_major(&a, m, k);
         let b = MatRef::row_major(&b, k, n);
@@ -255,13 +248,7 @@ fn epilogues() {
 #[test]
 fn nan_and_infinity_stay_where_they_belong() {
     let pool = Pool::new(1);
-    for &(m, n, k) in &[
-        (40, 49, 30),
-        (3, 70, 40),
-        (1, 40, 20),
-        (40, 1, 20),
-        (64, 49, 30),
-    ] {
+    for &(m, n, k) in &[(40, 49, 30), (3, 70, 40), (1, 40, 20), (40, 1, 20), (64, 49, 30)] {
         for special in [f32::NAN, f32::INFINITY] {
             let (mut a, mut b) = (random(m * k, 1), random(k * n, 2));
             // Keep zero out: infinity times zero is NaN.
@@ -274,10 +261,7 @@ fn nan_and_infinity_stay_where_they_belong() {
             for &isa in Isa::available() {
                 for activation in [Activation::None, Activation::Relu] {
                     for form in [Form::Plain, Form::PackBoth] {
-                        let epilogue = Epilogue {
-                            activation,
-                            ..Epilogue::default()
-                        };
+                        let epilogue = Epilogue { activation, ..Epilogue::default() };
                         let c = run(&pool, isa, form, a, b, n, &epilogue);
                         for (at, &x) in c.iter().enumerate() {
                             let hit = at / n == row || at % n == col;
@@ -320,15 +304,7 @@ fn depths_must_agree() {
     let (a, b) = (MatRef::row_major(&x, 2, 3), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 6];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(
-        &Pool::new(1),
-        Isa::Portable,
-        a,
-        b,
-        &mut c,
-        3,
-        &Epilogue::default(),
-    );
+    gemm(&Pool::new(1), Isa::Portable, a, b, &mut c, 3, &Epilogue::default());
 }
 
 #[test]
@@ -338,15 +314,7 @@ fn the_output_must_fit() {
     let (a, b) = (MatRef::row_major(&x, 2, 2), MatRef::row_major(&x, 2, 3));
     let mut c = [0.0; 5];
     let (a, b) = (Lhs::Plain(a), Rhs::Plain(b));
-    gemm(
-        &Pool::new(1),
-        Isa::Portable,
-        a,
-        b,
-        &mut c,
-        3,
-        &Epilogue::default(),
-    );
+    gemm(&Pool::new(1), Isa::Portable, a, b, &mut c, 3, &Epilogue::default());
 }
 /// As a transformer has them whose positions come before its examples.
 #[test]
@@ -378,10 +346,7 @@ fn interleaved_matrices_are_one_tall_one() {
                 let pool = Pool::new(threads);
                 let product = |rhs: BatchRhs<'_>| {
                     let mut c = vec![f32::NAN; count * m * n];
-                    let epilogue = Epilogue {
-                        residual: Some(&residual),
-                        ..Epilogue::default()
-                    };
+                    let epilogue = Epilogue { residual: Some(&residual), ..Epilogue::default() };
                     gemm_batch(&pool, isa, &[count], am, rhs, &mut c, n, m * n, &epilogue);
                     c
                 };
@@ -389,10 +354,8 @@ fn interleaved_matrices_are_one_tall_one() {
                 for (i, want) in want.chunks_mut(m * n).enumerate() {
                     let start = &a[i * strides[0]..];
                     let one = MatRef::new(start, m, k, am.row_stride, col_stride);
-                    let epilogue = Epilogue {
-                        residual: Some(&residual[i * m * n..]),
-                        ..Epilogue::default()
-                    };
+                    let epilogue =
+                        Epilogue { residual: Some(&residual[i * m * n..]), ..Epilogue::default() };
                     let (lhs, rhs) = (Lhs::Plain(one), Rhs::Packed(&packed));
                     gemm(Pool::serial(), isa, lhs, rhs, want, n, &epilogue);
                 }
@@ -415,16 +378,9 @@ fn batches_with_broadcasting() {
         let (row_bias, col_bias) = (random(m, 4), random(n, 5));
         let all = [[d1 * m * k, m * k], [0, m * k], [m * k, 0], [0, 0]];
         let all_b = [[d1 * k * n, k * n], [0, k * n], [k * n, 0], [0, 0]];
-        for (sa, sb) in all
-            .iter()
-            .flat_map(|sa| all_b.iter().map(move |sb| (sa, sb)))
-        {
+        for (sa, sb) in all.iter().flat_map(|sa| all_b.iter().map(move |sb| (sa, sb))) {
             for bias in [None, Some(Bias::Row(&row_bias)), Some(Bias::Col(&col_bias))] {
-                let epilogue = Epilogue {
-                    bias,
-                    residual: Some(&residual),
-                    ..Epilogue::default()
-                };
+                let epilogue = Epilogue { bias, residual: Some(&residual), ..Epilogue::default() };
                 for &isa in Isa::available() {
                     let mut first: Option<Vec<f32>> = None;
                     for pool in &pools {

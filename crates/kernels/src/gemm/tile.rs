@@ -1,11 +1,13 @@
 //! The microkernel: one tile of the product in registers.
 //!
-//! A tile multiplies a few scalars (up to the length of [`TileTable`]) of the *narrow* operand with one or two vectors of
-//! the *wide* operand per step of k. Which of A and B is narrow is the driver's choice; both come from panels of the same form.
+//! A tile multiplies a few scalars (up to the length of [`TileTable`]) of the *narrow* operand with
+//! one or two vectors of the *wide* operand per step of k. Which of A and B is narrow is the
+//! driver's choice; both come from panels of the same form.
 //!
-//! Every output element is the same sum whatever the tile shape or the orientation: chains of multiply-adds in order over
-//! blocks of k, which depend on k alone, added up in order. That is why results do not depend on the partition. Chains
-//! of limited length also keep the rounding error of long sums small.
+//! Every output element is the same sum whatever the tile shape or the orientation: chains of
+//! multiply-adds in order over blocks of k, which depend on k alone, added up in order. That is why
+//! results do not depend on the partition. Chains of limited length also keep the rounding error of
+//! long sums small.
 
 use super::epilogue::{Activation, TileEpilogue};
 use super::simd::{Body, Simd, dispatch};
@@ -22,13 +24,15 @@ pub(crate) struct Tile {
     pub(crate) a_rs: usize,
     /// From one step to the next.
     pub(crate) a_ks: usize,
-    /// Wide operand, `V` whole vectors per step, in the form that the tile function reads. Distances are in floats of memory.
+    /// Wide operand, `V` whole vectors per step, in the form that the tile function reads.
+    /// Distances are in floats of memory.
     pub(crate) b: *const f32,
     /// From one vector of a step to the next.
     pub(crate) b_vs: usize,
     /// From one step to the next.
     pub(crate) b_ks: usize,
-    /// What to fetch into the second-level cache meanwhile, one line per two steps, and the distance of these lines.
+    /// What to fetch into the second-level cache meanwhile, one line per two steps, and the
+    /// distance of these lines.
     pub(crate) ahead: *const f32,
     pub(crate) ahead_step: usize,
     /// Output, `R` rows of `n` values.
@@ -42,24 +46,28 @@ pub(crate) struct Tile {
     pub(crate) epilogue: *const TileEpilogue,
 }
 
-/// How far ahead both operands are fetched. The tile reads faster than the second-level cache answers unasked: 112 GFLOP/s
-/// without, 141 with (Cascade Lake, 11 x 32 x 256, both operands in that cache).
+/// How far ahead both operands are fetched. The tile reads faster than the second-level cache
+/// answers unasked: 112 GFLOP/s without, 141 with (Cascade Lake, 11 x 32 x 256, both operands in
+/// that cache).
 const PREFETCH_STEPS: usize = 8;
 
-/// Products of so few rows wait for the wide operand to come from memory, panel after panel in one stream.
+/// Products of so few rows wait for the wide operand to come from memory, panel after panel in one
+/// stream.
 const FEW_ROWS: usize = 4;
 /// How far ahead it is fetched then.
 const STREAM_STEPS: usize = 64;
 
 pub(crate) type TileFn = unsafe fn(&Tile);
 
-/// Tile functions by rows - 1, vectors - 1, and whether the rows of the narrow operand are adjacent (1) or not (0).
+/// Tile functions by rows - 1, vectors - 1, and whether the rows of the narrow operand are adjacent
+/// (1) or not (0).
 pub(crate) type TileTable = &'static [[[TileFn; 2]; MAX_VECTORS]];
 
 /// Most vectors of the wide operand in a tile.
 pub(crate) const MAX_VECTORS: usize = 2;
 
-/// What panels of the wide operand hold, and how a lane of both operands is multiplied and added to a float.
+/// What panels of the wide operand hold, and how a lane of both operands is multiplied and added to
+/// a float.
 pub(crate) trait Mac<S: Simd> {
     /// Whether elements have 16 bits, so that two vectors lie in one cache line.
     const HALVES: bool = false;
@@ -109,8 +117,8 @@ pub(crate) unsafe fn tile_body<
     unsafe {
         let zero = S::splat(0.0);
         let mut acc = [[zero; V]; R];
-        // No closures around vectors: they are functions of their own, without the instruction set, until inlined, and
-        // nothing forces that.
+        // No closures around vectors: they are functions of their own, without the instruction set,
+        // until inlined, and nothing forces that.
         let mut masks = [S::first(0); V];
         for (v, mask) in masks.iter_mut().enumerate() {
             *mask = S::first(t.n - v * S::LANES);
@@ -118,11 +126,8 @@ pub(crate) unsafe fn tile_body<
         let a_rs = if UNIT { 1 } else { t.a_rs };
         let (mut a, mut b) = (t.a, t.b);
         let mut ahead = t.ahead;
-        let steps_ahead = if R <= FEW_ROWS {
-            STREAM_STEPS * (1 + P::HALVES as usize)
-        } else {
-            PREFETCH_STEPS
-        };
+        let steps_ahead =
+            if R <= FEW_ROWS { STREAM_STEPS * (1 + P::HALVES as usize) } else { PREFETCH_STEPS };
         macro_rules! step {
             () => {
                 for v in 0..if P::HALVES { 1 } else { V } {
@@ -154,7 +159,8 @@ pub(crate) unsafe fn tile_body<
         if t.k % 2 == 1 {
             step!();
         }
-        // The loops over `acc` must stay small: the compiler keeps `acc` in registers only if it unrolls them all.
+        // The loops over `acc` must stay small: the compiler keeps `acc` in registers only if it
+        // unrolls them all.
         if t.resume {
             for (r, row) in acc.iter_mut().enumerate() {
                 for (v, x) in row.iter_mut().enumerate() {
@@ -228,17 +234,7 @@ unsafe fn finish_in_memory<S: Simd, const R: usize, const V: usize>(
 /// The slow end of a tile; not inlined, so that it exists once per instruction set.
 unsafe fn finish_rows<S: Simd>(t: &Tile, e: &TileEpilogue, copy: *mut f32, rows: usize) {
     // SAFETY: the machine has the instruction set, as the tile that calls this runs on it.
-    unsafe {
-        dispatch(
-            S::ISA,
-            FinishRows {
-                tile: t,
-                epilogue: e,
-                copy,
-                rows,
-            },
-        )
-    }
+    unsafe { dispatch(S::ISA, FinishRows { tile: t, epilogue: e, copy, rows }) }
 }
 
 struct FinishRows<'a> {
@@ -259,16 +255,14 @@ impl Body for FinishRows<'_> {
             // SAFETY: as below.
             return unsafe { self.each::<S>(self.epilogue, true) };
         }
-        // All that comes before the function, then the function of everything at once, then the rest.
+        // All that comes before the function, then the function of everything at once, then the
+        // rest.
         let before = TileEpilogue {
             activation: Activation::None,
             factor: std::ptr::null(),
             ..*self.epilogue
         };
-        let after = TileEpilogue {
-            factor: self.epilogue.factor,
-            ..TileEpilogue::PLAIN
-        };
+        let after = TileEpilogue { factor: self.epilogue.factor, ..TileEpilogue::PLAIN };
         // SAFETY: inside the tile and the copy, which holds `rows` rows of 32.
         unsafe {
             self.each::<S>(&before, false);
@@ -299,9 +293,10 @@ impl FinishRows<'_> {
                 unsafe {
                     let at = self.copy.add(r * 32 + col);
                     let x = e.finish_linear::<S>(S::load(at), col, t.n - col);
-                    match to_output {
-                        true => S::store_m(t.c.add(r * t.ldc + col), S::first(t.n - col), x),
-                        false => S::store(at, x),
+                    if to_output {
+                        S::store_m(t.c.add(r * t.ldc + col), S::first(t.n - col), x)
+                    } else {
+                        S::store(at, x)
                     }
                 }
                 col += S::LANES;
@@ -312,9 +307,10 @@ impl FinishRows<'_> {
 
 /// Defines `TILES`, the tile functions of one instruction set, for the row counts listed.
 ///
-/// `tile_table!(Avx2, Floats, [#[target_feature(enable = "avx2,fma")]], 1 2)` becomes a function `tile::<R, V, UNIT>` with that
-/// attribute that calls [`tile_body`], and `static TILES` with its eight instances. A function cannot do that: the
-/// attribute takes a literal, and generic arguments cannot be computed.
+/// `tile_table!(Avx2, Floats, [#[target_feature(enable = "avx2,fma")]], 1 2)` becomes a function
+/// `tile::<R, V, UNIT>` with that attribute that calls [`tile_body`], and `static TILES` with its
+/// eight instances. A function cannot do that: the attribute takes a literal, and generic arguments
+/// cannot be computed.
 macro_rules! tile_table {
     ($simd:ty, $mac:ty, [$(#[$attr:meta])?], $($rows:literal)*) => {
         $(#[$attr])?

@@ -1,8 +1,8 @@
 //! Layer and root-mean-square normalisation, with the sum that tends to come before it.
 //!
-//! The one idea: a row fits the first-level cache, so memory is read once however many passes there are over the row, and
-//! the sum with a residual is taken in the first of them. Means and variances are two passes, since the difference of two
-//! large sums has no digits left.
+//! The one idea: a row fits the first-level cache, so memory is read once however many passes there
+//! are over the row, and the sum with a residual is taken in the first of them. Means and variances
+//! are two passes, since the difference of two large sums has no digits left.
 
 use crate::elementwise::chunks::{Shared, ranges};
 use crate::gemm::simd::{Body as SimdBody, Simd, dispatch};
@@ -11,10 +11,12 @@ use crate::reduce::{Sum, run};
 use crate::vecmath::{Body, Level};
 use crate::{Isa, Pool};
 
-/// `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias` for each row `s = x + residual` of `width` elements.
+/// `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias` for each row `s = x + residual`
+/// of `width` elements.
 ///
-/// `sum`, if asked for, gets `s`, rounded as a sum of two tensors is; `means` and `inverse_deviations` get one value per
-/// row. `scale` and `bias` have one row, or several that the rows take in turn.
+/// `sum`, if asked for, gets `s`, rounded as a sum of two tensors is; `means` and
+/// `inverse_deviations` get one value per row. `scale` and `bias` have one row, or several that the
+/// rows take in turn.
 ///
 /// # Panics
 ///
@@ -33,14 +35,7 @@ pub fn layer_norm<T: RowNorm>(
     means: Option<&mut [f32]>,
     inverse_deviations: Option<&mut [f32]>,
 ) {
-    let rows = Inputs {
-        center: true,
-        x,
-        residual,
-        scale,
-        bias,
-        epsilon,
-    };
+    let rows = Inputs { center: true, x, residual, scale, bias, epsilon };
     normalize(pool, isa, dims, rows, y, sum, [means, inverse_deviations]);
 }
 
@@ -60,14 +55,7 @@ pub fn rms_norm<T: RowNorm>(
     y: &mut [T],
     sum: Option<&mut [T]>,
 ) {
-    let rows = Inputs {
-        center: false,
-        x,
-        residual,
-        scale,
-        bias: None,
-        epsilon,
-    };
+    let rows = Inputs { center: false, x, residual, scale, bias: None, epsilon };
     normalize(pool, isa, dims, rows, y, sum, [None, None]);
 }
 
@@ -100,10 +88,7 @@ fn normalize<T: RowNorm>(
         others.into_iter().flatten().all(|other| other.len() == len),
         "residual and sum have the dims of the input"
     );
-    assert!(
-        statistics.iter().flatten().all(|list| list.len() == count),
-        "one statistic per row"
-    );
+    assert!(statistics.iter().flatten().all(|list| list.len() == count), "one statistic per row");
     let level = Level::new(isa);
     if len == 0 {
         // Nothing is the mean of nothing.
@@ -132,19 +117,7 @@ fn normalize<T: RowNorm>(
                 inverses.as_ref().map(|list| list.part(first, n)),
             )
         };
-        T::normalize(
-            level,
-            isa,
-            Rows {
-                inputs,
-                first,
-                width,
-                y,
-                sum,
-                means,
-                inverses,
-            },
-        );
+        T::normalize(level, isa, Rows { inputs, first, width, y, sum, means, inverses });
     });
 }
 
@@ -174,7 +147,8 @@ pub trait RowNorm: Number {
 
 impl RowNorm for f32 {
     fn normalize(_: Level, isa: Isa, rows: Rows<'_, f32>) {
-        // SAFETY: making the level has checked that the machine has the instruction set; the body asks for nothing else.
+        // SAFETY: making the level has checked that the machine has the instruction set; the body
+        // asks for nothing else.
         unsafe { dispatch(isa, Single(rows)) }
     }
 }
@@ -213,15 +187,10 @@ impl<T: Number> Body for Rows<'_, T> {
             }
             let (scale, bias) = (
                 parameters(inputs.scale, self.first + i, width),
-                inputs
-                    .bias
-                    .map(|bias| parameters(bias, self.first + i, width)),
+                inputs.bias.map(|bias| parameters(bias, self.first + i, width)),
             );
             let y = &mut self.y[own];
-            let mean = match inputs.center {
-                true => run(Sum, y).to_f64() / width as f64,
-                false => 0.0,
-            };
+            let mean = if inputs.center { run(Sum, y).to_f64() / width as f64 } else { 0.0 };
             let center = T::Real::from_f64(mean);
             let mut squares = 0.0;
             for x in y.chunks(block.len()) {
@@ -269,21 +238,18 @@ impl SimdBody for Single<'_> {
         let (count, first) = (rows.y.len() / width, rows.first);
         let together = if width <= NARROW { TOGETHER } else { 1 };
         let to_x = &inputs.x[first * width..][..count * width];
-        let to_residual = inputs
-            .residual
-            .map(|residual| &residual[first * width..][..count * width]);
+        let to_residual =
+            inputs.residual.map(|residual| &residual[first * width..][..count * width]);
         let y = rows.y.as_mut_ptr();
         // Where the sum goes, which all passes but the first read.
-        let summed = rows
-            .sum
-            .as_mut()
-            .map_or(y, |sum| sum[..count * width].as_mut_ptr());
+        let summed = rows.sum.as_mut().map_or(y, |sum| sum[..count * width].as_mut_ptr());
         let sums = rows.sum.is_some();
         for start in (0..count).step_by(together) {
             let n = together.min(count - start);
             let (mut means, mut squares) = ([0.0; TOGETHER], [0.0; TOGETHER]);
-            // SAFETY: this runs with `S` enabled, and all the pointers are to rows of `width` elements. What is written
-            // overlaps nothing that is read, but for a sum in `y`, each element of which is read before it is replaced.
+            // SAFETY: this runs with `S` enabled, and all the pointers are to rows of `width`
+            // elements. What is written overlaps nothing that is read, but for a sum in `y`, each
+            // element of which is read before it is replaced.
             unsafe {
                 for (g, squares) in squares[..n].iter_mut().enumerate() {
                     let at = (start + g) * width;
@@ -346,24 +312,25 @@ impl SimdBody for Single<'_> {
     }
 }
 
-/// Rows that go through each pass together, so that the next row's loads run while the last one's division and root are
-/// waited for.
+/// Rows that go through each pass together, so that the next row's loads run while the last one's
+/// division and root are waited for.
 const TOGETHER: usize = 4;
 /// Elements of a row up to which that many rows, read and written, stay in the first-level cache.
 const NARROW: usize = 1024;
 
 /// Accumulators of a fold: enough additions in flight to hide their latency.
 const ACCUMULATORS: usize = 8;
-/// Elements that enter the accumulators before they go to the total, which is an f64. A multiple of what all accumulators
-/// take at a time.
+/// Elements that enter the accumulators before they go to the total, which is an f64. A multiple of
+/// what all accumulators take at a time.
 const BLOCK: usize = 32 * ACCUMULATORS * 16;
 
-/// The sum, or the sum of squares of the distances from `-minus`, of `n` elements; of `x + residual`, which goes to `to`,
-/// with `ADD`.
+/// The sum, or the sum of squares of the distances from `-minus`, of `n` elements; of
+/// `x + residual`, which goes to `to`, with `ADD`.
 ///
 /// # Safety
 ///
-/// As [`SimdBody::run`]; the pointers are valid for `n` elements, `residual` and `to` with `ADD` only.
+/// As [`SimdBody::run`]; the pointers are valid for `n` elements, `residual` and `to` with `ADD`
+/// only.
 #[inline(always)]
 unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(
     x: *const f32,

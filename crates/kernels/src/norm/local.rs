@@ -1,15 +1,17 @@
-//! Local response normalisation: each element is divided by a power of the sum of squares in neighbouring channels.
+//! Local response normalisation: each element is divided by a power of the sum of squares in
+//! neighbouring channels.
 
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Math, Number};
 use crate::vecmath::{Body, Level};
 use crate::{Isa, Pool};
 
-/// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the `size` channels around
-/// an element's own (one more behind than in front when `size` is even), for `x` with dims `[batch, channels, inner]`.
+/// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
+/// `size` channels around an element's own (one more behind than in front when `size` is even), for
+/// `x` with dims `[batch, channels, inner]`.
 ///
-/// The power costs square roots for `beta` 0.5, 0.75 and 1; others go through the exponential and the logarithm, which
-/// leaves a relative error of about `beta * |ln(base)|` ULP.
+/// The power costs square roots for `beta` 0.5, 0.75 and 1; others go through the exponential and
+/// the logarithm, which leaves a relative error of about `beta * |ln(base)|` ULP.
 ///
 /// # Panics
 ///
@@ -25,11 +27,7 @@ pub fn local_response_norm<T: Number>(
     x: &[T],
     y: &mut [T],
 ) {
-    assert_eq!(
-        x.len(),
-        batch * channels * inner,
-        "the input has other dims"
-    );
+    assert_eq!(x.len(), batch * channels * inner, "the input has other dims");
     assert_eq!(y.len(), x.len(), "one output per input");
     assert!(size > 0, "no channel to look at");
     let level = Level::new(isa);
@@ -78,8 +76,8 @@ impl<T: Number> Body for Row<'_, T> {
         for (tile, y) in self.y.chunks_mut(TILE).enumerate() {
             let mut bases = [T::Real::ZERO; TILE];
             let bases = &mut bases[..y.len()];
-            // Summed anew for each channel. A running sum would save little (the window is small) and lose digits when
-            // squares are taken off again, or everything after an infinity.
+            // Summed anew for each channel. A running sum would save little (the window is small)
+            // and lose digits when squares are taken off again, or everything after an infinity.
             for x in self.x.chunks_exact(inner) {
                 for (sum, x) in bases.iter_mut().zip(&x[tile * TILE..]) {
                     let x = x.to_real();

@@ -15,7 +15,8 @@ pub enum Norm {
     L2,
 }
 
-/// `y = x / norm(x)` along the middle one of the dims `[outer, axis, inner]`. What has norm 0 stays 0.
+/// `y = x / norm(x)` along the middle one of the dims `[outer, axis, inner]`. What has norm 0 stays
+/// 0.
 ///
 /// # Panics
 ///
@@ -36,10 +37,7 @@ pub fn lp_norm<T: Number>(
     let level = Level::new(isa);
     if inner == 1 {
         return rows(pool, y, axis, 2 * axis, |first, y| {
-            for (y, x) in y
-                .chunks_exact_mut(axis)
-                .zip(x[first * axis..].chunks_exact(axis))
-            {
+            for (y, x) in y.chunks_exact_mut(axis).zip(x[first * axis..].chunks_exact(axis)) {
                 T::run(level, Row { norm, x, y });
             }
         });
@@ -131,7 +129,8 @@ impl<T: Number> Body for Columns<'_, T> {
         let factors = totals.map(|total| factor::<T::Real>(self.norm, total));
         for i in 0..self.axis {
             let at = self.first + i * self.inner;
-            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a time.
+            // SAFETY: pieces are disjoint sets of columns, and one row of a piece is held at a
+            // time.
             let y = unsafe { self.y.part(at, self.width) };
             for ((y, x), factor) in y.iter_mut().zip(&self.x[at..]).zip(&factors) {
                 *y = T::from_real(x.to_real().mul(*factor));

@@ -21,10 +21,11 @@ pub enum Affine<'a, R> {
     None,
     /// A scale, and perhaps a shift, for each element of a row (layer normalisation).
     Elements(&'a [R], Option<&'a [R]>),
-    /// A scale and a shift for each row; rows take them in turn (instance normalisation: one per channel).
+    /// A scale and a shift for each row; rows take them in turn (instance normalisation: one per
+    /// channel).
     Rows(&'a [R], &'a [R]),
-    /// A scale and a shift for each so many elements (channels, in group normalisation). A row has several, and the next
-    /// row goes on with the next ones.
+    /// A scale and a shift for each so many elements (channels, in group normalisation). A row has
+    /// several, and the next row goes on with the next ones.
     Groups(usize, &'a [R], &'a [R]),
 }
 
@@ -49,19 +50,13 @@ pub fn normalize_rows<T: Number>(
     inverse_deviations: Option<&mut [T::Real]>,
 ) {
     assert_eq!(x.len(), y.len(), "one output per input");
-    assert!(
-        x.is_empty() || (len > 0 && x.len().is_multiple_of(len)),
-        "whole rows"
-    );
+    assert!(x.is_empty() || (len > 0 && x.len().is_multiple_of(len)), "whole rows");
     let count = if x.is_empty() { 0 } else { x.len() / len };
     match affine {
         Affine::None => {}
         Affine::Elements(scale, shift) => {
             assert_eq!(scale.len(), len, "one scale per element");
-            assert!(
-                shift.is_none_or(|shift| shift.len() == len),
-                "one shift per element"
-            );
+            assert!(shift.is_none_or(|shift| shift.len() == len), "one shift per element");
         }
         Affine::Rows(scale, shift) => {
             assert!(count == 0 || !scale.is_empty(), "no scale");
@@ -98,16 +93,7 @@ pub fn normalize_rows<T: Number>(
             let x = &x[row * len..][..len];
             let (mean, inverse) = T::run(
                 level,
-                Row {
-                    statistics,
-                    epsilon,
-                    affine,
-                    row_scale,
-                    row_shift,
-                    first,
-                    x,
-                    y,
-                },
+                Row { statistics, epsilon, affine, row_scale, row_shift, first, x, y },
             );
             for (list, value) in [(&means, mean), (&inverse_deviations, inverse)] {
                 if let Some(list) = list {

@@ -5,46 +5,30 @@ use half::{bf16, f16};
 use super::*;
 
 fn values<T: Number>(n: usize) -> Vec<T> {
-    (0..n)
-        .map(|i| T::from_f64(((i * 29 % 83) as f64 - 40.0) * 0.125))
-        .collect()
+    (0..n).map(|i| T::from_f64(((i * 29 % 83) as f64 - 40.0) * 0.125)).collect()
 }
 
 #[track_caller]
 fn close<T: Number>(found: T, expected: f64, tolerance: f64) {
     let found = found.to_f64();
     let error = (found - expected).abs();
-    assert!(
-        error <= tolerance * expected.abs().max(0.1),
-        "{found}, not {expected}"
-    );
+    assert!(error <= tolerance * expected.abs().max(0.1), "{found}, not {expected}");
 }
 
 fn check_scale_shift<T: Number>(tolerance: f64) {
     for &isa in Isa::available() {
-        for [batch, channels, inner] in [
-            [2, 3, 35],
-            [5, 40, 1],
-            [1, 1, 1],
-            [0, 3, 4],
-            [3, 2, 0],
-            [2, 50, 900],
-        ] {
+        for [batch, channels, inner] in
+            [[2, 3, 35], [5, 40, 1], [1, 1, 1], [0, 3, 4], [3, 2, 0], [2, 50, 900]]
+        {
             let x: Vec<T> = values(batch * channels * inner);
             let parameter = |k: f64| -> Vec<f32> {
                 (0..channels).map(|c| 0.5 + (c as f32) * k as f32).collect()
             };
-            let (gamma, beta, mean, variance) = (
-                parameter(0.1),
-                parameter(-0.2),
-                parameter(0.05),
-                parameter(0.3),
-            );
+            let (gamma, beta, mean, variance) =
+                (parameter(0.1), parameter(-0.2), parameter(0.05), parameter(0.3));
             let (mut scale, mut shift) =
                 (vec![T::Real::ZERO; channels], vec![T::Real::ZERO; channels]);
-            fold_batch_norm(
-                &gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift,
-            );
+            fold_batch_norm(&gamma, &beta, &mean, &variance, 1e-5, &mut scale, &mut shift);
             let mut y = vec![T::ONE; x.len()];
             scale_shift(&Pool::new(2), isa, inner, &scale, &shift, &x, &mut y);
             let mut in_place = x.clone();
@@ -98,11 +82,7 @@ fn check_local<T: Number>(tolerance: f64) {
                     let low = c as isize - (size as isize - 1) / 2;
                     let squares: f64 = (low..low + size as isize)
                         .filter(|c| (0..channels as isize).contains(c))
-                        .map(|c| {
-                            x[(plane * channels + c as usize) * inner + at]
-                                .to_f64()
-                                .powi(2)
-                        })
+                        .map(|c| x[(plane * channels + c as usize) * inner + at].to_f64().powi(2))
                         .sum();
                     let base = 1.5 + 0.5 / size as f64 * squares;
                     close(*y, x[i].to_f64() / base.powf(f64::from(beta)), tolerance);
@@ -125,9 +105,7 @@ fn check_rows<T: Number>(tolerance: f64) {
         for (count, len) in [(3, 7), (1, 1000), (6, 1), (0, 5), (40, 768)] {
             let x: Vec<T> = values(count * len);
             let parameters = |n: usize, k: f64| -> Vec<T::Real> {
-                (0..n)
-                    .map(|i| Number::from_f64(0.75 + (i % 9) as f64 * k))
-                    .collect()
+                (0..n).map(|i| Number::from_f64(0.75 + (i % 9) as f64 * k)).collect()
             };
             let (scale, shift) = (parameters(len, 0.25), parameters(len, -0.5));
             let (row_scale, row_shift) = (parameters(3, 0.25), parameters(3, -0.5));
@@ -217,10 +195,7 @@ fn check_lp<T: Number>(eps: f64) {
             let [_, axis, inner] = dims;
             let mut x: Vec<T> = values(dims.iter().product());
             // A row or column of zeros.
-            x.iter_mut()
-                .step_by(inner.max(1))
-                .take(axis)
-                .for_each(|x| *x = T::ZERO);
+            x.iter_mut().step_by(inner.max(1)).take(axis).for_each(|x| *x = T::ZERO);
             for norm in [Norm::L1, Norm::L2] {
                 let mut y = vec![T::ONE; x.len()];
                 lp_norm(&Pool::new(2), isa, norm, dims, &x, &mut y);
@@ -231,17 +206,10 @@ fn check_lp<T: Number>(eps: f64) {
                         Norm::L1 => others.map(f64::abs).sum(),
                         Norm::L2 => others.map(|x| x * x).sum::<f64>().sqrt(),
                     };
-                    let expected = if total == 0.0 {
-                        0.0
-                    } else {
-                        x[at].to_f64() / total
-                    };
+                    let expected = if total == 0.0 { 0.0 } else { x[at].to_f64() / total };
                     let error = (y.to_f64() - expected).abs();
                     // Halves are subnormal near zero.
-                    assert!(
-                        error <= 4.0 * eps * expected.abs() + eps * 1e-4,
-                        "{isa:?} {dims:?}"
-                    );
+                    assert!(error <= 4.0 * eps * expected.abs() + eps * 1e-4, "{isa:?} {dims:?}");
                 }
             }
         }

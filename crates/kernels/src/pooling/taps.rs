@@ -9,24 +9,16 @@ pub(super) const TILE: usize = 256;
 /// The kernel positions along dim `d` that lie inside of the input for output coordinate `o`.
 #[inline(always)]
 pub(super) fn inside(window: &Window<'_>, d: usize, o: usize) -> Range<usize> {
-    within(
-        window,
-        d,
-        o,
-        window.pads_begin[d],
-        window.pads_begin[d] + window.input[d],
-    )
+    within(window, d, o, window.pads_begin[d], window.pads_begin[d] + window.input[d])
 }
 
-/// The kernel positions along dim `d` that lie at `low..high`, counted from the start of the padding.
+/// The kernel positions along dim `d` that lie at `low..high`, counted from the start of the
+/// padding.
 #[inline(always)]
 fn within(window: &Window<'_>, d: usize, o: usize, low: usize, high: usize) -> Range<usize> {
     let (start, dilation) = (o * window.strides[d], window.dilations[d]);
     let first = low.saturating_sub(start).div_ceil(dilation);
-    let end = high
-        .saturating_sub(start)
-        .div_ceil(dilation)
-        .min(window.kernel[d]);
+    let end = high.saturating_sub(start).div_ceil(dilation).min(window.kernel[d]);
     first.min(end)..end
 }
 
@@ -42,21 +34,20 @@ pub(super) fn count(window: &Window<'_>, d: usize, o: usize, divisor: Divisor) -
     }
 }
 
-/// The outputs in `0..width` along the last dim for which kernel position `k` lies inside of the input.
+/// The outputs in `0..width` along the last dim for which kernel position `k` lies inside of the
+/// input.
 #[inline(always)]
 pub(super) fn outputs(window: &Window<'_>, k: usize, width: usize) -> Range<usize> {
     let last = window.input.len() - 1;
     let (stride, offset) = (window.strides[last], k * window.dilations[last]);
     let pad = window.pads_begin[last];
     let first = pad.saturating_sub(offset).div_ceil(stride).min(width);
-    let beyond = (pad + window.input[last])
-        .saturating_sub(offset)
-        .div_ceil(stride)
-        .min(width);
+    let beyond = (pad + window.input[last]).saturating_sub(offset).div_ceil(stride).min(width);
     first..beyond.max(first)
 }
 
-/// The most spatial dims before the last. Any real pooling has two; these lists are made for every output row.
+/// The most spatial dims before the last. Any real pooling has two; these lists are made for every
+/// output row.
 const OUTER: usize = 8;
 
 /// The input rows that an output row sees.
@@ -138,13 +129,11 @@ impl Taps {
     /// The part of an average's divisor that all outputs of the row share.
     #[inline(always)]
     pub(super) fn divisor(&self, window: &Window<'_>, divisor: Divisor) -> usize {
-        (0..self.outer)
-            .map(|d| count(window, d, self.at[d], divisor))
-            .product()
+        (0..self.outer).map(|d| count(window, d, self.at[d], divisor)).product()
     }
 
-    /// The position, in `order`, of the first element in the window of output `o` for which `wanted` holds; -1 if there
-    /// is none. `wanted` gets the offset of the element.
+    /// The position, in `order`, of the first element in the window of output `o` for which
+    /// `wanted` holds; -1 if there is none. `wanted` gets the offset of the element.
     pub(super) fn find(
         &mut self,
         window: &Window<'_>,

@@ -126,21 +126,16 @@ fn check<T: Number>(tolerance: f64) {
         };
         let planes = 3;
         let n = planes * case.input.iter().product::<usize>();
-        let x: Vec<T> = (0..n)
-            .map(|i| T::from_f64((i * 37 % 101) as f64 - 60.0))
-            .collect();
+        let x: Vec<T> = (0..n).map(|i| T::from_f64((i * 37 % 101) as f64 - 60.0)).collect();
         let outputs = planes * output.iter().product::<usize>();
-        let windows: Vec<_> = (0..outputs)
-            .map(|at| window_of(&case, &output, at))
-            .collect();
+        let windows: Vec<_> = (0..outputs).map(|at| window_of(&case, &output, at)).collect();
         for &isa in Isa::available() {
             let pool = Pool::new(2);
             let mut y = vec![T::ONE; outputs];
             max_pool(&pool, isa, planes, &window, &x, &mut y);
             for (y, (inside, _)) in y.iter().zip(&windows) {
-                let max = inside
-                    .iter()
-                    .fold(T::LOWEST, |max, &i| if x[i] > max { x[i] } else { max });
+                let max =
+                    inside.iter().fold(T::LOWEST, |max, &i| if x[i] > max { x[i] } else { max });
                 assert_eq!(*y, max);
             }
             let mut indices = vec![7; outputs];
@@ -155,10 +150,7 @@ fn check<T: Number>(tolerance: f64) {
                 &mut indices,
             );
             for ((y, (inside, _)), index) in y.iter().zip(&windows).zip(&indices) {
-                let first = inside
-                    .iter()
-                    .find(|&&i| x[i] == *y)
-                    .map_or(-1, |&i| i as i64);
+                let first = inside.iter().find(|&&i| x[i] == *y).map_or(-1, |&i| i as i64);
                 assert_eq!(*index, first);
             }
             if !T::IS_FLOAT {
@@ -178,10 +170,7 @@ fn check<T: Number>(tolerance: f64) {
             for p in [1, 2, 3] {
                 lp_pool(&pool, isa, planes, &window, p, &x, &mut y);
                 for (y, (inside, _)) in y.iter().zip(&windows) {
-                    let sum: f64 = inside
-                        .iter()
-                        .map(|&i| x[i].to_f64().abs().powi(p as i32))
-                        .sum();
+                    let sum: f64 = inside.iter().map(|&i| x[i].to_f64().abs().powi(p as i32)).sum();
                     let norm = T::from_f64(sum.powf(1.0 / f64::from(p))).to_f64();
                     close(y.to_f64(), norm, tolerance);
                 }
@@ -220,9 +209,7 @@ fn indices_count_planes_and_either_order() {
         pads_begin: &[0, 0],
         pads_end: &[0, 0],
     };
-    let x = [
-        0.0f32, 0.0, 5.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 9.0, 0.0,
-    ];
+    let x = [0.0f32, 0.0, 5.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 0.0, 9.0, 0.0];
     for (order, expected) in [(Order::RowMajor, [2, 10]), (Order::ColumnMajor, [4, 9])] {
         let (mut y, mut indices) = ([0.0; 2], [0; 2]);
         max_pool_with_indices(
@@ -242,13 +229,7 @@ fn indices_count_planes_and_either_order() {
 #[test]
 fn nan_wins_and_threads_do_not_show() {
     let x: Vec<f32> = (0..40 * 64 * 64)
-        .map(|i| {
-            if i == 5001 {
-                f32::NAN
-            } else {
-                (i as f32 * 0.71).sin()
-            }
-        })
+        .map(|i| if i == 5001 { f32::NAN } else { (i as f32 * 0.71).sin() })
         .collect();
     let window = Window {
         input: &[64, 64],
@@ -266,10 +247,7 @@ fn nan_wins_and_threads_do_not_show() {
             max_pool(&pool, isa, 40, &window, &x, &mut max);
             average_pool(&pool, isa, 40, &window, Divisor::Inside, &x, &mut mean);
             assert_eq!(max.iter().filter(|y| y.is_nan()).count(), 2);
-            max.into_iter()
-                .chain(mean)
-                .map(f32::to_bits)
-                .collect::<Vec<_>>()
+            max.into_iter().chain(mean).map(f32::to_bits).collect::<Vec<_>>()
         };
         let one = bits(1);
         assert!(one == bits(2) && one == bits(3));

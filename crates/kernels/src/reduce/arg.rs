@@ -20,8 +20,9 @@ pub enum Ties {
     Last,
 }
 
-/// The position along `axis` of the greatest or least element, for `x` with dims `[outer, axis, inner]`. `out` has dims
-/// `[outer, inner]`. A NaN counts as both the greatest and the least, so one (the first or the last, as for ties) wins.
+/// The position along `axis` of the greatest or least element, for `x` with dims
+/// `[outer, axis, inner]`. `out` has dims `[outer, inner]`. A NaN counts as both the greatest and
+/// the least, so one (the first or the last, as for ties) wins.
 ///
 /// # Panics
 ///
@@ -42,18 +43,7 @@ pub fn arg_extreme<T: Number>(
     fill(pool, out, axis, |start, out| {
         macro_rules! with {
             ($fold:ident) => {
-                T::run(
-                    level,
-                    Positions {
-                        fold: $fold,
-                        ties,
-                        axis,
-                        inner,
-                        x,
-                        start,
-                        out,
-                    },
-                )
+                T::run(level, Positions { fold: $fold, ties, axis, inner, x, start, out })
             };
         }
         match which {
@@ -104,7 +94,8 @@ impl<T: Number, F: Fold> Body for Positions<'_, T, F> {
                 for ((out, best), x) in out.iter_mut().zip(&mut best).zip(x) {
                     let x = x.widen();
                     let joined = self.fold.join(*best, x);
-                    // A tie counts only for the last; the first one ever needs no case, position 0 is the start.
+                    // A tie counts only for the last; the first one ever needs no case, position 0
+                    // is the start.
                     let wins = same(joined, x) && (!same(*best, x) || self.ties == Ties::Last);
                     *out = if wins { i as i64 } else { *out };
                     *best = joined;

@@ -64,8 +64,8 @@ pub(crate) fn run_block<T: Number, F: Fold>(fold: F, x: &[T]) -> T::Wide {
     if !groups.is_empty() {
         let mut lanes = [sum; LANES];
         for group in groups {
-            // A length the compiler cannot see keeps this a loop, which it vectorises for every fold. Unrolled, it does
-            // so for additions only.
+            // A length the compiler cannot see keeps this a loop, which it vectorises for every
+            // fold. Unrolled, it does so for additions only.
             let count = std::hint::black_box(LANES).min(LANES);
             for (lane, x) in lanes[..count].iter_mut().zip(group) {
                 *lane = fold.step(*lane, x.widen());
@@ -109,14 +109,7 @@ impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Body for Reducti
             // Decided by the dims alone: another way to sum gives other bits.
             if kept_step == 1 && reduced_step != 1 {
                 for (i, out) in out.chunks_mut(COLUMNS).enumerate() {
-                    columns(
-                        self.fold,
-                        self.x,
-                        base + i * COLUMNS,
-                        self.reduced,
-                        out,
-                        &self.finish,
-                    );
+                    columns(self.fold, self.x, base + i * COLUMNS, self.reduced, out, &self.finish);
                 }
                 continue;
             }

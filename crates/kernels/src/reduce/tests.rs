@@ -75,9 +75,8 @@ fn check<T: Number>(tolerance: f64) {
     for &isa in Isa::available() {
         for (dims, axes) in CASES {
             let n: usize = dims.iter().product();
-            let x: Vec<T> = (0..n)
-                .map(|i| T::from_f64(1.0 + 0.25 * ((i * 37 % 11) as f64 - 4.0)))
-                .collect();
+            let x: Vec<T> =
+                (0..n).map(|i| T::from_f64(1.0 + 0.25 * ((i * 37 % 11) as f64 - 4.0))).collect();
             let wide: Vec<f64> = x.iter().map(|x| x.to_f64()).collect();
             let groups = groups(dims, axes, &wide);
             for op in ALL {
@@ -118,43 +117,15 @@ fn integers() {
     ] {
         let x: Vec<i32> = x.iter().map(|x| x - 1).collect();
         let mut out = [0; 3];
-        reduce(
-            &Pool::new(1),
-            Isa::detect(),
-            op,
-            &[3, 8],
-            &[false, true],
-            &x,
-            &mut out,
-        );
+        reduce(&Pool::new(1), Isa::detect(), op, &[3, 8], &[false, true], &x, &mut out);
         assert_eq!(out.to_vec(), expected, "{op:?}");
     }
     let mut out = [0i8];
-    reduce(
-        &Pool::new(1),
-        Isa::detect(),
-        Reduce::Sum,
-        &[3],
-        &[true],
-        &[100, 100, 100],
-        &mut out,
-    );
+    reduce(&Pool::new(1), Isa::detect(), Reduce::Sum, &[3], &[true], &[100, 100, 100], &mut out);
     assert_eq!(out, [44]);
-    for (op, expected) in [
-        (Reduce::Max, i64::MIN),
-        (Reduce::Min, i64::MAX),
-        (Reduce::Mean, 0),
-    ] {
+    for (op, expected) in [(Reduce::Max, i64::MIN), (Reduce::Min, i64::MAX), (Reduce::Mean, 0)] {
         let mut out = [1];
-        reduce(
-            &Pool::new(1),
-            Isa::detect(),
-            op,
-            &[0],
-            &[true],
-            &[],
-            &mut out,
-        );
+        reduce(&Pool::new(1), Isa::detect(), op, &[0], &[true], &[], &mut out);
         assert_eq!(out, [expected]);
     }
 }
@@ -175,19 +146,8 @@ fn nan_and_infinity() {
                 reduce(&Pool::new(1), isa, op, &[2, 100], &axes, &x, &mut out);
                 assert!(out[0].is_nan() && !out[1].is_nan(), "{op:?}");
                 let mut out = vec![0.0; 100];
-                reduce(
-                    &Pool::new(1),
-                    isa,
-                    op,
-                    &[2, 100],
-                    &[true, false],
-                    &x,
-                    &mut out,
-                );
-                assert!(
-                    out.iter().enumerate().all(|(i, y)| y.is_nan() == (i == at)),
-                    "{op:?}"
-                );
+                reduce(&Pool::new(1), isa, op, &[2, 100], &[true, false], &x, &mut out);
+                assert!(out.iter().enumerate().all(|(i, y)| y.is_nan() == (i == at)), "{op:?}");
             }
         }
         for (x, expected) in [
@@ -196,15 +156,7 @@ fn nan_and_infinity() {
             ([1000.0, 1000.0], 1000.0 + 2f32.ln()),
         ] {
             let mut out = [0.0];
-            reduce(
-                &Pool::new(1),
-                isa,
-                Reduce::LogSumExp,
-                &[2],
-                &[true],
-                &x,
-                &mut out,
-            );
+            reduce(&Pool::new(1), isa, Reduce::LogSumExp, &[2], &[true], &x, &mut out);
             assert_eq!(out, [expected]);
         }
     }
@@ -212,22 +164,12 @@ fn nan_and_infinity() {
 
 #[test]
 fn long_sums_are_accurate() {
-    let x: Vec<f32> = (0..3_000_000)
-        .map(|i| 0.1 + (i % 7) as f32 * 1e-3)
-        .collect();
+    let x: Vec<f32> = (0..3_000_000).map(|i| 0.1 + (i % 7) as f32 * 1e-3).collect();
     let exact: f64 = x.iter().map(|&x| f64::from(x)).sum();
     for &isa in Isa::available() {
         for dims in [[3_000_000, 1], [1_000_000, 3]] {
             let mut out = vec![0.0; dims[1]];
-            reduce(
-                &Pool::new(1),
-                isa,
-                Reduce::Sum,
-                &dims,
-                &[true, false],
-                &x,
-                &mut out,
-            );
+            reduce(&Pool::new(1), isa, Reduce::Sum, &dims, &[true, false], &x, &mut out);
             let sum: f64 = out.iter().map(|&x| f64::from(x)).sum();
             assert!((sum / exact - 1.0).abs() < 3e-7, "{sum} {exact}");
         }
@@ -290,11 +232,8 @@ fn positions_of_extremes() {
                     assert_eq!(out[0], expected[which], "{row:?} {extreme:?} {ties:?}");
                     // The same row as 131 columns of two items.
                     let inner = 131;
-                    let x: Vec<f32> = [row, row]
-                        .concat()
-                        .iter()
-                        .flat_map(|&x| vec![x; inner])
-                        .collect();
+                    let x: Vec<f32> =
+                        [row, row].concat().iter().flat_map(|&x| vec![x; inner]).collect();
                     let mut out = vec![7; 2 * inner];
                     let dims = [2, row.len(), inner];
                     arg_extreme(&Pool::new(3), isa, extreme, ties, dims, &x, &mut out);

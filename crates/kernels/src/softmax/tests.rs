@@ -33,9 +33,8 @@ fn check<T: Number>(tolerance: f64) {
             [2, 300, 1],
         ] {
             let n = outer * axis * inner;
-            let x: Vec<T> = (0..n)
-                .map(|i| T::from_f64(((i * 31 % 97) as f64 - 40.0) * 0.25))
-                .collect();
+            let x: Vec<T> =
+                (0..n).map(|i| T::from_f64(((i * 31 % 97) as f64 - 40.0) * 0.25)).collect();
             for op in ALL {
                 let mut y = vec![T::ONE; n];
                 softmax(&Pool::new(2), isa, op, [outer, axis, inner], &x, &mut y);
@@ -48,10 +47,7 @@ fn check<T: Number>(tolerance: f64) {
                     for (i, expected) in define(op, &xs).into_iter().enumerate() {
                         let found = y[at(i)].to_f64();
                         let error = (found - expected).abs() / expected.abs().max(1e-3);
-                        assert!(
-                            error <= tolerance,
-                            "{isa:?} {op:?}: {found}, not {expected}"
-                        );
+                        assert!(error <= tolerance, "{isa:?} {op:?}: {found}, not {expected}");
                     }
                 }
             }
@@ -81,20 +77,10 @@ fn infinities_and_nan() {
             for copies in [1, 70] {
                 let x: Vec<f32> = x.iter().flat_map(|&x| vec![x; copies]).collect();
                 let mut y = vec![7.0; 3 * copies];
-                softmax(
-                    &Pool::new(1),
-                    isa,
-                    Softmax::Softmax,
-                    [1, 3, copies],
-                    &x,
-                    &mut y,
-                );
+                softmax(&Pool::new(1), isa, Softmax::Softmax, [1, 3, copies], &x, &mut y);
                 for (i, y) in y.iter().enumerate() {
                     let e = expected[i / copies];
-                    assert!(
-                        (y - e).abs() < 1e-6 || (y.is_nan() && e.is_nan()),
-                        "{x:?}: {y}"
-                    );
+                    assert!((y - e).abs() < 1e-6 || (y.is_nan() && e.is_nan()), "{x:?}: {y}");
                 }
             }
         }
@@ -103,9 +89,7 @@ fn infinities_and_nan() {
 
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
-    let x: Vec<f32> = (0..300_000)
-        .map(|i| (i as f32 * 0.37).sin() * 9.0)
-        .collect();
+    let x: Vec<f32> = (0..300_000).map(|i| (i as f32 * 0.37).sin() * 9.0).collect();
     for &isa in Isa::available() {
         for dims in [[300, 1000, 1], [3, 100, 1000]] {
             for op in ALL {

@@ -1,14 +1,15 @@
 //! Elementary functions on f64: the standard library's, and an error function of our own.
 //!
-//! f64 models are rare, so nothing here is vectorised; it also serves the tests as the reference for f32.
+//! f64 models are rare, so nothing here is vectorised; it also serves the tests as the reference
+//! for f32.
 
 use crate::number::Math;
 use std::f64::consts::LN_2;
 
 /// The error function to about 1e-15.
 ///
-/// Abramowitz and Stegun 7.1.6 (a series of positive terms) up to 1, the continued fraction 7.1.14 for the complement
-/// beyond.
+/// Abramowitz and Stegun 7.1.6 (a series of positive terms) up to 1, the continued fraction 7.1.14
+/// for the complement beyond.
 pub(crate) fn erf(x: f64) -> f64 {
     let a = x.abs();
     if a.is_nan() {
@@ -19,19 +20,16 @@ pub(crate) fn erf(x: f64) -> f64 {
     }
     let gauss = (-a * a).exp();
     let value = if a < 1.0 {
-        // From the inside out, so that rounding errors of the terms do not add up: 1 + z/3 (1 + z/5 (1 + ...)).
+        // From the inside out, so that rounding errors of the terms do not add up: 1 + z/3 (1 + z/5
+        // (1 + ...)).
         let z = 2.0 * a * a;
-        let sum = (1..=20)
-            .rev()
-            .fold(1.0, |inner, n| 1.0 + inner * z / f64::from(2 * n + 1));
+        let sum = (1..=20).rev().fold(1.0, |inner, n| 1.0 + inner * z / f64::from(2 * n + 1));
         std::f64::consts::FRAC_2_SQRT_PI * a * gauss * sum
     } else {
-        // erfc(a) = exp(-a^2)/sqrt(pi) * 1/(a + (1/2)/(a + 1/(a + (3/2)/(a + ...)))), from the inside out.
-        // Its error falls as exp(-2 a sqrt(2 terms)): this many leave less than 1e-16.
+        // erfc(a) = exp(-a^2)/sqrt(pi) * 1/(a + (1/2)/(a + 1/(a + (3/2)/(a + ...)))), from the
+        // inside out. Its error falls as exp(-2 a sqrt(2 terms)): this many leave less than 1e-16.
         let terms = (180.0 / (a * a)) as u32 + 10;
-        let tail = (1..=terms)
-            .rev()
-            .fold(a, |below, k| a + f64::from(k) * 0.5 / below);
+        let tail = (1..=terms).rev().fold(a, |below, k| a + f64::from(k) * 0.5 / below);
         1.0 - 0.5 * std::f64::consts::FRAC_2_SQRT_PI * gauss / tail
     };
     value.copysign(x)
@@ -39,14 +37,11 @@ pub(crate) fn erf(x: f64) -> f64 {
 
 /// The standard library's overflows for the greatest arguments, where the logarithm is the answer.
 pub(crate) fn asinh(x: f64) -> f64 {
-    if x.abs() < LARGE {
-        x.asinh()
-    } else {
-        (x.abs().ln() + LN_2).copysign(x)
-    }
+    if x.abs() < LARGE { x.asinh() } else { (x.abs().ln() + LN_2).copysign(x) }
 }
 
-/// The standard library's loses half of the digits near 1, because it takes the logarithm of a rounded sum.
+/// The standard library's loses half of the digits near 1, because it takes the logarithm of a
+/// rounded sum.
 pub(crate) fn acosh(x: f64) -> f64 {
     if x < 1.0 {
         f64::NAN
@@ -69,11 +64,7 @@ const LARGE: f64 = 1e9;
 impl Math for f64 {
     #[inline(always)]
     fn mul_add<const FMA: bool>(self, b: f64, c: f64) -> f64 {
-        if FMA {
-            f64::mul_add(self, b, c)
-        } else {
-            self * b + c
-        }
+        if FMA { f64::mul_add(self, b, c) } else { self * b + c }
     }
     #[inline(always)]
     fn sqrt(self) -> f64 {

@@ -1,9 +1,10 @@
 //! Elementary functions on f32.
 //!
-//! Arguments are reduced after Cody and Waite ("Software Manual for the Elementary Functions", 1980): the multiple of a
-//! constant is subtracted in parts, the first of which have so few bits that their products are exact. The polynomials
-//! are minimax fits (Remez exchange in 40 digits, weighted for relative error of the function); their own error is
-//! given with each. Everything is branch-free: see the parent module.
+//! Arguments are reduced after Cody and Waite ("Software Manual for the Elementary Functions",
+//! 1980): the multiple of a constant is subtracted in parts, the first of which have so few bits
+//! that their products are exact. The polynomials are minimax fits (Remez exchange in 40 digits,
+//! weighted for relative error of the function); their own error is given with each. Everything is
+//! branch-free: see the parent module.
 
 use crate::number::{Arith, Math};
 
@@ -48,10 +49,7 @@ fn reduced_exp<const FMA: bool>(x: f32) -> (f32, i32) {
     let r = fma::<FMA>(n_float, -LN2_HIGH, x);
     let r = fma::<FMA>(n_float, -LN2_LOW, r);
     // (exp(r) - 1 - r) / r^2; the error leaves 2^-26 of expm1(r).
-    let tail = horner::<FMA, 5>(
-        r,
-        [0.5, 0.166_665_42, 0.041_666_28, 0.008_366_71, 0.001_394_667],
-    );
+    let tail = horner::<FMA, 5>(r, [0.5, 0.166_665_42, 0.041_666_28, 0.008_366_71, 0.001_394_667]);
     (fma::<FMA>(r * r, tail, r), n)
 }
 
@@ -66,7 +64,8 @@ fn clamp(x: f32, low: f32, high: f32) -> f32 {
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
     // Beyond these bounds the scaling below gives infinity and zero by itself.
     let (p, n) = reduced_exp::<FMA>(clamp(x, -104.0, 89.0));
-    // 2^n may overflow or be subnormal while the result is neither, so scale in two steps; the first is exact.
+    // 2^n may overflow or be subnormal while the result is neither, so scale in two steps; the
+    // first is exact.
     let half = n >> 1;
     (1.0 + p) * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
@@ -76,13 +75,14 @@ pub(crate) fn expm1<const FMA: bool>(x: f32) -> f32 {
     let (p, n) = reduced_exp::<FMA>(clamp(x, -104.0, 89.0));
     let half = n >> 1;
     let rest = n.wrapping_sub(half);
-    // p * 2^n + (2^n - 1), everything divided by 2^rest first so that nothing overflows early. For n = 0 the sum in
-    // brackets is zero and the relative precision of p is kept.
+    // p * 2^n + (2^n - 1), everything divided by 2^rest first so that nothing overflows early. For
+    // n = 0 the sum in brackets is zero and the relative precision of p is kept.
     let (high, low) = (power_of_two(half), power_of_two(rest));
     fma::<FMA>(p, high, high - power_of_two(rest.wrapping_neg())) * low
 }
 
-/// `expm1(2|x|) / (expm1(2|x|) + 2)`, which keeps relative precision near zero without a second branch.
+/// `expm1(2|x|) / (expm1(2|x|) + 2)`, which keeps relative precision near zero without a second
+/// branch.
 #[inline(always)]
 pub(crate) fn tanh<const FMA: bool>(x: f32) -> f32 {
     // tanh(10) is 1 to well below half an ULP.
@@ -126,24 +126,17 @@ pub(crate) fn ln<const FMA: bool>(x: f32) -> f32 {
     let small = fma::<FMA>(square, -0.5, small);
     let finite = fma::<FMA>(e, LN2_HIGH, f + small);
     let positive = if x < f32::INFINITY { finite } else { x };
-    let other = if x == 0.0 {
-        f32::NEG_INFINITY
-    } else {
-        f32::NAN
-    };
+    let other = if x == 0.0 { f32::NEG_INFINITY } else { f32::NAN };
     if x > 0.0 { positive } else { other }
 }
 
 #[inline(always)]
 pub(crate) fn softplus<const FMA: bool>(x: f32) -> f32 {
     let e = exp::<FMA>(-x.abs());
-    // ln(1 + e), corrected for what rounding 1 + e lost (Kahan's form, in Higham, "Accuracy and Stability", 1.14.1).
+    // ln(1 + e), corrected for what rounding 1 + e lost (Kahan's form, in Higham, "Accuracy and
+    // Stability", 1.14.1).
     let sum = 1.0 + e;
-    let log = if sum == 1.0 {
-        e
-    } else {
-        ln::<FMA>(sum) * (e / (sum - 1.0))
-    };
+    let log = if sum == 1.0 { e } else { ln::<FMA>(sum) * (e / (sum - 1.0)) };
     Arith::max(x, 0.0) + log
 }
 
@@ -199,15 +192,7 @@ fn reduced_angle<const FMA: bool>(x: f32) -> (f32, i32) {
 fn sin_of_parts<const FMA: bool>(r: f32, n: i32) -> f32 {
     let t = r * r;
     // (sin(r) - r) / r^3 within 2^-37, (cos(r) - 1 + r^2/2) / r^4 within 2^-33.
-    let sin = horner::<FMA, 4>(
-        t,
-        [
-            -0.166_666_67,
-            0.008_333_329,
-            -1.983_933_5e-4,
-            2.718_311_6e-6,
-        ],
-    );
+    let sin = horner::<FMA, 4>(t, [-0.166_666_67, 0.008_333_329, -1.983_933_5e-4, 2.718_311_6e-6]);
     let cos = horner::<FMA, 3>(t, [0.041_666_646, -0.001_388_736_8, 2.443_845_4e-5]);
     let sin = fma::<FMA>(r * t, sin, r);
     let cos = fma::<FMA>(t * t, cos, fma::<FMA>(t, -0.5, 1.0));
@@ -281,19 +266,11 @@ impl Math for f32 {
     }
     #[inline(always)]
     fn sin<const FMA: bool>(self) -> f32 {
-        if self.abs() <= MAX_REDUCED {
-            sin_reduced::<FMA>(self)
-        } else {
-            f32::sin(self)
-        }
+        if self.abs() <= MAX_REDUCED { sin_reduced::<FMA>(self) } else { f32::sin(self) }
     }
     #[inline(always)]
     fn cos<const FMA: bool>(self) -> f32 {
-        if self.abs() <= MAX_REDUCED {
-            cos_reduced::<FMA>(self)
-        } else {
-            f32::cos(self)
-        }
+        if self.abs() <= MAX_REDUCED { cos_reduced::<FMA>(self) } else { f32::cos(self) }
     }
     #[inline(always)]
     fn libm(self, f64_function: fn(f64) -> f64) -> f32 {

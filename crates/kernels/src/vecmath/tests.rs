@@ -27,12 +27,9 @@ fn special_values() {
         let same = y.to_bits() == expected.to_bits() || y.is_nan() && expected.is_nan();
         assert!(same, "{name}: {y}");
     }
-    for f in [
-        single::exp::<false>,
-        single::ln::<false>,
-        single::tanh::<false>,
-        single::erf::<false>,
-    ] {
+    for f in
+        [single::exp::<false>, single::ln::<false>, single::tanh::<false>, single::erf::<false>]
+    {
         assert!(f(f32::NAN).is_nan());
     }
     assert!(single::sigmoid::<false>(f32::NAN).is_nan());

@@ -1,7 +1,7 @@
 //! Sizes as files write them: a name, or an expression over names.
 //!
-//! The standard knows names only, but exporters write expressions in their place, and so do we: reading them as what they
-//! are keeps what is known of a size over a save and a load.
+//! The standard knows names only, but exporters write expressions in their place, and so do we:
+//! reading them as what they are keeps what is known of a size over a save and a load.
 
 use super::Dim;
 
@@ -9,8 +9,9 @@ use super::Dim;
 const DEEPEST: u32 = 16;
 
 impl Dim {
-    /// The size that a text stands for: an expression such as `past + 1`, `2*N`, `N//2`, `floor(N/2)` or `max(N, 1)` where
-    /// it is one, else a symbol of that name. Unknown if the text is empty.
+    /// The size that a text stands for: an expression such as `past + 1`, `2*N`, `N//2`,
+    /// `floor(N/2)` or `max(N, 1)` where it is one, else a symbol of that name. Unknown if the text
+    /// is empty.
     ///
     /// ```
     /// use sardonyx_model::Dim;
@@ -22,10 +23,7 @@ impl Dim {
         if text.is_empty() {
             return Dim::Unknown;
         }
-        let mut parser = Parser {
-            rest: text,
-            depth: 0,
-        };
+        let mut parser = Parser { rest: text, depth: 0 };
         match parser.sum() {
             Some(dim) if parser.rest.trim().is_empty() && !dim.is_unknown() => dim,
             _ => Dim::symbol(text),
@@ -90,9 +88,7 @@ impl Parser<'_> {
             let inner = self.nested(Self::sum)?;
             return self.eat(")").then_some(inner);
         }
-        let end = self
-            .rest
-            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
+        let end = self.rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'));
         let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
         self.rest = rest;
         if word.starts_with(|c: char| c.is_ascii_digit()) {
@@ -162,16 +158,9 @@ mod tests {
         ] {
             let read = Dim::parse(text);
             assert_eq!(Dim::parse(&read.to_string()), read, "{text} is {read}");
-            assert_ne!(
-                read.as_symbol(),
-                Some(text).filter(|text| text.len() > 1),
-                "{text}"
-            );
+            assert_ne!(read.as_symbol(), Some(text).filter(|text| text.len() > 1), "{text}");
         }
-        assert_eq!(
-            Dim::parse("ceil(N/2)"),
-            Dim::symbol("N").ceil_div(&2i64.into())
-        );
+        assert_eq!(Dim::parse("ceil(N/2)"), Dim::symbol("N").ceil_div(&2i64.into()));
         assert_eq!(Dim::parse("N//2"), Dim::parse("floor(N/2)"));
         assert_eq!(Dim::parse("3*(N+1)"), Dim::parse("3*N + 3"));
     }

@@ -10,7 +10,8 @@ use crate::rules::common_shape;
 /// Walks through a loop's body after which sizes that still change are given up, and then ranks.
 const PATIENCE: usize = 8;
 
-/// What both types allow; nothing that only one of them says. `None` if they are of different kinds.
+/// What both types allow; nothing that only one of them says. `None` if they are of different
+/// kinds.
 fn join(a: &Type, b: &Type) -> Option<Type> {
     let tensor = |a: &TensorType, b: &TensorType| -> Option<TensorType> {
         let elem = match (a.elem, b.elem) {
@@ -60,10 +61,7 @@ fn truth(known: Option<&Known>) -> Option<bool> {
 
 fn without_shape(ty: &Type) -> Type {
     match ty {
-        Type::Tensor(tensor) => Type::Tensor(TensorType {
-            elem: tensor.elem,
-            shape: None,
-        }),
+        Type::Tensor(tensor) => Type::Tensor(TensorType { elem: tensor.elem, shape: None }),
         Type::Sequence(inner) => Type::Sequence(Box::new(without_shape(inner))),
         Type::Optional(inner) => Type::Optional(Box::new(without_shape(inner))),
         _ => ty.clone(),
@@ -110,16 +108,10 @@ pub(crate) fn if_(cx: &mut Infer<'_>) -> Result<(), InferError> {
         let given = match taken {
             Some(true) => a,
             Some(false) => b,
-            None => Inferred {
-                known: join_known(a.known.as_ref(), b.known.as_ref()),
-                ty: both,
-            },
+            None => Inferred { known: join_known(a.known.as_ref(), b.known.as_ref()), ty: both },
         };
         if taken.is_none() {
-            cx.because(
-                index,
-                "which branch is taken, and they give different sizes",
-            );
+            cx.because(index, "which branch is taken, and they give different sizes");
         }
         if let Some(ty) = given.ty {
             cx.set(index, ty);
@@ -131,45 +123,33 @@ pub(crate) fn if_(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// `Loop`: its body again and again, with what is still certain of the values that it carries, until nothing changes.
+/// `Loop`: its body again and again, with what is still certain of the values that it carries,
+/// until nothing changes.
 pub(crate) fn loop_(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let carried = cx.input_count().saturating_sub(2);
-    let iteration = match cx.is_thorough() {
-        true => Type::tensor(DataType::Int64, [] as [Dim; 0]),
-        false => Type::unranked(DataType::Int64),
+    let iteration = if cx.is_thorough() {
+        Type::tensor(DataType::Int64, [] as [Dim; 0])
+    } else {
+        Type::unranked(DataType::Int64)
     };
     let condition = match (cx.has_input(1), cx.is_thorough()) {
         (false, true) => Inferred {
             ty: Some(Type::tensor(DataType::Bool, [] as [Dim; 0])),
             known: Some(Known::Tensor(Tensor::scalar(Bool8::from(true)))),
         },
-        (true, true) => Inferred {
-            ty: cx.input(1).cloned(),
-            known: cx.known(1).cloned(),
-        },
-        (_, false) => Inferred {
-            ty: cx.input(1).cloned(),
-            known: None,
-        },
+        (true, true) => Inferred { ty: cx.input(1).cloned(), known: cx.known(1).cloned() },
+        (_, false) => Inferred { ty: cx.input(1).cloned(), known: None },
     };
     // The condition is carried as well.
     let mut state = vec![condition];
     for index in 2..2 + carried {
-        state.push(match cx.is_thorough() {
-            true => Inferred {
-                ty: cx.input(index).cloned(),
-                known: cx.known(index).cloned(),
-            },
-            false => Inferred {
-                ty: cx.input(index).map(without_shape),
-                known: None,
-            },
+        state.push(if cx.is_thorough() {
+            Inferred { ty: cx.input(index).cloned(), known: cx.known(index).cloned() }
+        } else {
+            Inferred { ty: cx.input(index).map(without_shape), known: None }
         });
     }
-    let first = Inferred {
-        ty: Some(iteration),
-        known: None,
-    };
+    let first = Inferred { ty: Some(iteration), known: None };
     let given = |state: &[Inferred]| -> Vec<Inferred> {
         [&first].into_iter().chain(state).cloned().collect()
     };
@@ -229,8 +209,8 @@ pub(crate) fn loop_(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// Walks through a body until what it carries does not change any more; then `state` is what is always so. Returns what
-/// the body gives in the end.
+/// Walks through a body until what it carries does not change any more; then `state` is what is
+/// always so. Returns what the body gives in the end.
 fn repeat(
     cx: &Infer<'_>,
     body: &str,
@@ -272,19 +252,13 @@ fn repeat(
 
 /// `Scan`: a body that sees its inputs slice by slice and carries values.
 pub(crate) fn scan(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let lists = Lists {
-        skipped: 0,
-        batched: false,
-    };
+    let lists = Lists { skipped: 0, batched: false };
     lists.scan(cx)
 }
 
 /// `Scan` of version 8: a batch of sequences, of which the first input gives the lengths.
 pub(crate) fn scan_8(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let lists = Lists {
-        skipped: 1,
-        batched: true,
-    };
+    let lists = Lists { skipped: 1, batched: true };
     lists.scan(cx)
 }
 
@@ -331,10 +305,7 @@ impl Lists {
             if self.batched {
                 ty = self.without_batch(cx, ty, &mut batch)?;
             }
-            if let Some(Type::Tensor(TensorType {
-                shape: Some(shape), ..
-            })) = &mut ty
-            {
+            if let Some(Type::Tensor(TensorType { shape: Some(shape), .. })) = &mut ty {
                 let axis = cx.axis(*axis, shape.len())?;
                 let size = shape.remove(axis);
                 len = cx.same_dim(&len, &size, "lengths of scanned inputs")?;
@@ -350,16 +321,13 @@ impl Lists {
         };
         if outputs.len() != count {
             let gives = outputs.len();
-            return cx.fail(format_args!(
-                "body gives {gives} values, but the node has {count} outputs"
-            ));
+            return cx
+                .fail(format_args!("body gives {gives} values, but the node has {count} outputs"));
         }
         for (index, output) in outputs.into_iter().enumerate() {
             let Some(made) = output.ty else { continue };
             let Type::Tensor(tensor) = made else {
-                return cx.fail(format_args!(
-                    "body gives {made} for output {index}, not a tensor"
-                ));
+                return cx.fail(format_args!("body gives {made} for output {index}, not a tensor"));
             };
             let mut shape = tensor.shape;
             let mut elem = tensor.elem;
@@ -376,10 +344,7 @@ impl Lists {
                     }
                     elem = elem.or(before.elem);
                     if let (Some(a), Some(b)) = (&before.shape, &shape) {
-                        let merged = before.merge(&TensorType {
-                            elem,
-                            shape: Some(b.clone()),
-                        });
+                        let merged = before.merge(&TensorType { elem, shape: Some(b.clone()) });
                         let Some(merged) = merged else {
                             return cx.fail(format_args!(
                                 "value {index} that body carries has {} at first, but {} after a run",
@@ -410,9 +375,7 @@ impl Lists {
         match cx.ints(name) {
             Some(axes) if axes.len() != count => {
                 let given = axes.len();
-                cx.fail(format_args!(
-                    "{name} has {given} elements, but there are {count} values"
-                ))
+                cx.fail(format_args!("{name} has {given} elements, but there are {count} values"))
             }
             Some(axes) => Ok(axes),
             None => Ok(vec![0; count]),
@@ -425,11 +388,7 @@ impl Lists {
         ty: Option<Type>,
         batch: &mut Dim,
     ) -> Result<Option<Type>, InferError> {
-        let Some(Type::Tensor(TensorType {
-            elem,
-            shape: Some(mut shape),
-        })) = ty
-        else {
+        let Some(Type::Tensor(TensorType { elem, shape: Some(mut shape) })) = ty else {
             return Ok(ty);
         };
         if shape.is_empty() {
@@ -437,10 +396,7 @@ impl Lists {
         }
         let size = shape.remove(0);
         *batch = cx.same_dim(batch, &size, "sizes of the batch")?;
-        Ok(Some(Type::Tensor(TensorType {
-            elem,
-            shape: Some(shape),
-        })))
+        Ok(Some(Type::Tensor(TensorType { elem, shape: Some(shape) })))
     }
 }
 
@@ -473,9 +429,8 @@ pub(crate) fn sequence_map(cx: &mut Infer<'_>) -> Result<(), InferError> {
     }
     if outputs.len() != count {
         let gives = outputs.len();
-        return cx.fail(format_args!(
-            "body gives {gives} values, but the node has {count} outputs"
-        ));
+        return cx
+            .fail(format_args!("body gives {gives} values, but the node has {count} outputs"));
     }
     for (index, output) in outputs.into_iter().enumerate() {
         if let Some(ty) = output.ty {

@@ -18,8 +18,8 @@ pub struct Call<'a> {
     pub outputs: &'a [bool],
     /// Types of the inputs, as far as known.
     pub types: &'a [Option<Type>],
-    /// Gives the graph of an attribute as text. All names that the graph defines begin with the prefix, so that they do not
-    /// collide with others.
+    /// Gives the graph of an attribute as text. All names that the graph defines begin with the
+    /// prefix, so that they do not collide with others.
     pub graphs: &'a dyn Fn(&str, &str) -> Option<GraphText>,
 }
 
@@ -57,12 +57,7 @@ pub struct Expand<'a> {
 
 impl<'a> Expand<'a> {
     pub(super) fn new(schema: &'a Schema, opset: u32, call: &'a Call<'a>) -> Self {
-        Expand {
-            opset,
-            schema,
-            attributes: AttributeView::new(schema, call.attributes),
-            call,
-        }
+        Expand { opset, schema, attributes: AttributeView::new(schema, call.attributes), call }
     }
 
     /// The opset version that the function is to be written for.

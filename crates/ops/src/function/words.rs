@@ -21,7 +21,8 @@ macro_rules! number_like {
     };
 }
 
-/// A float attribute, in the element type of a value and under its own name: `attribute_like!("alpha", "X")`.
+/// A float attribute, in the element type of a value and under its own name:
+/// `attribute_like!("alpha", "X")`.
 macro_rules! attribute_like {
     ($name:literal, $value:literal) => {
         concat!(

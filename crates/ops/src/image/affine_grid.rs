@@ -1,7 +1,7 @@
 //! AffineGrid: where linear maps with a shift send the points of a regular grid.
 //!
-//! Since 20. As a function it treats a plane as a body of depth 1: the map gets a third row and column, and what it gives
-//! loses the depth again.
+//! Since 20. As a function it treats a plane as a body of depth 1: the map gets a third row and
+//! column, and what it gives loses the depth again.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int64;
@@ -57,11 +57,7 @@ fn grid_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let what = "spatial axes of theta and of size";
     let axes = cx.same_dim(&rows, &count.sub(&Dim::Known(2)), what)?;
     let columns = shared_dim(cx, "columns", &[(0, 2)])?;
-    cx.same_dim(
-        &columns,
-        &axes.add(&Dim::Known(1)),
-        "columns of theta and spatial axes and 1",
-    )?;
+    cx.same_dim(&columns, &axes.add(&Dim::Known(1)), "columns of theta and spatial axes and 1")?;
     let spatial = match axes.known() {
         Some(axes @ (2 | 3)) => axes as usize,
         Some(axes) => {
@@ -284,11 +280,7 @@ mod tests {
             20,
             &[
                 (&[], "float[2, 2, 3]; =[2, 3, 4, W]", "float[2, 4, W, 2]"),
-                (
-                    &[],
-                    "float[N, 3, 4]; =[2, 3, 4, 5, 6]",
-                    "float[2, 4, 5, 6, 3]",
-                ),
+                (&[], "float[N, 3, 4]; =[2, 3, 4, 5, 6]", "float[2, 4, 5, 6, 3]"),
                 (&[], "float[N, ?, 4]; int64[5]", "float[N, ?, ?, ?, 3]"),
                 (&[], "float[N, 2, 3]; int64[?]", "float[N, ?, ?, 2]"),
                 (&[], "float16[...]; -", "float16[...]"),
@@ -297,11 +289,7 @@ mod tests {
                     "float[2, 2, 3]; =[2, 3, 4, 5, 6]",
                     "AffineGrid: spatial axes of theta and of size differ (2 and 3)",
                 ),
-                (
-                    &[],
-                    "-; int64[6]",
-                    "AffineGrid: there are 4 spatial axes, not 2 or 3",
-                ),
+                (&[], "-; int64[6]", "AffineGrid: there are 4 spatial axes, not 2 or 3"),
                 (
                     &[],
                     "float[3, 2, 3]; =[2, 3, 4, 5]",

@@ -14,7 +14,8 @@ pub(crate) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The input with the sizes that are asked for. Without them the reference implementation does not even say the rank.
+/// The input with the sizes that are asked for. Without them the reference implementation does not
+/// even say the rank.
 fn cropped(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     if cx.known(1).is_none() && !cx.is_thorough() {
         return Ok(None);
@@ -74,11 +75,7 @@ mod tests {
                     "float[20, N, 3]; =[1]",
                     "CenterCropPad: axis 3 is out of range for rank 3",
                 ),
-                (
-                    &[],
-                    "float[3]; =[-1]",
-                    "CenterCropPad: a size must not be negative, not -1",
-                ),
+                (&[], "float[3]; =[-1]", "CenterCropPad: a size must not be negative, not -1"),
             ],
         );
     }

@@ -1,7 +1,8 @@
 //! Sizes times factors.
 //!
-//! A factor is a float, and so a fraction with a power of two below: the size that it gives a symbol is a quotient of whole
-//! numbers. Numbers are multiplied as the reference does it, in 64-bit floats.
+//! A factor is a float, and so a fraction with a power of two below: the size that it gives a
+//! symbol is a quotient of whole numbers. Numbers are multiplied as the reference does it, in
+//! 64-bit floats.
 
 use sardonyx_model::Dim;
 
@@ -14,9 +15,7 @@ pub(super) fn scaled(size: &Dim, factor: f32) -> Dim {
     }
     let (numerator, denominator) = fraction(factor);
     match denominator {
-        Some(denominator) => size
-            .mul(&Dim::Known(numerator))
-            .floor_div(&Dim::Known(denominator)),
+        Some(denominator) => size.mul(&Dim::Known(numerator)).floor_div(&Dim::Known(denominator)),
         None => Dim::Unknown,
     }
 }
@@ -24,10 +23,7 @@ pub(super) fn scaled(size: &Dim, factor: f32) -> Dim {
 /// A number without a fraction, if 64 bits hold it.
 fn whole(number: f64) -> Dim {
     const LIMIT: f64 = 9.0e18;
-    match number.abs() < LIMIT {
-        true => Dim::Known(number as i64),
-        false => Dim::Unknown,
-    }
+    if number.abs() < LIMIT { Dim::Known(number as i64) } else { Dim::Unknown }
 }
 
 /// A positive float as a quotient, which it is exactly; without a denominator if that is too large.
@@ -56,9 +52,9 @@ impl Policy {
             None | Some("stretch") => Ok(None),
             Some("not_larger") => Ok(Some(Policy::NotLarger)),
             Some("not_smaller") => Ok(Some(Policy::NotSmaller)),
-            Some(other) => cx.fail(format_args!(
-                "keep_aspect_ratio_policy has no value \"{other}\""
-            )),
+            Some(other) => {
+                cx.fail(format_args!("keep_aspect_ratio_policy has no value \"{other}\""))
+            }
         }
     }
 
@@ -69,9 +65,7 @@ impl Policy {
             return vec![single.clone()];
         }
         let numbers = |dims: &[Dim]| {
-            dims.iter()
-                .map(|dim| dim.known().map(|size| size as f64))
-                .collect::<Option<Vec<f64>>>()
+            dims.iter().map(|dim| dim.known().map(|size| size as f64)).collect::<Option<Vec<f64>>>()
         };
         let (Some(sizes), Some(goals)) = (numbers(sizes), numbers(wanted)) else {
             return vec![Dim::Unknown; wanted.len()];

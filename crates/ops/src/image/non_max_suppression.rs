@@ -49,21 +49,13 @@ mod tests {
             &[
                 (&[], "float[B, N, 4]; float[B, 80, N]", "int64[?, 3]"),
                 (&[], "-; -", "int64[?, 3]"),
-                (
-                    &[],
-                    "float[B, N, 5]; -",
-                    "NonMaxSuppression: a box has four numbers, not 5",
-                ),
+                (&[], "float[B, N, 5]; -", "NonMaxSuppression: a box has four numbers, not 5"),
                 (
                     &[],
                     "float[1, 6, 4]; float[1, 80, 7]",
                     "NonMaxSuppression: the numbers of boxes and scores differ (6 and 7)",
                 ),
-                (
-                    &[],
-                    "float[6, 4]; -",
-                    "NonMaxSuppression: input 0 must have rank 3, not 2",
-                ),
+                (&[], "float[6, 4]; -", "NonMaxSuppression: input 0 must have rank 3, not 2"),
             ],
         );
     }

@@ -120,14 +120,8 @@ struct Inputs {
 
 fn infer_resize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let inputs = match cx.since() {
-        ..11 => Inputs {
-            scales: 1,
-            sizes: None,
-        },
-        _ => Inputs {
-            scales: 2,
-            sizes: Some(3),
-        },
+        ..11 => Inputs { scales: 1, sizes: None },
+        _ => Inputs { scales: 2, sizes: Some(3) },
     };
     let policy = Policy::new(cx)?;
     let scales = Some(inputs.scales).filter(|input| is_given(cx, *input));
@@ -191,13 +185,12 @@ fn say(cx: &mut Infer<'_>, shape: Option<Shape>, by: usize) {
     cx.set_tensor(0, cx.elem(0), shape);
 }
 
-/// Whether there is a list. An empty one, which stood for none before inputs could be left out, is none.
+/// Whether there is a list. An empty one, which stood for none before inputs could be left out, is
+/// none.
 fn is_given(cx: &Infer<'_>, input: usize) -> bool {
     let is_empty = match cx.known(input) {
         Some(known) => known.dims() == [0],
-        None => cx
-            .shape(input)
-            .is_some_and(|shape| shape[..] == [Dim::Known(0)]),
+        None => cx.shape(input).is_some_and(|shape| shape[..] == [Dim::Known(0)]),
     };
     cx.has_input(input) && !is_empty
 }
@@ -230,16 +223,10 @@ fn check_len(
     let found = shared_dim(cx, "elements", &[(input, 0)])?;
     let count = match axes {
         Some(axes) => Some(axes.len()),
-        None => cx
-            .rank(0)
-            .filter(|_| cx.ints("axes").is_none_or(|axes| axes.is_empty())),
+        None => cx.rank(0).filter(|_| cx.ints("axes").is_none_or(|axes| axes.is_empty())),
     };
     if let Some(count) = count {
-        cx.same_dim(
-            &found,
-            &count.into(),
-            format_args!("elements of {name} and axes"),
-        )?;
+        cx.same_dim(&found, &count.into(), format_args!("elements of {name} and axes"))?;
     }
     Ok(())
 }
@@ -253,10 +240,7 @@ fn by_factors(
     let Some(factors) = factors else {
         return Ok(open(cx, axes));
     };
-    if let Some(factor) = factors
-        .iter()
-        .find(|factor| !(**factor > 0.0 && factor.is_finite()))
-    {
+    if let Some(factor) = factors.iter().find(|factor| !(**factor > 0.0 && factor.is_finite())) {
         return cx.fail(format_args!("a scale must be positive, not {factor:?}"));
     }
     let Some(shape) = cx.shape(0) else {
@@ -343,36 +327,20 @@ mod tests {
     fn sizes_by_factors() {
         let scales = "~[1.0, 1.1, 1.3, 1.9]";
         let x = "int32[2, 4, 3, 5]";
-        check(
-            &RESIZE,
-            10,
-            &[(&[], &format!("{x}; {scales}"), "int32[2, 4, 3, 9]")],
-        );
+        check(&RESIZE, 10, &[(&[], &format!("{x}; {scales}"), "int32[2, 4, 3, 9]")]);
         for opset in [11, 13, 18, 19] {
             check(
                 &RESIZE,
                 opset,
                 &[
-                    (
-                        &[],
-                        &format!("{x}; float[8]; {scales}"),
-                        "int32[2, 4, 3, 9]",
-                    ),
-                    (
-                        &[],
-                        "float[N, C, H, W]; -; ~[1, 1, 2, 0.5]",
-                        "float[N, C, 2*H, floor(W/2)]",
-                    ),
+                    (&[], &format!("{x}; float[8]; {scales}"), "int32[2, 4, 3, 9]"),
+                    (&[], "float[N, C, H, W]; -; ~[1, 1, 2, 0.5]", "float[N, C, 2*H, floor(W/2)]"),
                     (
                         &[],
                         "float[N, 3, H, ?]; -; ~[1, 1, 0.75, 2]",
                         "float[N, 3, floor((3*H)/4), ?]",
                     ),
-                    (
-                        &[],
-                        "float[1, 1, 1, 16777217]; -; ~[1, 1, 1, 2]",
-                        "float[1, 1, 1, 33554434]",
-                    ),
+                    (&[], "float[1, 1, 1, 16777217]; -; ~[1, 1, 1, 2]", "float[1, 1, 1, 33554434]"),
                     (&[], "float[N, 3]; -; float[2]", "float[?, ?]"),
                     (&[], "float[...]; -; ~[1, 2]", "float[...]"),
                     // An empty list is none.
@@ -382,11 +350,7 @@ mod tests {
                         "float[1, 2]; -; ~[1, 2, 3]",
                         "Resize: elements of scales and axes differ (3 and 2)",
                     ),
-                    (
-                        &[],
-                        "float[1, 2]; -; ~[1, -2]",
-                        "Resize: a scale must be positive, not -2.0",
-                    ),
+                    (&[], "float[1, 2]; -; ~[1, -2]", "Resize: a scale must be positive, not -2.0"),
                 ],
             );
         }
@@ -399,16 +363,8 @@ mod tests {
                     "float[2, N, 3, 5]; _; ~[1.9, 1.3]",
                     "float[2, N, 3, 9]",
                 ),
-                (
-                    &[("axes", ints(&[-1]))],
-                    "float[2, N]; _; float[1]",
-                    "float[2, ?]",
-                ),
-                (
-                    &[("axes", ints(&[1, -1]))],
-                    "float[2, N]; _; -",
-                    "Resize: axis 1 is named twice",
-                ),
+                (&[("axes", ints(&[-1]))], "float[2, N]; _; float[1]", "float[2, ?]"),
+                (&[("axes", ints(&[1, -1]))], "float[2, N]; _; -", "Resize: axis 1 is named twice"),
                 (
                     &[("axes", ints(&[2]))],
                     "float[2, N]; _; -",
@@ -426,11 +382,7 @@ mod tests {
     #[test]
     fn sizes_as_given() {
         // SHAPE-16, SHAPE-25
-        check(
-            &RESIZE,
-            11,
-            &[(&[], "float[2, 4]; -; float[2]; =[3, N]", "float[3, N]")],
-        );
+        check(&RESIZE, 11, &[(&[], "float[2, 4]; -; float[2]; =[3, N]", "float[3, N]")]);
         for opset in [13, 18, 19] {
             check(
                 &RESIZE,
@@ -474,16 +426,8 @@ mod tests {
             &RESIZE,
             19,
             &[
-                (
-                    &[policy("not_larger")],
-                    "float[3, 5]; _; _; =[6, 6]",
-                    "float[4, 6]",
-                ),
-                (
-                    &[policy("not_smaller")],
-                    "float[3, 5]; _; _; =[6, 6]",
-                    "float[6, 10]",
-                ),
+                (&[policy("not_larger")], "float[3, 5]; _; _; =[6, 6]", "float[4, 6]"),
+                (&[policy("not_smaller")], "float[3, 5]; _; _; =[6, 6]", "float[6, 10]"),
                 (
                     &[policy("not_larger"), axes()],
                     "float[N, 4, 3, 5]; _; _; =[6, 6]",
@@ -501,11 +445,7 @@ mod tests {
                 ),
                 (&[policy("not_smaller")], "float[N]; _; _; =[7]", "float[7]"),
                 // No factor leads from nothing to something.
-                (
-                    &[policy("not_smaller")],
-                    "float[0, 2]; _; _; =[7, 7]",
-                    "float[?, ?]",
-                ),
+                (&[policy("not_smaller")], "float[0, 2]; _; _; =[7, 7]", "float[?, ?]"),
                 (
                     &[policy("larger")],
                     "float[3, 5]; _; _; =[6, 6]",
@@ -520,21 +460,15 @@ mod tests {
         let scales = || ("scales", AttrValue::Floats(vec![1.0, 1.1, 1.3, 1.9].into()));
         let row = [(&[scales()][..], "int32[2, 4, 3, 5]", "int32[2, 4, 3, 9]")];
         check(&UPSAMPLE, 7, &row);
-        let first = [
-            ("height_scale", AttrValue::Float(2.0)),
-            ("width_scale", AttrValue::Float(1.5)),
-        ];
+        let first =
+            [("height_scale", AttrValue::Float(2.0)), ("width_scale", AttrValue::Float(1.5))];
         check(
             &UPSAMPLE,
             1,
             &[
                 (&first, "float[N, 3, H, 5]", "float[N, 3, 2*H, 7]"),
                 (&[], "float[N, 3, H, 5]", "float[?, ?, ?, ?]"),
-                (
-                    &first,
-                    "float[3]",
-                    "Upsample: input 0 must have rank 4, not 1",
-                ),
+                (&first, "float[3]", "Upsample: input 0 must have rank 4, not 1"),
             ],
         );
         for opset in [9, 10] {

@@ -3,17 +3,20 @@
 //! Before opset 7 the second input stretches only where the node says so; since then both broadcast
 //! ([`legacy_broadcast`]).
 //!
-//! - `Add`, `Sub`, `Mul`, `Div`: since 1; 6 takes wide integers and drops `consumed_inputs`; 7 broadcasts; 13 adds
-//!   bfloat16; 14 adds narrow integers. Division of integers drops the fraction.
-//! - `Pow`, the first input to the power of the second: since 1; 7 broadcasts; 12 takes integers, and exponents of a type
-//!   of their own; 13 adds bfloat16, 15 for exponents too.
-//! - `Mod`, the remainder with the sign of the divisor, or of the dividend with `fmod=1`: since 10; 13 adds bfloat16; 28
-//!   defines `fmod=0` for floats.
-//! - `Equal`: since 1; 7 broadcasts; 11 takes all integers and floats; 13 adds bfloat16; 19 adds strings.
+//! - `Add`, `Sub`, `Mul`, `Div`: since 1; 6 takes wide integers and drops `consumed_inputs`; 7
+//!   broadcasts; 13 adds bfloat16; 14 adds narrow integers. Division of integers drops the
+//!   fraction.
+//! - `Pow`, the first input to the power of the second: since 1; 7 broadcasts; 12 takes integers,
+//!   and exponents of a type of their own; 13 adds bfloat16, 15 for exponents too.
+//! - `Mod`, the remainder with the sign of the divisor, or of the dividend with `fmod=1`: since 10;
+//!   13 adds bfloat16; 28 defines `fmod=0` for floats.
+//! - `Equal`: since 1; 7 broadcasts; 11 takes all integers and floats; 13 adds bfloat16; 19 adds
+//!   strings.
 //! - `Greater`, `Less`: since 1; 7 broadcasts; 9 takes integers; 13 adds bfloat16.
 //! - `GreaterOrEqual`, `LessOrEqual`: since 12; 16 adds bfloat16.
 //! - `And`, `Or`, `Xor` of truth values: since 1; 7 broadcasts.
-//! - `BitShift` by the second input, in `direction`: since 11; 28 adds signed integers and defines shifts by too much.
+//! - `BitShift` by the second input, in `direction`: since 11; 28 adds signed integers and defines
+//!   shifts by too much.
 //! - `BitwiseAnd`, `BitwiseOr`, `BitwiseXor`: since 18.
 
 use sardonyx_model::{Dim, Shape};
@@ -66,24 +69,10 @@ pub(crate) static DIV: OpDef = arithmetic("Div", quotient).about("Quotients.");
 
 pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .about("Whether elements are equal.")
-    .since(
-        1,
-        &[
-            A,
-            B,
-            C,
-            int("broadcast").or(0),
-            int("axis"),
-            types("T", INT32_64.and(BOOL)),
-            T1,
-        ],
-    )
+    .since(1, &[A, B, C, int("broadcast").or(0), int("axis"), types("T", INT32_64.and(BOOL)), T1])
     .since(7, BROADCAST)
     .since(11, &[types("T", NUMERIC.and(BOOL))])
-    .since(
-        13,
-        &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4.and(BOOL))],
-    )
+    .since(13, &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4.and(BOOL))])
     .since(19, &[types("T", NUMERIC_IR4.and(BOOL).and(STRING))])
     .infer(|cx| compared(cx, shape_values::equal))
     .adapter(6, 7, legacy_broadcast::align);
@@ -97,15 +86,12 @@ pub(crate) static GREATER_OR_EQUAL: OpDef = inclusive_order("GreaterOrEqual", |c
 .about("Whether the first is not smaller.")
 .body(&[12, 16], or_equal!("Greater"));
 
-pub(crate) static LESS: OpDef = order("Less", |cx| {
-    compared(cx, |a, b| shape_values::greater(b, a))
-})
-.about("Whether the first is smaller.");
+pub(crate) static LESS: OpDef =
+    order("Less", |cx| compared(cx, |a, b| shape_values::greater(b, a)))
+        .about("Whether the first is smaller.");
 
 pub(crate) static LESS_OR_EQUAL: OpDef = inclusive_order("LessOrEqual", |cx| {
-    compared(cx, |a, b| {
-        shape_values::greater(a, b).map(|greater| !greater)
-    })
+    compared(cx, |a, b| shape_values::greater(a, b).map(|greater| !greater))
 })
 .about("Whether the first is not larger.")
 .body(&[12, 16], or_equal!("Less"));
@@ -157,14 +143,7 @@ pub(crate) static POW: OpDef = OpDef::new("Pow")
         ],
     )
     .since(7, BROADCAST)
-    .since(
-        12,
-        &[
-            input("Y", "T1"),
-            types("T", FLOATS.and(INT32_64)),
-            types("T1", NUMERIC),
-        ],
-    )
+    .since(12, &[input("Y", "T1"), types("T", FLOATS.and(INT32_64)), types("T1", NUMERIC)])
     .since(
         13,
         &[
@@ -210,10 +189,8 @@ const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
         ints("consumed_inputs"),
         types("T", FLOATS),
     ];
-    const NOT_IN_PLACE: &[Fact] = &[
-        without_attribute("consumed_inputs"),
-        types("T", HIGH_PRECISION),
-    ];
+    const NOT_IN_PLACE: &[Fact] =
+        &[without_attribute("consumed_inputs"), types("T", HIGH_PRECISION)];
     const BFLOAT16_TOO: &[Fact] = &[
         input("A", "T").differentiable(),
         input("B", "T").differentiable(),
@@ -233,67 +210,31 @@ const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
 
 const fn order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
-        .since(
-            1,
-            const {
-                &[
-                    A,
-                    B,
-                    C,
-                    int("broadcast").or(0),
-                    int("axis"),
-                    types("T", FLOATS),
-                    T1,
-                ]
-            },
-        )
+        .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", FLOATS), T1] })
         .since(7, BROADCAST)
         .since(9, const { &[types("T", NUMERIC)] })
-        .since(
-            13,
-            const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4)] },
-        )
+        .since(13, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC_IR4)] })
         .infer(infer)
         .adapter(6, 7, legacy_broadcast::align)
 }
 
 macro_rules! or_equal {
     ($order:literal) => {
-        concat!(
-            "strictly = ",
-            $order,
-            " (A, B)\nequal = Equal (A, B)\nC = Or (strictly, equal)"
-        )
+        concat!("strictly = ", $order, " (A, B)\nequal = Equal (A, B)\nC = Or (strictly, equal)")
     };
 }
 use or_equal;
 
 const fn inclusive_order(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
-        .since(
-            12,
-            const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] },
-        )
+        .since(12, const { &[FIXED_A, FIXED_B, FIXED_C, types("T", NUMERIC), T1] })
         .since(16, const { &[types("T", NUMERIC_IR4)] })
         .infer(infer)
 }
 
 const fn logic(name: &'static str, infer: InferFn) -> OpDef {
     OpDef::new(name)
-        .since(
-            1,
-            const {
-                &[
-                    A,
-                    B,
-                    C,
-                    int("broadcast").or(0),
-                    int("axis"),
-                    types("T", BOOL),
-                    T1,
-                ]
-            },
-        )
+        .since(1, const { &[A, B, C, int("broadcast").or(0), int("axis"), types("T", BOOL), T1] })
         .since(
             7,
             const {
@@ -328,11 +269,7 @@ const fn bitwise(name: &'static str) -> OpDef {
 
 /// The shape of the output, in all versions of operators that are as old as opset 1.
 fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
-    if cx.since() < 7 {
-        legacy_broadcast::shape(cx)
-    } else {
-        rules::broadcast_inputs(cx)
-    }
+    if cx.since() < 7 { legacy_broadcast::shape(cx) } else { rules::broadcast_inputs(cx) }
 }
 
 fn broadcast(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -419,22 +356,10 @@ mod tests {
     fn inputs_broadcast() {
         // SHAPE-19, SHAPE-16, SHAPE-22
         let rows = [
-            (
-                &ADD,
-                "float[3, 4, 5]; float[2, 1, 1, 1]",
-                "float[2, 3, 4, 5]",
-            ),
-            (
-                &ADD,
-                "float[3, 4]; float[3]",
-                "Add: sizes 4 and 3 of axis 1 do not broadcast",
-            ),
+            (&ADD, "float[3, 4, 5]; float[2, 1, 1, 1]", "float[2, 3, 4, 5]"),
+            (&ADD, "float[3, 4]; float[3]", "Add: sizes 4 and 3 of axis 1 do not broadcast"),
             (&SUB, "double[N, 4]; double[1, 4]", "double[N, 4]"),
-            (
-                &MUL,
-                "float[N, 4]; float[M, 1]",
-                "float[broadcast(M, N), 4]",
-            ),
+            (&MUL, "float[N, 4]; float[M, 1]", "float[broadcast(M, N), 4]"),
             (&MUL, "float[?]; float[7]", "float[7]"),
             (&DIV, "float[...]; float[7]", "float[...]"),
             (&DIV, "-; int64[7]", "int64[...]"),
@@ -447,12 +372,7 @@ mod tests {
             (&BIT_SHIFT, "uint8[N]; uint8", "uint8[N]"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(
-                inferred(def, 18, &[], inputs),
-                expected,
-                "{} of {inputs}",
-                def.name
-            );
+            assert_eq!(inferred(def, 18, &[], inputs), expected, "{} of {inputs}", def.name);
         }
     }
 
@@ -462,55 +382,27 @@ mod tests {
         let at = |axis| ("axis", AttrValue::Int(axis));
         let rows = [
             (vec![], "float[2, 3]; float[?, 3]", "float[2, 3]"),
-            (
-                vec![],
-                "float[2, 3]; float[3]",
-                "Add: the ranks of its inputs differ (2 and 1)",
-            ),
+            (vec![], "float[2, 3]; float[3]", "Add: the ranks of its inputs differ (2 and 1)"),
             (vec![], "float[...]; float[2, N]", "float[2, N]"),
-            (
-                vec![stretch.clone()],
-                "float[2, 3, 4, 5]; float[4, 5]",
-                "float[2, 3, 4, 5]",
-            ),
-            (
-                vec![stretch.clone()],
-                "float[2, 3, 4, ?]; float[4, 5]",
-                "float[2, 3, 4, 5]",
-            ),
-            (
-                vec![stretch.clone()],
-                "float[2, 3, 4, 5]; float[1, 1]",
-                "float[2, 3, 4, 5]",
-            ),
+            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[4, 5]", "float[2, 3, 4, 5]"),
+            (vec![stretch.clone()], "float[2, 3, 4, ?]; float[4, 5]", "float[2, 3, 4, 5]"),
+            (vec![stretch.clone()], "float[2, 3, 4, 5]; float[1, 1]", "float[2, 3, 4, 5]"),
             (
                 vec![stretch.clone()],
                 "float[2, 3, 4, 5]; float[3, 4]",
                 "Add: the sizes of axis 2 differ (4 and 3)",
             ),
-            (
-                vec![stretch.clone(), at(1)],
-                "float[2, 3, 4, 5]; float[3, 4]",
-                "float[2, 3, 4, 5]",
-            ),
+            (vec![stretch.clone(), at(1)], "float[2, 3, 4, 5]; float[3, 4]", "float[2, 3, 4, 5]"),
             (
                 vec![stretch.clone(), at(3)],
                 "float[2, 3, 4, 5]; float[5, 1]",
                 "Add: input 1 of rank 2 does not fit at axis 3",
             ),
-            (
-                vec![stretch.clone(), at(0)],
-                "float[N, 3]; float[...]",
-                "float[N, 3]",
-            ),
+            (vec![stretch.clone(), at(0)], "float[N, 3]; float[...]", "float[N, 3]"),
             (vec![stretch, at(0)], "float[...]; float[2]", "float[...]"),
         ];
         for (attributes, inputs, expected) in rows {
-            assert_eq!(
-                inferred(&ADD, 6, &attributes, inputs),
-                expected,
-                "{attributes:?} {inputs}"
-            );
+            assert_eq!(inferred(&ADD, 6, &attributes, inputs), expected, "{attributes:?} {inputs}");
         }
         assert_eq!(inferred(&GREATER, 1, &[], "float[2]; float[N]"), "bool[2]");
     }
@@ -530,11 +422,7 @@ mod tests {
             (&MUL, "int32:2000000000; int32:2", "-"),
             (&DIV, "[N, -7]; 2", "[floor(N/2), -3]"),
             (&DIV, "[N, 8]; [1, 0]", "[N, ?]"),
-            (
-                &ADD,
-                "[1, 2]; [1, 2, 3]",
-                "Add: sizes 2 and 3 of axis 0 do not broadcast",
-            ),
+            (&ADD, "[1, 2]; [1, 2, 3]", "Add: sizes 2 and 3 of axis 0 do not broadcast"),
             (&MOD, "[-7, N]; 2", "[1, mod(N, 2)]"),
             (&ADD, "[[N], [2]]; [1, 0]", "[[N + 1, N], [3, 2]]"),
             (&DIV, "float:[N, 7, 6]; float:2", "[?, ?, 3]"),
@@ -551,16 +439,8 @@ mod tests {
             (&XOR, "bool:[1, 1, 0]; bool:[1, 0, ?]", "[0, 1, ?]"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(
-                propagated(def, 14, &[], inputs),
-                expected,
-                "{} of {inputs}",
-                def.name
-            );
+            assert_eq!(propagated(def, 14, &[], inputs), expected, "{} of {inputs}", def.name);
         }
-        assert_eq!(
-            propagated(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"),
-            "-1"
-        );
+        assert_eq!(propagated(&MOD, 14, &[("fmod", AttrValue::Int(1))], "-7; 2"), "-1");
     }
 }

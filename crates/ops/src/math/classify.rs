@@ -87,10 +87,7 @@ mod tests {
     fn an_answer_for_each_element() {
         for def in [&IS_INF, &IS_NAN] {
             for version in def.versions() {
-                let rows = [
-                    (&[][..], "float[N, 2, ?]", "bool[N, 2, ?]"),
-                    (&[], "-", "bool[...]"),
-                ];
+                let rows = [(&[][..], "float[N, 2, ?]", "bool[N, 2, ?]"), (&[], "-", "bool[...]")];
                 check(def, version.since, &rows);
             }
         }

@@ -1,7 +1,8 @@
 //! Clip: what is below `min` becomes `min`, what is above `max` becomes `max`.
 //!
-//! Since 1, with the limits as attributes; 6 drops `consumed_inputs` and writes the limits of float32 down as defaults;
-//! 11 takes the limits as optional inputs; 12 adds integers; 13 adds bfloat16.
+//! Since 1, with the limits as attributes; 6 drops `consumed_inputs` and writes the limits of
+//! float32 down as defaults; 11 takes the limits as optional inputs; 12 adds integers; 13 adds
+//! bfloat16.
 
 use sardonyx_tensor::{DataType, Tensor, f16};
 
@@ -71,8 +72,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         shape_values::map(cx, |value| {
             let not_below = least.as_ref().map(|least| value.larger(least));
             let value = not_below.unwrap_or_else(|| value.clone());
-            most.as_ref()
-                .map_or(value.clone(), |most| value.smaller(most))
+            most.as_ref().map_or(value.clone(), |most| value.smaller(most))
         });
     }
     Ok(())
@@ -99,7 +99,8 @@ fn body(cx: &Expand<'_>) -> Option<String> {
     Some(nodes.to_string())
 }
 
-/// The limits that version 6 states as defaults are those of float32, and do nothing to narrower types.
+/// The limits that version 6 states as defaults are those of float32, and do nothing to narrower
+/// types.
 fn same_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let limited = cx.has("min") && cx.has("max");
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
@@ -112,11 +113,9 @@ fn same_limits(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 fn limits_as_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let elem = cx.input_type(0).and_then(|ty| ty.elem());
     let mut limits = [None, None];
-    for (limit, (name, default)) in limits
-        .iter_mut()
-        .zip([("min", f32::MIN), ("max", f32::MAX)])
-    {
-        // An absent limit is the limit of the element type. For double that is wider than the default of version 6.
+    for (limit, (name, default)) in limits.iter_mut().zip([("min", f32::MIN), ("max", f32::MAX)]) {
+        // An absent limit is the limit of the element type. For double that is wider than the
+        // default of version 6.
         let narrow = matches!(elem, None | Some(DataType::Double)).then_some(default);
         let Some(value) = cx.float(name).or(narrow) else {
             continue;
@@ -150,55 +149,28 @@ mod tests {
     #[test]
     fn the_output_is_like_the_input() {
         // SHAPE-16, NODE-13, NODE-15
-        for inputs in [
-            "float[2, N]; float; float",
-            "float[2, N]; -; float",
-            "float[2, N]",
-        ] {
+        for inputs in ["float[2, N]; float; float", "float[2, N]; -; float", "float[2, N]"] {
             assert_eq!(inferred(&CLIP, 13, &[], inputs), "float[2, N]");
         }
         assert_eq!(inferred(&CLIP, 6, &[], "double[...]"), "double[...]");
         assert_eq!(inferred(&CLIP, 11, &[], "-; float"), "-");
-        assert_eq!(
-            propagated(&CLIP, 13, &[], "[N, -3, 9]; 0; 4"),
-            "[min(4, N), 0, 4]"
-        );
+        assert_eq!(propagated(&CLIP, 13, &[], "[N, -3, 9]; 0; 4"), "[min(4, N), 0, 4]");
     }
 
     #[test]
     fn limits_become_inputs() {
         let (zero, six) = (("min", Float(0.0)), ("max", Float(6.0)));
         let rows = [
-            (
-                vec![zero.clone(), six.clone()],
-                "float[N]",
-                "y = Clip(a, 0.0, 6.0)",
-            ),
+            (vec![zero.clone(), six.clone()], "float[N]", "y = Clip(a, 0.0, 6.0)"),
             (vec![zero.clone()], "float[N]", "y = Clip(a, 0.0)"),
             (vec![six.clone()], "float[N]", "y = Clip(a, -, 6.0)"),
-            (
-                vec![zero.clone(), six],
-                "float16[N]",
-                "y = Clip(a, float16, float16)",
-            ),
+            (vec![zero.clone(), six], "float16[N]", "y = Clip(a, float16, float16)"),
             (vec![], "float[...]", "y = Clip(a)"),
-            (
-                vec![zero],
-                "double",
-                "y = Clip(a, 0.0, 3.4028234663852886e38)",
-            ),
-            (
-                vec![],
-                "-",
-                "Clip: limits as inputs need the element type, which is not known",
-            ),
+            (vec![zero], "double", "y = Clip(a, 0.0, 3.4028234663852886e38)"),
+            (vec![], "-", "Clip: limits as inputs need the element type, which is not known"),
         ];
         for (attributes, input, expected) in rows {
-            assert_eq!(
-                adapted(&CLIP, 10, &attributes, input),
-                expected,
-                "{attributes:?} {input}"
-            );
+            assert_eq!(adapted(&CLIP, 10, &attributes, input), expected, "{attributes:?} {input}");
         }
     }
 
@@ -207,14 +179,8 @@ mod tests {
         let hint = ("consumed_inputs", sardonyx_model::AttrValue::from(&[0]));
         assert_eq!(adapted(&CLIP, 5, &[hint], "float[N]"), "y = Clip(a)");
         let refusal = "Clip: without a limit, version 6 limits to the range of float32";
-        assert_eq!(
-            adapted(&CLIP, 5, &[("min", Float(0.0))], "double[N]"),
-            refusal
-        );
+        assert_eq!(adapted(&CLIP, 5, &[("min", Float(0.0))], "double[N]"), refusal);
         let limits = [("min", Float(0.0)), ("max", Float(1.0))];
-        assert_eq!(
-            adapted(&CLIP, 5, &limits, "double[N]"),
-            "y = Clip(a) min=0 max=1"
-        );
+        assert_eq!(adapted(&CLIP, 5, &limits, "double[N]"), "y = Clip(a) min=0 max=1");
     }
 }

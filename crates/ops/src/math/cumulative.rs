@@ -51,10 +51,7 @@ fn cumulated(cx: &mut Infer<'_>, f: Combine, of_nothing: i64) -> Result<(), Infe
     let axis = match cx.constant_ints(1).as_deref() {
         Some([axis]) => Some(*axis),
         Some(axes) => {
-            return cx.fail(format_args!(
-                "the axis must be one number, not {}",
-                axes.len()
-            ));
+            return cx.fail(format_args!("the axis must be one number, not {}", axes.len()));
         }
         None => None,
     };
@@ -73,10 +70,7 @@ fn cumulated_ints(cx: &Infer<'_>, axis: i64, f: Combine, of_nothing: i64) -> Opt
     let mut ints = shape_values::of_input(cx, 0)?;
     let axis = cx.axis(axis, ints.dims.len()).ok()?;
     let (exclusive, reverse) = (cx.int("exclusive") == Some(1), cx.int("reverse") == Some(1));
-    let (size, inner) = (
-        ints.dims[axis],
-        ints.dims[axis + 1..].iter().product::<usize>(),
-    );
+    let (size, inner) = (ints.dims[axis], ints.dims[axis + 1..].iter().product::<usize>());
     for line in 0..ints.values.len() {
         // The first element of each line along the axis.
         if inner == 0 || (line / inner) % size != 0 {
@@ -103,52 +97,20 @@ mod tests {
     #[test]
     fn sums_so_far() {
         // SHAPE-16, SHAPE-25
-        assert_eq!(
-            inferred(&CUM_SUM, 14, &[], "float[2, N]; int64"),
-            "float[2, N]"
-        );
+        assert_eq!(inferred(&CUM_SUM, 14, &[], "float[2, N]; int64"), "float[2, N]");
         assert_eq!(inferred(&CUM_PROD, 26, &[], "-; int64"), "-");
         let (exclusive, reverse) = (("exclusive", Int(1)), ("reverse", Int(1)));
         let rows = [
             (&CUM_SUM, vec![], "[N, 2, 3]; 0", "[N, N + 2, N + 5]"),
-            (
-                &CUM_SUM,
-                vec![exclusive.clone()],
-                "[N, 2, 3]; [-1]",
-                "[0, N, N + 2]",
-            ),
-            (
-                &CUM_SUM,
-                vec![reverse.clone()],
-                "[N, 2, 3]; 0",
-                "[N + 5, 5, 3]",
-            ),
+            (&CUM_SUM, vec![exclusive.clone()], "[N, 2, 3]; [-1]", "[0, N, N + 2]"),
+            (&CUM_SUM, vec![reverse.clone()], "[N, 2, 3]; 0", "[N + 5, 5, 3]"),
             (&CUM_SUM, vec![], "[[1, 2], [3, 4]]; 0", "[[1, 2], [4, 6]]"),
-            (
-                &CUM_PROD,
-                vec![reverse, exclusive],
-                "[N, 2, 3]; 0",
-                "[6, 3, 1]",
-            ),
-            (
-                &CUM_SUM,
-                vec![],
-                "[1]; 1",
-                "CumSum: axis 1 is out of range for rank 1",
-            ),
-            (
-                &CUM_SUM,
-                vec![],
-                "[1]; [0, 0]",
-                "CumSum: the axis must be one number, not 2",
-            ),
+            (&CUM_PROD, vec![reverse, exclusive], "[N, 2, 3]; 0", "[6, 3, 1]"),
+            (&CUM_SUM, vec![], "[1]; 1", "CumSum: axis 1 is out of range for rank 1"),
+            (&CUM_SUM, vec![], "[1]; [0, 0]", "CumSum: the axis must be one number, not 2"),
         ];
         for (def, attributes, inputs, expected) in rows {
-            assert_eq!(
-                propagated(def, 26, &attributes, inputs),
-                expected,
-                "{inputs}"
-            );
+            assert_eq!(propagated(def, 26, &attributes, inputs), expected, "{inputs}");
         }
     }
 }

@@ -8,7 +8,8 @@ use crate::cost::elements;
 use crate::infer::{Infer, InferError};
 use crate::rules::broadcast_shapes;
 
-/// Sizes of the product have the labels that the right side names, or those that the left side names once.
+/// Sizes of the product have the labels that the right side names, or those that the left side
+/// names once.
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));
     let shape = match cx.string("equation") {
@@ -43,17 +44,12 @@ fn product_shape(cx: &Infer<'_>, equation: &str) -> Result<Option<Shape>, InferE
     let (sizes, has_ellipsis) = operands(cx, left)?;
     let result = match right {
         Some(text) => read(cx, text)?,
-        None => Term {
-            labels: sizes.used_once(),
-            ellipsis: Some(0),
-        },
+        None => Term { labels: sizes.used_once(), ellipsis: Some(0) },
     };
     let mut shape = Shape::new();
     for (place, label) in result.labels.iter().enumerate() {
         let Some(found) = sizes.labels.get(label) else {
-            return cx.fail(format_args!(
-                "no operand has the label {label} of the result"
-            ));
+            return cx.fail(format_args!("no operand has the label {label} of the result"));
         };
         if result.labels[..place].contains(label) {
             return cx.fail(format_args!("the result has the label {label} twice"));
@@ -68,8 +64,8 @@ fn product_shape(cx: &Infer<'_>, equation: &str) -> Result<Option<Shape>, InferE
     Ok(Some(shape))
 }
 
-/// One multiply-add for each combination of all labels, as long as there is something to multiply. More than two operands
-/// can be multiplied in orders that take less.
+/// One multiply-add for each combination of all labels, as long as there is something to multiply.
+/// More than two operands can be multiplied in orders that take less.
 pub(crate) fn multiply_adds(cx: &Infer<'_>) -> Option<Dim> {
     if cx.input_count() < 2 {
         return Some(Dim::Known(0));
@@ -113,10 +109,7 @@ fn operands(cx: &Infer<'_>, left: &str) -> Result<(Sizes, bool), InferError> {
 }
 
 fn read(cx: &Infer<'_>, text: &str) -> Result<Term, InferError> {
-    let mut term = Term {
-        labels: Vec::new(),
-        ellipsis: None,
-    };
+    let mut term = Term { labels: Vec::new(), ellipsis: None };
     let mut rest = text.trim_start();
     while let Some(char) = rest.chars().next() {
         if char.is_ascii_alphabetic() {
@@ -153,11 +146,7 @@ impl Sizes {
             let size = shape.map_or(Dim::Unknown, |dims| {
                 // What is after `...` counts from the end.
                 let from_end = term.ellipsis.is_some_and(|at| place >= at);
-                let skipped = if from_end {
-                    dims.len() - term.labels.len()
-                } else {
-                    0
-                };
+                let skipped = if from_end { dims.len() - term.labels.len() } else { 0 };
                 dims[place + skipped].clone()
             });
             self.add_label(cx, *label, size)?;
@@ -220,11 +209,7 @@ mod tests {
         let rows = [
             ("ij,jk->ik", "float[N, 3]; float[3, M]", "float[N, M]"),
             ("ij,jk", "float[N, 3]; float[3, M]", "float[N, M]"),
-            (
-                " b i j , b j k -> b i k ",
-                "float[B, 2, 3]; float[B, 3, 4]",
-                "float[B, 2, 4]",
-            ),
+            (" b i j , b j k -> b i k ", "float[B, 2, 3]; float[B, 3, 4]", "float[B, 2, 4]"),
             ("ba", "float[N, M]", "float[M, N]"),
             ("Za", "float[N, M]", "float[N, M]"),
             ("ii->i", "float[3, 3]", "float[3]"),
@@ -232,27 +217,15 @@ mod tests {
             (",ij->ij", "float; float[2, N]", "float[2, N]"),
             ("ij,j->i", "float[2, 1]; float[3]", "float[2]"),
             ("ij,j->j", "float[2, 1]; float[3]", "float[3]"),
-            (
-                "...ij,...jk->...ik",
-                "float[5, 1, 2, 3]; float[1, B, 3, 4]",
-                "float[5, B, 2, 4]",
-            ),
+            ("...ij,...jk->...ik", "float[5, 1, 2, 3]; float[1, B, 3, 4]", "float[5, B, 2, 4]"),
             ("i...->...i", "float[2, N, 3]", "float[N, 3, 2]"),
             ("i...j", "float[2, N, 3]", "float[N, 2, 3]"),
             ("...i,i", "float[...]; float[3]", "float[...]"),
             ("ij,jk->ik", "float[...]; float[3, M]", "float[?, M]"),
             ("i->", "-", "?"),
             ("", "float[2]", "float[...]"),
-            (
-                "i->i",
-                "float",
-                "Einsum: input 0 has rank 0, the equation gives it 1 labels",
-            ),
-            (
-                "...ij->ij",
-                "float[2]",
-                "Einsum: input 0 has rank 1, the equation gives it 2 labels",
-            ),
+            ("i->i", "float", "Einsum: input 0 has rank 0, the equation gives it 1 labels"),
+            ("...ij->ij", "float[2]", "Einsum: input 0 has rank 1, the equation gives it 2 labels"),
             (
                 "...,...->...",
                 "float[2, 3]; float",
@@ -264,34 +237,14 @@ mod tests {
                 "float[2]; float[3]",
                 "Einsum: the equation has 3 operands, the node has 2 inputs",
             ),
-            (
-                "i->j",
-                "float[2]",
-                "Einsum: no operand has the label j of the result",
-            ),
-            (
-                "i->ii",
-                "float[2]",
-                "Einsum: the result has the label i twice",
-            ),
-            (
-                "i1->i",
-                "float[2]",
-                "Einsum: '1' in the equation is no label",
-            ),
-            (
-                "ij,jk->ik",
-                "float[2, 3]; float[4, 5]",
-                "Einsum: the label j has the sizes 3 and 4",
-            ),
+            ("i->j", "float[2]", "Einsum: no operand has the label j of the result"),
+            ("i->ii", "float[2]", "Einsum: the result has the label i twice"),
+            ("i1->i", "float[2]", "Einsum: '1' in the equation is no label"),
+            ("ij,jk->ik", "float[2, 3]; float[4, 5]", "Einsum: the label j has the sizes 3 and 4"),
         ];
         for (equation, inputs, expected) in rows {
             let attributes = [("equation", AttrValue::String(equation.as_bytes().into()))];
-            assert_eq!(
-                inferred(&EINSUM, 12, &attributes, inputs),
-                expected,
-                "{equation}"
-            );
+            assert_eq!(inferred(&EINSUM, 12, &attributes, inputs), expected, "{equation}");
         }
     }
 }

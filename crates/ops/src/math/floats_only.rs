@@ -1,4 +1,5 @@
-//! Versions that take fewer element types than the one before: integers, whose results nobody had defined, went away.
+//! Versions that take fewer element types than the one before: integers, whose results nobody had
+//! defined, went away.
 
 use crate::adapt::{Adapt, Refusal};
 
@@ -6,9 +7,9 @@ use crate::adapt::{Adapt, Refusal};
 pub(crate) fn check(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     match cx.input_type(0).and_then(|ty| ty.elem()) {
         Some(elem) if elem.is_float() => Ok(()),
-        Some(elem) => Err(cx.refuse(format_args!(
-            "the newer version takes floats only, not {elem}"
-        ))),
+        Some(elem) => {
+            Err(cx.refuse(format_args!("the newer version takes floats only, not {elem}")))
+        }
         None => {
             Err(cx.refuse("the newer version takes floats only, and the element type is not known"))
         }

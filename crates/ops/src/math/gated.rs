@@ -104,10 +104,7 @@ mod tests {
                 "float[2, 1]; float[2, 3]",
                 "SwiGLU: sizes of axis 1 of inputs 0 and 1 differ (1 and 3)",
             ),
-            (
-                "float[2, 1]; float[2]",
-                "SwiGLU: input 1 must have rank 2, not 1",
-            ),
+            ("float[2, 1]; float[2]", "SwiGLU: input 1 must have rank 2, not 1"),
         ];
         for (inputs, expected) in rows {
             assert_eq!(inferred(&SWIGLU, 28, &[], inputs), expected);

@@ -2,8 +2,8 @@
 //!
 //! `transA` and `transB` transpose first. C stretches to the shape of the product.
 //!
-//! Since 1, where C stretches only with `broadcast=1`; 6 is the same; 7 always stretches C; 9 adds integers; 11 makes C
-//! optional; 13 adds bfloat16.
+//! Since 1, where C stretches only with `broadcast=1`; 6 is the same; 7 always stretches C; 9 adds
+//! integers; 11 makes C optional; 13 adds bfloat16.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -68,41 +68,29 @@ fn matrix(cx: &Infer<'_>, index: usize, transposed: &str) -> Result<[Dim; 2], In
         _ => [Dim::Unknown, Dim::Unknown],
     };
     let [rows, columns] = sizes;
-    Ok(if cx.int(transposed).unwrap_or(0) == 0 {
-        [rows, columns]
-    } else {
-        [columns, rows]
-    })
+    Ok(if cx.int(transposed).unwrap_or(0) == 0 { [rows, columns] } else { [columns, rows] })
 }
 
 /// Checks that C stretches to the product, and learns sizes of the product from it.
 fn stretch(cx: &Infer<'_>, c: &Shape, shape: &mut Shape) -> Result<(), InferError> {
     let exact = cx.since() < 7 && cx.int("broadcast").unwrap_or(0) == 0;
-    let Some(missing) = shape
-        .len()
-        .checked_sub(c.len())
-        .filter(|missing| *missing == 0 || !exact)
+    let Some(missing) = shape.len().checked_sub(c.len()).filter(|missing| *missing == 0 || !exact)
     else {
-        return cx.fail(format_args!(
-            "C of rank {} does not fit the product",
-            c.len()
-        ));
+        return cx.fail(format_args!("C of rank {} does not fit the product", c.len()));
     };
     for (axis, size) in shape.iter_mut().enumerate().skip(missing) {
         let other = &c[axis - missing];
         // A symbol may turn out to be 1, and then says nothing about the product.
         if exact || other.known().is_some_and(|other| other != 1) {
-            *size = cx.same_dim(
-                size,
-                other,
-                format_args!("the sizes of axis {axis} of A * B and C"),
-            )?;
+            *size =
+                cx.same_dim(size, other, format_args!("the sizes of axis {axis} of A * B and C"))?;
         }
     }
     Ok(())
 }
 
-/// What `broadcast=1` asks for is the rule since 7; without it, C has the shape of the product and nothing stretches.
+/// What `broadcast=1` asks for is the rule since 7; without it, C has the shape of the product and
+/// nothing stretches.
 fn stretch_always(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     cx.remove("broadcast");
     Ok(())
@@ -119,58 +107,23 @@ mod tests {
         // SHAPE-13, SHAPE-16, SHAPE-20
         let one = |name| (name, AttrValue::Int(1));
         let rows = [
-            (
-                13,
-                vec![],
-                "float[N, 3]; float[3, 5]; float[5]",
-                "float[N, 5]",
-            ),
+            (13, vec![], "float[N, 3]; float[3, 5]; float[5]", "float[N, 5]"),
             (13, vec![], "float[N, 3]; float[3, 5]", "float[N, 5]"),
             (13, vec![], "float[N, 3]; float[3, 5]; -", "float[N, 5]"),
-            (
-                13,
-                vec![one("transA")],
-                "float[3, N]; float[3, 5]",
-                "float[N, 5]",
-            ),
-            (
-                13,
-                vec![one("transB")],
-                "float[N, 3]; float[5, 3]",
-                "float[N, 5]",
-            ),
-            (
-                13,
-                vec![one("transA"), one("transB")],
-                "float[3, 2]; float[5, 3]",
-                "float[2, 5]",
-            ),
+            (13, vec![one("transA")], "float[3, N]; float[3, 5]", "float[N, 5]"),
+            (13, vec![one("transB")], "float[N, 3]; float[5, 3]", "float[N, 5]"),
+            (13, vec![one("transA"), one("transB")], "float[3, 2]; float[5, 3]", "float[2, 5]"),
             (
                 13,
                 vec![],
                 "float[2, 3]; float[4, 5]",
                 "Gemm: the inner sizes of A and B differ (3 and 4)",
             ),
-            (
-                13,
-                vec![],
-                "float[2, 3, 1]; float[3, 5]",
-                "Gemm: input 0 must have rank 2, not 3",
-            ),
+            (13, vec![], "float[2, 3, 1]; float[3, 5]", "Gemm: input 0 must have rank 2, not 3"),
             (13, vec![], "float[...]; float[3, 5]", "float[?, 5]"),
             (13, vec![], "-; -", "?[?, ?]"),
-            (
-                13,
-                vec![],
-                "float[...]; float[...]; float[7, 1]",
-                "float[7, ?]",
-            ),
-            (
-                13,
-                vec![],
-                "float[2, 3]; float[3, 5]; float[1, 1]",
-                "float[2, 5]",
-            ),
+            (13, vec![], "float[...]; float[...]; float[7, 1]", "float[7, ?]"),
+            (13, vec![], "float[2, 3]; float[3, 5]; float[1, 1]", "float[2, 5]"),
             (
                 13,
                 vec![],
@@ -183,24 +136,14 @@ mod tests {
                 "float[2, 3]; float[3, 5]; float[1, 2, 5]",
                 "Gemm: C of rank 3 does not fit the product",
             ),
-            (
-                6,
-                vec![one("broadcast")],
-                "float[2, 3]; float[3, 5]; float[5]",
-                "float[2, 5]",
-            ),
+            (6, vec![one("broadcast")], "float[2, 3]; float[3, 5]; float[5]", "float[2, 5]"),
             (
                 6,
                 vec![],
                 "float[2, 3]; float[3, 5]; float[5]",
                 "Gemm: C of rank 1 does not fit the product",
             ),
-            (
-                6,
-                vec![],
-                "float[2, 3]; float[3, ?]; float[2, N]",
-                "float[2, N]",
-            ),
+            (6, vec![], "float[2, 3]; float[3, ?]; float[2, N]", "float[2, N]"),
         ];
         for (opset, attributes, inputs, expected) in rows {
             assert_eq!(

@@ -1,8 +1,9 @@
 //! Broadcasting before opset 7: nothing stretches by itself.
 //!
-//! With `broadcast=1` the second input of a binary operator stretches to the shape of the first, if its own shape is a
-//! run of the first one's axes: the last ones, or those from `axis` on. A second input of one element always fits.
-//! Today's broadcasting contains all of this except `axis`, which becomes axes of size 1 at the end of the second input.
+//! With `broadcast=1` the second input of a binary operator stretches to the shape of the first, if
+//! its own shape is a run of the first one's axes: the last ones, or those from `axis` on. A second
+//! input of one element always fits. Today's broadcasting contains all of this except `axis`, which
+//! becomes axes of size 1 at the end of the second input.
 
 use sardonyx_model::Shape;
 
@@ -41,10 +42,8 @@ pub(crate) fn shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     for (offset, size) in b.iter().enumerate() {
         let axis = start.saturating_add(offset);
         let Some(target) = shape.get_mut(axis) else {
-            return cx.fail(format_args!(
-                "input 1 of rank {} does not fit at axis {start}",
-                b.len()
-            ));
+            return cx
+                .fail(format_args!("input 1 of rank {} does not fit at axis {start}", b.len()));
         };
         if size.known().is_some_and(|size| size != 1) {
             *target = cx.same_dim(target, size, format_args!("the sizes of axis {axis}"))?;
@@ -89,11 +88,8 @@ pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         let missing = missing_axes(cx, axis)?;
         if !missing.is_empty() {
             let second = cx.input(1);
-            let aligned = cx.before(
-                UNSQUEEZE.name,
-                &[second],
-                &[("axes", AttrValue::from(&missing[..]))],
-            );
+            let aligned =
+                cx.before(UNSQUEEZE.name, &[second], &[("axes", AttrValue::from(&missing[..]))]);
             cx.set_input(1, Some(aligned));
         }
     }
@@ -104,10 +100,7 @@ pub(crate) fn align(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
 
 /// The axes of size 1 that the second input needs at its end to stand at `axis` of the first.
 fn missing_axes(cx: &Adapt<'_>, axis: i64) -> Result<Vec<i64>, Refusal> {
-    if cx
-        .input_type(1)
-        .is_some_and(|ty| ty.shape().is_some_and(one_element))
-    {
+    if cx.input_type(1).is_some_and(|ty| ty.shape().is_some_and(one_element)) {
         return Ok(Vec::new());
     }
     let Ok(axis) = usize::try_from(axis) else {
@@ -117,9 +110,9 @@ fn missing_axes(cx: &Adapt<'_>, axis: i64) -> Result<Vec<i64>, Refusal> {
         return Err(cx.refuse("aligning the second input at `axis` takes the ranks of both inputs"));
     };
     match axis.checked_add(second) {
-        Some(end) if end <= first => Ok((0..first - end)
-            .map(|offset| (second + offset) as i64)
-            .collect()),
+        Some(end) if end <= first => {
+            Ok((0..first - end).map(|offset| (second + offset) as i64).collect())
+        }
         _ => Err(cx.refuse(format_args!(
             "input 1 of rank {second} does not fit at axis {axis} of rank {first}"
         ))),
@@ -140,16 +133,8 @@ mod tests {
         let rows = [
             (vec![], "-; -", "y = Add(a, b)"),
             (vec![stretch.clone()], "-; -", "y = Add(a, b)"),
-            (
-                vec![at(1)],
-                "float[2, 3, 4]; float[2, 3, 4]",
-                "y = Add(a, b)",
-            ),
-            (
-                vec![stretch.clone(), at(2)],
-                "float[2, 3, 4, 5]; float[4, 5]",
-                "y = Add(a, b)",
-            ),
+            (vec![at(1)], "float[2, 3, 4]; float[2, 3, 4]", "y = Add(a, b)"),
+            (vec![stretch.clone(), at(2)], "float[2, 3, 4, 5]; float[4, 5]", "y = Add(a, b)"),
             (
                 vec![stretch.clone(), at(1)],
                 "float[2, 3, 4, 5]; float[3]",
@@ -160,11 +145,7 @@ mod tests {
                 "float[?, ?, ?]; float[?, ?]",
                 "t3 = Unsqueeze(b) axes=[2]; y = Add(a, t3)",
             ),
-            (
-                vec![stretch.clone(), at(0)],
-                "float[...]; float[1, 1]",
-                "y = Add(a, b)",
-            ),
+            (vec![stretch.clone(), at(0)], "float[...]; float[1, 1]", "y = Add(a, b)"),
             (
                 vec![stretch.clone(), at(0)],
                 "float[...]; float[2]",
@@ -182,11 +163,7 @@ mod tests {
             ),
         ];
         for (attributes, inputs, expected) in rows {
-            assert_eq!(
-                adapted(&ADD, 6, &attributes, inputs),
-                expected,
-                "{attributes:?} {inputs}"
-            );
+            assert_eq!(adapted(&ADD, 6, &attributes, inputs), expected, "{attributes:?} {inputs}");
         }
     }
 }

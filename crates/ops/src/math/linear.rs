@@ -14,11 +14,7 @@ pub(crate) static DET: OpDef = OpDef::new("Det")
     .about("Determinant of square matrices in the last two axes.")
     .since(
         11,
-        &[
-            input("X", "T").differentiable(),
-            output("Y", "T").differentiable(),
-            types("T", FLOATS),
-        ],
+        &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS)],
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(determinant);

@@ -1,7 +1,7 @@
 //! MatMul: the matrix product, of stacks of matrices too.
 //!
-//! The axes before the last two broadcast. A vector counts as one row on the left and as one column on the right, and
-//! that axis is not in the result.
+//! The axes before the last two broadcast. A vector counts as one row on the left and as one column
+//! on the right, and that axis is not in the result.
 //!
 //! Since 1; 9 adds integers; 13 adds bfloat16.
 
@@ -14,15 +14,7 @@ use crate::rules;
 
 pub(crate) static MATMUL: OpDef = OpDef::new("MatMul")
     .about("The matrix product, of stacks of matrices too.")
-    .since(
-        1,
-        &[
-            input("A", "T"),
-            input("B", "T"),
-            output("Y", "T"),
-            types("T", FLOATS),
-        ],
-    )
+    .since(1, &[input("A", "T"), input("B", "T"), output("Y", "T"), types("T", FLOATS)])
     .since(9, &[types("T", HIGH_PRECISION)])
     .since(
         13,
@@ -59,10 +51,8 @@ pub(crate) fn product_shape(cx: &Infer<'_>, a: &Shape, b: &Shape) -> Result<Shap
         [] => (&[][..], None),
         [batch @ .., row] => (batch, Some(row)),
     };
-    let (a_batch, b_batch): (Shape, Shape) = (
-        a_batch.iter().cloned().collect(),
-        b_rest.iter().cloned().collect(),
-    );
+    let (a_batch, b_batch): (Shape, Shape) =
+        (a_batch.iter().cloned().collect(), b_rest.iter().cloned().collect());
     let mut shape = rules::broadcast_shapes(cx, &[&a_batch, &b_batch])?;
     shape.extend([row, column].into_iter().flatten().map(Dim::clone));
     Ok(shape)
@@ -78,10 +68,7 @@ mod tests {
         // SHAPE-13+-, SHAPE-16, SHAPE-19
         let rows = [
             ("float[K, M]; float[M, N]", "float[K, N]"),
-            (
-                "float[2, 3]; float[4, 5]",
-                "MatMul: the inner sizes differ (3 and 4)",
-            ),
+            ("float[2, 3]; float[4, 5]", "MatMul: the inner sizes differ (3 and 4)"),
             ("float[2, ?]; float[4, 5]", "float[2, 5]"),
             ("float[3]; float[3]", "float"),
             ("float[3]; float[3, 5]", "float[5]"),
@@ -90,10 +77,7 @@ mod tests {
             ("float[3]; float[B, 3, 5]", "float[B, 5]"),
             ("float[7, 1, 2, 3]; float[6, 3, 5]", "float[7, 6, 2, 5]"),
             ("float[B, 1, T, H]; float[1, 8, H, T]", "float[B, 8, T, T]"),
-            (
-                "float[2, 2, 3]; float[4, 3, 5]",
-                "MatMul: sizes 2 and 4 of axis 0 do not broadcast",
-            ),
+            ("float[2, 2, 3]; float[4, 3, 5]", "MatMul: sizes 2 and 4 of axis 0 do not broadcast"),
             ("float; float[3]", "MatMul: input 0 must not be a scalar"),
             ("float[3]; float", "MatMul: input 1 must not be a scalar"),
             ("float[...]; float[3, 5]", "float[...]"),

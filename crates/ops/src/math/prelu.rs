@@ -1,7 +1,7 @@
 //! PRelu: what is negative is multiplied by a learned slope.
 //!
-//! Since 1, with one slope for all or one per channel (axis 1); 6 drops `consumed_inputs`; 7 stretches the slope to the
-//! input, aligned at the right; 9 adds integers; 16 adds bfloat16.
+//! Since 1, with one slope for all or one per channel (axis 1); 6 drops `consumed_inputs`; 7
+//! stretches the slope to the input, aligned at the right; 9 adds integers; 16 adds bfloat16.
 
 use crate::adapt::{Adapt, Refusal};
 use crate::attributes::AttrValue;
@@ -60,10 +60,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 /// A slope per channel gets axes of size 1 for the axes after the channels.
 fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let slope = cx.input_type(1);
-    let slope = slope
-        .as_ref()
-        .and_then(|ty| ty.shape())
-        .map(|shape| &shape[..]);
+    let slope = slope.as_ref().and_then(|ty| ty.shape()).map(|shape| &shape[..]);
     match slope {
         None => return Err(cx.refuse("aligning the slope at the channels takes its rank")),
         Some([size]) if size.known() != Some(1) => {}
@@ -76,11 +73,7 @@ fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axes: Vec<i64> = (1..rank as i64 - 1).collect();
     if !axes.is_empty() {
         let slope = cx.input(1);
-        let aligned = cx.before(
-            UNSQUEEZE.name,
-            &[slope],
-            &[("axes", AttrValue::from(&axes[..]))],
-        );
+        let aligned = cx.before(UNSQUEEZE.name, &[slope], &[("axes", AttrValue::from(&axes[..]))]);
         cx.set_input(1, Some(aligned));
     }
     Ok(())
@@ -95,11 +88,7 @@ mod tests {
     fn the_slope_stretches() {
         // SHAPE-20, SHAPE-16
         let rows = [
-            (
-                16,
-                "float[2, 3, 4, 5]; float[1, 3, 1, 5]",
-                "float[2, 3, 4, 5]",
-            ),
+            (16, "float[2, 3, 4, 5]; float[1, 3, 1, 5]", "float[2, 3, 4, 5]"),
             (
                 16,
                 "float[2, 3]; float[1, 2, 3]",
@@ -116,31 +105,21 @@ mod tests {
             (16, "-; -", "-"),
         ];
         for (opset, inputs, expected) in rows {
-            assert_eq!(
-                inferred(&PRELU, opset, &[], inputs),
-                expected,
-                "{opset} {inputs}"
-            );
+            assert_eq!(inferred(&PRELU, opset, &[], inputs), expected, "{opset} {inputs}");
         }
     }
 
     #[test]
     fn slopes_per_channel_are_aligned() {
         let rows = [
-            (
-                "float[N, 3, 4, 5]; float[3]",
-                "t3 = Unsqueeze(b) axes=[1, 2]; y = PRelu(a, t3)",
-            ),
+            ("float[N, 3, 4, 5]; float[3]", "t3 = Unsqueeze(b) axes=[1, 2]; y = PRelu(a, t3)"),
             ("float[N, 3, 4, 5]; float[1]", "y = PRelu(a, b)"),
             ("float[N, 3]; float[3]", "y = PRelu(a, b)"),
             (
                 "float[...]; float[3]",
                 "PRelu: aligning the slope at the channels takes the rank of the input",
             ),
-            (
-                "float[N, 3]; -",
-                "PRelu: aligning the slope at the channels takes its rank",
-            ),
+            ("float[N, 3]; -", "PRelu: aligning the slope at the channels takes its rank"),
         ];
         for (inputs, expected) in rows {
             assert_eq!(adapted(&PRELU, 6, &[], inputs), expected, "{inputs}");

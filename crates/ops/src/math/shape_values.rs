@@ -1,7 +1,8 @@
 //! Arithmetic on values that describe shapes: small arrays of integers, symbolic or not.
 //!
-//! Exporters write `Reshape` targets as chains such as `Shape -> Gather -> Div -> Concat`. Following the integers through
-//! them keeps shapes known that no rule about types alone could give.
+//! Exporters write `Reshape` targets as chains such as `Shape -> Gather -> Div -> Concat`.
+//! Following the integers through them keeps shapes known that no rule about types alone could
+//! give.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType;
@@ -23,20 +24,12 @@ pub(crate) struct Ints {
 impl Ints {
     /// An array without axes.
     pub(crate) fn scalar(elem: DataType, value: Dim) -> Ints {
-        Ints {
-            elem,
-            dims: Dims::new(),
-            values: vec![value],
-        }
+        Ints { elem, dims: Dims::new(), values: vec![value] }
     }
 
     /// An array with one axis.
     pub(crate) fn vector(elem: DataType, values: Vec<Dim>) -> Ints {
-        Ints {
-            elem,
-            dims: [values.len()].into_iter().collect(),
-            values,
-        }
+        Ints { elem, dims: [values.len()].into_iter().collect(), values }
     }
 
     /// The array whose elements `at` gives by index, unless it is too large.
@@ -112,11 +105,7 @@ impl Ints {
 /// The integers of an input, if they are known.
 pub(crate) fn of_input(cx: &Infer<'_>, index: usize) -> Option<Ints> {
     let known = cx.known(index)?;
-    Some(Ints {
-        elem: known.elem(),
-        dims: known.dims().into(),
-        values: known.elements()?,
-    })
+    Some(Ints { elem: known.elem(), dims: known.dims().into(), values: known.elements()? })
 }
 
 /// The same, with unknown elements if nothing is known but how many there are.
@@ -151,17 +140,14 @@ pub(crate) fn sizes(shape: &Shape) -> Option<Dims> {
     shape.iter().map(Dim::size).collect()
 }
 
-/// The elements of the first input reach the first output as they are, in a shape that may be another one. One size of it
-/// need not be known.
+/// The elements of the first input reach the first output as they are, in a shape that may be
+/// another one. One size of it need not be known.
 pub(crate) fn pass(cx: &mut Infer<'_>, shape: Option<&Shape>) {
     let (Some(shape), Some(ints)) = (shape, of_input(cx, 0)) else {
         return;
     };
     let mut dims: Dims = shape.iter().map(|size| size.size().unwrap_or(1)).collect();
-    let mut open = shape
-        .iter()
-        .enumerate()
-        .filter(|(_, size)| size.size().is_none());
+    let mut open = shape.iter().enumerate().filter(|(_, size)| size.size().is_none());
     if let (Some((axis, _)), None) = (open.next(), open.next()) {
         let Some(rest) = elements(&dims).filter(|rest| *rest > 0) else {
             return;
@@ -245,11 +231,7 @@ pub(crate) fn map_to(cx: &mut Infer<'_>, elem: DataType, f: impl Fn(&Dim) -> Dim
 
 /// Division of an element type: that of integers drops the fraction.
 pub(crate) fn divide(elem: DataType) -> fn(&Dim, &Dim) -> Dim {
-    if elem.is_integer() {
-        divide_integers
-    } else {
-        |a, b| a.exact_div(b).unwrap_or(Dim::Unknown)
-    }
+    if elem.is_integer() { divide_integers } else { |a, b| a.exact_div(b).unwrap_or(Dim::Unknown) }
 }
 
 fn divide_integers(a: &Dim, b: &Dim) -> Dim {
@@ -314,11 +296,7 @@ pub(crate) fn greater(a: &Dim, b: &Dim) -> Option<bool> {
 /// A position that may count from the end of an axis.
 pub(crate) fn position(index: &Dim, size: usize) -> Option<usize> {
     let index = index.known()?;
-    let index = if index < 0 {
-        index.checked_add(i64::try_from(size).ok()?)?
-    } else {
-        index
-    };
+    let index = if index < 0 { index.checked_add(i64::try_from(size).ok()?)? } else { index };
     usize::try_from(index).ok().filter(|index| *index < size)
 }
 

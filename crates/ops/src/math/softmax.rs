@@ -1,8 +1,8 @@
-//! Softmax, LogSoftmax, Hardmax: what each element is among its neighbours, as a share, its logarithm, or 1 for the first
-//! largest and 0 for the others.
+//! Softmax, LogSoftmax, Hardmax: what each element is among its neighbours, as a share, its
+//! logarithm, or 1 for the first largest and 0 for the others.
 //!
-//! Since 1, with all axes from `axis` (by default 1) on taken as one; 11 allows negative `axis`; 13 works along the one
-//! axis `axis` (by default the last), and adds bfloat16.
+//! Since 1, with all axes from `axis` (by default 1) on taken as one; 11 allows negative `axis`; 13
+//! works along the one axis `axis` (by default the last), and adds bfloat16.
 
 use sardonyx_model::Shape;
 
@@ -30,12 +30,8 @@ pub(crate) static SOFTMAX: OpDef = along_axis("Softmax")
     .body_from(18, softmax);
 
 const fn along_axis(name: &'static str) -> OpDef {
-    const FIRST: &[Fact] = &[
-        input("input", "T"),
-        output("output", "T"),
-        int("axis").or(1),
-        types("T", FLOATS),
-    ];
+    const FIRST: &[Fact] =
+        &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)];
     const ONE_AXIS: &[Fact] = &[
         input("input", "T").differentiable(),
         output("output", "T").differentiable(),
@@ -108,12 +104,7 @@ fn only_axis(axis: i64, shape: Option<&Shape>) -> Option<i64> {
         return Some(-1);
     }
     let shape = shape?;
-    let start = usize::try_from(if axis < 0 {
-        axis + shape.len() as i64
-    } else {
-        axis
-    })
-    .ok()?;
+    let start = usize::try_from(if axis < 0 { axis + shape.len() as i64 } else { axis }).ok()?;
     let flattened = shape.get(start..)?;
     if shape.iter().any(|size| size.known() == Some(0)) {
         // No elements, no result; and `Reshape` could not give such a shape back.
@@ -144,36 +135,19 @@ mod tests {
         // SHAPE-16, NODE-22
         let rows = [
             (13, None, "float[2, N]", "float[2, N]"),
-            (
-                13,
-                Some(2),
-                "float[2, N]",
-                "Softmax: axis 2 is out of range for rank 2",
-            ),
+            (13, Some(2), "float[2, N]", "Softmax: axis 2 is out of range for rank 2"),
             (13, Some(5), "float[...]", "float[...]"),
             (13, None, "-", "-"),
             (13, None, "float[3]", "float[3]"),
-            (
-                13,
-                None,
-                "float",
-                "Softmax: axis -1 is out of range for rank 0",
-            ),
-            (
-                11,
-                None,
-                "float[3]",
-                "Softmax: axis 1 is out of range for rank 1",
-            ),
+            (13, None, "float", "Softmax: axis -1 is out of range for rank 0"),
+            (11, None, "float[3]", "Softmax: axis 1 is out of range for rank 1"),
             (11, Some(-3), "float[2, 3, 4]", "float[2, 3, 4]"),
             (1, None, "float[2, 3, 4]", "float[2, 3, 4]"),
             (1, None, "float[3]", "float[3]"),
         ];
         for (opset, axis, input, expected) in rows {
-            let attributes: Vec<_> = axis
-                .map(|axis| ("axis", AttrValue::Int(axis)))
-                .into_iter()
-                .collect();
+            let attributes: Vec<_> =
+                axis.map(|axis| ("axis", AttrValue::Int(axis))).into_iter().collect();
             assert_eq!(
                 inferred(&SOFTMAX, opset, &attributes, input),
                 expected,

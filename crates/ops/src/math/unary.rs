@@ -1,15 +1,19 @@
-//! Operators on one tensor, element by element, as rows: functions, signs and rounding, activations.
+//! Operators on one tensor, element by element, as rows: functions, signs and rounding,
+//! activations.
 //!
 //! The output always has the type of the input.
 //!
-//! - `Exp`, `Log`, `Reciprocal`, `Sqrt`, `Sigmoid`, `Tanh`, `Ceil`, `Floor`: since 1; 6 drops `consumed_inputs`; 13 adds
-//!   bfloat16. `Relu`, which sets what is negative to 0, the same; 14 adds signed integers.
+//! - `Exp`, `Log`, `Reciprocal`, `Sqrt`, `Sigmoid`, `Tanh`, `Ceil`, `Floor`: since 1; 6 drops
+//!   `consumed_inputs`; 13 adds bfloat16. `Relu`, which sets what is negative to 0, the same; 14
+//!   adds signed integers.
 //! - `Abs`: since 1; 6 adds integers; 13 adds bfloat16. `Neg` the same with signed integers only.
-//! - `Elu`, `HardSigmoid`, `LeakyRelu`, `Selu`: since 1; 6 drops `consumed_inputs`, and `Selu` gets defaults with more
-//!   digits; bfloat16 since 22, for `LeakyRelu` since 16.
-//! - `Softplus`, `Softsign`: since 1; 22 adds bfloat16. So do `HardSwish` (since 14), `Mish` (since 18) and
-//!   `ThresholdedRelu` (since 10). `Celu`: since 12, for float; 28 for all floats. `Gelu`: since 20.
-//! - `Sin`, `Cos`, `Tan` and their inverses: since 7; the hyperbolic ones: since 9; 22 adds bfloat16.
+//! - `Elu`, `HardSigmoid`, `LeakyRelu`, `Selu`: since 1; 6 drops `consumed_inputs`, and `Selu` gets
+//!   defaults with more digits; bfloat16 since 22, for `LeakyRelu` since 16.
+//! - `Softplus`, `Softsign`: since 1; 22 adds bfloat16. So do `HardSwish` (since 14), `Mish` (since
+//!   18) and `ThresholdedRelu` (since 10). `Celu`: since 12, for float; 28 for all floats. `Gelu`:
+//!   since 20.
+//! - `Sin`, `Cos`, `Tan` and their inverses: since 7; the hyperbolic ones: since 9; 22 adds
+//!   bfloat16.
 //! - `Erf`: since 9, for integers too; 13 for floats only, with bfloat16.
 //! - `Sign`: since 9; 13 adds bfloat16. `Round`, half to even: since 11; 22 adds bfloat16.
 //! - `Not` of truth values: since 1. `BitwiseNot`: since 18.
@@ -79,42 +83,26 @@ pub(crate) static COS: OpDef = smooth_named("Cos", 7).about("Cosine.");
 
 pub(crate) static COSH: OpDef = smooth_named("Cosh", 9).about("Hyperbolic cosine.");
 
-pub(crate) static ELU: OpDef = activation(
-    "Elu",
-    &[
-        X,
-        Y,
-        float("alpha").or_float(1.0),
-        IN_PLACE,
-        types("T", FLOATS),
-    ],
-    22,
-)
-.about("Exponential below 0, identity above.")
-.body(
-    &[18],
-    concat!(
-        attribute_like!("alpha", "X"),
-        number_like!("zero", "0", "X"),
-        number_like!("one", "1", "X"),
-        "below = Less (X, zero)
+pub(crate) static ELU: OpDef =
+    activation("Elu", &[X, Y, float("alpha").or_float(1.0), IN_PLACE, types("T", FLOATS)], 22)
+        .about("Exponential below 0, identity above.")
+        .body(
+            &[18],
+            concat!(
+                attribute_like!("alpha", "X"),
+                number_like!("zero", "0", "X"),
+                number_like!("one", "1", "X"),
+                "below = Less (X, zero)
         power = Exp (X)
         shifted = Sub (power, one)
         bent = Mul (alpha, shifted)
         Y = Where (below, bent, X)",
-    ),
-);
+            ),
+        );
 
 pub(crate) static ERF: OpDef = OpDef::new("Erf")
     .about("Error function.")
-    .since(
-        9,
-        &[
-            input("input", "T"),
-            output("output", "T"),
-            types("T", NUMERIC),
-        ],
-    )
+    .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
     .since(13, SMOOTH_NAMED)
     .infer(rules::same_as_first)
     .adapter(12, 13, floats_only::check);
@@ -127,12 +115,7 @@ pub(crate) static GELU: OpDef = OpDef::new("Gelu")
     .about("The input times the share of a normal distribution below it, exact or by `tanh`.")
     .since(
         20,
-        &[
-            SMOOTH_X,
-            SMOOTH_Y,
-            string("approximate").or_string("none"),
-            types("T", FLOATS_IR4),
-        ],
+        &[SMOOTH_X, SMOOTH_Y, string("approximate").or_string("none"), types("T", FLOATS_IR4)],
     )
     .infer(rules::same_as_first)
     .body_from(20, gelu);
@@ -164,9 +147,8 @@ pub(crate) static HARD_SIGMOID: OpDef = activation(
     ),
 );
 
-pub(crate) static HARD_SWISH: OpDef = smooth_xy("HardSwish", 14)
-    .about("The input times a hard sigmoid of it.")
-    .body(
+pub(crate) static HARD_SWISH: OpDef =
+    smooth_xy("HardSwish", 14).about("The input times a hard sigmoid of it.").body(
         &[14, 22],
         "gate = HardSigmoid <alpha = 0.16666667, beta = 0.5> (X)
         Y = Mul (X, gate)",
@@ -174,26 +156,16 @@ pub(crate) static HARD_SWISH: OpDef = smooth_xy("HardSwish", 14)
 
 pub(crate) static LEAKY_RELU: OpDef = activation(
     "LeakyRelu",
-    &[
-        X,
-        Y,
-        float("alpha").or_float(0.01),
-        IN_PLACE,
-        types("T", FLOATS),
-    ],
+    &[X, Y, float("alpha").or_float(0.01), IN_PLACE, types("T", FLOATS)],
     16,
 )
 .about("A small slope below 0.")
-.body(
-    &[16],
-    concat!(attribute_like!("alpha", "X"), slope_below_zero!("alpha")),
-);
+.body(&[16], concat!(attribute_like!("alpha", "X"), slope_below_zero!("alpha")));
 
 pub(crate) static LOG: OpDef = function("Log", NAMED, SMOOTH_NAMED).about("Natural logarithm.");
 
-pub(crate) static MISH: OpDef = smooth_xy("Mish", 18)
-    .about("The input times `tanh` of its softplus.")
-    .body(
+pub(crate) static MISH: OpDef =
+    smooth_xy("Mish", 18).about("The input times `tanh` of its softplus.").body(
         &[18, 22],
         "positive = Softplus (X)
         gate = Tanh (positive)
@@ -204,23 +176,13 @@ pub(crate) static NEG: OpDef = OpDef::new("Neg")
     .about("The other sign.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
-    .since(
-        13,
-        &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))],
-    )
+    .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))])
     .infer(|cx| mapped(cx, shape_values::negate))
     .adapter(5, 6, consumed_inputs::remove);
 
 pub(crate) static NOT: OpDef = OpDef::new("Not")
     .about("Truth values turned.")
-    .since(
-        1,
-        &[
-            FIXED_X,
-            FIXED_Y,
-            types("T", TypeSet::tensors(&[DataType::Bool])),
-        ],
-    )
+    .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
     .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)));
 
 pub(crate) static RECIPROCAL: OpDef =
@@ -229,10 +191,7 @@ pub(crate) static RECIPROCAL: OpDef =
 pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
     .about("Zero below 0.")
     .since(14, &[types("T", FLOATS_IR4.and(SIGNED))])
-    .body(
-        &[18],
-        concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"),
-    );
+    .body(&[18], concat!(number_like!("zero", "0", "X"), "Y = Max (X, zero)"));
 
 pub(crate) static ROUND: OpDef = OpDef::new("Round")
     .about("The nearest integer, the even one of two.")
@@ -286,14 +245,7 @@ pub(crate) static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY).about("Log
 
 pub(crate) static SIGN: OpDef = OpDef::new("Sign")
     .about("-1, 0 or 1.")
-    .since(
-        9,
-        &[
-            input("input", "T"),
-            output("output", "T"),
-            types("T", NUMERIC),
-        ],
-    )
+    .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
     .since(
         13,
         &[
@@ -308,9 +260,8 @@ pub(crate) static SIN: OpDef = smooth_named("Sin", 7).about("Sine.");
 
 pub(crate) static SINH: OpDef = smooth_named("Sinh", 9).about("Hyperbolic sine.");
 
-pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
-    .about("Logarithm of one plus the exponential.")
-    .body(
+pub(crate) static SOFTPLUS: OpDef =
+    smooth_xy("Softplus", 1).about("Logarithm of one plus the exponential.").body(
         &[18],
         concat!(
             number_like!("one", "1", "X"),
@@ -320,9 +271,8 @@ pub(crate) static SOFTPLUS: OpDef = smooth_xy("Softplus", 1)
         ),
     );
 
-pub(crate) static SOFTSIGN: OpDef = smooth_named("Softsign", 1)
-    .about("The input divided by one plus its size.")
-    .body(
+pub(crate) static SOFTSIGN: OpDef =
+    smooth_named("Softsign", 1).about("The input divided by one plus its size.").body(
         &[18],
         concat!(
             number_like!("one", "1", "input"),
@@ -340,15 +290,7 @@ pub(crate) static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED).about("Hyp
 
 pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
     .about("Zero up to `alpha`.")
-    .since(
-        10,
-        &[
-            SMOOTH_X,
-            SMOOTH_Y,
-            float("alpha").or_float(1.0),
-            types("T", FLOATS),
-        ],
-    )
+    .since(10, &[SMOOTH_X, SMOOTH_Y, float("alpha").or_float(1.0), types("T", FLOATS)])
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(rules::same_as_first)
     .body(
@@ -373,12 +315,7 @@ const NOT_IN_PLACE: Fact = without_attribute("consumed_inputs");
 // Some operators call their tensors X and Y, others input and output.
 const XY: &[Fact] = &[X, Y, IN_PLACE, types("T", FLOATS)];
 const SMOOTH_XY: &[Fact] = &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4)];
-const NAMED: &[Fact] = &[
-    input("input", "T"),
-    output("output", "T"),
-    IN_PLACE,
-    types("T", FLOATS),
-];
+const NAMED: &[Fact] = &[input("input", "T"), output("output", "T"), IN_PLACE, types("T", FLOATS)];
 const SMOOTH_NAMED: &[Fact] = &[
     input("input", "T").differentiable(),
     output("output", "T").differentiable(),
@@ -410,10 +347,7 @@ macro_rules! celu {
 use celu;
 
 fn gelu(cx: &Expand<'_>) -> Option<String> {
-    let numbers = concat!(
-        number_like!("half", "0.5", "X"),
-        number_like!("one", "1", "X")
-    );
+    let numbers = concat!(number_like!("half", "0.5", "X"), number_like!("one", "1", "X"));
     let share = if cx.string("approximate").as_deref() == Some("tanh") {
         concat!(
             number_like!("two_over_pi", "0.63661977236", "X"),
@@ -547,12 +481,7 @@ mod tests {
             (&NOT, "bool:[0, 1, ?]", "[1, 0, ?]"),
         ];
         for (def, input, expected) in rows {
-            assert_eq!(
-                propagated(def, 13, &[], input),
-                expected,
-                "{} of {input}",
-                def.name
-            );
+            assert_eq!(propagated(def, 13, &[], input), expected, "{} of {input}", def.name);
         }
     }
 
@@ -571,18 +500,9 @@ mod tests {
     fn older_nodes_keep_their_meaning() {
         let hint = ("consumed_inputs", AttrValue::from(&[0]));
         let alpha = ("alpha", AttrValue::Float(2.0));
-        assert_eq!(
-            adapted(&RELU, 5, std::slice::from_ref(&hint), "-"),
-            "y = Relu(a)"
-        );
-        assert_eq!(
-            adapted(&SELU, 5, &[hint], "-"),
-            "y = Selu(a) alpha=1.6732 gamma=1.0507"
-        );
-        assert_eq!(
-            adapted(&SELU, 5, &[alpha], "-"),
-            "y = Selu(a) alpha=2 gamma=1.0507"
-        );
+        assert_eq!(adapted(&RELU, 5, std::slice::from_ref(&hint), "-"), "y = Relu(a)");
+        assert_eq!(adapted(&SELU, 5, &[hint], "-"), "y = Selu(a) alpha=1.6732 gamma=1.0507");
+        assert_eq!(adapted(&SELU, 5, &[alpha], "-"), "y = Selu(a) alpha=2 gamma=1.0507");
         assert_eq!(adapted(&ERF, 12, &[], "float[N]"), "y = Erf(a)");
         assert_eq!(
             adapted(&ERF, 12, &[], "int8[N]"),

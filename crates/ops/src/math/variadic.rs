@@ -1,7 +1,7 @@
 //! Operators on any number of tensors, element by element, as rows.
 //!
-//! - `Sum`, `Mean`: since 1; 6 drops `consumed_inputs`; 8 broadcasts, where all shapes had to be the same; 13 adds
-//!   bfloat16.
+//! - `Sum`, `Mean`: since 1; 6 drops `consumed_inputs`; 8 broadcasts, where all shapes had to be
+//!   the same; 13 adds bfloat16.
 //! - `Max`, `Min`: the same, and 12 adds integers.
 
 use sardonyx_model::Dim;
@@ -20,33 +20,16 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
     .since(12, &[types("T", NUMERIC)])
-    .since(
-        13,
-        &[
-            SMOOTH_DATA,
-            output("max", "T").differentiable(),
-            types("T", NUMERIC_IR4),
-        ],
-    )
+    .since(13, &[SMOOTH_DATA, output("max", "T").differentiable(), types("T", NUMERIC_IR4)])
     .infer(|cx| folded(cx, Dim::larger))
     .adapter(5, 6, consumed_inputs::remove);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .about("The mean of each place.")
-    .since(
-        1,
-        &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)],
-    )
+    .since(1, &[DATA, output("mean", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
-    .since(
-        13,
-        &[
-            SMOOTH_DATA,
-            output("mean", "T").differentiable(),
-            types("T", FLOATS_IR4),
-        ],
-    )
+    .since(13, &[SMOOTH_DATA, output("mean", "T").differentiable(), types("T", FLOATS_IR4)])
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove);
 
@@ -56,14 +39,7 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
     .since(12, &[types("T", NUMERIC)])
-    .since(
-        13,
-        &[
-            SMOOTH_DATA,
-            output("min", "T").differentiable(),
-            types("T", NUMERIC_IR4),
-        ],
-    )
+    .since(13, &[SMOOTH_DATA, output("min", "T").differentiable(), types("T", NUMERIC_IR4)])
     .infer(|cx| folded(cx, Dim::smaller))
     .adapter(5, 6, consumed_inputs::remove);
 
@@ -72,14 +48,7 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .since(1, &[DATA, output("sum", "T"), IN_PLACE, types("T", FLOATS)])
     .since(6, NOT_IN_PLACE)
     .since(8, &[])
-    .since(
-        13,
-        &[
-            SMOOTH_DATA,
-            output("sum", "T").differentiable(),
-            types("T", FLOATS_IR4),
-        ],
-    )
+    .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
     .infer(|cx| folded(cx, Dim::add))
     .adapter(5, 6, consumed_inputs::remove);
 
@@ -114,33 +83,13 @@ mod tests {
     fn any_number_of_inputs() {
         // NODE-10, SHAPE-19, SHAPE-16
         let rows = [
-            (
-                &SUM,
-                13,
-                "float[2, 1]; float[3]; float[4, 1, 1]",
-                "float[4, 2, 3]",
-            ),
+            (&SUM, 13, "float[2, 1]; float[3]; float[4, 1, 1]", "float[4, 2, 3]"),
             (&MEAN, 8, "float[N]", "float[N]"),
             (&MAX, 12, "int8[N]; int8[M]", "int8[broadcast(M, N)]"),
             (&MIN, 13, "-; int8[M]", "int8[...]"),
-            (
-                &SUM,
-                8,
-                "float[2]; float[3]",
-                "Sum: sizes 2 and 3 of axis 0 do not broadcast",
-            ),
-            (
-                &SUM,
-                6,
-                "float[...]; float[2, ?]; float[N, 3]",
-                "float[2, 3]",
-            ),
-            (
-                &SUM,
-                1,
-                "float[2]; float[3]",
-                "Sum: the sizes of axis 0 differ (2 and 3)",
-            ),
+            (&SUM, 8, "float[2]; float[3]", "Sum: sizes 2 and 3 of axis 0 do not broadcast"),
+            (&SUM, 6, "float[...]; float[2, ?]; float[N, 3]", "float[2, 3]"),
+            (&SUM, 1, "float[2]; float[3]", "Sum: the sizes of axis 0 differ (2 and 3)"),
             (&MAX, 6, "-; -", "?[...]"),
         ];
         for (def, opset, inputs, expected) in rows {
@@ -162,12 +111,7 @@ mod tests {
             (&MIN, "[N]; -", "-"),
         ];
         for (def, inputs, expected) in rows {
-            assert_eq!(
-                propagated(def, 13, &[], inputs),
-                expected,
-                "{} of {inputs}",
-                def.name
-            );
+            assert_eq!(propagated(def, 13, &[], inputs), expected, "{} of {inputs}", def.name);
         }
     }
 }

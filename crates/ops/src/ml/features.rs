@@ -20,10 +20,7 @@ pub(crate) static ARRAY_FEATURE_EXTRACTOR: OpDef = OpDef::new("ArrayFeatureExtra
             input("X", "T"),
             input("Y", "tensor(int64)"),
             output("Z", "T"),
-            types(
-                "T",
-                TypeSet::tensors(&[Float, Double, Int32, Int64, String]),
-            ),
+            types("T", TypeSet::tensors(&[Float, Double, Int32, Int64, String])),
         ],
     )
     .infer(extracted);
@@ -98,10 +95,7 @@ pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")
             ints("cats_int64s"),
             strings("cats_strings"),
             int("zeros").or(1),
-            types(
-                "T",
-                TypeSet::tensors(&[Float, Double, Int32, Int64, String]),
-            ),
+            types("T", TypeSet::tensors(&[Float, Double, Int32, Int64, String])),
         ],
     )
     .infer(encoded);
@@ -162,10 +156,7 @@ fn joined(cx: &mut Infer<'_>) -> Result<(), InferError> {
             }
         }
     }
-    if let Some(lengths) = cx
-        .ints("inputdimensions")
-        .filter(|lengths| !lengths.is_empty())
-    {
+    if let Some(lengths) = cx.ints("inputdimensions").filter(|lengths| !lengths.is_empty()) {
         let lengths = lengths.into_iter().map(Dim::Known);
         columns = lengths.fold(Dim::Known(0), |sum, length| sum.add(&length));
     }
@@ -201,10 +192,7 @@ mod tests {
         check(&BINARIZER, 1, &[(&[], "int64[2, N]", "int64[2, N]")]);
         check(&IMPUTER, 1, &[(&[], "float[2, N]", "float[2, N]")]);
         for def in [&NORMALIZER, &SCALER] {
-            let rows = [
-                (&[][..], "int64[2, N]", "float[2, N]"),
-                (&[], "-", "float[...]"),
-            ];
+            let rows = [(&[][..], "int64[2, N]", "float[2, N]"), (&[], "-", "float[...]")];
             check(def, 1, &rows);
         }
         let ints_given = || ("cats_int64s", ints(&[1, 2, 3]));
@@ -252,11 +240,7 @@ mod tests {
                     "float[2, 2]; float[3, 2]",
                     "FeatureVectorizer: the rows of input 1 and of others differ (2 and 3)",
                 ),
-                (
-                    &[],
-                    "float[2, 2, 2]",
-                    "FeatureVectorizer: input 0 must have rank 1 or 2, not 3",
-                ),
+                (&[], "float[2, 2, 2]", "FeatureVectorizer: input 0 must have rank 1 or 2, not 3"),
             ],
         );
     }

@@ -112,14 +112,8 @@ pub(crate) static LABEL_ENCODER: OpDef = OpDef::new("LabelEncoder")
             tensor("default_tensor"),
             tensor("keys_tensor"),
             tensor("values_tensor"),
-            types(
-                "T1",
-                TypeSet::tensors(&[Float, Double, Int16, Int32, Int64, String]),
-            ),
-            types(
-                "T2",
-                TypeSet::tensors(&[Float, Double, Int16, Int32, Int64, String]),
-            ),
+            types("T1", TypeSet::tensors(&[Float, Double, Int16, Int32, Int64, String])),
+            types("T2", TypeSet::tensors(&[Float, Double, Int16, Int32, Int64, String])),
         ],
     )
     .infer(labels_of_classes)
@@ -135,10 +129,7 @@ pub(crate) static ZIP_MAP: OpDef = OpDef::new("ZipMap")
             output("Z", "T"),
             ints("classlabels_int64s"),
             strings("classlabels_strings"),
-            types(
-                "T",
-                TypeSet::spelled(&["seq(map(int64, float))", "seq(map(string, float))"]),
-            ),
+            types("T", TypeSet::spelled(&["seq(map(int64, float))", "seq(map(string, float))"])),
         ],
     )
     .infer(to_maps);
@@ -170,9 +161,7 @@ fn categories(cx: &mut Infer<'_>) -> Result<(), InferError> {
     }
     let [numbers, texts] = lists.map(|name| list_len(cx, name));
     if numbers != texts {
-        return cx.fail(format_args!(
-            "cats_int64s has {numbers} elements, cats_strings {texts}"
-        ));
+        return cx.fail(format_args!("cats_int64s has {numbers} elements, cats_strings {texts}"));
     }
     labels_of_classes(cx)
 }
@@ -193,10 +182,7 @@ fn vector(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let keys = only_list(
-        cx,
-        ["keys_tensor", "keys_strings", "keys_int64s", "keys_floats"],
-    )?;
+    let keys = only_list(cx, ["keys_tensor", "keys_strings", "keys_int64s", "keys_floats"])?;
     if let (Some((key, _)), Some(elem)) = (keys, cx.elem(0))
         && key != elem
     {
@@ -206,15 +192,8 @@ fn labels(cx: &mut Infer<'_>) -> Result<(), InferError> {
             elem.name()
         ));
     }
-    let values = only_list(
-        cx,
-        [
-            "values_tensor",
-            "values_strings",
-            "values_int64s",
-            "values_floats",
-        ],
-    )?;
+    let values =
+        only_list(cx, ["values_tensor", "values_strings", "values_int64s", "values_floats"])?;
     if let (Some((_, keys)), Some((_, values))) = (keys, values)
         && keys != values
     {
@@ -240,18 +219,13 @@ fn check_default(
             values.name()
         )),
         ([1], _) => Ok(()),
-        (dims, _) => cx.fail(format_args!(
-            "default_tensor must have the shape [1], not {dims:?}"
-        )),
+        (dims, _) => cx.fail(format_args!("default_tensor must have the shape [1], not {dims:?}")),
     }
 }
 
 /// The one list that the node has of some; `None` if it cannot be read.
 fn only_list(cx: &Infer<'_>, names: [&str; 4]) -> Result<Option<(DataType, usize)>, InferError> {
-    let given: Vec<&str> = names
-        .into_iter()
-        .filter(|name| cx.attribute(name).is_some())
-        .collect();
+    let given: Vec<&str> = names.into_iter().filter(|name| cx.attribute(name).is_some()).collect();
     match given[..] {
         [name] => list(cx, name),
         [] => cx.fail(format_args!("the node needs one of {}", names.join(", "))),
@@ -264,10 +238,7 @@ fn to_maps(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return cx.fail(format_args!("the input must have rank 1 or 2, not {rank}"));
     }
     let is_given = |name: &str| list_len(cx, name) > 0;
-    let key = match (
-        is_given("classlabels_int64s"),
-        is_given("classlabels_strings"),
-    ) {
+    let key = match (is_given("classlabels_int64s"), is_given("classlabels_strings")) {
         (true, _) => Int64,
         (false, true) => String,
         (false, false) => return Ok(()),
@@ -301,31 +272,16 @@ mod tests {
         check(
             &DICT_VECTORIZER,
             1,
-            &[
-                (&[], "map(int64, double)", "double[...]"),
-                (&[], "-", "?[...]"),
-            ],
+            &[(&[], "map(int64, double)", "double[...]"), (&[], "-", "?[...]")],
         );
         check(
             &ZIP_MAP,
             1,
             &[
-                (
-                    &[texts("classlabels_strings", 2)],
-                    "float[N, 2]",
-                    "seq(map(string, float))",
-                ),
-                (
-                    &[("classlabels_int64s", ints(&[0, 1]))],
-                    "-",
-                    "seq(map(int64, float))",
-                ),
+                (&[texts("classlabels_strings", 2)], "float[N, 2]", "seq(map(string, float))"),
+                (&[("classlabels_int64s", ints(&[0, 1]))], "-", "seq(map(int64, float))"),
                 (&[], "float[N, 2]", "-"),
-                (
-                    &[],
-                    "float[N, 2, 1]",
-                    "ZipMap: the input must have rank 1 or 2, not 3",
-                ),
+                (&[], "float[N, 2, 1]", "ZipMap: the input must have rank 1 or 2, not 3"),
             ],
         );
     }
@@ -346,11 +302,7 @@ mod tests {
                     "-",
                     "CategoryMapper: cats_int64s has 2 elements, cats_strings 3",
                 ),
-                (
-                    &[numbers()],
-                    "-",
-                    "CategoryMapper: the node has no attribute cats_strings",
-                ),
+                (&[numbers()], "-", "CategoryMapper: the node has no attribute cats_strings"),
             ],
         );
     }
@@ -370,22 +322,14 @@ mod tests {
             &[
                 (&[keys(), values()], "string[2, N]", "int64[2, N]"),
                 (&[keys(), tensor("values_tensor", &[2])], "-", "int64[...]"),
-                (
-                    &[keys(), values(), tensor("default_tensor", &[1])],
-                    "string",
-                    "int64",
-                ),
+                (&[keys(), values(), tensor("default_tensor", &[1])], "string", "int64"),
                 (
                     &[keys(), values(), tensor("default_tensor", &[1, 1])],
                     "string",
                     "LabelEncoder: default_tensor must have the shape [1], not [1, 1]",
                 ),
                 (
-                    &[
-                        keys(),
-                        texts("values_strings", 2),
-                        tensor("default_tensor", &[1]),
-                    ],
+                    &[keys(), texts("values_strings", 2), tensor("default_tensor", &[1])],
                     "string",
                     "LabelEncoder: the default is of type int64, the values of type string",
                 ),

@@ -264,24 +264,12 @@ fn rows(cx: &Infer<'_>) -> Result<Dim, InferError> {
 }
 
 fn tree_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    demand_one_form(
-        cx,
-        [
-            "nodes_values",
-            "nodes_hitrates",
-            "class_weights",
-            "base_values",
-        ],
-    )?;
+    demand_one_form(cx, ["nodes_values", "nodes_hitrates", "class_weights", "base_values"])?;
     let (elem, count) = classes(cx, "classlabels_int64s");
     if count == 0 && cx.since() >= 3 {
         return cx.fail("the node needs one of classlabels_int64s and classlabels_strings");
     }
-    let count = if count == 0 {
-        Dim::Unknown
-    } else {
-        count.into()
-    };
+    let count = if count == 0 { Dim::Unknown } else { count.into() };
     // To begin with the reference implementation knew the type of the labels only.
     if cx.since() < 3 && !cx.is_thorough() {
         cx.set_tensor(0, Some(elem), None);
@@ -293,15 +281,7 @@ fn tree_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {
 }
 
 fn tree_regressor(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    demand_one_form(
-        cx,
-        [
-            "nodes_values",
-            "nodes_hitrates",
-            "target_weights",
-            "base_values",
-        ],
-    )?;
+    demand_one_form(cx, ["nodes_values", "nodes_hitrates", "target_weights", "base_values"])?;
     let shape = Shape::from_iter([rows(cx)?, count_attribute(cx, "n_targets")?]);
     cx.set_tensor(0, Some(Float), Some(shape));
     Ok(())
@@ -327,9 +307,8 @@ fn tree_ensemble(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let [(_, Some((_, targets))), (_, Some((_, weights)))] = leaves
         && targets != weights
     {
-        return cx.fail(format_args!(
-            "leaf_targetids has {targets} elements, leaf_weights {weights}"
-        ));
+        return cx
+            .fail(format_args!("leaf_targetids has {targets} elements, leaf_weights {weights}"));
     }
     same_type(cx, "leaf_weights", leaves[1].1, elem)?;
     if let Some(AttrValue::Tensor(values)) = cx.attribute("membership_values") {
@@ -371,9 +350,7 @@ fn check_nodes(cx: &Infer<'_>, nodes: usize) -> Result<(), InferError> {
     for (name, required) in lists {
         match list(cx, name)? {
             Some((_, len)) if len != nodes => {
-                return cx.fail(format_args!(
-                    "{name} has {len} elements, nodes_splits {nodes}"
-                ));
+                return cx.fail(format_args!("{name} has {len} elements, nodes_splits {nodes}"));
             }
             None if required && cx.attribute(name).is_none() => {
                 return cx.fail(format_args!("the node has no attribute {name}"));
@@ -421,13 +398,7 @@ mod tests {
                 "float[4]",
                 "string[1]; float[1, 2]",
             ),
-            (
-                &LINEAR_CLASSIFIER,
-                1,
-                vec![names()],
-                "-",
-                "string[?]; float[?, 2]",
-            ),
+            (&LINEAR_CLASSIFIER, 1, vec![names()], "-", "string[?]; float[?, 2]"),
             (&LINEAR_CLASSIFIER, 1, vec![], "-", "int64[?]; float[?, ?]"),
             (
                 &LINEAR_CLASSIFIER,
@@ -436,34 +407,10 @@ mod tests {
                 "float[1, 2, 3]",
                 "LinearClassifier: the input must have rank 1 or 2, not 3",
             ),
-            (
-                &SVM_CLASSIFIER,
-                1,
-                vec![names()],
-                "float[N, 4]",
-                "string[N]; float[N, ?]",
-            ),
-            (
-                &TREE_ENSEMBLE_CLASSIFIER,
-                1,
-                vec![],
-                "float[N, 4]",
-                "int64[N]; float[N, ?]",
-            ),
-            (
-                &TREE_ENSEMBLE_CLASSIFIER,
-                3,
-                vec![numbers()],
-                "float[N, 4]",
-                "int64[N]; float[N, 3]",
-            ),
-            (
-                &TREE_ENSEMBLE_CLASSIFIER,
-                5,
-                vec![names()],
-                "float[N, 4]",
-                "string[N]; float[N, 2]",
-            ),
+            (&SVM_CLASSIFIER, 1, vec![names()], "float[N, 4]", "string[N]; float[N, ?]"),
+            (&TREE_ENSEMBLE_CLASSIFIER, 1, vec![], "float[N, 4]", "int64[N]; float[N, ?]"),
+            (&TREE_ENSEMBLE_CLASSIFIER, 3, vec![numbers()], "float[N, 4]", "int64[N]; float[N, 3]"),
+            (&TREE_ENSEMBLE_CLASSIFIER, 5, vec![names()], "float[N, 4]", "string[N]; float[N, 2]"),
             (
                 &TREE_ENSEMBLE_CLASSIFIER,
                 3,
@@ -481,11 +428,7 @@ mod tests {
             (
                 &TREE_ENSEMBLE_CLASSIFIER,
                 3,
-                vec![
-                    numbers(),
-                    floats("base_values", 1),
-                    floats("base_values_as_tensor", 1),
-                ],
+                vec![numbers(), floats("base_values", 1), floats("base_values_as_tensor", 1)],
                 "-",
                 "TreeEnsembleClassifier: the node has both base_values and base_values_as_tensor",
             ),
@@ -493,22 +436,13 @@ mod tests {
             (&LINEAR_REGRESSOR, 1, vec![], "float[4]", "float[1, 1]; -"),
         ];
         for (def, opset, attributes, input, expected) in rows {
-            assert_eq!(
-                outputs(def, opset, &attributes, input, 2),
-                expected,
-                "{}",
-                def.name
-            );
+            assert_eq!(outputs(def, opset, &attributes, input, 2), expected, "{}", def.name);
         }
         check(
             &TREE_ENSEMBLE_REGRESSOR,
             3,
             &[
-                (
-                    &[("n_targets", AttrValue::Int(5))],
-                    "double[30, 3]",
-                    "float[30, 5]",
-                ),
+                (&[("n_targets", AttrValue::Int(5))], "double[30, 3]", "float[30, 5]"),
                 (&[], "-", "float[?, ?]"),
                 (
                     &[("n_targets", AttrValue::Int(-5))],
@@ -562,11 +496,7 @@ mod tests {
             (good(), "float[N, 3]", "float[N, 5]"),
             (good(), "-", "float[?, 5]"),
             (good(), "float[N]", "input 0 must have rank 2, not 1"),
-            (
-                good(),
-                "double[N, 3]",
-                "nodes_splits is of type float, the input of type double",
-            ),
+            (good(), "double[N, 3]", "nodes_splits is of type float, the input of type double"),
             (
                 with(tensor::<f32>("nodes_splits", &[2, 1])),
                 "-",
@@ -592,21 +522,9 @@ mod tests {
                 "-",
                 "membership_values is of type double, the input of type float",
             ),
-            (
-                without("nodes_splits"),
-                "-",
-                "the node has no attribute nodes_splits",
-            ),
-            (
-                without("nodes_modes"),
-                "-",
-                "the node has no attribute nodes_modes",
-            ),
-            (
-                without("leaf_weights"),
-                "-",
-                "the node has no attribute leaf_weights",
-            ),
+            (without("nodes_splits"), "-", "the node has no attribute nodes_splits"),
+            (without("nodes_modes"), "-", "the node has no attribute nodes_modes"),
+            (without("leaf_weights"), "-", "the node has no attribute leaf_weights"),
         ];
         for (attributes, input, expected) in rows {
             let found = outputs(&TREE_ENSEMBLE, 5, &attributes, input, 1);

@@ -137,7 +137,8 @@ pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .infer(rotary::infer)
     .body_from(23, rotary::body);
 
-/// Heads of keys or values, each as often as query heads share it. The names of sizes are those of the functions here.
+/// Heads of keys or values, each as often as query heads share it. The names of sizes are those of
+/// the functions here.
 fn copied_heads(name: &str, heads: &str, features: &str) -> String {
     format!(
         "{name}_apart = Unsqueeze ({heads}, third)
@@ -158,7 +159,8 @@ fn head_size(cx: &Infer<'_>, packed: &Dim, heads: i64, name: &str) -> Result<Dim
     }
 }
 
-/// The size of several heads packed into one axis, of which each has the size of one of other packed heads.
+/// The size of several heads packed into one axis, of which each has the size of one of other
+/// packed heads.
 fn packed_size(head: &Dim, heads: i64, others: &Dim, other_heads: i64) -> Dim {
     match head {
         // Without a division that nobody can undo.
@@ -170,9 +172,9 @@ fn packed_size(head: &Dim, heads: i64, others: &Dim, other_heads: i64) -> Dim {
 /// Demands that heads of queries share those of keys evenly.
 fn check_sharing(cx: &Infer<'_>, heads: &Dim, key_heads: &Dim) -> Result<(), InferError> {
     match (heads.known(), key_heads.known()) {
-        (Some(heads), Some(key_heads)) if key_heads < 1 || heads % key_heads != 0 => cx.fail(
-            format_args!("{heads} query heads do not share {key_heads} key heads evenly"),
-        ),
+        (Some(heads), Some(key_heads)) if key_heads < 1 || heads % key_heads != 0 => {
+            cx.fail(format_args!("{heads} query heads do not share {key_heads} key heads evenly"))
+        }
         _ => Ok(()),
     }
 }

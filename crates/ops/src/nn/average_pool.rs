@@ -1,13 +1,14 @@
 //! AveragePool: the mean of each window.
 //!
-//! Since 1; 7 adds `count_include_pad` (its default is what 1 did); 10 adds `ceil_mode`; 11 only words defaults; 19 adds
-//! `dilations`; 22 adds bfloat16.
+//! Since 1; 7 adds `count_include_pad` (its default is what 1 did); 10 adds `ceil_mode`; 11 only
+//! words defaults; 19 adds `dilations`; 22 adds bfloat16.
 //!
-//! No adapter is needed: each new attribute's default is the older behaviour. The documents of 11 to 18 round `auto_pad`
-//! SAME and VALID otherwise than those before and after. That contradicts their own attribute description, and no
-//! implementation followed it, so it counts as an error of the text. Version 19 settled what a window counts that
-//! `ceil_mode` lets reach over the padding (with `count_include_pad`): padding it counts, what lies beyond it does not. The
-//! older documents leave that open, so the same is taken to hold for them.
+//! No adapter is needed: each new attribute's default is the older behaviour. The documents of 11
+//! to 18 round `auto_pad` SAME and VALID otherwise than those before and after. That contradicts
+//! their own attribute description, and no implementation followed it, so it counts as an error of
+//! the text. Version 19 settled what a window counts that `ceil_mode` lets reach over the padding
+//! (with `count_include_pad`): padding it counts, what lies beyond it does not. The older documents
+//! leave that open, so the same is taken to hold for them.
 
 use super::window::pooled_shape;
 use crate::denotation::IMAGES;
@@ -30,13 +31,7 @@ pub(crate) static AVERAGE_POOL: OpDef = OpDef::new("AveragePool")
     )
     .since(7, &[int("count_include_pad").or(0)])
     .since(10, &[int("ceil_mode").or(0)])
-    .since(
-        11,
-        &[
-            input("X", "T").differentiable(),
-            output("Y", "T").differentiable(),
-        ],
-    )
+    .since(11, &[input("X", "T").differentiable(), output("Y", "T").differentiable()])
     .since(19, &[ints("dilations")])
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(infer)
@@ -58,11 +53,7 @@ mod tests {
     fn windows() {
         let two = || [("kernel_shape", ints(&[2, 2])), ("strides", ints(&[2, 2]))];
         let [kernel, strides] = two();
-        let same = [
-            kernel.clone(),
-            strides.clone(),
-            ("auto_pad", word("SAME_UPPER")),
-        ];
+        let same = [kernel.clone(), strides.clone(), ("auto_pad", word("SAME_UPPER"))];
         for opset in [1, 7, 10, 11, 19, 22] {
             check(
                 &AVERAGE_POOL,

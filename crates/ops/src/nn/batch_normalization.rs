@@ -1,8 +1,9 @@
 //! BatchNormalization: each channel to mean 0 and variance 1, then scaled and shifted.
 //!
-//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, more than one output now means training; 9 drops `spatial`,
-//! statistics are always per channel; 14 has `training_mode` for it, names the statistics otherwise, drops the saved ones
-//! and adds bfloat16; 15 lets scale and statistics have types of their own.
+//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, more than one output now means
+//! training; 9 drops `spatial`, statistics are always per channel; 14 has `training_mode` for it,
+//! names the statistics otherwise, drops the saved ones and adds bfloat16; 15 lets scale and
+//! statistics have types of their own.
 
 use std::ops::Range;
 
@@ -104,23 +105,18 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         (_, Some(0), 2..) => return cx.fail("without training_mode there is one output"),
         (_, None | Some(0), _) | (_, _, 3) => {}
         (_, _, found) => {
-            return cx.fail(format_args!(
-                "with training_mode there are 3 outputs, not {found}"
-            ));
+            return cx.fail(format_args!("with training_mode there are 3 outputs, not {found}"));
         }
     }
     same_as_first(cx)?;
     for output in 1..cx.output_count() {
-        cx.set_tensor(
-            output,
-            cx.elem(3),
-            Some([channels.clone()].into_iter().collect()),
-        );
+        cx.set_tensor(output, cx.elem(3), Some([channels.clone()].into_iter().collect()));
     }
     Ok(())
 }
 
-/// Demands that these inputs are vectors with one element per channel of the first, and returns the channels.
+/// Demands that these inputs are vectors with one element per channel of the first, and returns the
+/// channels.
 pub(super) fn per_channel(cx: &Infer<'_>, inputs: Range<usize>) -> Result<Dim, InferError> {
     let mut channels = match cx.shape(0) {
         // One axis is the batch, of one channel.
@@ -161,7 +157,8 @@ fn drop_is_test(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Without `spatial`, statistics are per channel. With one axis besides the batch that was always the same.
+/// Without `spatial`, statistics are per channel. With one axis besides the batch that was always
+/// the same.
 fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if cx.int("spatial") == Some(0) && cx.rank(0) != Some(2) {
         return Err(cx.refuse("spatial = 0, statistics per element, has no form in version 9 unless the input has rank 2"));
@@ -170,7 +167,8 @@ fn drop_spatial(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What the number of outputs said, an attribute says now. The update rule of the running statistics is the same.
+/// What the number of outputs said, an attribute says now. The update rule of the running
+/// statistics is the same.
 fn training_mode(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let training = (1..cx.output_count()).any(|output| cx.has_output(output));
     if training {
@@ -199,16 +197,10 @@ mod tests {
     fn channels_agree() {
         let statistics = |c: &str| format!("float[{c}]; float[{c}]; float[{c}]; float[{c}]");
         let rows = [
-            (
-                format!("float[N, 3, H, W]; {}", statistics("3")),
-                "float[N, 3, H, W]",
-            ),
+            (format!("float[N, 3, H, W]; {}", statistics("3")), "float[N, 3, H, W]"),
             (format!("float[N]; {}", statistics("1")), "float[N]"),
             (format!("float[...]; {}", statistics("3")), "float[...]"),
-            (
-                format!("float[N, C, H]; {}", statistics("?")),
-                "float[N, C, H]",
-            ),
+            (format!("float[N, C, H]; {}", statistics("?")), "float[N, C, H]"),
             (
                 format!("float[N, 3]; {}", statistics("4")),
                 "BatchNormalization: channels of inputs 0 and 1 differ (3 and 4)",
@@ -227,11 +219,7 @@ mod tests {
         check(
             &BATCH_NORMALIZATION,
             7,
-            &[(
-                &[("spatial", Int(0))],
-                "float[N, 3, 4]; float[3, 4]; -; -; -",
-                "float[N, 3, 4]",
-            )],
+            &[(&[("spatial", Int(0))], "float[N, 3, 4]; float[3, 4]; -; -; -", "float[N, 3, 4]")],
         );
     }
 
@@ -239,22 +227,10 @@ mod tests {
     fn training_has_more_outputs() {
         let inputs = "float16[N, 3, H]; float[3]; float[3]; double[3]; double[3]";
         let infer = |attributes: &[_]| outputs(&BATCH_NORMALIZATION, 15, attributes, inputs, 3);
+        assert_eq!(infer(&[("training_mode", Int(1))]), "float16[N, 3, H]; double[3]; double[3]");
+        assert_eq!(infer(&[]), "BatchNormalization: without training_mode there is one output");
         assert_eq!(
-            infer(&[("training_mode", Int(1))]),
-            "float16[N, 3, H]; double[3]; double[3]"
-        );
-        assert_eq!(
-            infer(&[]),
-            "BatchNormalization: without training_mode there is one output"
-        );
-        assert_eq!(
-            outputs(
-                &BATCH_NORMALIZATION,
-                14,
-                &[("training_mode", Int(1))],
-                inputs,
-                1
-            ),
+            outputs(&BATCH_NORMALIZATION, 14, &[("training_mode", Int(1))], inputs, 1),
             "BatchNormalization: with training_mode there are 3 outputs, not 1"
         );
     }
@@ -262,18 +238,10 @@ mod tests {
     #[test]
     fn only_what_keeps_its_meaning_moves() {
         let adapted = |from, attributes: &[_]| {
-            adapted(
-                &BATCH_NORMALIZATION,
-                from,
-                attributes,
-                "float[N, 3, H]; float[3]; float[3]",
-            )
+            adapted(&BATCH_NORMALIZATION, from, attributes, "float[N, 3, H]; float[3]; float[3]")
         };
         let node = "y = BatchNormalization(a, b, c)";
-        assert_eq!(
-            adapted(5, &[("consumed_inputs", AttrValue::from(&[0]))]),
-            node
-        );
+        assert_eq!(adapted(5, &[("consumed_inputs", AttrValue::from(&[0]))]), node);
         assert_eq!(adapted(6, &[("is_test", Int(1))]), node);
         assert!(adapted(6, &[]).starts_with("BatchNormalization: is_test = 0 means training"));
         assert_eq!(adapted(8, &[("spatial", Int(1))]), node);

@@ -55,11 +55,7 @@ pub(crate) struct Convolution {
     pub(crate) bias: Option<usize>,
 }
 
-const PLAIN: Convolution = Convolution {
-    x: 0,
-    w: 1,
-    bias: Some(2),
-};
+const PLAIN: Convolution = Convolution { x: 0, w: 1, bias: Some(2) };
 
 impl Convolution {
     /// One channel per kernel, and one element per window.
@@ -78,9 +74,7 @@ impl Convolution {
             return Ok(None);
         };
         if rank < 3 {
-            return cx.fail(format_args!(
-                "inputs need a spatial axis, but have rank {rank}"
-            ));
+            return cx.fail(format_args!("inputs need a spatial axis, but have rank {rank}"));
         }
         if let Some(found) = x.map(|x| x.len()).filter(|found| *found != rank) {
             return cx.fail(format_args!(
@@ -97,17 +91,15 @@ impl Convolution {
         Ok(Some([batch, channels].into_iter().chain(counts).collect()))
     }
 
-    /// What the reference implementation says: it compares no channels, takes `kernel_shape` for the weights if it is there,
-    /// and says nothing of the rank unless it knows all sizes of the kernel.
+    /// What the reference implementation says: it compares no channels, takes `kernel_shape` for
+    /// the weights if it is there, and says nothing of the rank unless it knows all sizes of the
+    /// kernel.
     fn shape_of_reference(&self, cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
         let (Some(x), Some(w)) = (cx.shape(self.x), cx.shape(self.w)) else {
             return Ok(None);
         };
         if x.len() < 3 {
-            return cx.fail(format_args!(
-                "inputs need a spatial axis, but have rank {}",
-                x.len()
-            ));
+            return cx.fail(format_args!("inputs need a spatial axis, but have rank {}", x.len()));
         }
         let kernel: Vec<Dim> = match cx.ints("kernel_shape") {
             Some(given) => given.into_iter().map(Dim::Known).collect(),
@@ -141,9 +133,8 @@ impl Convolution {
         }
         let mut channels = w.map_or(Dim::Unknown, |w| w[0].clone());
         if let Some(found) = channels.known().filter(|channels| channels % group != 0) {
-            return cx.fail(format_args!(
-                "{found} output channels do not split into {group} groups"
-            ));
+            return cx
+                .fail(format_args!("{found} output channels do not split into {group} groups"));
         }
         if let Some(bias) = self.bias {
             cx.demand_rank(bias, 1)?;
@@ -163,7 +154,8 @@ pub(super) fn group(cx: &Infer<'_>) -> Result<i64, InferError> {
     }
 }
 
-/// The sizes of the kernel: what is left of the weights, and what `kernel_shape` says, must be the same.
+/// The sizes of the kernel: what is left of the weights, and what `kernel_shape` says, must be the
+/// same.
 pub(super) fn kernel_sizes(
     cx: &Infer<'_>,
     w: Option<&Shape>,
@@ -203,26 +195,14 @@ mod tests {
             &CONV,
             11,
             &[
-                (
-                    &[],
-                    "float[1, 3, 224, 224]; float[64, 3, 7, 7]",
-                    "float[1, 64, 218, 218]",
-                ),
+                (&[], "float[1, 3, 224, 224]; float[64, 3, 7, 7]", "float[1, 64, 218, 218]"),
                 (
                     &[("pads", ints(&[3, 3, 3, 3])), ("strides", ints(&[2, 2]))],
                     "float[1, 3, 224, 224]; float[64, 3, 7, 7]; float[64]",
                     "float[1, 64, 112, 112]",
                 ),
-                (
-                    &[("dilations", ints(&[2]))],
-                    "float[2, 4, 10]; float[4, 4, 3]",
-                    "float[2, 4, 6]",
-                ),
-                (
-                    &[("group", Int(4))],
-                    "float[2, 4, 10]; float[8, 1, 3]",
-                    "float[2, 8, 8]",
-                ),
+                (&[("dilations", ints(&[2]))], "float[2, 4, 10]; float[4, 4, 3]", "float[2, 4, 6]"),
+                (&[("group", Int(4))], "float[2, 4, 10]; float[8, 1, 3]", "float[2, 8, 8]"),
                 (
                     &[("auto_pad", word("SAME_UPPER")), ("strides", ints(&[2]))],
                     "float[2, 4, 9]; float[8, 4, 3]",
@@ -270,27 +250,15 @@ mod tests {
                     "float[N, 3, H]; float[M, 3, 3]",
                     "float[N, M, floor((H - 1)/2) + 1]",
                 ),
-                (
-                    &[],
-                    "float[?, 3, ?, 5]; float[8, 3, 3, 3]",
-                    "float[?, 8, ?, 3]",
-                ),
+                (&[], "float[?, 3, ?, 5]; float[8, 3, 3, 3]", "float[?, 8, ?, 3]"),
                 (
                     &[("kernel_shape", ints(&[3]))],
                     "float[1, 3, 9]; float[8, ?, ?]",
                     "float[1, 8, 7]",
                 ),
                 (&[], "float[...]; float[8, 3, 3]", "float[?, 8, ?]"),
-                (
-                    &[],
-                    "float[1, 3, 9]; float[...]; float[8]",
-                    "float[1, 8, ?]",
-                ),
-                (
-                    &[("kernel_shape", ints(&[3, 3]))],
-                    "float[...]; float[...]",
-                    "float[?, ?, ?, ?]",
-                ),
+                (&[], "float[1, 3, 9]; float[...]; float[8]", "float[1, 8, ?]"),
+                (&[("kernel_shape", ints(&[3, 3]))], "float[...]; float[...]", "float[?, ?, ?, ?]"),
                 (&[], "float[...]; float[...]", "float[...]"),
                 (&[], "-; -", "?[...]"),
             ],

@@ -125,10 +125,7 @@ fn image_axes(
     let mut axes = rules::shared_dim(cx, what, &[(1, 0), (2, 0)])?;
     let pads = cx.ints("pads");
     if let Some(pads) = pads.as_ref().filter(|pads| pads.len() % 2 != 0) {
-        return cx.fail(format_args!(
-            "pads has {} elements, an odd number",
-            pads.len()
-        ));
+        return cx.fail(format_args!("pads has {} elements, an odd number", pads.len()));
     }
     let lengths = [
         image.map(<[Dim]>::len),
@@ -165,13 +162,10 @@ fn deformed(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-const DEFORMED: Convolution = Convolution {
-    x: 0,
-    w: 1,
-    bias: Some(3),
-};
+const DEFORMED: Convolution = Convolution { x: 0, w: 1, bias: Some(3) };
 
-/// Offsets and the mask have some channels for each place of the kernel in each group, and one element per window.
+/// Offsets and the mask have some channels for each place of the kernel in each group, and one
+/// element per window.
 fn check_offsets(
     cx: &Infer<'_>,
     output: Option<&Shape>,
@@ -249,16 +243,13 @@ fn transposed_channels(
     let channels = rules::computed(cx, "the output channels", channels, &[&w[1]])?;
     cx.demand_rank(2, 1)?;
     match cx.shape(2) {
-        Some(bias) => cx.same_dim(
-            &channels,
-            &bias[0],
-            "output channels of W times group and B",
-        ),
+        Some(bias) => cx.same_dim(&channels, &bias[0], "output channels of W times group and B"),
         None => Ok(channels),
     }
 }
 
-/// The spatial sizes of a transposed convolution: elements lie a stride apart, each spread over what the kernel covers.
+/// The spatial sizes of a transposed convolution: elements lie a stride apart, each spread over
+/// what the kernel covers.
 fn spread(cx: &Infer<'_>, sizes: &[Dim], kernel: Vec<Dim>) -> Result<Vec<Dim>, InferError> {
     let axes = sizes.len();
     let is_automatic = cx.string("auto_pad").is_some_and(|mode| mode != "NOTSET");
@@ -313,21 +304,13 @@ mod tests {
                 &[
                     (&[strides()], x, "float[25, 32, 33, 33]"),
                     (&[strides(), pads()], x, "float[25, 32, 30, 30]"),
-                    (
-                        &[strides(), ("auto_pad", word("SAME_UPPER"))],
-                        x,
-                        "float[25, 32, 32, 32]",
-                    ),
+                    (&[strides(), ("auto_pad", word("SAME_UPPER"))], x, "float[25, 32, 32, 32]"),
                     (
                         &[strides(), pads(), ("dilations", ints(&[3, 3]))],
                         x,
                         "float[25, 32, 34, 34]",
                     ),
-                    (
-                        &[strides(), ("output_padding", ints(&[1, 0]))],
-                        x,
-                        "float[25, 32, 34, 33]",
-                    ),
+                    (&[strides(), ("output_padding", ints(&[1, 0]))], x, "float[25, 32, 34, 33]"),
                     (
                         &[pads(), ("group", Int(2)), ("output_shape", ints(&[36, 37]))],
                         x,
@@ -435,11 +418,7 @@ mod tests {
                     "float[1, 9, 4]; int64[?]; int64[?]",
                     "float[1, ?, ?, ?]",
                 ),
-                (
-                    &[],
-                    "float[1, 9, 4]; int64[3]; =[1, 3, K]",
-                    "float[1, floor(9/(3*K)), ?, ?, ?]",
-                ),
+                (&[], "float[1, 9, 4]; int64[3]; =[1, 3, K]", "float[1, floor(9/(3*K)), ?, ?, ?]"),
                 (&[], "float[1, 9, 4]; int64[?]; -", "float[...]"),
                 // No list is made as long as a number says.
                 (&[], long, "float[...]"),
@@ -453,11 +432,7 @@ mod tests {
                     "float[1, 9, 4]; =[5, 5]; =[5, 5]",
                     "Col2Im: numbers of spatial axes differ (2 and 3)",
                 ),
-                (
-                    &[],
-                    "float[1, 9]; =[5, 5]; =[5, 5]",
-                    "Col2Im: input 0 must have rank 3, not 2",
-                ),
+                (&[], "float[1, 9]; =[5, 5]; =[5, 5]", "Col2Im: input 0 must have rank 3, not 2"),
                 (
                     &[],
                     "float[1, 9, 4]; =[5, 5]; =[5, 0]",

@@ -1,7 +1,8 @@
 //! Dropout: in training sets random elements to zero, otherwise hands its input on.
 //!
-//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, whoever runs the model decides; 10 makes the mask `bool`; 12
-//! makes `ratio` and the mode inputs and adds `seed`; 13 adds bfloat16; 22 adds 8-bit floats.
+//! Since 1; 6 drops the hint `consumed_inputs`; 7 drops `is_test`, whoever runs the model decides;
+//! 10 makes the mask `bool`; 12 makes `ratio` and the mode inputs and adds `seed`; 13 adds
+//! bfloat16; 22 adds 8-bit floats.
 
 use sardonyx_tensor::{DataType, Tensor};
 
@@ -75,11 +76,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(ty) = cx.input(0) {
         cx.set(0, ty.clone());
     }
-    let mask = if cx.since() >= 10 {
-        Some(DataType::Bool)
-    } else {
-        cx.elem(0)
-    };
+    let mask = if cx.since() >= 10 { Some(DataType::Bool) } else { cx.elem(0) };
     cx.set_tensor(1, mask, cx.shape(0).cloned());
     Ok(())
 }
@@ -98,12 +95,7 @@ fn bool_mask(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     match cx.input_type(0).and_then(|ty| ty.elem()) {
-        Some(elem) => cx.after(
-            1,
-            CAST.name,
-            &[],
-            &[("to", AttrValue::Int(elem.number().into()))],
-        ),
+        Some(elem) => cx.after(1, CAST.name, &[], &[("to", AttrValue::Int(elem.number().into()))]),
         None => {
             return Err(cx.refuse("the mask becomes bool, and the type that it had is not known"));
         }
@@ -135,31 +127,17 @@ mod tests {
             (10, "float[N, 3]", "float[N, 3]; bool[N, 3]"),
             (13, "float[...]; float; bool", "float[...]; bool[...]"),
             (22, "-", "-; bool[...]"),
-            (
-                12,
-                "float[N]; float[1]",
-                "Dropout: input 1 must have rank 0, not 1",
-            ),
+            (12, "float[N]; float[1]", "Dropout: input 1 must have rank 0, not 1"),
         ];
         for (opset, inputs, expected) in rows {
-            assert_eq!(
-                outputs(&DROPOUT, opset, &[], inputs, 2),
-                expected,
-                "{opset} {inputs}"
-            );
+            assert_eq!(outputs(&DROPOUT, opset, &[], inputs, 2), expected, "{opset} {inputs}");
         }
     }
 
     #[test]
     fn only_inference_moves_to_version_7() {
-        let test = [
-            ("is_test", AttrValue::Int(1)),
-            ("ratio", AttrValue::Float(0.25)),
-        ];
-        assert_eq!(
-            adapted(&DROPOUT, 6, &test, "float[2]"),
-            "y = Dropout(a) ratio=0.25"
-        );
+        let test = [("is_test", AttrValue::Int(1)), ("ratio", AttrValue::Float(0.25))];
+        assert_eq!(adapted(&DROPOUT, 6, &test, "float[2]"), "y = Dropout(a) ratio=0.25");
         let refused = "Dropout: is_test = 0 means training, which versions 7 to 11 cannot ask for";
         assert_eq!(adapted(&DROPOUT, 6, &[], "float[2]"), refused);
     }
@@ -167,12 +145,7 @@ mod tests {
     #[test]
     fn the_ratio_becomes_an_input() {
         assert_eq!(
-            adapted(
-                &DROPOUT,
-                11,
-                &[("ratio", AttrValue::Float(0.25))],
-                "float[2]"
-            ),
+            adapted(&DROPOUT, 11, &[("ratio", AttrValue::Float(0.25))], "float[2]"),
             "y = Dropout(a, 0.25)"
         );
         assert_eq!(adapted(&DROPOUT, 11, &[], "float[2]"), "y = Dropout(a)");

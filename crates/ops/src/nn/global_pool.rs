@@ -13,17 +13,11 @@ pub(crate) static GLOBAL_MAX_POOL: OpDef =
     global_pool("GlobalMaxPool").about("The largest element of each channel.");
 
 const fn global_pool(name: &'static str) -> OpDef {
-    OpDef::new(name)
-        .since(1, FIRST)
-        .since(22, WITH_BFLOAT16)
-        .infer(infer)
+    OpDef::new(name).since(1, FIRST).since(22, WITH_BFLOAT16).infer(infer)
 }
 
-const FIRST: &[Fact] = &[
-    input("X", "T").differentiable(),
-    output("Y", "T").differentiable(),
-    types("T", FLOATS),
-];
+const FIRST: &[Fact] =
+    &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS)];
 const WITH_BFLOAT16: &[Fact] = &[types("T", FLOATS_IR4)];
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -31,10 +25,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         // The reference implementation then says no shape.
         Some(shape) if shape.len() < 2 && !cx.is_thorough() => None,
         Some(shape) if shape.len() < 2 => {
-            return cx.fail(format_args!(
-                "the input has rank {}, not at least 2",
-                shape.len()
-            ));
+            return cx.fail(format_args!("the input has rank {}, not at least 2", shape.len()));
         }
         Some(shape) => {
             let mut shape = shape.clone();
@@ -68,11 +59,7 @@ mod tests {
         check(
             &GLOBAL_MAX_POOL,
             1,
-            &[(
-                &[],
-                "float[3]",
-                "GlobalMaxPool: the input has rank 1, not at least 2",
-            )],
+            &[(&[], "float[3]", "GlobalMaxPool: the input has rank 1, not at least 2")],
         );
     }
 }

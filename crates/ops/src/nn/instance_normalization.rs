@@ -1,4 +1,5 @@
-//! InstanceNormalization: each channel of each sample to mean 0 and variance 1, then scaled and shifted.
+//! InstanceNormalization: each channel of each sample to mean 0 and variance 1, then scaled and
+//! shifted.
 //!
 //! Since 1; 6 drops the hint `consumed_inputs`; 22 adds bfloat16.
 

@@ -76,12 +76,7 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
     .about("Subtracts the mean over some axes and divides by the standard deviation.")
     .since(
         9,
-        &[
-            input("X", "T"),
-            output("Y", "T"),
-            ints("axes").or_ints(&[0, 2, 3]),
-            types("T", FLOATS),
-        ],
+        &[input("X", "T"), output("Y", "T"), ints("axes").or_ints(&[0, 2, 3]), types("T", FLOATS)],
     )
     .since(
         13,
@@ -92,10 +87,7 @@ pub(crate) static MEAN_VARIANCE_NORMALIZATION: OpDef = OpDef::new("MeanVarianceN
         ],
     )
     .infer(infer_over_axes)
-    .body(
-        &[9, 13],
-        mean_variance!("ReduceMean <axes: ints = @axes> (", ")"),
-    )
+    .body(&[9, 13], mean_variance!("ReduceMean <axes: ints = @axes> (", ")"))
     .body(
         &[18],
         concat!(
@@ -167,7 +159,8 @@ fn infer_root_mean_square(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The shape of the input, over which the other inputs stretch, and that of one statistic for what lies behind the axis.
+/// The shape of the input, over which the other inputs stretch, and that of one statistic for what
+/// lies behind the axis.
 fn behind_axis(cx: &Infer<'_>) -> Result<(Option<Shape>, Option<Shape>), InferError> {
     let Some(shape) = cx.shape(0) else {
         return Ok((None, None));
@@ -205,9 +198,7 @@ fn infer_groups(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let (Some(channels), Some(groups)) = (channels.known(), groups)
         && channels % groups != 0
     {
-        return cx.fail(format_args!(
-            "{channels} channels do not split into {groups} groups"
-        ));
+        return cx.fail(format_args!("{channels} channels do not split into {groups} groups"));
     }
     same_as_first(cx)
 }
@@ -221,8 +212,8 @@ fn infer_along_axis(cx: &mut Infer<'_>) -> Result<(), InferError> {
 
 fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
     match cx.since() {
-        // The function by which the reference implementation infers checks no axes to begin with, and later does not know
-        // their default.
+        // The function by which the reference implementation infers checks no axes to begin with,
+        // and later does not know their default.
         ..13 if !cx.is_thorough() => return same_as_first(cx),
         13.. if !cx.is_thorough() && cx.attribute("axes").is_none() => {
             return cx.fail("the node does not name its axes");
@@ -237,8 +228,8 @@ fn infer_over_axes(cx: &mut Infer<'_>) -> Result<(), InferError> {
     same_as_first(cx)
 }
 
-/// Variance as the mean of squares less the square of the mean, and with them what is normalized. The means are what
-/// stands between two pieces of text.
+/// Variance as the mean of squares less the square of the mean, and with them what is normalized.
+/// The means are what stands between two pieces of text.
 fn normalized(of: &str, mean: &str, end: &str) -> String {
     format!(
         "mean = {mean}{of}{end}
@@ -263,29 +254,20 @@ fn layer_normalization(cx: &Expand<'_>) -> Option<String> {
         vector("zeros", &[0]),
         vector("axes", &[axis]),
     ];
-    let reduced = if axis >= 0 {
-        "Sub (rank, axes)"
-    } else {
-        "Neg (axes)"
-    };
+    let reduced = if axis >= 0 { "Sub (rank, axes)" } else { "Neg (axes)" };
     // What lies behind the axis counts as one axis.
     let normalized = match cx.opset() {
         ..18 => normalized("wide", "ReduceMean <axes = [1]> (", ")"),
         _ => vector("second", &[1]) + &normalized("wide", "ReduceMean (", ", second)"),
     };
-    let bias = match cx.has_input(2) {
-        true => "bias = Flatten <axis = 0> (B)\nbiased = Add (scaled, bias)",
-        false => "biased = Identity (scaled)",
-    };
-    let mean = if cx.has_output(1) {
-        "Mean = Reshape (mean, reduced_sizes)"
+    let bias = if cx.has_input(2) {
+        "bias = Flatten <axis = 0> (B)\nbiased = Add (scaled, bias)"
     } else {
-        ""
+        "biased = Identity (scaled)"
     };
-    let inverse = match cx.has_output(2) {
-        true => "InvStdDev = Reshape (inverse, reduced_sizes)",
-        false => "",
-    };
+    let mean = if cx.has_output(1) { "Mean = Reshape (mean, reduced_sizes)" } else { "" };
+    let inverse =
+        if cx.has_output(2) { "InvStdDev = Reshape (inverse, reduced_sizes)" } else { "" };
     Some(format!(
         "{}
         epsilon = Cast <to = {stash}> (float_epsilon)
@@ -319,7 +301,8 @@ fn group_normalization(cx: &Expand<'_>) -> Option<String> {
     ]
     .concat();
     let normalized = normalized("flat", "ReduceMean (", ", third)");
-    // Before 21 everything was computed in the element type, with a scale and a bias for each group.
+    // Before 21 everything was computed in the element type, with a scale and a bias for each
+    // group.
     let (stash, wide, typed) = match cx.since() {
         ..21 => (elem, "X", "normalized"),
         _ => (cx.int("stash_type")?, "wide", "typed"),
@@ -373,11 +356,7 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
         scalar("one", 1),
     ]
     .concat();
-    let first = if axis >= 0 {
-        "Identity (axis)"
-    } else {
-        "Add (rank, axis)"
-    };
+    let first = if axis >= 0 { "Identity (axis)" } else { "Add (rank, axis)" };
     Some(format!(
         "{constants}
         epsilon = Cast <to = {stash}> (float_epsilon)
@@ -396,16 +375,14 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
     ))
 }
 
-/// Before 21 all channels of a group have one factor and one shift, and everything is computed in the element type.
+/// Before 21 all channels of a group have one factor and one shift, and everything is computed in
+/// the element type.
 fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let ty = cx.input_type(0);
     let Some(elem) = ty.as_ref().and_then(Type::elem) else {
         return Err(cx.refuse("the element type of the input is not known"));
     };
-    let channels = ty
-        .as_ref()
-        .and_then(Type::shape)
-        .and_then(|shape| shape.get(1));
+    let channels = ty.as_ref().and_then(Type::shape).and_then(|shape| shape.get(1));
     let Some(channels) = channels.and_then(Dim::known) else {
         return Err(cx.refuse("the number of channels is not known"));
     };
@@ -419,11 +396,8 @@ fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if size != 1 {
         for index in [1, 2] {
             let factors = cx.input(index);
-            let (second, sizes, all) = (
-                cx.add_ints(&[1]),
-                cx.add_ints(&[groups, size]),
-                cx.add_ints(&[-1]),
-            );
+            let (second, sizes, all) =
+                (cx.add_ints(&[1]), cx.add_ints(&[groups, size]), cx.add_ints(&[-1]));
             let column = cx.before("Unsqueeze", &[factors, Some(second)], &[]);
             let table = cx.before("Expand", &[Some(column), Some(sizes)], &[]);
             let by_channel = cx.before("Reshape", &[Some(table), Some(all)], &[]);
@@ -454,17 +428,9 @@ mod tests {
                 "float16[N, 4, ?]; float16[?, 8]",
                 "float16[N, 4, 8]; bfloat16[N, 1, 1]; bfloat16[N, 1, 1]",
             ),
-            (
-                vec![],
-                "float[...]; -",
-                "float[...]; float[...]; float[...]",
-            ),
+            (vec![], "float[...]; -", "float[...]; float[...]; float[...]"),
             (vec![], "-; -", "?[...]; float[...]; float[...]"),
-            (
-                vec![],
-                "float; -",
-                "LayerNormalization: axis -1 is out of range for rank 0",
-            ),
+            (vec![], "float; -", "LayerNormalization: axis -1 is out of range for rank 0"),
             (
                 vec![("axis", Int(3))],
                 "float[1, 2, 3]; -",
@@ -498,11 +464,7 @@ mod tests {
             &RMS_NORMALIZATION,
             23,
             &[
-                (
-                    &[("axis", Int(2))],
-                    "float16[N, C, H, W]; float[H, W]",
-                    "float[N, C, H, W]",
-                ),
+                (&[("axis", Int(2))], "float16[N, C, H, W]; float[H, W]", "float[N, C, H, W]"),
                 (&[], "float16[N, C]; -", "float16[N, C]"),
                 (
                     &[("axis", Int(-3))],
@@ -520,11 +482,7 @@ mod tests {
             &GROUP_NORMALIZATION,
             18,
             &[
-                (
-                    &[groups()],
-                    "float[N, 6, H]; float[2]; float[?]",
-                    "float[N, 6, H]",
-                ),
+                (&[groups()], "float[N, 6, H]; float[2]; float[?]", "float[N, 6, H]"),
                 (
                     &[groups()],
                     "float[N, 6, H]; float[6]; float[6]",
@@ -536,11 +494,7 @@ mod tests {
             &GROUP_NORMALIZATION,
             21,
             &[
-                (
-                    &[groups()],
-                    "float[N, 6, H]; float[6]; float[6]",
-                    "float[N, 6, H]",
-                ),
+                (&[groups()], "float[N, 6, H]; float[6]; float[6]", "float[N, 6, H]"),
                 (&[groups()], "-; -; -", "-"),
                 (
                     &[groups()],

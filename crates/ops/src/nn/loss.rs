@@ -74,10 +74,7 @@ pub(crate) static SOFTMAX_CROSS_ENTROPY_LOSS: OpDef = OpDef::new("SoftmaxCrossEn
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     // Of this operator the reference implementation compares no sizes.
     let is_trusted = !cx.is_thorough() && cx.schema().name == SOFTMAX_CROSS_ENTROPY_LOSS.name;
-    let targets = match is_trusted {
-        true => cx.shape(1).cloned(),
-        false => targets(cx)?,
-    };
+    let targets = if is_trusted { cx.shape(1).cloned() } else { targets(cx)? };
     let loss = match cx.string("reduction").as_deref() {
         Some("none") => targets,
         Some("mean" | "sum") | None => Some(Shape::new()),
@@ -88,7 +85,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The shape of the targets: that of the scores without the classes, `[N, D1, …]` for `[N, C, D1, …]`.
+/// The shape of the targets: that of the scores without the classes, `[N, D1, …]` for
+/// `[N, C, D1, …]`.
 fn targets(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     let rank = match (cx.rank(0), cx.rank(1)) {
         (Some(rank @ ..2), _) => {
@@ -191,14 +189,12 @@ fn negative_log_likelihood(cx: &Expand<'_>) -> Option<String> {
 
 fn softmax_cross_entropy(cx: &Expand<'_>) -> Option<String> {
     let three_axes = vector("three_axes", &[0, 0, -1]);
-    let log_prob = match cx.has_output(1) {
-        true => "log_prob = Identity (logs)",
-        false => "",
-    };
+    let log_prob = if cx.has_output(1) { "log_prob = Identity (logs)" } else { "" };
     // To begin with, the attribute was only handed on if it was there.
-    let ignore_index = match cx.since() >= 13 || cx.has("ignore_index") {
-        true => ", ignore_index: int = @ignore_index",
-        false => "",
+    let ignore_index = if cx.since() >= 13 || cx.has("ignore_index") {
+        ", ignore_index: int = @ignore_index"
+    } else {
+        ""
     };
     let weights = if cx.has_input(2) { ", weights" } else { "" };
     Some(format!(
@@ -224,11 +220,7 @@ mod tests {
         let each = || [("reduction", word("none"))];
         let rows = [
             (&each()[..], "float[3, 4]; int64[3]", "float[3]"),
-            (
-                &each(),
-                "float[N, 4, H, ?]; int64[3, ?, 6]; float[4]",
-                "float[3, H, 6]",
-            ),
+            (&each(), "float[N, 4, H, ?]; int64[3, ?, 6]; float[4]", "float[3, H, 6]"),
             (&each(), "float[...]; int64[3, 5]", "float[3, 5]"),
             (&each(), "float[3, 4, 5]; -", "float[3, 5]"),
             (&each(), "-; -", "?[...]"),
@@ -236,11 +228,7 @@ mod tests {
             (&[("reduction", word("sum"))], "-; -", "?"),
             (&[], "float[3]; -", "the scores have rank 1, not at least 2"),
             (&[], "-; int64", "the targets have rank 0, not at least 1"),
-            (
-                &[],
-                "float[3, 4, 5]; int64[3]",
-                "input 1 must have rank 2, not 1",
-            ),
+            (&[], "float[3, 4, 5]; int64[3]", "input 1 must have rank 2, not 1"),
             (
                 &[],
                 "float[3, 5, 6]; int64[3, 7]",
@@ -251,11 +239,7 @@ mod tests {
                 "float[3, 4]; int64[3]; float[5]",
                 "classes of input 2 and of others differ (4 and 5)",
             ),
-            (
-                &[("reduction", word("max"))],
-                "-; -",
-                "reduction has no value \"max\"",
-            ),
+            (&[("reduction", word("max"))], "-; -", "reduction has no value \"max\""),
         ];
         for def in [&NEGATIVE_LOG_LIKELIHOOD_LOSS, &SOFTMAX_CROSS_ENTROPY_LOSS] {
             for version in def.versions() {
@@ -267,13 +251,7 @@ mod tests {
             }
         }
         assert_eq!(
-            outputs(
-                &SOFTMAX_CROSS_ENTROPY_LOSS,
-                13,
-                &[],
-                "float[N, 4]; int64[N]",
-                2
-            ),
+            outputs(&SOFTMAX_CROSS_ENTROPY_LOSS, 13, &[], "float[N, 4]; int64[N]", 2),
             "float; float[N, 4]"
         );
     }

@@ -7,22 +7,10 @@ use crate::facts::{FLOATS, FLOATS_IR4, float, input, int, ints, output, string, 
 
 pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
     .about("The p-norm over all places of each channel.")
-    .since(
-        1,
-        &[
-            input("X", "T"),
-            output("Y", "T"),
-            float("p").or_float(2.0),
-            types("T", FLOATS),
-        ],
-    )
+    .since(1, &[input("X", "T"), output("Y", "T"), float("p").or_float(2.0), types("T", FLOATS)])
     .since(
         2,
-        &[
-            input("X", "T").differentiable(),
-            output("Y", "T").differentiable(),
-            int("p").or(2),
-        ],
+        &[input("X", "T").differentiable(), output("Y", "T").differentiable(), int("p").or(2)],
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(global_pool::infer);
@@ -43,13 +31,7 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
         ],
     )
     .since(2, &[ints("kernel_shape").required(), int("p").or(2)])
-    .since(
-        11,
-        &[
-            input("X", "T").differentiable(),
-            output("Y", "T").differentiable(),
-        ],
-    )
+    .since(11, &[input("X", "T").differentiable(), output("Y", "T").differentiable()])
     .since(18, &[int("ceil_mode").or(0), ints("dilations")])
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(average_pool::infer);

@@ -1,7 +1,7 @@
 //! MaxPool: the largest element of each window, and where it was found.
 //!
-//! Since 1; 8 adds the output `Indices` and `storage_order`; 10 adds `ceil_mode` and `dilations`; 11 only words defaults; 12
-//! adds 8-bit integers; 22 adds bfloat16.
+//! Since 1; 8 adds the output `Indices` and `storage_order`; 10 adds `ceil_mode` and `dilations`;
+//! 11 only words defaults; 12 adds 8-bit integers; 22 adds bfloat16.
 //!
 //! No adapter is needed: each new attribute's default is the older behaviour.
 
@@ -91,29 +91,17 @@ mod tests {
                     "float[1, 2, 2]",
                 ),
                 (
-                    &[
-                        ("kernel_shape", ints(&[1])),
-                        stride(&[3]),
-                        ("ceil_mode", Int(1)),
-                    ],
+                    &[("kernel_shape", ints(&[1])), stride(&[3]), ("ceil_mode", Int(1))],
                     "float[1, 2, 4]",
                     "float[1, 2, 2]",
                 ),
                 (
-                    &[
-                        ("kernel_shape", ints(&[1])),
-                        stride(&[3]),
-                        ("ceil_mode", Int(1)),
-                    ],
+                    &[("kernel_shape", ints(&[1])), stride(&[3]), ("ceil_mode", Int(1))],
                     "float[1, 2, 3]",
                     "float[1, 2, 1]",
                 ),
                 (
-                    &[
-                        ("kernel_shape", ints(&[4])),
-                        stride(&[2]),
-                        ("ceil_mode", Int(1)),
-                    ],
+                    &[("kernel_shape", ints(&[4])), stride(&[2]), ("ceil_mode", Int(1))],
                     "float[1, 2, 3]",
                     "float[1, 2, 1]",
                 ),
@@ -127,21 +115,13 @@ mod tests {
                     "float[1, 2, 5]",
                     "float[1, 2, 3]",
                 ),
-                (
-                    &[three(), ("dilations", ints(&[3]))],
-                    "float[1, 2, 8]",
-                    "float[1, 2, 2]",
-                ),
+                (&[three(), ("dilations", ints(&[3]))], "float[1, 2, 8]", "float[1, 2, 2]"),
                 (
                     &[three(), stride(&[2]), ("auto_pad", word("SAME_LOWER"))],
                     "float[1, 2, 7]",
                     "float[1, 2, 4]",
                 ),
-                (
-                    &[three(), stride(&[2])],
-                    "float[N, C, L]",
-                    "float[N, C, floor((L - 3)/2) + 1]",
-                ),
+                (&[three(), stride(&[2])], "float[N, C, L]", "float[N, C, floor((L - 3)/2) + 1]"),
                 (
                     &[three(), stride(&[2]), ("ceil_mode", Int(1))],
                     "float[N, C, L]",
@@ -175,13 +155,8 @@ mod tests {
     #[test]
     fn no_window_starts_in_the_padding_at_the_end() {
         for size in 1..12i64 {
-            for (kernel, pads) in [
-                (1, [0, 0]),
-                (2, [0, 1]),
-                (3, [1, 1]),
-                (3, [0, 2]),
-                (4, [1, 3]),
-            ] {
+            for (kernel, pads) in [(1, [0, 0]), (2, [0, 1]), (3, [1, 1]), (3, [0, 2]), (4, [1, 3])]
+            {
                 for stride in 1..5i64 {
                     let reach = kernel + (kernel - 1);
                     if size + pads[0] + pads[1] < reach {
@@ -199,13 +174,8 @@ mod tests {
                     if (expected - 1) * stride >= size + pads[0] {
                         expected -= 1;
                     }
-                    let found = outputs(
-                        &MAX_POOL,
-                        12,
-                        &attributes,
-                        &format!("float[1, 1, {size}]"),
-                        1,
-                    );
+                    let found =
+                        outputs(&MAX_POOL, 12, &attributes, &format!("float[1, 1, {size}]"), 1);
                     assert_eq!(
                         found,
                         format!("float[1, 1, {expected}]"),
@@ -218,13 +188,7 @@ mod tests {
 
     #[test]
     fn indices_have_the_same_shape() {
-        let found = outputs(
-            &MAX_POOL,
-            8,
-            &[("kernel_shape", ints(&[2]))],
-            "float16[N, 1, 4]",
-            2,
-        );
+        let found = outputs(&MAX_POOL, 8, &[("kernel_shape", ints(&[2]))], "float16[N, 1, 4]", 2);
         assert_eq!(found, "float16[N, 1, 3]; int64[N, 1, 3]");
     }
 }

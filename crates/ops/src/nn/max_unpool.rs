@@ -92,15 +92,12 @@ fn output_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     Ok(Some(shape))
 }
 
-/// The shape that an input says. Where its value is not known the reference implementation does not even say the rank.
+/// The shape that an input says. Where its value is not known the reference implementation does not
+/// even say the rank.
 fn given_shape(cx: &Infer<'_>, x: &Shape) -> Result<Option<Shape>, InferError> {
     cx.demand_rank(2, 1)?;
     let rank = rules::shared_dim(cx, "sizes", &[(2, 0)])?;
-    cx.same_dim(
-        &rank,
-        &x.len().into(),
-        "the number of sizes and the rank of X",
-    )?;
+    cx.same_dim(&rank, &x.len().into(), "the number of sizes and the rank of X")?;
     let unknown = || cx.is_thorough().then(|| vec![Dim::Unknown; x.len()]);
     let sizes = cx.known_ints(2).or_else(unknown);
     Ok(sizes.map(|sizes| sizes.into_iter().collect()))
@@ -119,26 +116,14 @@ mod tests {
                 &MAX_UNPOOL,
                 opset,
                 &[
-                    (
-                        &two(),
-                        "float[1, 1, 2, 2]; int64[1, 1, 2, 2]",
-                        "float[1, 1, 4, 4]",
-                    ),
-                    (
-                        &two(),
-                        "float[N, C, H, ?]; int64[N, 3, H, 2]",
-                        "float[N, 3, 2*H, 4]",
-                    ),
+                    (&two(), "float[1, 1, 2, 2]; int64[1, 1, 2, 2]", "float[1, 1, 4, 4]"),
+                    (&two(), "float[N, C, H, ?]; int64[N, 3, H, 2]", "float[N, 3, 2*H, 4]"),
                     (
                         &two(),
                         "float[1, 1, 2, 2]; int64[1, 1, 2, 2]; =[1, 1, H, 5]",
                         "float[1, 1, H, 5]",
                     ),
-                    (
-                        &two(),
-                        "float[1, 1, 2, 2]; int64[1, 1, 2, 2]; int64[4]",
-                        "float[?, ?, ?, ?]",
-                    ),
+                    (&two(), "float[1, 1, 2, 2]; int64[1, 1, 2, 2]; int64[4]", "float[?, ?, ?, ?]"),
                     (&two(), "float[1, 1, 2, 2]; -", "float[1, 1, 4, 4]"),
                     (&two(), "-; -", "?[...]"),
                     (&[], "float[1, 1, 2]; -", "float[1, 1, ?]"),

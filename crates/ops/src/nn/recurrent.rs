@@ -164,52 +164,26 @@ const INITIAL: [usize; 2] = [5, 6];
 
 /// States of all steps, and the last ones. With `layout = 1` the batch comes first.
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    for (input, rank) in [
-        (X, 3),
-        (W, 3),
-        (R, 3),
-        (3, 2),
-        (LENGTHS, 1),
-        (5, 3),
-        (6, 3),
-        (7, 2),
-    ] {
+    for (input, rank) in [(X, 3), (W, 3), (R, 3), (3, 2), (LENGTHS, 1), (5, 3), (6, 3), (7, 2)] {
         cx.demand_rank(input, rank)?;
     }
     let batch_first = cx.int("layout").is_some_and(|layout| layout != 0);
     let (time, batch) = if batch_first { (1, 0) } else { (0, 1) };
     let [hidden_state, cell] = INITIAL;
     let steps = shared_dim(cx, "steps", &[(X, time)])?;
-    let places = [
-        (X, batch),
-        (LENGTHS, 0),
-        (hidden_state, batch),
-        (cell, batch),
-    ];
+    let places = [(X, batch), (LENGTHS, 0), (hidden_state, batch), (cell, batch)];
     let batch = shared_dim(cx, "elements of the batch", &places)?;
     shared_dim(cx, "the size of the input", &[(X, 2), (W, 2)])?;
     let (directions, hidden) = (directions(cx)?, hidden_size(cx)?);
     let (all, last): (Shape, Shape) = if batch_first {
         (
-            [&batch, &steps, &directions, &hidden]
-                .into_iter()
-                .cloned()
-                .collect(),
-            [&batch, &directions, &hidden]
-                .into_iter()
-                .cloned()
-                .collect(),
+            [&batch, &steps, &directions, &hidden].into_iter().cloned().collect(),
+            [&batch, &directions, &hidden].into_iter().cloned().collect(),
         )
     } else {
         (
-            [&steps, &directions, &batch, &hidden]
-                .into_iter()
-                .cloned()
-                .collect(),
-            [&directions, &batch, &hidden]
-                .into_iter()
-                .cloned()
-                .collect(),
+            [&steps, &directions, &batch, &hidden].into_iter().cloned().collect(),
+            [&directions, &batch, &hidden].into_iter().cloned().collect(),
         )
     };
     // Without `output_sequence` the first versions leave it open which output is which.
@@ -221,8 +195,8 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// How many directions there are. What W and R say of that is not compared: the reference takes weights of one direction
-/// for both.
+/// How many directions there are. What W and R say of that is not compared: the reference takes
+/// weights of one direction for both.
 fn directions(cx: &Infer<'_>) -> Result<Dim, InferError> {
     // The default of the first version of GRU is misspelt.
     match cx.string("direction").as_deref() {
@@ -254,11 +228,7 @@ mod tests {
         // SHAPE-16
         let hidden = || ("hidden_size", Int(4));
         let rows = [
-            (
-                vec![hidden()],
-                "float[T, N, 10]; -; -",
-                "float[T, 1, N, 4]; float[1, N, 4]",
-            ),
+            (vec![hidden()], "float[T, N, 10]; -; -", "float[T, 1, N, 4]; float[1, N, 4]"),
             (
                 vec![],
                 "float[64, 32, 10]; float[1, 4, 10]; float[1, 4, 4]",
@@ -269,16 +239,8 @@ mod tests {
                 "float[64, N, 10]; -; -; -; int32[32]",
                 "float[64, 1, 32, ?]; float[1, 32, ?]",
             ),
-            (
-                vec![],
-                "-; -; -; -; -; float[?, 32, 4]",
-                "?[?, 1, 32, 4]; ?[1, 32, 4]",
-            ),
-            (
-                vec![],
-                "float[...]; -; -",
-                "float[?, 1, ?, ?]; float[1, ?, ?]",
-            ),
+            (vec![], "-; -; -; -; -; float[?, 32, 4]", "?[?, 1, 32, 4]; ?[1, 32, 4]"),
+            (vec![], "float[...]; -; -", "float[?, 1, ?, ?]; float[1, ?, ?]"),
             (
                 vec![hidden(), ("direction", word("bidirectional"))],
                 "float[T, N, 10]; -; -",
@@ -302,19 +264,9 @@ mod tests {
             outputs(&RNN, 14, &layout, "float[N, T, 10]; -; -", 2),
             "float[N, T, 1, 4]; float[N, 1, 4]"
         );
-        let bidirectional = [
-            hidden(),
-            ("layout", Int(1)),
-            ("direction", word("bidirectional")),
-        ];
+        let bidirectional = [hidden(), ("layout", Int(1)), ("direction", word("bidirectional"))];
         assert_eq!(
-            outputs(
-                &RNN,
-                14,
-                &bidirectional,
-                "float[N, T, 10]; float[1, 4, 10]; -",
-                2
-            ),
+            outputs(&RNN, 14, &bidirectional, "float[N, T, 10]; float[1, 4, 10]; -", 2),
             "float[N, T, 2, 4]; float[N, 2, 4]"
         );
     }

@@ -1,7 +1,7 @@
 //! Window arithmetic: how often a window fits into an axis.
 //!
-//! Shared by convolution and pooling. Everything is computed with [`Dim`]s, so a symbolic size gives a symbolic count,
-//! written so that equal counts are equal expressions as often as possible.
+//! Shared by convolution and pooling. Everything is computed with [`Dim`]s, so a symbolic size
+//! gives a symbolic count, written so that equal counts are equal expressions as often as possible.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -32,13 +32,12 @@ pub(super) enum Padding {
 impl Window {
     /// Reads the attributes of a node whose kernel is known to have these sizes.
     ///
-    /// `auto_pad` goes before `pads`: the standard forbids both, but exporters write zeros beside it.
+    /// `auto_pad` goes before `pads`: the standard forbids both, but exporters write zeros beside
+    /// it.
     pub(super) fn new(cx: &Infer<'_>, kernel: Vec<Dim>) -> Result<Window, InferError> {
         let rank = kernel.len();
         if let Some(size) = kernel.iter().filter_map(Dim::known).find(|size| *size < 1) {
-            return cx.fail(format_args!(
-                "the kernel must have positive sizes, not {size}"
-            ));
+            return cx.fail(format_args!("the kernel must have positive sizes, not {size}"));
         }
         let pads = explicit_pads(cx, rank)?;
         let padding = match cx.string("auto_pad").as_deref() {
@@ -68,11 +67,7 @@ impl Window {
                 input.len()
             ));
         }
-        input[2..]
-            .iter()
-            .enumerate()
-            .map(|(axis, size)| self.count(cx, axis, size))
-            .collect()
+        input[2..].iter().enumerate().map(|(axis, size)| self.count(cx, axis, size)).collect()
     }
 
     fn count(&self, cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<Dim, InferError> {
@@ -85,20 +80,14 @@ impl Window {
         let reach = &self.reach[axis];
         let start = size.add(&Dim::Known(before));
         let count = if self.ceil {
-            // Windows start before the padding at the end (the documents say so since version 22, but it always held),
-            // and all but the last end where it ends. Both are divisions of the start of that padding, shifted: the
-            // smaller shift decides. With VALID the documents round down all the same; implementations round up.
-            let shift = Dim::Known(after)
-                .sub(reach)
-                .add(&stride)
-                .smaller(&Dim::Known(0));
+            // Windows start before the padding at the end (the documents say so since version 22,
+            // but it always held), and all but the last end where it ends. Both are divisions of
+            // the start of that padding, shifted: the smaller shift decides. With VALID the
+            // documents round down all the same; implementations round up.
+            let shift = Dim::Known(after).sub(reach).add(&stride).smaller(&Dim::Known(0));
             ceil_div(&start.add(&shift), &stride)
         } else {
-            start
-                .add(&Dim::Known(after))
-                .sub(reach)
-                .floor_div(&stride)
-                .add(&one)
+            start.add(&Dim::Known(after)).sub(reach).floor_div(&stride).add(&one)
         };
         let count = rules::computed(cx, "the number of windows", count, &[size, reach])?;
         match (count.known(), size.known()) {
@@ -143,11 +132,7 @@ pub(super) fn per_axis(
 }
 
 fn not_less(cx: &Infer<'_>, name: &str, values: &[i64], least: i64) -> Result<(), InferError> {
-    let must = if least > 0 {
-        "must be positive"
-    } else {
-        "must not be negative"
-    };
+    let must = if least > 0 { "must be positive" } else { "must not be negative" };
     match values.iter().find(|value| **value < least) {
         Some(value) => cx.fail(format_args!("{name} {must}, not {value}")),
         None => Ok(()),
@@ -175,10 +160,7 @@ pub(super) fn explicit_pads(cx: &Infer<'_>, rank: usize) -> Result<Vec<(i64, i64
 fn ceil_div(size: &Dim, divisor: &Dim) -> Dim {
     match (size, size.exact_div(divisor)) {
         (_, Some(quotient)) => quotient,
-        _ => size
-            .sub(&Dim::Known(1))
-            .floor_div(divisor)
-            .add(&Dim::Known(1)),
+        _ => size.sub(&Dim::Known(1)).floor_div(divisor).add(&Dim::Known(1)),
     }
 }
 

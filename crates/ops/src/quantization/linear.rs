@@ -209,9 +209,8 @@ fn infer_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let given = output_type(cx)?;
     let elem = match (cx.elem(2), given) {
         (Some(zero_point), Some(given)) if zero_point != given => {
-            return cx.fail(format_args!(
-                "output_dtype is {given}, but the zero point is {zero_point}"
-            ));
+            return cx
+                .fail(format_args!("output_dtype is {given}, but the zero point is {zero_point}"));
         }
         (Some(elem), _) | (None, Some(elem)) => Some(elem),
         (None, None) if cx.has_input(2) => None,
@@ -222,7 +221,8 @@ fn infer_quantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The type is what `output_dtype` says, or that of the scale, which to begin with was always float.
+/// The type is what `output_dtype` says, or that of the scale, which to begin with was always
+/// float.
 fn infer_dequantize(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;
     let elem = match cx.since() {
@@ -242,7 +242,8 @@ fn output_type(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     }
 }
 
-/// There is one scale for all, one for each slice of an axis, or one for each block along it; and zero points the same.
+/// There is one scale for all, one for each slice of an axis, or one for each block along it; and
+/// zero points the same.
 fn check_scales(cx: &Infer<'_>) -> Result<(), InferError> {
     const NAMES: [(usize, &str); 2] = [(1, "scales"), (2, "zero points")];
     // The reference implementation does not look at these.
@@ -278,15 +279,8 @@ fn check_scales(cx: &Infer<'_>) -> Result<(), InferError> {
         }
         cx.demand_rank(input, x.len())?;
         for (at, (found, size)) in found.iter().zip(x).enumerate() {
-            let blocks = match at == axis {
-                true => size.ceil_div(&Dim::Known(block)),
-                false => size.clone(),
-            };
-            cx.same_dim(
-                found,
-                &blocks,
-                format_args!("{name} and blocks along axis {at}"),
-            )?;
+            let blocks = if at == axis { size.ceil_div(&Dim::Known(block)) } else { size.clone() };
+            cx.same_dim(found, &blocks, format_args!("{name} and blocks along axis {at}"))?;
         }
     }
     Ok(())
@@ -349,11 +343,7 @@ mod tests {
                 (&[], "float[2, 3]; float[1]", "uint8[2, 3]"),
                 (&[], "float[2]; float[?]", "uint8[2]"),
                 (&[("axis", Int(-2))], "float[N, 3]; float[2]", "uint8[N, 3]"),
-                (
-                    &blocks(),
-                    "float[2, 5]; float[2, 3]; int8[?, 3]",
-                    "int8[2, 5]",
-                ),
+                (&blocks(), "float[2, 5]; float[2, 3]; int8[?, 3]", "int8[2, 5]"),
                 (
                     &[],
                     "float[2, 3]; float[2]",
@@ -386,11 +376,7 @@ mod tests {
     #[test]
     fn dequantized() {
         for version in DEQUANTIZE_LINEAR.versions() {
-            let expected = if version.since < 19 {
-                "float[N]"
-            } else {
-                "float16[N]"
-            };
+            let expected = if version.since < 19 { "float[N]" } else { "float16[N]" };
             check(
                 &DEQUANTIZE_LINEAR,
                 version.since,
@@ -404,11 +390,7 @@ mod tests {
                 ],
             );
         }
-        let row = [(
-            &[("output_dtype", Int(16))][..],
-            "uint8[N]; float",
-            "bfloat16[N]",
-        )];
+        let row = [(&[("output_dtype", Int(16))][..], "uint8[N]; float", "bfloat16[N]")];
         check(&DEQUANTIZE_LINEAR, 23, &row);
         let found = outputs(&DYNAMIC_QUANTIZE_LINEAR, 11, &[], "float[N, 4]", 3);
         assert_eq!(found, "uint8[N, 4]; float; uint8");

@@ -71,7 +71,8 @@ fn infer_transform(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The signal with other sizes along the axis, and with 1 or 2 at the end for real or complex numbers.
+/// The signal with other sizes along the axis, and with 1 or 2 at the end for real or complex
+/// numbers.
 fn transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
     let [axes @ .., parts] = &signal[..] else {
         return cx.fail("the signal has rank 0, not at least 2");
@@ -103,13 +104,11 @@ fn transformed(cx: &Infer<'_>, signal: &Shape) -> Result<Shape, InferError> {
 /// The size along the axis.
 fn spectrum(cx: &Infer<'_>, size: &Dim, one_sided: bool, inverse: bool) -> Result<Dim, InferError> {
     let is_given = cx.has_input(LENGTH);
-    let length = match is_given {
-        true => positive(cx, LENGTH, "dft_length")?,
-        false => size.clone(),
-    };
+    let length = if is_given { positive(cx, LENGTH, "dft_length")? } else { size.clone() };
     Ok(match (one_sided, inverse) {
         (true, false) => half_spectrum(&length),
-        // Half of a spectrum does not say whether the other half is as long; an even length is assumed.
+        // Half of a spectrum does not say whether the other half is as long; an even length is
+        // assumed.
         (true, true) if !is_given => length.sub(&Dim::Known(1)).mul(&Dim::Known(2)),
         _ => length,
     })
@@ -127,9 +126,7 @@ fn signal_axis(cx: &Infer<'_>, rank: usize) -> Result<Option<usize>, InferError>
     };
     let resolved = cx.axis(axis, rank)?;
     if resolved + 1 == rank {
-        return cx.fail(format_args!(
-            "axis {axis} is the last one, which is not of the signal"
-        ));
+        return cx.fail(format_args!("axis {axis} is the last one, which is not of the signal"));
     }
     Ok(Some(resolved))
 }
@@ -148,13 +145,12 @@ fn infer_frames(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let frame = cx.same_dim(&given, &window, "frame_length and the size of the window")?;
     let rest = signal.sub(&frame);
     if rest.known().is_some_and(|rest| rest < 0) {
-        return cx.fail(format_args!(
-            "a frame of {frame} is longer than the signal of {signal}"
-        ));
+        return cx.fail(format_args!("a frame of {frame} is longer than the signal of {signal}"));
     }
     let frames = rest.floor_div(&step).add(&Dim::Known(1));
     let places = match cx.int("onesided") {
-        // One half is the default. The reference implementation infers, if it knows everything, as if it were not.
+        // One half is the default. The reference implementation infers, if it knows everything, as
+        // if it were not.
         _ if cx.attribute("onesided").is_none() && !cx.is_thorough() => match frames.known() {
             Some(_) => frame,
             None => Dim::Unknown,
@@ -185,50 +181,14 @@ mod tests {
         let rows = [
             (vec![], "float[2, 5, 1]", 1, "_", "float[2, 5, 2]"),
             (vec![], "float[3, N, 10, 1]", -2, "_", "float[3, N, 10, 2]"),
-            (
-                vec![ONE_SIDED],
-                "float[3, 5, N, 1]",
-                2,
-                "_",
-                "float[3, 5, floor(N/2) + 1, 2]",
-            ),
-            (
-                vec![ONE_SIDED],
-                "float[3, 5, 10, 1]",
-                0,
-                "_",
-                "float[2, 5, 10, 2]",
-            ),
+            (vec![ONE_SIDED], "float[3, 5, N, 1]", 2, "_", "float[3, 5, floor(N/2) + 1, 2]"),
+            (vec![ONE_SIDED], "float[3, 5, 10, 1]", 0, "_", "float[2, 5, 10, 2]"),
             (vec![INVERSE], "float[2, 5, 2]", 1, "_", "float[2, 5, 2]"),
-            (
-                vec![ONE_SIDED, INVERSE],
-                "float[3, 3, 10, 2]",
-                1,
-                "_",
-                "float[3, 4, 10, 1]",
-            ),
-            (
-                vec![ONE_SIDED, INVERSE],
-                "float[3, N, 10, ?]",
-                1,
-                "_",
-                "float[3, 2*N - 2, 10, 1]",
-            ),
+            (vec![ONE_SIDED, INVERSE], "float[3, 3, 10, 2]", 1, "_", "float[3, 4, 10, 1]"),
+            (vec![ONE_SIDED, INVERSE], "float[3, N, 10, ?]", 1, "_", "float[3, 2*N - 2, 10, 1]"),
             (vec![], "float[2, 5, 1]", 1, "=42", "float[2, 42, 2]"),
-            (
-                vec![ONE_SIDED],
-                "float[2, 5, 1]",
-                1,
-                "=42",
-                "float[2, 22, 2]",
-            ),
-            (
-                vec![ONE_SIDED, INVERSE],
-                "float[2, 5, 2]",
-                1,
-                "=N",
-                "float[2, N, 1]",
-            ),
+            (vec![ONE_SIDED], "float[2, 5, 1]", 1, "=42", "float[2, 22, 2]"),
+            (vec![ONE_SIDED, INVERSE], "float[2, 5, 2]", 1, "=N", "float[2, N, 1]"),
             (vec![], "float[2, 5, 1]", 0, "int64", "float[?, 5, 2]"),
             (vec![], "float[...]", 1, "_", "float[...]"),
             (
@@ -245,34 +205,10 @@ mod tests {
                 "_",
                 "DFT: axis -1 is the last one, which is not of the signal",
             ),
-            (
-                vec![],
-                "float[2, 5, 1]",
-                -4,
-                "_",
-                "DFT: axis -4 is out of range for rank 3",
-            ),
-            (
-                vec![],
-                "float[2]",
-                0,
-                "_",
-                "DFT: the signal has rank 1, not at least 2",
-            ),
-            (
-                vec![],
-                "float[2, 5, 1]",
-                1,
-                "=0",
-                "DFT: dft_length must be positive, not 0",
-            ),
-            (
-                vec![],
-                "float[2, 5, 1]",
-                1,
-                "int64[1]",
-                "DFT: input 1 must have rank 0, not 1",
-            ),
+            (vec![], "float[2, 5, 1]", -4, "_", "DFT: axis -4 is out of range for rank 3"),
+            (vec![], "float[2]", 0, "_", "DFT: the signal has rank 1, not at least 2"),
+            (vec![], "float[2, 5, 1]", 1, "=0", "DFT: dft_length must be positive, not 0"),
+            (vec![], "float[2, 5, 1]", 1, "int64[1]", "DFT: input 1 must have rank 0, not 1"),
             (
                 vec![ONE_SIDED],
                 "float[2, 5, 2]",
@@ -302,11 +238,7 @@ mod tests {
     #[test]
     fn axes_by_default_and_unknown() {
         // SHAPE-16
-        let row = [(
-            &[ONE_SIDED][..],
-            "float[2, 5, 7, 1]; _",
-            "float[2, 3, 7, 2]",
-        )];
+        let row = [(&[ONE_SIDED][..], "float[2, 5, 7, 1]; _", "float[2, 3, 7, 2]")];
         check(&DFT, 17, &row);
         check(
             &DFT,
@@ -314,11 +246,7 @@ mod tests {
             &[
                 (&[ONE_SIDED], "float[2, 5, 7, 1]", "float[2, 5, 4, 2]"),
                 (&[], "float[2, 5, 7, 1]; _; int64", "float[2, 5, 7, 2]"),
-                (
-                    &[ONE_SIDED],
-                    "float[2, 5, 7, 1]; _; int64",
-                    "float[?, ?, ?, 2]",
-                ),
+                (&[ONE_SIDED], "float[2, 5, 7, 1]; _; int64", "float[?, ?, ?, 2]"),
                 (&[], "float[2, 5, 7, 1]; =9; int64", "float[?, ?, ?, 2]"),
             ],
         );
@@ -331,11 +259,7 @@ mod tests {
             17,
             &[
                 (&[], "float[2, 10, 1]; =2; float[5]", "float[2, 3, 3, 2]"),
-                (
-                    &[ONE_SIDED],
-                    "float[2, 10, 1]; =2; _; =5",
-                    "float[2, 3, 3, 2]",
-                ),
+                (&[ONE_SIDED], "float[2, 10, 1]; =2; _; =5", "float[2, 3, 3, 2]"),
                 (
                     &[("onesided", Int(0))],
                     "float[N, L, 1]; =2; float[5]; =5",
@@ -344,11 +268,7 @@ mod tests {
                 (&[], "float[2, 10, 1]; int64; float[5]", "float[2, ?, 3, 2]"),
                 (&[], "float[2, 10, 1]; =2", "float[2, ?, ?, 2]"),
                 (&[], "-; -", "?[?, ?, ?, 2]"),
-                (
-                    &[],
-                    "float[3]; -",
-                    "STFT: the signal has rank 1, not 2 or 3",
-                ),
+                (&[], "float[3]; -", "STFT: the signal has rank 1, not 2 or 3"),
                 (
                     &[],
                     "float[2, 10, 1]; =2; float[5]; =6",
@@ -359,11 +279,7 @@ mod tests {
                     "float[2, 10, 1]; =2; float[11]",
                     "STFT: a frame of 11 is longer than the signal of 10",
                 ),
-                (
-                    &[],
-                    "float[2, 10, 1]; =0; float[5]",
-                    "STFT: frame_step must be positive, not 0",
-                ),
+                (&[], "float[2, 10, 1]; =0; float[5]", "STFT: frame_step must be positive, not 0"),
             ],
         );
     }

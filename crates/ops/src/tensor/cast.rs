@@ -1,8 +1,9 @@
 //! Cast: converts elements to another type.
 //!
-//! Since 1; 6 names the type by number instead of by word; 9 adds strings; 13 adds bfloat16; 19 adds 8-bit floats and
-//! `saturate` for them; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale and `round_mode` for it;
-//! 25 adds 2-bit integers; 28 adds 6-bit floats.
+//! Since 1; 6 names the type by number instead of by word; 9 adds strings; 13 adds bfloat16; 19
+//! adds 8-bit floats and `saturate` for them; 21 adds 4-bit integers; 23 adds the 4-bit float; 24
+//! adds the power-of-two scale and `round_mode` for it; 25 adds 2-bit integers; 28 adds 6-bit
+//! floats.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::{CastOptions, DataType, cast};
@@ -45,20 +46,8 @@ pub(crate) static CAST: OpDef = OpDef::new("Cast")
             types("T2", ALL_IR9.except(COMPLEX)),
         ],
     )
-    .since(
-        21,
-        &[
-            types("T1", ALL_IR10.except(COMPLEX)),
-            types("T2", ALL_IR10.except(COMPLEX)),
-        ],
-    )
-    .since(
-        23,
-        &[
-            types("T1", ALL_IR11.except(COMPLEX)),
-            types("T2", ALL_IR11.except(COMPLEX)),
-        ],
-    )
+    .since(21, &[types("T1", ALL_IR10.except(COMPLEX)), types("T2", ALL_IR10.except(COMPLEX))])
+    .since(23, &[types("T1", ALL_IR11.except(COMPLEX)), types("T2", ALL_IR11.except(COMPLEX))])
     .since(
         24,
         &[
@@ -67,20 +56,8 @@ pub(crate) static CAST: OpDef = OpDef::new("Cast")
             types("T2", ALL_IR12.except(COMPLEX)),
         ],
     )
-    .since(
-        25,
-        &[
-            types("T1", ALL_IR13.except(COMPLEX)),
-            types("T2", ALL_IR13.except(COMPLEX)),
-        ],
-    )
-    .since(
-        28,
-        &[
-            types("T1", ALL_IR14.except(COMPLEX)),
-            types("T2", ALL_IR14.except(COMPLEX)),
-        ],
-    )
+    .since(25, &[types("T1", ALL_IR13.except(COMPLEX)), types("T2", ALL_IR13.except(COMPLEX))])
+    .since(28, &[types("T1", ALL_IR14.except(COMPLEX)), types("T2", ALL_IR14.except(COMPLEX))])
     .infer(infer)
     .adapter(5, 6, number_for_word);
 
@@ -109,10 +86,7 @@ pub(super) fn pass_numbers(cx: &mut Infer<'_>, to: DataType) {
         use DataType::{Bool, Double, Float};
         matches!(elem, Bool | Float | Double) || elem.is_integer() && !elem.is_packed()
     };
-    let Some(known) = cx
-        .known(0)
-        .filter(|known| is_plain(known.elem()) && is_plain(to))
-    else {
+    let Some(known) = cx.known(0).filter(|known| is_plain(known.elem()) && is_plain(to)) else {
         return;
     };
     match known {
@@ -134,7 +108,8 @@ pub(super) fn pass_numbers(cx: &mut Infer<'_>, to: DataType) {
     }
 }
 
-/// The element type that version 1 calls by the name of the number in the file format, such as `FLOAT16`.
+/// The element type that version 1 calls by the name of the number in the file format, such as
+/// `FLOAT16`.
 fn elem_of_word(word: &str) -> Option<DataType> {
     DataType::from_name(word.to_ascii_lowercase())
 }
@@ -172,16 +147,8 @@ mod tests {
                 (&[("to", Int(10))], "float[N, 3]", "float16[N, 3]"),
                 (&[("to", Int(10))], "-", "float16[...]"),
                 (&[], "float[2]", "?[2]"),
-                (
-                    &[("to", Int(99))],
-                    "float[2]",
-                    "Cast: to = 99 is no element type",
-                ),
-                (
-                    &[("to", Int(0))],
-                    "float[2]",
-                    "Cast: to = 0 is no element type",
-                ),
+                (&[("to", Int(99))], "float[2]", "Cast: to = 99 is no element type"),
+                (&[("to", Int(0))], "float[2]", "Cast: to = 0 is no element type"),
             ],
         );
         check(
@@ -204,20 +171,13 @@ mod tests {
         assert_eq!(propagated(&CAST, 13, &[("to", Int(6))], "[N, 2]"), "[N, 2]");
         assert_eq!(propagated(&CAST, 13, &[("to", Int(7))], "int32:5"), "5");
         assert_eq!(propagated(&CAST, 13, &[("to", Int(1))], "[N, 2]"), "[N, 2]");
-        assert_eq!(
-            propagated(&CAST, 13, &[("to", Int(7))], "float:[N, 2]"),
-            "[N, 2]"
-        );
+        assert_eq!(propagated(&CAST, 13, &[("to", Int(7))], "float:[N, 2]"), "[N, 2]");
         let truths = propagated(&CAST, 13, &[("to", Int(9))], "[N, -2, 0]");
         assert_eq!(truths, "[?, 1, 0]");
         // More than 32 bits hold.
-        assert_eq!(
-            propagated(&CAST, 13, &[("to", Int(6))], "[1, 4294967296]"),
-            "[1, ?]"
-        );
-        let known = [Some(Known::Tensor(
-            Tensor::from_vec([2], vec![3u8, 200]).expect("the sizes fit"),
-        ))];
+        assert_eq!(propagated(&CAST, 13, &[("to", Int(6))], "[1, 4294967296]"), "[1, ?]");
+        let known =
+            [Some(Known::Tensor(Tensor::from_vec([2], vec![3u8, 200]).expect("the sizes fit")))];
         let (_, values) =
             infer(&CAST, 13, &[("to", Int(7))], &[None], &known, 1).expect("no contradiction");
         assert_eq!(

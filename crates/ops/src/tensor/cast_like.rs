@@ -78,26 +78,17 @@ pub(crate) static CAST_LIKE: OpDef = OpDef::new("CastLike")
     .infer(cast_like)
     .body_from(15, |cx| {
         let to = cx.elem(1)?;
-        let saturate = if cx.since() < 19 {
-            ""
-        } else {
-            ", saturate: int = @saturate"
-        };
+        let saturate = if cx.since() < 19 { "" } else { ", saturate: int = @saturate" };
         Some(format!("output = Cast <to = {to}{saturate}> (input)"))
     });
 
 fn bit_cast(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let to = elem_attribute(cx, "to")?;
-    let (from_bits, to_bits) = (
-        cx.elem(0).and_then(DataType::bits),
-        to.and_then(DataType::bits),
-    );
+    let (from_bits, to_bits) = (cx.elem(0).and_then(DataType::bits), to.and_then(DataType::bits));
     if let (Some(from), Some(to)) = (from_bits, to_bits)
         && from != to
     {
-        return cx.fail(format_args!(
-            "elements of {from} bits are none of {to} bits"
-        ));
+        return cx.fail(format_args!("elements of {from} bits are none of {to} bits"));
     }
     cx.set_tensor(0, to, cx.shape(0).cloned());
     Ok(())
@@ -130,16 +121,8 @@ mod tests {
                 (&[("to", Int(6))], "-", "int32[...]"),
                 (&[], "float[2]", "?[2]"),
                 (&[("to", Int(9))], "int8", "bool"),
-                (
-                    &[("to", Int(7))],
-                    "float[2]",
-                    "BitCast: elements of 32 bits are none of 64 bits",
-                ),
-                (
-                    &[("to", Int(-1))],
-                    "float[2]",
-                    "BitCast: to = -1 is no element type",
-                ),
+                (&[("to", Int(7))], "float[2]", "BitCast: elements of 32 bits are none of 64 bits"),
+                (&[("to", Int(-1))], "float[2]", "BitCast: to = -1 is no element type"),
             ],
         );
     }

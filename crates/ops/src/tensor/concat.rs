@@ -1,6 +1,7 @@
 //! Concat: join tensors along one axis.
 //!
-//! Since 1; 4 makes `axis` required and takes every type; 11 allows negative `axis`; 13 adds bfloat16.
+//! Since 1; 4 makes `axis` required and takes every type; 11 allows negative `axis`; 13 adds
+//! bfloat16.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -14,12 +15,7 @@ pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
     .about("Join tensors along one axis.")
     .since(
         1,
-        &[
-            inputs("inputs", "T"),
-            output("concat_result", "T"),
-            int("axis"),
-            types("T", FLOATS),
-        ],
+        &[inputs("inputs", "T"), output("concat_result", "T"), int("axis"), types("T", FLOATS)],
     )
     .since(4, &[int("axis").required(), types("T", ALL)])
     .since(11, &[])
@@ -64,17 +60,11 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
             continue;
         };
         cx.demand_rank(index, joined.len())?;
-        for (other, (a, b)) in joined
-            .iter_mut()
-            .zip(shape)
-            .enumerate()
-            .filter(|(other, _)| *other != axis)
+        for (other, (a, b)) in
+            joined.iter_mut().zip(shape).enumerate().filter(|(other, _)| *other != axis)
         {
-            *a = cx.same_dim(
-                a,
-                b,
-                format_args!("sizes of axis {other} of inputs 0 and {index}"),
-            )?;
+            *a =
+                cx.same_dim(a, b, format_args!("sizes of axis {other} of inputs 0 and {index}"))?;
         }
     }
     if let Some(shape) = &mut joined {
@@ -86,9 +76,8 @@ fn joined(cx: &Infer<'_>, axis: i64) -> Result<Option<Shape>, InferError> {
 
 /// Joins arrays of integers. One that is not known still takes its place.
 fn join_ints(cx: &mut Infer<'_>, axis: i64) {
-    let parts: Option<Vec<Ints>> = (0..cx.input_count())
-        .map(|index| shape_values::of_input_or_unknown(cx, index))
-        .collect();
+    let parts: Option<Vec<Ints>> =
+        (0..cx.input_count()).map(|index| shape_values::of_input_or_unknown(cx, index)).collect();
     let Some(parts) = parts else { return };
     let Some(first) = parts.first() else { return };
     let Ok(axis) = cx.axis(axis, first.dims.len()) else {
@@ -136,32 +125,12 @@ mod tests {
             &CONCAT,
             13,
             &[
-                (
-                    &[("axis", Int(0))],
-                    "float[5, 2]; float[7, 2]",
-                    "float[12, 2]",
-                ),
+                (&[("axis", Int(0))], "float[5, 2]; float[7, 2]", "float[12, 2]"),
                 // SHAPE-18-: N is no longer the size of that axis.
-                (
-                    &[("axis", Int(0))],
-                    "float[5, 2]; float[N, 2]",
-                    "float[N + 5, 2]",
-                ),
-                (
-                    &[("axis", Int(-1))],
-                    "float[N, 2]; float[?, M]; float[4, 3]",
-                    "float[4, M + 5]",
-                ),
-                (
-                    &[("axis", Int(1))],
-                    "float[2, ?]; float[2, 3]",
-                    "float[2, ?]",
-                ),
-                (
-                    &[("axis", Int(1))],
-                    "float[2, 1]; float[...]",
-                    "float[2, ?]",
-                ),
+                (&[("axis", Int(0))], "float[5, 2]; float[N, 2]", "float[N + 5, 2]"),
+                (&[("axis", Int(-1))], "float[N, 2]; float[?, M]; float[4, 3]", "float[4, M + 5]"),
+                (&[("axis", Int(1))], "float[2, ?]; float[2, 3]", "float[2, ?]"),
+                (&[("axis", Int(1))], "float[2, 1]; float[...]", "float[2, ?]"),
                 (&[("axis", Int(1))], "float[...]; -", "float[...]"),
                 (&[], "float[2, 1]; float[2, 1]", "float[...]"),
                 (&[("axis", Int(0))], "float[2, 1]", "float[2, 1]"),
@@ -185,31 +154,17 @@ mod tests {
                     "float[5, 2]; float[7, 2]",
                     "Concat: axis 2 is out of range for rank 2",
                 ),
-                (
-                    &[("axis", Int(0))],
-                    "float; float",
-                    "Concat: axis 0 is out of range for rank 0",
-                ),
+                (&[("axis", Int(0))], "float; float", "Concat: axis 0 is out of range for rank 0"),
             ],
         );
-        check(
-            &CONCAT,
-            1,
-            &[(&[], "float[2, 1]; float[2, N]", "float[2, N + 1]")],
-        );
+        check(&CONCAT, 1, &[(&[], "float[2, 1]; float[2, N]", "float[2, N + 1]")]);
     }
 
     #[test]
     fn shape_vectors_join() {
         // SHAPE-25
-        assert_eq!(
-            propagated(&CONCAT, 13, &[("axis", Int(1))], "[[N, 2]]; [[3]]"),
-            "[[N, 2, 3]]"
-        );
-        assert_eq!(
-            propagated(&CONCAT, 13, &[("axis", Int(0))], "[N, 2]; []; [-1]"),
-            "[N, 2, -1]"
-        );
+        assert_eq!(propagated(&CONCAT, 13, &[("axis", Int(1))], "[[N, 2]]; [[3]]"), "[[N, 2, 3]]");
+        assert_eq!(propagated(&CONCAT, 13, &[("axis", Int(0))], "[N, 2]; []; [-1]"), "[N, 2, -1]");
         // What is not known keeps its place.
         let types = [ty("int64[2]"), ty("int64[1]")];
         let known = [value("[N, 3]"), None];
@@ -227,14 +182,8 @@ mod tests {
 
     #[test]
     fn the_old_default_is_written() {
-        assert_eq!(
-            adapted(&CONCAT, 3, &[], "float[2]; float[2]"),
-            "y = Concat(a, b) axis=1"
-        );
+        assert_eq!(adapted(&CONCAT, 3, &[], "float[2]; float[2]"), "y = Concat(a, b) axis=1");
         let given = [("axis", Int(0))];
-        assert_eq!(
-            adapted(&CONCAT, 3, &given, "float[2]; float[2]"),
-            "y = Concat(a, b) axis=0"
-        );
+        assert_eq!(adapted(&CONCAT, 3, &given, "float[2]; float[2]"), "y = Concat(a, b) axis=0");
     }
 }

@@ -1,8 +1,9 @@
 //! Constant: a value written into the graph.
 //!
-//! Since 1; 9 takes every type; 11 adds `sparse_value`, of several attributes exactly one must be there; 12 adds the short
-//! forms `value_float` to `value_strings`; 13 adds bfloat16; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit
-//! float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+//! Since 1; 9 takes every type; 11 adds `sparse_value`, of several attributes exactly one must be
+//! there; 12 adds the short forms `value_float` to `value_strings`; 13 adds bfloat16; 19 adds 8-bit
+//! floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds
+//! 2-bit integers.
 
 use sardonyx_tensor::{StringArray, Tensor};
 
@@ -14,14 +15,7 @@ use crate::{Infer, InferError, OpDef};
 
 pub(crate) static CONSTANT: OpDef = OpDef::new("Constant")
     .about("A value written into the graph.")
-    .since(
-        1,
-        &[
-            output("output", "T"),
-            tensor("value").required(),
-            types("T", FLOATS),
-        ],
-    )
+    .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
     .since(11, &[sparse_tensor("sparse_value"), tensor("value")])
     .since(
@@ -55,10 +49,8 @@ const FORMS: [&str; 8] = [
 ];
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    let given: Vec<_> = FORMS
-        .iter()
-        .filter_map(|name| Some((*name, cx.attribute(name)?)))
-        .collect();
+    let given: Vec<_> =
+        FORMS.iter().filter_map(|name| Some((*name, cx.attribute(name)?))).collect();
     let value = match &given[..] {
         [(_, value)] => value,
         [] => return cx.fail("the node has no value"),
@@ -91,10 +83,9 @@ fn to_tensor(value: &AttrValue<'_>) -> Option<Tensor> {
         AttrValue::Int(value) => Some(Tensor::scalar(*value)),
         AttrValue::Ints(values) => Tensor::from_slice([values.len()], values).ok(),
         AttrValue::String(text) => texts(&[text], &[]),
-        AttrValue::Strings(all) => texts(
-            &all.iter().map(|text| &text[..]).collect::<Vec<_>>(),
-            &[all.len()],
-        ),
+        AttrValue::Strings(all) => {
+            texts(&all.iter().map(|text| &text[..]).collect::<Vec<_>>(), &[all.len()])
+        }
         AttrValue::Unread(_) | AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => None,
     }
 }
@@ -122,14 +113,8 @@ mod tests {
             (("value_int", AttrValue::Int(5)), "int64"),
             (("value_ints", ints(&[5, 6])), "int64[2]"),
             (("value_float", AttrValue::Float(0.5)), "float"),
-            (
-                ("value_floats", AttrValue::Floats(Cow::Borrowed(&[]))),
-                "float[0]",
-            ),
-            (
-                ("value_string", AttrValue::String(Cow::Borrowed(b"x"))),
-                "string",
-            ),
+            (("value_floats", AttrValue::Floats(Cow::Borrowed(&[]))), "float[0]"),
+            (("value_string", AttrValue::String(Cow::Borrowed(b"x"))), "string"),
             (
                 (
                     "value_strings",
@@ -156,20 +141,10 @@ mod tests {
         };
         assert_eq!(fails(&[]), "Constant: the node has no value");
         let both = [("value_int", AttrValue::Int(5)), ("value_ints", ints(&[5]))];
-        assert_eq!(
-            fails(&both),
-            "Constant: the node has both value_int and value_ints"
-        );
+        assert_eq!(fails(&both), "Constant: the node has both value_int and value_ints");
         // Nothing is claimed about a form that cannot be read.
-        let (types, _) = infer(
-            &CONSTANT,
-            13,
-            &[("sparse_value", AttrValue::Other)],
-            &[],
-            &[],
-            1,
-        )
-        .expect("no contradiction");
+        let (types, _) = infer(&CONSTANT, 13, &[("sparse_value", AttrValue::Other)], &[], &[], 1)
+            .expect("no contradiction");
         assert_eq!(types[0], None);
     }
 }

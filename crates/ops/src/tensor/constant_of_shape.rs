@@ -1,7 +1,7 @@
 //! ConstantOfShape: a tensor of one value throughout, whose shape is an input.
 //!
-//! Since 9; 20 adds bfloat16 and 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two
-//! scale; 25 adds 2-bit integers.
+//! Since 9; 20 adds bfloat16 and 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24
+//! adds the power-of-two scale; 25 adds 2-bit integers.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::{DataType, Tensor};
@@ -38,10 +38,7 @@ const NOT: &[DataType] = &[DataType::String, DataType::Complex64, DataType::Comp
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let value = match cx.attribute("value") {
         Some(AttrValue::Tensor(value)) if value.len() != 1 => {
-            return cx.fail(format_args!(
-                "value must have one element, not {}",
-                value.len()
-            ));
+            return cx.fail(format_args!("value must have one element, not {}", value.len()));
         }
         Some(AttrValue::Tensor(value)) => Some(value),
         _ => None,
@@ -100,16 +97,8 @@ mod tests {
                 (&[value(vec![7])], "int64[2]", "int64[?, ?]"),
                 (&[], "int64[?]", "float[...]"),
                 (&[], "-", "float[...]"),
-                (
-                    &[],
-                    "=[2, -1]",
-                    "ConstantOfShape: the shape has the negative size -1",
-                ),
-                (
-                    &[],
-                    "=3",
-                    "ConstantOfShape: input 0 must have rank 1, not 0",
-                ),
+                (&[], "=[2, -1]", "ConstantOfShape: the shape has the negative size -1"),
+                (&[], "=3", "ConstantOfShape: input 0 must have rank 1, not 0"),
                 (
                     &[value(vec![7, 8])],
                     "=[2]",
@@ -121,23 +110,14 @@ mod tests {
 
     #[test]
     fn small_integers_are_known() {
-        assert_eq!(
-            propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[3]"),
-            "[7, 7, 7]"
-        );
-        assert_eq!(
-            propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[]"),
-            "7"
-        );
+        assert_eq!(propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[3]"), "[7, 7, 7]");
+        assert_eq!(propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[]"), "7");
         assert_eq!(
             propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], "[2, 2]"),
             "[[7, 7], [7, 7]]"
         );
         for shape in ["[N]", "[1000000000000]"] {
-            assert_eq!(
-                propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], shape),
-                "-"
-            );
+            assert_eq!(propagated(&CONSTANT_OF_SHAPE, 9, &[value(vec![7])], shape), "-");
         }
     }
 }

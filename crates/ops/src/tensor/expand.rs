@@ -1,4 +1,5 @@
-//! Expand: broadcasts to a shape, in both directions: where the shape has 1, the input's size stays.
+//! Expand: broadcasts to a shape, in both directions: where the shape has 1, the input's size
+//! stays.
 //!
 //! Since 8; 13 adds bfloat16.
 
@@ -40,12 +41,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(dims) => Some(dims.into()),
         None => vector_len(cx, 1).map(unknown_dims),
     };
-    if let Some(size) = target
-        .iter()
-        .flatten()
-        .filter_map(Dim::known)
-        .find(|size| *size < 0)
-    {
+    if let Some(size) = target.iter().flatten().filter_map(Dim::known).find(|size| *size < 0) {
         return cx.fail(format_args!("the shape has the negative size {size}"));
     }
     let shape = match (cx.shape(0), &target) {
@@ -87,21 +83,9 @@ mod tests {
                 (&[], "float[3, N]; int64[3]", "float[?, 3, ?]"),
                 (&[], "float[3, 1]; int64[?]", "float[...]"),
                 (&[], "float[...]; =[2]", "float[...]"),
-                (
-                    &[],
-                    "float[3]; =[2]",
-                    "Expand: sizes 3 and 2 of axis 0 do not broadcast",
-                ),
-                (
-                    &[],
-                    "float[3]; =[-1]",
-                    "Expand: the shape has the negative size -1",
-                ),
-                (
-                    &[],
-                    "float[3]; int64[1, 1]",
-                    "Expand: input 1 must have rank 1, not 2",
-                ),
+                (&[], "float[3]; =[2]", "Expand: sizes 3 and 2 of axis 0 do not broadcast"),
+                (&[], "float[3]; =[-1]", "Expand: the shape has the negative size -1"),
+                (&[], "float[3]; int64[1, 1]", "Expand: input 1 must have rank 1, not 2"),
             ],
         );
     }
@@ -110,10 +94,7 @@ mod tests {
     fn integers_repeat() {
         assert_eq!(propagated(&EXPAND, 8, &[], "N; [3]"), "[N, N, N]");
         assert_eq!(propagated(&EXPAND, 8, &[], "[N, 2]; [1]"), "[N, 2]");
-        assert_eq!(
-            propagated(&EXPAND, 8, &[], "[1]; [2, 2]"),
-            "[[1, 1], [1, 1]]"
-        );
+        assert_eq!(propagated(&EXPAND, 8, &[], "[1]; [2, 2]"), "[[1, 1], [1, 1]]");
         assert_eq!(propagated(&EXPAND, 8, &[], "[5]; [M]"), "-");
     }
 }

@@ -1,7 +1,8 @@
 //! Flatten: a matrix with the axes before `axis` in its rows and the others in its columns.
 //!
-//! Since 1; 9 takes every type; 11 allows negative `axis`; 13 adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23 adds
-//! the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+//! Since 1; 9 takes every type; 11 allows negative `axis`; 13 adds bfloat16; 21 adds 8-bit floats
+//! and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit
+//! integers.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -12,15 +13,7 @@ use crate::{Infer, InferError, OpDef};
 
 pub(crate) static FLATTEN: OpDef = OpDef::new("Flatten")
     .about("A matrix with the axes before `axis` in its rows and the others in its columns.")
-    .since(
-        1,
-        &[
-            input("input", "T"),
-            output("output", "T"),
-            int("axis").or(1),
-            types("T", FLOATS),
-        ],
-    )
+    .since(1, &[input("input", "T"), output("output", "T"), int("axis").or(1), types("T", FLOATS)])
     .since(9, widened!("T", ALL))
     .since(11, &[])
     .since(

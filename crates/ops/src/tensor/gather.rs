@@ -1,4 +1,5 @@
-//! Gather: picks slices along one axis by number; the shape of the numbers takes the place of the axis.
+//! Gather: picks slices along one axis by number; the shape of the numbers takes the place of the
+//! axis.
 //!
 //! Since 1; 11 allows negative numbers; 13 adds bfloat16.
 
@@ -62,11 +63,7 @@ fn check_indices(cx: &Infer<'_>, axis: usize, size: &Dim) -> Result<(), InferErr
     };
     let indices = shape_values::of_input(cx, 1).map_or(Vec::new(), |indices| indices.values);
     for index in indices.iter().filter_map(Dim::known) {
-        let from_start = if index < 0 {
-            index.saturating_add(size)
-        } else {
-            index
-        };
+        let from_start = if index < 0 { index.saturating_add(size) } else { index };
         if !(0..size).contains(&from_start) {
             return cx.fail(format_args!(
                 "index {index} is out of range for axis {axis} of size {size}"
@@ -111,11 +108,7 @@ mod tests {
             13,
             &[
                 (&[], "float[5, N, 3]; int64[2, M]", "float[2, M, N, 3]"),
-                (
-                    &[("axis", Int(-1))],
-                    "float[5, N, 3]; int64[2]",
-                    "float[5, N, 2]",
-                ),
+                (&[("axis", Int(-1))], "float[5, N, 3]; int64[2]", "float[5, N, 2]"),
                 (&[("axis", Int(1))], "float[5, N, 3]; int64", "float[5, 3]"),
                 (&[], "float[5]; =-5", "float"),
                 (&[], "float[...]; int64", "float[...]"),
@@ -150,10 +143,7 @@ mod tests {
             propagated(&GATHER, 13, &[], "[[N, 2], [4, 5]]; [[1], [0]]"),
             "[[[4, 5]], [[N, 2]]]"
         );
-        assert_eq!(
-            propagated(&GATHER, 13, &[("axis", Int(1))], "[[N, 2], [4, 5]]; -1"),
-            "[2, 5]"
-        );
+        assert_eq!(propagated(&GATHER, 13, &[("axis", Int(1))], "[[N, 2], [4, 5]]; -1"), "[2, 5]");
         assert_eq!(
             propagated(&GATHER, 13, &[], "[]; 0"),
             "Gather: index 0 is out of range for axis 0 of size 0"

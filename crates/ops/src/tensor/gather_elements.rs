@@ -74,8 +74,8 @@ fn gather_elements(cx: &mut Infer<'_>) -> Result<(), InferError> {
     Ok(())
 }
 
-/// The axis on which an index replaces the position of its element. Data and the input `indices` have one rank, which may
-/// not be known.
+/// The axis on which an index replaces the position of its element. Data and the input `indices`
+/// have one rank, which may not be known.
 pub(super) fn element_axis(cx: &Infer<'_>, indices: usize) -> Result<Option<usize>, InferError> {
     let rank = match (cx.rank(0), cx.rank(indices)) {
         (Some(rank), _) => {
@@ -126,9 +126,7 @@ fn sliced(cx: &Infer<'_>, data: &Shape, indices: &Shape) -> Result<Option<Shape>
     let Some(tuple) = tuple.known() else {
         return Ok(None);
     };
-    let rest = usize::try_from(tuple)
-        .ok()
-        .and_then(|tuple| data.get(tuple.checked_add(batch)?..));
+    let rest = usize::try_from(tuple).ok().and_then(|tuple| data.get(tuple.checked_add(batch)?..));
     match rest {
         Some(rest) => {
             shape.extend(rest.iter().cloned());
@@ -198,25 +196,12 @@ mod tests {
                     "float[3, N]; int64[2, M]",
                     "GatherElements: axis 2 is out of range for rank 2",
                 ),
-                (
-                    &[],
-                    "float[3, N]; int64[2]",
-                    "GatherElements: input 1 must have rank 2, not 1",
-                ),
-                (
-                    &[],
-                    "float; int64",
-                    "GatherElements: the inputs must not be scalars",
-                ),
+                (&[], "float[3, N]; int64[2]", "GatherElements: input 1 must have rank 2, not 1"),
+                (&[], "float; int64", "GatherElements: the inputs must not be scalars"),
             ],
         );
         assert_eq!(
-            propagated(
-                &GATHER_ELEMENTS,
-                13,
-                &[("axis", Int(1))],
-                "[[N, 2], [3, 4]]; [[-1], [0]]"
-            ),
+            propagated(&GATHER_ELEMENTS, 13, &[("axis", Int(1))], "[[N, 2], [3, 4]]; [[-1], [0]]"),
             "[[2], [3]]"
         );
     }
@@ -249,21 +234,9 @@ mod tests {
                     "float[4, 5]; int64[3, 1]",
                     "GatherND: batch_dims is 2, but the inputs have rank 2 and 2",
                 ),
-                (
-                    &[batch(-1)],
-                    "float[4]; int64[1]",
-                    "GatherND: batch_dims is -1",
-                ),
-                (
-                    &[],
-                    "float; int64[1]",
-                    "GatherND: input 0 must not be a scalar",
-                ),
-                (
-                    &[],
-                    "float[4]; int64",
-                    "GatherND: input 1 must not be a scalar",
-                ),
+                (&[batch(-1)], "float[4]; int64[1]", "GatherND: batch_dims is -1"),
+                (&[], "float; int64[1]", "GatherND: input 0 must not be a scalar"),
+                (&[], "float[4]; int64", "GatherND: input 1 must not be a scalar"),
             ],
         );
         assert_eq!(

@@ -78,17 +78,11 @@ pub(crate) static RANGE: OpDef = OpDef::new("Range")
         27,
         &[
             int("stash_type").or(1),
-            types(
-                "T",
-                TypeSet::tensors(&[Float16, Float, Double, Bfloat16, Int16, Int32, Int64]),
-            ),
+            types("T", TypeSet::tensors(&[Float16, Float, Double, Bfloat16, Int16, Int32, Int64])),
         ],
     )
     .infer(infer_range)
-    .body(
-        &[11],
-        concat!("distance = Sub (limit, start)\n", steps_and_loop!()),
-    )
+    .body(&[11], concat!("distance = Sub (limit, start)\n", steps_and_loop!()))
     .body_from(27, range);
 
 macro_rules! steps_and_loop {
@@ -180,10 +174,7 @@ fn one_hot(cx: &mut Infer<'_>) -> Result<(), InferError> {
     // Since version 11 they count from the end.
     let negative = |index: &Dim| index.known().is_some_and(|index| index < 0);
     if cx.since() < 11
-        && let Some(index) = of_input(cx, 0)
-            .iter()
-            .flat_map(|i| &i.values)
-            .find(|i| negative(i))
+        && let Some(index) = of_input(cx, 0).iter().flat_map(|i| &i.values).find(|i| negative(i))
     {
         return cx.fail(format_args!("index {index} is negative"));
     }
@@ -214,10 +205,7 @@ fn depth(cx: &Infer<'_>) -> Result<Dim, InferError> {
         }
         None | Some([] | [_]) => {}
         Some(shape) => {
-            return cx.fail(format_args!(
-                "depth must be a scalar, not of rank {}",
-                shape.len()
-            ));
+            return cx.fail(format_args!("depth must be a scalar, not of rank {}", shape.len()));
         }
     }
     let depth = of_input(cx, 1).and_then(|mut depth| depth.values.pop());
@@ -231,9 +219,7 @@ fn infer_range(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for input in 0..3 {
         // A vector of one number is taken as well.
         if let Some(rank) = cx.rank(input).filter(|rank| *rank > 1) {
-            return cx.fail(format_args!(
-                "input {input} must be a scalar, not of rank {rank}"
-            ));
+            return cx.fail(format_args!("input {input} must be a scalar, not of rank {rank}"));
         }
     }
     let elem = (0..3).find_map(|index| cx.elem(index));
@@ -309,11 +295,7 @@ fn count(
     let count = (distance / delta).ceil();
     // A count beyond that is no size of anything, and one that is no number neither.
     let in_range = count.abs() < (1u64 << 53) as f64;
-    Ok(if in_range {
-        Dim::Known((count as i64).max(0))
-    } else {
-        Dim::Unknown
-    })
+    Ok(if in_range { Dim::Known((count as i64).max(0)) } else { Dim::Unknown })
 }
 
 fn triangle(cx: &mut Infer<'_>) -> Result<(), InferError> {
@@ -342,11 +324,7 @@ mod tests {
                 (&[("dtype", Int(7))], "float[2, N]", "int64[2, N]"),
                 (&[], "-", "?[...]"),
                 (&[], "float[2]", "EyeLike: input 0 must have rank 2, not 1"),
-                (
-                    &[("dtype", Int(77))],
-                    "float[2, 2]",
-                    "EyeLike: dtype = 77 is no element type",
-                ),
+                (&[("dtype", Int(77))], "float[2, 2]", "EyeLike: dtype = 77 is no element type"),
             ],
         );
         check(
@@ -355,11 +333,7 @@ mod tests {
             &[
                 (&[], "float[2, N, 3]; int64", "float[2, N, 3]"),
                 (&[], "float[...]", "float[...]"),
-                (
-                    &[],
-                    "float[2]",
-                    "Trilu: input 0 must have rank 2 or more, not 1",
-                ),
+                (&[], "float[2]", "Trilu: input 0 must have rank 2 or more, not 1"),
             ],
         );
     }
@@ -371,16 +345,8 @@ mod tests {
             11,
             &[
                 (&[], "int64[2, N]; =5; float[2]", "float[2, N, 5]"),
-                (
-                    &[("axis", Int(1))],
-                    "int64[2, N]; =[D]; float[2]",
-                    "float[2, D, N]",
-                ),
-                (
-                    &[("axis", Int(0))],
-                    "int64[N]; int64; float[?]",
-                    "float[?, N]",
-                ),
+                (&[("axis", Int(1))], "int64[2, N]; =[D]; float[2]", "float[2, D, N]"),
+                (&[("axis", Int(0))], "int64[N]; int64; float[?]", "float[?, N]"),
                 (&[], "int64[2]; =[]; float[2]", "float[2, ?]"),
                 (&[], "int64[2]; =float:3; -", "?[2, 3]"),
                 (&[], "-; =3; float[2]", "float[...]"),
@@ -390,38 +356,18 @@ mod tests {
                     "OneHot: axis 3 is out of range for rank 3",
                 ),
                 (&[], "int64[2]; =-3; float[2]", "OneHot: depth is -3"),
-                (
-                    &[],
-                    "int64[2]; =[3, 4]; float[2]",
-                    "OneHot: depth must be one number, not 2",
-                ),
+                (&[], "int64[2]; =[3, 4]; float[2]", "OneHot: depth must be one number, not 2"),
                 (
                     &[],
                     "int64[2]; int64[1, 1]; float[2]",
                     "OneHot: depth must be a scalar, not of rank 2",
                 ),
-                (
-                    &[],
-                    "int64[2]; =3; float[3]",
-                    "OneHot: values must be two, not 3",
-                ),
-                (
-                    &[],
-                    "int64; =3; float[2]",
-                    "OneHot: input 0 must have rank 1 or more, not 0",
-                ),
+                (&[], "int64[2]; =3; float[3]", "OneHot: values must be two, not 3"),
+                (&[], "int64; =3; float[2]", "OneHot: input 0 must have rank 1 or more, not 0"),
                 (&[], "=[0, -1]; =3; float[2]", "float[2, 3]"),
             ],
         );
-        check(
-            &ONE_HOT,
-            9,
-            &[(
-                &[],
-                "=[0, -1]; =3; float[2]",
-                "OneHot: index -1 is negative",
-            )],
-        );
+        check(&ONE_HOT, 9, &[(&[], "=[0, -1]; =3; float[2]", "OneHot: index -1 is negative")]);
     }
 
     #[test]
@@ -439,11 +385,7 @@ mod tests {
                 (&[], "int64; =10; =3", "int64[?]"),
                 (&[], "-; -; -", "?[?]"),
                 (&[], "=0; =10; =0", "Range: the step is 0"),
-                (
-                    &[],
-                    "int64[1, 1]; -; -",
-                    "Range: input 0 must be a scalar, not of rank 2",
-                ),
+                (&[], "int64[1, 1]; -; -", "Range: input 0 must be a scalar, not of rank 2"),
             ],
         );
         assert_eq!(propagated(&RANGE, 11, &[], "N; 7; 2"), "-");

@@ -1,7 +1,7 @@
 //! Identity: hands its input on.
 //!
-//! Since 1; 13 adds bfloat16; 14 adds sequences; 16 adds optionals; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the
-//! 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+//! Since 1; 13 adds bfloat16; 14 adds sequences; 16 adds optionals; 19 adds 8-bit floats; 21 adds
+//! 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
 
 use super::widened;
 use crate::facts::*;
@@ -10,10 +10,7 @@ use crate::{Infer, InferError, OpDef, TypeSet};
 
 pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
     .about("Hands its input on.")
-    .since(
-        1,
-        &[input("input", "T"), output("output", "T"), types("T", ALL)],
-    )
+    .since(1, &[input("input", "T"), output("output", "T"), types("T", ALL)])
     .since(
         13,
         &[
@@ -40,9 +37,7 @@ pub(crate) static IDENTITY: OpDef = OpDef::new("Identity")
     .infer(infer);
 
 /// Sequences and optionals never gained the newer element types.
-const CONTAINERS: TypeSet = ALL
-    .as_sequences()
-    .and(ALL.and(ALL.as_sequences()).as_optionals());
+const CONTAINERS: TypeSet = ALL.as_sequences().and(ALL.and(ALL.as_sequences()).as_optionals());
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     if let Some(known) = cx.known(0) {
@@ -61,15 +56,10 @@ mod tests {
 
     #[test]
     fn everything_passes() {
-        check(
-            &IDENTITY,
-            16,
-            &[(&[], "float[N]", "float[N]"), (&[], "-", "-")],
-        );
+        check(&IDENTITY, 16, &[(&[], "float[N]", "float[N]"), (&[], "-", "-")]);
         assert_eq!(propagated(&IDENTITY, 16, &[], "[N, 1]"), "[N, 1]");
-        let ty = Type::Optional(Box::new(Type::Sequence(Box::new(Type::unranked(
-            DataType::Float,
-        )))));
+        let ty =
+            Type::Optional(Box::new(Type::Sequence(Box::new(Type::unranked(DataType::Float)))));
         let (types, _) =
             infer(&IDENTITY, 16, &[], &[Some(ty.clone())], &[], 1).expect("no contradiction");
         assert_eq!(types, [Some(ty)]);

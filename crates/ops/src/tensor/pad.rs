@@ -1,8 +1,8 @@
 //! Pad: adds elements before and after, or takes some away where the number is negative.
 //!
-//! Since 1; 2 renames `paddings` to `pads`; 11 makes everything but `mode` inputs and adds integers; 13 takes every type; 18 adds
-//! `axes`; 19 adds the mode `wrap`; 21 adds 8-bit floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale;
-//! 25 adds 2-bit integers.
+//! Since 1; 2 renames `paddings` to `pads`; 11 makes everything but `mode` inputs and adds
+//! integers; 13 takes every type; 18 adds `axes`; 19 adds the mode `wrap`; 21 adds 8-bit floats and
+//! 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
 
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::{CastOptions, Tensor, cast};
@@ -49,13 +49,7 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
             types("T", ALL_IR4),
         ],
     )
-    .since(
-        18,
-        &[
-            input("axes", "Tind").optional().non_differentiable(),
-            types("Tind", INDICES),
-        ],
-    )
+    .since(18, &[input("axes", "Tind").optional().non_differentiable(), types("Tind", INDICES)])
     .since(19, &[])
     .since(21, widened!("T", ALL_IR10))
     .since(23, widened!("T", ALL_IR11))
@@ -80,32 +74,23 @@ fn padded_ints(cx: &Infer<'_>) -> Option<Ints> {
     }
     let data = shape_values::of_input(cx, 0)?;
     let rank = data.dims.len();
-    let pads: Vec<isize> = cx
-        .constant_ints(1)?
-        .into_iter()
-        .map(|pad| pad.try_into().ok())
-        .collect::<Option<_>>()?;
-    let axes: Dims = match cx.has_input(3) {
-        false => (0..rank).collect(),
-        true => {
-            let axes = cx.constant_ints(3)?.into_iter();
-            axes.map(|axis| cx.axis(axis, rank).ok())
-                .collect::<Option<_>>()?
-        }
+    let pads: Vec<isize> =
+        cx.constant_ints(1)?.into_iter().map(|pad| pad.try_into().ok()).collect::<Option<_>>()?;
+    let axes: Dims = if cx.has_input(3) {
+        let axes = cx.constant_ints(3)?.into_iter();
+        axes.map(|axis| cx.axis(axis, rank).ok()).collect::<Option<_>>()?
+    } else {
+        (0..rank).collect()
     };
-    let value = match cx.has_input(2) {
-        true => shape_values::of_input(cx, 2)?.values.pop()?,
-        false => Dim::Known(0),
-    };
+    let value =
+        if cx.has_input(2) { shape_values::of_input(cx, 2)?.values.pop()? } else { Dim::Known(0) };
     if pads.len() != 2 * axes.len() {
         return None;
     }
     let (mut dims, mut starts) = (data.dims.clone(), vec![0; rank]);
     for (index, axis) in axes.iter().enumerate() {
         let (before, after) = (pads[index], pads[index + axes.len()]);
-        dims[*axis] = dims[*axis]
-            .checked_add_signed(before)?
-            .checked_add_signed(after)?;
+        dims[*axis] = dims[*axis].checked_add_signed(before)?.checked_add_signed(after)?;
         starts[*axis] = before;
     }
     Ints::build(data.elem, dims, |index| {
@@ -147,8 +132,7 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     };
     let mut padded = shape;
     let Some(pads) = pads else {
-        axes.into_iter()
-            .for_each(|axis| padded[axis] = Dim::Unknown);
+        axes.into_iter().for_each(|axis| padded[axis] = Dim::Unknown);
         return Ok(Some(padded));
     };
     if pads.len() != 2 * axes.len() {
@@ -175,7 +159,8 @@ fn infer_shape(cx: &Infer<'_>) -> Result<Option<Shape>, InferError> {
     Ok(Some(padded))
 }
 
-/// The order of the numbers is the same, although the example in the document of version 1 has another one.
+/// The order of the numbers is the same, although the example in the document of version 1 has
+/// another one.
 fn rename_paddings(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     if let Some(pads) = cx.ints("paddings") {
         cx.remove("paddings");
@@ -199,9 +184,9 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         let value = match cast(&Tensor::scalar(value), elem, CastOptions::default()) {
             Ok(value) => cx.add_constant(value),
             Err(error) => {
-                return Err(cx.refuse(format_args!(
-                    "the padding value does not fit the data: {error}"
-                )));
+                return Err(
+                    cx.refuse(format_args!("the padding value does not fit the data: {error}"))
+                );
             }
         };
         cx.set_input(2, Some(value));
@@ -225,11 +210,7 @@ mod tests {
                 (&[], "float[2, N]; =[1, 0, 2, 3]", "float[5, N + 3]"),
                 (&[], "float[4, N]; =[-1, 0, -3, -1]", "float[0, N - 1]"),
                 (&[], "float[2, 3]; =[P, 0, 0, 0]", "float[P + 2, 3]"),
-                (
-                    &[],
-                    "float[2, 3, 4]; =[1, 1]; float; =[-1]",
-                    "float[2, 3, 6]",
-                ),
+                (&[], "float[2, 3, 4]; =[1, 1]; float; =[-1]", "float[2, 3, 6]"),
                 (&[], "float[2, 3]; int64[4]", "float[?, ?]"),
                 (&[], "float[2, 3]; int64[2]; float; =[0]", "float[?, 3]"),
                 (&[], "float[2, 3]; =[1, 1]; float; int64[1]", "float[?, ?]"),
@@ -241,46 +222,18 @@ mod tests {
                     "float[N]; =[9223372036854775807, 1]",
                     "Pad: an overflow of 64 bits in padding",
                 ),
-                (
-                    &[],
-                    "float[2, 3]; =[1, 1]",
-                    "Pad: pads has 2 elements, but 2 axes need 4",
-                ),
+                (&[], "float[2, 3]; =[1, 1]", "Pad: pads has 2 elements, but 2 axes need 4"),
                 (
                     &[],
                     "float[2]; =[-1, -2]",
                     "Pad: pads -1 and -2 take away more than the 2 elements of axis 0",
                 ),
-                (
-                    &[],
-                    "float[2]; =[1, 1]; float; =[1]",
-                    "Pad: axis 1 is out of range for rank 1",
-                ),
-                (
-                    &[],
-                    "float[2]; int64[2, 1]",
-                    "Pad: input 1 must have rank 1, not 2",
-                ),
+                (&[], "float[2]; =[1, 1]; float; =[1]", "Pad: axis 1 is out of range for rank 1"),
+                (&[], "float[2]; int64[2, 1]", "Pad: input 1 must have rank 1, not 2"),
             ],
         );
-        check(
-            &PAD,
-            1,
-            &[(
-                &[("paddings", ints(&[0, 1, 0, 1]))],
-                "float[2, 3]",
-                "float[2, 5]",
-            )],
-        );
-        check(
-            &PAD,
-            2,
-            &[(
-                &[("pads", ints(&[0, 1, 0, 1]))],
-                "float[2, 3]",
-                "float[2, 5]",
-            )],
-        );
+        check(&PAD, 1, &[(&[("paddings", ints(&[0, 1, 0, 1]))], "float[2, 3]", "float[2, 5]")]);
+        check(&PAD, 2, &[(&[("pads", ints(&[0, 1, 0, 1]))], "float[2, 3]", "float[2, 5]")]);
     }
 
     #[test]
@@ -300,17 +253,11 @@ mod tests {
     #[test]
     fn attributes_move() {
         let paddings = [("paddings", AttrValue::from(&[1, 2]))];
-        assert_eq!(
-            adapted(&PAD, 1, &paddings, "float[3]"),
-            "y = Pad(a) pads=[1, 2]"
-        );
+        assert_eq!(adapted(&PAD, 1, &paddings, "float[3]"), "y = Pad(a) pads=[1, 2]");
         let pads = || ("pads", AttrValue::from(&[1, 2]));
         assert_eq!(adapted(&PAD, 10, &[pads()], "-"), "y = Pad(a, [1, 2])");
         let value = [pads(), ("value", AttrValue::Float(0.5))];
-        assert_eq!(
-            adapted(&PAD, 10, &value, "double[3]"),
-            "y = Pad(a, [1, 2], 0.5)"
-        );
+        assert_eq!(adapted(&PAD, 10, &value, "double[3]"), "y = Pad(a, [1, 2], 0.5)");
         let refused =
             "Pad: the padding value needs the element type of the data, which is not known";
         assert_eq!(adapted(&PAD, 10, &value, "-"), refused);

@@ -82,12 +82,7 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
     .about("Moves blocks of height and width into channels.")
     .since(
         1,
-        &[
-            input("input", "T"),
-            output("output", "T"),
-            int("blocksize").required(),
-            types("T", ALL),
-        ],
+        &[input("input", "T"), output("output", "T"), int("blocksize").required(), types("T", ALL)],
     )
     .since(
         13,
@@ -97,10 +92,7 @@ pub(crate) static SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth")
             types("T", ALL_IR4),
         ],
     )
-    .since(
-        28,
-        &[string("mode").or_string("DCR"), unknown_determinism()],
-    )
+    .since(28, &[string("mode").or_string("DCR"), unknown_determinism()])
     .infer(infer_space_to_depth)
     .body_from(28, space_to_depth);
 
@@ -119,12 +111,7 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
     )
     .since(
         6,
-        &[
-            without_input("tiles"),
-            without_input("axis"),
-            input("repeats", "T1"),
-            types("T", ALL),
-        ],
+        &[without_input("tiles"), without_input("axis"), input("repeats", "T1"), types("T", ALL)],
     )
     .since(
         13,
@@ -142,23 +129,20 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let some_axes = cx.has("axes");
     // The sizes of the axes in question, under a name.
-    let sizes = |name: &str, of: &str| match some_axes {
-        true => format!("all_{name} = Shape ({of})\n{name} = Gather (all_{name}, axes)\n"),
-        false => format!("{name} = Shape ({of})\n"),
+    let sizes = |name: &str, of: &str| {
+        if some_axes {
+            format!("all_{name} = Shape ({of})\n{name} = Gather (all_{name}, axes)\n")
+        } else {
+            format!("{name} = Shape ({of})\n")
+        }
     };
-    let (axes, pad_axes, slice_axes) = match some_axes {
-        true => (
-            "axes = Constant <value_ints: ints = @axes> ()\n",
-            ", \"\", axes",
-            ", axes",
-        ),
-        false => ("", "", ""),
+    let (axes, pad_axes, slice_axes) = if some_axes {
+        ("axes = Constant <value_ints: ints = @axes> ()\n", ", \"\", axes", ", axes")
+    } else {
+        ("", "", "")
     };
     let two = vector("two", &[2]);
-    let (before, between) = (
-        sizes("found", "input_data"),
-        sizes("padded_sizes", "padded"),
-    );
+    let (before, between) = (sizes("found", "input_data"), sizes("padded_sizes", "padded"));
     Some(format!(
         "{two}{axes}{before}
         larger = Max (found, shape)
@@ -202,17 +186,10 @@ fn space_to_depth(cx: &Expand<'_>) -> Option<String> {
 /// Splits axes, moves them, and joins them to `n`, `channels`, `height` and `width`.
 fn rearranged(cx: &Expand<'_>, sizes: &str, split: &str, perm: &str) -> Option<String> {
     let block = cx.int("blocksize").filter(|block| *block > 0)?;
-    let constants = [
-        ("block", block),
-        ("area", block.checked_mul(block)?),
-        ("at_0", 0),
-    ];
+    let constants = [("block", block), ("area", block.checked_mul(block)?), ("at_0", 0)];
     let bounds = [("at_1", 1), ("at_2", 2), ("at_3", 3), ("at_4", 4)];
-    let constants: String = constants
-        .iter()
-        .chain(&bounds)
-        .map(|(name, value)| vector(name, &[*value]))
-        .collect();
+    let constants: String =
+        constants.iter().chain(&bounds).map(|(name, value)| vector(name, &[*value])).collect();
     Some(format!(
         "{constants}
         found = Shape (input)
@@ -245,9 +222,8 @@ fn block(cx: &Infer<'_>) -> Result<Option<(Dim, Dim)>, InferError> {
 /// How many parts of a size there are, and nothing is left over.
 fn parts(cx: &Infer<'_>, size: &Dim, part: &Dim, axis: usize) -> Result<Dim, InferError> {
     if size.rem(part).known().is_some_and(|rest| rest != 0) {
-        return cx.fail(format_args!(
-            "axis {axis} of size {size} does not split into parts of {part}"
-        ));
+        return cx
+            .fail(format_args!("axis {axis} of size {size} does not split into parts of {part}"));
     }
     Ok(cx.quotient(size, part))
 }
@@ -333,10 +309,7 @@ fn tile(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let repeats = cx.known_ints(1);
     let shape = match (cx.shape(0), vector_len(cx, 1)) {
         (Some(data), Some(count)) if count != data.len() => {
-            return cx.fail(format_args!(
-                "{count} repeats are given for {} axes",
-                data.len()
-            ));
+            return cx.fail(format_args!("{count} repeats are given for {} axes", data.len()));
         }
         (Some(data), _) => data.clone(),
         (None, Some(count)) => unknown_dims(count),
@@ -368,7 +341,8 @@ fn repeated(cx: &Infer<'_>, size: &Dim, times: &Dim, axis: usize) -> Result<Dim,
     computed(cx, "a size", size.mul(times), &[size, times])
 }
 
-/// Version 1 repeats along one axis; both numbers are tensors of the type of the data, with one element.
+/// Version 1 repeats along one axis; both numbers are tensors of the type of the data, with one
+/// element.
 fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(rank) = cx.rank(0) else {
         return Err(cx.refuse("the rank of the input is not known"));
@@ -378,17 +352,12 @@ fn repeat_one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
             .constant(index)
             .ok_or_else(|| cx.refuse(format_args!("{name} is not a constant")))?;
         whole_number(&tensor).ok_or_else(|| {
-            cx.refuse(format_args!(
-                "{name} is not one whole number that is not negative"
-            ))
+            cx.refuse(format_args!("{name} is not one whole number that is not negative"))
         })
     };
     let (tiles, axis) = (number(1, "tiles")?, number(2, "axis")?);
     let mut repeats = vec![1; rank];
-    match usize::try_from(axis)
-        .ok()
-        .and_then(|axis| repeats.get_mut(axis))
-    {
+    match usize::try_from(axis).ok().and_then(|axis| repeats.get_mut(axis)) {
         Some(times) => *times = tiles,
         None => return Err(cx.refuse(format_args!("axis {axis} is out of range for rank {rank}"))),
     }
@@ -443,11 +412,7 @@ mod tests {
                     "-",
                     "DepthToSpace: an overflow of 64 bits in the area of a block",
                 ),
-                (
-                    &[side(2)],
-                    "float[N, 12, H]",
-                    "DepthToSpace: input 0 must have rank 4, not 3",
-                ),
+                (&[side(2)], "float[N, 12, H]", "DepthToSpace: input 0 must have rank 4, not 3"),
             ],
         );
         check(
@@ -499,11 +464,7 @@ mod tests {
                     "float[4]; int64[4]",
                     "ReverseSequence: input 0 must have rank 2 or more, not 1",
                 ),
-                (
-                    &[],
-                    "float[4, 6]; int64",
-                    "ReverseSequence: input 1 must have rank 1, not 0",
-                ),
+                (&[], "float[4, 6]; int64", "ReverseSequence: input 1 must have rank 1, not 0"),
             ],
         );
     }
@@ -519,24 +480,13 @@ mod tests {
                 (&[], "float[4, N]; int64[2]", "float[?, ?]"),
                 (&[], "float[...]; int64[2]", "float[?, ?]"),
                 (&[], "float[...]; -", "float[...]"),
-                (
-                    &[],
-                    "float[4]; =[2, 3]",
-                    "Tile: 2 repeats are given for 1 axes",
-                ),
+                (&[], "float[4]; =[2, 3]", "Tile: 2 repeats are given for 1 axes"),
                 (&[], "float[4]; =[-1]", "Tile: axis 0 is repeated -1 times"),
-                (
-                    &[],
-                    "float[2]; =[9223372036854775807]",
-                    "Tile: an overflow of 64 bits in a size",
-                ),
+                (&[], "float[2]; =[9223372036854775807]", "Tile: an overflow of 64 bits in a size"),
                 (&[], "float[4]; =2", "Tile: input 1 must have rank 1, not 0"),
             ],
         );
-        assert_eq!(
-            propagated(&TILE, 13, &[], "[[N, 2]]; [2, 2]"),
-            "[[N, 2, N, 2], [N, 2, N, 2]]"
-        );
+        assert_eq!(propagated(&TILE, 13, &[], "[[N, 2]]; [2, 2]"), "[[N, 2, N, 2], [N, 2, N, 2]]");
         check(
             &TILE,
             1,
@@ -544,11 +494,7 @@ mod tests {
                 (&[], "float[4, N]; =float:3; =float:1", "float[4, 3*N]"),
                 (&[], "float[4, N]; float; =float:1", "float[4, ?]"),
                 (&[], "float[4, N]; float; float", "float[?, ?]"),
-                (
-                    &[],
-                    "float[4]; float; =float:1",
-                    "Tile: axis 1 is out of range for rank 1",
-                ),
+                (&[], "float[4]; float; =float:1", "Tile: axis 1 is out of range for rank 1"),
             ],
         );
     }

@@ -1,7 +1,9 @@
-//! Reshape: the same elements in another shape. In the target, -1 stands for what is left over, and 0 for the input's size.
+//! Reshape: the same elements in another shape. In the target, -1 stands for what is left over, and
+//! 0 for the input's size.
 //!
-//! Since 1; 5 makes the target an input and takes every type; 13 adds bfloat16; 14 adds `allowzero`, with which 0 is a size;
-//! 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+//! Since 1; 5 makes the target an input and takes every type; 13 adds bfloat16; 14 adds
+//! `allowzero`, with which 0 is a size; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the
+//! 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -53,8 +55,7 @@ pub(crate) static RESHAPE: OpDef = OpDef::new("Reshape")
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let target = if cx.since() < 5 {
-        cx.ints("shape")
-            .map(|target| target.into_iter().map(Dim::Known).collect())
+        cx.ints("shape").map(|target| target.into_iter().map(Dim::Known).collect())
     } else {
         cx.demand_rank(1, 1)?;
         cx.known_ints(1)
@@ -117,14 +118,14 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
         Some(axis) => {
             let elems = rest(input);
             shape[axis] = Dim::Known(1);
-            // The reference implementation does not let -1 stand beside a size of 0, whether it is copied or not.
+            // The reference implementation does not let -1 stand beside a size of 0, whether it is
+            // copied or not.
             if shape.contains(&Dim::Known(0)) && !cx.is_thorough() {
                 return cx.fail("the target has -1 beside a size of 0");
             }
             let divisor = rest(&shape);
-            let is_empty = copied
-                .iter()
-                .any(|axis| input[*axis].known().is_none_or(|size| size == 0));
+            let is_empty =
+                copied.iter().any(|axis| input[*axis].known().is_none_or(|size| size == 0));
             shape[axis] = match elems.exact_div(&divisor) {
                 Some(size) => size,
                 None if elems.known().is_none() || divisor.known().is_none() => {
@@ -142,9 +143,8 @@ fn reshaped(cx: &Infer<'_>, target: Vec<Dim>) -> Result<Shape, InferError> {
         None => {
             let (before, after) = (product(input), product(&shape));
             if before.surely_differs(&after) {
-                return cx.fail(format_args!(
-                    "the input has {before} elements, the target {after}"
-                ));
+                return cx
+                    .fail(format_args!("the input has {before} elements, the target {after}"));
             }
             cx.equate(&before, &after);
         }
@@ -184,47 +184,23 @@ mod tests {
                 (&[], "float[1]; =[]", "float"),
                 (&[], "float[0, 3]; =[3, -1]", "float[3, 0]"),
                 (&[], "float[0, 3]; =[0, 5]", "float[0, 5]"),
-                (
-                    &[],
-                    "float[2, 3]; =[4, -1]",
-                    "Reshape: 6 elements do not split into parts of 4",
-                ),
-                (
-                    &[],
-                    "float[2, 3]; =[4, 2]",
-                    "Reshape: the input has 6 elements, the target 8",
-                ),
-                (
-                    &[],
-                    "float[2, 3]; =[-1, -1]",
-                    "Reshape: the target has more than one -1",
-                ),
-                (
-                    &[],
-                    "float[2, 3]; =[-2]",
-                    "Reshape: the target has the negative size -2",
-                ),
+                (&[], "float[2, 3]; =[4, -1]", "Reshape: 6 elements do not split into parts of 4"),
+                (&[], "float[2, 3]; =[4, 2]", "Reshape: the input has 6 elements, the target 8"),
+                (&[], "float[2, 3]; =[-1, -1]", "Reshape: the target has more than one -1"),
+                (&[], "float[2, 3]; =[-2]", "Reshape: the target has the negative size -2"),
                 (
                     &[],
                     "float[2]; =[2, 0]",
                     "Reshape: 0 in the target copies axis 1, which the input lacks",
                 ),
-                (
-                    &[],
-                    "float[2]; =2",
-                    "Reshape: input 1 must have rank 1, not 0",
-                ),
+                (&[], "float[2]; =2", "Reshape: input 1 must have rank 1, not 0"),
             ],
         );
         check(
             &RESHAPE,
             14,
             &[
-                (
-                    &[("allowzero", Int(1))],
-                    "float[0, 3]; =[3, 0]",
-                    "float[3, 0]",
-                ),
+                (&[("allowzero", Int(1))], "float[0, 3]; =[3, 0]", "float[3, 0]"),
                 (
                     &[("allowzero", Int(1))],
                     "float[2, 3]; =[2, 0]",
@@ -237,11 +213,7 @@ mod tests {
                 ),
             ],
         );
-        check(
-            &RESHAPE,
-            1,
-            &[(&[("shape", ints(&[-1, 2]))], "float[N, 2]", "float[N, 2]")],
-        );
+        check(&RESHAPE, 1, &[(&[("shape", ints(&[-1, 2]))], "float[N, 2]", "float[N, 2]")]);
     }
 
     #[test]
@@ -280,10 +252,7 @@ mod tests {
                 .expect("no contradiction");
             let found = values[0].as_ref().expect("a value");
             assert_eq!(
-                (
-                    format!("{:?}", found.ints().expect("integers")),
-                    found.is_scalar()
-                ),
+                (format!("{:?}", found.ints().expect("integers")), found.is_scalar()),
                 (expected.to_string(), scalar)
             );
         }
@@ -291,14 +260,9 @@ mod tests {
 
     #[test]
     fn the_target_becomes_an_input() {
-        let given = [
-            ("shape", AttrValue::from(&[0, -1])),
-            ("consumed_inputs", AttrValue::from(&[0])),
-        ];
-        assert_eq!(
-            adapted(&RESHAPE, 4, &given, "float[2, 2]"),
-            "y = Reshape(a, [0, -1])"
-        );
+        let given =
+            [("shape", AttrValue::from(&[0, -1])), ("consumed_inputs", AttrValue::from(&[0]))];
+        assert_eq!(adapted(&RESHAPE, 4, &given, "float[2, 2]"), "y = Reshape(a, [0, -1])");
         assert_eq!(
             adapted(&RESHAPE, 4, &[], "float[2, 2]"),
             "Reshape: the node has no attribute shape"

@@ -153,14 +153,9 @@ fn check_updates(cx: &Infer<'_>, data: &Shape, indices: &Shape) -> Result<(), In
     let Some(tuple) = tuple.known() else {
         return Ok(());
     };
-    let slice = usize::try_from(tuple)
-        .ok()
-        .and_then(|tuple| data.get(tuple..));
+    let slice = usize::try_from(tuple).ok().and_then(|tuple| data.get(tuple..));
     let Some(slice) = slice else {
-        return cx.fail(format_args!(
-            "{tuple} indices are too many for rank {}",
-            data.len()
-        ));
+        return cx.fail(format_args!("{tuple} indices are too many for rank {}", data.len()));
     };
     cx.demand_rank(2, outer.len() + slice.len())?;
     let updates = cx.shape(2).into_iter().flatten();
@@ -228,18 +223,13 @@ fn tensor_scatter(cx: &mut Infer<'_>) -> Result<(), InferError> {
         } else if let (Some(new), Some(room)) = (size.known(), cache[axis].known())
             && new > room
         {
-            return cx.fail(format_args!(
-                "{new} new entries do not fit into {room} of axis {axis}"
-            ));
+            return cx
+                .fail(format_args!("{new} new entries do not fit into {room} of axis {axis}"));
         }
     }
     cx.demand_rank(2, 1)?;
     if let Some([batch]) = cx.shape(2).map(|shape| &shape[..]) {
-        shape[0] = cx.same_dim(
-            &shape[0],
-            batch,
-            "the batch and the number of write indices",
-        )?;
+        shape[0] = cx.same_dim(&shape[0], batch, "the batch and the number of write indices")?;
     }
     cx.set_tensor(0, cx.elem(0), Some(shape));
     Ok(())
@@ -278,25 +268,14 @@ mod tests {
                 ),
             ],
         );
-        check(
-            &SCATTER,
-            9,
-            &[(&[], "float[3, N]; int64[2, 1]; float[2, 1]", "float[3, N]")],
-        );
+        check(&SCATTER, 9, &[(&[], "float[3, N]; int64[2, 1]; float[2, 1]", "float[3, N]")]);
         let rows: [(&[_], _, _); 3] = [
             (&[], "[N, 2, 3]; [-1, 0]; [7, M]", "[M, 2, 7]"),
-            (
-                &[("reduction", word("add"))],
-                "[N, 2]; [0]; [7]",
-                "[N + 7, 2]",
-            ),
+            (&[("reduction", word("add"))], "[N, 2]; [0]; [7]", "[N + 7, 2]"),
             (&[], "[N, 2]; [I]; [7]", "-"),
         ];
         for (attributes, inputs, expected) in rows {
-            assert_eq!(
-                propagated(&SCATTER_ELEMENTS, 18, attributes, inputs),
-                expected
-            );
+            assert_eq!(propagated(&SCATTER_ELEMENTS, 18, attributes, inputs), expected);
         }
     }
 
@@ -306,11 +285,7 @@ mod tests {
             &SCATTER_ND,
             16,
             &[
-                (
-                    &[],
-                    "float[4, 5, 6]; int64[3, M, 2]; float[3, M, 6]",
-                    "float[4, 5, 6]",
-                ),
+                (&[], "float[4, 5, 6]; int64[3, M, 2]; float[3, M, 6]", "float[4, 5, 6]"),
                 (&[], "float[...]; int64[3, 2]; float[3]", "float[...]"),
                 (&[], "float[4]; int64[3, K]; float[3, 9]", "float[4]"),
                 (
@@ -335,10 +310,7 @@ mod tests {
                 ),
             ],
         );
-        assert_eq!(
-            propagated(&SCATTER_ND, 16, &[], "[N, 2, 3]; [[1]]; [M]"),
-            "[N, M, 3]"
-        );
+        assert_eq!(propagated(&SCATTER_ND, 16, &[], "[N, 2, 3]; [[1]]; [M]"), "[N, M, 3]");
         assert_eq!(
             propagated(&SCATTER_ND, 16, &[], "[[N, 2], [3, 4]]; [[1]]; [[5, 6]]"),
             "[[N, 2], [5, 6]]"
@@ -351,11 +323,7 @@ mod tests {
             &TENSOR_SCATTER,
             24,
             &[
-                (
-                    &[],
-                    "float[?, 8, 128, H]; float[B, 8, 1, 64]; int64[2]",
-                    "float[2, 8, 128, 64]",
-                ),
+                (&[], "float[?, 8, 128, H]; float[B, 8, 1, 64]; int64[2]", "float[2, 8, 128, 64]"),
                 (&[], "float[2, 8, 4]; float[2, 3, 4]", "float[2, 8, 4]"),
                 (&[], "-; float[2, 3, 4]", "-"),
                 (

@@ -43,14 +43,7 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
 
 pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
     .about("Indices of all elements that are not zero, in row-major order, one row for each axis.")
-    .since(
-        9,
-        &[
-            input("X", "T"),
-            output("Y", "tensor(int64)"),
-            types("T", ALL),
-        ],
-    )
+    .since(9, &[input("X", "T"), output("Y", "tensor(int64)"), types("T", ALL)])
     .since(
         13,
         &[
@@ -158,9 +151,7 @@ fn non_zero(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let rows = cx.rank(0).map_or(Dim::Unknown, Dim::from);
     let values = of_input(cx, 0);
     let found = values.as_ref().and_then(positions);
-    let count = found
-        .as_ref()
-        .map_or(Dim::Unknown, |found| found.len().into());
+    let count = found.as_ref().map_or(Dim::Unknown, |found| found.len().into());
     if count.is_unknown() {
         cx.because(0, "the number of elements that are not zero");
     }
@@ -178,9 +169,10 @@ fn top_k(cx: &mut Infer<'_>) -> Result<(), InferError> {
         Some(data) => {
             let axis = cx.axis(cx.int("axis").unwrap_or(-1), data.len())?;
             let count = count_of_top(cx, &data[axis])?;
-            let mut shape = match count.is_unknown() && !cx.is_thorough() {
-                true => unknown_dims(data.len()),
-                false => data.clone(),
+            let mut shape = if count.is_unknown() && !cx.is_thorough() {
+                unknown_dims(data.len())
+            } else {
+                data.clone()
             };
             shape[axis] = count;
             Some(shape)
@@ -211,9 +203,9 @@ fn count_of_top(cx: &Infer<'_>, size: &Dim) -> Result<Dim, InferError> {
     };
     match (count.known(), size.known()) {
         (Some(count), _) if count < 0 => cx.fail(format_args!("K is {count}")),
-        (Some(count), Some(size)) if count > size => cx.fail(format_args!(
-            "the axis has {size} elements, fewer than the {count} asked for"
-        )),
+        (Some(count), Some(size)) if count > size => {
+            cx.fail(format_args!("the axis has {size} elements, fewer than the {count} asked for"))
+        }
         _ => Ok(count),
     }
 }
@@ -252,7 +244,8 @@ fn told_apart(cx: &Infer<'_>) -> Dim {
     }
 }
 
-/// The largest elements, the first of equal ones first, is what every version takes unless it is told otherwise.
+/// The largest elements, the first of equal ones first, is what every version takes unless it is
+/// told otherwise.
 fn count_as_input(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let Some(k) = cx.int("k") else {
         return Err(cx.refuse("the attribute k is missing"));
@@ -279,11 +272,7 @@ mod tests {
             &[
                 (&[], "float[2, N]; bool[?]", "float[?]"),
                 (&[("axis", Int(-1))], "float[2, N]; bool[N]", "float[2, ?]"),
-                (
-                    &[("axis", Int(0))],
-                    "float[2, N]; =bool:[1, 0]",
-                    "float[1, N]",
-                ),
+                (&[("axis", Int(0))], "float[2, N]; =bool:[1, 0]", "float[1, N]"),
                 (&[("axis", Int(0))], "float[...]; bool[2]", "float[...]"),
                 (&[], "-; -", "?[?]"),
                 (
@@ -291,16 +280,8 @@ mod tests {
                     "float[2, N]; bool[?]",
                     "Compress: axis 2 is out of range for rank 2",
                 ),
-                (
-                    &[],
-                    "float; bool[?]",
-                    "Compress: input 0 must have rank 1 or more, not 0",
-                ),
-                (
-                    &[],
-                    "float[2]; bool",
-                    "Compress: input 1 must have rank 1, not 0",
-                ),
+                (&[], "float; bool[?]", "Compress: input 0 must have rank 1 or more, not 0"),
+                (&[], "float[2]; bool", "Compress: input 1 must have rank 1, not 0"),
             ],
         );
     }
@@ -317,10 +298,7 @@ mod tests {
                 (&[], "=[[0, 1], [1, 1]]", "int64[2, 3]"),
             ],
         );
-        assert_eq!(
-            propagated(&NON_ZERO, 13, &[], "[[0, 1], [1, 1]]"),
-            "[[0, 1, 1], [1, 0, 1]]"
-        );
+        assert_eq!(propagated(&NON_ZERO, 13, &[], "[[0, 1], [1, 1]]"), "[[0, 1, 1], [1, 0, 1]]");
         assert_eq!(propagated(&NON_ZERO, 13, &[], "[N, 1]"), "-");
     }
 
@@ -329,12 +307,7 @@ mod tests {
         let rows = [
             (11, None, "float[3, N]; =[2]", "float[3, 2]; int64[3, 2]"),
             (11, Some(0), "float[3, N]; =[K]", "float[K, N]; int64[K, N]"),
-            (
-                11,
-                None,
-                "float[3, N]; int64[1]",
-                "float[3, ?]; int64[3, ?]",
-            ),
+            (11, None, "float[3, N]; int64[1]", "float[3, ?]; int64[3, ?]"),
             (11, None, "-; =[2]", "?[...]; int64[...]"),
             (
                 11,
@@ -342,38 +315,16 @@ mod tests {
                 "float[3, 4]; =[5]",
                 "TopK: the axis has 4 elements, fewer than the 5 asked for",
             ),
-            (
-                11,
-                None,
-                "float[3, 4]; =[1, 2]",
-                "TopK: K must be one number, not 2",
-            ),
-            (
-                11,
-                None,
-                "float[3, 4]; =2",
-                "TopK: input 1 must have rank 1, not 0",
-            ),
-            (
-                11,
-                Some(2),
-                "float[3, 4]; =[1]",
-                "TopK: axis 2 is out of range for rank 2",
-            ),
+            (11, None, "float[3, 4]; =[1, 2]", "TopK: K must be one number, not 2"),
+            (11, None, "float[3, 4]; =2", "TopK: input 1 must have rank 1, not 0"),
+            (11, Some(2), "float[3, 4]; =[1]", "TopK: axis 2 is out of range for rank 2"),
         ];
         for (opset, axis, inputs, expected) in rows {
             let attributes: Vec<_> = axis.map(|axis| ("axis", Int(axis))).into_iter().collect();
-            assert_eq!(
-                outputs(&TOP_K, opset, &attributes, inputs, 2),
-                expected,
-                "{inputs}"
-            );
+            assert_eq!(outputs(&TOP_K, opset, &attributes, inputs, 2), expected, "{inputs}");
         }
         let k = |k| [("k", Int(k))];
-        assert_eq!(
-            outputs(&TOP_K, 1, &k(2), "float[3, N]", 2),
-            "float[3, 2]; int64[3, 2]"
-        );
+        assert_eq!(outputs(&TOP_K, 1, &k(2), "float[3, N]", 2), "float[3, 2]; int64[3, 2]");
         assert_eq!(outputs(&TOP_K, 1, &k(0), "float[3, N]", 2), "TopK: k is 0");
     }
 
@@ -388,30 +339,14 @@ mod tests {
     #[test]
     fn elements_that_differ() {
         let rows = [
-            (
-                None,
-                "float[2, N]",
-                "float[?]; int64[?]; int64[2*N]; int64[?]",
-            ),
-            (
-                Some(1),
-                "float[2, N]",
-                "float[2, ?]; int64[?]; int64[N]; int64[?]",
-            ),
+            (None, "float[2, N]", "float[?]; int64[?]; int64[2*N]; int64[?]"),
+            (Some(1), "float[2, N]", "float[2, ?]; int64[?]; int64[N]; int64[?]"),
             (Some(1), "-", "?[...]; int64[?]; int64[?]; int64[?]"),
-            (
-                Some(2),
-                "float[2]",
-                "Unique: axis 2 is out of range for rank 1",
-            ),
+            (Some(2), "float[2]", "Unique: axis 2 is out of range for rank 1"),
         ];
         for (axis, input, expected) in rows {
             let attributes: Vec<_> = axis.map(|axis| ("axis", Int(axis))).into_iter().collect();
-            assert_eq!(
-                outputs(&UNIQUE, 11, &attributes, input, 4),
-                expected,
-                "{input}"
-            );
+            assert_eq!(outputs(&UNIQUE, 11, &attributes, input, 4), expected, "{input}");
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Shape: the sizes of the axes, as a vector.
 //!
-//! Since 1; 13 adds bfloat16; 15 adds `start` and `end`, a range of axes; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds
-//! the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+//! Since 1; 13 adds bfloat16; 15 adds `start` and `end`, a range of axes; 19 adds 8-bit floats; 21
+//! adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit
+//! integers.
 
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType;
@@ -13,15 +14,7 @@ use crate::{Infer, InferError, OpDef};
 
 pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
     .about("The sizes of the axes, as a vector.")
-    .since(
-        1,
-        &[
-            input("data", "T"),
-            output("shape", "T1"),
-            types("T", ALL),
-            types("T1", INT64),
-        ],
-    )
+    .since(1, &[input("data", "T"), output("shape", "T1"), types("T", ALL), types("T1", INT64)])
     .since(
         13,
         &[
@@ -40,30 +33,18 @@ pub(crate) static SHAPE: OpDef = OpDef::new("Shape")
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(shape) = cx.shape(0) else {
-        cx.set_tensor(
-            0,
-            Some(DataType::Int64),
-            Some([Dim::Unknown].into_iter().collect()),
-        );
+        cx.set_tensor(0, Some(DataType::Int64), Some([Dim::Unknown].into_iter().collect()));
         return Ok(());
     };
     let bound = |axis: i64| {
         let rank = shape.len() as i64;
-        let axis = if axis < 0 {
-            axis.saturating_add(rank)
-        } else {
-            axis
-        };
+        let axis = if axis < 0 { axis.saturating_add(rank) } else { axis };
         axis.clamp(0, rank) as usize
     };
     let start = bound(cx.int("start").unwrap_or(0));
     let end = bound(cx.int("end").unwrap_or(i64::MAX)).max(start);
     let values = shape[start..end].to_vec();
-    cx.set_tensor(
-        0,
-        Some(DataType::Int64),
-        Some([values.len().into()].into_iter().collect()),
-    );
+    cx.set_tensor(0, Some(DataType::Int64), Some([values.len().into()].into_iter().collect()));
     shape_values::set(cx, Ints::vector(DataType::Int64, values));
     Ok(())
 }
@@ -85,42 +66,18 @@ mod tests {
             (&[], "-", "int64[?]", "-"),
             (&[("start", Int(-1))], "float[2, N, 4]", "int64[1]", "[4]"),
             (&[("end", Int(-1))], "float[2, N, 4]", "int64[2]", "[2, N]"),
-            (
-                &[("start", Int(1)), ("end", Int(2))],
-                "float[2, N, 4]",
-                "int64[1]",
-                "[N]",
-            ),
-            (
-                &[("start", Int(-9)), ("end", Int(9))],
-                "float[2, N, 4]",
-                "int64[3]",
-                "[2, N, 4]",
-            ),
-            (
-                &[("start", Int(2)), ("end", Int(1))],
-                "float[2, N, 4]",
-                "int64[0]",
-                "[]",
-            ),
-            (
-                &[("start", Int(i64::MIN)), ("end", Int(i64::MAX))],
-                "float[2]",
-                "int64[1]",
-                "[2]",
-            ),
+            (&[("start", Int(1)), ("end", Int(2))], "float[2, N, 4]", "int64[1]", "[N]"),
+            (&[("start", Int(-9)), ("end", Int(9))], "float[2, N, 4]", "int64[3]", "[2, N, 4]"),
+            (&[("start", Int(2)), ("end", Int(1))], "float[2, N, 4]", "int64[0]", "[]"),
+            (&[("start", Int(i64::MIN)), ("end", Int(i64::MAX))], "float[2]", "int64[1]", "[2]"),
         ];
         for (attributes, input, expected, value) in rows {
             let (types, values) =
                 infer(&SHAPE, 15, attributes, &[ty(input)], &[], 1).expect("no contradiction");
-            assert_eq!(
-                types[0].as_ref().expect("a type").to_string(),
-                expected,
-                "{input}"
-            );
-            let found = values[0].as_ref().map_or("-".to_string(), |known| {
-                format!("{:?}", known.ints().expect("integers"))
-            });
+            assert_eq!(types[0].as_ref().expect("a type").to_string(), expected, "{input}");
+            let found = values[0]
+                .as_ref()
+                .map_or("-".to_string(), |known| format!("{:?}", known.ints().expect("integers")));
             assert_eq!(found, value, "{input}");
         }
     }

@@ -1,7 +1,7 @@
 //! Size: the number of elements, as a scalar.
 //!
-//! Since 1; 13 adds bfloat16; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two
-//! scale; 25 adds 2-bit integers.
+//! Since 1; 13 adds bfloat16; 19 adds 8-bit floats; 21 adds 4-bit integers; 23 adds the 4-bit
+//! float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
 
 use sardonyx_model::Shape;
 use sardonyx_tensor::DataType;
@@ -13,15 +13,7 @@ use crate::{Infer, InferError, OpDef};
 
 pub(crate) static SIZE: OpDef = OpDef::new("Size")
     .about("The number of elements, as a scalar.")
-    .since(
-        1,
-        &[
-            input("data", "T"),
-            output("size", "T1"),
-            types("T", ALL),
-            types("T1", INT64),
-        ],
-    )
+    .since(1, &[input("data", "T"), output("size", "T1"), types("T", ALL), types("T1", INT64)])
     .since(
         13,
         &[

@@ -1,6 +1,7 @@
 //! Slice: every `step`-th element from a start to an end, along some of the axes.
 //!
-//! Since 1; 10 makes everything inputs and adds `steps`; 11 allows negative axes and steps; 13 adds bfloat16.
+//! Since 1; 10 makes everything inputs and adds `steps`; 11 allows negative axes and steps; 13 adds
+//! bfloat16.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -91,11 +92,7 @@ fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
     let known = |values: Vec<i64>| Some(values.into_iter().map(Dim::Known).collect());
     let old = cx.since() < 10;
     let part = |name: &str, index: usize| {
-        if old {
-            cx.ints(name).and_then(known)
-        } else {
-            cx.known_ints(index)
-        }
+        if old { cx.ints(name).and_then(known) } else { cx.known_ints(index) }
     };
     let (starts, ends): (Option<Vec<Dim>>, Option<Vec<Dim>>) = (part("starts", 1), part("ends", 2));
     let (axes, steps) = (part("axes", 3), part("steps", 4));
@@ -108,24 +105,13 @@ fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
         }
     };
 
-    let count = [&starts, &ends, &axes]
-        .into_iter()
-        .flatten()
-        .map(Vec::len)
-        .next();
+    let count = [&starts, &ends, &axes].into_iter().flatten().map(Vec::len).next();
     let Some(count) = count else { return Ok(None) };
-    let named = [
-        ("starts", &starts),
-        ("ends", &ends),
-        ("axes", &axes),
-        ("steps", &steps),
-    ];
+    let named = [("starts", &starts), ("ends", &ends), ("axes", &axes), ("steps", &steps)];
     for (name, part) in named {
         if let Some(part) = part.as_ref().filter(|part| part.len() != count) {
-            return cx.fail(format_args!(
-                "{name} has {} elements, others have {count}",
-                part.len()
-            ));
+            return cx
+                .fail(format_args!("{name} has {} elements, others have {count}", part.len()));
         }
     }
     let axes = match axes {
@@ -134,20 +120,14 @@ fn ranges(cx: &Infer<'_>) -> Result<Option<Vec<Range>>, InferError> {
         None => (0..count).map(Dim::from).collect(),
     };
     let at = |part: &Option<Vec<Dim>>, index: usize| {
-        part.as_ref()
-            .map_or(Dim::Unknown, |part| part[index].clone())
+        part.as_ref().map_or(Dim::Unknown, |part| part[index].clone())
     };
     let mut ranges = Vec::new();
     for (index, axis) in axes.iter().enumerate() {
         let Some(axis) = axis.known() else {
             return Ok(None);
         };
-        let mut range = Range {
-            axis,
-            start: at(&starts, index),
-            end: at(&ends, index),
-            step: 1,
-        };
+        let mut range = Range { axis, start: at(&starts, index), end: at(&ends, index), step: 1 };
         match &steps {
             Some(steps) => match steps[index].known() {
                 Some(0) => return cx.fail(format_args!("the step of axis {axis} is 0")),
@@ -168,7 +148,8 @@ fn len(size: &Dim, range: &Range) -> Dim {
         (Dim::Known(size), Dim::Known(start), Dim::Known(end)) => {
             picks(*size, *start, *end, range.step).count.into()
         }
-        // Bounds beyond 32 bits mean the end of the axis, by convention and also by clamping: no axis is as long.
+        // Bounds beyond 32 bits mean the end of the axis, by convention and also by clamping: no
+        // axis is as long.
         (_, start, end) if range.step > 0 => {
             let (Some(start), Some(end)) = (Bound::new(start, size), Bound::new(end, size)) else {
                 return Dim::Unknown;
@@ -181,10 +162,7 @@ fn len(size: &Dim, range: &Range) -> Dim {
                 0.. => Dim::Known(*start + 1).smaller(size),
                 _ => return Dim::Unknown,
             };
-            range
-                .step
-                .checked_neg()
-                .map_or(Dim::Unknown, |step| count.ceil_div(&Dim::Known(step)))
+            range.step.checked_neg().map_or(Dim::Unknown, |step| count.ceil_div(&Dim::Known(step)))
         }
         _ => Dim::Unknown,
     }
@@ -206,14 +184,11 @@ impl Bound {
             Some(value) if value >= 0 => Some(Bound::FromStart(Dim::Known(value))),
             Some(value) if value <= i32::MIN.into() => Some(Bound::FromStart(Dim::Known(0))),
             Some(value) => Some(Bound::FromEnd(-value)),
-            None if size
-                .sub(value)
-                .known()
-                .is_some_and(|distance| distance <= 0) =>
-            {
+            None if size.sub(value).known().is_some_and(|distance| distance <= 0) => {
                 Some(Bound::End)
             }
-            // A symbol is a size. Any other expression could be negative and then would count from the end.
+            // A symbol is a size. Any other expression could be negative and then would count from
+            // the end.
             None if value.as_symbol().is_some() => Some(Bound::FromStart(value.clone())),
             None => None,
         }
@@ -235,13 +210,12 @@ fn forward(size: &Dim, start: Bound, end: Bound) -> Dim {
         (Bound::FromStart(start), Bound::FromEnd(end)) => from_end(end).sub(&start).larger(&zero),
         (Bound::FromEnd(start), Bound::End) => Dim::Known(start).smaller(size),
         (Bound::FromEnd(start), Bound::FromEnd(end)) if start <= end => zero,
-        (Bound::FromEnd(start), Bound::FromEnd(end)) => Dim::Known(start - end)
-            .smaller(&from_end(end))
-            .larger(&zero),
-        (Bound::FromEnd(start), Bound::FromStart(end)) => end
-            .smaller(size)
-            .sub(&from_end(start).larger(&zero))
-            .larger(&zero),
+        (Bound::FromEnd(start), Bound::FromEnd(end)) => {
+            Dim::Known(start - end).smaller(&from_end(end)).larger(&zero)
+        }
+        (Bound::FromEnd(start), Bound::FromStart(end)) => {
+            end.smaller(size).sub(&from_end(start).larger(&zero)).larger(&zero)
+        }
     }
 }
 
@@ -256,11 +230,7 @@ fn picks(size: i64, start: i64, end: i64, step: i64) -> Picks {
         return Picks { first: 0, count: 0 };
     }
     let from_start = |bound: i64| {
-        if bound < 0 {
-            bound.saturating_add(size)
-        } else {
-            bound
-        }
+        if bound < 0 { bound.saturating_add(size) } else { bound }
     };
     let (first, distance) = if step > 0 {
         let first = from_start(start).clamp(0, size);
@@ -270,14 +240,7 @@ fn picks(size: i64, start: i64, end: i64, step: i64) -> Picks {
         (first, first - from_start(end).clamp(-1, size - 1))
     };
     let stride = i64::try_from(step.unsigned_abs()).unwrap_or(i64::MAX);
-    Picks {
-        first,
-        count: if distance <= 0 {
-            0
-        } else {
-            (distance - 1) / stride + 1
-        },
-    }
+    Picks { first, count: if distance <= 0 { 0 } else { (distance - 1) / stride + 1 } }
 }
 
 fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
@@ -287,11 +250,9 @@ fn slice_ints(cx: &mut Infer<'_>, ranges: &[Range]) {
     let mut dims = data.dims.clone();
     let mut all: Vec<(i64, i64)> = vec![(0, 1); dims.len()];
     for range in ranges {
-        let (Some(start), Some(end), Ok(axis)) = (
-            range.start.known(),
-            range.end.known(),
-            cx.axis(range.axis, data.dims.len()),
-        ) else {
+        let (Some(start), Some(end), Ok(axis)) =
+            (range.start.known(), range.end.known(), cx.axis(range.axis, data.dims.len()))
+        else {
             return;
         };
         let picks = picks(data.dims[axis] as i64, start, end, range.step);
@@ -313,12 +274,9 @@ fn attributes_to_inputs(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
         return Err(cx.refuse("the node has no attribute starts or ends"));
     };
     // Version 1 lets the axes default to the first ones, version 10 only to all of them.
-    let axes = cx
-        .ints("axes")
-        .unwrap_or_else(|| (0i64..).take(starts.len()).collect());
-    for (index, (name, values)) in [("starts", starts), ("ends", ends), ("axes", axes)]
-        .into_iter()
-        .enumerate()
+    let axes = cx.ints("axes").unwrap_or_else(|| (0i64..).take(starts.len()).collect());
+    for (index, (name, values)) in
+        [("starts", starts), ("ends", ends), ("axes", axes)].into_iter().enumerate()
     {
         cx.remove(name);
         let values = cx.add_ints(&values);
@@ -341,11 +299,7 @@ mod tests {
             &SLICE,
             13,
             &[
-                (
-                    &[],
-                    "float[20, 10, 5]; =[0, 0]; =[3, 10]; =[0, 1]; =[1, 1]",
-                    "float[3, 10, 5]",
-                ),
+                (&[], "float[20, 10, 5]; =[0, 0]; =[3, 10]; =[0, 1]; =[1, 1]", "float[3, 10, 5]"),
                 (&[], "float[20, 10]; =[1, 0]; =[2, 3]", "float[1, 3]"),
                 (&[], "float[20, 10]; =[0, 1]; =[-1, 1000]", "float[19, 9]"),
                 (&[], "float[20, 10]; =[1000]; =[2000]; =[1]", "float[20, 0]"),
@@ -361,38 +315,18 @@ mod tests {
                     "float[5]; =[-1]; =[-9223372036854775808]; =[0]; =[-9223372036854775808]",
                     "float[1]",
                 ),
-                (
-                    &[],
-                    "float[5]; =[0, 0]; =[1]",
-                    "Slice: ends has 1 elements, others have 2",
-                ),
-                (
-                    &[],
-                    "float[5]; =[0]; =[1]; =[1]",
-                    "Slice: axis 1 is out of range for rank 1",
-                ),
-                (
-                    &[],
-                    "float[5]; =[0]; =[1]; =[0]; =[0]",
-                    "Slice: the step of axis 0 is 0",
-                ),
+                (&[], "float[5]; =[0, 0]; =[1]", "Slice: ends has 1 elements, others have 2"),
+                (&[], "float[5]; =[0]; =[1]; =[1]", "Slice: axis 1 is out of range for rank 1"),
+                (&[], "float[5]; =[0]; =[1]; =[0]; =[0]", "Slice: the step of axis 0 is 0"),
             ],
         );
         check(
             &SLICE,
             1,
             &[
+                (&[("starts", ints(&[1])), ("ends", ints(&[3]))], "float[5, N]", "float[2, N]"),
                 (
-                    &[("starts", ints(&[1])), ("ends", ints(&[3]))],
-                    "float[5, N]",
-                    "float[2, N]",
-                ),
-                (
-                    &[
-                        ("starts", ints(&[1])),
-                        ("ends", ints(&[3])),
-                        ("axes", ints(&[1])),
-                    ],
+                    &[("starts", ints(&[1])), ("ends", ints(&[3])), ("axes", ints(&[1]))],
                     "float[5, 2]",
                     "float[5, 1]",
                 ),
@@ -424,11 +358,7 @@ mod tests {
         ];
         for (start, end, step, expected) in rows {
             let inputs = format!("float[N, 3]; =[{start}]; =[{end}]; =[0]; =[{step}]");
-            check(
-                &SLICE,
-                13,
-                &[(&[], &inputs, &format!("float[{expected}, 3]"))],
-            );
+            check(&SLICE, 13, &[(&[], &inputs, &format!("float[{expected}, 3]"))]);
         }
     }
 
@@ -440,11 +370,7 @@ mod tests {
             &[
                 (&[], "float[N, 3]; int64[1]; =[2]; =[0]", "float[?, 3]"),
                 (&[], "float[N, 3]; =[0]; =[2]; int64[1]", "float[?, ?]"),
-                (
-                    &[],
-                    "float[N, 3]; =[0]; =[2]; =[1]; int64[1]",
-                    "float[N, ?]",
-                ),
+                (&[], "float[N, 3]; =[0]; =[2]; =[1]; int64[1]", "float[N, ?]"),
                 (&[], "float[N, 3]; int64[?]; int64[?]", "float[?, ?]"),
                 (&[], "float[...]; =[0]; =[2]", "float[...]"),
                 (&[], "float[?, 3]; =[0]; =[2]", "float[?, 3]"),
@@ -455,28 +381,11 @@ mod tests {
     /// Symbolic lengths, with numbers put in, against known lengths.
     #[test]
     fn symbolic_lengths_are_exact() {
-        let bounds = [
-            i64::MIN,
-            -7,
-            -4,
-            -2,
-            -1,
-            0,
-            1,
-            3,
-            6,
-            i32::MAX.into(),
-            i64::MAX,
-        ];
+        let bounds = [i64::MIN, -7, -4, -2, -1, 0, 1, 3, 6, i32::MAX.into(), i64::MAX];
         for start in bounds {
             for end in bounds {
                 for step in [-2, -1, 1, 2, 3] {
-                    let range = Range {
-                        axis: 0,
-                        start: start.into(),
-                        end: end.into(),
-                        step,
-                    };
+                    let range = Range { axis: 0, start: start.into(), end: end.into(), step };
                     let symbolic = len(&Dim::symbol("N"), &range);
                     for size in 0..9i64 {
                         let put_in = symbolic.substitute(&|_| Some(size.into()));
@@ -496,18 +405,10 @@ mod tests {
         // SHAPE-25
         assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [1]; [3]"), "[3, 4]");
         assert_eq!(
-            propagated(
-                &SLICE,
-                13,
-                &[],
-                "[N, 3, 4]; [-2]; [9223372036854775807]; [0]"
-            ),
+            propagated(&SLICE, 13, &[], "[N, 3, 4]; [-2]; [9223372036854775807]; [0]"),
             "[3, 4]"
         );
-        assert_eq!(
-            propagated(&SLICE, 13, &[], "[N, 3, 4]; [2]; [-9]; [0]; [-2]"),
-            "[4, N]"
-        );
+        assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [2]; [-9]; [0]; [-2]"), "[4, N]");
         assert_eq!(propagated(&SLICE, 13, &[], "[N, 3, 4]; [5]; [9]"), "[]");
         // Exporters turn the pads of `Pad` around like this.
         assert_eq!(
@@ -524,10 +425,7 @@ mod tests {
 
     #[test]
     fn attributes_become_inputs() {
-        let given = [
-            ("starts", AttrValue::from(&[1, 0])),
-            ("ends", AttrValue::from(&[2, -1])),
-        ];
+        let given = [("starts", AttrValue::from(&[1, 0])), ("ends", AttrValue::from(&[2, -1]))];
         assert_eq!(
             adapted(&SLICE, 9, &given, "float[5, 5, 5]"),
             "y = Slice(a, [1, 0], [2, -1], [0, 1])"

@@ -1,7 +1,8 @@
 //! Split: cuts a tensor into pieces along one axis, of given sizes or equal ones.
 //!
-//! Since 1; 2 drops the second input (sizes), gives `axis` a default and takes every type; 11 allows negative `axis`; 13 makes
-//! the sizes an input and adds bfloat16; 18 adds `num_outputs`, which equal pieces need, and lets the last one be smaller.
+//! Since 1; 2 drops the second input (sizes), gives `axis` a default and takes every type; 11
+//! allows negative `axis`; 13 makes the sizes an input and adds bfloat16; 18 adds `num_outputs`,
+//! which equal pieces need, and lets the last one be smaller.
 
 use sardonyx_model::Dim;
 
@@ -39,9 +40,7 @@ pub(crate) static SPLIT: OpDef = OpDef::new("Split")
         13,
         &[
             input("input", "T").differentiable(),
-            input("split", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
+            input("split", "tensor(int64)").optional().non_differentiable(),
             outputs("outputs", "T").differentiable(),
             without_attribute("split"),
             types("T", ALL_IR4),
@@ -67,10 +66,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         return Ok(());
     }
     // Version 1 does not say what an absent axis means.
-    let axis = cx
-        .int("axis")
-        .map(|axis| cx.axis(axis, shape.len()))
-        .transpose()?;
+    let axis = cx.int("axis").map(|axis| cx.axis(axis, shape.len())).transpose()?;
     let sizes = match axis {
         Some(axis) => sizes(cx, axis, &shape[axis], count)?,
         None => vec![Dim::Unknown; count],
@@ -97,10 +93,7 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
     };
     if let Some(sizes) = given {
         if sizes.len() != count {
-            return cx.fail(format_args!(
-                "{} sizes are given for {count} outputs",
-                sizes.len()
-            ));
+            return cx.fail(format_args!("{} sizes are given for {count} outputs", sizes.len()));
         }
         if let Some(size) = sizes.iter().filter_map(Dim::known).find(|size| *size < 0) {
             return cx.fail(format_args!("a piece has the negative size {size}"));
@@ -113,20 +106,15 @@ fn sizes(cx: &Infer<'_>, axis: usize, whole: &Dim, count: usize) -> Result<Vec<D
         }
         // The reference implementation does not trust them where it cannot compare the sum.
         let trusted = whole.known().is_some() || cx.is_thorough();
-        return Ok(if trusted {
-            sizes
-        } else {
-            vec![Dim::Unknown; count]
-        });
+        return Ok(if trusted { sizes } else { vec![Dim::Unknown; count] });
     }
     if cx.has_input(1) {
         return Ok(vec![Dim::Unknown; count]);
     }
     let pieces = match cx.int("num_outputs") {
         Some(pieces) if usize::try_from(pieces) != Ok(count) => {
-            return cx.fail(format_args!(
-                "num_outputs is {pieces}, but the node has {count} outputs"
-            ));
+            return cx
+                .fail(format_args!("num_outputs is {pieces}, but the node has {count} outputs"));
         }
         _ => Dim::from(count),
     };
@@ -211,44 +199,14 @@ mod tests {
 
     #[test]
     fn sizes_of_pieces() {
-        let rows: [(
-            u32,
-            &[(&'static str, AttrValue<'static>)],
-            &str,
-            usize,
-            &str,
-        ); 19] = [
+        let rows: [(u32, &[(&'static str, AttrValue<'static>)], &str, usize, &str); 19] = [
             (13, &[], "float[6, N]", 2, "float[3, N]; float[3, N]"),
-            (
-                13,
-                &[("axis", Int(-1))],
-                "float[6, N]; =[2, 4]",
-                2,
-                "float[6, 2]; float[6, 4]",
-            ),
-            (
-                2,
-                &[("split", ints(&[1, 5]))],
-                "float[6]",
-                2,
-                "float[1]; float[5]",
-            ),
-            (
-                1,
-                &[("split", ints(&[1, 5])), ("axis", Int(0))],
-                "float[6]",
-                2,
-                "float[1]; float[5]",
-            ),
+            (13, &[("axis", Int(-1))], "float[6, N]; =[2, 4]", 2, "float[6, 2]; float[6, 4]"),
+            (2, &[("split", ints(&[1, 5]))], "float[6]", 2, "float[1]; float[5]"),
+            (1, &[("split", ints(&[1, 5])), ("axis", Int(0))], "float[6]", 2, "float[1]; float[5]"),
             (1, &[], "float[6, 2]", 2, "float[?, ?]; float[?, ?]"),
             (13, &[], "float[2*N]", 1, "float[2*N]"),
-            (
-                13,
-                &[],
-                "float[N]",
-                2,
-                "float[floor(N/2)]; float[floor(N/2)]",
-            ),
+            (13, &[], "float[N]", 2, "float[floor(N/2)]; float[floor(N/2)]"),
             (
                 18,
                 &[("num_outputs", Int(2))],
@@ -256,30 +214,12 @@ mod tests {
                 2,
                 "float[-floor((-N)/2)]; float[N + floor((-N)/2)]",
             ),
-            (
-                18,
-                &[("num_outputs", Int(3))],
-                "float[7]",
-                3,
-                "float[3]; float[3]; float[1]",
-            ),
-            (
-                18,
-                &[("num_outputs", Int(2))],
-                "float[6]",
-                2,
-                "float[3]; float[3]",
-            ),
+            (18, &[("num_outputs", Int(3))], "float[7]", 3, "float[3]; float[3]; float[1]"),
+            (18, &[("num_outputs", Int(2))], "float[6]", 2, "float[3]; float[3]"),
             (13, &[], "float[6]; int64[2]", 2, "float[?]; float[?]"),
             (13, &[], "float[...]", 2, "float[...]; float[...]"),
             (13, &[], "float[?, 2]", 2, "float[?, 2]; float[?, 2]"),
-            (
-                13,
-                &[],
-                "float[7]",
-                2,
-                "Split: axis 0 of size 7 does not split into 2 equal pieces",
-            ),
+            (13, &[], "float[7]", 2, "Split: axis 0 of size 7 does not split into 2 equal pieces"),
             (
                 13,
                 &[],
@@ -287,20 +227,8 @@ mod tests {
                 2,
                 "Split: the pieces have 6 elements together, but axis 0 has 7",
             ),
-            (
-                13,
-                &[],
-                "float[6]; =[3, 3]",
-                3,
-                "Split: 2 sizes are given for 3 outputs",
-            ),
-            (
-                13,
-                &[],
-                "float[6]; =[9, -3]",
-                2,
-                "Split: a piece has the negative size -3",
-            ),
+            (13, &[], "float[6]; =[3, 3]", 3, "Split: 2 sizes are given for 3 outputs"),
+            (13, &[], "float[6]; =[9, -3]", 2, "Split: a piece has the negative size -3"),
             (
                 18,
                 &[("num_outputs", Int(3))],
@@ -328,19 +256,10 @@ mod tests {
     #[test]
     fn integers_are_split() {
         let known = [value("[N, 3, 4]"), value("[1, 2]")];
-        let (_, values) = infer(
-            &SPLIT,
-            13,
-            &[],
-            &[ty("int64[3]"), ty("int64[2]")],
-            &known,
-            2,
-        )
-        .expect("no contradiction");
-        let values: Vec<_> = values
-            .iter()
-            .map(|known| known.as_ref().and_then(Known::ints))
-            .collect();
+        let (_, values) = infer(&SPLIT, 13, &[], &[ty("int64[3]"), ty("int64[2]")], &known, 2)
+            .expect("no contradiction");
+        let values: Vec<_> =
+            values.iter().map(|known| known.as_ref().and_then(Known::ints)).collect();
         assert_eq!(format!("{values:?}"), "[Some([N]), Some([3, 4])]");
     }
 
@@ -361,13 +280,7 @@ mod tests {
             "y = Split(a, [4])"
         );
         assert_eq!(adapted(&SPLIT, 12, &[], "float[4]"), "y = Split(a)");
-        assert_eq!(
-            adapted(&SPLIT, 17, &[], "float[4]"),
-            "y = Split(a) num_outputs=1"
-        );
-        assert_eq!(
-            adapted(&SPLIT, 17, &[], "float[4]; int64[1]"),
-            "y = Split(a, b)"
-        );
+        assert_eq!(adapted(&SPLIT, 17, &[], "float[4]"), "y = Split(a) num_outputs=1");
+        assert_eq!(adapted(&SPLIT, 17, &[], "float[4]; int64[1]"), "y = Split(a, b)");
     }
 }

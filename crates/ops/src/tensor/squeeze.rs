@@ -1,7 +1,8 @@
 //! Squeeze: takes away axes of size 1, given ones or all.
 //!
-//! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23
-//! adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+//! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit
+//! floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds
+//! 2-bit integers.
 
 use sardonyx_model::Shape;
 
@@ -12,23 +13,13 @@ use crate::{Infer, InferError, OpDef};
 
 pub(crate) static SQUEEZE: OpDef = OpDef::new("Squeeze")
     .about("Takes away axes of size 1, given ones or all.")
-    .since(
-        1,
-        &[
-            input("data", "T"),
-            output("squeezed", "T"),
-            ints("axes"),
-            types("T", ALL),
-        ],
-    )
+    .since(1, &[input("data", "T"), output("squeezed", "T"), ints("axes"), types("T", ALL)])
     .since(11, &[])
     .since(
         13,
         &[
             input("data", "T").differentiable(),
-            input("axes", "tensor(int64)")
-                .optional()
-                .non_differentiable(),
+            input("axes", "tensor(int64)").optional().non_differentiable(),
             output("squeezed", "T").differentiable(),
             without_attribute("axes"),
             types("T", ALL_IR4),
@@ -64,9 +55,7 @@ fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> 
             }
         }
         Axes::Unknown(count) => {
-            return Ok(count
-                .and_then(|count| shape.len().checked_sub(count))
-                .map(unknown_dims));
+            return Ok(count.and_then(|count| shape.len().checked_sub(count)).map(unknown_dims));
         }
         Axes::Absent => {
             for (stays, size) in stays.iter_mut().zip(shape) {
@@ -78,11 +67,7 @@ fn squeezed(cx: &Infer<'_>, shape: &Shape) -> Result<Option<Shape>, InferError> 
             }
         }
     }
-    let kept = shape
-        .iter()
-        .zip(stays)
-        .filter(|(_, stays)| *stays)
-        .map(|(size, _)| size);
+    let kept = shape.iter().zip(stays).filter(|(_, stays)| *stays).map(|(size, _)| size);
     Ok(Some(kept.cloned().collect::<Shape>()))
 }
 
@@ -107,16 +92,8 @@ mod tests {
                 (&[], "float[1, 3, 1]; int64[1]", "float[?, ?]"),
                 (&[], "float[1, 3, 1]; int64[?]", "float[...]"),
                 (&[], "float[...]; =[0]", "float[...]"),
-                (
-                    &[],
-                    "float[1, 3]; =[1]",
-                    "Squeeze: axis 1 has size 3, not 1",
-                ),
-                (
-                    &[],
-                    "float[1, 3]; =[2]",
-                    "Squeeze: axis 2 is out of range for rank 2",
-                ),
+                (&[], "float[1, 3]; =[1]", "Squeeze: axis 1 has size 3, not 1"),
+                (&[], "float[1, 3]; =[2]", "Squeeze: axis 2 is out of range for rank 2"),
             ],
         );
         check(
@@ -134,10 +111,7 @@ mod tests {
         assert_eq!(propagated(&SQUEEZE, 13, &[], "[N]; [0]"), "N");
         let (_, values) = infer(&SQUEEZE, 13, &[], &[ty("int64[2]")], &[value("[N, 2]")], 1)
             .expect("no contradiction");
-        assert_eq!(
-            format!("{:?}", values[0].as_ref().expect("a value").ints()),
-            "Some([N, 2])"
-        );
+        assert_eq!(format!("{:?}", values[0].as_ref().expect("a value").ints()), "Some([N, 2])");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Transpose: another order of the axes, reversed if none is given.
 //!
-//! Since 1; 13 adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale;
-//! 25 adds 2-bit integers.
+//! Since 1; 13 adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23 adds the 4-bit float; 24
+//! adds the power-of-two scale; 25 adds 2-bit integers.
 
 use sardonyx_model::Shape;
 
@@ -13,15 +13,7 @@ use crate::{Infer, InferError, OpDef};
 
 pub(crate) static TRANSPOSE: OpDef = OpDef::new("Transpose")
     .about("Another order of the axes, reversed if none is given.")
-    .since(
-        1,
-        &[
-            input("data", "T"),
-            output("transposed", "T"),
-            ints("perm"),
-            types("T", ALL),
-        ],
-    )
+    .since(1, &[input("data", "T"), output("transposed", "T"), ints("perm"), types("T", ALL)])
     .since(
         13,
         &[
@@ -76,7 +68,8 @@ fn permuted_ints(cx: &Infer<'_>, ints: &Ints) -> Option<Ints> {
 }
 
 fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64]) -> Result<Shape, InferError> {
-    // The reference implementation lets a permutation name fewer axes, and takes an empty one for none.
+    // The reference implementation lets a permutation name fewer axes, and takes an empty one for
+    // none.
     if perm.len() != shape.len() && cx.is_thorough() {
         return cx.fail(format_args!(
             "perm has {} elements, but the input has rank {}",
@@ -87,9 +80,7 @@ fn permuted(cx: &Infer<'_>, shape: &Shape, perm: &[i64]) -> Result<Shape, InferE
     let mut seen = vec![false; shape.len()];
     let mut result = Shape::new();
     for axis in perm {
-        let index = usize::try_from(*axis)
-            .ok()
-            .filter(|index| *index < shape.len());
+        let index = usize::try_from(*axis).ok().filter(|index| *index < shape.len());
         let Some(index) = index else {
             return cx.fail(format_args!(
                 "perm names axis {axis}, but the input has rank {}",
@@ -116,11 +107,7 @@ mod tests {
             &TRANSPOSE,
             13,
             &[
-                (
-                    &[("perm", ints(&[1, 0, 2]))],
-                    "float[N, 2, ?]",
-                    "float[2, N, ?]",
-                ),
+                (&[("perm", ints(&[1, 0, 2]))], "float[N, 2, ?]", "float[2, N, ?]"),
                 (&[], "float[N, 2, 3]", "float[3, 2, N]"),
                 (&[], "float", "float"),
                 (&[("perm", ints(&[1, 0]))], "float[...]", "float[?, ?]"),
@@ -130,11 +117,7 @@ mod tests {
                     "float[1, 2, 3]",
                     "Transpose: perm has 2 elements, but the input has rank 3",
                 ),
-                (
-                    &[("perm", ints(&[1, 1]))],
-                    "float[1, 2]",
-                    "Transpose: perm names axis 1 twice",
-                ),
+                (&[("perm", ints(&[1, 1]))], "float[1, 2]", "Transpose: perm names axis 1 twice"),
                 (
                     &[("perm", ints(&[-1, 0]))],
                     "float[1, 2]",

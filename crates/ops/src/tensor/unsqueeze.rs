@@ -1,7 +1,8 @@
 //! Unsqueeze: inserts axes of size 1, at places counted in the result.
 //!
-//! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit floats and 4-bit integers; 23
-//! adds the 4-bit float; 24 adds the power-of-two scale; 25 adds 2-bit integers.
+//! Since 1; 11 allows negative axes; 13 makes the axes an input and adds bfloat16; 21 adds 8-bit
+//! floats and 4-bit integers; 23 adds the 4-bit float; 24 adds the power-of-two scale; 25 adds
+//! 2-bit integers.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -14,12 +15,7 @@ pub(crate) static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
     .about("Inserts axes of size 1, at places counted in the result.")
     .since(
         1,
-        &[
-            input("data", "T"),
-            output("expanded", "T"),
-            ints("axes").required(),
-            types("T", ALL),
-        ],
+        &[input("data", "T"), output("expanded", "T"), ints("axes").required(), types("T", ALL)],
     )
     .since(11, &[])
     .since(
@@ -61,11 +57,7 @@ fn unsqueezed(cx: &Infer<'_>, shape: &Shape, axes: &[i64]) -> Result<Shape, Infe
     }
     let mut old = shape.iter();
     let size = |is_new: bool| {
-        if is_new {
-            Some(Dim::Known(1))
-        } else {
-            old.next().cloned()
-        }
+        if is_new { Some(Dim::Known(1)) } else { old.next().cloned() }
     };
     Ok(is_new.into_iter().filter_map(size).collect())
 }
@@ -90,23 +82,11 @@ mod tests {
                 (&[], "float[N]; int64[2]", "float[?, ?, ?]"),
                 (&[], "float[N]; int64[?]", "float[...]"),
                 (&[], "float[...]; =[0]", "float[...]"),
-                (
-                    &[],
-                    "float[3]; =[0, -3]",
-                    "Unsqueeze: axis 0 is named twice",
-                ),
-                (
-                    &[],
-                    "float[3]; =[2]",
-                    "Unsqueeze: axis 2 is out of range for rank 2",
-                ),
+                (&[], "float[3]; =[0, -3]", "Unsqueeze: axis 0 is named twice"),
+                (&[], "float[3]; =[2]", "Unsqueeze: axis 2 is out of range for rank 2"),
             ],
         );
-        check(
-            &UNSQUEEZE,
-            1,
-            &[(&[("axes", ints(&[1]))], "float[3, 4]", "float[3, 1, 4]")],
-        );
+        check(&UNSQUEEZE, 1, &[(&[("axes", ints(&[1]))], "float[3, 4]", "float[3, 1, 4]")]);
     }
 
     #[test]
@@ -118,12 +98,7 @@ mod tests {
     #[test]
     fn axes_become_an_input() {
         assert_eq!(
-            adapted(
-                &UNSQUEEZE,
-                12,
-                &[("axes", AttrValue::from(&[0, 2]))],
-                "float[1]"
-            ),
+            adapted(&UNSQUEEZE, 12, &[("axes", AttrValue::from(&[0, 2]))], "float[1]"),
             "y = Unsqueeze(a, [0, 2])"
         );
     }

@@ -39,16 +39,12 @@ fn choose_ints(cx: &Infer<'_>) -> Option<Ints> {
     let condition = shape_values::of_input(cx, 0)?;
     let [x, y] = [1, 2].map(|index| shape_values::of_input_or_unknown(cx, index));
     let (x, y) = (x?, y?);
-    shape_values::stretch(
-        x.elem,
-        [&condition, &x, &y],
-        |[condition, x, y]| match condition {
-            Dim::Known(0) => y.clone(),
-            Dim::Known(_) => x.clone(),
-            _ if x.surely_equals(y) => x.clone(),
-            _ => Dim::Unknown,
-        },
-    )
+    shape_values::stretch(x.elem, [&condition, &x, &y], |[condition, x, y]| match condition {
+        Dim::Known(0) => y.clone(),
+        Dim::Known(_) => x.clone(),
+        _ if x.surely_equals(y) => x.clone(),
+        _ => Dim::Unknown,
+    })
 }
 
 #[cfg(test)]
@@ -83,9 +79,6 @@ mod tests {
         let types = [ty("bool[2]"), ty("int64[2]"), ty("int64")];
         let known = [Some(condition), value("[N, 3]"), value("7")];
         let (_, values) = infer(&WHERE, 16, &[], &types, &known, 1).expect("no contradiction");
-        assert_eq!(
-            format!("{:?}", values[0].as_ref().and_then(Known::ints)),
-            "Some([N, 7])"
-        );
+        assert_eq!(format!("{:?}", values[0].as_ref().and_then(Known::ints)), "Some([N, 7])");
     }
 }

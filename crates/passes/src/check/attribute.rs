@@ -1,4 +1,5 @@
-//! Rules about attributes: against the operator, against themselves, against the function around them.
+//! Rules about attributes: against the operator, against themselves, against the function around
+//! them.
 
 use hashbrown::HashSet;
 use sardonyx_model::{Attribute, AttributeValue, GraphId, NodeId, Symbol};
@@ -128,10 +129,7 @@ impl Checker<'_> {
             if missing >> index & 1 != 0 {
                 self.add_with(&codes::MISSING_ATTRIBUTE, Spot::node(id), |_| {
                     let fact = format!("{} needs the attribute '{}'", schema.name, attribute.name);
-                    (
-                        fact,
-                        format!("add {}: {}", attribute.name, attribute.ty).into(),
-                    )
+                    (fact, format!("add {}: {}", attribute.name, attribute.ty).into())
                 });
             }
         }
@@ -154,9 +152,7 @@ impl Checker<'_> {
     /// An attribute by itself, of a node or as the default of a function.
     pub(super) fn attribute(&mut self, attribute: &Attribute, spot: Spot, root: Root) {
         if self.is_empty(attribute.name) {
-            self.add(&codes::NAMELESS_ATTRIBUTE, spot, |_| {
-                "it has no name".into()
-            });
+            self.add(&codes::NAMELESS_ATTRIBUTE, spot, |_| "it has no name".into());
         }
         let ty = attribute.ty.filter(|ty| *ty != AttributeType::UNDEFINED);
         match ty {
@@ -174,11 +170,8 @@ impl Checker<'_> {
         }
         if attribute.values.len() > 1 {
             self.add(&codes::SEVERAL_VALUES, spot, |_| {
-                let types: Vec<&str> = attribute
-                    .values
-                    .iter()
-                    .map(|value| type_words(value.ty()))
-                    .collect();
+                let types: Vec<&str> =
+                    attribute.values.iter().map(|value| type_words(value.ty())).collect();
                 format!("it holds {}", types.join(" and "))
             });
         } else if let (Some(ty), [value]) = (ty, &attribute.values[..])
@@ -193,10 +186,7 @@ impl Checker<'_> {
                 )
             });
         }
-        if let Some(name) = attribute
-            .ref_attr_name()
-            .filter(|name| Some(*name) != self.empty)
-        {
+        if let Some(name) = attribute.ref_attr_name().filter(|name| Some(*name) != self.empty) {
             self.reference(attribute, name, spot, root);
         }
         for value in &attribute.values {
@@ -273,10 +263,7 @@ impl Checker<'_> {
             }
             None => {
                 self.add(&codes::UNKNOWN_REFERENCE, spot, |_| {
-                    format!(
-                        "the function has no attribute '{}'",
-                        shown(model.text(name))
-                    )
+                    format!("the function has no attribute '{}'", shown(model.text(name)))
                 });
             }
             Some(None) => {}

@@ -1,4 +1,5 @@
-//! What a check can find: every code once, with its level, the requirement behind it, advice, and what it means.
+//! What a check can find: every code once, with its level, the requirement behind it, advice, and
+//! what it means.
 
 use crate::finding::{Code, Reference, Severity};
 
@@ -18,8 +19,9 @@ macro_rules! level {
     };
 }
 
-/// A table of codes: constant, level, whether the checker of the `onnx` package refuses a model for it too (`shared`), only
-/// with a full check (`full`) or not at all (`own`), name, requirement, advice; then what it means.
+/// A table of codes: constant, level, whether the checker of the `onnx` package refuses a model for
+/// it too (`shared`), only with a full check (`full`) or not at all (`own`), name, requirement,
+/// advice; then what it means.
 macro_rules! codes {
     ($( $constant:ident $level:ident $reference:ident $name:literal $requirement:literal $help:literal $about:literal; )*) => {
         $( #[doc = $about] pub static $constant: Code = Code {

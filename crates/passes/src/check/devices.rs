@@ -1,4 +1,5 @@
-//! Rules about multi-device sections: configurations of the model, and what nodes say about devices.
+//! Rules about multi-device sections: configurations of the model, and what nodes say about
+//! devices.
 //!
 //! These messages stay in the model as bytes, as hardly anything needs them; here they are read.
 
@@ -34,9 +35,7 @@ impl<'a> Checker<'a> {
                 }
             }
             if name.is_empty() {
-                self.add(&codes::NAMELESS_CONFIGURATION, spot, |_| {
-                    "it has no name".into()
-                });
+                self.add(&codes::NAMELESS_CONFIGURATION, spot, |_| "it has no name".into());
             } else if known.contains_key(name) {
                 self.add(&codes::DUPLICATE_CONFIGURATION, spot, |_| {
                     format!("another configuration is called '{}'", shown(name))
@@ -93,10 +92,7 @@ impl<'a> Checker<'a> {
             }
             if !seen.insert(name) {
                 self.add(&codes::DUPLICATE_CONFIGURATION, spot, |_| {
-                    format!(
-                        "the node refers to the configuration '{}' twice",
-                        shown(name)
-                    )
+                    format!("the node refers to the configuration '{}' twice", shown(name))
                 });
             }
             let devices = configuration.flatten();
@@ -150,18 +146,14 @@ impl<'a> Checker<'a> {
         if name.is_none() {
             self.add(&codes::SHARDED_TENSOR, spot, |_| match tensor {
                 None | Some(b"") => "a sharding does not say of which tensor".to_string(),
-                Some(tensor) => format!(
-                    "'{}' is neither an input nor an output of the node",
-                    shown(tensor)
-                ),
+                Some(tensor) => {
+                    format!("'{}' is neither an input nor an output of the node", shown(tensor))
+                }
             });
         }
         let exists = |device: i64| devices.is_none_or(|count| (0..count).contains(&device));
-        let mut all: Vec<i64> = placed
-            .iter()
-            .copied()
-            .filter(|device| !groups.contains_key(device))
-            .collect();
+        let mut all: Vec<i64> =
+            placed.iter().copied().filter(|device| !groups.contains_key(device)).collect();
         let mut keys: Vec<&i64> = groups.keys().collect();
         keys.sort_unstable();
         for key in keys {
@@ -248,12 +240,8 @@ impl<'a> Checker<'a> {
             let infos = graph.inputs.iter().chain(&graph.outputs);
             for info in infos.chain(&graph.value_info) {
                 let kind = info.ty.as_ref().and_then(|ty| ty.kind.as_ref());
-                if let (
-                    Some(name),
-                    Some(TypeKind::Tensor {
-                        shape: Some(shape), ..
-                    }),
-                ) = (info.name, kind)
+                if let (Some(name), Some(TypeKind::Tensor { shape: Some(shape), .. })) =
+                    (info.name, kind)
                 {
                     ranks.entry(name).or_insert(shape.dims.len() as i64);
                 }

@@ -1,5 +1,5 @@
-//! Files of the standard that are no models, and the rules about stored values. Those about operator sets are in
-//! `operator_set`.
+//! Files of the standard that are no models, and the rules about stored values. Those about
+//! operator sets are in `operator_set`.
 
 use sardonyx_model::Model;
 use sardonyx_proto::{
@@ -54,11 +54,7 @@ pub fn check_document(
 }
 
 /// The file as a whole.
-pub(super) const WHOLE: Spot = Spot {
-    part: SpotPart::Document,
-    field: "",
-    index: None,
-};
+pub(super) const WHOLE: Spot = Spot { part: SpotPart::Document, field: "", index: None };
 
 /// A stored value that is still to be looked at.
 enum Stored<'a> {
@@ -88,7 +84,8 @@ impl Judge<'_> {
         }
     }
 
-    /// Looks at a stored value and all values in it, without recursion; the reader bounds how deep they go.
+    /// Looks at a stored value and all values in it, without recursion; the reader bounds how deep
+    /// they go.
     fn value(&mut self, value: Stored<'_>) -> Result<(), Error> {
         let mut left = vec![(value, WHOLE)];
         while let Some((value, top)) = left.pop() {
@@ -106,10 +103,7 @@ impl Judge<'_> {
 
     /// The place of an element: what lies deeper is said to be in the outermost one.
     fn within(&self, field: &'static str, index: usize) -> Spot {
-        match self.top == WHOLE {
-            true => WHOLE.item(field, index),
-            false => self.top,
-        }
+        if self.top == WHOLE { WHOLE.item(field, index) } else { self.top }
     }
 
     fn sequence<'a>(
@@ -143,10 +137,7 @@ impl Judge<'_> {
                     (SequenceElemType::SPARSE_TENSOR, ("sparse tensor", elem))
                 }
                 SequenceField::SequenceValues(inner) => {
-                    left.push((
-                        Stored::Sequence(inner),
-                        self.within("sequence_values", count),
-                    ));
+                    left.push((Stored::Sequence(inner), self.within("sequence_values", count)));
                     (SequenceElemType::SEQUENCE, ("sequence", None))
                 }
                 SequenceField::MapValues(inner) => {
@@ -154,10 +145,7 @@ impl Judge<'_> {
                     (SequenceElemType::MAP, ("map", None))
                 }
                 SequenceField::OptionalValues(inner) => {
-                    left.push((
-                        Stored::Optional(inner),
-                        self.within("optional_values", count),
-                    ));
+                    left.push((Stored::Optional(inner), self.within("optional_values", count)));
                     (SequenceElemType::OPTIONAL, ("optional", None))
                 }
                 SequenceField::Name(_) | SequenceField::ElemType(_) | SequenceField::Unknown(_) => {

@@ -1,4 +1,5 @@
-//! Rules about functions of the model: their names, their signature, their body, and who calls whom.
+//! Rules about functions of the model: their names, their signature, their body, and who calls
+//! whom.
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{GraphId, NodeId, Symbol};
@@ -11,7 +12,8 @@ use crate::finding::Spot;
 const MOST_FUNCTIONS: usize = 10_000;
 const DEEPEST_CALLS: u32 = 100;
 
-/// Functions of the model by what they are asked for. Each question takes the same time, however many there are.
+/// Functions of the model by what they are asked for. Each question takes the same time, however
+/// many there are.
 #[derive(Default)]
 pub(super) struct Index {
     /// By domain and name: the function without an overload or, if there is none, the first one.
@@ -29,7 +31,8 @@ type Id = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 impl Index {
     pub(super) fn new(checker: &Checker<'_>) -> Index {
         let mut index = Index::default();
-        // Before version 8 of the format there are no functions, and readers ignore what stands in their place.
+        // Before version 8 of the format there are no functions, and readers ignore what stands in
+        // their place.
         if checker.ir_version < 8 {
             return index;
         }
@@ -62,29 +65,25 @@ impl Checker<'_> {
         (self.domain(domain), name, overload)
     }
 
-    /// Whether a function has an attribute of a name, and which default of the function's list is its own.
+    /// Whether a function has an attribute of a name, and which default of the function's list is
+    /// its own.
     pub(super) fn formal_attribute(
         &mut self,
         function: usize,
         name: Symbol,
     ) -> Option<Option<usize>> {
-        let formals = self
-            .functions
-            .attributes
-            .entry(function)
-            .or_insert_with(|| {
-                let function = &self.model.functions[function];
-                let defaults = function.attribute_protos.iter().enumerate();
-                let defaults =
-                    defaults.filter_map(|(index, found)| Some((found.name?, Some(index))));
-                let mut formals: HashMap<Symbol, Option<usize>> = HashMap::new();
-                for (name, default) in
-                    defaults.chain(function.attributes.iter().map(|name| (*name, None)))
-                {
-                    formals.entry(name).or_insert(default);
-                }
-                formals
-            });
+        let formals = self.functions.attributes.entry(function).or_insert_with(|| {
+            let function = &self.model.functions[function];
+            let defaults = function.attribute_protos.iter().enumerate();
+            let defaults = defaults.filter_map(|(index, found)| Some((found.name?, Some(index))));
+            let mut formals: HashMap<Symbol, Option<usize>> = HashMap::new();
+            for (name, default) in
+                defaults.chain(function.attributes.iter().map(|name| (*name, None)))
+            {
+                formals.entry(name).or_insert(default);
+            }
+            formals
+        });
         formals.get(&name).copied()
     }
 
@@ -96,13 +95,9 @@ impl Checker<'_> {
             return;
         }
         if count > MOST_FUNCTIONS {
-            self.add(
-                &codes::TOO_MANY_FUNCTIONS,
-                Spot::MODEL.field("functions"),
-                |_| {
-                    format!("the model has {count} functions; at most {MOST_FUNCTIONS} are allowed")
-                },
-            );
+            self.add(&codes::TOO_MANY_FUNCTIONS, Spot::MODEL.field("functions"), |_| {
+                format!("the model has {count} functions; at most {MOST_FUNCTIONS} are allowed")
+            });
             return;
         }
         let mut ids = HashSet::new();
@@ -225,16 +220,14 @@ impl Checker<'_> {
             if !declared && !model.text(name).starts_with(b"__") {
                 let spot = Spot::node(id).item("attribute", index);
                 self.add(&codes::CALL_ATTRIBUTE, spot, |_| {
-                    format!(
-                        "the function has no attribute '{}'",
-                        shown(model.text(name))
-                    )
+                    format!("the function has no attribute '{}'", shown(model.text(name)))
                 });
             }
         }
     }
 
-    /// Operators in bodies mean the same at the version that the function imports and at that of the model.
+    /// Operators in bodies mean the same at the version that the function imports and at that of
+    /// the model.
     fn opset_compatibility(&mut self) {
         let model = self.model;
         if self.options.skip_opset_compatibility {
@@ -296,8 +289,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Functions that call each other in a circle, or too deep. A depth-first search that marks who is being looked at,
-    /// with a list in place of recursion; each function is left once.
+    /// Functions that call each other in a circle, or too deep. A depth-first search that marks who
+    /// is being looked at, with a list in place of recursion; each function is left once.
     fn recursion(&mut self) {
         let calls = self.calls();
         #[derive(Clone, Copy, PartialEq)]
@@ -358,11 +351,8 @@ impl Checker<'_> {
                 let name = model.maybe_text(model.functions[index].name);
                 format!("'{}'", shown(name.unwrap_or_default()))
             };
-            let mut names: Vec<String> = circle
-                .iter()
-                .take(NAMED)
-                .map(|(function, _)| name(*function))
-                .collect();
+            let mut names: Vec<String> =
+                circle.iter().take(NAMED).map(|(function, _)| name(*function)).collect();
             if circle.len() > NAMED {
                 names.push("…".to_string());
             }

@@ -16,17 +16,14 @@ pub(super) enum Definition {
     Node,
 }
 
-/// Which graph defined a name last, and how: one word, as there is one for each name. The default is none.
+/// Which graph defined a name last, and how: one word, as there is one for each name. The default
+/// is none.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Defined(u32);
 
 impl Defined {
-    const DEFINITIONS: [Definition; 4] = [
-        Definition::Input,
-        Definition::Initializer,
-        Definition::Both,
-        Definition::Node,
-    ];
+    const DEFINITIONS: [Definition; 4] =
+        [Definition::Input, Definition::Initializer, Definition::Both, Definition::Node];
 
     fn new(graph: GraphId, definition: Definition) -> Defined {
         // A graph takes hundreds of bytes, so that its number has bits to spare.
@@ -86,11 +83,9 @@ impl<'a> Checker<'a> {
             self.position[node.index()] = position as u32;
         }
         if !is_body && self.is_empty(graph.name) {
-            self.add(
-                &codes::GRAPH_WITHOUT_NAME,
-                Spot::graph(id).field("name"),
-                |_| "it has no name".into(),
-            );
+            self.add(&codes::GRAPH_WITHOUT_NAME, Spot::graph(id).field("name"), |_| {
+                "it has no name".into()
+            });
         }
         if !is_body && self.wants(&codes::DUPLICATE_GRAPH_NAME) {
             self.graph_name(id);
@@ -130,20 +125,14 @@ impl<'a> Checker<'a> {
         for (index, info) in model.graph(id).inputs.iter().enumerate() {
             let spot = Spot::graph(id).item("input", index);
             if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| {
-                    "it has no name".to_string()
-                });
+                self.add(&codes::NAMELESS_VALUE, spot, |_| "it has no name".to_string());
             }
             self.declared(info, spot, is_main);
             let Some(name) = info.name else { continue };
-            let code = match is_body {
-                true => &codes::DUPLICATE_FUNCTION_INPUT,
-                false => &codes::DUPLICATE_INPUT,
-            };
+            let code =
+                if is_body { &codes::DUPLICATE_FUNCTION_INPUT } else { &codes::DUPLICATE_INPUT };
             if self.defined_here(id, name).is_some() {
-                self.add(code, spot, |_| {
-                    format!("two inputs are called '{}'", text(model, name))
-                });
+                self.add(code, spot, |_| format!("two inputs are called '{}'", text(model, name)));
             }
             self.define(id, name, Definition::Input);
             self.shadowing(id, name, spot, false);
@@ -155,9 +144,7 @@ impl<'a> Checker<'a> {
         let graph = model.graph(id);
         for (spot, name) in constants(id, graph) {
             let Some(name) = name.filter(|name| Some(*name) != self.empty) else {
-                self.add(&codes::NAMELESS_INITIALIZER, spot, |_| {
-                    "it has no name".into()
-                });
+                self.add(&codes::NAMELESS_INITIALIZER, spot, |_| "it has no name".into());
                 continue;
             };
             let definition = match self.defined_here(id, name) {
@@ -188,10 +175,7 @@ impl<'a> Checker<'a> {
         }
         self.constants_behind_inputs(id);
         for (index, initializer) in graph.initializers.iter().enumerate() {
-            self.tensor(
-                &initializer.tensor,
-                Spot::graph(id).item("initializer", index),
-            );
+            self.tensor(&initializer.tensor, Spot::graph(id).item("initializer", index));
         }
         for (index, initializer) in graph.sparse_initializers.iter().enumerate() {
             let spot = Spot::graph(id).item("sparse_initializer", index);
@@ -199,7 +183,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Up to version 3 of the format, inputs of inner graphs that are constants stand behind those that are passed in.
+    /// Up to version 3 of the format, inputs of inner graphs that are constants stand behind those
+    /// that are passed in.
     fn constants_behind_inputs(&mut self, id: GraphId) {
         let graph = self.model.graph(id);
         if self.ir_version >= 4 || graph.owner.is_none() || graph.initializers.is_empty() {
@@ -228,8 +213,8 @@ impl<'a> Checker<'a> {
         });
     }
 
-    /// Only whether inputs or constants of a graph have one name, or nodes make what an input, a constant or another node
-    /// defines.
+    /// Only whether inputs or constants of a graph have one name, or nodes make what an input, a
+    /// constant or another node defines.
     pub(super) fn definitions(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
@@ -273,9 +258,7 @@ impl<'a> Checker<'a> {
         for (index, info) in model.graph(id).outputs.iter().enumerate() {
             let spot = Spot::graph(id).item("output", index);
             if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| {
-                    "it has no name".to_string()
-                });
+                self.add(&codes::NAMELESS_VALUE, spot, |_| "it has no name".to_string());
             }
             self.declared(info, spot, is_main);
             let Some(name) = info.name else { continue };
@@ -284,9 +267,8 @@ impl<'a> Checker<'a> {
                     format!("two outputs are called '{}'", text(model, name))
                 });
             }
-            let made = info
-                .value
-                .is_some_and(|value| model.value(value).producer != Producer::Nothing);
+            let made =
+                info.value.is_some_and(|value| model.value(value).producer != Producer::Nothing);
             if made || Some(name) == self.empty {
                 continue;
             }
@@ -299,11 +281,10 @@ impl<'a> Checker<'a> {
             self.add_with(&codes::UNDEFINED_OUTPUT, spot, |model| {
                 let fact = format!("nothing in the graph makes '{}'", text(model, name));
                 let outer = outer_value(model, id, name);
-                let advice = match outer {
-                    true => {
-                        "it is a value of the graph around it: pass it through an Identity node"
-                    }
-                    false => "",
+                let advice = if outer {
+                    "it is a value of the graph around it: pass it through an Identity node"
+                } else {
+                    ""
                 };
                 (fact, advice.into())
             });
@@ -332,7 +313,8 @@ impl<'a> Checker<'a> {
             }
             return;
         }
-        // The node of the outer graph that this one is in. A training step sees all of the main graph.
+        // The node of the outer graph that this one is in. A training step sees all of the main
+        // graph.
         let Some(owner) = owner_within(model, graph, found.graph) else {
             return;
         };
@@ -374,8 +356,9 @@ impl<'a> Checker<'a> {
         });
     }
 
-    /// Whether what a node makes depends, within its graph, on what another one makes. Looked for among a bounded number
-    /// of nodes, and only for the first findings; otherwise a wrong order would cost the square of the model.
+    /// Whether what a node makes depends, within its graph, on what another one makes. Looked for
+    /// among a bounded number of nodes, and only for the first findings; otherwise a wrong order
+    /// would cost the square of the model.
     fn depends_on(&mut self, node: NodeId, other: NodeId) -> bool {
         const MOST_NODES: usize = 100_000;
         if self.order_searches == 0 {
@@ -458,12 +441,10 @@ impl<'a> Checker<'a> {
                     _ => true,
                 });
             if is_visible {
-                // The names of a training step and of the main graph are one set: said in `training`.
+                // The names of a training step and of the main graph are one set: said in
+                // `training`.
                 let Some(owner) = owner else { return };
-                let code = match by_node {
-                    true => &codes::SHADOWED_VALUE,
-                    false => &codes::SHADOWED_NAME,
-                };
+                let code = if by_node { &codes::SHADOWED_VALUE } else { &codes::SHADOWED_NAME };
                 self.add(code, spot, |model| {
                     format!(
                         "'{}' is the name of a value around {} as well",
@@ -493,9 +474,8 @@ impl<'a> Checker<'a> {
                     format!("the type of '{}' is declared twice", text(model, name))
                 });
             }
-            let defined = info
-                .value
-                .is_some_and(|value| model.value(value).producer != Producer::Nothing);
+            let defined =
+                info.value.is_some_and(|value| model.value(value).producer != Producer::Nothing);
             if !defined {
                 self.add(&codes::TYPE_OF_NOTHING, spot, |_| {
                     format!("there is no value '{}'", text(model, name))
@@ -575,10 +555,7 @@ fn constants(id: GraphId, graph: &Graph) -> impl Iterator<Item = (Spot, Option<S
     let sparse = graph.sparse_initializers.iter().enumerate();
     let sparse = sparse.map(move |(index, found)| {
         let spot = Spot::graph(id).item("sparse_initializer", index);
-        (
-            spot,
-            found.tensor.values.as_ref().and_then(|values| values.name),
-        )
+        (spot, found.tensor.values.as_ref().and_then(|values| values.name))
     });
     dense.chain(sparse)
 }
@@ -630,7 +607,8 @@ fn outermost(model: &Model, graph: GraphId) -> GraphId {
     graph
 }
 
-/// What is said of a name that nothing defines: whether another graph has it, or a similar one is there.
+/// What is said of a name that nothing defines: whether another graph has it, or a similar one is
+/// there.
 fn undefined(
     model: &Model,
     graph: GraphId,

@@ -10,28 +10,19 @@ use crate::ir_version::{NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 /// Keys of metadata that the standard itself has, all in lower case.
 const KNOWN_KEYS: &[&str] = &["model_author", "model_license"];
 
-/// Keys that describe the pixels of images, and what the standard lets them be. Compared without regard to case.
+/// Keys that describe the pixels of images, and what the standard lets them be. Compared without
+/// regard to case.
 const IMAGE_KEYS: &[(&str, &[&str])] = &[
-    (
-        "Image.BitmapPixelFormat",
-        &["Gray8", "Rgb8", "Bgr8", "Rgba8", "Bgra8"],
-    ),
+    ("Image.BitmapPixelFormat", &["Gray8", "Rgb8", "Bgr8", "Rgba8", "Bgra8"]),
     ("Image.ColorSpaceGamma", &["Linear", "SRGB"]),
     (
         "Image.NominalPixelRange",
-        &[
-            "NominalRange_0_255",
-            "Normalized_0_1",
-            "Normalized_1_1",
-            "NominalRange_16_235",
-        ],
+        &["NominalRange_0_255", "Normalized_0_1", "Normalized_1_1", "NominalRange_16_235"],
     ),
 ];
 
 pub(super) fn is_known_key(key: &[u8]) -> bool {
-    KNOWN_KEYS
-        .iter()
-        .any(|known| key.eq_ignore_ascii_case(known.as_bytes()))
+    KNOWN_KEYS.iter().any(|known| key.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Whether a name looks like one of a package: words with dots between.
@@ -96,10 +87,8 @@ impl Checker<'_> {
         if version < NEWEST_IR_VERSION && self.wants(&codes::IR_VERSION_TOO_OLD) {
             for need in format_needs(self.model, version) {
                 self.add_with(&codes::IR_VERSION_TOO_OLD, spot, |_| {
-                    let fact = format!(
-                        "version {version} of the format does not have {}",
-                        need.feature
-                    );
+                    let fact =
+                        format!("version {version} of the format does not have {}", need.feature);
                     let advice = format!("raise ir_version to {} or more", need.ir_version);
                     (fact, advice.into())
                 });
@@ -131,10 +120,7 @@ impl Checker<'_> {
             let spot = part.item("opset_import", index);
             let domain = self.domain(import.domain);
             let text = domain.map_or(&b""[..], |domain| self.texts.text(domain));
-            let name = || match text.is_empty() {
-                true => "ai.onnx".to_string(),
-                false => shown(text),
-            };
+            let name = || if text.is_empty() { "ai.onnx".to_string() } else { shown(text) };
             if !seen.insert(domain) {
                 self.add(&codes::DUPLICATE_OPSET_IMPORT, spot, |_| {
                     format!("the operator set '{}' is imported twice", name())
@@ -146,10 +132,7 @@ impl Checker<'_> {
                 });
             }
             let version = import.version.unwrap_or(0);
-            let known = self
-                .options
-                .registry
-                .versions(&String::from_utf8_lossy(text));
+            let known = self.options.registry.versions(&String::from_utf8_lossy(text));
             let newest = known.map(|(_, newest)| newest);
             if i32::try_from(version).is_err() {
                 self.add(&codes::OPSET_OUT_OF_RANGE, spot, |_| {
@@ -214,10 +197,7 @@ impl Checker<'_> {
             let spot = Spot::MODEL.item("metadata_props", index);
             self.add_with(&codes::IMAGE_METADATA, spot, |_| {
                 let fact = format!("{name} is '{}'", shown(value));
-                (
-                    fact,
-                    format!("the standard has {}", values.join(", ")).into(),
-                )
+                (fact, format!("the standard has {}", values.join(", ")).into())
             });
         }
     }
@@ -228,16 +208,15 @@ impl Checker<'_> {
             return;
         };
         if let Some(tag) = closing_tag(text) {
-            self.add(
-                &codes::MARKUP_IN_DOCUMENTATION,
-                spot.field("doc_string"),
-                |_| format!("the documentation has markup: '{}'", shown(tag)),
-            );
+            self.add(&codes::MARKUP_IN_DOCUMENTATION, spot.field("doc_string"), |_| {
+                format!("the documentation has markup: '{}'", shown(tag))
+            });
         }
     }
 }
 
-/// The first closing tag of a text. Opening ones occur in honest text as well, such as `List<Tensor>`.
+/// The first closing tag of a text. Opening ones occur in honest text as well, such as
+/// `List<Tensor>`.
 fn closing_tag(text: &[u8]) -> Option<&[u8]> {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| *byte == b'<') {

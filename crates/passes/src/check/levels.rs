@@ -9,10 +9,11 @@ use crate::finding::{Code, Reference, Severity};
 /// What counts how much. By default each code counts as its table says.
 #[derive(Debug, Clone, Default)]
 pub struct Levels {
-    /// Whether each code counts one level more: pedantic ones become notes, notes warnings, warnings errors.
+    /// Whether each code counts one level more: pedantic ones become notes, notes warnings,
+    /// warnings errors.
     pub strict: bool,
-    /// Whether only that is said for which the checker of the `onnx` package refuses a model. What it sees with a full
-    /// check only is found by inference, which runs only if it is asked for.
+    /// Whether only that is said for which the checker of the `onnx` package refuses a model. What
+    /// it sees with a full check only is found by inference, which runs only if it is asked for.
     pub shared_only: bool,
     wishes: HashMap<&'static str, Option<Severity>>,
 }
@@ -23,11 +24,7 @@ pub struct UnknownCode(pub String);
 
 impl fmt::Display for UnknownCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "there is no finding called '{}', and no requirement of that id",
-            self.0
-        )
+        write!(f, "there is no finding called '{}', and no requirement of that id", self.0)
     }
 }
 
@@ -36,13 +33,11 @@ impl std::error::Error for UnknownCode {}
 impl Levels {
     /// Only what the checker of the `onnx` package refuses as well.
     pub fn shared() -> Levels {
-        Levels {
-            shared_only: true,
-            ..Levels::default()
-        }
+        Levels { shared_only: true, ..Levels::default() }
     }
 
-    /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for all of that level.
+    /// Says nothing about a code: its name, the id of a requirement, or `warnings` or `notes` for
+    /// all of that level.
     ///
     /// # Errors
     ///
@@ -110,10 +105,7 @@ mod tests {
 
     #[test]
     fn wishes_beat_strictness() {
-        let mut levels = Levels {
-            strict: true,
-            ..Levels::default()
-        };
+        let mut levels = Levels { strict: true, ..Levels::default() };
         assert_eq!(levels.of(&codes::NAME_NO_IDENTIFIER), Some(Severity::Note));
         assert_eq!(levels.of(&codes::NO_DOMAIN), Some(Severity::Warning));
         assert_eq!(levels.of(&codes::SHADOWED_NAME), Some(Severity::Error));

@@ -69,11 +69,9 @@ impl Checker<'_> {
             let number = graph_number(node.graph);
             let last = &mut self.node_names[sardonyx_model::Id::index(name)];
             if *last == number {
-                self.add(
-                    &codes::DUPLICATE_NODE_NAME,
-                    Spot::node(id).field("name"),
-                    |_| "another node of the graph has the same name".into(),
-                );
+                self.add(&codes::DUPLICATE_NODE_NAME, Spot::node(id).field("name"), |_| {
+                    "another node of the graph has the same name".into()
+                });
             } else {
                 *last = number;
             }
@@ -126,9 +124,10 @@ impl Checker<'_> {
             if formals.allow(actual) {
                 continue;
             }
-            let spot = match actual > formals.most {
-                true => Spot::node(id).item(what, formals.most),
-                false => Spot::node(id),
+            let spot = if actual > formals.most {
+                Spot::node(id).item(what, formals.most)
+            } else {
+                Spot::node(id)
             };
             self.add_with(code, spot, |_| {
                 let (fewest, most) = (formals.fewest, formals.most);
@@ -139,16 +138,12 @@ impl Checker<'_> {
                     _ => format!("{fewest} to {most} {what}s"),
                 };
                 let fact = format!("{} has {allowed}, but the node has {actual}", schema.name);
-                let params = if what == "input" {
-                    &schema.inputs
-                } else {
-                    &schema.outputs
-                };
+                let params = if what == "input" { &schema.inputs } else { &schema.outputs };
                 let names: Vec<String> = params.iter().map(param_words).collect();
-                let advice = match names.is_empty() {
-                    true => format!("{} has no {what}s", schema.name),
-                    false if names.len() == 1 => format!("its {what} is {}", names[0]),
-                    false => format!("its {what}s are {}", names.join(", ")),
+                let advice = match &names[..] {
+                    [] => format!("{} has no {what}s", schema.name),
+                    [name] => format!("its {what} is {name}"),
+                    names => format!("its {what}s are {}", names.join(", ")),
                 };
                 (fact, advice.into())
             });
@@ -165,10 +160,7 @@ impl Checker<'_> {
         };
         let name = params.get(index).map_or("", |param| param.name);
         self.add(code, Spot::node(id).item(what, index), |_| {
-            format!(
-                "{what} {index} ({name}) is left out, but {} needs it",
-                schema.name
-            )
+            format!("{what} {index} ({name}) is left out, but {} needs it", schema.name)
         });
     }
 }

@@ -1,5 +1,5 @@
-//! Types of operands: what the file declares, carried forward through the nodes, against what operators take. Element types
-//! and kinds only, no shapes.
+//! Types of operands: what the file declares, carried forward through the nodes, against what
+//! operators take. Element types and kinds only, no shapes.
 
 use sardonyx_model::{
     AttributeValue, GraphId, NodeId, Producer, TensorType, Type, TypeKind, ValueId,
@@ -24,19 +24,15 @@ enum Kind {
     OptionalSequence,
 }
 
-const KINDS: [Kind; 5] = [
-    Kind::Tensor,
-    Kind::Sparse,
-    Kind::Sequence,
-    Kind::Optional,
-    Kind::OptionalSequence,
-];
+const KINDS: [Kind; 5] =
+    [Kind::Tensor, Kind::Sparse, Kind::Sequence, Kind::Optional, Kind::OptionalSequence];
 
 /// Bits of a [`Brief`] that hold the element type.
 const ELEMENT_BITS: u32 = 5;
 
 impl Brief {
-    /// A type of which nothing is known, or of a kind that is not followed: maps, opaque ones, deeper ones.
+    /// A type of which nothing is known, or of a kind that is not followed: maps, opaque ones,
+    /// deeper ones.
     const UNKNOWN: Brief = Brief(0);
 
     fn new(kind: Kind, elem: DataType) -> Brief {
@@ -57,9 +53,7 @@ impl Brief {
     fn declared(kind: &TypeKind) -> Brief {
         fn inner(kind: &TypeKind) -> Option<(Kind, i32)> {
             let of = |ty: &Option<Box<sardonyx_model::TypeProto>>| {
-                ty.as_deref()
-                    .and_then(|ty| ty.kind.as_ref())
-                    .and_then(inner)
+                ty.as_deref().and_then(|ty| ty.kind.as_ref()).and_then(inner)
             };
             Some(match kind {
                 TypeKind::Tensor { elem_type, .. } => (Kind::Tensor, (*elem_type)?),
@@ -93,10 +87,7 @@ impl Brief {
         let tensor = Type::unranked(elem);
         Some(match kind {
             Kind::Tensor => tensor,
-            Kind::Sparse => Type::SparseTensor(TensorType {
-                elem: Some(elem),
-                shape: None,
-            }),
+            Kind::Sparse => Type::SparseTensor(TensorType { elem: Some(elem), shape: None }),
             Kind::Sequence => Type::Sequence(Box::new(tensor)),
             Kind::Optional => Type::Optional(Box::new(tensor)),
             Kind::OptionalSequence => Type::Optional(Box::new(Type::Sequence(Box::new(tensor)))),
@@ -200,19 +191,15 @@ impl<'a> Operands<'a> {
                 let allowed = schema.type_var(param.ty).map(|var| &var.allowed);
                 self.variables.push(Variable {
                     name: param.ty,
-                    takes: Takes {
-                        allowed,
-                        only: allowed.map_or_else(|| spelled(param.ty), only),
-                    },
+                    takes: Takes { allowed, only: allowed.map_or_else(|| spelled(param.ty), only) },
                     fine: [0; KINDS.len() + 1],
                 });
                 self.variables.len() - 1
             });
             formals.variadic = variadic;
-            formals.list.push(Formal {
-                variable: u8::try_from(variable).unwrap_or(u8::MAX),
-                shared,
-            });
+            formals
+                .list
+                .push(Formal { variable: u8::try_from(variable).unwrap_or(u8::MAX), shared });
         }
         formals
     }
@@ -247,9 +234,8 @@ impl Takes<'_> {
 
 /// A type as schemas write it out, such as `tensor(int64)`.
 fn spelled(name: &str) -> Brief {
-    let elem = name
-        .strip_prefix("tensor(")
-        .and_then(|rest| DataType::from_name(rest.strip_suffix(')')?));
+    let elem =
+        name.strip_prefix("tensor(").and_then(|rest| DataType::from_name(rest.strip_suffix(')')?));
     elem.map_or(Brief::UNKNOWN, |elem| Brief::new(Kind::Tensor, elem))
 }
 
@@ -280,7 +266,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A value is only what its own graph says of it: names of outer values may occur in lists of inner graphs.
+    /// A value is only what its own graph says of it: names of outer values may occur in lists of
+    /// inner graphs.
     fn note(&mut self, value: Option<ValueId>, ty: Brief) {
         let Some(value) = value else { return };
         if ty != Brief::UNKNOWN && self.model.value(value).producer != Producer::Nothing {
@@ -288,7 +275,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Compares what a node reads with what its operator takes, and notes the types of what it makes.
+    /// Compares what a node reads with what its operator takes, and notes the types of what it
+    /// makes.
     pub(super) fn operand_types(&mut self, id: NodeId, callee: u32) {
         let operands = &mut self.callees.get_mut(callee).operands;
         if operands.variables.is_empty() {
@@ -314,11 +302,7 @@ impl Checker<'_> {
                 continue;
             };
             if !variable.allows(ty) {
-                wrong.push(Wrong {
-                    position,
-                    ty,
-                    problem: Problem::NotAllowed(number),
-                });
+                wrong.push(Wrong { position, ty, problem: Problem::NotAllowed(number) });
                 continue;
             }
             let Some(binding) = bound.get_mut(number).filter(|_| formal.shared) else {
@@ -427,11 +411,7 @@ impl Checker<'_> {
     fn wrong_type(&mut self, id: NodeId, callee: u32, found: Wrong) {
         let callee = self.callees.get(callee);
         let Some(schema) = callee.schema else { return };
-        let Wrong {
-            position,
-            ty,
-            problem,
-        } = found;
+        let Wrong { position, ty, problem } = found;
         let takes = match problem {
             Problem::NotAllowed(variable) => callee.operands.variables[variable].takes,
             Problem::NotTheSame(..) => Takes::default(),
@@ -477,8 +457,5 @@ enum Problem {
 
 /// What to do about an operand of a wrong type; empty for the advice of the code.
 fn advice(ty: Brief) -> &'static str {
-    match ty.is_optional() {
-        true => "take the value out with OptionalGetElement",
-        false => "",
-    }
+    if ty.is_optional() { "take the value out with OptionalGetElement" } else { "" }
 }

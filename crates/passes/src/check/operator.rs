@@ -1,5 +1,5 @@
-//! What a node calls: an operator of the standard, a function of the model, something else. Looked up once for all nodes
-//! that call the same in the same tree of graphs.
+//! What a node calls: an operator of the standard, a function of the model, something else. Looked
+//! up once for all nodes that call the same in the same tree of graphs.
 
 use std::borrow::Cow;
 
@@ -32,11 +32,13 @@ const EXPERIMENTS: &[&str] = &[
     "ScaledTanh",
 ];
 
-/// Operators of which some numbers of outputs between the fewest and the most are not meant: their optional outputs come all
-/// together or not at all. By name, with the first and the last version that says so.
+/// Operators of which some numbers of outputs between the fewest and the most are not meant: their
+/// optional outputs come all together or not at all. By name, with the first and the last version
+/// that says so.
 const ALL_OR_FEWEST: &[(&str, u32, u32)] = &[("BatchNormalization", 1, 15)];
 
-/// Domains of the standard whose operators are all known, and whether the checker of the `onnx` package thinks so.
+/// Domains of the standard whose operators are all known, and whether the checker of the `onnx`
+/// package thinks so.
 const CLOSED_DOMAINS: &[(&str, bool)] = &[
     ("", true),
     ("ai.onnx.ml", true),
@@ -94,18 +96,14 @@ pub(super) struct Formals {
 }
 
 impl Formals {
-    const ANY: Formals = Formals {
-        fewest: 0,
-        most: usize::MAX,
-        no_middle: false,
-        single: 0,
-    };
+    const ANY: Formals = Formals { fewest: 0, most: usize::MAX, no_middle: false, single: 0 };
 
     /// Whether there may be so many.
     pub(super) fn allow(self, count: usize) -> bool {
-        match self.no_middle {
-            true => count == self.fewest || count == self.most,
-            false => (self.fewest..=self.most).contains(&count),
+        if self.no_middle {
+            count == self.fewest || count == self.most
+        } else {
+            (self.fewest..=self.most).contains(&count)
         }
     }
 
@@ -162,10 +160,7 @@ impl<'a> Checker<'a> {
             let imports = self.effective(list, root);
             self.imports.insert(root, imports);
         }
-        self.imports
-            .get(&root)
-            .and_then(|imports| imports.get(&domain))
-            .copied()
+        self.imports.get(&root).and_then(|imports| imports.get(&domain)).copied()
     }
 
     /// The last entry of each domain counts. A model of old without any uses version 1.
@@ -233,10 +228,8 @@ impl<'a> Checker<'a> {
             return callee;
         };
         if schema.deprecated {
-            let fact = format!(
-                "{name} is deprecated since version {} of the operator set",
-                schema.since
-            );
+            let fact =
+                format!("{name} is deprecated since version {} of the operator set", schema.since);
             let advice = replacement(&domain_text, &name).unwrap_or_default();
             callee.problem = Some((&codes::DEPRECATED_OPERATOR, fact, advice.into()));
             return callee;
@@ -252,9 +245,7 @@ impl<'a> Checker<'a> {
             });
         for (index, attribute) in schema.attributes.iter().enumerate() {
             let symbol = self.model.symbol(attribute.name.as_bytes());
-            callee
-                .attributes
-                .push((symbol, attribute_type(attribute.ty)));
+            callee.attributes.push((symbol, attribute_type(attribute.ty)));
             callee.required |= u64::from(attribute.required && index < 64) << (index % 64);
         }
         callee.schema = Some(schema);
@@ -292,11 +283,7 @@ impl<'a> Checker<'a> {
         let registry = &self.options.registry;
         let full = match domain_text {
             "" => shown(name.as_bytes()),
-            _ => format!(
-                "{}.{}",
-                shown(domain_text.as_bytes()),
-                shown(name.as_bytes())
-            ),
+            _ => format!("{}.{}", shown(domain_text.as_bytes()), shown(name.as_bytes())),
         };
         if let Some(op) = registry.operator(domain_text, name) {
             let first = op.versions().map(|version| version.since).min()?;
@@ -310,15 +297,12 @@ impl<'a> Checker<'a> {
             return Some((&codes::EXPERIMENTAL_OPERATOR, fact, "".into()));
         }
         let set = self.options.operator_sets.iter();
-        if let Some(set) = set
-            .rev()
-            .find(|set| set.domain == domain_text && !domain_text.is_empty())
+        if let Some(set) =
+            set.rev().find(|set| set.domain == domain_text && !domain_text.is_empty())
         {
             return declared(set, &full, name, version);
         }
-        let closed = CLOSED_DOMAINS
-            .iter()
-            .find(|(closed, _)| *closed == domain_text);
+        let closed = CLOSED_DOMAINS.iter().find(|(closed, _)| *closed == domain_text);
         let fact = format!("there is no operator {full}");
         match closed {
             Some((_, true)) => Some((&codes::UNKNOWN_OPERATOR, fact, "".into())),

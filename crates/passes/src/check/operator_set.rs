@@ -17,7 +17,8 @@ pub const OPERATOR_SET_MAGIC: &[u8] = b"ONNXOPSET";
 pub struct OperatorSet {
     /// What it begins with; it is [`OPERATOR_SET_MAGIC`] in every valid document.
     pub magic: Vec<u8>,
-    /// Version of the format. The documents of the standard say that it has 32 bits, the schema 64; 64 are read.
+    /// Version of the format. The documents of the standard say that it has 32 bits, the schema 64;
+    /// 64 are read.
     pub ir_version: Option<i64>,
     /// Its domain.
     pub domain: String,
@@ -94,7 +95,8 @@ impl OperatorSet {
         Ok(set)
     }
 
-    /// The operator that a node means which calls `name` at a version of the set; otherwise the first version that has it.
+    /// The operator that a node means which calls `name` at a version of the set; otherwise the
+    /// first version that has it.
     pub(super) fn operator(
         &self,
         name: &str,
@@ -102,9 +104,7 @@ impl OperatorSet {
     ) -> Result<&DeclaredOperator, Option<i64>> {
         let named = || self.operators.iter().filter(|found| found.name == name);
         let known = named().filter(|found| found.since <= version);
-        known
-            .max_by_key(|found| found.since)
-            .ok_or_else(|| named().map(|found| found.since).min())
+        known.max_by_key(|found| found.since).ok_or_else(|| named().map(|found| found.since).min())
     }
 }
 
@@ -122,32 +122,25 @@ impl Judge<'_> {
             });
         }
         if set.version < 1 {
-            self.add(
-                &codes::SET_WITHOUT_VERSION,
-                WHOLE.field("opset_version"),
-                || format!("its version is {}", set.version),
-            );
+            self.add(&codes::SET_WITHOUT_VERSION, WHOLE.field("opset_version"), || {
+                format!("its version is {}", set.version)
+            });
         }
         let mut seen = HashSet::new();
         let mut functions = 0;
         for (index, operator) in set.operators.iter().enumerate() {
-            let spot = match operator.is_function {
-                true => WHOLE.item("functions", functions),
-                false => WHOLE.item("operator", index),
+            let spot = if operator.is_function {
+                WHOLE.item("functions", functions)
+            } else {
+                WHOLE.item("operator", index)
             };
             functions += usize::from(operator.is_function);
             let name = || shown(operator.name.as_bytes());
             if operator.name.is_empty() {
-                self.add(&codes::DECLARED_WITHOUT_NAME, spot, || {
-                    "it has no name".into()
-                });
+                self.add(&codes::DECLARED_WITHOUT_NAME, spot, || "it has no name".into());
             } else if !seen.insert((&operator.name, operator.since)) {
                 self.add(&codes::DECLARED_TWICE, spot, || {
-                    format!(
-                        "'{}' is declared twice for version {}",
-                        name(),
-                        operator.since
-                    )
+                    format!("'{}' is declared twice for version {}", name(), operator.since)
                 });
             }
             if operator.since < 1 && !operator.is_function {

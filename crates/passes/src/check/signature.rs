@@ -5,14 +5,16 @@ use sardonyx_model::{Attribute, AttributeValue, Id, NodeId};
 use super::{Checker, codes, count};
 use crate::finding::Spot;
 
-/// How many inputs the graph of a node has, and how many outputs at least: the last ones may be left unused.
+/// How many inputs the graph of a node has, and how many outputs at least: the last ones may be
+/// left unused.
 struct Wanted {
     inputs: usize,
     outputs: usize,
 }
 
 impl Checker<'_> {
-    /// Compares the inputs and outputs of inner graphs with those of their node, for the operators of the standard.
+    /// Compares the inputs and outputs of inner graphs with those of their node, for the operators
+    /// of the standard.
     pub(super) fn subgraphs(&mut self, id: NodeId, callee: u32) {
         let Some(schema) = self.callees.get(callee).schema else {
             return;
@@ -24,19 +26,16 @@ impl Checker<'_> {
         let (inputs, outputs) = (model.inputs(id).len(), model.outputs(id).len());
         let wanted = match schema.name {
             "If" => Wanted { inputs: 0, outputs },
-            // The number of the iteration, the condition, and the values carried along; trip count and condition of the
-            // node are no values of the body. The condition comes back first. Outputs of the node may be left out at the end.
-            "Loop" => Wanted {
-                inputs: inputs.max(2),
-                outputs: inputs.saturating_sub(1).max(1 + outputs),
-            },
+            // The number of the iteration, the condition, and the values carried along; trip count
+            // and condition of the node are no values of the body. The condition comes back first.
+            // Outputs of the node may be left out at the end.
+            "Loop" => {
+                Wanted { inputs: inputs.max(2), outputs: inputs.saturating_sub(1).max(1 + outputs) }
+            }
             "Scan" => {
                 // The first version also takes lengths of sequences, which the body does not see.
                 let lengths = usize::from(schema.since < 9);
-                Wanted {
-                    inputs: inputs.saturating_sub(lengths),
-                    outputs,
-                }
+                Wanted { inputs: inputs.saturating_sub(lengths), outputs }
             }
             "SequenceMap" => Wanted { inputs, outputs },
             _ => return,
@@ -57,21 +56,17 @@ impl Checker<'_> {
         let spot = Spot::node(id).item("attribute", index);
         let graph = model.graph(inner);
         let formals = graph.inputs.len();
-        // Up to version 3 of the format constants stand among the inputs as well, behind those that are passed in.
-        let are_constants: Vec<bool> = match self.ir_version < 4 {
-            true => {
-                let constants: hashbrown::HashSet<usize> = graph
-                    .initializers
-                    .iter()
-                    .filter_map(|found| found.value.map(Id::index))
-                    .collect();
-                let inputs = graph.inputs.iter();
-                let values = inputs.map(|info| info.value.map(Id::index));
-                let is_constant =
-                    |value: Option<usize>| value.is_some_and(|v| constants.contains(&v));
-                values.map(is_constant).collect()
-            }
-            false => Vec::new(),
+        // Up to version 3 of the format constants stand among the inputs as well, behind those that
+        // are passed in.
+        let are_constants: Vec<bool> = if self.ir_version < 4 {
+            let constants: hashbrown::HashSet<usize> =
+                graph.initializers.iter().filter_map(|found| found.value.map(Id::index)).collect();
+            let inputs = graph.inputs.iter();
+            let values = inputs.map(|info| info.value.map(Id::index));
+            let is_constant = |value: Option<usize>| value.is_some_and(|v| constants.contains(&v));
+            values.map(is_constant).collect()
+        } else {
+            Vec::new()
         };
         let constants = are_constants.iter().filter(|is| **is).count();
         // One that stands before an input without a value is told of with the inputs of the graph.

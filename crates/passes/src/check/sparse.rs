@@ -30,9 +30,10 @@ impl Walk<'_> {
         if is_wrong || self.count == self.rows {
             return;
         }
-        let limit = match self.linear {
-            true => i64::try_from(self.elements).unwrap_or(i64::MAX),
-            false => self.dims[self.row.len()],
+        let limit = if self.linear {
+            i64::try_from(self.elements).unwrap_or(i64::MAX)
+        } else {
+            self.dims[self.row.len()]
         };
         if !(0..limit).contains(&index) {
             self.out_of_range = Some((self.count, index));
@@ -74,17 +75,13 @@ impl Checker<'_> {
                 None
             }
             Some(dim) => {
-                self.add(&codes::SPARSE_DIMS, spot, |_| {
-                    format!("one of its dimensions is {dim}")
-                });
+                self.add(&codes::SPARSE_DIMS, spot, |_| format!("one of its dimensions is {dim}"));
                 None
             }
             None => self.dims(&sparse.dims, spot),
         };
         let Some(values) = &sparse.values else {
-            self.add(&codes::SPARSE_WITHOUT_VALUES, spot, |_| {
-                "it has no values".into()
-            });
+            self.add(&codes::SPARSE_WITHOUT_VALUES, spot, |_| "it has no values".into());
             return;
         };
         self.tensor(values, spot);
@@ -154,9 +151,7 @@ impl Checker<'_> {
         };
         if let Some(raw) = indices.raw_data {
             let (whole, _) = self.model.bytes(raw).as_chunks();
-            whole
-                .iter()
-                .for_each(|bytes| walk.take(i64::from_le_bytes(*bytes)));
+            whole.iter().for_each(|bytes| walk.take(i64::from_le_bytes(*bytes)));
         }
         for_each_chunk(self.model, &indices.typed, |field| {
             if let TensorField::Int64Data(chunk) = field {

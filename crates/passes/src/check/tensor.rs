@@ -1,4 +1,5 @@
-//! Rules about stored tensors. Their values are read only where a rule is about them: codes of 6-bit floats, texts.
+//! Rules about stored tensors. Their values are read only where a rule is about them: codes of
+//! 6-bit floats, texts.
 
 use sardonyx_model::{Entry, GraphId, TensorProto};
 use sardonyx_proto::{DataLocation, DataType, TensorField, TypedField, shown};
@@ -31,9 +32,7 @@ impl Checker<'_> {
             });
         }
         if tensor.segment.is_some() {
-            self.add(&codes::SEGMENT, spot, |_| {
-                "it is one segment of a larger tensor".into()
-            });
+            self.add(&codes::SEGMENT, spot, |_| "it is one segment of a larger tensor".into());
         }
         match tensor.data_location {
             Some(DataLocation::EXTERNAL) => self.external(tensor, data_type, elements, spot),
@@ -59,9 +58,7 @@ impl Checker<'_> {
     /// The number of elements, if the dimensions make sense.
     pub(super) fn dims(&mut self, dims: &[i64], spot: Spot) -> Option<u64> {
         if let Some(dim) = dims.iter().find(|dim| **dim < 0) {
-            self.add(&codes::NEGATIVE_DIM, spot, |_| {
-                format!("its dimension {dim} is negative")
-            });
+            self.add(&codes::NEGATIVE_DIM, spot, |_| format!("its dimension {dim} is negative"));
             return None;
         }
         let elements = element_count(dims);
@@ -147,7 +144,8 @@ impl Checker<'_> {
         };
         match compare(&present, needed) {
             std::cmp::Ordering::Less => {
-                // The checker of the `onnx` package takes an entry for a whole word of packed elements.
+                // The checker of the `onnx` package takes an entry for a whole word of packed
+                // elements.
                 let words = raw.is_none().then(|| words_of_packed(data_type, elements));
                 let code = match words.flatten() {
                     Some(words) if words <= *present.end() => &codes::PACKED_ENTRIES_MISSING,
@@ -225,7 +223,8 @@ impl Checker<'_> {
         }
     }
 
-    /// What is said about values outside of the model. The files themselves are for whoever opens files.
+    /// What is said about values outside of the model. The files themselves are for whoever opens
+    /// files.
     fn external(
         &mut self,
         tensor: &TensorProto,
@@ -247,10 +246,7 @@ impl Checker<'_> {
         let text = |entry: &Entry| model.maybe_text(entry.value).unwrap_or_default();
         for entry in &tensor.external_data {
             let key = model.maybe_text(entry.key).unwrap_or_default();
-            if !matches!(
-                key,
-                b"location" | b"offset" | b"length" | b"checksum" | b"basepath"
-            ) {
+            if !matches!(key, b"location" | b"offset" | b"length" | b"checksum" | b"basepath") {
                 self.add(&codes::UNKNOWN_EXTERNAL_KEY, spot, |_| {
                     format!("external_data has the key '{}'", shown(key))
                 });
@@ -260,7 +256,8 @@ impl Checker<'_> {
             }
         }
         self.keys(&tensor.external_data, spot, "external_data");
-        // With several locations readers disagree about which one counts, so all of them have to be good.
+        // With several locations readers disagree about which one counts, so all of them have to be
+        // good.
         let locations = tensor.external_data.iter();
         let mut locations = locations
             .filter(|entry| model.maybe_text(entry.key) == Some(b"location"))
@@ -278,10 +275,7 @@ impl Checker<'_> {
                 });
             } else if let Some(why) = bad_location(location) {
                 self.add(&codes::BAD_LOCATION, spot, |_| {
-                    format!(
-                        "its values are in the file '{}', which {why}",
-                        shown(location)
-                    )
+                    format!("its values are in the file '{}', which {why}", shown(location))
                 });
             }
         }
@@ -301,9 +295,7 @@ impl Checker<'_> {
         let text = |symbol| self.model.maybe_text(symbol).unwrap_or_default();
         let (key, value) = (text(entry.key), text(entry.value));
         let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-        let number = std::str::from_utf8(value)
-            .ok()
-            .and_then(|v| v.parse::<u64>().ok());
+        let number = std::str::from_utf8(value).ok().and_then(|v| v.parse::<u64>().ok());
         if !digits || number.is_none() {
             self.add(&codes::BAD_RANGE, spot, |_| {
                 format!("its {} is '{}'", shown(key), shown(value))

@@ -1,5 +1,6 @@
-//! Models that are large or deep in one way, as only hostile ones are: what is said about them, and that the work grows with
-//! the model and not faster. What small models are told is in `tests/check`.
+//! Models that are large or deep in one way, as only hostile ones are: what is said about them, and
+//! that the work grows with the model and not faster. What small models are told is in
+//! `tests/check`.
 
 use std::fmt::Write;
 
@@ -12,18 +13,12 @@ use crate::finding::Report;
 
 const HEADER: &str = "<ir_version: 10, opset_import: [\"\": 21, \"local\": 1]>";
 
-/// The model of a text, however deep its graphs are. Reading text takes stack for each level, checking does not: so only the
-/// reader gets much of it.
+/// The model of a text, however deep its graphs are. Reading text takes stack for each level,
+/// checking does not: so only the reader gets much of it.
 fn parse(text: String) -> Model {
     let read = || {
-        let limits = ReadLimits {
-            depth: 1_000_000,
-            ..ReadLimits::default()
-        };
-        let options = ParseOptions {
-            limits,
-            ..ParseOptions::default()
-        };
+        let limits = ReadLimits { depth: 1_000_000, ..ReadLimits::default() };
+        let options = ParseOptions { limits, ..ParseOptions::default() };
         sardonyx_text::parse_model(Buffer::from(text.into_bytes()), options)
     };
     let reader = std::thread::Builder::new().stack_size(1 << 30).spawn(read);
@@ -42,29 +37,19 @@ fn checked(text: String) -> (Report, u64) {
 }
 
 fn codes(report: &Report) -> Vec<&'static str> {
-    let mut codes: Vec<&str> = report
-        .findings
-        .iter()
-        .map(|found| found.code.name)
-        .collect();
+    let mut codes: Vec<&str> = report.findings.iter().map(|found| found.code.name).collect();
     codes.dedup();
     codes.retain(|code| !["no-domain", "no-producer"].contains(code));
     codes
 }
 
-/// Checks models of one kind at `size` and at twice that: `text` makes them. The work may at most double, give or take the
-/// constant part. Gives the report of the larger one.
+/// Checks models of one kind at `size` and at twice that: `text` makes them. The work may at most
+/// double, give or take the constant part. Gives the report of the larger one.
 fn grows_with_size(size: usize, text: impl Fn(usize) -> String) -> Report {
     let (_, once) = checked(text(size));
     let (report, twice) = checked(text(2 * size));
-    assert!(
-        once >= size as u64,
-        "{once} steps for {size}: they are not counted"
-    );
-    assert!(
-        twice <= 2 * once + 1000,
-        "{once} steps for {size}, {twice} for twice as many"
-    );
+    assert!(once >= size as u64, "{once} steps for {size}: they are not counted");
+    assert!(twice <= 2 * once + 1000, "{once} steps for {size}, {twice} for twice as many");
     report
 }
 
@@ -80,10 +65,8 @@ fn lines(count: usize, mut line: impl FnMut(&mut String, usize)) -> String {
 /// Functions f0, f1, … each of which calls the next one.
 fn chain(count: usize) -> String {
     let functions = lines(count, |text, index| {
-        let body = match index + 1 < count {
-            true => format!("local.f{}", index + 1),
-            false => "Relu".to_string(),
-        };
+        let body =
+            if index + 1 < count { format!("local.f{}", index + 1) } else { "Relu".to_string() };
         let _ = write!(
             text,
             "<domain: \"local\", opset_import: [\"\": 21, \"local\": 1]> f{index} (x) => (y) {{ y = {body}(x) }}"

@@ -9,7 +9,8 @@ use sardonyx_proto::shown;
 use super::{Checker, Root, codes};
 use crate::finding::Spot;
 
-/// Element type and dimensions, as far as a file says them; a dimension that may be anything is `None`.
+/// Element type and dimensions, as far as a file says them; a dimension that may be anything is
+/// `None`.
 type Declared = (Option<i32>, Option<Vec<Option<i64>>>);
 
 /// What bindings may name in one graph.
@@ -86,11 +87,7 @@ impl Checker<'_> {
                 self.tree(graph, root);
             }
             for (field, list, graph) in [
-                (
-                    "initialization_binding",
-                    &step.initialization_binding,
-                    step.initialization,
-                ),
+                ("initialization_binding", &step.initialization_binding, step.initialization),
                 ("update_binding", &step.update_binding, step.algorithm),
             ] {
                 let mut keys = HashSet::new();
@@ -118,8 +115,8 @@ impl Checker<'_> {
         self.clashes();
     }
 
-    /// A key is an initializer of the main graph or of the step, a value an output of the graph that is evaluated; what a
-    /// step assigns may also be an output of the main graph.
+    /// A key is an initializer of the main graph or of the step, a value an output of the graph
+    /// that is evaluated; what a step assigns may also be an output of the main graph.
     fn binding(
         &mut self,
         known: &mut Known,
@@ -132,11 +129,7 @@ impl Checker<'_> {
         let text = |symbol| shown(model.maybe_text(symbol).unwrap_or_default());
         let graphs = [model.main, algorithm];
         let variable = graphs.into_iter().flatten().find_map(|graph| {
-            let found = known
-                .names(model, graph)
-                .variables
-                .get(&entry.key?)
-                .copied()?;
+            let found = known.names(model, graph).variables.get(&entry.key?).copied()?;
             Some(declared(model.graph(graph), found))
         });
         if variable.is_none() {
@@ -146,29 +139,22 @@ impl Checker<'_> {
         }
         let main = model.main.filter(|_| field == "update_binding");
         let output = [evaluated, main].into_iter().flatten().find_map(|graph| {
-            let index = known
-                .names(model, graph)
-                .outputs
-                .get(&entry.value?)
-                .copied()?;
+            let index = known.names(model, graph).outputs.get(&entry.value?).copied()?;
             model.graph(graph).outputs.get(index)
         });
         let Some(output) = output else {
             // Without the graph, that it is missing has been said.
             if evaluated.is_some() || field == "update_binding" {
                 self.add(&codes::BINDING_SOURCE, spot, |_| {
-                    format!(
-                        "'{}' is no output of the graph that is evaluated",
-                        text(entry.value)
-                    )
+                    format!("'{}' is no output of the graph that is evaluated", text(entry.value))
                 });
             }
             return;
         };
         let given = match output.ty.as_ref().and_then(|ty| ty.kind.as_ref()) {
-            Some(TypeKind::Tensor {
-                elem_type, shape, ..
-            }) => (*elem_type, shape.as_ref().map(dims)),
+            Some(TypeKind::Tensor { elem_type, shape, .. }) => {
+                (*elem_type, shape.as_ref().map(dims))
+            }
             _ => return,
         };
         if let Some(variable) = variable
@@ -197,22 +183,16 @@ impl Checker<'_> {
             let values = model.values().map(|(_, value)| value);
             values.filter(|value| value.producer != Producer::Nothing)
         };
-        let names: HashSet<Symbol> = defined()
-            .filter(|value| value.graph == main)
-            .map(|value| value.name)
-            .collect();
+        let names: HashSet<Symbol> =
+            defined().filter(|value| value.graph == main).map(|value| value.name).collect();
         for value in defined() {
             if steps.contains(&value.graph) && names.contains(&value.name) {
-                self.add(
-                    &codes::TRAINING_NAME_CLASH,
-                    Spot::graph(value.graph),
-                    |_| {
-                        format!(
-                            "'{}' is a name of the main graph as well",
-                            shown(model.text(value.name))
-                        )
-                    },
-                );
+                self.add(&codes::TRAINING_NAME_CLASH, Spot::graph(value.graph), |_| {
+                    format!(
+                        "'{}' is a name of the main graph as well",
+                        shown(model.text(value.name))
+                    )
+                });
             }
         }
     }
@@ -229,10 +209,7 @@ fn declared(graph: &Graph, variable: Variable) -> Declared {
         Variable::Sparse(index) => {
             let tensor = &graph.sparse_initializers[index].tensor;
             let values = tensor.values.as_ref();
-            (
-                values.and_then(|values| values.data_type),
-                known(&tensor.dims),
-            )
+            (values.and_then(|values| values.data_type), known(&tensor.dims))
         }
     }
 }

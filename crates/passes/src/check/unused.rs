@@ -9,11 +9,7 @@ use crate::finding::Spot;
 impl Checker<'_> {
     /// Nodes, constants and inputs of a graph that nothing reads and no output gives back.
     pub(super) fn unused(&mut self, id: GraphId, root: Root) {
-        let wanted = [
-            &codes::UNUSED_NODE,
-            &codes::UNUSED_INITIALIZER,
-            &codes::UNUSED_INPUT,
-        ];
+        let wanted = [&codes::UNUSED_NODE, &codes::UNUSED_INITIALIZER, &codes::UNUSED_INPUT];
         // What a training step makes is read by its bindings.
         if matches!(root, Root::Training(_)) || !wanted.iter().any(|code| self.wants(code)) {
             return;
@@ -75,9 +71,7 @@ impl Checker<'_> {
             });
             if lonely && !trained {
                 let spot = Spot::graph(id).item("initializer", index);
-                self.add(&codes::UNUSED_INITIALIZER, spot, |_| {
-                    "nothing reads it".into()
-                });
+                self.add(&codes::UNUSED_INITIALIZER, spot, |_| "nothing reads it".into());
             }
         }
         // Inputs of inner graphs and functions are given by whoever calls them.

@@ -12,15 +12,14 @@ impl Checker<'_> {
         for (index, info) in self.model.graph(graph).inputs.iter().enumerate() {
             let spot = Spot::graph(graph).item("input", index);
             if self.is_empty(info.name) {
-                self.add(&codes::NAMELESS_VALUE, spot, |_| {
-                    "it has no name".to_string()
-                });
+                self.add(&codes::NAMELESS_VALUE, spot, |_| "it has no name".to_string());
             }
             self.declared(info, spot, true);
         }
     }
 
-    /// The type and the rest of what is declared of a value. Those that come into the model and go out of it need one.
+    /// The type and the rest of what is declared of a value. Those that come into the model and go
+    /// out of it need one.
     pub(super) fn declared(&mut self, info: &ValueInfo, spot: Spot, is_port: bool) {
         if is_port && !self.is_empty(info.name) {
             self.complete(info.ty.as_ref(), spot);
@@ -45,12 +44,8 @@ impl Checker<'_> {
             return untyped(self, "it has no type");
         };
         match kind {
-            TypeKind::Tensor {
-                elem_type, shape, ..
-            }
-            | TypeKind::SparseTensor {
-                elem_type, shape, ..
-            } => {
+            TypeKind::Tensor { elem_type, shape, .. }
+            | TypeKind::SparseTensor { elem_type, shape, .. } => {
                 if elem_type.is_none() {
                     untyped(self, "it is a tensor without an element type");
                 }
@@ -60,21 +55,15 @@ impl Checker<'_> {
                     });
                 }
             }
-            TypeKind::Sequence {
-                elem_type: None, ..
-            } => {
+            TypeKind::Sequence { elem_type: None, .. } => {
                 untyped(self, "it is a sequence without an element type");
             }
-            TypeKind::Optional {
-                elem_type: None, ..
-            } => {
+            TypeKind::Optional { elem_type: None, .. } => {
                 untyped(self, "it is an optional without an element type");
             }
-            TypeKind::Map {
-                key_type,
-                value_type,
-                ..
-            } if key_type.is_none() || value_type.is_none() => {
+            TypeKind::Map { key_type, value_type, .. }
+                if key_type.is_none() || value_type.is_none() =>
+            {
                 untyped(self, "it is a map without types of keys and values");
             }
             TypeKind::Opaque { name, .. } if self.is_empty(*name) => {
@@ -96,12 +85,8 @@ impl Checker<'_> {
                 None if is_inner => incomplete(self, "a type within its type is not given"),
                 None => {}
                 Some(
-                    TypeKind::Tensor {
-                        elem_type, shape, ..
-                    }
-                    | TypeKind::SparseTensor {
-                        elem_type, shape, ..
-                    },
+                    TypeKind::Tensor { elem_type, shape, .. }
+                    | TypeKind::SparseTensor { elem_type, shape, .. },
                 ) => {
                     match elem_type {
                         None if is_inner => {
@@ -126,11 +111,7 @@ impl Checker<'_> {
                     }
                     next = elem_type.as_deref();
                 }
-                Some(TypeKind::Map {
-                    key_type,
-                    value_type,
-                    ..
-                }) => {
+                Some(TypeKind::Map { key_type, value_type, .. }) => {
                     if let Some(key) = key_type
                         && !is_key_type(DataType(*key))
                     {

@@ -7,8 +7,9 @@ use super::sum::{Adder, Assumed, Sum};
 /// The most memory that activations take at a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Bytes. A formula is that of the step that is largest when every symbol is [`ASSUMED_SIZE`](super::ASSUMED_SIZE);
-    /// missing are the activations of the graph, at any time, that have no size in advance.
+    /// Bytes. A formula is that of the step that is largest when every symbol is
+    /// [`ASSUMED_SIZE`](super::ASSUMED_SIZE); missing are the activations of the graph, at any
+    /// time, that have no size in advance.
     pub bytes: Sum,
     /// The node that runs then.
     pub node: Option<NodeId>,

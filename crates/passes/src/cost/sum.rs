@@ -26,10 +26,7 @@ impl Default for Sum {
 impl From<Dim> for Sum {
     fn from(size: Dim) -> Self {
         match size {
-            Dim::Unknown => Sum {
-                known: Dim::Known(0),
-                missing: 1,
-            },
+            Dim::Unknown => Sum { known: Dim::Known(0), missing: 1 },
             known => Sum { known, missing: 0 },
         }
     }
@@ -41,16 +38,13 @@ impl Sum {
         match runs {
             Dim::Known(1) => self.clone(),
             Dim::Known(0) => Sum::default(),
-            runs => Sum {
-                known: self.known.mul(runs),
-                missing: self.missing,
-            },
+            runs => Sum { known: self.known.mul(runs), missing: self.missing },
         }
     }
 }
 
-/// A sum in the making. Equal formulas are counted before anything is added: there are few of them in a model with many nodes,
-/// and formulas are slow to add.
+/// A sum in the making. Equal formulas are counted before anything is added: there are few of them
+/// in a model with many nodes, and formulas are slow to add.
 #[derive(Debug, Default)]
 pub(super) struct Adder {
     number: i128,
@@ -74,9 +68,8 @@ impl Adder {
         let number = if self.is_lost { Dim::Unknown } else { number };
         let formulas = self.formulas.iter();
         Sum {
-            known: formulas.fold(number, |sum, (formula, times)| {
-                sum.add(&formula.mul(&Dim::Known(*times)))
-            }),
+            known: formulas
+                .fold(number, |sum, (formula, times)| sum.add(&formula.mul(&Dim::Known(*times)))),
             missing: self.missing,
         }
     }
@@ -100,7 +93,8 @@ impl Assumed {
     }
 }
 
-/// The size with [`ASSUMED_SIZE`] for every symbol: what is unknown is nothing, what is too large for 64 bits the largest.
+/// The size with [`ASSUMED_SIZE`] for every symbol: what is unknown is nothing, what is too large
+/// for 64 bits the largest.
 pub fn at_assumed_sizes(dim: &Dim) -> i64 {
     match dim {
         Dim::Known(size) => *size,

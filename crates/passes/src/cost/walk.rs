@@ -34,7 +34,8 @@ pub(super) struct Walk<'a> {
     /// Initializers that are inputs as well, as all were in early versions of the format.
     defaults: HashMap<ValueId, &'a TensorProto>,
     assumed: Assumed,
-    /// Elements and bytes by the bits of an element and the shape: most values of a model have one of few shapes.
+    /// Elements and bytes by the bits of an element and the shape: most values of a model have one
+    /// of few shapes.
     sizes: HashMap<(Option<usize>, &'a [Dim]), [Dim; 2]>,
     nodes: Vec<NodeCost>,
     bodies_counted_once: usize,
@@ -66,10 +67,7 @@ impl<'a> Walk<'a> {
 
     /// In the body of a function, for a call that gives these values to its attributes.
     pub(super) fn in_call(self, bindings: &'a Bindings) -> Self {
-        Walk {
-            bindings: Some(bindings),
-            ..self
-        }
+        Walk { bindings: Some(bindings), ..self }
     }
 
     /// The cost of a graph with all that is inside of it.
@@ -189,7 +187,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Lists a node and what is inside of it, and gives the memory that it takes beside its inputs and outputs.
+    /// Lists a node and what is inside of it, and gives the memory that it takes beside its inputs
+    /// and outputs.
     fn node(&mut self, node: NodeId, runs: &Dim, depth: usize) -> Peak {
         let work = self.work(node);
         self.nodes.push(NodeCost {
@@ -201,10 +200,7 @@ impl<'a> Walk<'a> {
         if let Some(body) = self.calls.of(node).filter(|_| self.schema(node).is_none()) {
             let once = &mut self.bodies_counted_once;
             *once = once.saturating_add(body.bodies_counted_once);
-            return Peak {
-                bytes: body.peak,
-                node: None,
-            };
+            return Peak { bytes: body.peak, node: None };
         }
         let graphs: SmallVec<[GraphId; 2]> = self.graphs_in(node).collect();
         if graphs.is_empty() {
@@ -239,15 +235,14 @@ impl<'a> Walk<'a> {
     fn largest_of(&mut self, peaks: Vec<Peak>) -> Peak {
         let missing = peaks.iter().map(|peak| peak.bytes.missing);
         let missing = missing.fold(0, usize::saturating_add);
-        let largest = peaks
-            .into_iter()
-            .max_by_key(|peak| self.assumed.size(&peak.bytes.known));
+        let largest = peaks.into_iter().max_by_key(|peak| self.assumed.size(&peak.bytes.known));
         let mut largest = largest.unwrap_or_default();
         largest.bytes.missing = missing;
         largest
     }
 
-    /// Only one branch of an `If` runs: the one with more multiply-adds counts, of equals that with more elements.
+    /// Only one branch of an `If` runs: the one with more multiply-adds counts, of equals that with
+    /// more elements.
     fn leave_out_smaller(&mut self, branches: &[Range<usize>]) {
         let mut sizes = Vec::new();
         for branch in branches {
@@ -322,13 +317,7 @@ impl<'a> Walk<'a> {
             (None, Some(body)) => (body.multiply_adds, body.elements),
             (None, None) => (Dim::Unknown.into(), made),
         };
-        Work {
-            parameters,
-            parameter_bytes,
-            multiply_adds,
-            elements,
-            bytes,
-        }
+        Work { parameters, parameter_bytes, multiply_adds, elements, bytes }
     }
 
     fn multiply_adds(&self, node: NodeId, schema: &Schema) -> Dim {
@@ -391,9 +380,7 @@ impl<'a> Walk<'a> {
         let Some(shape) = &tensor.shape else {
             return [Dim::Unknown, Dim::Unknown];
         };
-        let found = self
-            .sizes
-            .entry((tensor.elem.and_then(DataType::bits), shape));
+        let found = self.sizes.entry((tensor.elem.and_then(DataType::bits), shape));
         let sizes = found.or_insert_with(|| {
             let count = elements(shape).unwrap_or(Dim::Unknown);
             let bytes = bytes_of(&count, tensor.elem);
@@ -403,7 +390,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The multiply-adds of a node in the form of an operator version; unknown where the types say too little.
+/// The multiply-adds of a node in the form of an operator version; unknown where the types say too
+/// little.
 pub(super) fn multiply_adds_of(
     model: &Model,
     found: &Inference,
@@ -421,10 +409,8 @@ pub(super) fn multiply_adds_of(
     let outputs = model.outputs(node);
     let made: SmallVec<[Option<&Type>; 4]> = outputs.iter().map(type_of).collect();
     let attributes = NodeAttributes::in_call(model, model.texts(), node, bindings);
-    let cx = Infer::new(schema, &attributes, &types, &known, made.len()).with_present(Present {
-        inputs: &present,
-        outputs: &[],
-    });
+    let cx = Infer::new(schema, &attributes, &types, &known, made.len())
+        .with_present(Present { inputs: &present, outputs: &[] });
     multiply_adds(&cx, &made).unwrap_or(Dim::Unknown)
 }
 
@@ -437,13 +423,12 @@ fn stored(tensor: &TensorProto) -> [Dim; 2] {
     [count, size]
 }
 
-/// Bytes of so many elements, with elements smaller than a byte packed. Strings have no size in advance.
+/// Bytes of so many elements, with elements smaller than a byte packed. Strings have no size in
+/// advance.
 fn bytes_of(elements: &Dim, elem: Option<DataType>) -> Dim {
     match elem.and_then(DataType::bits) {
         Some(bits) if bits % 8 == 0 => elements.mul(&Dim::Known(bits as i64 / 8)),
-        Some(bits) => elements
-            .mul(&Dim::Known(bits as i64))
-            .ceil_div(&Dim::Known(8)),
+        Some(bits) => elements.mul(&Dim::Known(bits as i64)).ceil_div(&Dim::Known(8)),
         None => Dim::Unknown,
     }
 }
@@ -460,11 +445,7 @@ struct Spans {
 impl Spans {
     fn begin(&mut self, value: ValueId, bytes: Dim, step: usize) {
         self.of.insert(value, self.spans.len());
-        self.spans.push(Span {
-            bytes,
-            first: step,
-            last: step,
-        });
+        self.spans.push(Span { bytes, first: step, last: step });
     }
 
     /// Values of other graphs, and constants, are not listed.
@@ -479,11 +460,7 @@ impl Spans {
     fn extra(&mut self, bytes: &Sum, step: usize) {
         self.missing = self.missing.saturating_add(bytes.missing);
         if bytes.known != Dim::Known(0) {
-            self.spans.push(Span {
-                bytes: bytes.known.clone(),
-                first: step,
-                last: step,
-            });
+            self.spans.push(Span { bytes: bytes.known.clone(), first: step, last: step });
         }
     }
 }

@@ -8,20 +8,12 @@ use sardonyx_tensor::DataType::{Double, Float};
 use super::{Match, Matcher, Rewrite, Source, give_up};
 
 /// `x * 0.5 * (1 + erf(x / sqrt 2))`, its factors in any order, and the approximation
-/// `x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))`. Hendrycks and Gimpel, "Gaussian error linear units" (2016).
+/// `x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 * x^3)))`. Hendrycks and Gimpel, "Gaussian error
+/// linear units" (2016).
 pub(super) fn gelu(cx: &Matcher<'_>, anchor: NodeId) -> Match {
-    let Some((factors, mut absorbed)) = cx.factors(anchor) else {
-        give_up!()
-    };
+    let Some((factors, mut absorbed)) = cx.factors(anchor) else { give_up!() };
     let [a, b, c] = factors[..] else { give_up!() };
-    for (x, half, sum) in [
-        (a, b, c),
-        (a, c, b),
-        (b, a, c),
-        (b, c, a),
-        (c, a, b),
-        (c, b, a),
-    ] {
+    for (x, half, sum) in [(a, b, c), (a, c, b), (b, a, c), (b, c, a), (c, a, b), (c, b, a)] {
         if !cx.is_number(half, 0.5) {
             continue;
         }
@@ -91,16 +83,13 @@ fn erf_argument(cx: &Matcher<'_>, erf: NodeId, x: ValueId) -> Option<Vec<NodeId>
 /// The nodes from Tanh down to `x`, if its argument is `sqrt(2/pi) * (x + 0.044715 * x^3)`.
 fn tanh_argument(cx: &Matcher<'_>, tanh: NodeId, x: ValueId) -> Option<Vec<NodeId>> {
     let product = cx.made_by(cx.input(tanh, 0)?, "Mul")?;
-    let (sum, _) = cx
-        .either_way(product)
-        .find(|(_, scale)| cx.is_number(*scale, FRAC_2_PI.sqrt()))?;
+    let (sum, _) =
+        cx.either_way(product).find(|(_, scale)| cx.is_number(*scale, FRAC_2_PI.sqrt()))?;
     let add = cx.made_by(sum, "Add")?;
     let (_, cubic) = cx.either_way(add).find(|(linear, _)| *linear == x)?;
     let scaled = cx.made_by(cubic, "Mul")?;
     let (mut factors, mut nodes) = cx.factors(scaled)?;
-    let scale = factors
-        .iter()
-        .position(|factor| cx.is_number(*factor, 0.044715))?;
+    let scale = factors.iter().position(|factor| cx.is_number(*factor, 0.044715))?;
     factors.remove(scale);
     match factors[..] {
         [power] => {
@@ -118,8 +107,8 @@ fn tanh_argument(cx: &Matcher<'_>, tanh: NodeId, x: ValueId) -> Option<Vec<NodeI
     Some(nodes)
 }
 
-/// `x * sigmoid(alpha * x)`: the swish of Ramachandran, Zoph and Le, "Searching for activation functions" (2017); SiLU
-/// for alpha 1.
+/// `x * sigmoid(alpha * x)`: the swish of Ramachandran, Zoph and Le, "Searching for activation
+/// functions" (2017); SiLU for alpha 1.
 pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (x, weight) in cx.either_way(anchor) {
         let Some(sigmoid) = cx.made_by(weight, "Sigmoid") else {

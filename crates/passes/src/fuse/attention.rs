@@ -1,4 +1,5 @@
-//! Attention: `softmax(scale * q k' + mask) v` around one softmax, in the forms that exporters write.
+//! Attention: `softmax(scale * q k' + mask) v` around one softmax, in the forms that exporters
+//! write.
 
 use sardonyx_model::{AttrValue, Dim, NodeId, ValueId};
 use sardonyx_tensor::DataType::Float;
@@ -17,15 +18,9 @@ struct Scores {
 
 /// Anchored at the product with the values.
 pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
-    let Some((weights, v)) = cx.pair(anchor) else {
-        give_up!()
-    };
-    let Some(softmax) = cx.made_by(weights, "Softmax") else {
-        give_up!()
-    };
-    let Some(scores) = cx.input(softmax, 0) else {
-        give_up!()
-    };
+    let Some((weights, v)) = cx.pair(anchor) else { give_up!() };
+    let Some(softmax) = cx.made_by(weights, "Softmax") else { give_up!() };
+    let Some(scores) = cx.input(softmax, 0) else { give_up!() };
     if !cx.is_last_axis(cx.int(softmax, "axis").unwrap_or(-1), scores) {
         give_up!("the softmax is not along the last axis");
     }
@@ -36,13 +31,8 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         give_up!("the argument of the softmax is no scaled product of queries and keys");
     };
     found.absorbed.push(softmax);
-    let Some((q, turned)) = cx.pair(found.product) else {
-        give_up!()
-    };
-    let (q, turned) = (
-        unscaled(cx, q, &mut found),
-        unscaled(cx, turned, &mut found),
-    );
+    let Some((q, turned)) = cx.pair(found.product) else { give_up!() };
+    let (q, turned) = (unscaled(cx, q, &mut found), unscaled(cx, turned, &mut found));
     let (Some(q_shape), Some(k_shape), Some(v_shape)) =
         (cx.shape(q), cx.shape(turned), cx.shape(v))
     else {
@@ -77,9 +67,7 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     if !product.is_some_and(|product| cx.same_shape(product, scores)) {
         give_up!("the scores are not seen to keep their shape when the mask is added");
     }
-    let shared = (rank == 4)
-        .then(|| heads_before_copies(cx, turned, v))
-        .flatten();
+    let shared = (rank == 4).then(|| heads_before_copies(cx, turned, v)).flatten();
     if !cx.are_inner(&found.absorbed, anchor) {
         give_up!("a value in between is read by somebody else as well");
     }
@@ -122,17 +110,14 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     Match::Yes(rewrite)
 }
 
-/// An attribute that only fused nodes have: queries that see no key give NaN, as the nodes did that are fused.
+/// An attribute that only fused nodes have: queries that see no key give NaN, as the nodes did that
+/// are fused.
 pub const BLIND_IS_NAN: &str = "sardonyx_blind_is_nan";
 
 /// Follows sums with a mask and scales up to the first product.
 fn scores_of(cx: &Matcher<'_>, mut value: ValueId) -> Option<Scores> {
-    let mut found = Scores {
-        scale: 1.0,
-        mask: None,
-        product: cx.producer(value)?,
-        absorbed: Vec::new(),
-    };
+    let mut found =
+        Scores { scale: 1.0, mask: None, product: cx.producer(value)?, absorbed: Vec::new() };
     for _ in 0..4 {
         let node = cx.producer(value)?;
         found.absorbed.push(node);
@@ -141,14 +126,12 @@ fn scores_of(cx: &Matcher<'_>, mut value: ValueId) -> Option<Scores> {
             return Some(found);
         }
         if cx.is(node, "Add") && found.mask.is_none() && found.scale == 1.0 {
-            let (scores, mask) = cx
-                .either_way(node)
-                .find(|(scores, _)| leads_to_product(cx, *scores))?;
+            let (scores, mask) =
+                cx.either_way(node).find(|(scores, _)| leads_to_product(cx, *scores))?;
             (found.mask, value) = (Some(mask), scores);
         } else if cx.is(node, "Mul") {
-            let (scores, scale) = cx
-                .either_way(node)
-                .find(|(_, scale)| cx.scalar(*scale).is_some())?;
+            let (scores, scale) =
+                cx.either_way(node).find(|(_, scale)| cx.scalar(*scale).is_some())?;
             found.scale *= cx.scalar(scale)?;
             value = scores;
         } else if cx.is(node, "Div") {
@@ -172,11 +155,9 @@ fn leads_to_product(cx: &Matcher<'_>, mut value: ValueId) -> bool {
             return true;
         }
         let constant = if cx.is(node, "Mul") {
-            cx.either_way(node)
-                .find(|(_, scale)| cx.scalar(*scale).is_some())
+            cx.either_way(node).find(|(_, scale)| cx.scalar(*scale).is_some())
         } else if cx.is(node, "Div") {
-            cx.pair(node)
-                .filter(|(_, scale)| cx.scalar(*scale).is_some())
+            cx.pair(node).filter(|(_, scale)| cx.scalar(*scale).is_some())
         } else {
             None
         };
@@ -193,9 +174,8 @@ fn unscaled(cx: &Matcher<'_>, value: ValueId, found: &mut Scores) -> ValueId {
     let Some(node) = cx.made_by(value, "Mul") else {
         return value;
     };
-    let scaled = cx
-        .either_way(node)
-        .find_map(|(operand, scale)| Some((operand, cx.scalar(scale)?)));
+    let scaled =
+        cx.either_way(node).find_map(|(operand, scale)| Some((operand, cx.scalar(scale)?)));
     match scaled {
         Some((operand, scale)) if cx.are_inner(&[node], found.product) => {
             found.scale *= scale;
@@ -221,8 +201,8 @@ fn heads_before_copies(
     (k_copies == v_copies).then_some((k, v))
 }
 
-/// `[b, h, t, d]` unsqueezed to `[b, h, 1, t, d]`, expanded to `[b, h, n, t, d]` and reshaped to `[b, h * n, t, d]`: what it was
-/// before, and n.
+/// `[b, h, t, d]` unsqueezed to `[b, h, 1, t, d]`, expanded to `[b, h, n, t, d]` and reshaped to
+/// `[b, h * n, t, d]`: what it was before, and n.
 fn before_copies(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, i64)> {
     let reshape = cx.made_by(value, "Reshape")?;
     let copies = cx.input(reshape, 0)?;
@@ -237,12 +217,8 @@ fn before_copies(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, i64)> {
         && [(0, 0), (1, 1), (2, 3), (3, 4)]
             .iter()
             .all(|(a, b)| before[*a].surely_equals(&between[*b]))
-        && [0, 2, 3]
-            .iter()
-            .all(|axis| before[*axis].surely_equals(&after[*axis]));
+        && [0, 2, 3].iter().all(|axis| before[*axis].surely_equals(&after[*axis]));
     let (heads_count, copies) = (before.get(1)?.known()?, between.get(2)?.known()?);
-    let joined = after
-        .get(1)
-        .is_some_and(|all| *all == Dim::Known(heads_count * copies));
+    let joined = after.get(1).is_some_and(|all| *all == Dim::Known(heads_count * copies));
     (fits && joined).then_some((heads, copies))
 }

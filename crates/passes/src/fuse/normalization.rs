@@ -5,7 +5,8 @@ use sardonyx_tensor::DataType::{Double, Float};
 
 use super::{Match, Matcher, Rewrite, Source, give_up};
 
-/// `weight * (x / sqrt(mean(x^2) + epsilon))`: Zhang and Sennrich, "Root mean square layer normalization" (2019).
+/// `weight * (x / sqrt(mean(x^2) + epsilon))`: Zhang and Sennrich, "Root mean square layer
+/// normalization" (2019).
 pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     // Of what is centred, with a bias to come, it is part of a larger whole.
     match scaled(cx, anchor).filter(|_| !has_bias(cx, anchor)) {
@@ -14,8 +15,8 @@ pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     }
 }
 
-/// `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias`: Ba, Kiros and Hinton, "Layer normalization"
-/// (2016).
+/// `(x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon) * weight + bias`: Ba, Kiros and Hinton,
+/// "Layer normalization" (2016).
 pub(super) fn layer(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (bias, weighted) in cx.either_way(anchor) {
         let product = cx.made_by(weighted, "Mul");
@@ -28,8 +29,8 @@ pub(super) fn layer(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     Match::No
 }
 
-/// The same without a bias. What does not fit is left to [`rms`], as that of the centred value, which says why not if it
-/// does not fit either.
+/// The same without a bias. What does not fit is left to [`rms`], as that of the centred value,
+/// which says why not if it does not fit either.
 pub(super) fn layer_without_bias(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     let Some(found) = centred(cx, anchor).filter(|_| !has_bias(cx, anchor)) else {
         return Match::No;
@@ -66,13 +67,7 @@ fn scaled(cx: &Matcher<'_>, product: NodeId) -> Option<Scaled> {
         let (squared, square) = square_of(cx, square)?;
         inner.extend(nodes);
         inner.push(square);
-        (squared == x).then_some(Scaled {
-            x,
-            weight,
-            epsilon,
-            normal,
-            inner,
-        })
+        (squared == x).then_some(Scaled { x, weight, epsilon, normal, inner })
     })
 }
 
@@ -104,8 +99,7 @@ fn normalized(
     };
     // A longer one would make the result larger than x.
     let is_vector = |factor: ValueId| {
-        cx.shape(factor)
-            .is_some_and(|shape| shape.len() == 1 && shape[0].surely_equals(size))
+        cx.shape(factor).is_some_and(|shape| shape.len() == 1 && shape[0].surely_equals(size))
     };
     if !is_vector(found.weight) || bias.is_some_and(|(bias, _)| !is_vector(bias)) {
         give_up!("the weight is not a vector of the size of the last axis");
@@ -113,8 +107,9 @@ fn normalized(
     if !cx.keeps_rank(anchor, x) {
         give_up!("the result is not seen to have the rank of the input");
     }
-    // What is normalized once and weighted several times, as in blocks side by side, is as many normalizations: together
-    // they are still fewer passes over memory. Each of these products is fused for the same reasons as this one.
+    // What is normalized once and weighted several times, as in blocks side by side, is as many
+    // normalizations: together they are still fewer passes over memory. Each of these products is
+    // fused for the same reasons as this one.
     let normal = cx.output(found.normal);
     let is_another = |reader: NodeId| {
         cx.is(reader, "Mul")
@@ -139,15 +134,14 @@ fn normalized(
     let mut rewrite = Rewrite::absorbing(absorbed);
     let inputs = [Some(x), Some(found.weight), bias.map(|(bias, _)| bias)];
     let inputs = inputs.into_iter().flatten().map(Source::Value).collect();
-    let attributes = vec![
-        ("axis", AttrValue::Int(-1)),
-        ("epsilon", AttrValue::Float(found.epsilon as f32)),
-    ];
+    let attributes =
+        vec![("axis", AttrValue::Int(-1)), ("epsilon", AttrValue::Float(found.epsilon as f32))];
     rewrite.step(op, inputs, attributes);
     Match::Yes(rewrite)
 }
 
-/// `x`, the sum under the root, and the nodes between, if `node` is `x / sqrt(sum)` in one of its spellings.
+/// `x`, the sum under the root, and the nodes between, if `node` is `x / sqrt(sum)` in one of its
+/// spellings.
 fn over_root(cx: &Matcher<'_>, node: NodeId) -> Option<(ValueId, ValueId, Vec<NodeId>)> {
     if cx.is(node, "Div") {
         let (x, root) = cx.pair(node)?;
@@ -161,9 +155,7 @@ fn over_root(cx: &Matcher<'_>, node: NodeId) -> Option<(ValueId, ValueId, Vec<No
         let inverted = cx.producer(inverse)?;
         if cx.is(inverted, "Pow") {
             let (sum, exponent) = cx.pair(inverted)?;
-            return cx
-                .is_number(exponent, -0.5)
-                .then(|| (x, sum, vec![inverted]));
+            return cx.is_number(exponent, -0.5).then(|| (x, sum, vec![inverted]));
         }
         let root = if cx.is(inverted, "Reciprocal") {
             cx.input(inverted, 0)?

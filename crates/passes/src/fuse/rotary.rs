@@ -1,11 +1,13 @@
-//! Rotary position embedding: Su et al., "RoFormer" (2021), in the form with halves that exporters spell out.
+//! Rotary position embedding: Su et al., "RoFormer" (2021), in the form with halves that exporters
+//! spell out.
 
 use sardonyx_model::{NodeId, ValueId};
 use sardonyx_tensor::DataType::Float;
 
 use super::{Match, Matcher, Rewrite, Source, give_up};
 
-/// `x * cos + concat(-x[half..], x[..half]) * sin`, where cosine and sine are those of angles that stand twice in a row.
+/// `x * cos + concat(-x[half..], x[..half]) * sin`, where cosine and sine are those of angles that
+/// stand twice in a row.
 pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (first, second) in cx.either_way(anchor) {
         let (Some(straight), Some(crossed)) = (cx.made_by(first, "Mul"), cx.made_by(second, "Mul"))
@@ -37,11 +39,7 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             let mut rewrite = Rewrite::absorbing(absorbed);
             let cos = rewrite.step("Cos", vec![Source::Value(cos)], Vec::new());
             let sin = rewrite.step("Sin", vec![Source::Value(sin)], Vec::new());
-            rewrite.step(
-                "RotaryEmbedding",
-                vec![Source::Value(x), cos, sin],
-                Vec::new(),
-            );
+            rewrite.step("RotaryEmbedding", vec![Source::Value(x), cos, sin], Vec::new());
             return Match::Yes(rewrite);
         }
     }
@@ -85,18 +83,19 @@ fn slice_of_last_axis(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, i64,
     cx.is_last_axis(axis, x).then_some((x, from, to, node))
 }
 
-/// Whether there are angles `[batch or 1, sequence, pairs]` for `x`, `[batch, heads, sequence, features]`.
+/// Whether there are angles `[batch or 1, sequence, pairs]` for `x`,
+/// `[batch, heads, sequence, features]`.
 fn of_all_tokens(cx: &Matcher<'_>, angles: ValueId, x: ValueId) -> bool {
-    let (Some([batch, length, _]), Some([x_batch, _, x_length, _])) = (
-        cx.shape(angles).map(|s| &s[..]),
-        cx.shape(x).map(|s| &s[..]),
-    ) else {
+    let (Some([batch, length, _]), Some([x_batch, _, x_length, _])) =
+        (cx.shape(angles).map(|s| &s[..]), cx.shape(x).map(|s| &s[..]))
+    else {
         return false;
     };
     (batch.known() == Some(1) || batch.surely_equals(x_batch)) && length.surely_equals(x_length)
 }
 
-/// The angles, if `value` is `function(concat(angles, angles))`, perhaps with an axis of heads put in.
+/// The angles, if `value` is `function(concat(angles, angles))`, perhaps with an axis of heads put
+/// in.
 fn once(cx: &Matcher<'_>, value: ValueId, function: &str) -> Option<ValueId> {
     let unsqueezed = cx.made_by(value, "Unsqueeze")?;
     // [batch, sequence, angles] becomes [batch, 1, sequence, angles].

@@ -1,4 +1,5 @@
-//! Writing what was inferred into the model: types of values between nodes, and what declared types leave open.
+//! Writing what was inferred into the model: types of values between nodes, and what declared types
+//! leave open.
 
 use hashbrown::HashMap;
 use sardonyx_model::{
@@ -16,13 +17,14 @@ pub enum Naming {
     Expressions,
     /// Not at all: only numbers and names.
     Names,
-    /// As the reference implementation writes: outputs without a type are listed among the values between nodes as well,
-    /// and inputs of inner graphs get types.
+    /// As the reference implementation writes: outputs without a type are listed among the values
+    /// between nodes as well, and inputs of inner graphs get types.
     Reference,
 }
 
-/// Writes inferred types into a model: a list entry for each value that a node makes, and what is open in existing
-/// declarations. Nothing else changes: names and numbers of the file stay, except that a name gives way to a number.
+/// Writes inferred types into a model: a list entry for each value that a node makes, and what is
+/// open in existing declarations. Nothing else changes: names and numbers of the file stay, except
+/// that a name gives way to a number.
 ///
 /// `symbols` are numbers that names stand for from now on, in every declaration.
 pub fn annotate(model: &mut Model, found: &Inference, naming: Naming, symbols: &[(String, i64)]) {
@@ -156,10 +158,7 @@ impl Writer<'_> {
             self.fill(model, &mut proto, ty);
             return proto;
         };
-        let dim = |size| DimProto {
-            value: self.text(model, size),
-            ..DimProto::default()
-        };
+        let dim = |size| DimProto { value: self.text(model, size), ..DimProto::default() };
         TypeProto {
             kind: Some(TypeKind::Tensor {
                 elem_type: tensor.elem.map(|elem| elem.number()),
@@ -177,32 +176,15 @@ impl Writer<'_> {
     fn fill(&mut self, model: &mut Model, proto: &mut TypeProto, ty: &Type) {
         let kind = proto.kind.get_or_insert_with(|| empty(ty));
         match (kind, ty) {
-            (
-                TypeKind::Tensor {
-                    elem_type, shape, ..
-                },
-                Type::Tensor(tensor),
-            )
-            | (
-                TypeKind::SparseTensor {
-                    elem_type, shape, ..
-                },
-                Type::SparseTensor(tensor),
-            ) => {
+            (TypeKind::Tensor { elem_type, shape, .. }, Type::Tensor(tensor))
+            | (TypeKind::SparseTensor { elem_type, shape, .. }, Type::SparseTensor(tensor)) => {
                 self.fill_tensor(model, elem_type, shape, tensor);
             }
             (TypeKind::Sequence { elem_type, .. }, Type::Sequence(inner))
             | (TypeKind::Optional { elem_type, .. }, Type::Optional(inner)) => {
                 self.fill(model, elem_type.get_or_insert_default(), inner);
             }
-            (
-                TypeKind::Map {
-                    key_type,
-                    value_type,
-                    ..
-                },
-                Type::Map(key, inner),
-            ) => {
+            (TypeKind::Map { key_type, value_type, .. }, Type::Map(key, inner)) => {
                 if key_type.is_none_or(|key| key == 0) {
                     *key_type = Some(key.number());
                 }
@@ -288,33 +270,11 @@ fn denote(ty: &mut TypeProto, found: &Inference, value: ValueId) {
 fn empty(ty: &Type) -> TypeKind {
     let unknown = Default::default();
     match ty {
-        Type::Tensor(_) => TypeKind::Tensor {
-            elem_type: None,
-            shape: None,
-            unknown,
-        },
-        Type::SparseTensor(_) => TypeKind::SparseTensor {
-            elem_type: None,
-            shape: None,
-            unknown,
-        },
-        Type::Sequence(_) => TypeKind::Sequence {
-            elem_type: None,
-            unknown,
-        },
-        Type::Map(..) => TypeKind::Map {
-            key_type: None,
-            value_type: None,
-            unknown,
-        },
-        Type::Optional(_) => TypeKind::Optional {
-            elem_type: None,
-            unknown,
-        },
-        Type::Opaque { .. } => TypeKind::Opaque {
-            domain: None,
-            name: None,
-            unknown,
-        },
+        Type::Tensor(_) => TypeKind::Tensor { elem_type: None, shape: None, unknown },
+        Type::SparseTensor(_) => TypeKind::SparseTensor { elem_type: None, shape: None, unknown },
+        Type::Sequence(_) => TypeKind::Sequence { elem_type: None, unknown },
+        Type::Map(..) => TypeKind::Map { key_type: None, value_type: None, unknown },
+        Type::Optional(_) => TypeKind::Optional { elem_type: None, unknown },
+        Type::Opaque { .. } => TypeKind::Opaque { domain: None, name: None, unknown },
     }
 }

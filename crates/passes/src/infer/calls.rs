@@ -32,7 +32,8 @@ pub(super) struct Answer {
 }
 
 impl Engine<'_> {
-    /// Whether an input is there: not left out, and no input of a function that the call leaves out.
+    /// Whether an input is there: not left out, and no input of a function that the call leaves
+    /// out.
     pub(super) fn has(&self, value: Option<ValueId>) -> bool {
         let Some(value) = value else { return false };
         let Some(call) = self.calls.last() else {
@@ -73,20 +74,14 @@ impl Engine<'_> {
             .inputs
             .iter()
             .zip(&given.known)
-            .map(|(ty, known)| Inferred {
-                ty: ty.cloned(),
-                known: known.cloned(),
-            })
+            .map(|(ty, known)| Inferred { ty: ty.cloned(), known: known.cloned() })
             .collect();
         inputs.resize(formal, Inferred::default());
         let key = format!("{function} {inputs:?} {:?} {bindings:?}", given.present);
         let outputs = match self.answers.get(&key) {
             Some(answer) => {
                 let (outputs, fresh) = (answer.outputs.clone(), answer.fresh.clone());
-                let unknown = match fresh.is_empty() {
-                    true => Vec::new(),
-                    false => answer.unknown.clone(),
-                };
+                let unknown = if fresh.is_empty() { Vec::new() } else { answer.unknown.clone() };
                 self.counts_as(node, answer.cost);
                 self.renewed(node, outputs, &fresh, &unknown)
             }
@@ -116,7 +111,8 @@ impl Engine<'_> {
             }
         };
         let count = model.outputs(node).len();
-        // The reference implementation passes over outputs beyond those of the node only if it knows nothing of them.
+        // The reference implementation passes over outputs beyond those of the node only if it
+        // knows nothing of them.
         let mut beyond = outputs.iter().skip(count);
         if !self.is_algebra() && beyond.any(|output| output.ty.is_some()) {
             return Err(InferError(format!(
@@ -126,10 +122,8 @@ impl Engine<'_> {
             )));
         }
         let mut said = Said::default();
-        for output in outputs
-            .into_iter()
-            .chain(std::iter::repeat_with(Inferred::default))
-            .take(count)
+        for output in
+            outputs.into_iter().chain(std::iter::repeat_with(Inferred::default)).take(count)
         {
             said.types.push(output.ty);
             said.known.push(output.known);
@@ -145,8 +139,7 @@ impl Engine<'_> {
         }
         let mut names = HashSet::new();
         for ty in outputs.iter().filter_map(|output| output.ty.as_ref()) {
-            ty.clone()
-                .for_each_dim(&mut |dim| names.extend(dim.symbols()));
+            ty.clone().for_each_dim(&mut |dim| names.extend(dim.symbols()));
         }
         let is_of_output = |unknown: &&Unknown| {
             let symbol = unknown.symbol.as_ref();
@@ -162,7 +155,8 @@ impl Engine<'_> {
         }
     }
 
-    /// What a call gave before, with new names where it made up names: other data may give other sizes.
+    /// What a call gave before, with new names where it made up names: other data may give other
+    /// sizes.
     fn renewed(
         &mut self,
         node: NodeId,
@@ -178,11 +172,7 @@ impl Engine<'_> {
             if let Some(ty) = &mut output.ty {
                 ty.for_each_dim(&mut |dim| {
                     for name in dim.symbols() {
-                        if self
-                            .fresh
-                            .number(&name)
-                            .is_some_and(|number| old.contains(&number))
-                        {
+                        if self.fresh.number(&name).is_some_and(|number| old.contains(&number)) {
                             new.entry(name)
                                 .or_insert_with(|| Dim::symbol(&self.fresh.next(self.model)));
                         }
@@ -203,10 +193,7 @@ impl Engine<'_> {
     fn explain_again(&mut self, node: NodeId, new: &HashMap<String, Dim>, old: &[Unknown]) {
         let listed = old.iter().filter_map(|unknown| {
             let name = new.get(unknown.symbol.as_ref()?)?.as_symbol()?;
-            Some(Unknown {
-                symbol: Some(name.to_string()),
-                ..unknown.clone()
-            })
+            Some(Unknown { symbol: Some(name.to_string()), ..unknown.clone() })
         });
         let mut again: Vec<Unknown> = listed.collect();
         let place = crate::finding::place_of_node(self.model, node);

@@ -1,8 +1,9 @@
-//! Denotations of dimensions (`DATA_BATCH` and others): which of them the values between nodes have, and whether they are
-//! those that operators expect.
+//! Denotations of dimensions (`DATA_BATCH` and others): which of them the values between nodes
+//! have, and whether they are those that operators expect.
 //!
-//! Nothing here runs unless the file denotes a dimension. Then the rule of an operator is applied a second time, to inputs
-//! whose sizes are all different symbols: the symbols in the sizes of an output say which dimensions it comes from.
+//! Nothing here runs unless the file denotes a dimension. Then the rule of an operator is applied a
+//! second time, to inputs whose sizes are all different symbols: the symbols in the sizes of an
+//! output say which dimensions it comes from.
 
 use hashbrown::HashMap;
 use sardonyx_model::{
@@ -20,7 +21,8 @@ use crate::finding::Spot;
 /// By dimension, what it means.
 pub(super) type Denotations = SmallVec<[Option<Symbol>; 4]>;
 
-/// Nodes with more inputs hand on nothing: joining the sizes of many inputs takes time that grows with their square.
+/// Nodes with more inputs hand on nothing: joining the sizes of many inputs takes time that grows
+/// with their square.
 const MOST_INPUTS: usize = 64;
 
 /// What a declared type says of its dimensions, if it denotes one.
@@ -69,7 +71,8 @@ impl<'a> Engine<'a> {
         let schema = callee.schema;
         let operator = schema.and_then(|schema| self.registry.operator(schema.domain, schema.name));
         if !graphs.is_empty() {
-            // Outputs of `If` are those of its branches; what a loop hands on may differ from turn to turn.
+            // Outputs of `If` are those of its branches; what a loop hands on may differ from turn
+            // to turn.
             if operator.is_some_and(|operator| operator.domain.is_empty() && operator.name == "If")
             {
                 self.join_branches(node, &graphs);
@@ -79,13 +82,7 @@ impl<'a> Engine<'a> {
         if let Some(formats) = operator.and_then(OpDef::formats) {
             for (index, format) in formats {
                 if let Some(value) = inputs.get(*index).copied().flatten() {
-                    self.expect(
-                        node,
-                        operator.map_or("", |op| op.name),
-                        *index,
-                        value,
-                        *format,
-                    );
+                    self.expect(node, operator.map_or("", |op| op.name), *index, value, *format);
                 }
             }
             // Filters are no part of the result: it has the format of the first input.
@@ -205,17 +202,15 @@ impl<'a> Engine<'a> {
         marks.join(&said.equal);
         let mut found = Vec::new();
         for (index, ty) in said.types.iter().enumerate() {
-            if let Some(Type::Tensor(TensorType {
-                shape: Some(shape), ..
-            })) = ty
-            {
+            if let Some(Type::Tensor(TensorType { shape: Some(shape), .. })) = ty {
                 found.push((index, shape.iter().map(|dim| marks.of(dim)).collect()));
             }
         }
         found
     }
 
-    /// What is said of a node for inputs of these types. Nothing that is found on the way is listed.
+    /// What is said of a node for inputs of these types. Nothing that is found on the way is
+    /// listed.
     fn said_of(
         &mut self,
         node: NodeId,
@@ -223,10 +218,8 @@ impl<'a> Engine<'a> {
         inputs: &[Option<ValueId>],
         types: &[Option<Type>],
     ) -> Option<Said> {
-        let known: SmallVec<[Option<Known>; 6]> = inputs
-            .iter()
-            .map(|value| self.found.known((*value)?).cloned())
-            .collect();
+        let known: SmallVec<[Option<Known>; 6]> =
+            inputs.iter().map(|value| self.found.known((*value)?).cloned()).collect();
         let present: SmallVec<[bool; 6]> = inputs.iter().map(Option::is_some).collect();
         let attributes = NodeAttributes::in_call(self.model, self.texts, node, None);
         let mut given = Given::new(&present, &attributes);
@@ -269,7 +262,8 @@ impl Marks {
         ty
     }
 
-    /// Dimensions that a node demands to be of one size mean the same: what the first one that is denoted means.
+    /// Dimensions that a node demands to be of one size mean the same: what the first one that is
+    /// denoted means.
     fn join(&mut self, equal: &[(Dim, Dim)]) {
         for (a, b) in equal {
             let (Some(a), Some(b)) = (a.as_symbol(), b.as_symbol()) else {
@@ -278,10 +272,7 @@ impl Marks {
             let (Some(of_a), Some(of_b)) = (self.0.get(a).copied(), self.0.get(b).copied()) else {
                 continue;
             };
-            let (first, second) = match of_a.order < of_b.order {
-                true => (of_a, of_b),
-                false => (of_b, of_a),
-            };
+            let (first, second) = if of_a.order < of_b.order { (of_a, of_b) } else { (of_b, of_a) };
             let denotation = first.denotation.or(second.denotation);
             for (name, mark) in [(a, of_a), (b, of_b)] {
                 let order = mark.order;
@@ -304,8 +295,6 @@ impl Marks {
             return denoted.all(|other| other == first).then_some(first);
         }
         let first = denotations.next()??;
-        denotations
-            .all(|other| other == Some(first))
-            .then_some(first)
+        denotations.all(|other| other == Some(first)).then_some(first)
     }
 }

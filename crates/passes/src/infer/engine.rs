@@ -29,7 +29,8 @@ use crate::check::codes;
 use crate::finding::Spot;
 use crate::order::sorted;
 
-/// Node visits of graphs that are walked through more than once, for each node that the model has, and to begin with.
+/// Node visits of graphs that are walked through more than once, for each node that the model has,
+/// and to begin with.
 const VISITS_PER_NODE: u64 = 64;
 const VISITS: u64 = 100_000;
 
@@ -70,20 +71,24 @@ pub(super) struct Engine<'a> {
     visits: u64,
     /// The number of the first name that could be made up by the node at hand.
     pub(super) first_name: usize,
-    /// Whether the graph has a node of which nothing is known: then it is no wonder if types are missing further down.
+    /// Whether the graph has a node of which nothing is known: then it is no wonder if types are
+    /// missing further down.
     pub(super) unsupported: bool,
     /// Whether that is so of a graph around this one.
     pub(super) muted: bool,
-    /// Whether one node is looked at alone: it is compared with its operator, and unknown sizes get no names.
+    /// Whether one node is looked at alone: it is compared with its operator, and unknown sizes get
+    /// no names.
     pub(super) alone: bool,
     /// Inputs that are constants as well, with the position among these.
     pub(super) defaults: HashMap<ValueId, usize>,
-    /// Values that the file gives more dimensions than a tensor can have, with how many, in the style of the reference
-    /// implementation: it lets them be, so that they matter only where a node needs them.
+    /// Values that the file gives more dimensions than a tensor can have, with how many, in the
+    /// style of the reference implementation: it lets them be, so that they matter only where a
+    /// node needs them.
     deep: HashMap<ValueId, usize>,
     /// Graphs that were walked through before: of their values there is something to forget.
     walked: HashSet<GraphId>,
-    /// Values that are declared with an element type that the standard does not have, if that is asked for.
+    /// Values that are declared with an element type that the standard does not have, if that is
+    /// asked for.
     pub(super) strange: HashSet<ValueId>,
     /// The order of their nodes, where that is not the one of the file.
     orders: HashMap<GraphId, Option<Rc<[NodeId]>>>,
@@ -217,7 +222,8 @@ impl<'a> Engine<'a> {
         self.found
     }
 
-    /// Looks at the nodes of a graph, each after those that make what it reads, wherever they stand in the file.
+    /// Looks at the nodes of a graph, each after those that make what it reads, wherever they stand
+    /// in the file.
     pub(super) fn walk(&mut self, id: GraphId) {
         let nodes = &self.model.graph(id).nodes;
         for node in self.order(id).as_deref().unwrap_or(nodes) {
@@ -237,8 +243,8 @@ impl<'a> Engine<'a> {
         self.orders.entry(id).or_insert_with(sort).clone()
     }
 
-    /// What is said of the outputs of one node of the main graph: by the rule of an operator, or by the body of a function.
-    /// Unknown sizes stay unknown.
+    /// What is said of the outputs of one node of the main graph: by the rule of an operator, or by
+    /// the body of a function. Unknown sizes stay unknown.
     pub(super) fn alone(
         mut self,
         node: NodeId,
@@ -277,14 +283,14 @@ impl<'a> Engine<'a> {
             self.forget(id);
         }
         let is_body = |call: &Call| model.functions[call.function].body == id;
-        let declared: &[_] = match self.calls.last().is_some_and(is_body) && !self.is_algebra() {
-            // Functions take other types in every call; the reference implementation reads nothing about them.
-            true => &[],
-            false => &graph.value_info,
-        };
+        // Functions take other types in every call; the reference implementation reads nothing
+        // about them.
+        let is_read = self.is_algebra() || !self.calls.last().is_some_and(is_body);
+        let declared: &[_] = if is_read { &graph.value_info } else { &[] };
         let infos = declared.iter().chain(&graph.outputs);
         for info in infos.chain(&graph.inputs) {
-            // Lists of an inner graph may name values of an outer one, which are what that one says.
+            // Lists of an inner graph may name values of an outer one, which are what that one
+            // says.
             if let (Some(value), Some(ty)) = (info.value, &info.ty)
                 && model.value(value).graph == id
             {
@@ -319,7 +325,8 @@ impl<'a> Engine<'a> {
                 self.found.types[value.index()] = Some(ty);
             }
         }
-        // Before version 4 of the format every constant had to be an input as well, so that says nothing about overriding it.
+        // Before version 4 of the format every constant had to be an input as well, so that says
+        // nothing about overriding it.
         let all_are_inputs =
             self.is_algebra() && model.main == Some(id) && model.header.ir_version.unwrap_or(0) < 4;
         for (index, initializer) in graph.initializers.iter().enumerate() {
@@ -351,10 +358,7 @@ impl<'a> Engine<'a> {
             if !is_default && !is_declared {
                 self.found.types[value.index()] = Some(constant);
             }
-            let elems = proto
-                .dims
-                .iter()
-                .try_fold(1i64, |product, dim| product.checked_mul(*dim));
+            let elems = proto.dims.iter().try_fold(1i64, |product, dim| product.checked_mul(*dim));
             if elems.is_some_and(|elems| elems <= MAX_KNOWN as i64) && !proto.is_external() {
                 let tensor = model.tensor(proto, &NoExternalData).ok();
                 if let Some(tensor) = tensor {
@@ -364,7 +368,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Forgets what an earlier walk through a graph found, and what was bound to its inputs for that walk.
+    /// Forgets what an earlier walk through a graph found, and what was bound to its inputs for
+    /// that walk.
     fn forget(&mut self, id: GraphId) {
         let model = self.model;
         let graph = model.graph(id);
@@ -427,7 +432,8 @@ impl<'a> Engine<'a> {
         let (named, options) = (&mut self.named, self.options);
         model.type_with(ty, &mut |value| {
             let symbol = match (value, options.style) {
-                // The reference implementation compares negative sizes like others; as a rule they mean "any".
+                // The reference implementation compares negative sizes like others; as a rule they
+                // mean "any".
                 (DimValue::Value(size), Style::Reference { .. }) => return Dim::Known(size),
                 (DimValue::Value(size @ 0..), _) => return Dim::Known(size),
                 (DimValue::Value(_), _) => return Dim::Unknown,
@@ -467,7 +473,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What there is to say of the outputs of a node; nothing if something does not fit, or nobody knows its operator.
+    /// What there is to say of the outputs of a node; nothing if something does not fit, or nobody
+    /// knows its operator.
     fn said(&mut self, node: NodeId, callee: &Callee<'_>) -> Option<Said> {
         let model = self.model;
         if !self.is_algebra()
@@ -510,26 +517,18 @@ impl<'a> Engine<'a> {
             Some(schema) => {
                 let mut given = Given::new(&present, &attributes);
                 for value in &values {
-                    given
-                        .inputs
-                        .push(value.and_then(|value| self.found.ty(value)));
-                    given
-                        .known
-                        .push(value.and_then(|value| self.found.known(value)));
+                    given.inputs.push(value.and_then(|value| self.found.ty(value)));
+                    given.known.push(value.and_then(|value| self.found.known(value)));
                 }
                 let said = self.book().apply(node, schema, callee.rule, &given, None);
                 said.map(|said| Some(self.judged(node, callee, &given, said)))
             }
             None => {
                 // What is known changes while graphs are walked through.
-                let types: SmallVec<[Option<Type>; 6]> = values
-                    .iter()
-                    .map(|value| self.found.ty((*value)?).cloned())
-                    .collect();
-                let known: SmallVec<[Option<Known>; 6]> = values
-                    .iter()
-                    .map(|value| self.found.known((*value)?).cloned())
-                    .collect();
+                let types: SmallVec<[Option<Type>; 6]> =
+                    values.iter().map(|value| self.found.ty((*value)?).cloned()).collect();
+                let known: SmallVec<[Option<Known>; 6]> =
+                    values.iter().map(|value| self.found.known((*value)?).cloned()).collect();
                 let mut given = Given::new(&present, &attributes);
                 given.inputs.extend(types.iter().map(Option::as_ref));
                 given.known.extend(known.iter().map(Option::as_ref));
@@ -555,11 +554,7 @@ impl<'a> Engine<'a> {
     }
 
     fn book(&self) -> Rulebook<'a> {
-        Rulebook {
-            model: self.model,
-            rules: self.options.rules,
-            thorough: self.is_algebra(),
-        }
+        Rulebook { model: self.model, rules: self.options.rules, thorough: self.is_algebra() }
     }
 
     /// What is said of a node whose attributes are graphs, or that calls a function.
@@ -601,9 +596,8 @@ impl<'a> Engine<'a> {
     ) -> Judged {
         let (mut wrong, mut unmet) = (None, Vec::new());
         let ranks = said.types.iter_mut().enumerate();
-        let too_deep = ranks
-            .filter_map(|(index, ty)| Some((index, bound_rank(ty.as_mut()?)?)))
-            .collect();
+        let too_deep =
+            ranks.filter_map(|(index, ty)| Some((index, bound_rank(ty.as_mut()?)?))).collect();
         if let Some(schema) = callee.schema {
             let reference = !self.is_algebra();
             let check = self.options.check_types || self.alone && self.depth == 0;
@@ -627,12 +621,7 @@ impl<'a> Engine<'a> {
                 unmet = self.unmet(node, schema, given, &said);
             }
         }
-        Judged {
-            said,
-            wrong,
-            unmet,
-            too_deep,
-        }
+        Judged { said, wrong, unmet, too_deep }
     }
 
     /// Lists what does not fit; gives what was said if it counts all the same.
@@ -673,15 +662,18 @@ impl<'a> Engine<'a> {
                 None => &model.header.opset_import,
                 Some(function) => &model.functions[function].opset_import,
             };
-            match imports.is_empty() && !is_algebra {
-                // The reference implementation infers nothing without imports, although old models may have none.
-                true => std::collections::HashMap::new(),
-                false => model.opsets_in(imports),
+            if imports.is_empty() && !is_algebra {
+                // The reference implementation infers nothing without imports, although old models
+                // may have none.
+                std::collections::HashMap::new()
+            } else {
+                model.opsets_in(imports)
             }
         });
         let opset = imports.get(&model.domain_of(node)).copied();
         let mut callee = self.look_up(node, u32::try_from(opset.unwrap_or(0)).unwrap_or(0));
-        // The reference implementation knows no operators of version 0, as it knows none of other domains.
+        // The reference implementation knows no operators of version 0, as it knows none of other
+        // domains.
         callee.imported |= opset.is_some() && !is_algebra;
         self.callees.insert(key, callee);
         callee
@@ -707,11 +699,10 @@ impl<'a> Engine<'a> {
         let model = self.model;
         let op = model.display(model.node(node).op_type);
         let domain = model.domain_of(node);
-        let reason = match callee.imported {
-            false => {
-                format!("operator set '{domain}' is not imported, so that {op} has no meaning")
-            }
-            true => format!("nothing is known of operator {op} of domain '{domain}'"),
+        let reason = if callee.imported {
+            format!("nothing is known of operator {op} of domain '{domain}'")
+        } else {
+            format!("operator set '{domain}' is not imported, so that {op} has no meaning")
         };
         if !callee.imported {
             self.problem(node, ProblemKind::NotImported, reason.clone());
@@ -745,12 +736,7 @@ impl<'a> Engine<'a> {
             fact = format!("{fact}, when called by {place}");
         }
         let advice = describe_inputs(self.model, node, &self.found);
-        self.found.problems.push(Problem {
-            spot: Spot::node(node),
-            kind,
-            fact,
-            advice,
-        });
+        self.found.problems.push(Problem { spot: Spot::node(node), kind, fact, advice });
     }
 
     /// Notes a value that the file gives too many dimensions.
@@ -793,12 +779,7 @@ pub(super) struct Given<'g> {
 
 impl<'g> Given<'g> {
     pub(super) fn new(present: &'g [bool], attributes: &'g NodeAttributes<'g>) -> Self {
-        Given {
-            inputs: SmallVec::new(),
-            known: SmallVec::new(),
-            present,
-            attributes,
-        }
+        Given { inputs: SmallVec::new(), known: SmallVec::new(), present, attributes }
     }
 }
 
@@ -837,17 +818,12 @@ impl Rulebook<'_> {
         let present: SmallVec<[bool; 4]> = outputs.iter().map(Option::is_some).collect();
         let count = outputs.len();
         let mut cx = Infer::new(schema, given.attributes, inputs, &given.known, count)
-            .with_present(Present {
-                inputs: given.present,
-                outputs: &present,
-            })
+            .with_present(Present { inputs: given.present, outputs: &present })
             .with_thoroughness(self.thorough);
         if let Some(inside) = inside {
             cx = cx.with_subgraphs(inside);
         }
-        let custom = self
-            .rules
-            .and_then(|rules| rules.infer(self.model, node, schema, &mut cx));
+        let custom = self.rules.and_then(|rules| rules.infer(self.model, node, schema, &mut cx));
         let origin = match (custom, rule) {
             (Some(result), _) => result.map(|()| Origin::Program)?,
             (None, Some(rule)) => rule(&mut cx).map(|()| Origin::Standard)?,
@@ -869,8 +845,8 @@ fn visits(model: &Model) -> u64 {
     VISITS + VISITS_PER_NODE * model.node_count() as u64
 }
 
-/// The type of the elements of a tensor, or of the tensors that a sequence, an optional or a map holds; `Some(None)` if it is
-/// not known. Opaque types have none.
+/// The type of the elements of a tensor, or of the tensors that a sequence, an optional or a map
+/// holds; `Some(None)` if it is not known. Opaque types have none.
 pub(super) fn element(ty: &Type) -> Option<Option<DataType>> {
     match ty {
         Type::Tensor(tensor) | Type::SparseTensor(tensor) => Some(tensor.elem),
@@ -886,7 +862,8 @@ fn without_element(inputs: &[Option<&Type>]) -> Option<String> {
     Some(format!("the element type of input {index} is not known"))
 }
 
-/// Whether a declared tensor has elements of a type that the standard does not have; no type at all is not meant.
+/// Whether a declared tensor has elements of a type that the standard does not have; no type at all
+/// is not meant.
 fn has_strange_element(ty: &TypeProto) -> bool {
     match &ty.kind {
         Some(TypeKind::Tensor { elem_type, .. } | TypeKind::SparseTensor { elem_type, .. }) => {
@@ -928,8 +905,5 @@ fn describe_inputs(model: &Model, node: NodeId, found: &Inference) -> String {
             }
         })
         .collect();
-    match inputs.is_empty() {
-        true => String::new(),
-        false => format!("its inputs are {}", inputs.join(", ")),
-    }
+    if inputs.is_empty() { String::new() } else { format!("its inputs are {}", inputs.join(", ")) }
 }

@@ -33,8 +33,9 @@ impl Equalities {
         self.replaced.is_empty()
     }
 
-    /// Learns that two sizes are equal. Of two symbols the one that `is_ours` goes, else the one that is named later in
-    /// the alphabet: any order will do, as long as it is the same in every run.
+    /// Learns that two sizes are equal. Of two symbols the one that `is_ours` goes, else the one
+    /// that is named later in the alphabet: any order will do, as long as it is the same in every
+    /// run.
     pub(super) fn learn(&mut self, node: NodeId, a: &Dim, b: &Dim, is_ours: impl Fn(&str) -> bool) {
         let (left, right) = (self.apply(a), self.apply(b));
         if left == right || left.is_unknown() || right.is_unknown() {
@@ -53,7 +54,8 @@ impl Equalities {
                     self.replaced.insert(symbol, value);
                 }
             }
-            // It says nothing about other sizes, but people may want to know what their data must be like.
+            // It says nothing about other sizes, but people may want to know what their data must
+            // be like.
             None => {
                 let is_known = left.known().is_some() && right.known().is_some();
                 let mut symbols = left.symbols().into_iter().chain(right.symbols());

@@ -13,7 +13,8 @@ use super::unknown::Missing;
 const DEEPEST: usize = 100;
 
 impl Engine<'_> {
-    /// A graph inside of a node, for inputs of which this is known. What was found out about it before is forgotten.
+    /// A graph inside of a node, for inputs of which this is known. What was found out about it
+    /// before is forgotten.
     pub(super) fn graph(
         &mut self,
         id: GraphId,
@@ -39,10 +40,7 @@ impl Engine<'_> {
                 ty: self.found.types[value.index()].clone(),
                 known: self.found.known(value).cloned(),
             },
-            None => Inferred {
-                ty: info.ty.as_ref().and_then(|ty| model.type_of(ty)),
-                known: None,
-            },
+            None => Inferred { ty: info.ty.as_ref().and_then(|ty| model.type_of(ty)), known: None },
         });
         Ok(outputs.collect())
     }
@@ -57,16 +55,15 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// What is given to the inputs of a graph inside of a node, together with what the graph declares.
+    /// What is given to the inputs of a graph inside of a node, together with what the graph
+    /// declares.
     fn bind_inputs(&mut self, id: GraphId, inputs: &[Inferred]) -> Result<(), InferError> {
         let formal = &self.model.graph(id).inputs;
         let before_4 = self.model.header.ir_version.unwrap_or(0) < 4;
-        // Before version 4 of the format every constant is an input as well, after those that are given.
+        // Before version 4 of the format every constant is an input as well, after those that are
+        // given.
         let rest_are_constants = || {
-            let rest = formal
-                .iter()
-                .skip(inputs.len())
-                .filter_map(|info| info.value);
+            let rest = formal.iter().skip(inputs.len()).filter_map(|info| info.value);
             let constants = &self.model.graph(id).initializers;
             let mut rest = rest.map(|value| constants.iter().any(|c| c.value == Some(value)));
             rest.all(|is_constant| is_constant)
@@ -94,10 +91,8 @@ impl Engine<'_> {
             }
             let merged = match (&given.ty, declared) {
                 (Some(given), Some(declared)) => {
-                    let merged = match algebra {
-                        true => given.merge(&declared),
-                        false => declared.merge(given),
-                    };
+                    let merged =
+                        if algebra { given.merge(&declared) } else { declared.merge(given) };
                     Some(merged.ok_or_else(|| {
                         InferError(format!(
                             "input {index} of the graph is declared as {declared}, but is given {given}"
@@ -130,10 +125,7 @@ pub(super) struct Inside<'e, 'a> {
 
 impl<'e, 'a> Inside<'e, 'a> {
     pub(super) fn new(engine: &'e mut Engine<'a>) -> Self {
-        Inside {
-            engine: RefCell::new(engine),
-            marks: RefCell::default(),
-        }
+        Inside { engine: RefCell::new(engine), marks: RefCell::default() }
     }
 }
 
@@ -150,13 +142,11 @@ impl Subgraphs for Inside<'_, '_> {
     }
 
     fn forgive(&self, graph: GraphId) {
-        // Graphs are inferred one after the other: what belongs to this one lies between its mark and the next.
+        // Graphs are inferred one after the other: what belongs to this one lies between its mark
+        // and the next.
         let marks = self.marks.borrow();
         if let Some((first, _)) = marks.get(&graph).copied() {
-            let next = marks
-                .values()
-                .map(|(mark, _)| *mark)
-                .filter(|mark| *mark > first);
+            let next = marks.values().map(|(mark, _)| *mark).filter(|mark| *mark > first);
             let mut engine = self.engine.borrow_mut();
             let problems = &mut engine.found.problems;
             let last = next.min().unwrap_or(problems.len()).min(problems.len());

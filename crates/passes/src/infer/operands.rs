@@ -1,5 +1,5 @@
-//! Types of operands against what an operator takes: the types that are allowed, and type variables that stand for the same
-//! type wherever they occur.
+//! Types of operands against what an operator takes: the types that are allowed, and type variables
+//! that stand for the same type wherever they occur.
 
 use sardonyx_model::{TensorType, Type};
 use sardonyx_ops::{Arity, Param, Schema, spell};
@@ -72,10 +72,7 @@ impl<'a> Bound<'a> {
                 "output" => "makes",
                 _ => "takes",
             };
-            return Err(format!(
-                "{what} {index} is {ty}, but {} {does} {allowed}",
-                schema.name
-            ));
+            return Err(format!("{what} {index} is {ty}, but {} {does} {allowed}", schema.name));
         }
         if schema.type_var(param.ty).is_none()
             && let Some(only) = sardonyx_ops::read_type(param.ty)
@@ -104,7 +101,8 @@ impl<'a> Bound<'a> {
         Ok(())
     }
 
-    /// The type that an output must have, its sizes aside: that of its variable, or the only one there is.
+    /// The type that an output must have, its sizes aside: that of its variable, or the only one
+    /// there is.
     fn output(&self, schema: &Schema, index: usize) -> Option<Type> {
         let param = schema.output(index)?;
         let shared = self.0.iter().find(|(name, ..)| *name == param.ty);
@@ -131,13 +129,7 @@ pub(super) fn wrong_count(schema: &Schema, counts: [usize; 2]) -> Option<String>
 }
 
 fn is_shared(param: &Param) -> bool {
-    !matches!(
-        param.arity,
-        Arity::Variadic {
-            homogeneous: false,
-            ..
-        }
-    )
+    !matches!(param.arity, Arity::Variadic { homogeneous: false, .. })
 }
 
 /// Whether two types are the same, sizes aside, as far as known.
@@ -146,10 +138,7 @@ fn same_kind(a: &Type, b: &Type) -> bool {
 }
 
 fn without_sizes(ty: &Type) -> Type {
-    let tensor = |tensor: &TensorType| TensorType {
-        elem: tensor.elem,
-        shape: None,
-    };
+    let tensor = |tensor: &TensorType| TensorType { elem: tensor.elem, shape: None };
     let inner = |inner: &Type| Box::new(without_sizes(inner));
     match ty {
         Type::Tensor(found) => Type::Tensor(tensor(found)),

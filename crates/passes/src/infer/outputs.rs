@@ -25,13 +25,7 @@ impl Engine<'_> {
                 }
                 None => reason,
             };
-            self.found.unknown.push(Unknown {
-                value,
-                missing,
-                node,
-                reason,
-                symbol,
-            });
+            self.found.unknown.push(Unknown { value, missing, node, reason, symbol });
         }
     }
 
@@ -42,8 +36,7 @@ impl Engine<'_> {
         if algebra {
             for (a, b) in &said.equal {
                 let fresh = &self.fresh;
-                self.equalities
-                    .learn(node, a, b, |name| fresh.number(name).is_some());
+                self.equalities.learn(node, a, b, |name| fresh.number(name).is_some());
             }
         }
         let is_constant = || {
@@ -94,7 +87,8 @@ impl Engine<'_> {
                 });
             }
         } else {
-            // The reference implementation knows numbers and names only, and names what is neither at once.
+            // The reference implementation knows numbers and names only, and names what is neither
+            // at once.
             self.name_unknown(node, value, &mut ty, reasons);
         }
         let declared = self.found.types[slot].take();
@@ -106,12 +100,12 @@ impl Engine<'_> {
         let mut merged = match declared {
             None => ty,
             Some(declared) => {
-                // A declared type adds to what was inferred, but what was inferred is what will happen.
-                let merge = |ty: &Type| match algebra {
-                    true => ty.merge(&declared),
-                    false => declared.merge(ty),
-                };
-                // What may be missing as far as inference sees, such as what a loop begins with, is there if the file says so.
+                // A declared type adds to what was inferred, but what was inferred is what will
+                // happen.
+                let merge =
+                    |ty: &Type| if algebra { ty.merge(&declared) } else { declared.merge(ty) };
+                // What may be missing as far as inference sees, such as what a loop begins with, is
+                // there if the file says so.
                 let merged = merge(&ty).or_else(|| match &ty {
                     Type::Optional(inner) => merge(inner),
                     _ => None,
@@ -151,13 +145,7 @@ impl Engine<'_> {
         }
         let reason = self.reason(node, reasons);
         for (axis, name) in named {
-            self.note(
-                value,
-                Missing::Dim(axis),
-                Some(node),
-                reason.clone(),
-                Some(name),
-            );
+            self.note(value, Missing::Dim(axis), Some(node), reason.clone(), Some(name));
         }
     }
 

@@ -32,8 +32,8 @@ const DECIDING: &[(&str, &[usize])] = &[
     ("Unsqueeze", &[1]),
 ];
 
-/// Whether the reference implementation has no rule for a version of an operator, so that it compares the types of elements
-/// and nothing more.
+/// Whether the reference implementation has no rule for a version of an operator, so that it
+/// compares the types of elements and nothing more.
 pub(super) fn is_without_rule(schema: &Schema) -> bool {
     let version = (schema.domain, schema.name, schema.since);
     WITHOUT_RULE.iter().any(|(domain, since, names)| {
@@ -103,16 +103,13 @@ const WITHOUT_RULE: &[(&str, u32, &[&str])] = &[
             "TreeEnsembleRegressor",
         ],
     ),
-    (
-        "ai.onnx.ml",
-        5,
-        &["TreeEnsembleClassifier", "TreeEnsembleRegressor"],
-    ),
+    ("ai.onnx.ml", 5, &["TreeEnsembleClassifier", "TreeEnsembleRegressor"]),
     ("ai.onnx.preview.training", 1, &["Gradient"]),
 ];
 
 impl Engine<'_> {
-    /// Whether a node has outputs where its operator has some; rules would have nothing to speak of.
+    /// Whether a node has outputs where its operator has some; rules would have nothing to speak
+    /// of.
     pub(super) fn demand_outputs(&mut self, node: NodeId, schema: &Schema) -> bool {
         let missing = self.model.outputs(node).is_empty() && schema.output_count().0 > 0;
         if missing {
@@ -122,8 +119,9 @@ impl Engine<'_> {
         !missing
     }
 
-    /// Whether the integers that decide the shapes of a node's outputs, where they are constants, can be read: are not in a
-    /// data file, of a type that the operator takes, and as many as the sizes say.
+    /// Whether the integers that decide the shapes of a node's outputs, where they are constants,
+    /// can be read: are not in a data file, of a type that the operator takes, and as many as the
+    /// sizes say.
     pub(super) fn demand_integers(
         &mut self,
         node: NodeId,
@@ -171,9 +169,7 @@ impl Engine<'_> {
     fn unreadable(&self, schema: &Schema, input: usize, value: ValueId) -> Option<String> {
         let tensor = self.stored(value)?;
         if tensor.is_external() {
-            return Some(format!(
-                "the data of input {input} must be loaded from its file first"
-            ));
+            return Some(format!("the data of input {input} must be loaded from its file first"));
         }
         let number = tensor.data_type.unwrap_or(0);
         let elem = DataType::from_number(number);
@@ -193,12 +189,11 @@ impl Engine<'_> {
             }
             _ => return None,
         };
-        Some(format!(
-            "the elements of input {input} cannot be read: {error}"
-        ))
+        Some(format!("the elements of input {input} cannot be read: {error}"))
     }
 
-    /// Whether a graph of a node gives nothing: the reference implementation says nothing of the node then.
+    /// Whether a graph of a node gives nothing: the reference implementation says nothing of the
+    /// node then.
     fn has_empty_body(&self, node: NodeId) -> bool {
         let model = self.model;
         let mut attributes = model.attributes(node).iter();
@@ -220,7 +215,8 @@ impl Engine<'_> {
         if self.has_empty_body(node) {
             return unmet;
         }
-        // The reference implementation refuses nodes whose inputs leave the element type of an output open.
+        // The reference implementation refuses nodes whose inputs leave the element type of an
+        // output open.
         let mut outputs = self.model.outputs(node).iter().zip(&said.types);
         let open = outputs.position(|(value, ty)| {
             let is_open = match ty {

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use sardonyx_model::{Dim, Model, NodeId, Type, ValueId};
 use sardonyx_proto::shown;
 
-/// Something of a value that is not known, at the place where that begins: the node whose rule could not say it.
+/// Something of a value that is not known, at the place where that begins: the node whose rule
+/// could not say it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown {
     /// The value.
@@ -47,9 +48,7 @@ impl Fresh {
     /// The next name that the file does not use.
     pub(super) fn next(&mut self, model: &Model) -> String {
         let taken = self.taken.get_or_insert_with(|| {
-            let texts = model
-                .all_texts()
-                .filter_map(|text| std::str::from_utf8(text).ok());
+            let texts = model.all_texts().filter_map(|text| std::str::from_utf8(text).ok());
             let similar = texts.filter(|text| text.starts_with(PREFIX));
             similar.map(str::to_string).collect()
         });
@@ -83,11 +82,8 @@ pub(super) fn usual_reason(
     is_known: impl Fn(ValueId) -> bool,
 ) -> String {
     let name = |value: ValueId| shown(model.text(model.value(value).name));
-    let inputs: Vec<(usize, ValueId)> = model
-        .inputs(node)
-        .enumerate()
-        .filter_map(|(index, value)| Some((index, value?)))
-        .collect();
+    let inputs: Vec<(usize, ValueId)> =
+        model.inputs(node).enumerate().filter_map(|(index, value)| Some((index, value?))).collect();
     for (index, value) in &inputs {
         match ty(*value) {
             None => return format!("the type of input {index} '{}' is not known", name(*value)),
@@ -100,10 +96,7 @@ pub(super) fn usual_reason(
     // Integers are what shapes, axes and positions come in.
     let decides = inputs.iter().find(|(_, value)| {
         let elem = ty(*value).and_then(|ty| ty.elem());
-        let integers = [
-            sardonyx_tensor::DataType::Int64,
-            sardonyx_tensor::DataType::Int32,
-        ];
+        let integers = [sardonyx_tensor::DataType::Int64, sardonyx_tensor::DataType::Int32];
         elem.is_some_and(|elem| integers.contains(&elem)) && !is_known(*value)
     });
     if let Some((index, value)) = decides {
@@ -113,16 +106,13 @@ pub(super) fn usual_reason(
         );
     }
     let open = inputs.iter().find(|(_, value)| {
-        ty(*value).is_some_and(|ty| {
-            ty.shape()
-                .is_some_and(|shape| shape.iter().any(Dim::is_unknown))
-        })
+        ty(*value)
+            .is_some_and(|ty| ty.shape().is_some_and(|shape| shape.iter().any(Dim::is_unknown)))
     });
     match open {
-        Some((index, value)) => format!(
-            "not all sizes of input {index} '{}' are known",
-            name(*value)
-        ),
+        Some((index, value)) => {
+            format!("not all sizes of input {index} '{}' are known", name(*value))
+        }
         None => "the operator's inputs do not decide it".to_string(),
     }
 }

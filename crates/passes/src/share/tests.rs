@@ -67,11 +67,7 @@ fn listed(resolved: &Resolved) -> Vec<String> {
 fn leaves(graph: &str, expected: &[&str], nodes: usize, constants: usize) {
     let (resolved, shared, _) = run(parse(graph));
     assert_eq!(listed(&resolved), expected, "{graph}");
-    assert_eq!(
-        (shared.nodes, shared.constants),
-        (nodes, constants),
-        "{graph}"
-    );
+    assert_eq!((shared.nodes, shared.constants), (nodes, constants), "{graph}");
 }
 
 /// Nothing changes.
@@ -122,9 +118,8 @@ fn equal_nodes_are_done_once() {
     assert_eq!(shared.nodes, 1);
     let model = resolved.model();
     let readers = |name: &str| {
-        let mut values = model
-            .values()
-            .filter(|(_, value)| model.text(value.name) == name.as_bytes());
+        let mut values =
+            model.values().filter(|(_, value)| model.text(value.name) == name.as_bytes());
         values.next().map(|(value, _)| model.uses(value).count())
     };
     assert_eq!((readers("a"), readers("b")), (Some(3), Some(0)));
@@ -201,18 +196,14 @@ fn equal_constants_are_one() {
         1,
         1,
     );
-    // Nodes that hold constants, in whichever form; initializers come first, wherever they are read.
+    // Nodes that hold constants, in whichever form; initializers come first, wherever they are
+    // read.
     leaves(
         "g (float[N, 2] x) => (y) <float d = {2}> {
             c = Constant <value = float {2}> () e = Constant <value_float = 2.0> ()
             a = Mul(x, c) b = Mul(a, d) f = Mul(b, e) y = Neg(f)
         }",
-        &[
-            "a = Mul(x, d)",
-            "b = Mul(a, d)",
-            "f = Mul(b, d)",
-            "y = Neg(f)",
-        ],
+        &["a = Mul(x, d)", "b = Mul(a, d)", "f = Mul(b, d)", "y = Neg(f)"],
         2,
         0,
     );
@@ -248,10 +239,7 @@ fn equal_constants_are_one() {
         stays(&two(c, d));
     }
     let same = "y = Xor(a, a)";
-    for (c, d) in [
-        ("float c = {nan}", "float d = {nan}"),
-        ("float[0] c = {}", "float[0] d = {}"),
-    ] {
+    for (c, d) in [("float c = {nan}", "float d = {nan}"), ("float[0] c = {}", "float[0] d = {}")] {
         leaves(&two(c, d), &["a = Less(x, c)", same], 1, 1);
     }
     // Another type: the same bytes.
@@ -264,12 +252,7 @@ fn equal_constants_are_one() {
         "g (string[N] x) => (y) <string c = {\"a\"}, string d = {\"a\"}, string e = {\"b\"}> {
             a = Equal(x, c) b = Equal(x, d) f = Equal(x, e) h = Xor(a, b) y = Xor(h, f)
         }",
-        &[
-            "a = Equal(x, c)",
-            "f = Equal(x, e)",
-            "h = Xor(a, a)",
-            "y = Xor(h, f)",
-        ],
+        &["a = Equal(x, c)", "f = Equal(x, e)", "h = Xor(a, a)", "y = Xor(h, f)"],
         1,
         1,
     );
@@ -313,14 +296,8 @@ fn large_constants_are_equal_at_the_same_place() {
 fn grows_with_size(nodes: usize, text: impl Fn(usize) -> String) -> Shared {
     let (_, _, once) = run(parse(&text(nodes)));
     let (_, shared, twice) = run(parse(&text(2 * nodes)));
-    assert!(
-        once >= nodes as u64,
-        "{once} steps for {nodes}: they are not counted"
-    );
-    assert!(
-        twice <= 2 * once + 1000,
-        "{once} steps for {nodes}, {twice} for twice as many"
-    );
+    assert!(once >= nodes as u64, "{once} steps for {nodes}: they are not counted");
+    assert!(twice <= 2 * once + 1000, "{once} steps for {nodes}, {twice} for twice as many");
     shared
 }
 
@@ -347,10 +324,8 @@ fn a_hundred_thousand_nodes() {
     let chains = |count: usize| {
         many(count, &format!("p{0}, q{0}", count - 2), |text, index| {
             let way = ["p", "q"][index % 2];
-            let before = match index < 2 {
-                true => "x".to_string(),
-                false => format!("{way}{}", (index - 2) / 2 * 2),
-            };
+            let before =
+                if index < 2 { "x".to_string() } else { format!("{way}{}", (index - 2) / 2 * 2) };
             let _ = write!(text, "{way}{} = Add({before}, one) ", index / 2 * 2);
         })
     };

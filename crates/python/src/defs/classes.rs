@@ -76,13 +76,8 @@ impl OpSchema {
             Some(member) => Determinism::from_python(&member)?,
             None => Determinism::Unknown,
         };
-        let constraint = |(name, allowed, description)| {
-            Arc::new(TypeConstraint {
-                name,
-                allowed,
-                description,
-            })
-        };
+        let constraint =
+            |(name, allowed, description)| Arc::new(TypeConstraint { name, allowed, description });
         let description = Description {
             name,
             domain,
@@ -102,12 +97,7 @@ impl OpSchema {
     }
 
     fn __repr__(&self) -> String {
-        let Description {
-            name,
-            domain,
-            since,
-            ..
-        } = &*self.0;
+        let Description { name, domain, since, .. } = &*self.0;
         format!("OpSchema(name={name:?}, domain={domain:?}, since_version={since})")
     }
 
@@ -212,27 +202,21 @@ impl OpSchema {
     #[getter]
     fn inputs(&self) -> Vec<FormalParameter> {
         let inputs = self.0.inputs.iter();
-        inputs
-            .map(|input| FormalParameter(Arc::clone(input)))
-            .collect()
+        inputs.map(|input| FormalParameter(Arc::clone(input))).collect()
     }
 
     /// The outputs.
     #[getter]
     fn outputs(&self) -> Vec<FormalParameter> {
         let outputs = self.0.outputs.iter();
-        outputs
-            .map(|output| FormalParameter(Arc::clone(output)))
-            .collect()
+        outputs.map(|output| FormalParameter(Arc::clone(output))).collect()
     }
 
     /// The type variables.
     #[getter]
     fn type_constraints(&self) -> Vec<TypeConstraintParam> {
         let types = self.0.types.iter();
-        types
-            .map(|var| TypeConstraintParam(Arc::clone(var)))
-            .collect()
+        types.map(|var| TypeConstraintParam(Arc::clone(var))).collect()
     }
 
     /// Whether equal inputs give equal outputs.
@@ -247,7 +231,8 @@ impl OpSchema {
         self.0.inference.is_some() || self.has_data_propagation_function()
     }
 
-    /// Whether the inference computes values that describe shapes. That of the standard's operators does, where there are any.
+    /// Whether the inference computes values that describe shapes. That of the standard's operators
+    /// does, where there are any.
     #[getter]
     fn has_data_propagation_function(&self) -> bool {
         let since = u32::try_from(self.0.since).unwrap_or(0);
@@ -380,9 +365,7 @@ impl OpSchema {
         node: &[u8],
         input_types: Vec<Vec<u8>>,
     ) -> Bound<'py, PyBytes> {
-        let Description {
-            standard, since, ..
-        } = *self.0;
+        let Description { standard, since, .. } = *self.0;
         let body = standard::body_of_node(standard, since, None, node, &input_types);
         PyBytes::new(py, &body)
     }
@@ -396,9 +379,7 @@ impl OpSchema {
         node: &[u8],
         input_types: Vec<Vec<u8>>,
     ) -> Bound<'py, PyBytes> {
-        let Description {
-            standard, since, ..
-        } = *self.0;
+        let Description { standard, since, .. } = *self.0;
         let opset = Some(opset_version);
         let body = standard::body_of_node(standard, since, opset, node, &input_types);
         PyBytes::new(py, &body)
@@ -411,8 +392,8 @@ pub(crate) struct AttributePart(pub(crate) Arc<AttributeDescription>);
 
 #[pymethods]
 impl AttributePart {
-    /// Either `(name, type, description="", *, required=True)` or `(name, default_value, description="")`, where the
-    /// default is an AttributeProto.
+    /// Either `(name, type, description="", *, required=True)` or
+    /// `(name, default_value, description="")`, where the default is an AttributeProto.
     #[new]
     #[pyo3(signature = (name, r#type=None, description=String::new(), *, default_value=None, required=None))]
     fn new(

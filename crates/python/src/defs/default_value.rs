@@ -67,15 +67,12 @@ pub(crate) fn type_of(bytes: &[u8]) -> Result<AttrType, PyErr> {
         }
     }
     AttrType::of_file(ty).ok_or_else(|| {
-        PyValueError::new_err(format!(
-            "{} is not a type that a default value can have",
-            ty.0
-        ))
+        PyValueError::new_err(format!("{} is not a type that a default value can have", ty.0))
     })
 }
 
-/// What the library itself has to know of a default: `None` for tensors and other types that [`AttrDefault`] does not have,
-/// and for texts that are not UTF-8. Those are for Python code only.
+/// What the library itself has to know of a default: `None` for tensors and other types that
+/// [`AttrDefault`] does not have, and for texts that are not UTF-8. Those are for Python code only.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<AttrDefault>, PyErr> {
     let ty = type_of(bytes)?;
     let (mut ints, mut floats, mut texts) = (Vec::new(), Vec::new(), Vec::new());
@@ -111,7 +108,5 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<AttrDefault>, PyErr> {
 }
 
 fn unreadable(error: sardonyx_proto::Error) -> PyErr {
-    PyValueError::new_err(format!(
-        "Unable to parse proto from the given bytes: {error}"
-    ))
+    PyValueError::new_err(format!("Unable to parse proto from the given bytes: {error}"))
 }

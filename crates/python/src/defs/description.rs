@@ -1,7 +1,7 @@
 //! Everything that Python can ask of a schema, as plain data.
 //!
-//! A schema of the library says what machines need. Python code also gives and takes what people read, and keeps it even
-//! for operators that are not registered.
+//! A schema of the library says what machines need. Python code also gives and takes what people
+//! read, and keeps it even for operators that are not registered.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -133,9 +133,8 @@ fn describe(schema: &Schema) -> Description {
                     description: schema.about_attribute(attribute),
                     ty: attribute.ty,
                     required: attribute.required,
-                    default: default.map_or(Vec::new(), |value| {
-                        default_value::write(attribute.name, value)
-                    }),
+                    default: default
+                        .map_or(Vec::new(), |value| default_value::write(attribute.name, value)),
                 })
             })
             .collect(),
@@ -151,11 +150,9 @@ impl Parameter {
         let (option, is_homogeneous, min_arity) = match param.arity {
             Arity::Single => (ParameterOption::Single, true, 1),
             Arity::Optional => (ParameterOption::Optional, true, 1),
-            Arity::Variadic { min, homogeneous } => (
-                ParameterOption::Variadic,
-                homogeneous,
-                i32::try_from(min).unwrap_or(i32::MAX),
-            ),
+            Arity::Variadic { min, homogeneous } => {
+                (ParameterOption::Variadic, homogeneous, i32::try_from(min).unwrap_or(i32::MAX))
+            }
         };
         Parameter {
             name: param.name.to_string(),
@@ -199,13 +196,12 @@ impl Description {
     ///
     /// # Errors
     ///
-    /// `ValueError` for a text that should be a type, `SchemaError` for everything else that is wrong.
+    /// `ValueError` for a text that should be a type, `SchemaError` for everything else that is
+    /// wrong.
     pub(crate) fn complete(mut self, determinism: Determinism) -> Result<Description, PyErr> {
         // Any version passes here: what versions there are, registering decides.
         let schema = self.schema(1)?;
-        schema
-            .check()
-            .map_err(|error| SchemaError::new_err(error.to_string()))?;
+        schema.check().map_err(|error| SchemaError::new_err(error.to_string()))?;
         for parameter in self.inputs.iter_mut().chain(&mut self.outputs) {
             Arc::make_mut(parameter).types = type_names(&parameter.type_str, &schema);
         }
@@ -229,16 +225,8 @@ impl Description {
     pub(crate) fn schema(&self, since: u32) -> Result<Schema, PyErr> {
         let mut schema = Schema::new(&self.domain, &self.name, since);
         schema.deprecated = self.deprecated;
-        schema.inputs = self
-            .inputs
-            .iter()
-            .map(|parameter| parameter.schema())
-            .collect();
-        schema.outputs = self
-            .outputs
-            .iter()
-            .map(|parameter| parameter.schema())
-            .collect();
+        schema.inputs = self.inputs.iter().map(|parameter| parameter.schema()).collect();
+        schema.outputs = self.outputs.iter().map(|parameter| parameter.schema()).collect();
         for constraint in &self.types {
             let names = constraint.allowed.iter().map(String::as_str);
             let allowed = TypeSet::parse(names);
@@ -259,9 +247,10 @@ impl Description {
             }
         }
         for attribute in &self.attributes {
-            let default = match attribute.default.is_empty() {
-                true => None,
-                false => default_value::read(&attribute.default)?,
+            let default = if attribute.default.is_empty() {
+                None
+            } else {
+                default_value::read(&attribute.default)?
             };
             schema.attributes.push(Attribute {
                 name: intern::text(&attribute.name),

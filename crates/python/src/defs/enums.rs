@@ -45,17 +45,13 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
     /// The class.
     fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyAny>> {
         let class = Self::cell().get_or_try_init(py, || {
-            let members: Vec<(&str, i32)> = Self::members()
-                .into_iter()
-                .map(|(name, number, _)| (name, number))
-                .collect();
+            let members: Vec<(&str, i32)> =
+                Self::members().into_iter().map(|(name, number, _)| (name, number)).collect();
             let place = PyDict::new(py);
             place.set_item("module", "sardonyx.defs")?;
             place.set_item("qualname", format!("OpSchema.{}", Self::NAME))?;
             let module = py.import("enum")?;
-            let class = module
-                .getattr(Self::BASE)?
-                .call((Self::NAME, members), Some(&place))?;
+            let class = module.getattr(Self::BASE)?.call((Self::NAME, members), Some(&place))?;
             // `AttrType.INT`, however a member is shown.
             let plain = module.getattr("Enum")?;
             class.setattr("__repr__", plain.getattr("__str__")?)?;
@@ -77,23 +73,17 @@ pub(crate) trait Enumeration: Copy + PartialEq + Send + Sync + 'static {
     /// The value that a member, or its number where that is allowed, stands for.
     fn from_python(member: &Bound<'_, PyAny>) -> PyResult<Self> {
         let is_member = member.is_instance(Self::class(member.py())?)?;
-        let number: Option<i32> = match is_member {
-            true => Some(member.getattr("value")?.extract()?),
-            false if Self::BASE == "IntEnum" => member.extract().ok(),
-            false => None,
+        let number: Option<i32> = if is_member {
+            Some(member.getattr("value")?.extract()?)
+        } else if Self::BASE == "IntEnum" {
+            member.extract().ok()
+        } else {
+            None
         };
-        let found = Self::members()
-            .into_iter()
-            .find(|(_, known, _)| Some(*known) == number);
+        let found = Self::members().into_iter().find(|(_, known, _)| Some(*known) == number);
         found.map(|(_, _, value)| value).ok_or_else(|| {
-            let given = member
-                .repr()
-                .map(|text| text.to_string())
-                .unwrap_or_default();
-            PyTypeError::new_err(format!(
-                "{given} is not a member of OpSchema.{}",
-                Self::NAME
-            ))
+            let given = member.repr().map(|text| text.to_string()).unwrap_or_default();
+            PyTypeError::new_err(format!("{given} is not a member of OpSchema.{}", Self::NAME))
         })
     }
 }
@@ -154,10 +144,7 @@ impl Enumeration for Support {
     const NAME: &'static str = "SupportType";
 
     fn members() -> Vec<(&'static str, i32, Self)> {
-        vec![
-            ("COMMON", 0, Support::Common),
-            ("EXPERIMENTAL", 1, Support::Experimental),
-        ]
+        vec![("COMMON", 0, Support::Common), ("EXPERIMENTAL", 1, Support::Experimental)]
     }
 
     cell!();

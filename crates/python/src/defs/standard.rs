@@ -1,4 +1,5 @@
-//! What the operators of the standard are beyond their schemas: functions of simpler ones, repeatable or not.
+//! What the operators of the standard are beyond their schemas: functions of simpler ones,
+//! repeatable or not.
 
 use sardonyx::functions::OperatorFunction;
 use sardonyx_ops::{self as ops, OpDef, Schema};
@@ -22,17 +23,15 @@ pub(crate) fn bodies(operator: Option<&'static OpDef>, since: i32) -> Bodies {
         return bodies;
     };
     for function in operator.functions_of(version) {
-        let list = match function.needs_call {
-            true => &mut bodies.of_node,
-            false => &mut bodies.fixed,
-        };
+        let list = if function.needs_call { &mut bodies.of_node } else { &mut bodies.fixed };
         list.extend(i32::try_from(function.since));
     }
     bodies
 }
 
-/// The body of an operator for an opset version (that of the operator if none is given) as a FunctionProto; empty if there
-/// is none. Whether operators in it have changed since is the caller's business.
+/// The body of an operator for an opset version (that of the operator if none is given) as a
+/// FunctionProto; empty if there is none. Whether operators in it have changed since is the
+/// caller's business.
 pub(crate) fn body(operator: Option<&'static OpDef>, since: i32, opset: Option<i32>) -> Vec<u8> {
     let opset = opset.unwrap_or(since);
     let fixed = bodies(operator, since).fixed;
@@ -43,8 +42,8 @@ pub(crate) fn body(operator: Option<&'static OpDef>, since: i32, opset: Option<i
     serialized(function)
 }
 
-/// The body for a node, a NodeProto, whose inputs have these types, TypeProtos; empty if there is none for exactly this opset
-/// version.
+/// The body for a node, a NodeProto, whose inputs have these types, TypeProtos; empty if there is
+/// none for exactly this opset version.
 pub(crate) fn body_of_node(
     operator: Option<&'static OpDef>,
     since: i32,
@@ -69,7 +68,8 @@ fn serialized(function: Option<OperatorFunction>) -> Vec<u8> {
     bytes.unwrap_or_default()
 }
 
-/// Whether an operator gives equal outputs for equal inputs. One that runs a graph may run anything.
+/// Whether an operator gives equal outputs for equal inputs. One that runs a graph may run
+/// anything.
 pub(crate) fn determinism(schema: &Schema) -> Determinism {
     match schema.determinism {
         ops::Determinism::Unknown => Determinism::Unknown,

@@ -63,9 +63,7 @@ impl<'py> FromPyObject<'_, 'py> for Index {
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Index> {
         let number = object.extract();
-        number
-            .map(Index)
-            .map_err(|_| PyTypeError::new_err("a position is a number from 0 on"))
+        number.map(Index).map_err(|_| PyTypeError::new_err("a position is a number from 0 on"))
     }
 }
 
@@ -77,9 +75,7 @@ fn fact<'py>(
     Index(index): Index,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let fact = facts.get(index).ok_or_else(|| beyond("Input", index))?;
-    let object = fact
-        .as_ref()
-        .map(|bytes| protos::to_python(py, class, bytes));
+    let object = fact.as_ref().map(|bytes| protos::to_python(py, class, bytes));
     object.transpose()
 }
 
@@ -91,9 +87,7 @@ fn beyond(what: &str, index: usize) -> PyErr {
 impl InferenceContext {
     #[new]
     fn made_by_python() -> PyResult<InferenceContext> {
-        Err(PyTypeError::new_err(
-            "an InferenceContext is made by shape inference",
-        ))
+        Err(PyTypeError::new_err("an InferenceContext is made by shape inference"))
     }
 
     /// An attribute that the node has, as an AttributeProto.
@@ -143,11 +137,7 @@ impl InferenceContext {
     /// What was said of an output so far, as a TypeProto.
     fn get_output_type<'py>(&self, py: Python<'py>, idx: Index) -> PyResult<Bound<'py, PyAny>> {
         let said = self.with_outputs(|outputs| outputs.get(idx.0).cloned());
-        protos::to_python(
-            py,
-            "TypeProto",
-            &said.ok_or_else(|| beyond("Output", idx.0))?,
-        )
+        protos::to_python(py, "TypeProto", &said.ok_or_else(|| beyond("Output", idx.0))?)
     }
 
     /// Says the type of an output.
@@ -176,14 +166,10 @@ impl InferenceContext {
         let found = context.line.attribute(slf.py(), context.depth, attr_name)?;
         let is_graph = found
             .is_some_and(|bytes| matches!(default_value::type_of(&bytes), Ok(AttrType::Graph)));
-        match is_graph {
-            true => Ok(GraphInferencer {
-                attribute: attr_name.to_string(),
-                context: slf.unbind(),
-            }),
-            false => Err(InferenceError::new_err(format!(
-                "Attribute {attr_name} does not contain a graph."
-            ))),
+        if is_graph {
+            Ok(GraphInferencer { attribute: attr_name.to_string(), context: slf.unbind() })
+        } else {
+            Err(InferenceError::new_err(format!("Attribute {attr_name} does not contain a graph.")))
         }
     }
 
@@ -222,12 +208,11 @@ pub(crate) struct GraphInferencer {
 impl GraphInferencer {
     #[new]
     fn made_by_python() -> PyResult<GraphInferencer> {
-        Err(PyTypeError::new_err(
-            "a GraphInferencer is made by shape inference",
-        ))
+        Err(PyTypeError::new_err("a GraphInferencer is made by shape inference"))
     }
 
-    /// Types of the outputs of the graph, as TypeProtos, for types of its inputs. Values of inputs are not looked at.
+    /// Types of the outputs of the graph, as TypeProtos, for types of its inputs. Values of inputs
+    /// are not looked at.
     fn do_inferencing<'py>(
         &self,
         py: Python<'py>,
@@ -244,10 +229,7 @@ impl GraphInferencer {
         let context = self.context.get();
         let line = &context.line;
         let outputs = line.graph(py, context.depth, &self.attribute, inputs)?;
-        outputs
-            .iter()
-            .map(|ty| protos::to_python(py, "TypeProto", ty))
-            .collect()
+        outputs.iter().map(|ty| protos::to_python(py, "TypeProto", ty)).collect()
     }
 }
 

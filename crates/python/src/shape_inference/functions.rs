@@ -1,8 +1,9 @@
 //! Inference functions that Python code set.
 //!
-//! Inference runs in a thread of its own while such functions are registered, and the thread that Python called from runs
-//! them: the two take turns. So a function of Python may ask for more, and inference of a graph inside of a node that it
-//! asks for may call further functions. Neither side holds anything of the other.
+//! Inference runs in a thread of its own while such functions are registered, and the thread that
+//! Python called from runs them: the two take turns. So a function of Python may ask for more, and
+//! inference of a graph inside of a node that it asks for may call further functions. Neither side
+//! holds anything of the other.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
@@ -58,10 +59,7 @@ pub(crate) fn with_functions<R: Send>(
         depth: AtomicUsize::new(0),
         owner: thread::current().id(),
         raised: Mutex::new(None),
-        functions: functions
-            .iter()
-            .map(|(key, function)| (*key, Arc::clone(function)))
-            .collect(),
+        functions: functions.iter().map(|(key, function)| (*key, Arc::clone(function))).collect(),
     });
     thread::scope(|scope| {
         let builder = thread::Builder::new().stack_size(STACK);
@@ -184,7 +182,8 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// What inference answers; functions that it asks for are called in the meantime. `None` when it has come to its end.
+    /// What inference answers; functions that it asks for are called in the meantime. `None` when
+    /// it has come to its end.
     fn answer(self: &Arc<Line>, py: Python<'_>) -> Option<ToPython> {
         loop {
             let said = py.detach(|| lock(&self.from_engine).recv());
@@ -301,10 +300,7 @@ impl Rules for Asking {
         if !self.keys.contains(&key) {
             return None;
         }
-        let done = match self.stopped.get() {
-            true => None,
-            false => self.call(key, model, node, cx),
-        };
+        let done = if self.stopped.get() { None } else { self.call(key, model, node, cx) };
         Some(done.ok_or_else(|| {
             self.stopped.set(true);
             // The exception says what there is to say.
@@ -350,10 +346,7 @@ impl Asking {
         // The function that asked is told, and may go on.
         self.stopped.set(false);
         let outputs = found?.unwrap_or_default();
-        Ok(outputs
-            .iter()
-            .map(|output| protos::type_message(output.ty.as_ref()))
-            .collect())
+        Ok(outputs.iter().map(|output| protos::type_message(output.ty.as_ref())).collect())
     }
 
     fn rule(&self, key: Key, cx: &Infer<'_>) -> Result<Vec<Vec<u8>>, InferError> {
@@ -366,10 +359,7 @@ impl Asking {
         let said = cx.by_rule_of(schema, rule);
         self.stopped.set(false);
         let types = said?.types;
-        Ok(types
-            .iter()
-            .map(|ty| protos::type_message(ty.as_ref()))
-            .collect())
+        Ok(types.iter().map(|ty| protos::type_message(ty.as_ref())).collect())
     }
 }
 

@@ -39,7 +39,8 @@ pub(crate) struct Around {
 ///
 /// # Errors
 ///
-/// `ValidationError` if the node is not as the operator demands, `InferenceError` if its inputs contradict each other.
+/// `ValidationError` if the node is not as the operator demands, `InferenceError` if its inputs
+/// contradict each other.
 pub(crate) fn node_outputs(
     py: Python<'_>,
     description: &Description,
@@ -48,10 +49,8 @@ pub(crate) fn node_outputs(
 ) -> PyResult<Named> {
     let (operators, schema) = registry::snapshot().with(description)?;
     let own_version = [(description.domain.clone(), i64::from(description.since))];
-    let alone = Header {
-        ir_version: around.header.ir_version,
-        opset_imports: own_version.clone().into(),
-    };
+    let alone =
+        Header { ir_version: around.header.ir_version, opset_imports: own_version.clone().into() };
     let options = CheckOptions {
         registry: operators.registry.clone(),
         levels: Levels::shared(),
@@ -66,21 +65,14 @@ pub(crate) fn node_outputs(
     if around.header.opset_imports.is_empty() {
         around.header.opset_imports = own_version.into();
     }
-    let inside = encode_to_vec(&NodeInGraph {
-        around: &around,
-        node,
-    });
+    let inside = encode_to_vec(&NodeInGraph { around: &around, node });
     let model = message::read(&inside, Part::Graph, &around.header)?;
     let Some(node) = first_node(&model) else {
         return Ok(Named::new());
     };
     let functions = operators.functions(Some((description, &schema)));
     let (types, problems) = with_functions(py, &operators.registry, &functions, |rules| {
-        let options = InferOptions {
-            style: STYLE,
-            rules,
-            ..InferOptions::default()
-        };
+        let options = InferOptions { style: STYLE, rules, ..InferOptions::default() };
         infer_node(&model, &operators.registry, node, &schema, options)
     })?;
     // What goes wrong in graphs inside only means that less is known.
@@ -101,7 +93,8 @@ pub(crate) fn node_outputs(
     Ok(names.zip(messages(&types)).collect())
 }
 
-/// The types of the outputs of a FunctionProto for types of its inputs and values of its attributes.
+/// The types of the outputs of a FunctionProto for types of its inputs and values of its
+/// attributes.
 ///
 /// # Errors
 ///
@@ -112,20 +105,13 @@ pub(super) fn function_outputs(
     input_types: &[Vec<u8>],
     attributes: &[Vec<u8>],
 ) -> PyResult<Vec<Vec<u8>>> {
-    let header = Header {
-        ir_version: Some(NEWEST_IR_VERSION),
-        ..Header::default()
-    };
+    let header = Header { ir_version: Some(NEWEST_IR_VERSION), ..Header::default() };
     let outputs = {
         let model = message::read(function, Part::Function, &header)?;
         let body = model.functions.first().map(|function| function.body);
         body.map_or(0, |body| model.graph(body).outputs.len())
     };
-    let call = encode_to_vec(&CallInGraph {
-        input_types,
-        attributes,
-        outputs,
-    });
+    let call = encode_to_vec(&CallInGraph { input_types, attributes, outputs });
     let model = message::read_call(function, &call, &header)?;
     let Some(node) = first_node(&model) else {
         return Ok(Vec::new());
@@ -133,12 +119,8 @@ pub(super) fn function_outputs(
     let operators = registry::snapshot();
     let functions = operators.functions(None);
     let (types, problems) = with_functions(py, &operators.registry, &functions, |rules| {
-        let options = InferOptions {
-            style: STYLE,
-            check_types: true,
-            rules,
-            ..InferOptions::default()
-        };
+        let options =
+            InferOptions { style: STYLE, check_types: true, rules, ..InferOptions::default() };
         infer_function(&model, &operators.registry, node, 0, options)
     })?;
     super::raise(&model, &problems, |_| true)?;
@@ -184,7 +166,8 @@ impl Encode for NodeInGraph<'_> {
     }
 }
 
-/// A graph that consists of a call, of whose arguments only the types are known. One without a type is left out.
+/// A graph that consists of a call, of whose arguments only the types are known. One without a type
+/// is left out.
 struct CallInGraph<'a> {
     input_types: &'a [Vec<u8>],
     attributes: &'a [Vec<u8>],
@@ -197,10 +180,7 @@ impl Encode for CallInGraph<'_> {
             .input_types
             .iter()
             .enumerate()
-            .map(|(index, ty)| match ty.is_empty() {
-                true => String::new(),
-                false => format!("input_{index}"),
-            })
+            .map(|(index, ty)| if ty.is_empty() { String::new() } else { format!("input_{index}") })
             .collect();
         out.message(graph::Node, |out| {
             for name in &names {

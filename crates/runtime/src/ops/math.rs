@@ -1,4 +1,5 @@
-//! Arithmetic, comparison, logic and activations element by element; matrix products; what works along one axis.
+//! Arithmetic, comparison, logic and activations element by element; matrix products; what works
+//! along one axis.
 
 pub(crate) mod binary;
 pub(crate) mod chain;
@@ -21,10 +22,11 @@ use crate::kernel::{Call, KernelError, Target, fail};
 
 /// Makes a kernel for the Rust type that an element type has.
 ///
-/// `for_element!(site, elem, [f32, f64], T => Negate::<T>::new())` becomes a match with one arm per type,
-/// `DataType::Float => Ok(Box::new(Negate::<f32>::new()))` being the first; other element types are
-/// [unsupported](crate::kernel::Site::unsupported_type). A word instead of the list stands for a set of types as the
-/// standard has it. No function could do that: the type of the kernel differs from arm to arm.
+/// `for_element!(site, elem, [f32, f64], T => Negate::<T>::new())` becomes a match with one arm per
+/// type, `DataType::Float => Ok(Box::new(Negate::<f32>::new()))` being the first; other element
+/// types are [unsupported](crate::kernel::Site::unsupported_type). A word instead of the list
+/// stands for a set of types as the standard has it. No function could do that: the type of the
+/// kernel differs from arm to arm.
 macro_rules! for_element {
     ($site:expr, $elem:expr, floats, $T:ident => $kernel:expr) => {
         for_element!($site, $elem, [f32, f64, half::f16, half::bf16], $T => $kernel)
@@ -67,21 +69,15 @@ impl Pair {
     fn of(call: &Call<'_>) -> Result<Pair, KernelError> {
         let (a, b) = (call.tensor(0)?.dims(), call.tensor(1)?.dims());
         let dims = broadcast_dims(&[a, b])?;
-        Ok(Pair {
-            a: steps(a, &dims)?,
-            b: steps(b, &dims)?,
-            dims,
-        })
+        Ok(Pair { a: steps(a, &dims)?, b: steps(b, &dims)?, dims })
     }
 }
 
-/// How many elements apart the neighbours of a dense operand are along each dimension of the output; 0 where it repeats.
+/// How many elements apart the neighbours of a dense operand are along each dimension of the
+/// output; 0 where it repeats.
 pub(super) fn steps(from: &[usize], to: &[usize]) -> Result<Dims, KernelError> {
     if to.len() > MAX_RANK {
-        fail!(
-            "the rank is {}, but at most {MAX_RANK} is implemented",
-            to.len()
-        );
+        fail!("the rank is {}, but at most {MAX_RANK} is implemented", to.len());
     }
     let mut steps = Dims::from_elem(0, to.len());
     match broadcast_strides(from, to, &mut steps) {
@@ -178,17 +174,10 @@ mod tests {
     fn exponents_of_another_type() {
         let bases = Tensor::from_vec([3], vec![4i32, -3, 2]).unwrap();
         let power = |exponent: Tensor| {
-            run::<i32>(
-                &binary::MixedPower::<i32>::new(),
-                &[&bases, &exponent],
-                None,
-            )
+            run::<i32>(&binary::MixedPower::<i32>::new(), &[&bases, &exponent], None)
         };
         assert_eq!(power(Tensor::scalar(3.0f32)), [64, -27, 8]);
-        assert_eq!(
-            power(Tensor::from_vec([3], vec![0.5f32, 2.0, 1.5]).unwrap()),
-            [2, 9, 2]
-        );
+        assert_eq!(power(Tensor::from_vec([3], vec![0.5f32, 2.0, 1.5]).unwrap()), [2, 9, 2]);
         assert_eq!(power(Tensor::scalar(2u8)), [16, 9, 4]);
     }
 }

@@ -55,10 +55,7 @@ fn floats(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
 
 fn extreme(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
     match site.elem(0)? {
-        DataType::Bool => Ok(Box::new(TruthReduction {
-            op,
-            axes: Axes::new(site)?,
-        })),
+        DataType::Bool => Ok(Box::new(TruthReduction { op, axes: Axes::new(site)? })),
         elem @ (DataType::Int8 | DataType::Uint8) => {
             for_element!(site, elem, [i8, u8], T => Reduction::<T>::new(site, op)?)
         }
@@ -68,11 +65,7 @@ fn extreme(site: &Site<'_>, op: Reduce) -> Result<Box<dyn Kernel>, BindError> {
 
 fn position(site: &Site<'_>, which: Extreme) -> Result<Box<dyn Kernel>, BindError> {
     let (axis, keeps_dims) = (site.need_int("axis")?, site.need_int("keepdims")? != 0);
-    let ties = if site.need_int("select_last_index")? != 0 {
-        Ties::Last
-    } else {
-        Ties::First
-    };
+    let ties = if site.need_int("select_last_index")? != 0 { Ties::Last } else { Ties::First };
     for_element!(
         site, site.elem(0)?, numeric, T => Position::<T> { which, ties, axis, keeps_dims, elements: PhantomData }
     )
@@ -97,16 +90,9 @@ impl Axes {
     fn resolve(&self, call: &Call<'_>) -> Result<Resolved, KernelError> {
         let from = Dims::from(call.tensor(0)?.dims());
         if from.len() > MAX_RANK {
-            fail!(
-                "the rank is {}, but at most {MAX_RANK} is implemented",
-                from.len()
-            );
+            fail!("the rank is {}, but at most {MAX_RANK} is implemented", from.len());
         }
-        let listed = if call.has_input(1) {
-            call.ints(1)?
-        } else {
-            Default::default()
-        };
+        let listed = if call.has_input(1) { call.ints(1)? } else { Default::default() };
         let mut reduced = [listed.is_empty() && !self.none_means_none; MAX_RANK];
         for axis in listed {
             reduced[normalize_axis(axis, from.len())?] = true;
@@ -149,11 +135,7 @@ struct Reduction<T> {
 
 impl<T> Reduction<T> {
     fn new(site: &Site<'_>, op: Reduce) -> Result<Self, BindError> {
-        Ok(Reduction {
-            op,
-            axes: Axes::new(site)?,
-            elements: PhantomData,
-        })
+        Ok(Reduction { op, axes: Axes::new(site)?, elements: PhantomData })
     }
 }
 
@@ -184,28 +166,10 @@ impl Kernel for TruthReduction {
         let mut found = call.scratch::<u8>(axes.to.iter().product())?;
         let mut out = call.output(0, DataType::Bool, &axes.to)?;
         let out = out.bytes_mut();
-        u8::reduce(
-            pool,
-            isa,
-            self.op,
-            &axes.from,
-            axes.reduced(),
-            x,
-            &mut found,
-        );
+        u8::reduce(pool, isa, self.op, &axes.from, axes.reduced(), x, &mut found);
         // Any byte but 0 is true; what is written is 1.
         let len = found.len();
-        logic(
-            pool,
-            isa,
-            Logic::Or,
-            &[len],
-            &found,
-            &[1],
-            &found,
-            &[1],
-            out,
-        );
+        logic(pool, isa, Logic::Or, &[len], &found, &[1], &found, &[1], out);
         Ok(())
     }
 

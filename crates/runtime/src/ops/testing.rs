@@ -28,9 +28,7 @@ pub(crate) fn run(
     outputs: usize,
 ) -> Result<Vec<Tensor>, String> {
     let registry = Registry::standard();
-    let schema = registry
-        .schema("", op, u32::MAX)
-        .expect("a standard operator");
+    let schema = registry.schema("", op, u32::MAX).expect("a standard operator");
     let (shared, account) = (SharedWeights::default(), Account::new(None, 0));
     let given = Given(attributes);
     let ty = |tensor: &Tensor| Type::tensor(tensor.data_type(), tensor.dims().iter().copied());
@@ -39,11 +37,7 @@ pub(crate) fn run(
         inputs: inputs
             .iter()
             .map(|input| {
-                input.map(|tensor| SiteInput {
-                    ty: Some(ty(tensor)),
-                    constant: None,
-                    weight: None,
-                })
+                input.map(|tensor| SiteInput { ty: Some(ty(tensor)), constant: None, weight: None })
             })
             .collect(),
         outputs: (0..outputs).map(|_| Some(None)).collect(),

@@ -41,13 +41,8 @@ pub(crate) fn whole(graph: &str) -> String {
 }
 
 pub(crate) fn compile(text: &str, optimization: Optimization, threads: usize) -> Session {
-    let parsed = parse_model(
-        Buffer::from(text.as_bytes().to_vec()),
-        ParseOptions::default(),
-    );
-    let model = parsed
-        .unwrap_or_else(|error| panic!("{error:?}\n{text}"))
-        .model;
+    let parsed = parse_model(Buffer::from(text.as_bytes().to_vec()), ParseOptions::default());
+    let model = parsed.unwrap_or_else(|error| panic!("{error:?}\n{text}")).model;
     let mut options = Options::with_threads(threads);
     options.optimization = optimization;
     Session::compile(&model, &NoExternalData, &options)
@@ -102,9 +97,7 @@ impl Both {
     /// What was fused.
     pub(crate) fn fused(&self) -> Vec<&'static str> {
         let done = self.fused.fusions().iter();
-        done.filter(|fusion| fusion.nodes > 0)
-            .map(|fusion| fusion.pattern)
-            .collect()
+        done.filter(|fusion| fusion.nodes > 0).map(|fusion| fusion.pattern).collect()
     }
 
     /// Why things were not fused that nearly were.
@@ -162,9 +155,8 @@ pub(crate) fn inputs(
                     Tensor::from_bools(&dims[..], &elements)
                 }
                 DataType::String => {
-                    let elements: Vec<String> = (0..count)
-                        .map(|_| format!("s{}", numbers.below(9)))
-                        .collect();
+                    let elements: Vec<String> =
+                        (0..count).map(|_| format!("s{}", numbers.below(9))).collect();
                     Tensor::from_strings(&dims[..], elements.iter().collect::<StringArray>())
                 }
                 small => {
@@ -179,7 +171,8 @@ pub(crate) fn inputs(
 
 pub(crate) type Outputs = [(String, Value)];
 
-/// Outputs of the same names and shapes, elements apart by at most `tolerance` of the largest magnitude.
+/// Outputs of the same names and shapes, elements apart by at most `tolerance` of the largest
+/// magnitude.
 #[track_caller]
 pub(crate) fn same(expected: &Outputs, found: &Outputs, tolerance: f64, text: &str) {
     assert_eq!(expected.len(), found.len());
@@ -217,14 +210,11 @@ pub(crate) fn same(expected: &Outputs, found: &Outputs, tolerance: f64, text: &s
 
 /// The bytes of all outputs.
 pub(crate) fn bits(outputs: &Outputs) -> Vec<Vec<u8>> {
-    outputs
-        .iter()
-        .map(|(_, value)| value.as_tensor().unwrap().bytes().to_vec())
-        .collect()
+    outputs.iter().map(|(_, value)| value.as_tensor().unwrap().bytes().to_vec()).collect()
 }
 
-/// The same graph with every value in between an output as well: each is then computed by a step of its own into memory of
-/// its own.
+/// The same graph with every value in between an output as well: each is then computed by a step of
+/// its own into memory of its own.
 pub(crate) fn exposed(graph: &str) -> String {
     let (mut plain, mut depth) = (String::new(), 0);
     let body = &graph[graph.find('{').map_or(0, |start| start + 1)..];
@@ -241,31 +231,16 @@ pub(crate) fn exposed(graph: &str) -> String {
             _ => {}
         }
     }
-    let outputs = graph
-        .split("=> (")
-        .nth(1)
-        .and_then(|rest| rest.split(')').next());
-    let already: Vec<&str> = outputs
-        .unwrap()
-        .split(',')
-        .map(|name| name.trim())
-        .collect();
+    let outputs = graph.split("=> (").nth(1).and_then(|rest| rest.split(')').next());
+    let already: Vec<&str> = outputs.unwrap().split(',').map(|name| name.trim()).collect();
     let mut names: Vec<&str> = Vec::new();
     let mut parts: Vec<&str> = plain.split('=').collect();
     parts.pop();
     for part in parts {
         let list = part.rsplit(')').next().unwrap();
-        names.extend(
-            list.split(',')
-                .map(str::trim)
-                .filter(|name| !name.is_empty()),
-        );
+        names.extend(list.split(',').map(str::trim).filter(|name| !name.is_empty()));
     }
-    names.retain(|name| {
-        !already
-            .iter()
-            .any(|known| known.split(' ').next_back() == Some(name))
-    });
+    names.retain(|name| !already.iter().any(|known| known.split(' ').next_back() == Some(name)));
     let more: String = names.iter().map(|name| format!(", {name}")).collect();
     let end = graph.find("=> (").unwrap();
     let end = end + graph[end..].find(')').unwrap();
@@ -279,10 +254,7 @@ pub(crate) fn one_by_one(graph: &str, inputs: Vec<(String, Value)>) -> Vec<(Stri
     let mut outputs = compile(&text, Optimization::Off, 1)
         .run(inputs)
         .unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let wanted = graph
-        .split("=> (")
-        .nth(1)
-        .and_then(|rest| rest.split(')').next());
+    let wanted = graph.split("=> (").nth(1).and_then(|rest| rest.split(')').next());
     outputs.truncate(wanted.unwrap().split(',').count());
     outputs
 }

@@ -89,9 +89,7 @@ impl Encode for Draft {
             }
         });
         if self.ir >= 3 {
-            out.message(model::OpsetImport, |out| {
-                out.put(operator_set_id::Version, self.opset)
-            });
+            out.message(model::OpsetImport, |out| out.put(operator_set_id::Version, self.opset));
         }
     }
 }
@@ -117,12 +115,7 @@ fn info(out: &mut Encoder<'_>, name: &str, dims: Option<&[&str]>) {
 
 impl Draft {
     pub(crate) fn new(opset: i64) -> Draft {
-        Draft {
-            ir: 8,
-            opset,
-            outputs: vec!["y"],
-            ..Draft::default()
-        }
+        Draft { ir: 8, opset, outputs: vec!["y"], ..Draft::default() }
     }
 
     pub(crate) fn input(mut self, name: &'static str, dims: &'static [&'static str]) -> Draft {
@@ -160,18 +153,12 @@ impl Draft {
     }
 
     pub(crate) fn session(&self, threads: usize) -> Result<Session, CompileError> {
-        Session::compile(
-            &self.model(),
-            &NoExternalData,
-            &Options::with_threads(threads),
-        )
+        Session::compile(&self.model(), &NoExternalData, &Options::with_threads(threads))
     }
 
     pub(crate) fn run(&self, inputs: &[(&str, &[usize], &[f32])]) -> Result<Vec<f32>, String> {
         let session = self.session(1).map_err(|error| error.to_string())?;
-        let outputs = session
-            .run(values(inputs))
-            .map_err(|error| error.to_string())?;
+        let outputs = session.run(values(inputs)).map_err(|error| error.to_string())?;
         Ok(floats(&outputs[0].1))
     }
 }
@@ -187,9 +174,5 @@ pub(crate) fn values(inputs: &[(&str, &[usize], &[f32])]) -> Vec<(String, Value)
 }
 
 pub(crate) fn floats(value: &Value) -> Vec<f32> {
-    value
-        .as_tensor()
-        .expect("a tensor")
-        .to_vec()
-        .expect("floats")
+    value.as_tensor().expect("a tensor").to_vec().expect("floats")
 }

@@ -50,15 +50,17 @@ fn values(path: &Path) -> Result<Vec<Vec<u8>>, crate::Error> {
     values.collect()
 }
 
-/// Lets the step with this number and all after it fail, as if the process had ended there. Cleaning up is a step too.
+/// Lets the step with this number and all after it fail, as if the process had ended there.
+/// Cleaning up is a step too.
 fn ending_at(options: &SaveOptions, end: usize) -> (SaveOptions, Arc<AtomicUsize>) {
     let steps = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&steps);
     let mut options = options.clone();
     options.before_step = Some(Arc::new(move |_: &str| {
-        match counter.fetch_add(1, Ordering::Relaxed) >= end {
-            true => Err(io::Error::other("the end")),
-            false => Ok(()),
+        if counter.fetch_add(1, Ordering::Relaxed) >= end {
+            Err(io::Error::other("the end"))
+        } else {
+            Ok(())
         }
     }));
     (options, steps)
@@ -115,16 +117,13 @@ fn crash(old: &Model, new: &Model, before: &SaveOptions, after: &SaveOptions, en
             assert!(now.get(name) == Some(bytes), "step {end}: {name} changed");
         }
     }
-    // The next save leaves what it would have left in a fresh folder, whatever the crash left behind.
+    // The next save leaves what it would have left in a fresh folder, whatever the crash left
+    // behind.
     after.save(new, &path).unwrap();
     assert_eq!(values(&path).unwrap(), whole(100));
     let names: Vec<String> = content(scratch.path()).into_keys().collect();
     let model = Model::open(&path).unwrap();
-    let used: Vec<String> = model
-        .external_files()
-        .into_iter()
-        .map(|file| file.location)
-        .collect();
+    let used: Vec<String> = model.external_files().into_iter().map(|file| file.location).collect();
     for name in &names {
         let belongs =
             ["bystander.bin", "model.onnx"].contains(&name.as_str()) || used.contains(name);
@@ -146,9 +145,8 @@ fn one_data_file_at_most_is_left_behind() {
         let model = Model::open(&path).unwrap();
         let used = model.external_files()[0].location.clone();
         let names = content(scratch.path()).into_keys();
-        let orphans: Vec<String> = names
-            .filter(|name| name.ends_with(".data") && *name != used)
-            .collect();
+        let orphans: Vec<String> =
+            names.filter(|name| name.ends_with(".data") && *name != used).collect();
         assert!(orphans.len() <= 1, "step {end}: {orphans:?}");
         if !ended {
             break;

@@ -11,7 +11,8 @@ use super::{Layout, SaveOptions, Weights, external_error};
 use crate::error::Error;
 use crate::external::DataFiles;
 
-/// Offsets of tensors that are smaller than the alignment are multiples of this: the pages of most systems.
+/// Offsets of tensors that are smaller than the alignment are multiples of this: the pages of most
+/// systems.
 const SMALL_ALIGNMENT: u64 = 4096;
 
 /// A data file that is to be.
@@ -51,9 +52,7 @@ pub(super) fn plan(
             Layout::PerTensor => true,
             Layout::Shards(limit) => {
                 let last = files.last().map_or(0, |file| file.size);
-                aligned(last, len, options)
-                    .checked_add(len)
-                    .is_none_or(|end| end > limit)
+                aligned(last, len, options).checked_add(len).is_none_or(|end| end > limit)
             }
         };
         if new_file {
@@ -61,10 +60,7 @@ pub(super) fn plan(
                 Layout::PerTensor => label_of(&model.display(tensor.name), &mut labels),
                 _ => String::new(),
             };
-            files.push(PlannedFile {
-                label,
-                ..PlannedFile::default()
-            });
+            files.push(PlannedFile { label, ..PlannedFile::default() });
         }
         if let Some(file) = files.last_mut() {
             let offset = aligned(file.size, len, options);
@@ -95,10 +91,7 @@ fn len_outside(
             Weights::Inside => true,
             Weights::Outside => false,
         };
-        return match stays {
-            true => Ok(None),
-            false => len_of_external(model, data, tensor).map(Some),
-        };
+        return if stays { Ok(None) } else { len_of_external(model, data, tensor).map(Some) };
     }
     if options.weights != Weights::Outside || !(id.is_initializer() || options.attributes) {
         return Ok(None);
@@ -132,9 +125,10 @@ fn len_of_external(
 }
 
 fn aligned(end: u64, len: u64, options: &SaveOptions) -> u64 {
-    let alignment = match len < options.alignment {
-        true => options.alignment.min(SMALL_ALIGNMENT),
-        false => options.alignment,
+    let alignment = if len < options.alignment {
+        options.alignment.min(SMALL_ALIGNMENT)
+    } else {
+        options.alignment
     };
     end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX)
 }
@@ -143,12 +137,7 @@ fn aligned(end: u64, len: u64, options: &SaveOptions) -> u64 {
 fn label_of(name: &str, taken: &mut HashSet<String>) -> String {
     let safe: String = name
         .chars()
-        .map(
-            |c| match c.is_ascii_alphanumeric() || matches!(c, '.' | '-') {
-                true => c,
-                false => '_',
-            },
-        )
+        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-') { c } else { '_' })
         .take(100)
         .collect();
     let safe = match safe.trim_matches(['.', '_']) {
@@ -180,14 +169,15 @@ pub(super) fn bytes_of(
             value.buffer().cloned().unwrap_or_else(Buffer::empty)
         }
     };
-    match bytes.len() as u64 == part.len {
-        true => Ok(bytes),
-        false => Err(external_error(format!(
+    if bytes.len() as u64 == part.len {
+        Ok(bytes)
+    } else {
+        Err(external_error(format!(
             "tensor '{}' has {} bytes where {} were expected",
             model.display(tensor.name),
             bytes.len(),
             part.len
-        ))),
+        )))
     }
 }
 
@@ -227,9 +217,7 @@ pub(crate) fn embed(model: &mut graph::Model, data: &DataFiles) -> Result<(), Er
         if !model.stored(id).is_external() {
             continue;
         }
-        let bytes = model
-            .external_bytes(model.stored(id), data)
-            .map_err(external_error)?;
+        let bytes = model.external_bytes(model.stored(id), data).map_err(external_error)?;
         let span = model.add_bytes(bytes);
         let tensor = model.stored_mut(id);
         tensor.raw_data = Some(span);

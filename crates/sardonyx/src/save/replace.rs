@@ -1,9 +1,11 @@
-//! Replacing a model and its data files so that a crash at any moment leaves the old ones or the new ones, whole.
+//! Replacing a model and its data files so that a crash at any moment leaves the old ones or the
+//! new ones, whole.
 //!
-//! New data files are written without a name where the system allows it (`O_TMPFILE`), get names that the old model does
-//! not use, then the new model takes the old one's name, and only then the old data files are removed. Whatever a
-//! crash leaves in the folder is listed, with the identity of each file, in a note beside the model, which the next save
-//! reads: it removes what is still the same file and belongs to no model.
+//! New data files are written without a name where the system allows it (`O_TMPFILE`), get names
+//! that the old model does not use, then the new model takes the old one's name, and only then the
+//! old data files are removed. Whatever a crash leaves in the folder is listed, with the identity
+//! of each file, in a note beside the model, which the next save reads: it removes what is still
+//! the same file and belongs to no model.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -33,7 +35,8 @@ pub(crate) type Hook = dyn Fn(&str) -> io::Result<()> + Send + Sync;
 /// saving 1 GB was slower than `cp`, with these it is faster.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Names of data files with larger numbers are not recognised as having been made for the same base.
+/// Names of data files with larger numbers are not recognised as having been made for the same
+/// base.
 const MOST_ATTEMPTS: u32 = 100;
 
 /// A save in progress.
@@ -71,10 +74,8 @@ struct Old {
 pub(super) fn save(model: &Model, path: &Path, options: &SaveOptions) -> Result<SaveReport, Error> {
     let failed = |error| io_error("cannot write", path, error);
     if path.is_dir() {
-        return Err(
-            Error::new(ErrorKind::Io, "this is a folder; a file name is missing")
-                .with_place(shown(path)),
-        );
+        return Err(Error::new(ErrorKind::Io, "this is a folder; a file name is missing")
+            .with_place(shown(path)));
     }
     let name = path.file_name().ok_or_else(|| {
         Error::new(ErrorKind::Io, "a file name is missing").with_place(shown(path))
@@ -145,7 +146,8 @@ impl Saving<'_> {
             let graph = changed.as_ref().unwrap_or(&model.graph);
             ready = Some(self.write_model(graph, form, &mut report)?);
         }
-        // From here to the end nobody else may give names to files of this folder. Systems without such locks do without.
+        // From here to the end nobody else may give names to files of this folder. Systems without
+        // such locks do without.
         let lock = File::open(self.folder.path()).ok();
         if let Some(lock) = &lock {
             let _ = lock.lock();
@@ -173,12 +175,11 @@ impl Saving<'_> {
         let kept = locations(graph);
         self.check_replaced(model, graph, form)?;
         let leaving: Vec<&String> = old.locations.difference(&kept).collect();
-        let (leaving, shared) = match self.options.replace || self.is_where_it_was_read(model) {
-            true => self.without_shared(leaving),
-            false => {
-                report.left = leaving.into_iter().cloned().collect();
-                Default::default()
-            }
+        let (leaving, shared) = if self.options.replace || self.is_where_it_was_read(model) {
+            self.without_shared(leaving)
+        } else {
+            report.left = leaving.into_iter().cloned().collect();
+            Default::default()
         };
         report.shared = shared;
         report.files = files
@@ -220,11 +221,10 @@ impl Saving<'_> {
         path.is_some() && path == model.path
     }
 
-    /// Refuses to replace a file with values that the model, or the text that it was read from, needs from it.
+    /// Refuses to replace a file with values that the model, or the text that it was read from,
+    /// needs from it.
     fn check_replaced(&self, model: &Model, successor: &graph::Model, form: Form) -> Done {
-        let Some(replaced) = File::open(self.path)
-            .ok()
-            .and_then(|file| identity(&file).ok()?)
+        let Some(replaced) = File::open(self.path).ok().and_then(|file| identity(&file).ok()?)
         else {
             return Ok(());
         };
@@ -251,7 +251,8 @@ impl Saving<'_> {
         Old { locations }
     }
 
-    /// Writes the data files, without names. A file of the old model with the same content is taken instead.
+    /// Writes the data files, without names. A file of the old model with the same content is taken
+    /// instead.
     fn write_data(
         &mut self,
         model: &Model,
@@ -271,26 +272,16 @@ impl Saving<'_> {
                 free && fits && self.is_the_same(model, plan, location).unwrap_or(false)
             });
             if let Some(location) = same {
-                let checksum = match self.options.checksum {
-                    true => Some(self.digest_of(location)?),
-                    false => None,
-                };
+                let checksum =
+                    if self.options.checksum { Some(self.digest_of(location)?) } else { None };
                 self.advance(plan.size);
-                files.push(NewFile {
-                    location: location.clone(),
-                    pending: None,
-                    checksum,
-                });
+                files.push(NewFile { location: location.clone(), pending: None, checksum });
                 continue;
             }
             let mut pending = self.create(&format!("{}", index + 1))?;
             let checksum = self.write_parts(model, plan, &mut pending);
             let checksum = self.or_discard(checksum, &pending)?;
-            files.push(NewFile {
-                location: String::new(),
-                pending: Some(pending),
-                checksum,
-            });
+            files.push(NewFile { location: String::new(), pending: Some(pending), checksum });
         }
         Ok(files)
     }
@@ -410,11 +401,7 @@ impl Saving<'_> {
     ) -> Done {
         let encoded = graph.encoded();
         self.total += encoded.bytes();
-        let mut sink = Sink {
-            saving: self,
-            file: &pending.file,
-            bytes: 0,
-        };
+        let mut sink = Sink { saving: self, file: &pending.file, bytes: 0 };
         report.left_out = form.write(graph, encoded, &mut sink)?;
         report.bytes = sink.bytes;
         if let Ok(old) = fs::metadata(self.path) {
@@ -440,10 +427,7 @@ impl Saving<'_> {
         let file = File::create(&path)?;
         // Tells others that somebody is still at it.
         let _ = file.try_lock();
-        Ok(Pending {
-            file,
-            path: Some(path),
-        })
+        Ok(Pending { file, path: Some(path) })
     }
 
     #[cfg(target_os = "linux")]
@@ -463,15 +447,13 @@ impl Saving<'_> {
         None
     }
 
-    /// Gives each new data file a name that no file of the folder and no tensor of the old model has.
+    /// Gives each new data file a name that no file of the folder and no tensor of the old model
+    /// has.
     fn choose_names(&self, files: &mut [NewFile], planned: &[PlannedFile], old: &Old) -> Done {
         let base = match &self.options.name {
             Some(name) => {
                 check_location(name).map_err(|why| {
-                    Error::new(
-                        ErrorKind::Io,
-                        format!("no data file can have that name: {why}"),
-                    )
+                    Error::new(ErrorKind::Io, format!("no data file can have that name: {why}"))
                 })?;
                 name.clone()
             }
@@ -479,10 +461,8 @@ impl Saving<'_> {
         };
         let several = planned.len() > 1;
         for attempt in 1.. {
-            let names: Vec<String> = planned
-                .iter()
-                .map(|plan| named(&base, &plan.label, several, attempt))
-                .collect();
+            let names: Vec<String> =
+                planned.iter().map(|plan| named(&base, &plan.label, several, attempt)).collect();
             let is_free = |name: &String| {
                 // The model itself gets its name last.
                 clean(name).as_os_str() != self.name
@@ -616,9 +596,7 @@ impl Saving<'_> {
                 &temporary
             }
         };
-        let renamed = self
-            .step("replace the model")
-            .and_then(|()| fs::rename(from, &target));
+        let renamed = self.step("replace the model").and_then(|()| fs::rename(from, &target));
         if renamed.is_err() && self.step("discard").is_ok() {
             let _ = fs::remove_file(from);
         }
@@ -765,12 +743,11 @@ fn hidden(name: &OsStr) -> OsString {
 /// A location without `.` parts and doubled separators, to be compared.
 fn clean(location: &str) -> PathBuf {
     let parts = Path::new(location).components();
-    parts
-        .filter(|part| !matches!(part, std::path::Component::CurDir))
-        .collect()
+    parts.filter(|part| !matches!(part, std::path::Component::CurDir)).collect()
 }
 
-/// The name of a data file: `base`, a label if there are several, and a number from the second attempt on.
+/// The name of a data file: `base`, a label if there are several, and a number from the second
+/// attempt on.
 fn named(base: &str, label: &str, several: bool, attempt: u32) -> String {
     match (several, label) {
         (true, label) if !label.is_empty() => numbered(&format!("{base}_{label}"), attempt),
@@ -812,9 +789,7 @@ fn read_locations(path: &Path) -> Option<BTreeSet<String>> {
             Buffer::from_vec(other.read(&bytes, Default::default(), &nowhere).ok()?)
         }
     };
-    graph::Model::read(bytes)
-        .ok()
-        .map(|graph| locations(&graph))
+    graph::Model::read(bytes).ok().map(|graph| locations(&graph))
 }
 
 /// All files that a model file needs beside it: data files, and those in which a text has values.

@@ -1,5 +1,5 @@
-//! Functions that call each other: in circles, or so often that expanding them never ends in practice. Found by counting,
-//! not by expanding.
+//! Functions that call each other: in circles, or so often that expanding them never ends in
+//! practice. Found by counting, not by expanding.
 
 use std::collections::HashMap;
 
@@ -34,9 +34,10 @@ pub(super) fn check(model: &Model, options: &ScanOptions, found: &mut Findings) 
     let in_circles = calls.in_circles();
     for function in &in_circles {
         found.add(&codes::RECURSION, || {
-            let message = match calls.calls[*function].contains_key(function) {
-                true => "it calls itself",
-                false => "it calls itself through other functions",
+            let message = if calls.calls[*function].contains_key(function) {
+                "it calls itself"
+            } else {
+                "it calls itself through other functions"
             };
             (of_function(model, *function), message.to_string())
         });
@@ -128,9 +129,11 @@ impl Calls {
         (0..self.functions).filter(|index| left[*index]).collect()
     }
 
-    /// Nodes of everything that is no function, once all calls are replaced by what they call. Only without circles.
+    /// Nodes of everything that is no function, once all calls are replaced by what they call. Only
+    /// without circles.
     fn expanded(&self) -> f64 {
-        // Functions without calls are known; each makes those that call it known once it was the last.
+        // Functions without calls are known; each makes those that call it known once it was the
+        // last.
         let mut callers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.functions];
         let mut waits: Vec<usize> = vec![0; self.functions + 1];
         for (caller, called) in self.calls.iter().enumerate() {
@@ -154,15 +157,13 @@ impl Calls {
     }
 }
 
-/// Takes away, again and again, what nothing that is left leads to. `back` and `forth` are the edges in both directions.
+/// Takes away, again and again, what nothing that is left leads to. `back` and `forth` are the
+/// edges in both directions.
 pub(super) fn trim(back: &[Vec<usize>], forth: &[Vec<usize>], left: &mut [bool]) {
-    let mut degree: Vec<usize> = back
-        .iter()
-        .map(|from| from.iter().filter(|index| left[**index]).count())
-        .collect();
-    let mut free: Vec<usize> = (0..left.len())
-        .filter(|index| left[*index] && degree[*index] == 0)
-        .collect();
+    let mut degree: Vec<usize> =
+        back.iter().map(|from| from.iter().filter(|index| left[**index]).count()).collect();
+    let mut free: Vec<usize> =
+        (0..left.len()).filter(|index| left[*index] && degree[*index] == 0).collect();
     while let Some(index) = free.pop() {
         left[index] = false;
         for next in &forth[index] {

@@ -1,4 +1,5 @@
-//! What a scan can find: every code once, with how bad it is, the requirement behind it and what to do about it.
+//! What a scan can find: every code once, with how bad it is, the requirement behind it and what to
+//! do about it.
 //!
 //! Codes are promised to stay; messages are not.
 

@@ -1,5 +1,5 @@
-//! Graphs that contradict themselves in ways that readers take differently or never get out of: names that are defined
-//! twice, nodes that wait for each other.
+//! Graphs that contradict themselves in ways that readers take differently or never get out of:
+//! names that are defined twice, nodes that wait for each other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,26 +18,18 @@ pub(super) fn check(model: &Model, found: &mut Findings) {
     check_cycles(model, found);
 }
 
-/// Inputs, initializers and outputs of nodes must have different names, except that an initializer may be the default of
-/// an input.
+/// Inputs, initializers and outputs of nodes must have different names, except that an initializer
+/// may be the default of an input.
 fn check_definitions(model: &Model, id: GraphId, graph: &Graph, found: &mut Findings) {
     let mut report = |name: Symbol, what: &str| {
         found.add(&codes::DUPLICATE_DEFINITION, || {
             let name = shown_symbol(model, Some(name));
-            (
-                of_graph(model, id),
-                format!("{what} '{name}' is defined twice"),
-            )
+            (of_graph(model, id), format!("{what} '{name}' is defined twice"))
         });
     };
     let named = |symbol: &Symbol| !model.text(*symbol).is_empty();
     let mut inputs: HashSet<Symbol> = HashSet::new();
-    for name in graph
-        .inputs
-        .iter()
-        .filter_map(|input| input.name)
-        .filter(named)
-    {
+    for name in graph.inputs.iter().filter_map(|input| input.name).filter(named) {
         if !inputs.insert(name) {
             report(name, "the input");
         }
@@ -62,12 +54,11 @@ fn check_definitions(model: &Model, id: GraphId, graph: &Graph, found: &mut Find
     }
 }
 
-/// Nodes that wait for each other, in all graphs at once: a node waits for what the graphs in it read, too.
+/// Nodes that wait for each other, in all graphs at once: a node waits for what the graphs in it
+/// read, too.
 fn check_cycles(model: &Model, found: &mut Findings) {
-    let nodes: Vec<NodeId> = model
-        .graphs()
-        .flat_map(|(_, graph)| graph.nodes.iter().copied())
-        .collect();
+    let nodes: Vec<NodeId> =
+        model.graphs().flat_map(|(_, graph)| graph.nodes.iter().copied()).collect();
     let count = nodes.iter().map(|node| node.index() + 1).max().unwrap_or(0);
     let (mut back, mut forth) = (vec![Vec::new(); count], vec![Vec::new(); count]);
     // Many nodes of a deep graph may use a value of the outermost one.
@@ -77,11 +68,10 @@ fn check_cycles(model: &Model, found: &mut Findings) {
         for value in model.outputs(*node).iter().flatten() {
             for (user, _) in model.uses(*value) {
                 let from = model.node(user).graph;
-                let user = match from == graph {
-                    true => Some(user),
-                    false => *climbs
-                        .entry((from, graph))
-                        .or_insert_with(|| holder(model, from, graph)),
+                let user = if from == graph {
+                    Some(user)
+                } else {
+                    *climbs.entry((from, graph)).or_insert_with(|| holder(model, from, graph))
                 };
                 if let Some(user) = user {
                     forth[node.index()].push(user.index());

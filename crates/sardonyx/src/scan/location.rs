@@ -50,22 +50,16 @@ fn is_absolute(location: &[u8]) -> bool {
     drive || matches!(location.first(), Some(b'/' | b'\\'))
 }
 
-/// Names that Windows takes for a device, for a stream of another file, or for the same name without its end.
+/// Names that Windows takes for a device, for a stream of another file, or for the same name
+/// without its end.
 fn is_reserved(part: &str) -> bool {
-    const DEVICES: [&str; 8] = [
-        "CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "COM", "LPT",
-    ];
+    const DEVICES: [&str; 8] = ["CON", "PRN", "AUX", "NUL", "CONIN$", "CONOUT$", "COM", "LPT"];
     let stem = part.split(['.', ':']).next().unwrap_or(part).trim_end();
     let device = DEVICES.iter().any(|device| match *device {
-        "COM" | "LPT" => stem
-            .get(..3)
-            .zip(stem.get(3..))
-            .is_some_and(|(start, number)| {
-                let numbers = [
-                    "0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "¹", "²", "³",
-                ];
-                start.eq_ignore_ascii_case(device) && numbers.contains(&number)
-            }),
+        "COM" | "LPT" => stem.get(..3).zip(stem.get(3..)).is_some_and(|(start, number)| {
+            let numbers = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "¹", "²", "³"];
+            start.eq_ignore_ascii_case(device) && numbers.contains(&number)
+        }),
         _ => stem.eq_ignore_ascii_case(device),
     });
     let ends = part.ends_with(['.', ' ']) && part != "." && part != "..";
@@ -74,9 +68,7 @@ fn is_reserved(part: &str) -> bool {
 
 /// A location without the spellings that mean nothing: `./a//b` and `a/b` are one file.
 pub(super) fn normal(location: &str) -> String {
-    let parts = location
-        .split('/')
-        .filter(|part| !matches!(*part, "" | "."));
+    let parts = location.split('/').filter(|part| !matches!(*part, "" | "."));
     parts.collect::<Vec<_>>().join("/")
 }
 
@@ -102,10 +94,7 @@ mod tests {
             (b"a/../w.bin", &["location-escapes"]),
             (b"a\\..\\w", &["location-escapes", "location-backslash"]),
             (b"#mem", &["location-address"]),
-            (
-                b"*/_ORT_MEM_ADDR_/*",
-                &["location-address", "location-reserved"],
-            ),
+            (b"*/_ORT_MEM_ADDR_/*", &["location-address", "location-reserved"]),
             (b"a\0b", &["location-nul"]),
             (b"a\nb", &["location-control"]),
             (b"\xff", &["location-not-utf8"]),

@@ -16,16 +16,11 @@ use super::places::of_node;
 use super::report::{Findings, ScanFacts, ScannedDomain};
 
 /// Domains of the standard.
-const STANDARD: [&str; 5] = [
-    "",
-    "ai.onnx.ml",
-    "ai.onnx.training",
-    "ai.onnx.preview",
-    "ai.onnx.preview.training",
-];
+const STANDARD: [&str; 5] =
+    ["", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"];
 
-/// Operators that are known to run code, or to open files and connections, that the model names: domain, operator,
-/// what it does. An empty domain is any.
+/// Operators that are known to run code, or to open files and connections, that the model names:
+/// domain, operator, what it does. An empty domain is any.
 const FOREIGN: &[(&str, &str, &str)] = &[
     ("", "PyOp", "calls Python"),
     ("", "PyCustomOp", "calls Python"),
@@ -34,17 +29,9 @@ const FOREIGN: &[(&str, &str, &str)] = &[
     ("", "TritonOp", "compiles and runs Python"),
     ("", "ATen", "calls any operator of PyTorch"),
     ("", "ExternalOp", "calls a library"),
-    (
-        "com.microsoft",
-        "EPContext",
-        "runs a compiled program, which may lie in another file",
-    ),
+    ("com.microsoft", "EPContext", "runs a compiled program, which may lie in another file"),
     ("trt.plugins", "", "runs a plugin of TensorRT"),
-    (
-        "com.microsoft.extensions",
-        "",
-        "may call services on the network",
-    ),
+    ("com.microsoft.extensions", "", "may call services on the network"),
 ];
 
 /// Elements of a constant operand that are looked at.
@@ -130,9 +117,7 @@ fn check_domains(model: &Model, facts: &mut ScanFacts, found: &mut Findings) {
     for (_, graph) in model.graphs() {
         for id in &graph.nodes {
             let node = model.node(*id);
-            let count = counts
-                .entry((node.domain, node.op_type))
-                .or_insert((0, *id));
+            let count = counts.entry((node.domain, node.op_type)).or_insert((0, *id));
             count.0 += 1;
         }
     }
@@ -213,7 +198,8 @@ pub(super) fn text(model: &Model, symbol: Option<Symbol>) -> &[u8] {
 /// Finds the values of operands that the file fixes.
 struct Constants<'m> {
     model: &'m Model,
-    /// Initializers by value. The model ties a value to its input if it is one; a default counts here all the same.
+    /// Initializers by value. The model ties a value to its input if it is one; a default counts
+    /// here all the same.
     initializers: HashMap<ValueId, (GraphId, u32)>,
     /// What was found out about operands: one may be used by all nodes of a model.
     known: RefCell<HashMap<ValueId, Option<Rc<[f64]>>>>,
@@ -227,23 +213,16 @@ impl<'m> Constants<'m> {
                 initializers.extend(initializer.value.map(|value| (value, (id, index as u32))));
             }
         }
-        Constants {
-            model,
-            initializers,
-            known: RefCell::default(),
-        }
+        Constants { model, initializers, known: RefCell::default() }
     }
 
-    /// How many elements a node of the standard makes whatever its variable inputs are, at least; for a loop, how often
-    /// it runs. `None` if nothing can be said.
+    /// How many elements a node of the standard makes whatever its variable inputs are, at least;
+    /// for a loop, how often it runs. `None` if nothing can be said.
     fn made_by(&self, node: NodeId) -> Option<f64> {
         let op = self.model.maybe_text(self.model.node(node).op_type)?;
         let operand = |index| self.operand(node, index);
         let product = |index| operand(index).map(|numbers| product_of(&numbers));
-        let attribute = |name| {
-            self.numbers_of(node, name)
-                .map(|numbers| product_of(&numbers))
-        };
+        let attribute = |name| self.numbers_of(node, name).map(|numbers| product_of(&numbers));
         match op {
             b"ConstantOfShape" | b"HannWindow" | b"HammingWindow" | b"BlackmanWindow" => product(0),
             b"Expand" | b"CenterCropPad" | b"AffineGrid" | b"Col2Im" | b"DFT" => product(1),
@@ -262,9 +241,8 @@ impl<'m> Constants<'m> {
             }
             b"Pad" => {
                 let attribute = |name| self.numbers_of(node, name).map(Rc::from);
-                let pads = operand(1)
-                    .or_else(|| attribute("pads"))
-                    .or_else(|| attribute("paddings"))?;
+                let pads =
+                    operand(1).or_else(|| attribute("pads")).or_else(|| attribute("paddings"))?;
                 let (begins, ends) = pads.split_at(pads.len() / 2);
                 let sides = begins.iter().zip(ends);
                 Some(sides.map(|(a, b)| 1.0 + a.max(0.0) + b.max(0.0)).product())
@@ -306,13 +284,7 @@ impl<'m> Constants<'m> {
         if self.model.maybe_text(self.model.node(node).op_type) != Some(b"Constant") {
             return None;
         }
-        let names = [
-            "value",
-            "value_ints",
-            "value_int",
-            "value_floats",
-            "value_float",
-        ];
+        let names = ["value", "value_ints", "value_int", "value_floats", "value_float"];
         names.iter().find_map(|name| self.numbers_of(node, name))
     }
 
@@ -354,10 +326,8 @@ impl<'m> Constants<'m> {
     fn numbers(&self, tensor: &TensorProto) -> Option<Vec<f64>> {
         let bytes = tensor.raw_data.map_or(0, |raw| raw.len);
         let typed: u64 = tensor.typed.iter().map(|run| run.records.len).sum();
-        let elements = tensor
-            .dims
-            .iter()
-            .try_fold(1u64, |n, dim| n.checked_mul(u64::try_from(*dim).ok()?))?;
+        let elements =
+            tensor.dims.iter().try_fold(1u64, |n, dim| n.checked_mul(u64::try_from(*dim).ok()?))?;
         let is_text = tensor.data_type == Some(DataType::String.number());
         if is_text || elements > OPERAND_ELEMENTS || bytes.saturating_add(typed) > OPERAND_BYTES {
             return None;

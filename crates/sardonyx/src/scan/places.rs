@@ -1,5 +1,5 @@
-//! Where something stands in a model, in words of bounded length: names in a hostile file may be megabytes, and nested
-//! as deeply as the file likes.
+//! Where something stands in a model, in words of bounded length: names in a hostile file may be
+//! megabytes, and nested as deeply as the file likes.
 
 use sardonyx_model::{
     Attribute, AttributeId, AttributeValue, GraphId, Model, NodeId, SparsePart, Symbol, TensorProto,
@@ -37,11 +37,7 @@ fn root(model: &Model, graph: GraphId) -> String {
     if model.main == Some(graph) {
         return "graph".to_string();
     }
-    if let Some(index) = model
-        .functions
-        .iter()
-        .position(|function| function.body == graph)
-    {
+    if let Some(index) = model.functions.iter().position(|function| function.body == graph) {
         return of_function(model, index);
     }
     let steps = model.training_info.iter().enumerate();
@@ -58,10 +54,7 @@ fn root(model: &Model, graph: GraphId) -> String {
 
 /// A function, such as `functions[2] 'Gelu'`.
 pub(super) fn of_function(model: &Model, index: usize) -> String {
-    let name = model
-        .functions
-        .get(index)
-        .and_then(|function| function.name);
+    let name = model.functions.get(index).and_then(|function| function.name);
     format!("functions[{index}] '{}'", shown_symbol(model, name))
 }
 
@@ -156,8 +149,8 @@ pub(super) enum Found<'m> {
     Sparse(StoredSparse<'m>),
 }
 
-/// Goes through all stored tensors, those of graphs that nothing reaches included. The parts of a sparse tensor come as
-/// tensors after it.
+/// Goes through all stored tensors, those of graphs that nothing reaches included. The parts of a
+/// sparse tensor come as tensors after it.
 pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(Found<'m>)) {
     for (id, graph) in model.graphs() {
         for (index, initializer) in graph.initializers.iter().enumerate() {
@@ -186,13 +179,7 @@ pub(super) fn each_tensor<'m>(model: &'m Model, mut found: impl FnMut(Found<'m>)
 }
 
 fn in_attribute<'m>(attribute: &'m Attribute, holder: Holder, found: &mut impl FnMut(Found<'m>)) {
-    let dense = |tensor: &'m TensorProto| {
-        Found::Dense(Stored {
-            tensor,
-            holder,
-            part: None,
-        })
-    };
+    let dense = |tensor: &'m TensorProto| Found::Dense(Stored { tensor, holder, part: None });
     for value in &attribute.values {
         match value {
             AttributeValue::Tensor(tensor) => found(dense(tensor)),
@@ -213,21 +200,11 @@ fn each_part<'m>(
     holder: Holder,
     found: &mut impl FnMut(Found<'m>),
 ) {
-    found(Found::Sparse(StoredSparse {
-        tensor: sparse,
-        holder,
-    }));
-    let parts = [
-        (SparsePart::Values, &sparse.values),
-        (SparsePart::Indices, &sparse.indices),
-    ];
+    found(Found::Sparse(StoredSparse { tensor: sparse, holder }));
+    let parts = [(SparsePart::Values, &sparse.values), (SparsePart::Indices, &sparse.indices)];
     for (part, tensor) in parts {
         if let Some(tensor) = tensor {
-            found(Found::Dense(Stored {
-                tensor,
-                holder,
-                part: Some(part),
-            }));
+            found(Found::Dense(Stored { tensor, holder, part: Some(part) }));
         }
     }
 }

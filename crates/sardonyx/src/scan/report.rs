@@ -15,8 +15,8 @@ use crate::inspect::OperatorSet;
 pub struct ScanReport {
     /// What the file holds, as far as it could be read.
     pub facts: ScanFacts,
-    /// What was found, the worst first, findings of one code together. Of each code only the first few are listed; how
-    /// many more there are is said in one finding after them.
+    /// What was found, the worst first, findings of one code together. Of each code only the first
+    /// few are listed; how many more there are is said in one finding after them.
     pub findings: Vec<ScanFinding>,
     /// How many errors there are, those included that are not listed.
     pub errors: u64,
@@ -26,7 +26,8 @@ pub struct ScanReport {
     pub notes: u64,
 }
 
-/// What a scanned file holds. All numbers are those of the file; none is a promise that the model is right.
+/// What a scanned file holds. All numbers are those of the file; none is a promise that the model
+/// is right.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ScanFacts {
@@ -54,7 +55,8 @@ pub struct ScanFacts {
     pub depth: u32,
     /// Bytes of values of tensors in the file.
     pub inside_bytes: u64,
-    /// Bytes of values of tensors in data files, as the tensors claim; a range that two tensors share counts twice.
+    /// Bytes of values of tensors in data files, as the tensors claim; a range that two tensors
+    /// share counts twice.
     pub outside_claimed: u64,
     /// Bytes of the data files that are there.
     pub outside_present: u64,
@@ -96,7 +98,8 @@ pub struct ScanFinding {
     pub code: &'static str,
     /// How bad it is.
     pub severity: ScanSeverity,
-    /// Where: a field with its byte, a node, a tensor, or a data file. Empty if it is the file as a whole.
+    /// Where: a field with its byte, a node, a tensor, or a data file. Empty if it is the file as a
+    /// whole.
     pub place: String,
     /// The fact.
     pub message: String,
@@ -109,10 +112,7 @@ pub struct ScanFinding {
 impl fmt::Display for ScanFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}[{}]: {}", self.severity, self.code, self.message)?;
-        match self.place.is_empty() {
-            true => Ok(()),
-            false => write!(f, " (in {})", self.place),
-        }
+        if self.place.is_empty() { Ok(()) } else { write!(f, " (in {})", self.place) }
     }
 }
 
@@ -123,8 +123,8 @@ impl ScanReport {
     }
 }
 
-/// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file cannot make the report
-/// large.
+/// Findings while they are gathered. Of each code a few are kept, the rest is counted: a file
+/// cannot make the report large.
 #[derive(Debug)]
 pub(super) struct Findings {
     per_code: usize,
@@ -142,21 +142,13 @@ struct Total {
 
 impl Findings {
     pub(super) fn new(per_code: usize) -> Findings {
-        Findings {
-            per_code: per_code.max(1),
-            kept: Vec::new(),
-            totals: HashMap::new(),
-        }
+        Findings { per_code: per_code.max(1), kept: Vec::new(), totals: HashMap::new() }
     }
 
     /// Adds a finding. Place and message are only put together if it is kept.
     pub(super) fn add(&mut self, code: &'static Code, words: impl FnOnce() -> (String, String)) {
         let rank = self.totals.len();
-        let total = self.totals.entry(code.name).or_insert(Total {
-            code,
-            count: 0,
-            rank,
-        });
+        let total = self.totals.entry(code.name).or_insert(Total { code, count: 0, rank });
         total.count += 1;
         if total.count <= self.per_code as u64 {
             let (place, message) = words();
@@ -166,10 +158,7 @@ impl Findings {
 
     /// Into the report, in order.
     pub(super) fn report(mut self, facts: ScanFacts) -> ScanReport {
-        let mut report = ScanReport {
-            facts,
-            ..ScanReport::default()
-        };
+        let mut report = ScanReport { facts, ..ScanReport::default() };
         for total in self.totals.values() {
             *match total.code.severity {
                 ScanSeverity::Error => &mut report.errors,
@@ -182,7 +171,8 @@ impl Findings {
                 self.kept.push(finding(total.code, String::new(), message));
             }
         }
-        // Stable: findings of one code stay in the order of the file, with the count of the rest behind them.
+        // Stable: findings of one code stay in the order of the file, with the count of the rest
+        // behind them.
         self.kept.sort_by_key(|found| {
             let rank = self.totals.get(found.code).map_or(0, |total| total.rank);
             (Reverse(found.severity), rank)

@@ -1,4 +1,5 @@
-//! References into data files, and these files: their sizes and kinds, not their content unless digests are asked for.
+//! References into data files, and these files: their sizes and kinds, not their content unless
+//! digests are asked for.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,7 +22,8 @@ const LOOKED_AT: usize = 100_000;
 const LISTED: usize = 1000;
 /// What offsets are multiples of when tensors can be mapped each for itself.
 const PAGE: u64 = 4096;
-/// The largest padding that writers leave between tensors, so that each can be mapped for itself on every system.
+/// The largest padding that writers leave between tensors, so that each can be mapped for itself on
+/// every system.
 const PADDING: u64 = 64 << 10;
 /// How much more than the files hold tensors may claim before that is worth a word.
 const SLACK: u64 = 1 << 30;
@@ -66,13 +68,7 @@ struct Entries<'m> {
 
 impl<'m> Sidecars<'m> {
     pub(super) fn new(model: &'m Model) -> Sidecars<'m> {
-        Sidecars {
-            model,
-            by_location: HashMap::new(),
-            files: Vec::new(),
-            unaligned: 0,
-            claimed: 0,
-        }
+        Sidecars { model, by_location: HashMap::new(), files: Vec::new(), unaligned: 0, claimed: 0 }
     }
 
     /// Takes in a tensor whose values lie outside the model.
@@ -227,12 +223,8 @@ impl<'m> Sidecars<'m> {
         found: &mut Findings,
     ) {
         if self.unaligned > 0 {
-            let message = || {
-                format!(
-                    "{} tensors do not begin at a multiple of {PAGE}",
-                    self.unaligned
-                )
-            };
+            let message =
+                || format!("{} tensors do not begin at a multiple of {PAGE}", self.unaligned);
             found.add(&codes::UNALIGNED, || (String::new(), message()));
         }
         if data.folder().is_none() && !self.files.is_empty() {
@@ -282,16 +274,15 @@ impl<'m> Sidecars<'m> {
         let file = &mut self.files[index];
         let first = || file.first.place(model);
         let problems = location::problems(&file.location);
-        let refused = problems
-            .iter()
-            .any(|(code, _)| code.severity == super::ScanSeverity::Error);
+        let refused = problems.iter().any(|(code, _)| code.severity == super::ScanSeverity::Error);
         let name = shown(&file.location);
         for (code, what) in problems {
             found.add(code, || (first(), format!("its location '{name}' {what}")));
         }
-        let looked = match !refused && index < LOOKED_AT && data.folder().is_some() {
-            true => look_at(file, &name, data, options, model, found),
-            false => None,
+        let looked = if !refused && index < LOOKED_AT && data.folder().is_some() {
+            look_at(file, &name, data, options, model, found)
+        } else {
+            None
         };
         let size = looked.as_ref().map(|(size, _)| *size);
         if facts.data_files.len() < LISTED {
@@ -306,10 +297,7 @@ impl<'m> Sidecars<'m> {
         }
         let key = match looked {
             Some((size, Some(identity))) => Key::File(identity, size),
-            _ => Key::Path(
-                location::normal(&String::from_utf8_lossy(&file.location)),
-                size,
-            ),
+            _ => Key::Path(location::normal(&String::from_utf8_lossy(&file.location)), size),
         };
         if let Some(other) = groups.add(key, index) {
             found.add(&codes::SAME_FILE, || {
@@ -319,7 +307,8 @@ impl<'m> Sidecars<'m> {
         }
     }
 
-    /// Looks for ranges that meet, and for bytes that no range has, in a file with one or several locations.
+    /// Looks for ranges that meet, and for bytes that no range has, in a file with one or several
+    /// locations.
     fn check_ranges(&self, group: &Group, found: &mut Findings) {
         let members = group.members.iter();
         let mut ranges: Vec<(u64, u64, &Range<'m>)> = members
@@ -412,10 +401,7 @@ impl Groups {
             }
             Entry::Vacant(new) => {
                 new.insert(self.members.len());
-                self.members.push(Group {
-                    members: vec![index],
-                    size,
-                });
+                self.members.push(Group { members: vec![index], size });
                 match size {
                     Some(size) => self.sizes.push(size),
                     None => self.unknown += 1,
@@ -442,14 +428,12 @@ fn look_at(
             let (code, what) = match missed {
                 Missed::Location(_) => (&codes::LOCATION_ESCAPES, "is refused"),
                 Missed::Missing(_) => (&codes::DATA_FILE_MISSING, "is not there"),
-                Missed::DanglingLink => (
-                    &codes::DATA_FILE_MISSING,
-                    "is a link to a file that is not there",
-                ),
-                Missed::Outside(_) => (
-                    &codes::LINK_OUTSIDE,
-                    "is a link that leads out of the model's folder",
-                ),
+                Missed::DanglingLink => {
+                    (&codes::DATA_FILE_MISSING, "is a link to a file that is not there")
+                }
+                Missed::Outside(_) => {
+                    (&codes::LINK_OUTSIDE, "is a link that leads out of the model's folder")
+                }
                 Missed::Refused(Refusal::Link) => (&codes::LINK_OUTSIDE, "is a link"),
                 Missed::Refused(Refusal::Kind(kind)) => {
                     let message = || format!("'{name}' is {kind}");
@@ -461,15 +445,12 @@ fn look_at(
                 }
                 Missed::Refused(Refusal::Io(error)) => {
                     let message = || format!("'{name}' cannot be opened: {error}");
-                    found.add(&codes::DATA_FILE_UNREADABLE, || {
-                        (file.first.place(model), message())
-                    });
+                    found
+                        .add(&codes::DATA_FILE_UNREADABLE, || (file.first.place(model), message()));
                     return None;
                 }
             };
-            found.add(code, || {
-                (file.first.place(model), format!("'{name}' {what}"))
-            });
+            found.add(code, || (file.first.place(model), format!("'{name}' {what}")));
             return None;
         }
     };
@@ -523,11 +504,7 @@ fn check_range(
 /// A decimal number as all readers take it: no sign, no blanks.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(text)
-        .ok()
-        .filter(|_| digits)?
-        .parse()
-        .ok()
+    std::str::from_utf8(text).ok().filter(|_| digits)?.parse().ok()
 }
 
 fn shown_checksum(text: &[u8]) -> String {

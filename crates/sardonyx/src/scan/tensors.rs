@@ -19,7 +19,8 @@ const RANK: usize = 64;
 pub(super) struct Claim {
     /// Elements; `None` if the dimensions make no sense.
     pub(super) elements: Option<u64>,
-    /// Bytes in the layout of `raw_data`; `None` for strings and where elements or type are unknown.
+    /// Bytes in the layout of `raw_data`; `None` for strings and where elements or type are
+    /// unknown.
     pub(super) bytes: Option<u64>,
 }
 
@@ -43,10 +44,8 @@ pub(super) fn check(model: &Model, stored: &Stored<'_>, found: &mut Findings) ->
         let message = || "it is one segment of a larger tensor".to_string();
         found.add(&codes::SEGMENT, || (place(), message()));
     }
-    let claim = Claim {
-        elements,
-        bytes: elements.and_then(|elements| storage_bytes(data_type, elements)),
-    };
+    let claim =
+        Claim { elements, bytes: elements.and_then(|elements| storage_bytes(data_type, elements)) };
     if !tensor.is_external() {
         check_inline(model, stored, data_type, claim, found);
     }
@@ -99,10 +98,8 @@ fn check_inline(
     if lists.len() + usize::from(tensor.raw_data.is_some()) > 1 {
         found.add(&codes::TWO_PAYLOADS, || {
             let raw = tensor.raw_data.map(|_| "raw_data");
-            let names: Vec<&str> = raw
-                .into_iter()
-                .chain(lists.iter().map(|n| field_name(*n)))
-                .collect();
+            let names: Vec<&str> =
+                raw.into_iter().chain(lists.iter().map(|n| field_name(*n))).collect();
             (place(), format!("it has both {}", names.join(" and ")))
         });
         return;
@@ -152,17 +149,11 @@ fn compare(
     if most == 0 && needed > 0 {
         found.add(&codes::NO_DATA, || {
             let elements = claim.elements.unwrap_or(0);
-            (
-                place(),
-                format!("it claims {elements} elements and has no values"),
-            )
+            (place(), format!("it claims {elements} elements and has no values"))
         });
     } else if most < needed {
         found.add(&codes::TOO_SHORT, || {
-            (
-                place(),
-                format!("it needs {needed} {unit} and has {about}{most}"),
-            )
+            (place(), format!("it needs {needed} {unit} and has {about}{most}"))
         });
     } else if least > needed {
         found.add(&codes::SURPLUS, || {
@@ -183,9 +174,7 @@ pub(super) fn check_sparse(
         return;
     };
     let values = stored.tensor.values.as_ref();
-    let count = values
-        .and_then(|values| values.dims.first().copied())
-        .unwrap_or(0);
+    let count = values.and_then(|values| values.dims.first().copied()).unwrap_or(0);
     let count = u64::try_from(count).unwrap_or(0).max(1);
     if dense > options.sparse_elements && dense / count > options.sparse_ratio {
         found.add(&codes::SPARSE_EXPANSION, || {

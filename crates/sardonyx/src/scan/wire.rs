@@ -1,6 +1,8 @@
-//! The bytes of a model, walked along the table of fields: what is broken, hidden, or read differently by others.
+//! The bytes of a model, walked along the table of fields: what is broken, hidden, or read
+//! differently by others.
 //!
-//! One pass over the structure with a list of open messages instead of recursion. Values of tensors are stepped over.
+//! One pass over the structure with a list of open messages instead of recursion. Values of tensors
+//! are stepped over.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,8 +23,8 @@ const LIBPROTOBUF_DEPTH: u32 = 100;
 const LONG_NAME: usize = 64 << 10;
 /// Different unknown fields that are told apart.
 const UNKNOWN_KINDS: usize = 1000;
-/// Elements of lists of numbers and strings in all, without the values of tensors. In memory each takes up to 24 bytes,
-/// though it may be one byte in the file.
+/// Elements of lists of numbers and strings in all, without the values of tensors. In memory each
+/// takes up to 24 bytes, though it may be one byte in the file.
 const LIST_ELEMENTS: u64 = 1 << 26;
 /// No message has more fields than this.
 const MOST_FIELDS: usize = 24;
@@ -99,9 +101,7 @@ impl<'a> Walk<'a, '_> {
         content: Slice<'a>,
         held_by: Option<(&'static FieldDef, u32)>,
     ) {
-        let limits = Limits {
-            depth: self.limits.depth,
-        };
+        let limits = Limits { depth: self.limits.depth };
         self.open.push(Open {
             def,
             records: Records::new(content, limits),
@@ -137,9 +137,7 @@ impl<'a> Walk<'a, '_> {
             return false;
         };
         let def = message.def;
-        let index = def
-            .fields
-            .binary_search_by_key(&raw.number, |field| field.number);
+        let index = def.fields.binary_search_by_key(&raw.number, |field| field.number);
         let field = index.ok().map(|index| &def.fields[index]);
         let Some(field) = field.filter(|field| fits(field, raw.wire_type)) else {
             self.unknown(def, &raw, field.is_some());
@@ -223,12 +221,7 @@ impl<'a> Walk<'a, '_> {
         }
         let depth = self.open.len() as u32;
         if depth > self.limits.depth {
-            self.broken(
-                ErrorKind::TooDeep {
-                    limit: self.limits.depth,
-                },
-                raw.record.offset,
-            );
+            self.broken(ErrorKind::TooDeep { limit: self.limits.depth }, raw.record.offset);
             return false;
         }
         if depth > self.walked.depth {
@@ -252,17 +245,12 @@ impl<'a> Walk<'a, '_> {
             ErrorKind::Truncated | ErrorKind::LengthBeyondEnd { .. } if at_top => &codes::TRUNCATED,
             _ => &codes::MALFORMED,
         };
-        self.found
-            .add(code, || (self.open.place_of(offset), kind.to_string()));
+        self.found.add(code, || (self.open.place_of(offset), kind.to_string()));
     }
 
     fn unknown(&mut self, def: &'static MessageDef, raw: &RawField<'_>, wrong_type: bool) {
         let kinds = self.unknown.len();
-        let kind = UnknownKind {
-            message: def.name,
-            number: raw.number,
-            wrong_type,
-        };
+        let kind = UnknownKind { message: def.name, number: raw.number, wrong_type };
         let bytes = raw.record.bytes.len() as u64;
         match self.unknown.entry(kind) {
             Entry::Occupied(mut known) => {
@@ -286,14 +274,12 @@ impl<'a> Walk<'a, '_> {
         let mut unknown: Vec<_> = self.unknown.drain().collect();
         unknown.sort_by_key(|(_, total)| total.offset);
         for (kind, total) in unknown {
-            let code = match kind.wrong_type {
-                true => &codes::WIRE_TYPE,
-                false => &codes::UNKNOWN_FIELD,
-            };
+            let code = if kind.wrong_type { &codes::WIRE_TYPE } else { &codes::UNKNOWN_FIELD };
             self.found.add(code, || {
-                let what = match kind.wrong_type {
-                    true => "has another wire type than the standard says",
-                    false => "is not in the standard",
+                let what = if kind.wrong_type {
+                    "has another wire type than the standard says"
+                } else {
+                    "is not in the standard"
                 };
                 let times = match total.count {
                     1 => "once".to_string(),
@@ -406,11 +392,10 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Base64 of a Python pickle of protocol 4 or 5: the bytes that begin one, and only the alphabet of base64.
+    /// Base64 of a Python pickle of protocol 4 or 5: the bytes that begin one, and only the
+    /// alphabet of base64.
     fn pickle(&mut self, bytes: &[u8], field: &'static FieldDef, index: u32, raw: &RawField<'_>) {
-        let begins = [&b"gASV"[..], b"gAWV"]
-            .iter()
-            .any(|start| bytes.starts_with(start));
+        let begins = [&b"gASV"[..], b"gAWV"].iter().any(|start| bytes.starts_with(start));
         let alphabet =
             |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
         if begins
@@ -444,9 +429,10 @@ impl Placed for Vec<Open<'_>> {
 
     fn place_of(&self, offset: u64) -> String {
         let steps = self.steps();
-        match steps.is_empty() {
-            true => format!("byte {offset}"),
-            false => format!("byte {offset}, field {}", path(&steps)),
+        if steps.is_empty() {
+            format!("byte {offset}")
+        } else {
+            format!("byte {offset}, field {}", path(&steps))
         }
     }
 

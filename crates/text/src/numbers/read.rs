@@ -1,10 +1,12 @@
 //! Reading literals.
 //!
-//! Digits are found and converted eight at a time in a 64-bit word. A decimal number `w * 10^q` becomes a float with one
-//! multiplication by a 64-bit approximation of `5^q`, as in D. Lemire, "Number parsing at a gigabyte per second" (2021),
-//! whose idea goes back to M. Eisel: the product is known to within an interval, and unless the middle between two floats
-//! lies in that, both of its ends round alike. If it does (in one of 500 random cases for `f64`, practically only for true
-//! ties for `f32`), or if there are more than 19 digits or a large exponent, the standard library reads the literal.
+//! Digits are found and converted eight at a time in a 64-bit word. A decimal number `w * 10^q`
+//! becomes a float with one multiplication by a 64-bit approximation of `5^q`, as in D. Lemire,
+//! "Number parsing at a gigabyte per second" (2021), whose idea goes back to M. Eisel: the product
+//! is known to within an interval, and unless the middle between two floats lies in that, both of
+//! its ends round alike. If it does (in one of 500 random cases for `f64`, practically only for
+//! true ties for `f32`), or if there are more than 19 digits or a large exponent, the standard
+//! library reads the literal.
 
 use super::{Literal, NumberError};
 
@@ -60,7 +62,8 @@ pub(crate) trait Number: Copy {
     /// The number whose literal starts at `at`, and the place behind it.
     fn read_at(text: &[u8], at: usize) -> Result<(Self, usize), NumberError>;
 
-    /// The number at the start of the window and its length, if it is one of the usual form and a comma follows.
+    /// The number at the start of the window and its length, if it is one of the usual form and a
+    /// comma follows.
     fn read_usual(window: &[u8; WINDOW]) -> Option<(Self, usize)>;
 }
 
@@ -95,7 +98,8 @@ fn word(window: &[u8; WINDOW], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The highest bit of each byte up to the first that is no digit says whether it is one; 0 if all eight are.
+/// The highest bit of each byte up to the first that is no digit says whether it is one; 0 if all
+/// eight are.
 #[inline(always)]
 fn not_digits(distance: u64) -> u64 {
     // The addition carries only out of bytes that are no digits, and only into bytes behind them.
@@ -160,11 +164,7 @@ fn digits_from(text: &[u8], mut at: usize) -> usize {
 fn sixteen(text: &[u8], at: usize) -> (u64, u32) {
     let (first, second) = (load(text, at), load(text, at + 8));
     let first_count = leading_digits(first);
-    let second_count = if first_count == 8 {
-        leading_digits(second)
-    } else {
-        0
-    };
+    let second_count = if first_count == 8 { leading_digits(second) } else { 0 };
     let value = value_of(first, first_count) * POW10[second_count as usize]
         + value_of(second, second_count);
     (value, first_count + second_count)
@@ -274,9 +274,9 @@ fn read_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
         let (low, count) = sixteen(text, end);
         end += count as usize;
         let sum = match POW10.get(count as usize) {
-            Some(power) if count < 16 => size
-                .checked_mul(*power)
-                .and_then(|size| size.checked_add(low)),
+            Some(power) if count < 16 => {
+                size.checked_mul(*power).and_then(|size| size.checked_add(low))
+            }
             _ => None,
         };
         match sum {
@@ -285,12 +285,7 @@ fn read_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
         }
     }
     // Nothing else can follow these signs.
-    if count > 0
-        && matches!(
-            text.get(end),
-            Some(b',' | b'>' | b']' | b'}' | b' ' | b'\n')
-        )
-    {
+    if count > 0 && matches!(text.get(end), Some(b',' | b'>' | b']' | b'}' | b' ' | b'\n')) {
         return Ok((size, end));
     }
     check_int_end(text, start)?;
@@ -314,9 +309,9 @@ fn check_int_end(text: &[u8], start: usize) -> Result<(), NumberError> {
 fn read_long_size(text: &[u8], start: usize) -> Result<(u64, usize), NumberError> {
     check_int_end(text, start)?;
     let end = start + digits_from(text, start);
-    let size = text[start..end].iter().try_fold(0u64, |size, digit| {
-        size.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-    });
+    let size = text[start..end]
+        .iter()
+        .try_fold(0u64, |size, digit| size.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
     match size {
         Some(size) => Ok((size, end)),
         None => Err(NumberError::OutOfRange),
@@ -334,8 +329,9 @@ impl Number for f32 {
     #[inline(always)]
     fn read_usual(window: &[u8; WINDOW]) -> Option<(Self, usize)> {
         let (negative, digits, end) = usual_decimal::<16>(window)?;
-        // The conversion, the constant and the product are each rounded to 53 bits, so the result is less than 8 of its
-        // last places off. Unless the middle between two neighbours among `f32` is that near, it rounds as the number.
+        // The conversion, the constant and the product are each rounded to 53 bits, so the result
+        // is less than 8 of its last places off. Unless the middle between two neighbours among
+        // `f32` is that near, it rounds as the number.
         let value = digits as i64 as f64 * 1e-16;
         let rest = value.to_bits() as u32 & 0x1fff_ffff;
         if rest.wrapping_sub(0x1000_0000 - 8) <= 16 {
@@ -360,8 +356,8 @@ impl Number for f64 {
     }
 }
 
-/// A decimal number with one digit before the point and up to `PLACES` behind it, 16 or 18, if a comma follows: whether it
-/// has a sign, its digits as if it had all places, and its end.
+/// A decimal number with one digit before the point and up to `PLACES` behind it, 16 or 18, if a
+/// comma follows: whether it has a sign, its digits as if it had all places, and its end.
 #[inline(always)]
 fn usual_decimal<const PLACES: usize>(window: &[u8; WINDOW]) -> Option<(bool, u64, usize)> {
     let negative = window[0] == b'-';
@@ -433,32 +429,28 @@ impl Float for f64 {
     }
 }
 
-/// `10^exponent` as `factor * 2^power`, where the factor has its highest bit set and is rounded down.
+/// `10^exponent` as `factor * 2^power`, where the factor has its highest bit set and is rounded
+/// down.
 #[derive(Clone, Copy)]
 struct PowerOfTen {
     factor: u64,
     power: i32,
 }
 
-/// Below, reciprocals of powers of five that fit 64 bits; above, what no product with 64 bits takes out of `f32`.
+/// Below, reciprocals of powers of five that fit 64 bits; above, what no product with 64 bits takes
+/// out of `f32`.
 const LOWEST_POWER: i32 = -27;
 const HIGHEST_POWER: i32 = 19;
 
 static POWERS_OF_TEN: [PowerOfTen; (HIGHEST_POWER - LOWEST_POWER + 1) as usize] = {
-    let zero = PowerOfTen {
-        factor: 0,
-        power: 0,
-    };
+    let zero = PowerOfTen { factor: 0, power: 0 };
     let mut powers = [zero; (HIGHEST_POWER - LOWEST_POWER + 1) as usize];
     let mut exponent = LOWEST_POWER;
     while exponent <= HIGHEST_POWER {
         let five = 5u64.pow(exponent.unsigned_abs());
         powers[(exponent - LOWEST_POWER) as usize] = if exponent >= 0 {
             let shift = five.leading_zeros();
-            PowerOfTen {
-                factor: five << shift,
-                power: exponent - shift as i32,
-            }
+            PowerOfTen { factor: five << shift, power: exponent - shift as i32 }
         } else {
             let shift = 63 + (64 - five.leading_zeros());
             PowerOfTen {
@@ -471,14 +463,15 @@ static POWERS_OF_TEN: [PowerOfTen; (HIGHEST_POWER - LOWEST_POWER + 1) as usize] 
     powers
 };
 
-/// The float nearest to `digits * 10^exponent`, or nothing if this cannot tell. The sign is left to the caller.
+/// The float nearest to `digits * 10^exponent`, or nothing if this cannot tell. The sign is left to
+/// the caller.
 #[inline(always)]
 fn nearest<F: Float>(digits: u64, exponent: i32) -> Option<u64> {
     let ten = POWERS_OF_TEN.get(exponent.wrapping_sub(LOWEST_POWER) as usize)?;
     let shift = (digits | 1).leading_zeros();
     let product = u128::from(digits << shift) * u128::from(ten.factor);
-    // The factor is less than one too small, so the true product is less than 2^64 larger, and in units of 2^64 it is
-    // at least `high` and less than `high + 2`.
+    // The factor is less than one too small, so the true product is less than 2^64 larger, and in
+    // units of 2^64 it is at least `high` and less than `high + 2`.
     let high = (product >> 64) as u64;
     let normal = high.leading_zeros() & 1;
     let drop = 64 - F::PRECISION - normal;
@@ -528,9 +521,7 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
     if text.get(end) == Some(&b'.') {
         end += 1;
         let (fraction, mut count) = sixteen(text, end);
-        digits = whole
-            .wrapping_mul(POW10[count as usize])
-            .wrapping_add(fraction);
+        digits = whole.wrapping_mul(POW10[count as usize]).wrapping_add(fraction);
         end += count as usize;
         if count == 16 {
             let word = load(text, end);
@@ -538,9 +529,7 @@ fn read_plain_float<F: Float>(text: &[u8], at: usize) -> Option<(F, usize)> {
             if more > 2 {
                 return None;
             }
-            digits = digits
-                .wrapping_mul(POW10[more as usize])
-                .wrapping_add(value_of(word, more));
+            digits = digits.wrapping_mul(POW10[more as usize]).wrapping_add(value_of(word, more));
             count += more;
             end += more as usize;
         }
@@ -586,9 +575,8 @@ fn read_any_float<F: Float>(text: &[u8], at: usize) -> Result<(F, usize), Number
     let literal = &text[..end];
     let start = usize::from(literal.first() == Some(&b'-'));
     if literal.get(start).is_some_and(u8::is_ascii_digit) {
-        let value: Option<F> = std::str::from_utf8(literal)
-            .ok()
-            .and_then(|literal| literal.parse().ok());
+        let value: Option<F> =
+            std::str::from_utf8(literal).ok().and_then(|literal| literal.parse().ok());
         return match value {
             Some(value) if value.is_finite() => Ok((value, at + end)),
             _ => Err(NumberError::OutOfRange),
@@ -625,10 +613,8 @@ fn nan_bits(digits: &[u8]) -> Option<u64> {
 /// The end of the number word at `start`.
 fn word_end(text: &[u8], start: usize) -> Result<usize, NumberError> {
     let rest = text.get(start..).unwrap_or_default();
-    let is = |word: &[u8]| {
-        rest.get(..word.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(word))
-    };
+    let is =
+        |word: &[u8]| rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
     if is(b"nan") {
         if rest.get(3) != Some(&b'(') {
             return Ok(start + 3);

@@ -1,7 +1,8 @@
 //! Reading lists of literals, up to the brace that closes them, into the bytes of tensors.
 //!
-//! Each number is first tried as one of the usual form in a window of fixed size, where no access needs a check of its own;
-//! whatever that refuses, and the last bytes of a text, go to the reader of single literals.
+//! Each number is first tried as one of the usual form in a window of fixed size, where no access
+//! needs a check of its own; whatever that refuses, and the last bytes of a text, go to the reader
+//! of single literals.
 
 use std::ops::RangeInclusive;
 
@@ -34,10 +35,11 @@ pub(crate) enum ListProblem {
     ExpectedCommaOrBrace,
 }
 
-/// Reads numbers separated by commas up to the closing `}` and hands each to `take`, whose error is reported at its place.
+/// Reads numbers separated by commas up to the closing `}` and hands each to `take`, whose error is
+/// reported at its place.
 ///
-/// `text` starts behind the opening brace; positions count from there. Blanks, line breaks and comments may stand around
-/// each number. What `take` got before an error stays with it.
+/// `text` starts behind the opening brace; positions count from there. Blanks, line breaks and
+/// comments may stand around each number. What `take` got before an error stays with it.
 #[inline(always)]
 pub(crate) fn read_list<T: Number>(
     text: &[u8],
@@ -46,10 +48,7 @@ pub(crate) fn read_list<T: Number>(
     let mut at = skip_blanks(text, 0);
     let mut count = 0;
     if text.get(at) == Some(&b'}') {
-        return Ok(ListEnd {
-            count,
-            position: at,
-        });
+        return Ok(ListEnd { count, position: at });
     }
     loop {
         let start = at;
@@ -75,10 +74,7 @@ pub(crate) fn read_list<T: Number>(
             match text.get(at) {
                 Some(b',') => {}
                 Some(b'}') => {
-                    return Ok(ListEnd {
-                        count,
-                        position: at,
-                    });
+                    return Ok(ListEnd { count, position: at });
                 }
                 _ => {
                     return Err(ListError {
@@ -110,7 +106,8 @@ pub(crate) fn read_floats<T: Number + Bytes>(
     })
 }
 
-/// Reads a list of integers within `range`; appends the lowest `WIDTH` bytes of each in little-endian order.
+/// Reads a list of integers within `range`; appends the lowest `WIDTH` bytes of each in
+/// little-endian order.
 pub(crate) fn read_signed<const WIDTH: usize>(
     text: &[u8],
     range: RangeInclusive<i64>,
@@ -125,7 +122,8 @@ pub(crate) fn read_signed<const WIDTH: usize>(
     })
 }
 
-/// Reads a list of integers without signs up to `max`; appends the lowest `WIDTH` bytes of each in little-endian order.
+/// Reads a list of integers without signs up to `max`; appends the lowest `WIDTH` bytes of each in
+/// little-endian order.
 pub(crate) fn read_unsigned<const WIDTH: usize>(
     text: &[u8],
     max: u64,
@@ -140,8 +138,8 @@ pub(crate) fn read_unsigned<const WIDTH: usize>(
     })
 }
 
-/// Reads a list of integers within `range`; appends them as protobuf encodes `int32` and `int64`: as varints of 64 bits,
-/// so that a negative number takes ten bytes.
+/// Reads a list of integers within `range`; appends them as protobuf encodes `int32` and `int64`:
+/// as varints of 64 bits, so that a negative number takes ten bytes.
 pub(crate) fn read_signed_varints(
     text: &[u8],
     range: RangeInclusive<i64>,
@@ -184,10 +182,7 @@ fn skip_blanks(text: &[u8], mut at: usize) -> usize {
             b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c => at += 1,
             b'#' => {
                 let rest = &text[at..];
-                at += rest
-                    .iter()
-                    .position(|byte| *byte == b'\n')
-                    .unwrap_or(rest.len());
+                at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
             }
             _ => break,
         }
@@ -201,11 +196,7 @@ fn no_value(text: &[u8], at: usize, error: NumberError) -> ListError {
     let missing = matches!(text.get(at), None | Some(b',' | b'}'));
     ListError {
         position: at,
-        problem: if missing {
-            ListProblem::MissingValue
-        } else {
-            ListProblem::Number(error)
-        },
+        problem: if missing { ListProblem::MissingValue } else { ListProblem::Number(error) },
     }
 }
 
@@ -250,8 +241,9 @@ const MORE: [u64; 16] = {
 
 /// Varints on their way to a vector.
 ///
-/// A varint is written as ten bytes of which only its length counts; the next one starts there. That needs room behind
-/// it, and appending a number of bytes that is only known at run time to a vector is a call for each number.
+/// A varint is written as ten bytes of which only its length counts; the next one starts there.
+/// That needs room behind it, and appending a number of bytes that is only known at run time to a
+/// vector is a call for each number.
 struct Staged {
     bytes: [u8; 512],
     filled: usize,
@@ -259,10 +251,7 @@ struct Staged {
 
 impl Staged {
     fn new() -> Self {
-        Staged {
-            bytes: [0; 512],
-            filled: 0,
-        }
+        Staged { bytes: [0; 512], filled: 0 }
     }
 
     #[inline(always)]

@@ -19,9 +19,7 @@ impl Random {
     }
 
     fn digits(&mut self, count: u64) -> String {
-        (0..count)
-            .map(|_| char::from(b'0' + self.below(10) as u8))
-            .collect()
+        (0..count).map(|_| char::from(b'0' + self.below(10) as u8)).collect()
     }
 }
 
@@ -50,13 +48,7 @@ fn list<T: Number>(text: &str) -> Result<(Vec<T>, ListEnd), ListError> {
 fn check_float(literal: &str) {
     let wanted32: f32 = literal.parse().unwrap();
     let wanted64: f64 = literal.parse().unwrap();
-    for behind in [
-        "",
-        ",",
-        "}",
-        " ",
-        ", 1.25, 0.5, 17, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}",
-    ] {
+    for behind in ["", ",", "}", " ", ", 1.25, 0.5, 17, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4}"] {
         let text = format!("{literal}{behind}");
         match read_f32(text.as_bytes()) {
             Ok((value, length)) => {
@@ -176,11 +168,7 @@ fn integers() {
         ("00000000000000000000000012", Ok(12), Ok(12)),
         ("12345678", Ok(12345678), Ok(12345678)),
         ("123456789", Ok(123456789), Ok(123456789)),
-        (
-            "1234567890123456",
-            Ok(1234567890123456),
-            Ok(1234567890123456),
-        ),
+        ("1234567890123456", Ok(1234567890123456), Ok(1234567890123456)),
         ("9223372036854775807", Ok(i64::MAX), Ok(i64::MAX as u64)),
         ("9223372036854775808", Err(OutOfRange), Ok(1 << 63)),
         ("-9223372036854775808", Ok(i64::MIN), Err(Negative)),
@@ -373,13 +361,9 @@ fn words_and_bits_of_nan() {
     assert_eq!(f32_bits("-NaN"), Ok(0xffc0_0000));
     assert_eq!(f32_bits("nan(7fc00001)"), Ok(0x7fc0_0001));
     assert_eq!(f32_bits("nan(FF800001)"), Ok(0xff80_0001));
-    for wrong in [
-        "nan(0)",
-        "nan(7f800000)",
-        "nan(ff800000)",
-        "nan(17fc00001)",
-        "nan(7ff8000000000001)",
-    ] {
+    for wrong in
+        ["nan(0)", "nan(7f800000)", "nan(ff800000)", "nan(17fc00001)", "nan(7ff8000000000001)"]
+    {
         assert_eq!(f32_bits(wrong), Err(NumberError::NanBits), "{wrong}");
     }
     assert_eq!(f64_bits("inf"), Ok(0x7ff0_0000_0000_0000));
@@ -429,16 +413,8 @@ fn layout_of_floats() {
         (f32::NEG_INFINITY, "-inf", "-inf"),
         (f32::from_bits(0x7fc0_0000), "nan", "nan"),
         (f32::from_bits(0xffc0_0000), "-nan", "-nan"),
-        (
-            f32::from_bits(0x7fc0_0001),
-            "nan(7fc00001)",
-            "nan(7fc00001)",
-        ),
-        (
-            f32::from_bits(0xff80_0001),
-            "nan(ff800001)",
-            "nan(ff800001)",
-        ),
+        (f32::from_bits(0x7fc0_0001), "nan(7fc00001)", "nan(7fc00001)"),
+        (f32::from_bits(0xff80_0001), "nan(ff800001)", "nan(ff800001)"),
     ] {
         assert_eq!(f32_text(value, Form::Shortest), text);
         assert_eq!(f32_text(value, Form::Float), float);
@@ -457,21 +433,16 @@ fn layout_of_floats() {
         (-0.00012345678901234567, "-0.00012345678901234567"),
         (0.0012345678901234567, "0.0012345678901234567"),
         (f64::from_bits(0x7ff8_0000_0000_0000), "nan"),
-        (
-            f64::from_bits(0x7ff0_0000_0000_0001),
-            "nan(7ff0000000000001)",
-        ),
+        (f64::from_bits(0x7ff0_0000_0000_0001), "nan(7ff0000000000001)"),
     ] {
         assert_eq!(f64_text(value, Form::Shortest), text);
     }
     assert_eq!(f64_text(5.0, Form::Float), "5.0");
-    assert_eq!(
-        f64_text(-1234567890123456774144.0, Form::Float),
-        "-1234567890123456774144.0"
-    );
+    assert_eq!(f64_text(-1234567890123456774144.0, Form::Float), "-1234567890123456774144.0");
 }
 
-/// The value reads back, the digits are as few as those of the standard library, and no other notation is shorter.
+/// The value reads back, the digits are as few as those of the standard library, and no other
+/// notation is shorter.
 fn check_written(text: &str, digits: &str, value: f64) {
     let plain = |text: &str| {
         let significand = text.split('e').next().unwrap_or_default();
@@ -480,7 +451,8 @@ fn check_written(text: &str, digits: &str, value: f64) {
     };
     let integral = !text.contains(['e', '.']);
     if !integral || value.abs() < 1e7 {
-        // Not the digits themselves: of two equally near numbers we take the even one, as `to_chars` does.
+        // Not the digits themselves: of two equally near numbers we take the even one, as
+        // `to_chars` does.
         assert_eq!(plain(text).len(), plain(digits).len(), "{text} {digits}");
     }
     let count = plain(digits).len().max(1);
@@ -551,16 +523,7 @@ fn random_f64_read_back() {
 
 #[test]
 fn lists_and_their_errors() {
-    assert_eq!(
-        list::<i64>(" # empty\n }"),
-        Ok((
-            vec![],
-            ListEnd {
-                count: 0,
-                position: 10
-            }
-        ))
-    );
+    assert_eq!(list::<i64>(" # empty\n }"), Ok((vec![], ListEnd { count: 0, position: 10 })));
     let (values, end) = list::<i64>("1,2 , 3\n,\t-4,# five, six\n\r\n   7} 8").unwrap();
     assert_eq!(values, [1, 2, 3, -4, 7]);
     assert_eq!((end.count, end.position), (5, 31));
@@ -580,11 +543,7 @@ fn lists_and_their_errors() {
         ("1, 2x}", 3, number(NumberError::Malformed)),
         ("1, x}", 3, number(NumberError::NoDigits)),
         ("1, 2.5}", 3, number(NumberError::NotInteger)),
-        (
-            "1, 123456789012345678901}",
-            3,
-            number(NumberError::OutOfRange),
-        ),
+        ("1, 123456789012345678901}", 3, number(NumberError::OutOfRange)),
     ] {
         for behind in ["", " and enough text, 1, for the path, 2, of long lists"] {
             if text.is_empty() || (text.ends_with([',', '1']) && !behind.is_empty()) {
@@ -595,11 +554,7 @@ fn lists_and_their_errors() {
             if text.starts_with("1 #") {
                 assert_eq!(error.problem, problem);
             } else {
-                assert_eq!(
-                    (error.position, error.problem),
-                    (position, problem),
-                    "{text}"
-                );
+                assert_eq!((error.position, error.problem), (position, problem), "{text}");
             }
         }
     }
@@ -610,10 +565,7 @@ fn ranges_and_encodings_of_integer_lists() {
     let mut out = Vec::new();
     let text = b"0, 127, 128, -1, -128, 16383, 16384, 2147483647, -2147483648}";
     let range = i64::from(i32::MIN)..=i64::from(i32::MAX);
-    assert_eq!(
-        read_signed_varints(text, range.clone(), &mut out).map(|end| end.count),
-        Ok(9)
-    );
+    assert_eq!(read_signed_varints(text, range.clone(), &mut out).map(|end| end.count), Ok(9));
     let mut wanted = Vec::new();
     for value in [0, 127, 128, -1, -128, 16383, 16384, i32::MAX, i32::MIN] {
         varint(i64::from(value) as u64, &mut wanted);
@@ -629,12 +581,7 @@ fn ranges_and_encodings_of_integer_lists() {
     read_signed::<1>(b"-128, 127}", -128..=127, &mut out).unwrap();
     read_unsigned::<2>(b"65535, 1}", 65535, &mut out).unwrap();
     read_unsigned::<8>(b"18446744073709551615}", u64::MAX, &mut out).unwrap();
-    assert_eq!(
-        out,
-        [
-            0x80, 0x7f, 0xff, 0xff, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff
-        ]
-    );
+    assert_eq!(out, [0x80, 0x7f, 0xff, 0xff, 1, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
 
     out.clear();
     read_floats::<f32>(b"1, -2.5}", &mut out).unwrap();
@@ -644,19 +591,10 @@ fn ranges_and_encodings_of_integer_lists() {
     assert_eq!(out, wanted);
 
     let out_of_range = |position| {
-        Err(ListError {
-            position,
-            problem: ListProblem::Number(NumberError::OutOfRange),
-        })
+        Err(ListError { position, problem: ListProblem::Number(NumberError::OutOfRange) })
     };
-    assert_eq!(
-        read_signed::<1>(b"1, 128}", -128..=127, &mut out),
-        out_of_range(3)
-    );
-    assert_eq!(
-        read_signed_varints(b"1, -129}", -128..=127, &mut out),
-        out_of_range(3)
-    );
+    assert_eq!(read_signed::<1>(b"1, 128}", -128..=127, &mut out), out_of_range(3));
+    assert_eq!(read_signed_varints(b"1, -129}", -128..=127, &mut out), out_of_range(3));
     assert_eq!(read_unsigned::<1>(b"256}", 255, &mut out), out_of_range(0));
     assert_eq!(
         read_unsigned_varints(b"4294967296}", u64::from(u32::MAX), &mut out),
@@ -664,10 +602,7 @@ fn ranges_and_encodings_of_integer_lists() {
     );
     assert_eq!(
         read_unsigned_varints(b"-1}", 9, &mut out),
-        Err(ListError {
-            position: 0,
-            problem: ListProblem::Number(NumberError::Negative)
-        })
+        Err(ListError { position: 0, problem: ListProblem::Number(NumberError::Negative) })
     );
 }
 
@@ -688,16 +623,7 @@ fn varints_of_all_lengths() {
         .chain((0..64).flat_map(|bit| [1 << bit, (1 << bit) - 1, u64::MAX << bit]))
         .collect();
     let mut text = Vec::new();
-    push_list(
-        &mut text,
-        values.iter().copied(),
-        Wrap {
-            column: 0,
-            indent: 2,
-            width: 60,
-            gap: 2,
-        },
-    );
+    push_list(&mut text, values.iter().copied(), Wrap { column: 0, indent: 2, width: 60, gap: 2 });
     text.push(b'}');
     let (mut out, mut wanted) = (Vec::new(), Vec::new());
     read_unsigned_varints(&text, u64::MAX, &mut out).unwrap();
@@ -709,31 +635,17 @@ fn varints_of_all_lengths() {
 
 #[test]
 fn lists_are_wrapped() {
-    let wrap = |column, indent, width| Wrap {
-        column,
-        indent,
-        width,
-        gap: 2,
-    };
+    let wrap = |column, indent, width| Wrap { column, indent, width, gap: 2 };
     let written = |values: &[i64], wrap| {
         let mut out = b"x".to_vec();
         let column = push_list(&mut out, values.iter().copied(), wrap);
         (String::from_utf8(out).unwrap(), column)
     };
     assert_eq!(written(&[], wrap(7, 2, 10)), ("x".to_owned(), 7));
-    assert_eq!(
-        written(&[1, 22, 333], wrap(7, 2, 80)),
-        ("x1, 22, 333".to_owned(), 17)
-    );
+    assert_eq!(written(&[1, 22, 333], wrap(7, 2, 80)), ("x1, 22, 333".to_owned(), 17));
     // With the comma behind it the 22 just fits.
-    assert_eq!(
-        written(&[1, 22, 333, 4], wrap(0, 2, 6)),
-        ("x1, 22,\n  333,\n  4".to_owned(), 3)
-    );
-    assert_eq!(
-        written(&[1, 22, 333, 4], wrap(0, 2, 5)),
-        ("x1,\n  22,\n  333,\n  4".to_owned(), 3)
-    );
+    assert_eq!(written(&[1, 22, 333, 4], wrap(0, 2, 6)), ("x1, 22,\n  333,\n  4".to_owned(), 3));
+    assert_eq!(written(&[1, 22, 333, 4], wrap(0, 2, 5)), ("x1,\n  22,\n  333,\n  4".to_owned(), 3));
     // The indent may be as long as it wants.
     let (text, column) = written(&[1, 2], wrap(0, 5000, 3));
     assert_eq!((text.len(), column), (5005, 5001));
@@ -745,16 +657,8 @@ fn lists_are_wrapped() {
         if N > 1 {
             flat.push(0);
         }
-        let column = push_le_list::<T>(
-            &mut out,
-            &flat,
-            Wrap {
-                column: 9,
-                indent: 4,
-                width: 100,
-                gap: 2,
-            },
-        );
+        let column =
+            push_le_list::<T>(&mut out, &flat, Wrap { column: 9, indent: 4, width: 100, gap: 2 });
         let out = String::from_utf8(out).unwrap();
         let wanted: Vec<String> = bytes.iter().map(|bytes| text(*bytes)).collect();
         let got: Vec<&str> = out.split(',').map(str::trim_start).collect();
@@ -774,21 +678,11 @@ fn lists_are_wrapped() {
         assert_eq!(column, lines.last().unwrap().len());
     }
     let mut random = Random(7);
-    let bytes: Vec<[u8; 8]> = (0..3000)
-        .map(|_| (random.next() as i64 >> random.below(64)).to_le_bytes())
-        .collect();
-    let fours: Vec<[u8; 4]> = bytes
-        .iter()
-        .map(|bytes| bytes[..4].try_into().unwrap())
-        .collect();
-    let twos: Vec<[u8; 2]> = bytes
-        .iter()
-        .map(|bytes| bytes[..2].try_into().unwrap())
-        .collect();
-    let ones: Vec<[u8; 1]> = bytes
-        .iter()
-        .map(|bytes| bytes[..1].try_into().unwrap())
-        .collect();
+    let bytes: Vec<[u8; 8]> =
+        (0..3000).map(|_| (random.next() as i64 >> random.below(64)).to_le_bytes()).collect();
+    let fours: Vec<[u8; 4]> = bytes.iter().map(|bytes| bytes[..4].try_into().unwrap()).collect();
+    let twos: Vec<[u8; 2]> = bytes.iter().map(|bytes| bytes[..2].try_into().unwrap()).collect();
+    let ones: Vec<[u8; 1]> = bytes.iter().map(|bytes| bytes[..1].try_into().unwrap()).collect();
     check::<i64, 8>(&bytes, |bytes| i64::from_le_bytes(bytes).to_string());
     check::<u64, 8>(&bytes, |bytes| u64::from_le_bytes(bytes).to_string());
     check::<i32, 4>(&fours, |bytes| i32::from_le_bytes(bytes).to_string());
@@ -797,12 +691,8 @@ fn lists_are_wrapped() {
     check::<u16, 2>(&twos, |bytes| u16::from_le_bytes(bytes).to_string());
     check::<i8, 1>(&ones, |bytes| i8::from_le_bytes(bytes).to_string());
     check::<u8, 1>(&ones, |bytes| u8::from_le_bytes(bytes).to_string());
-    check::<f64, 8>(&bytes, |bytes| {
-        f64_text(f64::from_le_bytes(bytes), Form::Shortest)
-    });
-    check::<f32, 4>(&fours, |bytes| {
-        f32_text(f32::from_le_bytes(bytes), Form::Shortest)
-    });
+    check::<f64, 8>(&bytes, |bytes| f64_text(f64::from_le_bytes(bytes), Form::Shortest));
+    check::<f32, 4>(&fours, |bytes| f32_text(f32::from_le_bytes(bytes), Form::Shortest));
 }
 
 /// Anything at all is read without a panic, and what is read is within the text.
@@ -814,11 +704,7 @@ fn arbitrary_text() {
         let length = random.below(60);
         let text: Vec<u8> = (0..length)
             .map(|_| {
-                let count = if random.below(2) == 0 {
-                    10
-                } else {
-                    alphabet.len() as u64
-                };
+                let count = if random.below(2) == 0 { 10 } else { alphabet.len() as u64 };
                 alphabet[random.below(count) as usize]
             })
             .collect();

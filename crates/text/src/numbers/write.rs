@@ -1,12 +1,15 @@
-//! Writing literals: the shortest digits that read back as the same number, in the layout of `std::to_chars` of C++17.
+//! Writing literals: the shortest digits that read back as the same number, in the layout of
+//! `std::to_chars` of C++17.
 //!
-//! That is the shorter one of fixed and scientific notation, fixed if both are equally long; an exponent has a sign and at
-//! least two digits; integral values have no point. So `0.0001` is written `1e-04`, and `100000` as a float `1e+05`.
+//! That is the shorter one of fixed and scientific notation, fixed if both are equally long; an
+//! exponent has a sign and at least two digits; integral values have no point. So `0.0001` is
+//! written `1e-04`, and `100000` as a float `1e+05`.
 //!
-//! A literal is composed in a window of fixed size: its bytes are stored as whole words, and only its length says how many
-//! of them count. For `f32` between 1e-4 and 1e5, which is where weights are, the digits come from exact integer
-//! arithmetic: there the value, in units of its last possible digit, is an integer of 54 bits divided by a power of two.
-//! Everything else gets its digits from the crate `zmij`.
+//! A literal is composed in a window of fixed size: its bytes are stored as whole words, and only
+//! its length says how many of them count. For `f32` between 1e-4 and 1e5, which is where weights
+//! are, the digits come from exact integer arithmetic: there the value, in units of its last
+//! possible digit, is an integer of 54 bits divided by a power of two. Everything else gets its
+//! digits from the crate `zmij`.
 
 /// How a float is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,11 +51,13 @@ pub(crate) struct Wrap {
     pub(crate) indent: usize,
     /// Bytes of a line, with the comma or bracket that follows its last number.
     pub(crate) width: usize,
-    /// Bytes from the comma to the next number: 2 with a blank, 1 without, and then nothing is broken.
+    /// Bytes from the comma to the next number: 2 with a blank, 1 without, and then nothing is
+    /// broken.
     pub(crate) gap: usize,
 }
 
-/// Appends the numbers, separated by commas and blanks or line breaks, and returns the column behind the last one.
+/// Appends the numbers, separated by commas and blanks or line breaks, and returns the column
+/// behind the last one.
 ///
 /// The first number stands where the caller is, whatever the width.
 pub(crate) fn push_list<T: Print>(
@@ -96,12 +101,14 @@ pub(crate) fn push_list<T: Print>(
     }
 }
 
-/// [`push_list`] for numbers that lie in little-endian order in `bytes`. An incomplete last one is left out.
+/// [`push_list`] for numbers that lie in little-endian order in `bytes`. An incomplete last one is
+/// left out.
 pub(crate) fn push_le_list<T: Print>(out: &mut Vec<u8>, bytes: &[u8], wrap: Wrap) -> usize {
     push_list(out, T::from_le(bytes), wrap)
 }
 
-/// A window for one literal: the longest has 25 bytes, and stores of whole words go a little beyond.
+/// A window for one literal: the longest has 25 bytes, and stores of whole words go a little
+/// beyond.
 const WINDOW: usize = 32;
 /// What a list needs for one number: a separator and a window.
 const ROOM: usize = 2 + WINDOW;
@@ -109,9 +116,7 @@ const ROOM: usize = 2 + WINDOW;
 /// The first `N` bytes at `at`, of which the caller has made sure that they are there.
 #[inline(always)]
 fn part<const N: usize>(bytes: &mut [u8], at: usize) -> &mut [u8; N] {
-    bytes[at..]
-        .first_chunk_mut()
-        .expect("room was made for a whole window")
+    bytes[at..].first_chunk_mut().expect("room was made for a whole window")
 }
 
 /// Replaces the blank before the literal at `at` by a line break and an indent.
@@ -128,7 +133,8 @@ fn break_line(buffer: &mut [u8], at: usize, indent: usize) {
 
 /// A number that can be written.
 pub(crate) trait Print: Copy {
-    /// Writes the literal to the start of the window and returns its length. What is behind it is of no meaning.
+    /// Writes the literal to the start of the window and returns its length. What is behind it is
+    /// of no meaning.
     fn print(self, form: Form, window: &mut [u8; WINDOW]) -> usize;
 
     /// The numbers that lie in little-endian order in the bytes.
@@ -193,7 +199,8 @@ fn eight_digits(value: u32) -> u64 {
     high | (pairs - 10 * high) << 8
 }
 
-/// The two digits of each number below 100. The rest is there so that seven bits are always an index.
+/// The two digits of each number below 100. The rest is there so that seven bits are always an
+/// index.
 static PAIRS: [[u8; 2]; 128] = {
     let mut pairs = [[0; 2]; 128];
     let mut index = 0;
@@ -266,8 +273,9 @@ fn print_up_to_four(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
 
 #[inline(always)]
 fn print_eight(size: u32, window: &mut [u8; WINDOW], at: usize) -> usize {
-    // The number divided by 10^6, with 32 bits behind the point: the first two digits stand before the point, and times 100
-    // the next two do. The factor is 2^48 / 10^6, and it and the addition make up for what is cut off.
+    // The number divided by 10^6, with 32 bits behind the point: the first two digits stand before
+    // the point, and times 100 the next two do. The factor is 2^48 / 10^6, and it and the addition
+    // make up for what is cut off.
     let mut fixed = ((u64::from(size) * 281_474_977) >> 16) + 1;
     let target: &mut [u8; 8] = part(window, at & 15);
     for pair in 0..4 {
@@ -300,15 +308,15 @@ impl Print for f64 {
     from_le!(f64);
 }
 
-/// The sizes whose digits [`print_common`] finds. The first digit of the smallest one has the place 10^-4, and up to the
-/// largest one no integer is shorter in scientific notation.
+/// The sizes whose digits [`print_common`] finds. The first digit of the smallest one has the place
+/// 10^-4, and up to the largest one no integer is shorter in scientific notation.
 const COMMON_LOW: f32 = 1e-4;
 const COMMON_HIGH: f32 = 1e5;
 const LOWEST_EXPONENT: u32 = COMMON_LOW.to_bits() >> 23;
 const EXPONENTS: usize = ((COMMON_HIGH.to_bits() >> 23) - LOWEST_EXPONENT + 1) as usize;
 
-/// For the floats `significand * 2^power` of one binary exponent: their last digit has the place `10^place`, the largest
-/// one that is not above the distance of two neighbours.
+/// For the floats `significand * 2^power` of one binary exponent: their last digit has the place
+/// `10^place`, the largest one that is not above the distance of two neighbours.
 #[derive(Clone, Copy)]
 struct Scale {
     /// A quarter of that distance in units of `10^place`, times 2^32; exact.
@@ -341,15 +349,13 @@ static SCALES: [Scale; 32] = scales().0;
 static LAYOUTS: [Layout; 64] = scales().1;
 
 const fn scales() -> ([Scale; 32], [Layout; 64]) {
-    let mut scales = [Scale {
-        quarter: 0,
-        longer: 0,
-    }; 32];
+    let mut scales = [Scale { quarter: 0, longer: 0 }; 32];
     let mut layouts = [layout(0, 9); 64];
     let mut index = 0;
     while index < EXPONENTS {
         let power = (LOWEST_EXPONENT + index as u32) as i32 - 150;
-        // The distance of two neighbours, 2^power, is below 1. Per step it is multiplied by 10 until it is not.
+        // The distance of two neighbours, 2^power, is below 1. Per step it is multiplied by 10
+        // until it is not.
         let mut place = 0;
         let mut five = 1u64;
         while five.ilog2() as i32 - place + power < 0 {
@@ -359,10 +365,7 @@ const fn scales() -> ([Scale; 32], [Layout; 64]) {
         let quarter = five << (30 - place + power);
         let digits = ((quarter << 25) >> 32).ilog10() + 1;
         let exponent = place + digits as i32 - 1;
-        scales[index] = Scale {
-            quarter,
-            longer: 10u32.pow(digits),
-        };
+        scales[index] = Scale { quarter, longer: 10u32.pow(digits) };
         layouts[2 * index] = layout(exponent, digits);
         layouts[2 * index + 1] = layout(exponent + 1, digits + 1);
         index += 1;
@@ -400,9 +403,9 @@ const fn layout(exponent: i32, digits: u32) -> Layout {
 
 /// Writes an `f32` of a common size, unless it is shorter in scientific notation.
 ///
-/// The digits are those that R. Giulietti, "The Schubfach way to render doubles" (2020), defines: of the decimal numbers
-/// with the last place of its [`Scale`] that round to the float, one that ends with a zero if there is one, else the
-/// nearest.
+/// The digits are those that R. Giulietti, "The Schubfach way to render doubles" (2020), defines:
+/// of the decimal numbers with the last place of its [`Scale`] that round to the float, one that
+/// ends with a zero if there is one, else the nearest.
 #[inline(always)]
 fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usize> {
     let bits = value.to_bits();
@@ -414,9 +417,9 @@ fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usi
     let Scale { quarter, longer } = SCALES[index];
     let fraction = size & 0x7f_ffff;
 
-    // Numbers of units times 2^32. A decimal number rounds to the float if it is not further away than half the distance
-    // to the neighbour; if it is just so far, then if the float is even. The neighbour below a power of two is only half as
-    // far.
+    // Numbers of units times 2^32. A decimal number rounds to the float if it is not further away
+    // than half the distance to the neighbour; if it is just so far, then if the float is even. The
+    // neighbour below a power of two is only half as far.
     let scaled = u64::from(4 * (fraction | 0x80_0000)) * quarter;
     let even = u64::from(!size & 1);
     let reach_up = 2 * quarter + even;
@@ -427,11 +430,7 @@ fn print_common(value: f32, form: Form, window: &mut [u8; WINDOW]) -> Option<usi
     let below_tens = (10 << 32) - above_tens;
     let above_floor = scaled & 0xffff_ffff;
     let nearest = floor + u32::from(above_floor + u64::from(floor & 1) > 1 << 31);
-    let upper = if below_tens < reach_up {
-        tens + 10
-    } else {
-        nearest
-    };
+    let upper = if below_tens < reach_up { tens + 10 } else { nearest };
     let digits = if above_tens < reach_down { tens } else { upper };
 
     let layout = &LAYOUTS[2 * index + usize::from(digits >= longer)];
@@ -593,7 +592,8 @@ fn print_any<F: Float>(value: F, form: Form, window: &mut [u8; WINDOW]) -> usize
         text.push(&digits[whole..]);
     } else {
         match value.large_integer() {
-            // All digits of the value, not zeros behind the shortest ones: that is as long, and true.
+            // All digits of the value, not zeros behind the shortest ones: that is as long, and
+            // true.
             Some(integer) => {
                 let mut rest = [0; WINDOW];
                 let high = (integer / u128::from(TEN_TO_16)) as u64;
@@ -639,7 +639,8 @@ impl Text<'_> {
     }
 }
 
-/// Digits without zeros at either end, in ASCII, and the place of the first: 12.5 is `125` and 1. Zero is `0` and 0.
+/// Digits without zeros at either end, in ASCII, and the place of the first: 12.5 is `125` and 1.
+/// Zero is `0` and 0.
 struct Decimal {
     digits: [u8; WINDOW],
     count: usize,
@@ -649,11 +650,7 @@ struct Decimal {
 impl Decimal {
     /// From `12.5`, `0.0125`, `1e-7` or the like.
     fn of(text: &[u8]) -> Self {
-        let mut decimal = Decimal {
-            digits: [b'0'; WINDOW],
-            count: 0,
-            exponent: -1,
-        };
+        let mut decimal = Decimal { digits: [b'0'; WINDOW], count: 0, exponent: -1 };
         let mut point = false;
         let mut rest = text;
         while let [byte, after @ ..] = rest {
@@ -667,7 +664,8 @@ impl Decimal {
                         decimal.digits[decimal.count] = *digit;
                         decimal.count += 1;
                     }
-                    // Before the point digits raise the place of the first one, behind it zeros before it lower it.
+                    // Before the point digits raise the place of the first one, behind it zeros
+                    // before it lower it.
                     if !point && started {
                         decimal.exponent += 1;
                     } else if point && !started {
@@ -688,9 +686,7 @@ impl Decimal {
             [b'-', size @ ..] => (true, size),
             [b'+', size @ ..] | size => (false, size),
         };
-        let size = size
-            .iter()
-            .fold(0, |size, digit| 10 * size + i32::from(digit - b'0'));
+        let size = size.iter().fold(0, |size, digit| 10 * size + i32::from(digit - b'0'));
         decimal.exponent += if negative { -size } else { size };
         decimal
     }

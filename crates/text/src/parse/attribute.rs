@@ -70,9 +70,10 @@ impl<'a> Parser<'_, 'a> {
             self.attribute_value(attribute, typed, place)?;
         } else if !typed {
             let what = "`=` or `:` behind the name of an attribute";
-            return match self.cursor.token_end() == self.cursor.pos {
-                true => self.expected_name(what),
-                false => self.expected(what),
+            return if self.cursor.token_end() == self.cursor.pos {
+                self.expected_name(what)
+            } else {
+                self.expected(what)
             };
         }
         if self.at_notes() {
@@ -144,9 +145,8 @@ impl<'a> Parser<'_, 'a> {
     fn attribute_value(&mut self, attribute: &mut Attribute, typed: bool, place: Place) -> Parse {
         if self.cursor.next() == b'@' {
             self.cursor.pos += 1;
-            let name = self.part(SyntaxKind::Reference, |parser| {
-                parser.name("the name of a parameter")
-            })?;
+            let name =
+                self.part(SyntaxKind::Reference, |parser| parser.name("the name of a parameter"))?;
             attribute.extras_mut().ref_attr_name = Some(self.symbol(&name)?);
             return Ok(());
         }
@@ -275,7 +275,8 @@ impl<'a> Parser<'_, 'a> {
         })
     }
 
-    /// What kind of value begins here with a byte, as far as that can be seen; `None` if no value does.
+    /// What kind of value begins here with a byte, as far as that can be seen; `None` if no value
+    /// does.
     fn kind_here(&mut self, byte: u8, wanted: Option<AttributeType>) -> Option<AttributeType> {
         if self.at_quoted() {
             // The name of a graph may stand in quotes as well.
@@ -286,11 +287,7 @@ impl<'a> Parser<'_, 'a> {
             let graph = wanted != Some(AttributeType::STRING)
                 && probe.quoted().is_some()
                 && matches!(probe.next(), b'(');
-            return Some(if graph {
-                AttributeType::GRAPH
-            } else {
-                AttributeType::STRING
-            });
+            return Some(if graph { AttributeType::GRAPH } else { AttributeType::STRING });
         }
         if byte.is_ascii_digit() || byte == b'-' {
             return Some(match wanted {
@@ -377,7 +374,8 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Whether the type that begins here has a name or values behind it, and so is that of a tensor.
+    /// Whether the type that begins here has a name or values behind it, and so is that of a
+    /// tensor.
     fn tensor_here(&mut self) -> bool {
         let mut probe = self.cursor.clone();
         if probe.byte() == b'?' {
@@ -417,11 +415,7 @@ impl<'a> Parser<'_, 'a> {
     fn wrong_kind<T>(&mut self, wanted: AttributeType, kind: AttributeType) -> Parse<T> {
         let (span, found) = self.token();
         let of = |ty| attribute_word(ty).unwrap_or_default();
-        let kind = if self.at_sparse() {
-            AttributeType::SPARSE_TENSOR
-        } else {
-            kind
-        };
+        let kind = if self.at_sparse() { AttributeType::SPARSE_TENSOR } else { kind };
         let message = match kind {
             AttributeType::INT | AttributeType::FLOAT | AttributeType::STRING => format!(
                 "expected a value of type `{}`, found {found}, which is of type `{}`",
@@ -471,10 +465,8 @@ impl<'a> Parser<'_, 'a> {
                 }
             },
         };
-        let numbers = matches!(
-            element,
-            None | Some(AttributeType::INT) | Some(AttributeType::FLOAT)
-        );
+        let numbers =
+            matches!(element, None | Some(AttributeType::INT) | Some(AttributeType::FLOAT));
         if numbers && let Some(value) = self.number_list(element)? {
             return Ok(value);
         }
@@ -501,7 +493,8 @@ impl<'a> Parser<'_, 'a> {
         )
     }
 
-    /// A list of numbers, by far the most frequent and longest one. `None` if it is another one; then the cursor stays.
+    /// A list of numbers, by far the most frequent and longest one. `None` if it is another one;
+    /// then the cursor stays.
     fn number_list(&mut self, element: Option<AttributeType>) -> Parse<Option<Value>> {
         let start = self.cursor.pos;
         let mut probe = self.cursor.clone();
@@ -513,10 +506,7 @@ impl<'a> Parser<'_, 'a> {
         }
         let floats = match element {
             Some(ty) => ty == AttributeType::FLOAT,
-            None => matches!(
-                numbers::scan(&probe.text[probe.pos..]),
-                Ok((Literal::Float, _))
-            ),
+            None => matches!(numbers::scan(&probe.text[probe.pos..]), Ok((Literal::Float, _))),
         };
         let part = self.open(SyntaxKind::Literal);
         let mut rest = self.cursor.clone();
@@ -613,9 +603,7 @@ impl<'a> Parser<'_, 'a> {
             };
             if let Value::Some(value) = parser.value(Some(ty), place)? {
                 let number = value.number();
-                let at = attribute
-                    .values
-                    .partition_point(|other| other.number() < number);
+                let at = attribute.values.partition_point(|other| other.number() < number);
                 attribute.values.insert(at, value);
             }
             Ok(())

@@ -58,15 +58,14 @@ impl<'a> Parser<'_, 'a> {
         failed |= self.graph_outputs(graph).is_err();
         if self.cursor.next() == b'<' {
             failed |= self
-                .list_of(b'<', b'>', "`<`", Self::at_value_start, |parser| {
-                    parser.graph_info(graph)
-                })
+                .list_of(b'<', b'>', "`<`", Self::at_value_start, |parser| parser.graph_info(graph))
                 .is_err();
         }
         if self.at_notes() {
             failed |= self.graph_notes(graph).is_err();
         }
-        // What went wrong is written down. Whoever reads on behind the graph must not look for it again, level by level.
+        // What went wrong is written down. Whoever reads on behind the graph must not look for it
+        // again, level by level.
         self.nodes(graph, failed)
     }
 
@@ -83,49 +82,37 @@ impl<'a> Parser<'_, 'a> {
 
     fn graph_inputs(&mut self, graph: GraphId) -> Parse {
         let begins = Self::at_value_start;
-        self.list_of(
-            b'(',
-            b')',
-            "`(` and the inputs of the graph",
-            begins,
-            |parser| {
-                let part = parser.open(SyntaxKind::ValueInfo);
-                let at = parser.offset();
-                let mut info = ValueInfo::default();
-                parser.value_info_content(&mut info)?;
-                if parser.cursor.next() == b'=' && parser.cursor.byte_at(1) != b'>' {
-                    let tensor = parser.initializer(&info, at)?;
-                    let built = parser.build.add_initializer(graph, tensor, at);
-                    parser.built(built)?;
-                }
-                parser.close(part);
-                let built = parser.build.add_graph_input(graph, info, at);
-                parser.built(built)
-            },
-        )
+        self.list_of(b'(', b')', "`(` and the inputs of the graph", begins, |parser| {
+            let part = parser.open(SyntaxKind::ValueInfo);
+            let at = parser.offset();
+            let mut info = ValueInfo::default();
+            parser.value_info_content(&mut info)?;
+            if parser.cursor.next() == b'=' && parser.cursor.byte_at(1) != b'>' {
+                let tensor = parser.initializer(&info, at)?;
+                let built = parser.build.add_initializer(graph, tensor, at);
+                parser.built(built)?;
+            }
+            parser.close(part);
+            let built = parser.build.add_graph_input(graph, info, at);
+            parser.built(built)
+        })
     }
 
     fn graph_outputs(&mut self, graph: GraphId) -> Parse {
         let begins = Self::at_value_start;
-        self.list_of(
-            b'(',
-            b')',
-            "`(` and the outputs of the graph",
-            begins,
-            |parser| {
-                let info = parser.value_info()?;
-                if parser.cursor.next() == b'=' {
-                    let at = parser.cursor.pos;
-                    return parser.fail_with(
-                        at..at + 1,
-                        "an output has no value of its own",
-                        "constants stand in `<>` behind the outputs",
-                    );
-                }
-                parser.build.model.graph_mut(graph).outputs.push(info);
-                Ok(())
-            },
-        )
+        self.list_of(b'(', b')', "`(` and the outputs of the graph", begins, |parser| {
+            let info = parser.value_info()?;
+            if parser.cursor.next() == b'=' {
+                let at = parser.cursor.pos;
+                return parser.fail_with(
+                    at..at + 1,
+                    "an output has no value of its own",
+                    "constants stand in `<>` behind the outputs",
+                );
+            }
+            parser.build.model.graph_mut(graph).outputs.push(info);
+            Ok(())
+        })
     }
 
     /// What stands in `<>` behind the outputs of a graph: types of values, and constants.
@@ -157,9 +144,7 @@ impl<'a> Parser<'_, 'a> {
     /// `[type] name [notes]`
     pub(super) fn value_info(&mut self) -> Parse<ValueInfo> {
         let mut info = ValueInfo::default();
-        self.part(SyntaxKind::ValueInfo, |parser| {
-            parser.value_info_content(&mut info)
-        })?;
+        self.part(SyntaxKind::ValueInfo, |parser| parser.value_info_content(&mut info))?;
         Ok(info)
     }
 
@@ -217,7 +202,8 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// An error about a word that stands at `start` in the place of a type, if what is behind it says that it does.
+    /// An error about a word that stands at `start` in the place of a type, if what is behind it
+    /// says that it does.
     #[cold]
     fn no_type(&mut self, start: usize) -> Parse {
         let end = self.cursor.token_end();
@@ -278,7 +264,8 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Whether behind the comma that stands here the node around goes on, as if the graph had been closed.
+    /// Whether behind the comma that stands here the node around goes on, as if the graph had been
+    /// closed.
     #[cold]
     fn attribute_is_behind(&mut self) -> bool {
         let comma = self.cursor.pos;
@@ -367,9 +354,7 @@ impl<'a> Parser<'_, 'a> {
             b'[' if is_type_word(text) => {
                 Some("types of values stand in `<>` behind the outputs of the graph".into())
             }
-            b']' => Some(format!(
-                "the name of a node stands in brackets: [{operator}]"
-            )),
+            b']' => Some(format!("the name of a node stands in brackets: [{operator}]")),
             // What is in the way ends with the parenthesis of an operator, or does not.
             _ if end == span.start => match self.odd_name() {
                 Some(name) => {
@@ -457,11 +442,7 @@ impl<'a> Parser<'_, 'a> {
         let what = "`(` and the inputs of the node";
         let end = self.cursor.token_end();
         let text = &self.cursor.text[..end];
-        let length = text
-            .iter()
-            .rev()
-            .take_while(|byte| continues_word(**byte))
-            .count();
+        let length = text.iter().rev().take_while(|byte| continues_word(**byte)).count();
         let operator = sardonyx_proto::shown(&text[end - length..]);
         let help = match self.cursor.next() {
             b'[' => format!("attributes stand in `<>`: {operator}<axis = 0>(...)"),
@@ -488,9 +469,7 @@ impl<'a> Parser<'_, 'a> {
         let closing = matches!(byte, b'}' | b']' | b'>') || self.cursor.at_end();
         if closing || (new_line && (self.at_attribute_start() || self.at_node_start())) {
             // A parenthesis within a name is rare, and gives the right line nearly always.
-            let opened = self.cursor.text[..end]
-                .iter()
-                .rposition(|byte| *byte == b'(');
+            let opened = self.cursor.text[..end].iter().rposition(|byte| *byte == b'(');
             let help = self.advice_on_opened(opened.unwrap_or(end), b')');
             return self.expected_with(what, help);
         }
@@ -512,8 +491,8 @@ impl<'a> Parser<'_, 'a> {
         self.expected_with(what, help)
     }
 
-    /// An input or output: a name, or one left out, for which there is nothing before a comma, or an empty quote. `None`
-    /// if the list is at its end.
+    /// An input or output: a name, or one left out, for which there is nothing before a comma, or
+    /// an empty quote. `None` if the list is at its end.
     #[inline(always)]
     fn operand(&mut self, kind: SyntaxKind) -> Parse<Option<Text<'a>>> {
         let byte = self.cursor.next();
@@ -527,11 +506,7 @@ impl<'a> Parser<'_, 'a> {
         match byte {
             b'"' | b'x' => {
                 let part = self.open(kind);
-                let plain = if byte == b'"' {
-                    self.cursor.plain_quoted()
-                } else {
-                    None
-                };
+                let plain = if byte == b'"' { self.cursor.plain_quoted() } else { None };
                 let text = match plain {
                     Some(range) => Text::Here(self.slice(range)),
                     None => {
@@ -577,7 +552,8 @@ impl<'a> Parser<'_, 'a> {
     #[cold]
     fn long_callee(&mut self, node: NodeId) -> Parse {
         let mut domain: Option<Vec<u8>> = None;
-        // A dot in front says nothing, as for the parser of the `onnx` package: without a domain behind it, that is empty.
+        // A dot in front says nothing, as for the parser of the `onnx` package: without a domain
+        // behind it, that is empty.
         let leading_dot = self.cursor.eat(b'.');
         let mut op_type = self.callee_part("an operator")?;
         while self.cursor.next() == b'.' {
@@ -618,7 +594,8 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// A part of a callee, or `?` for none. No type can stand here, so what follows the `?` does not matter.
+    /// A part of a callee, or `?` for none. No type can stand here, so what follows the `?` does
+    /// not matter.
     fn callee_part(&mut self, what: &str) -> Parse<Option<Name<'a>>> {
         if self.cursor.eat(b'?') {
             return Ok(None);

@@ -33,12 +33,8 @@ impl Parser<'_, '_> {
             return Ok(self.quoted()?.bytes().to_vec());
         }
         let part = self.open(SyntaxKind::Message);
-        let keys: SmallVec<[&str; 16]> = def
-            .fields
-            .iter()
-            .map(|field| field.name)
-            .chain(["unknown"])
-            .collect();
+        let keys: SmallVec<[&str; 16]> =
+            def.fields.iter().map(|field| field.name).chain(["unknown"]).collect();
         let mut bytes = Vec::new();
         self.key_list(b'{', b'}', &keys, &mut |parser, key| {
             let field = def.fields.iter().find(|field| field.name.as_bytes() == key);
@@ -61,9 +57,7 @@ impl Parser<'_, '_> {
         match field.label {
             Label::Packed => {
                 let mut block = Vec::new();
-                self.list(b'[', b']', "`[`", |parser| {
-                    parser.scalar(field, levels, &mut block)
-                })?;
+                self.list(b'[', b']', "`[`", |parser| parser.scalar(field, levels, &mut block))?;
                 push_tag(out, field.number, WireType::Len);
                 push_varint(out, block.len() as u64);
                 out.extend_from_slice(&block);
@@ -138,8 +132,8 @@ pub(super) fn are_records(bytes: &[u8]) -> bool {
     records(bytes, |_, _| true)
 }
 
-/// The records of typed lists in some bytes, neighbours of one list together: field number and place. `None` if they are
-/// something else.
+/// The records of typed lists in some bytes, neighbours of one list together: field number and
+/// place. `None` if they are something else.
 pub(super) fn typed_runs(bytes: &[u8]) -> Option<Vec<(u32, Range<usize>)>> {
     let mut runs: Vec<(u32, Range<usize>)> = Vec::new();
     let all = records(bytes, |number, range| {

@@ -312,9 +312,8 @@ impl<'a> Parser<'_, 'a> {
             let entry = |parser: &mut Self, key: &[u8]| parser.function_entry(&mut function, key);
             failed |= self.header(FUNCTION_KEYS, entry).is_err();
         }
-        let name = self.part(SyntaxKind::Definition, |parser| {
-            parser.maybe_name("the name of a function")
-        })?;
+        let name = self
+            .part(SyntaxKind::Definition, |parser| parser.maybe_name("the name of a function"))?;
         function.name = self.maybe_symbol(name)?;
         if self.cursor.next() == b'<' {
             failed |= self.parameters(&mut function).is_err();
@@ -337,7 +336,8 @@ impl<'a> Parser<'_, 'a> {
         if failed { Err(Failed) } else { Ok(()) }
     }
 
-    /// Whether what stands here is no function: neither its header, nor a name with a list behind it.
+    /// Whether what stands here is no function: neither its header, nor a name with a list behind
+    /// it.
     fn no_function(&self) -> bool {
         let mut probe = self.cursor.clone();
         let named = match probe.next() {
@@ -440,10 +440,7 @@ impl<'a> Parser<'_, 'a> {
             };
             let counted = parser.build.count::<ValueInfo>(at);
             parser.built(counted)?;
-            let plain = ValueInfo {
-                name: Some(name),
-                ..ValueInfo::default()
-            };
+            let plain = ValueInfo { name: Some(name), ..ValueInfo::default() };
             match which {
                 Which::Inputs => {
                     let built = parser.build.add_graph_input(body, plain, at);
@@ -472,7 +469,8 @@ impl<'a> Parser<'_, 'a> {
         self.fail_with(at..at + 1, message, help)
     }
 
-    /// `=>`. Gives whether something went wrong, before it or here, if one can go on behind it nevertheless.
+    /// `=>`. Gives whether something went wrong, before it or here, if one can go on behind it
+    /// nevertheless.
     pub(super) fn arrow(&mut self, behind: &str, failed: bool) -> Parse<bool> {
         self.cursor.next();
         if self.at_arrow() {
@@ -494,11 +492,7 @@ impl<'a> Parser<'_, 'a> {
                 let _ = self.expected::<()>(&what);
             }
         }
-        if self.cursor.next() == b'(' {
-            Ok(true)
-        } else {
-            Err(Failed)
-        }
+        if self.cursor.next() == b'(' { Ok(true) } else { Err(Failed) }
     }
 
     /// `["domain": version, …]`
@@ -519,18 +513,11 @@ impl<'a> Parser<'_, 'a> {
                 let domain = parser.maybe_string("the domain of an operator set, in quotes")?;
                 let domain = parser.maybe_symbol(domain)?;
                 parser.expect(b':', "`:` and a version")?;
-                let version = if parser.absent() {
-                    None
-                } else {
-                    Some(parser.integer("a version")?)
-                };
+                let version =
+                    if parser.absent() { None } else { Some(parser.integer("a version")?) };
                 let mut unknown = Unknowns::default();
                 parser.unknown_notes(&mut unknown)?;
-                imports.push(OperatorSetId {
-                    domain,
-                    version,
-                    unknown,
-                });
+                imports.push(OperatorSetId { domain, version, unknown });
                 Ok(())
             })
         })?;
@@ -557,11 +544,7 @@ impl<'a> Parser<'_, 'a> {
         let value = self.maybe_string("a value in quotes")?;
         let mut unknown = Unknowns::default();
         self.unknown_notes(&mut unknown)?;
-        Ok(Entry {
-            key: self.maybe_symbol(key)?,
-            value: self.maybe_symbol(value)?,
-            unknown,
-        })
+        Ok(Entry { key: self.maybe_symbol(key)?, value: self.maybe_symbol(value)?, unknown })
     }
 
     /// Notes of something that has nothing but unknown fields.
@@ -575,7 +558,8 @@ impl<'a> Parser<'_, 'a> {
         Ok(())
     }
 
-    /// `[number: x"record", …]`: fields that this release does not know, behind the known field with a number.
+    /// `[number: x"record", …]`: fields that this release does not know, behind the known field
+    /// with a number.
     pub(super) fn unknown(&mut self) -> Parse<Unknowns> {
         let mut unknown = Unknowns::default();
         self.list(b'[', b']', "records, as [6: x\"...\"]", |parser| {

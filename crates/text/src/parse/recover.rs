@@ -1,7 +1,7 @@
 //! Going on after an error: where the next node, entry or item probably begins.
 //!
-//! Nobody knows what a broken text means. What people break is known, though: they forget brackets and commas, and they write
-//! one thing a line.
+//! Nobody knows what a broken text means. What people break is known, though: they forget brackets
+//! and commas, and they write one thing a line.
 
 use smallvec::SmallVec;
 
@@ -19,9 +19,9 @@ pub(super) enum Next {
 }
 
 impl Parser<'_, '_> {
-    /// Goes from a broken item, which begins at `begin`, to the comma or closing sign of the list around, over whatever is
-    /// nested; or to where the next item begins, if a bracket of the broken one was forgotten. Stops where something begins
-    /// that is behind the list.
+    /// Goes from a broken item, which begins at `begin`, to the comma or closing sign of the list
+    /// around, over whatever is nested; or to where the next item begins, if a bracket of the
+    /// broken one was forgotten. Stops where something begins that is behind the list.
     pub(super) fn skip_to_next_item(
         &mut self,
         begin: usize,
@@ -110,7 +110,8 @@ impl Parser<'_, '_> {
         probe.at_end() || probe.text[opened..probe.pos].contains(&b'\n')
     }
 
-    /// Whether what stands here, at the beginning of a line, looks like a graph or function: a name and a parenthesis.
+    /// Whether what stands here, at the beginning of a line, looks like a graph or function: a name
+    /// and a parenthesis.
     pub(super) fn at_graph_start(&self) -> bool {
         let mut probe = self.cursor.clone();
         let at_line_start = probe.pos == 0 || probe.text.get(probe.pos - 1) == Some(&b'\n');
@@ -172,10 +173,11 @@ impl Parser<'_, '_> {
         named && probe.eat(b'=') && !matches!(probe.byte(), b'>' | b'=')
     }
 
-    /// Goes to where the next node of a block seems to begin, or to the end of the block. The broken one begins at `start`.
+    /// Goes to where the next node of a block seems to begin, or to the end of the block. The
+    /// broken one begins at `start`.
     ///
-    /// A line begins a node if all brackets of the one before are closed, or if it looks so much like a node that one of
-    /// them was forgotten.
+    /// A line begins a node if all brackets of the one before are closed, or if it looks so much
+    /// like a node that one of them was forgotten.
     pub(super) fn skip_to_next_node(&mut self, start: usize) {
         if self.cursor.at_end() {
             return;
@@ -217,8 +219,8 @@ impl Parser<'_, '_> {
         }
     }
 
-    /// Whether the brace that stands here closes nodes: nothing follows in its line but what may follow a graph. Any other one
-    /// is a wrong sign in something broken.
+    /// Whether the brace that stands here closes nodes: nothing follows in its line but what may
+    /// follow a graph. Any other one is a wrong sign in something broken.
     fn ends_block(&self) -> bool {
         let mut probe = self.cursor.clone();
         probe.pos += 1;
@@ -228,8 +230,8 @@ impl Parser<'_, '_> {
         new_line || probe.at_end() || matches!(byte, b'}' | b'>' | b',' | b')' | b']' | b'@')
     }
 
-    /// Whether what stands here looks like a node: a label, or names, then `=` and what could be an operator; or like the
-    /// header of a function.
+    /// Whether what stands here looks like a node: a label, or names, then `=` and what could be an
+    /// operator; or like the header of a function.
     pub(super) fn at_node_start(&self) -> bool {
         let mut probe = self.cursor.clone();
         if probe.next() == b'[' {
@@ -265,7 +267,8 @@ impl Parser<'_, '_> {
         if byte == b'"' {
             return probe.quoted().is_some() && matches!(probe.next(), b'.' | b'(' | b'<' | b':');
         }
-        // An operator is a word with a list behind it; as the value of an attribute that would be a graph or a tensor.
+        // An operator is a word with a list behind it; as the value of an attribute that would be a
+        // graph or a tensor.
         while starts_word(probe.next()) {
             probe.word();
             if !probe.eat(b'.') {

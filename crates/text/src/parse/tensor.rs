@@ -43,11 +43,7 @@ impl<'a> Parser<'_, 'a> {
     ) -> Parse<TensorProto> {
         let counted = self.build.count::<TensorProto>(at);
         self.built(counted)?;
-        let mut tensor = TensorProto {
-            data_type,
-            dims,
-            ..TensorProto::default()
-        };
+        let mut tensor = TensorProto { data_type, dims, ..TensorProto::default() };
         let byte = self.cursor.next();
         if self.at_quoted() || crate::cursor::starts_word(byte) {
             let name = self.name("the name of a tensor")?;
@@ -69,10 +65,7 @@ impl<'a> Parser<'_, 'a> {
         let counted = self.build.count::<TensorProto>(at);
         self.built(counted)?;
         let span = at as usize..self.cursor.token_end();
-        let mut tensor = TensorProto {
-            name: info.name,
-            ..TensorProto::default()
-        };
+        let mut tensor = TensorProto { name: info.name, ..TensorProto::default() };
         match info.ty.as_ref().map(|ty| &ty.kind) {
             None => {
                 return self.fail_with(
@@ -81,9 +74,7 @@ impl<'a> Parser<'_, 'a> {
                     "write it before the name: float[2] w = {1, 2}",
                 );
             }
-            Some(Some(TypeKind::Tensor {
-                elem_type, shape, ..
-            })) => {
+            Some(Some(TypeKind::Tensor { elem_type, shape, .. })) => {
                 tensor.data_type = *elem_type;
                 let Some(shape) = shape else {
                     return self.fail_with(span, NO_RANK, ADVICE_ON_RANK);
@@ -184,7 +175,8 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Bytes of a tensor, written down or in a file: records of a typed list if `typed`, `raw_data` otherwise.
+    /// Bytes of a tensor, written down or in a file: records of a typed list if `typed`, `raw_data`
+    /// otherwise.
     fn bytes(&mut self, tensor: &TensorProto, typed: bool) -> Parse<Span> {
         if self.cursor.next() == b'[' {
             let start = self.cursor.pos;
@@ -204,10 +196,7 @@ impl<'a> Parser<'_, 'a> {
         entries: Vec<Entry>,
         span: std::ops::Range<usize>,
     ) -> Parse<Span> {
-        let holder = TensorProto {
-            external_data: entries,
-            ..TensorProto::default()
-        };
+        let holder = TensorProto { external_data: entries, ..TensorProto::default() };
         let model = &self.build.model;
         let entry = |key: &[u8]| {
             let mut entries = holder.external_data.iter();
@@ -232,9 +221,10 @@ impl<'a> Parser<'_, 'a> {
             offset: reference.offset,
             length: reference.length,
             tensor: path.as_deref(),
-            initializer: match self.in_initializer && self.in_main_graph {
-                true => model.maybe_text(tensor.name),
-                false => None,
+            initializer: if self.in_initializer && self.in_main_graph {
+                model.maybe_text(tensor.name)
+            } else {
+                None
             },
             file_digest: file_digest.as_deref(),
             sha256: sha256.as_deref(),
@@ -276,10 +266,7 @@ impl<'a> Parser<'_, 'a> {
         // The pool's bytes are not at hand yet, so they are looked at in the text or the file.
         let Some(runs) = self.build.with_bytes(records, super::message::typed_runs) else {
             let end = self.cursor.token_end();
-            return self.fail(
-                at..end,
-                "these bytes are no records of a tensor's typed lists",
-            );
+            return self.fail(at..end, "these bytes are no records of a tensor's typed lists");
         };
         for (number, range) in runs {
             let records = Span {
@@ -359,10 +346,8 @@ impl<'a> Parser<'_, 'a> {
         self.expect(b'(', "`(`")?;
         let elem_at = self.offset() as usize;
         let elem = self.element_type("the type of the sparse tensor")?;
-        let mut sparse = SparseTensorProto {
-            dims: self.tensor_dimensions()?,
-            ..SparseTensorProto::default()
-        };
+        let mut sparse =
+            SparseTensorProto { dims: self.tensor_dimensions()?, ..SparseTensorProto::default() };
         let elem_end = self.cursor.token_end();
         if self.cursor.eat(b',') {
             if !self.absent() {
@@ -402,22 +387,17 @@ impl<'a> Parser<'_, 'a> {
             TypedField::String => self.strings()?,
             TypedField::Float => self.literals(of, read_floats::<f32>)?,
             TypedField::Double => self.literals(of, read_floats::<f64>)?,
-            TypedField::Int64 => self.literals(of, |text, out| {
-                read_signed_varints(text, i64::MIN..=i64::MAX, out)
-            })?,
+            TypedField::Int64 => {
+                self.literals(of, |text, out| read_signed_varints(text, i64::MIN..=i64::MAX, out))?
+            }
             TypedField::Uint64 => {
-                let max = if data_type == DataType::Uint32 {
-                    u64::from(u32::MAX)
-                } else {
-                    u64::MAX
-                };
+                let max =
+                    if data_type == DataType::Uint32 { u64::from(u32::MAX) } else { u64::MAX };
                 self.literals(of, |text, out| read_unsigned_varints(text, max, out))?
             }
             TypedField::Int32 => {
                 let range = entry_range(data_type);
-                self.literals(of, |text, out| {
-                    read_signed_varints(text, range.clone(), out)
-                })?
+                self.literals(of, |text, out| read_signed_varints(text, range.clone(), out))?
             }
         };
         self.check_count(tensor, data_type, entries, opened, Count::Entries)?;
@@ -480,9 +460,9 @@ impl<'a> Parser<'_, 'a> {
             DataType::Int32 => {
                 self.literals(of, |text, out| read_signed::<4>(text, signed(32), out))?
             }
-            DataType::Int64 => self.literals(of, |text, out| {
-                read_signed::<8>(text, i64::MIN..=i64::MAX, out)
-            })?,
+            DataType::Int64 => {
+                self.literals(of, |text, out| read_signed::<8>(text, i64::MIN..=i64::MAX, out))?
+            }
             DataType::Bool => self.literals(of, |text, out| read_unsigned::<1>(text, 1, out))?,
             DataType::Uint8 => {
                 self.literals(of, |text, out| read_unsigned::<1>(text, 0xff, out))?
@@ -490,18 +470,16 @@ impl<'a> Parser<'_, 'a> {
             DataType::Uint16 => {
                 self.literals(of, |text, out| read_unsigned::<2>(text, 0xffff, out))?
             }
-            DataType::Uint32 => self.literals(of, |text, out| {
-                read_unsigned::<4>(text, u32::MAX.into(), out)
-            })?,
+            DataType::Uint32 => {
+                self.literals(of, |text, out| read_unsigned::<4>(text, u32::MAX.into(), out))?
+            }
             DataType::Uint64 => {
                 self.literals(of, |text, out| read_unsigned::<8>(text, u64::MAX, out))?
             }
             DataType::Int4 | DataType::Int2 | DataType::Uint4 | DataType::Uint2 => {
                 let bits = data_type.bits().unwrap_or(4);
-                let range = match data_type.is_signed() {
-                    true => signed(bits as u32),
-                    false => 0..=(1 << bits) - 1,
-                };
+                let range =
+                    if data_type.is_signed() { signed(bits as u32) } else { 0..=(1 << bits) - 1 };
                 let count =
                     self.literals(of, |text, out| read_signed::<1>(text, range.clone(), out))?;
                 let mask = (1u8 << bits) - 1;
@@ -552,8 +530,8 @@ impl<'a> Parser<'_, 'a> {
         }
     }
 
-    /// Reads the literals between the braces that are opened here; gives how many there are. `of` says what they are, for
-    /// advice.
+    /// Reads the literals between the braces that are opened here; gives how many there are. `of`
+    /// says what they are, for advice.
     fn literals(
         &mut self,
         of: (DataType, Count),
@@ -635,10 +613,7 @@ impl<'a> Parser<'_, 'a> {
             _ if data_type.is_float() => return,
             _ if data_type.is_signed() => {
                 let high = (1i128 << (bits - 1)) - 1;
-                format!(
-                    "values of type {name} are integers from {} to {high}",
-                    -high - 1
-                )
+                format!("values of type {name} are integers from {} to {high}", -high - 1)
             }
             _ => {
                 let high = (1i128 << bits) - 1;
@@ -682,11 +657,8 @@ impl<'a> Parser<'_, 'a> {
         opened: usize,
         count: Count,
     ) -> Parse {
-        let dims: Option<SmallVec<[usize; 6]>> = tensor
-            .dims
-            .iter()
-            .map(|dim| usize::try_from(*dim).ok())
-            .collect();
+        let dims: Option<SmallVec<[usize; 6]>> =
+            tensor.dims.iter().map(|dim| usize::try_from(*dim).ok()).collect();
         let end = self.cursor.token_end();
         let Some(elements) = dims.and_then(|dims| stored_elems(&dims).ok()) else {
             return self.fail(opened..end, "the dimensions of this tensor make no sense");
@@ -712,17 +684,10 @@ impl<'a> Parser<'_, 'a> {
             }
             return Ok(());
         }
-        let message = format!(
-            "{}, but the shape asks for {wanted}",
-            crate::plural(found, "value")
-        );
+        let message = format!("{}, but the shape asks for {wanted}", crate::plural(found, "value"));
         if found == 0 && count == Count::Entries {
             // What the onnx package prints for a tensor whose values were taken out.
-            self.warn(
-                opened..end,
-                message,
-                Some("a tensor without values says so: `= ?`"),
-            );
+            self.warn(opened..end, message, Some("a tensor without values says so: `= ?`"));
             return Ok(());
         }
         if self.any_count {
@@ -794,10 +759,9 @@ impl<'a> Parser<'_, 'a> {
             }
             NumberError::Malformed => self.fail(span, format!("{found} is no number")),
             NumberError::OutOfRange => self.fail(span, format!("{found} is out of range")),
-            NumberError::Negative => self.fail(
-                span,
-                format!("{found} is negative, but the type has no sign"),
-            ),
+            NumberError::Negative => {
+                self.fail(span, format!("{found} is negative, but the type has no sign"))
+            }
             NumberError::NotInteger => {
                 self.fail(span, format!("expected an integer, found {found}"))
             }
@@ -850,7 +814,8 @@ fn field_number(field: TypedField) -> u32 {
     }
 }
 
-/// What an entry of `int32_data` may be. Types of fewer than 8 bits are packed, so an entry is a byte.
+/// What an entry of `int32_data` may be. Types of fewer than 8 bits are packed, so an entry is a
+/// byte.
 pub(crate) fn entry_range(data_type: DataType) -> RangeInclusive<i64> {
     match data_type {
         DataType::Int32 => i32::MIN.into()..=i32::MAX.into(),
@@ -867,10 +832,7 @@ pub(crate) fn entry_range(data_type: DataType) -> RangeInclusive<i64> {
 /// Values as the nearest ones of a type of fewer than 32 bits; `None` if a finite one is too large.
 pub(crate) fn narrow(values: &[f32], data_type: DataType) -> Option<Vec<u8>> {
     let wide = Tensor::from_vec([values.len()], values.to_vec()).ok()?;
-    let options = CastOptions {
-        saturate: false,
-        ..CastOptions::default()
-    };
+    let options = CastOptions { saturate: false, ..CastOptions::default() };
     let narrow = cast(&wide, data_type, options).ok()?;
     let back = cast(&narrow, DataType::Float, CastOptions::default()).ok()?;
     let back = back.buffer()?.as_slice();

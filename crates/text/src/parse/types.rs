@@ -31,10 +31,8 @@ pub(super) fn advice_on_type(word: &[u8]) -> Option<String> {
         b"dict" => "it is called `map`",
         b"tensor" => "the type of a tensor is that of its elements: float[2, 3]",
         lower => {
-            let mut names: Vec<&str> = sardonyx_tensor::DataType::ALL
-                .iter()
-                .map(|ty| ty.name())
-                .collect();
+            let mut names: Vec<&str> =
+                sardonyx_tensor::DataType::ALL.iter().map(|ty| ty.name()).collect();
             names.extend(TYPE_CONSTRUCTORS);
             let near = crate::words::nearest(lower, &names)?;
             return Some(format!("did you mean `{near}`?"));
@@ -45,10 +43,7 @@ pub(super) fn advice_on_type(word: &[u8]) -> Option<String> {
 
 /// All types.
 pub(super) fn advice_on_types() -> String {
-    let mut names: Vec<&str> = sardonyx_tensor::DataType::ALL
-        .iter()
-        .map(|ty| ty.name())
-        .collect();
+    let mut names: Vec<&str> = sardonyx_tensor::DataType::ALL.iter().map(|ty| ty.name()).collect();
     names.extend(TYPE_CONSTRUCTORS);
     format!("the types are {}", crate::words::listed(&names))
 }
@@ -64,8 +59,8 @@ pub(super) enum Brackets {
 }
 
 impl<'a> Parser<'_, 'a> {
-    /// Whether a `?` that stands here begins a type: that of an element type by number (`?77`), of none (`?_`), or of a
-    /// type of no kind (`?()`).
+    /// Whether a `?` that stands here begins a type: that of an element type by number (`?77`), of
+    /// none (`?_`), or of a type of no kind (`?()`).
     pub(super) fn at_type_sign(&self) -> bool {
         self.cursor.byte() == b'?'
             && matches!(self.cursor.byte_at(1), b'0'..=b'9' | b'-' | b'_' | b'(')
@@ -97,10 +92,8 @@ impl<'a> Parser<'_, 'a> {
         let Some(levels) = self.type_levels.checked_sub(1) else {
             let at = at as usize;
             self.cursor.pos = self.cursor.text.len();
-            let message = format!(
-                "types are nested more than {} levels deep",
-                sardonyx_model::TYPE_LEVELS
-            );
+            let message =
+                format!("types are nested more than {} levels deep", sardonyx_model::TYPE_LEVELS);
             return self.fail(at..at + 1, message);
         };
         self.type_levels = levels;
@@ -149,18 +142,12 @@ impl<'a> Parser<'_, 'a> {
             b"seq" => {
                 constructor(self)?;
                 let elem_type = self.maybe_type()?;
-                TypeKind::Sequence {
-                    elem_type,
-                    unknown: Unknowns::default(),
-                }
+                TypeKind::Sequence { elem_type, unknown: Unknowns::default() }
             }
             b"optional" => {
                 constructor(self)?;
                 let elem_type = self.maybe_type()?;
-                TypeKind::Optional {
-                    elem_type,
-                    unknown: Unknowns::default(),
-                }
+                TypeKind::Optional { elem_type, unknown: Unknowns::default() }
             }
             b"map" => {
                 constructor(self)?;
@@ -174,22 +161,14 @@ impl<'a> Parser<'_, 'a> {
                     }
                     None
                 };
-                TypeKind::Map {
-                    key_type,
-                    value_type,
-                    unknown: Unknowns::default(),
-                }
+                TypeKind::Map { key_type, value_type, unknown: Unknowns::default() }
             }
             b"sparse_tensor" => {
                 constructor(self)?;
                 let elem_type = self.element_type("an element type")?;
                 let mut shape = None;
                 self.shape(&mut shape)?;
-                TypeKind::SparseTensor {
-                    elem_type,
-                    shape,
-                    unknown: Unknowns::default(),
-                }
+                TypeKind::SparseTensor { elem_type, shape, unknown: Unknowns::default() }
             }
             _ => {
                 constructor(self)?;
@@ -244,7 +223,8 @@ impl<'a> Parser<'_, 'a> {
         Ok(Some(elem.number()))
     }
 
-    /// The brackets behind an element type, if there are any: none means a scalar, empty ones any rank.
+    /// The brackets behind an element type, if there are any: none means a scalar, empty ones any
+    /// rank.
     fn shape(&mut self, into: &mut Option<ShapeProto>) -> Parse {
         let shape = into.insert(ShapeProto::default());
         let brackets = self.dimensions(|_, _, dim| {
@@ -270,7 +250,8 @@ impl<'a> Parser<'_, 'a> {
         if self.cursor.eat(b']') {
             return Ok(Brackets::Empty);
         }
-        // Not `list`: behind a broken dimension nobody knows whether a comma is one of these brackets.
+        // Not `list`: behind a broken dimension nobody knows whether a comma is one of these
+        // brackets.
         loop {
             let at = self.offset();
             let counted = self.build.count::<(DimProto, sardonyx_model::Dim)>(at);
@@ -360,10 +341,7 @@ impl<'a> Parser<'_, 'a> {
                 Some(DimValue::Param(self.frequent_symbol(&name)?))
             }
         };
-        let mut dim = DimProto {
-            value,
-            ..DimProto::default()
-        };
+        let mut dim = DimProto { value, ..DimProto::default() };
         if self.at_notes() {
             self.notes(DIMENSION_NOTES, |parser, key| {
                 match key {
@@ -389,11 +367,7 @@ impl<'a> Parser<'_, 'a> {
             }
         }
         let name = names.pop().flatten();
-        Ok(TypeKind::Opaque {
-            domain: names.pop().flatten(),
-            name,
-            unknown: Unknowns::default(),
-        })
+        Ok(TypeKind::Opaque { domain: names.pop().flatten(), name, unknown: Unknowns::default() })
     }
 
     /// Words joined by dots, as one name; or a name in quotes, or `?`.
@@ -424,12 +398,8 @@ impl<'a> Parser<'_, 'a> {
                     let place = match (&mut ty.kind, key) {
                         (
                             Some(
-                                TypeKind::Tensor {
-                                    shape: Some(shape), ..
-                                }
-                                | TypeKind::SparseTensor {
-                                    shape: Some(shape), ..
-                                },
+                                TypeKind::Tensor { shape: Some(shape), .. }
+                                | TypeKind::SparseTensor { shape: Some(shape), .. },
                             ),
                             b"shape_unknown",
                         ) => &mut shape.unknown,

@@ -1,4 +1,5 @@
-//! A part of a model on one short line, with the place of what is meant: for messages, not to be read back.
+//! A part of a model on one short line, with the place of what is meant: for messages, not to be
+//! read back.
 
 use std::ops::Range;
 
@@ -66,11 +67,7 @@ pub fn node_excerpt(model: &Model, node: NodeId, mark: NodeMark) -> Excerpt {
         _ => None,
     };
     line.operands(model.outputs(node).iter().copied(), meant);
-    line.line += if model.outputs(node).is_empty() {
-        "= "
-    } else {
-        " = "
-    };
+    line.line += if model.outputs(node).is_empty() { "= " } else { " = " };
     line.marked(mark == NodeMark::Callee, |line| {
         for (symbol, end) in [(found.domain, "."), (found.op_type, "")] {
             let text = shown(model.maybe_text(symbol).unwrap_or_default());
@@ -137,11 +134,7 @@ fn type_words(model: &Model, ty: &TypeProto) -> String {
 
 impl<'m> Line<'m> {
     fn new(model: &'m Model) -> Self {
-        Line {
-            model,
-            line: String::new(),
-            mark: 0..0,
-        }
+        Line { model, line: String::new(), mark: 0..0 }
     }
 
     /// Without anything else that is meant, all of it is.
@@ -149,10 +142,7 @@ impl<'m> Line<'m> {
         if self.mark.is_empty() {
             self.mark = 0..self.line.len();
         }
-        Excerpt {
-            line: self.line,
-            mark: self.mark,
-        }
+        Excerpt { line: self.line, mark: self.mark }
     }
 
     fn marked(&mut self, is_meant: bool, write: impl FnOnce(&mut Self)) {
@@ -171,9 +161,7 @@ impl<'m> Line<'m> {
         mut write: impl FnMut(&mut Self, T),
     ) {
         let (count, mut last) = (items.len(), None);
-        let around = meant.map_or(0..0, |meant| {
-            meant.saturating_sub(AROUND)..meant + AROUND + 1
-        });
+        let around = meant.map_or(0..0, |meant| meant.saturating_sub(AROUND)..meant + AROUND + 1);
         for (index, item) in items.enumerate() {
             let near = index < FIRST || around.contains(&index) || count <= FIRST + 2;
             if !near {
@@ -235,9 +223,7 @@ impl<'m> Line<'m> {
             AttributeValue::Int(value) => self.line += &value.to_string(),
             AttributeValue::String(span) => self.line += &text(*span),
             AttributeValue::Floats(values) => {
-                some(self, values, |line, value| {
-                    line.line += &format!("{value:?}")
-                });
+                some(self, values, |line, value| line.line += &format!("{value:?}"));
             }
             AttributeValue::Ints(values) => {
                 some(self, values, |line, value| line.line += &value.to_string());
@@ -269,11 +255,7 @@ impl<'m> Line<'m> {
         if !tensor.dims.is_empty() {
             let dims = tensor.dims.iter().take(ELEMENTS);
             let dims: Vec<String> = dims.map(i64::to_string).collect();
-            let more = if tensor.dims.len() > ELEMENTS {
-                ", …"
-            } else {
-                ""
-            };
+            let more = if tensor.dims.len() > ELEMENTS { ", …" } else { "" };
             self.line += &format!("[{}{more}]", dims.join(", "));
         }
         self.line += " { … }";

@@ -65,22 +65,15 @@ impl Printer<'_, '_, '_> {
         match value {
             DynamicValue::Int64(chunk) => numbers!(chunk, numbers::push_i64),
             DynamicValue::Int32(chunk) | DynamicValue::Enum(chunk) => {
-                numbers!(chunk, |out, number: i32| numbers::push_i64(
-                    out,
-                    number.into()
-                ))
+                numbers!(chunk, |out, number: i32| numbers::push_i64(out, number.into()))
             }
             DynamicValue::Uint64(chunk) => numbers!(chunk, numbers::push_u64),
-            DynamicValue::Float(chunk) => numbers!(chunk, |out, number| numbers::push_f32(
-                out,
-                number,
-                Form::Shortest
-            )),
-            DynamicValue::Double(chunk) => numbers!(chunk, |out, number| numbers::push_f64(
-                out,
-                number,
-                Form::Shortest
-            )),
+            DynamicValue::Float(chunk) => {
+                numbers!(chunk, |out, number| numbers::push_f32(out, number, Form::Shortest))
+            }
+            DynamicValue::Double(chunk) => {
+                numbers!(chunk, |out, number| numbers::push_f64(out, number, Form::Shortest))
+            }
             DynamicValue::Text(text) | DynamicValue::Blob(text) => {
                 self.separator(first);
                 self.quoted(text.bytes);

@@ -18,9 +18,7 @@ impl<'m> Printer<'m, '_, '_> {
             None if self.full() => self.push("?\n"),
             None => {
                 self.left_out
-                    .add("the absence of a graph, which becomes an empty one", || {
-                        "model".into()
-                    });
+                    .add("the absence of a graph, which becomes an empty one", || "model".into());
                 self.push(
                     "graph () => () {}
 ",
@@ -89,14 +87,9 @@ impl<'m> Printer<'m, '_, '_> {
             && header.opset_import.is_empty()
             && header.model_version.is_none()
             && header.metadata_props.is_empty()
-            && [
-                header.producer_name,
-                header.producer_version,
-                header.domain,
-                header.doc_string,
-            ]
-            .iter()
-            .all(Option::is_none);
+            && [header.producer_name, header.producer_version, header.domain, header.doc_string]
+                .iter()
+                .all(Option::is_none);
         if nothing {
             return;
         }
@@ -171,8 +164,7 @@ impl<'m> Printer<'m, '_, '_> {
                 Some(version) => self.integer(version),
                 None if self.full() => self.push("?"),
                 None => {
-                    self.left_out
-                        .add("operator sets without a version, which becomes 0", place);
+                    self.left_out.add("operator sets without a version, which becomes 0", place);
                     self.push("0");
                 }
             }
@@ -185,10 +177,8 @@ impl<'m> Printer<'m, '_, '_> {
         self.push("{");
         let mut first = true;
         let place = &|| "training_info".to_string();
-        for (key, graph) in [
-            ("initialization", info.initialization),
-            ("algorithm", info.algorithm),
-        ] {
+        for (key, graph) in [("initialization", info.initialization), ("algorithm", info.algorithm)]
+        {
             if let Some(graph) = graph {
                 self.key(&mut first, key);
                 self.graph_here(graph, false);
@@ -251,10 +241,7 @@ impl<'m> Printer<'m, '_, '_> {
         if has_block {
             self.push(" <");
             self.begin_block();
-            let sparse = match self.full() {
-                true => &graph.sparse_initializers[..],
-                false => &[],
-            };
+            let sparse = if self.full() { &graph.sparse_initializers[..] } else { &[] };
             let total = graph.initializers.len() + sparse.len() + graph.value_info.len();
             let mut done = 0;
             let mut entry = |printer: &mut Self, write: &mut dyn FnMut(&mut Self)| {
@@ -267,9 +254,7 @@ impl<'m> Printer<'m, '_, '_> {
                 printer.end_line();
             };
             for initializer in &graph.initializers {
-                entry(self, &mut |printer| {
-                    printer.initializer(&initializer.tensor, own_lines)
-                });
+                entry(self, &mut |printer| printer.initializer(&initializer.tensor, own_lines));
             }
             for SparseInitializer { tensor, .. } in sparse {
                 entry(self, &mut |printer| printer.sparse_tensor(tensor));
@@ -284,8 +269,7 @@ impl<'m> Printer<'m, '_, '_> {
             for sparse in &graph.sparse_initializers {
                 let name = sparse.tensor.values.as_ref().and_then(|values| values.name);
                 let model = self.model;
-                self.left_out
-                    .add("sparse initializers", || model.display(name).into_owned());
+                self.left_out.add("sparse initializers", || model.display(name).into_owned());
             }
         }
         self.graph_notes(graph);
@@ -342,23 +326,22 @@ impl<'m> Printer<'m, '_, '_> {
         match graph.name {
             Some(name) if !self.full() && is_value && self.value_name_is_odd(name) => {
                 let model = self.model;
-                self.left_out
-                    .add_harmless("names of subgraphs that are no identifiers", || {
-                        model.display(Some(name)).into_owned()
-                    });
+                self.left_out.add_harmless("names of subgraphs that are no identifiers", || {
+                    model.display(Some(name)).into_owned()
+                });
                 self.push("graph");
             }
             Some(name) => self.name(name),
             None if self.full() => self.push("?"),
             None => {
-                self.left_out
-                    .add("graphs without a name, which get one", || "graph".into());
+                self.left_out.add("graphs without a name, which get one", || "graph".into());
                 self.push("graph");
             }
         }
     }
 
-    /// Whether the name of a graph in an attribute would have to stand in quotes, which the `onnx` package does not read.
+    /// Whether the name of a graph in an attribute would have to stand in quotes, which the `onnx`
+    /// package does not read.
     fn value_name_is_odd(&self, name: Symbol) -> bool {
         let text = self.model.text(name);
         // It reads the first letters of some names as a number.
@@ -432,8 +415,7 @@ impl<'m> Printer<'m, '_, '_> {
             Some(name) => self.name(name),
             None if self.full() => self.push("?"),
             None => {
-                self.left_out
-                    .add("values without a name, which becomes empty", place);
+                self.left_out.add("values without a name, which becomes empty", place);
                 self.push("\"\"");
             }
         }
@@ -455,9 +437,7 @@ impl<'m> Printer<'m, '_, '_> {
         self.statement_before(block_tail(body), |printer| {
             match function.name {
                 None if !printer.full() => {
-                    printer
-                        .left_out
-                        .add("functions without a name, which get one", place);
+                    printer.left_out.add("functions without a name, which get one", place);
                     printer.push("function");
                 }
                 name => printer.maybe_name(name),
@@ -477,7 +457,8 @@ impl<'m> Printer<'m, '_, '_> {
                     || !info.unknown.is_empty();
                 info.name.is_some() && (typed || (printer.full() && noted))
             };
-            // A type that stands with its input or output comes first in the list of types, in this order.
+            // A type that stands with its input or output comes first in the list of types, in this
+            // order.
             for (values, arrow) in [(&body.inputs, ") => ("), (&body.outputs, ")")] {
                 let mut first = true;
                 for value in values {
@@ -590,8 +571,5 @@ fn has_notes(graph: &Graph) -> bool {
 
 /// Bytes that follow the head of a graph in its line.
 fn block_tail(graph: &Graph) -> usize {
-    match graph.nodes.is_empty() {
-        true => " {}".len(),
-        false => " {".len(),
-    }
+    if graph.nodes.is_empty() { " {}".len() } else { " {".len() }
 }

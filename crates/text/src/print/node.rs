@@ -47,10 +47,9 @@ impl<'m> Printer<'m, '_, '_> {
         let model = self.model;
         let node = model.node(id);
         if !self.full() && !self.callee_is_portable(node) {
-            self.left_out.add(
-                "nodes whose operator, domain or overload is no identifier",
-                || node_place(self.model, node),
-            );
+            self.left_out.add("nodes whose operator, domain or overload is no identifier", || {
+                node_place(self.model, node)
+            });
             return;
         }
         if let Some(name) = node.name {
@@ -113,10 +112,9 @@ impl<'m> Printer<'m, '_, '_> {
         match node.domain {
             None => {
                 if !self.full() {
-                    self.left_out
-                        .add_harmless("absent domains, which become empty ones", || {
-                            node_place(model, node)
-                        });
+                    self.left_out.add_harmless("absent domains, which become empty ones", || {
+                        node_place(model, node)
+                    });
                 }
             }
             Some(domain) => {
@@ -171,10 +169,7 @@ impl<'m> Printer<'m, '_, '_> {
                 place,
             )
         {
-            self.messages(
-                NodeDeviceConfigurationProto::DEF,
-                &extras.device_configurations,
-            );
+            self.messages(NodeDeviceConfigurationProto::DEF, &extras.device_configurations);
         }
         self.unknown(&mut notes, "unknown", &extras.unknown, place);
         self.end_notes(notes);
@@ -249,8 +244,7 @@ impl<'m> Printer<'m, '_, '_> {
                 self.integer(ty.0.into());
             }
             (None, Some(_)) => {
-                self.left_out
-                    .add("types of references that have no word", here);
+                self.left_out.add("types of references that have no word", here);
             }
             // A reference without a type is read as one.
             (None, None) if self.full() && attribute.ref_attr_name().is_none() => self.push(": ?"),
@@ -280,10 +274,7 @@ impl<'m> Printer<'m, '_, '_> {
         {
             self.push(" = []");
         }
-        let mut notes = Notes {
-            reach_out,
-            ..Notes::default()
-        };
+        let mut notes = Notes { reach_out, ..Notes::default() };
         let extras = attribute.extras.as_deref();
         let doc_string = extras.and_then(|extras| extras.doc_string);
         self.doc_note(&mut notes, doc_string, here);
@@ -337,11 +328,7 @@ impl<'m> Printer<'m, '_, '_> {
     /// The value of an attribute. Whether what stands last in it could have notes, but has none.
     fn value(&mut self, value: &AttributeValue, typed: bool, place: &dyn Fn() -> String) -> bool {
         // Where no type is written, a float must look like one.
-        let form = if typed {
-            NumberForm::Shortest
-        } else {
-            NumberForm::Float
-        };
+        let form = if typed { NumberForm::Shortest } else { NumberForm::Float };
         match value {
             AttributeValue::Float(value) => {
                 let write = self.attribute_floats(&[*value], place);

@@ -16,18 +16,14 @@ use crate::parse::entry_range;
 const LINE: usize = layout::WIDTH / 3 + 1;
 
 /// Literals on one line, however long.
-const FLAT: Wrap = Wrap {
-    column: 0,
-    indent: 0,
-    width: usize::MAX,
-    gap: 2,
-};
+const FLAT: Wrap = Wrap { column: 0, indent: 0, width: usize::MAX, gap: 2 };
 /// The same without blanks.
 const TIGHT: Wrap = Wrap { gap: 1, ..FLAT };
 
 /// Values as literals.
 enum Literals {
-    /// Little-endian numbers of the model, printed as they are: type of the literals, and where they lie.
+    /// Little-endian numbers of the model, printed as they are: type of the literals, and where
+    /// they lie.
     Bytes(Width, Span),
     /// Numbers that had to be computed.
     Ints(Vec<i64>),
@@ -85,8 +81,7 @@ impl Printer<'_, '_, '_> {
             Some(name) => self.name(name),
             None if self.full() => self.push("?"),
             None => {
-                self.left_out
-                    .add("tensors without a name, which becomes empty", place);
+                self.left_out.add("tensors without a name, which becomes empty", place);
                 self.push("\"\"");
             }
         }
@@ -98,7 +93,8 @@ impl Printer<'_, '_, '_> {
         }
     }
 
-    /// The tensor of an attribute. Whether it could have notes, but has none; nothing is written if it cannot be.
+    /// The tensor of an attribute. Whether it could have notes, but has none; nothing is written if
+    /// it cannot be.
     pub(super) fn attribute_tensor(
         &mut self,
         tensor: &TensorProto,
@@ -278,11 +274,7 @@ impl Printer<'_, '_, '_> {
 
     fn tensor_has_notes(&self, tensor: &TensorProto) -> bool {
         let external = tensor.data_location == Some(DataLocation::EXTERNAL);
-        let values = [
-            external,
-            tensor.raw_data.is_some(),
-            !tensor.typed.is_empty(),
-        ];
+        let values = [external, tensor.raw_data.is_some(), !tensor.typed.is_empty()];
         let several = values.iter().filter(|some| **some).count() > 1;
         several
             || tensor.segment.is_some()
@@ -309,12 +301,12 @@ impl Printer<'_, '_, '_> {
                 Some(placed) => self.reference(&placed, span.len),
             },
             Weights::Elided(digest) => {
-                // What it is a digest of says `raw` or `fields` before it, which does not matter then.
+                // What it is a digest of says `raw` or `fields` before it, which does not matter
+                // then.
                 let digest = digest(self.model.bytes(span));
                 self.take_back("raw ");
                 self.take_back("fields ");
-                self.left_out
-                    .add("values of large tensors", || "as asked".to_string());
+                self.left_out.add("values of large tensors", || "as asked".to_string());
                 self.push("elided ");
                 self.quoted(digest.as_bytes());
             }
@@ -424,12 +416,7 @@ impl Printer<'_, '_, '_> {
         let indent = self.indent + layout::INDENT;
         self.out.push(b'\n');
         self.out.resize(self.out.len() + indent, b' ');
-        Wrap {
-            column: indent,
-            indent,
-            width: layout::WIDTH,
-            gap: 2,
-        }
+        Wrap { column: indent, indent, width: layout::WIDTH, gap: 2 }
     }
 
     fn end_numbers(&mut self, count: usize, own_lines: bool) {
@@ -443,11 +430,8 @@ impl Printer<'_, '_, '_> {
     /// How many elements a tensor has.
     fn wanted(&self, tensor: &TensorProto) -> Option<usize> {
         DataType::from_number(tensor.data_type?)?;
-        let dims: Option<SmallVec<[usize; 6]>> = tensor
-            .dims
-            .iter()
-            .map(|dim| usize::try_from(*dim).ok())
-            .collect();
+        let dims: Option<SmallVec<[usize; 6]>> =
+            tensor.dims.iter().map(|dim| usize::try_from(*dim).ok()).collect();
         stored_elems(&dims?).ok()
     }
 
@@ -481,9 +465,7 @@ impl Printer<'_, '_, '_> {
                 return values.map(Literals::Ints);
             }
             _ => {
-                return self
-                    .small_floats(data_type, bytes, count)
-                    .map(Literals::Floats);
+                return self.small_floats(data_type, bytes, count).map(Literals::Floats);
             }
         };
         Some(Literals::Bytes(width, raw))
@@ -527,7 +509,8 @@ impl Printer<'_, '_, '_> {
         Some(best)
     }
 
-    /// The entries of the typed list of a tensor, if it is one, has the right number of them, and is written as we write it.
+    /// The entries of the typed list of a tensor, if it is one, has the right number of them, and
+    /// is written as we write it.
     fn typed_literals(&self, tensor: &TensorProto) -> Option<Literals> {
         let data_type = DataType::from_number(tensor.data_type?)?;
         let field = proto::DataType(data_type.number()).typed_field()?;
@@ -551,11 +534,8 @@ impl Printer<'_, '_, '_> {
             return None;
         }
         let start = head.len();
-        let span = Span {
-            offset: run.records.offset + start as u64,
-            len: payload as u64,
-            ..run.records
-        };
+        let span =
+            Span { offset: run.records.offset + start as u64, len: payload as u64, ..run.records };
         let counts = |entries: usize| {
             let per_element = if data_type.is_complex() { 2 } else { 1 };
             entries == elements.saturating_mul(per_element) || data_type.is_packed()
@@ -580,11 +560,7 @@ impl Printer<'_, '_, '_> {
             // A long list is not looked at if it goes elsewhere.
             _ if !self.stays_inline(run.records) => None,
             TypedField::Uint64 => {
-                let max = if data_type == DataType::Uint32 {
-                    u32::MAX.into()
-                } else {
-                    u64::MAX
-                };
+                let max = if data_type == DataType::Uint32 { u32::MAX.into() } else { u64::MAX };
                 let values = self.varints(records, |field| match field {
                     TensorField::Uint64Data(chunk) => {
                         let mut values = Vec::new();
@@ -708,13 +684,11 @@ impl Printer<'_, '_, '_> {
             return true;
         }
         let Some((literals, raw)) = self.portable_literals(tensor) else {
-            self.left_out
-                .add("tensors whose values have no literals", place);
+            self.left_out.add("tensors whose values have no literals", place);
             return false;
         };
         if raw {
-            self.left_out
-                .add_harmless("raw_data, which becomes a typed list", place);
+            self.left_out.add_harmless("raw_data, which becomes a typed list", place);
         }
         let literals = match data_type {
             Some(DataType::Bool) => self.as_truth_values(literals, place),
@@ -725,7 +699,8 @@ impl Printer<'_, '_, '_> {
         true
     }
 
-    /// The entries of the typed list that holds the values of a tensor, and whether they come from raw bytes.
+    /// The entries of the typed list that holds the values of a tensor, and whether they come from
+    /// raw bytes.
     fn portable_literals(&self, tensor: &TensorProto) -> Option<(Literals, bool)> {
         let data_type = DataType::from_number(tensor.data_type?)?;
         let elements = self.wanted(tensor)?;
@@ -737,9 +712,7 @@ impl Printer<'_, '_, '_> {
                 return Some((literals, false));
             }
             if data_type == DataType::String {
-                return self
-                    .scattered_texts(tensor, elements)
-                    .map(|found| (found, false));
+                return self.scattered_texts(tensor, elements).map(|found| (found, false));
             }
             if !self.entries_are_in_range(tensor, data_type) {
                 return None;
@@ -764,21 +737,23 @@ impl Printer<'_, '_, '_> {
         Some((Literals::Bytes(width, raw), true))
     }
 
-    /// Whether the integers of typed lists are those of the type. Others would be read as other values.
+    /// Whether the integers of typed lists are those of the type. Others would be read as other
+    /// values.
     fn entries_are_in_range(&self, tensor: &TensorProto, data_type: DataType) -> bool {
         let range = entry_range(data_type);
         let runs = tensor.typed.iter();
-        runs.flat_map(|run| Reader::<proto::TensorProto>::new(self.model.bytes(run.records)))
-            .all(|field| match field {
-                Ok(TensorField::Int32Data(chunk)) => chunk
-                    .iter()
-                    .all(|value| value.is_ok_and(|value| range.contains(&value.into()))),
-                Ok(TensorField::Uint64Data(chunk)) if data_type == DataType::Uint32 => chunk
-                    .iter()
-                    .all(|value| value.is_ok_and(|value| value <= u32::MAX.into())),
+        runs.flat_map(|run| Reader::<proto::TensorProto>::new(self.model.bytes(run.records))).all(
+            |field| match field {
+                Ok(TensorField::Int32Data(chunk)) => {
+                    chunk.iter().all(|value| value.is_ok_and(|value| range.contains(&value.into())))
+                }
+                Ok(TensorField::Uint64Data(chunk)) if data_type == DataType::Uint32 => {
+                    chunk.iter().all(|value| value.is_ok_and(|value| value <= u32::MAX.into()))
+                }
                 Ok(_) => true,
                 Err(_) => false,
-            })
+            },
+        )
     }
 
     /// Bytes other than 0 and 1 mean what 1 means.
@@ -792,8 +767,7 @@ impl Printer<'_, '_, '_> {
             other => return other,
         };
         if values.iter().any(|value| !(0..=1).contains(value)) {
-            self.left_out
-                .add_harmless("bytes of truth values other than 0 and 1", place);
+            self.left_out.add_harmless("bytes of truth values other than 0 and 1", place);
         }
         Literals::Ints(values.iter().map(|value| i64::from(*value != 0)).collect())
     }
@@ -827,16 +801,12 @@ impl Printer<'_, '_, '_> {
 
 /// Values with plain NaNs, if there are others among them.
 fn plain_floats<I: Iterator<Item = f32>>(values: impl Fn() -> I) -> Option<Vec<f32>> {
-    values()
-        .any(has_odd_nan)
-        .then(|| values().map(plain_nan).collect())
+    values().any(has_odd_nan).then(|| values().map(plain_nan).collect())
 }
 
 fn plain_doubles<I: Iterator<Item = f64>>(values: impl Fn() -> I) -> Option<Vec<f64>> {
     let odd = |value: f64| plain_double_nan(value).to_bits() != value.to_bits();
-    values()
-        .any(odd)
-        .then(|| values().map(plain_double_nan).collect())
+    values().any(odd).then(|| values().map(plain_double_nan).collect())
 }
 
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
@@ -856,19 +826,11 @@ pub(super) fn has_odd_nan(value: f32) -> bool {
 
 /// The usual NaN with the sign of another one.
 pub(super) fn plain_nan(value: f32) -> f32 {
-    if value.is_nan() {
-        f32::from_bits(value.to_bits() & 1 << 31 | 0x7fc0_0000)
-    } else {
-        value
-    }
+    if value.is_nan() { f32::from_bits(value.to_bits() & 1 << 31 | 0x7fc0_0000) } else { value }
 }
 
 fn plain_double_nan(value: f64) -> f64 {
-    if value.is_nan() {
-        f64::from_bits(value.to_bits() & 1 << 63 | 0x7ff8 << 48)
-    } else {
-        value
-    }
+    if value.is_nan() { f64::from_bits(value.to_bits() & 1 << 63 | 0x7ff8 << 48) } else { value }
 }
 
 /// Raw bytes as entries of the typed list of a type.
@@ -876,12 +838,9 @@ fn entries(data_type: DataType, raw: &[u8], elements: usize) -> Option<Literals>
     let number = proto::DataType(data_type.number());
     let words = proto::encode_typed(number, raw, elements)?;
     Some(match number.typed_field()? {
-        TypedField::Float => Literals::Floats(
-            words
-                .iter()
-                .map(|word| f32::from_bits(*word as u32))
-                .collect(),
-        ),
+        TypedField::Float => {
+            Literals::Floats(words.iter().map(|word| f32::from_bits(*word as u32)).collect())
+        }
         TypedField::Double => {
             Literals::Doubles(words.iter().map(|word| f64::from_bits(*word)).collect())
         }

@@ -10,18 +10,15 @@ impl Printer<'_, '_, '_> {
     /// A type. Whether there is a way to write it in this form.
     pub(super) fn type_proto(&mut self, ty: &TypeProto, place: &dyn Fn() -> String) -> bool {
         if !self.full() && !self.type_is_portable(ty) {
-            self.left_out
-                .add("types that the portable form cannot name", place);
+            self.left_out.add("types that the portable form cannot name", place);
             return false;
         }
         match &ty.kind {
             None => self.push("?()"),
-            Some(TypeKind::Tensor {
-                elem_type, shape, ..
-            }) => self.tensor_type(*elem_type, shape.as_ref(), place),
-            Some(TypeKind::SparseTensor {
-                elem_type, shape, ..
-            }) => {
+            Some(TypeKind::Tensor { elem_type, shape, .. }) => {
+                self.tensor_type(*elem_type, shape.as_ref(), place)
+            }
+            Some(TypeKind::SparseTensor { elem_type, shape, .. }) => {
                 self.push("sparse_tensor(");
                 self.tensor_type(*elem_type, shape.as_ref(), place);
                 self.push(")");
@@ -40,11 +37,7 @@ impl Printer<'_, '_, '_> {
                 }
                 self.push(")");
             }
-            Some(TypeKind::Map {
-                key_type,
-                value_type,
-                ..
-            }) => {
+            Some(TypeKind::Map { key_type, value_type, .. }) => {
                 self.push("map(");
                 self.element_type(*key_type);
                 if let Some(ty) = value_type {
@@ -83,12 +76,8 @@ impl Printer<'_, '_, '_> {
             self.unknown(&mut notes, "kind_unknown", unknown, place);
         }
         if let Some(
-            TypeKind::Tensor {
-                shape: Some(shape), ..
-            }
-            | TypeKind::SparseTensor {
-                shape: Some(shape), ..
-            },
+            TypeKind::Tensor { shape: Some(shape), .. }
+            | TypeKind::SparseTensor { shape: Some(shape), .. },
         ) = &ty.kind
         {
             self.unknown(&mut notes, "shape_unknown", &shape.unknown, place);
@@ -105,10 +94,7 @@ impl Printer<'_, '_, '_> {
                 TypeKind::Tensor { unknown, shape, .. }
                 | TypeKind::SparseTensor { unknown, shape, .. },
             ) => {
-                !unknown.is_empty()
-                    || shape
-                        .as_ref()
-                        .is_some_and(|shape| !shape.unknown.is_empty())
+                !unknown.is_empty() || shape.as_ref().is_some_and(|shape| !shape.unknown.is_empty())
             }
             Some(
                 TypeKind::Sequence { unknown, .. }
@@ -139,11 +125,9 @@ impl Printer<'_, '_, '_> {
             Some(TypeKind::Sequence { elem_type, .. } | TypeKind::Optional { elem_type, .. }) => {
                 inner(elem_type)
             }
-            Some(TypeKind::Map {
-                key_type,
-                value_type,
-                ..
-            }) => named(key_type) && inner(value_type),
+            Some(TypeKind::Map { key_type, value_type, .. }) => {
+                named(key_type) && inner(value_type)
+            }
             Some(TypeKind::Opaque { domain, name, .. }) => match (domain, name) {
                 (Some(_), None) => false,
                 (None, name) => words(name, true),

@@ -1,8 +1,8 @@
 //! Statements that are too long for a line, and are wrapped without being read again.
 //!
-//! What [`layout`] does with any text takes several times as long as writing it. Most long statements are nodes and values
-//! with notes, though, and while they are written it is known where their brackets are. What these places do not say is
-//! left to `layout`; both give the same lines.
+//! What [`layout`] does with any text takes several times as long as writing it. Most long
+//! statements are nodes and values with notes, though, and while they are written it is known where
+//! their brackets are. What these places do not say is left to `layout`; both give the same lines.
 
 use std::ops::Range;
 
@@ -68,15 +68,13 @@ impl Marks {
         self.notes_end = at;
     }
 
-    /// The notes, if they are the last thing in a statement that ends here, and all their brackets are known.
+    /// The notes, if they are the last thing in a statement that ends here, and all their brackets
+    /// are known.
     fn last_notes(&self, end: usize) -> Option<Items<'_>> {
         if self.notes.is_empty() || self.notes_end != end || self.others {
             return None;
         }
-        Some(Items::Notes {
-            metadata: self.metadata,
-            entries: &self.entries,
-        })
+        Some(Items::Notes { metadata: self.metadata, entries: &self.entries })
     }
 }
 
@@ -88,15 +86,13 @@ enum Items<'m> {
     /// Attributes, which have brackets of their own.
     MayBeOpened,
     /// Texts, and the one that is a list of texts.
-    Notes {
-        metadata: Option<usize>,
-        entries: &'m [usize],
-    },
+    Notes { metadata: Option<usize>, entries: &'m [usize] },
 }
 
 impl Printer<'_, '_, '_> {
-    /// Lays out the node that was just written on one line, which is too long: the brackets of its attributes, of its inputs
-    /// and of its notes are opened where they do not fit. Whether that was enough.
+    /// Lays out the node that was just written on one line, which is too long: the brackets of its
+    /// attributes, of its inputs and of its notes are opened where they do not fit. Whether that
+    /// was enough.
     pub(super) fn wrap_node(&mut self, line: usize) -> bool {
         let end = self.out.len();
         let marks = std::mem::take(&mut self.marks);
@@ -109,7 +105,8 @@ impl Printer<'_, '_, '_> {
                 match marks.attributes.first() {
                     Some(first) => {
                         writer.copy(line..first - 1);
-                        // Behind them stands the bracket of the inputs; empty ones cannot be opened.
+                        // Behind them stands the bracket of the inputs; empty ones cannot be
+                        // opened.
                         let rest = if marks.inputs.is_empty() { 2 } else { 1 };
                         let brackets = (&marks.attributes[..], open);
                         if !writer.group(brackets, rest, writer.indent, Items::MayBeOpened) {
@@ -134,8 +131,8 @@ impl Printer<'_, '_, '_> {
         done
     }
 
-    /// Lays out the statement that was just written on one line, which is too long with what comes behind it: its notes are
-    /// opened. Whether that was enough.
+    /// Lays out the statement that was just written on one line, which is too long with what comes
+    /// behind it: its notes are opened. Whether that was enough.
     pub(super) fn wrap_notes(&mut self, line: usize, tail: usize) -> bool {
         let end = self.out.len();
         let marks = std::mem::take(&mut self.marks);
@@ -186,8 +183,7 @@ struct Wrapper<'f, 'w> {
 
 impl Wrapper<'_, '_> {
     fn copy(&mut self, range: Range<usize>) {
-        self.out
-            .extend_from_slice(&self.flat[range.start - self.base..range.end - self.base]);
+        self.out.extend_from_slice(&self.flat[range.start - self.base..range.end - self.base]);
     }
 
     fn new_line(&mut self, indent: usize) {
@@ -196,8 +192,9 @@ impl Wrapper<'_, '_> {
         self.out.resize(self.line_start + indent, b' ');
     }
 
-    /// Brackets around items that begin at some places; the closing one is the last byte before the end. So many bytes
-    /// follow that must stay in its line. Whether no item is too long for a line.
+    /// Brackets around items that begin at some places; the closing one is the last byte before the
+    /// end. So many bytes follow that must stay in its line. Whether no item is too long for a
+    /// line.
     fn group(
         &mut self,
         (starts, end): (&[usize], usize),
@@ -228,10 +225,9 @@ impl Wrapper<'_, '_> {
                 self.new_line(inner);
                 match items {
                     Items::MayBeOpened if inner + (end - start) + comma > WIDTH => return false,
-                    Items::Notes {
-                        metadata: Some(at),
-                        entries: entries @ [open, ..],
-                    } if at == *start => {
+                    Items::Notes { metadata: Some(at), entries: entries @ [open, ..] }
+                        if at == *start =>
+                    {
                         self.copy(*start..open - 1);
                         self.group((entries, end), comma, inner, Items::ArePlain);
                         self.copy(end..end + comma);

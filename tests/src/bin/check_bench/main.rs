@@ -1,8 +1,9 @@
-//! Our side of `cargo xtask bench check`, `cargo xtask bench infer` and `cargo xtask bench commands`: makes the models, and
-//! checks one, infers its shapes or runs a command as often as asked.
+//! Our side of `cargo xtask bench check`, `cargo xtask bench infer` and
+//! `cargo xtask bench commands`: makes the models, and checks one, infers its shapes or runs a
+//! command as often as asked.
 //!
-//! Prints one line of JSON: the times of all repetitions in milliseconds, whether the model is valid, and the most memory
-//! the process had before and after.
+//! Prints one line of JSON: the times of all repetitions in milliseconds, whether the model is
+//! valid, and the most memory the process had before and after.
 
 use clap::{Parser, Subcommand};
 use sardonyx::{Buffer, Model, check, infer};
@@ -164,7 +165,8 @@ fn timed(repeat: u32, mut job: impl FnMut() -> Result) -> Result<Value> {
     }))
 }
 
-/// What is told apart within a job: how long each part took in milliseconds, and the most memory after one.
+/// What is told apart within a job: how long each part took in milliseconds, and the most memory
+/// after one.
 struct Phases {
     start: Instant,
     times: Value,
@@ -173,11 +175,7 @@ struct Phases {
 
 impl Phases {
     fn begin() -> Phases {
-        Phases {
-            start: Instant::now(),
-            times: json!({}),
-            most_mb: 0.0,
-        }
+        Phases { start: Instant::now(), times: json!({}), most_mb: 0.0 }
     }
 
     fn end(&mut self, name: &str) -> Result {
@@ -190,10 +188,7 @@ impl Phases {
 
 impl Inference {
     fn run(&self) -> Result {
-        let bytes = match self.map {
-            true => None,
-            false => Some(Buffer::from_vec(fs::read(&self.model)?)),
-        };
+        let bytes = if self.map { None } else { Some(Buffer::from_vec(fs::read(&self.model)?)) };
         let open = || match &bytes {
             Some(bytes) => Model::from_bytes(bytes.clone()),
             None => Model::open(&self.model),
@@ -217,17 +212,14 @@ impl Inference {
         let mut answer = timed(self.repeat, || {
             let mut phases = Phases::begin();
             let model = typed(&mut phases)?;
-            match self.slices {
-                true => {
-                    let slices = black_box(model.encoded());
-                    phases.end("write")?;
-                    drop(slices);
-                }
-                false => {
-                    let bytes = black_box(model.to_bytes());
-                    phases.end("write")?;
-                    drop(bytes);
-                }
+            if self.slices {
+                let slices = black_box(model.encoded());
+                phases.end("write")?;
+                drop(slices);
+            } else {
+                let bytes = black_box(model.to_bytes());
+                phases.end("write")?;
+                drop(bytes);
             }
             drop(model);
             most_mb = most_mb.max(phases.most_mb);
@@ -237,7 +229,8 @@ impl Inference {
         })?;
         answer["phases"] = times;
         if self.map {
-            // Pages of the mapped file are the model's bytes, in however large pieces the kernel maps them.
+            // Pages of the mapped file are the model's bytes, in however large pieces the kernel
+            // maps them.
             answer["rss_before_mb"] = json!(before_mb);
             answer["rss_peak_mb"] = json!(most_mb);
         }
@@ -279,12 +272,7 @@ fn make(folder: &Path, smoke: bool) -> io::Result<()> {
 }
 
 /// An operator, its number of inputs, and its attributes: floats and integers.
-type Kind = (
-    &'static str,
-    usize,
-    &'static [(&'static str, f32)],
-    &'static [(&'static str, i64)],
-);
+type Kind = (&'static str, usize, &'static [(&'static str, f32)], &'static [(&'static str, i64)]);
 
 /// Sizes do not fit, which only inference would notice.
 const ANY_KINDS: [Kind; 6] = [
@@ -296,7 +284,8 @@ const ANY_KINDS: [Kind; 6] = [
     ("Split", 1, &[], &[("axis", 1), ("num_outputs", 1)]),
 ];
 
-/// Sizes fit: a mean of everything is added to a value that is as large as the graph's input, as are all others.
+/// Sizes fit: a mean of everything is added to a value that is as large as the graph's input, as
+/// are all others.
 const FITTING_KINDS: [Kind; 6] = [
     ("Split", 1, &[], &[("axis", 1), ("num_outputs", 1)]),
     ("ReduceMean", 1, &[], &[("keepdims", 1)]),
@@ -306,7 +295,8 @@ const FITTING_KINDS: [Kind; 6] = [
     ("LeakyRelu", 1, &[("alpha", 0.125)], &[]),
 ];
 
-/// Nodes as an exporter writes them: each reads its predecessor, and those with two inputs an `older` value.
+/// Nodes as an exporter writes them: each reads its predecessor, and those with two inputs an
+/// `older` value.
 fn nodes(
     out: &mut Encoder<'_>,
     count: usize,
@@ -320,10 +310,8 @@ fn nodes(
     for index in 1..=count {
         let (operator, inputs, floats, ints) = kind(index);
         out.message(graph::Node, |out| {
-            let source = match broken && index == count {
-                true => "nothing".to_string(),
-                false => value(index - 1),
-            };
+            let source =
+                if broken && index == count { "nothing".to_string() } else { value(index - 1) };
             out.put(node::Input, source.as_bytes());
             if inputs == 2 {
                 out.put(node::Input, value(older(index)).as_bytes());

@@ -1,7 +1,7 @@
 //! Our side of `cargo xtask bench io`: makes the files, and times one job as often as asked.
 //!
-//! Prints one line of JSON: the times of all repetitions in milliseconds, what was found (the rival must find the same)
-//! and the most memory the process ever had.
+//! Prints one line of JSON: the times of all repetitions in milliseconds, what was found (the rival
+//! must find the same) and the most memory the process ever had.
 
 mod make;
 mod packed;
@@ -150,11 +150,7 @@ fn timed_after<T>(
 /// What the files are compared by; not part of opening.
 fn counts(path: &Path) -> Result<String> {
     let model = Model::open(path)?;
-    Ok(format!(
-        "{} nodes, {} initializers",
-        model.node_count(),
-        model.parameters().tensors
-    ))
+    Ok(format!("{} nodes, {} initializers", model.node_count(), model.parameters().tensors))
 }
 
 fn touch(path: &Path) -> Result<String> {

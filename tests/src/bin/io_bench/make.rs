@@ -31,12 +31,8 @@ impl Scale {
         numbers: 2_000_000,
     };
     /// Enough to see that everything runs and agrees.
-    pub(crate) const SMOKE: Scale = Scale {
-        inline_bytes: 1 << 20,
-        external_bytes: 3 << 20,
-        nodes: 1_000,
-        numbers: 10_000,
-    };
+    pub(crate) const SMOKE: Scale =
+        Scale { inline_bytes: 1 << 20, external_bytes: 3 << 20, nodes: 1_000, numbers: 10_000 };
 }
 
 /// Weights come as tensors of this size, as layers of a network do.
@@ -48,15 +44,9 @@ pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let weights = pseudo_random_bytes(TENSOR_BYTES.min(scale.inline_bytes));
     let file = |name: &str| folder.join(name);
-    write_model(&file("inline.onnx"), "io_bench", |out| {
-        inline(out, scale, &weights)
-    })?;
-    write_model(&file("external.onnx"), "io_bench", |out| {
-        external(out, scale, weights.len())
-    })?;
-    write_model(&file("nodes.onnx"), "io_bench", |out| {
-        nodes(out, scale.nodes)
-    })?;
+    write_model(&file("inline.onnx"), "io_bench", |out| inline(out, scale, &weights))?;
+    write_model(&file("external.onnx"), "io_bench", |out| external(out, scale, weights.len()))?;
+    write_model(&file("nodes.onnx"), "io_bench", |out| nodes(out, scale.nodes))?;
     let numbers = Numbers::new(scale.numbers);
     write_model(&file("packed.onnx"), "io_bench", |out| numbers.encode(out))?;
 
@@ -134,7 +124,8 @@ fn nodes(out: &mut Encoder<'_>, count: usize) {
     out.put(graph::Name, b"nodes");
 }
 
-/// Typed lists as an exporter without `raw_data` writes them: the packed blocks, ready for the wire.
+/// Typed lists as an exporter without `raw_data` writes them: the packed blocks, ready for the
+/// wire.
 struct Numbers {
     count: usize,
     int64: Vec<u8>,
@@ -145,12 +136,8 @@ struct Numbers {
 impl Numbers {
     fn new(count: usize) -> Numbers {
         let mut random = Random::new();
-        let mut numbers = Numbers {
-            count,
-            int64: Vec::new(),
-            int32: Vec::new(),
-            float: Vec::new(),
-        };
+        let mut numbers =
+            Numbers { count, int64: Vec::new(), int32: Vec::new(), float: Vec::new() };
         for _ in 0..count {
             // Mostly six bytes on the wire.
             push_varint(&mut numbers.int64, random.next() >> 24);
@@ -164,15 +151,9 @@ impl Numbers {
 
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put(graph::Name, b"packed");
-        self.tensor(out, DataType::INT64, |out| {
-            out.packed_block(tensor::Int64Data, &self.int64)
-        });
-        self.tensor(out, DataType::INT32, |out| {
-            out.packed_block(tensor::Int32Data, &self.int32)
-        });
-        self.tensor(out, DataType::FLOAT, |out| {
-            out.packed_block(tensor::FloatData, &self.float)
-        });
+        self.tensor(out, DataType::INT64, |out| out.packed_block(tensor::Int64Data, &self.int64));
+        self.tensor(out, DataType::INT32, |out| out.packed_block(tensor::Int32Data, &self.int32));
+        self.tensor(out, DataType::FLOAT, |out| out.packed_block(tensor::FloatData, &self.float));
     }
 
     fn tensor<'a>(
@@ -200,12 +181,11 @@ fn push_varint(block: &mut Vec<u8>, mut value: u64) {
 
 fn pseudo_random_bytes(count: usize) -> Vec<u8> {
     let mut random = Random::new();
-    (0..count / 8)
-        .flat_map(|_| random.next().to_le_bytes())
-        .collect()
+    (0..count / 8).flat_map(|_| random.next().to_le_bytes()).collect()
 }
 
-/// A linear congruential generator (Knuth's constants): nothing about these files needs better numbers.
+/// A linear congruential generator (Knuth's constants): nothing about these files needs better
+/// numbers.
 struct Random(u64);
 
 impl Random {
@@ -214,10 +194,7 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         // The low bits of such a generator repeat soon.
         self.0 ^ self.0 >> 32
     }

@@ -34,8 +34,8 @@ impl Seen {
     }
 }
 
-/// Visits a model whose graph is made of nodes with plain attributes, as that of `nodes.onnx` is. Messages of other kinds
-/// would count as one field each; the rival's count would show it.
+/// Visits a model whose graph is made of nodes with plain attributes, as that of `nodes.onnx` is.
+/// Messages of other kinds would count as one field each; the rival's count would show it.
 pub(crate) fn model(bytes: &[u8]) -> Result<Seen, Error> {
     let mut seen = Seen::default();
     for field in Reader::<ModelProto>::new(bytes) {

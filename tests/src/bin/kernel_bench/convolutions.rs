@@ -63,18 +63,9 @@ const DEPTHWISE: &[(usize, usize, usize, usize)] = &[
 
 pub(super) fn run(bench: &Bench) {
     let mut group = Group::new(bench, "convolutions, resnet50");
-    let shapes =
-        RESNET50.iter().map(
-            |&(channels, out_channels, size, kernel, stride, count)| Shape {
-                channels,
-                out_channels,
-                size,
-                kernel,
-                stride,
-                depthwise: false,
-                count,
-            },
-        );
+    let shapes = RESNET50.iter().map(|&(channels, out_channels, size, kernel, stride, count)| {
+        Shape { channels, out_channels, size, kernel, stride, depthwise: false, count }
+    });
     for shape in shapes.clone() {
         alone(&mut group, shape);
     }
@@ -107,14 +98,7 @@ pub(super) fn run(bench: &Bench) {
 
 impl Shape {
     fn name(&self) -> String {
-        let Shape {
-            channels,
-            out_channels,
-            size,
-            kernel,
-            stride,
-            ..
-        } = self;
+        let Shape { channels, out_channels, size, kernel, stride, .. } = self;
         format!("{channels} to {out_channels} at {size}, {kernel}x{kernel}/{stride}")
     }
 
@@ -150,7 +134,8 @@ impl Shape {
         Work {
             flops: 2.0 * products as f64,
             bytes: (elements * size_of::<f32>()) as f64,
-            // Weights are the smaller part in nearly all of them; images come from the layer before.
+            // Weights are the smaller part in nearly all of them; images come from the layer
+            // before.
             from_memory: false,
         }
     }
@@ -188,15 +173,8 @@ impl Layer {
         };
         let conv = &self.convs[turn % self.convs.len()];
         let size = [self.shape.size; 2];
-        conv.run(
-            &bench.pool,
-            1,
-            &size,
-            &self.input,
-            &mut self.output,
-            &epilogue,
-        )
-        .expect("the shapes fit");
+        conv.run(&bench.pool, 1, &size, &self.input, &mut self.output, &epilogue)
+            .expect("the shapes fit");
     }
 }
 
@@ -222,10 +200,8 @@ fn together(group: &mut Group<'_>, shapes: Vec<Shape>) {
         work.flops += of_one.flops * shape.count as f64;
         work.bytes += of_one.bytes * shape.count as f64;
     }
-    let mut layers: Vec<Layer> = shapes
-        .into_iter()
-        .map(|shape| Layer::new(bench, shape, shape.count))
-        .collect();
+    let mut layers: Vec<Layer> =
+        shapes.into_iter().map(|shape| Layer::new(bench, shape, shape.count)).collect();
     group.time(name, work, |_| {
         for layer in &mut layers {
             for turn in 0..layer.shape.count {
@@ -271,21 +247,10 @@ fn global_mean(group: &mut Group<'_>, planes: usize, len: usize) {
     let dims = [planes, len];
     group.time(&name, in_caches(x.len() + y.len()), |_| {
         let axes = [false, true];
-        f32::reduce(
-            &bench.pool,
-            bench.isa,
-            Reduce::Mean,
-            &dims,
-            &axes,
-            &x,
-            &mut y,
-        );
+        f32::reduce(&bench.pool, bench.isa, Reduce::Mean, &dims, &axes, &x, &mut y);
     });
 }
 
 fn in_caches(elements: usize) -> Work {
-    Work {
-        bytes: (elements * size_of::<f32>()) as f64,
-        ..Work::default()
-    }
+    Work { bytes: (elements * size_of::<f32>()) as f64, ..Work::default() }
 }

@@ -78,24 +78,20 @@ fn rows(group: &mut Group<'_>) {
         ("layer normalisation", Statistics::MeanVariance),
         ("root mean square", Statistics::RootMeanSquare),
     ] {
-        group.time(
-            &format!("{name}, {count} of {len}"),
-            moved(2 * x.len()),
-            |_| {
-                f32::normalize_rows(
-                    &bench.pool,
-                    bench.isa,
-                    statistics,
-                    len,
-                    1e-5,
-                    Affine::Elements(&scale, Some(&shift)),
-                    &x,
-                    &mut y,
-                    None,
-                    None,
-                );
-            },
-        );
+        group.time(&format!("{name}, {count} of {len}"), moved(2 * x.len()), |_| {
+            f32::normalize_rows(
+                &bench.pool,
+                bench.isa,
+                statistics,
+                len,
+                1e-5,
+                Affine::Elements(&scale, Some(&shift)),
+                &x,
+                &mut y,
+                None,
+                None,
+            );
+        });
     }
 }
 
@@ -145,24 +141,11 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
     let (x, other, bias) = (numbers(count), numbers(count), numbers(1024));
     let mut y = vec![0.0; x.len()];
     let links = [
-        Link::Binary {
-            op: Binary::Add,
-            side: Side::Left,
-            other: &bias,
-            strides: &row,
-        },
+        Link::Binary { op: Binary::Add, side: Side::Left, other: &bias, strides: &row },
         Link::Unary(Unary::HardSwish),
-        Link::Binary {
-            op: Binary::Mul,
-            side: Side::Left,
-            other: &other,
-            strides: &whole,
-        },
+        Link::Binary { op: Binary::Mul, side: Side::Left, other: &other, strides: &whole },
         Link::Unary(Unary::Abs),
-        Link::Clip {
-            low: 0.0,
-            high: 0.5,
-        },
+        Link::Clip { low: 0.0, high: 0.5 },
     ];
     let work = bench.moved_maybe_far(3 * x.len());
     group.time(&names[0], work, |_| {
@@ -171,17 +154,7 @@ fn five_links(group: &mut Group<'_>, size: &str, rows: usize) {
     // Each pass reads and writes the result, and one of them reads another operand of its size.
     let work = bench.moved_maybe_far((2 + 2 + 3 + 2 + 2) * x.len());
     group.time(&names[1], work, |_| {
-        binary(
-            pool,
-            isa,
-            Binary::Add,
-            &dims,
-            &x,
-            &whole,
-            &bias,
-            &row,
-            &mut y,
-        );
+        binary(pool, isa, Binary::Add, &dims, &x, &whole, &bias, &row, &mut y);
         unary_in_place(pool, isa, Unary::HardSwish, &mut y);
         let (op, side) = (Binary::Mul, Side::Left);
         binary_in_place(pool, isa, op, side, &dims, &mut y, &other, &whole);
@@ -201,10 +174,8 @@ fn copies(group: &mut Group<'_>) {
         let mut y = vec![0; x.len()];
         let work = bench.moved_maybe_far(2 * x.len());
         let out: Vec<usize> = order.iter().map(|&axis| dims[axis]).collect();
-        let strides: Vec<isize> = order
-            .iter()
-            .map(|&axis| size(&dims[axis + 1..]) as isize)
-            .collect();
+        let strides: Vec<isize> =
+            order.iter().map(|&axis| size(&dims[axis + 1..]) as isize).collect();
         group.time(name, work, |_| {
             copy_strided(&bench.pool, &out, 0, &strides, &x, &mut y);
         });
@@ -215,19 +186,13 @@ impl Bench {
     /// Elements of four bytes, from and to memory if there are many.
     fn moved_maybe_far(&self, elements: usize) -> Work {
         let work = moved(elements);
-        Work {
-            from_memory: work.bytes > self.beyond_caches as f64,
-            ..work
-        }
+        Work { from_memory: work.bytes > self.beyond_caches as f64, ..work }
     }
 }
 
 /// Elements of four bytes, from and to caches.
 fn moved(elements: usize) -> Work {
-    Work {
-        bytes: 4.0 * elements as f64,
-        ..Work::default()
-    }
+    Work { bytes: 4.0 * elements as f64, ..Work::default() }
 }
 
 fn size(dims: &[usize]) -> usize {

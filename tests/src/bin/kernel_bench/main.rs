@@ -1,8 +1,9 @@
-//! `cargo xtask bench kernels`, the program: times kernels, and in the same run what the machine can do at most.
+//! `cargo xtask bench kernels`, the program: times kernels, and in the same run what the machine
+//! can do at most.
 //!
-//! Prints one line of JSON for each measurement: how long it took, how many operations and bytes that were, and the peaks,
-//! the means of what was found before and after the measurement's group. Clocks drift, so peaks of another minute say
-//! little.
+//! Prints one line of JSON for each measurement: how long it took, how many operations and bytes
+//! that were, and the peaks, the means of what was found before and after the measurement's group.
+//! Clocks drift, so peaks of another minute say little.
 
 mod convolutions;
 mod elementwise;
@@ -107,12 +108,7 @@ const MOST_RUNS: usize = 100_000;
 
 impl<'b> Group<'b> {
     fn new(bench: &'b Bench, name: &'static str) -> Group<'b> {
-        Group {
-            bench,
-            name,
-            before: None,
-            measured: Vec::new(),
-        }
+        Group { bench, name, before: None, measured: Vec::new() }
     }
 
     /// Whether a measurement was asked for: making its data may take long.
@@ -182,7 +178,5 @@ fn last_cache() -> Option<usize> {
 
 /// Numbers between -1 and 1, none of them special.
 fn numbers(len: usize) -> Vec<f32> {
-    (0..len)
-        .map(|i| ((i * 7919) % 1000) as f32 / 500.0 - 1.0)
-        .collect()
+    (0..len).map(|i| ((i * 7919) % 1000) as f32 / 500.0 - 1.0).collect()
 }

@@ -96,15 +96,10 @@ impl Meter {
             (0..ROUNDS).map(round).collect()
         };
         let rates: Vec<Vec<f64>> = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..self.threads)
-                .map(|thread| scope.spawn(move || rounds(thread)))
-                .collect();
+            let others: Vec<_> =
+                (1..self.threads).map(|thread| scope.spawn(move || rounds(thread))).collect();
             let mut rates = vec![rounds(0)];
-            rates.extend(
-                others
-                    .into_iter()
-                    .map(|other| other.join().expect("it only counts")),
-            );
+            rates.extend(others.into_iter().map(|other| other.join().expect("it only counts")));
             rates
         });
         let total = |round: usize| rates.iter().map(|rates| rates[round]).sum();

@@ -6,31 +6,15 @@ use sardonyx_kernels::gemm::{Epilogue, Lhs, MatRef, PackedB, Rhs, gemm};
 /// Rows, columns, depth.
 type Shape = (usize, usize, usize);
 
-/// Where shapes are from, and how often each buffer of weights is used in a run of the network: once.
+/// Where shapes are from, and how often each buffer of weights is used in a run of the network:
+/// once.
 const GROUPS: &[(&str, &[Shape])] = &[
-    (
-        "products, bert",
-        &[(128, 768, 768), (128, 3072, 768), (128, 768, 3072)],
-    ),
+    ("products, bert", &[(128, 768, 768), (128, 3072, 768), (128, 768, 3072)]),
     (
         "products, gpt2",
-        &[
-            (128, 50257, 768),
-            (1, 2304, 768),
-            (1, 3072, 768),
-            (1, 768, 3072),
-            (1, 50257, 768),
-        ],
+        &[(128, 50257, 768), (1, 2304, 768), (1, 3072, 768), (1, 768, 3072), (1, 50257, 768)],
     ),
-    (
-        "products, qwen2",
-        &[
-            (1, 4864, 896),
-            (1, 896, 4864),
-            (128, 4864, 896),
-            (128, 896, 4864),
-        ],
-    ),
+    ("products, qwen2", &[(1, 4864, 896), (1, 896, 4864), (128, 4864, 896), (128, 896, 4864)]),
     (
         "products, others",
         &[
@@ -54,7 +38,8 @@ pub(super) fn run(bench: &Bench) {
     }
 }
 
-/// One shape with weights in each form: packed ahead, as rows, and as columns (a matrix stored transposed).
+/// One shape with weights in each form: packed ahead, as rows, and as columns (a matrix stored
+/// transposed).
 fn product(group: &mut Group<'_>, (m, n, k): Shape) {
     let bench = group.bench;
     let count = |x: usize, y: usize| x as f64 * y as f64;

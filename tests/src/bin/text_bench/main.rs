@@ -1,7 +1,8 @@
 //! Our side of `cargo xtask bench text`: makes the models, and times one job as often as asked.
 //!
-//! Prints one line of JSON: the times of all repetitions in milliseconds, what was found (the same as when the result was
-//! compared with the rival's), and the most memory the process had before and after.
+//! Prints one line of JSON: the times of all repetitions in milliseconds, what was found (the same
+//! as when the result was compared with the rival's), and the most memory the process had before
+//! and after.
 
 mod make;
 
@@ -88,12 +89,7 @@ fn run(arguments: &Arguments) -> Result {
             return Ok(make::all(folder, scale)?);
         }
         Job::Parse { text, result } => parse(text, result.as_deref(), repeat)?,
-        Job::Print {
-            model,
-            form,
-            reuse,
-            result,
-        } => {
+        Job::Print { model, form, reuse, result } => {
             let measured = if *reuse {
                 print_again(model, *form, repeat)?
             } else {
@@ -102,10 +98,7 @@ fn run(arguments: &Arguments) -> Result {
             if let Some(path) = result {
                 fs::write(path, &measured.bytes)?;
             }
-            Measured {
-                found: checksum(&measured.bytes),
-                ..measured
-            }
+            Measured { found: checksum(&measured.bytes), ..measured }
         }
         Job::Format { text } => {
             let text = read(text)?;
@@ -143,22 +136,13 @@ fn parse(text: &Path, result: Option<&Path>, repeat: u32) -> Result<Measured> {
     let mut found = String::new();
     if let Some(path) = result {
         fs::write(path, parse()?.to_bytes())?;
-        return Ok(Measured {
-            times: Vec::new(),
-            bytes: Vec::new(),
-            found,
-            rss_before_mb: 0.0,
-        });
+        return Ok(Measured { times: Vec::new(), bytes: Vec::new(), found, rss_before_mb: 0.0 });
     }
     let measured = timed(repeat, || {
         let model = parse()?;
         // Counting is nothing beside parsing; dropping the model counts.
         let graph = model.main_graph().ok_or("no graph")?;
-        found = format!(
-            "{} nodes, {} initializers",
-            graph.nodes.len(),
-            graph.initializers.len()
-        );
+        found = format!("{} nodes, {} initializers", graph.nodes.len(), graph.initializers.len());
         Ok(Vec::new())
     })?;
     Ok(Measured { found, ..measured })
@@ -166,9 +150,7 @@ fn parse(text: &Path, result: Option<&Path>, repeat: u32) -> Result<Measured> {
 
 fn print(model: &Path, form: Chosen, repeat: u32) -> Result<Measured> {
     let model = Model::read(read(model)?)?;
-    timed(repeat, || {
-        Ok(sardonyx_text::model_to_text(&model, options(form))?.0)
-    })
+    timed(repeat, || Ok(sardonyx_text::model_to_text(&model, options(form))?.0))
 }
 
 fn print_again(model: &Path, form: Chosen, repeat: u32) -> Result<Measured> {
@@ -181,10 +163,7 @@ fn print_again(model: &Path, form: Chosen, repeat: u32) -> Result<Measured> {
         sardonyx_text::print_model(&model, options(form), &mut text)?;
         Ok(Vec::new())
     })?;
-    Ok(Measured {
-        bytes: text,
-        ..measured
-    })
+    Ok(Measured { bytes: text, ..measured })
 }
 
 fn options(form: Chosen) -> PrintOptions<'static> {
@@ -212,20 +191,13 @@ fn timed(repeat: u32, mut job: impl FnMut() -> Result<Vec<u8>>) -> Result<Measur
         bytes = job()?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    Ok(Measured {
-        times,
-        bytes,
-        found: String::new(),
-        rss_before_mb,
-    })
+    Ok(Measured { times, bytes, found: String::new(), rss_before_mb })
 }
 
 /// By which two texts are compared: their length, and the sum of their 64-bit words.
 fn checksum(text: &[u8]) -> String {
     let (words, rest) = text.as_chunks();
-    let sum = words.iter().fold(0u64, |sum, word| {
-        sum.wrapping_add(u64::from_le_bytes(*word))
-    });
+    let sum = words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);
     let sum = sum.wrapping_add(u64::from_le_bytes(last));

@@ -17,41 +17,28 @@ pub(crate) struct Scale {
 
 impl Scale {
     /// What the ratios are about.
-    pub(crate) const FULL: Scale = Scale {
-        nodes: 100_000,
-        numbers: 2_000_000,
-    };
+    pub(crate) const FULL: Scale = Scale { nodes: 100_000, numbers: 2_000_000 };
     /// Enough to see that everything runs and agrees.
-    pub(crate) const SMOKE: Scale = Scale {
-        nodes: 1_000,
-        numbers: 10_000,
-    };
+    pub(crate) const SMOKE: Scale = Scale { nodes: 1_000, numbers: 10_000 };
 }
 
 /// Writes all models into a folder.
 pub(crate) fn all(folder: &Path, scale: Scale) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     let file = |name: &str| folder.join(name);
-    write_model(&file("nodes.onnx"), "text_bench", |out| {
-        nodes(out, scale.nodes)
-    })?;
+    write_model(&file("nodes.onnx"), "text_bench", |out| nodes(out, scale.nodes))?;
     let numbers = Numbers::new(scale.numbers);
-    write_model(&file("numbers.onnx"), "text_bench", |out| {
-        numbers.encode(out)
-    })
+    write_model(&file("numbers.onnx"), "text_bench", |out| numbers.encode(out))
 }
 
-/// The structure of the nodes that `io_bench` makes, with names as PyTorch's exporter gives them: each node reads its
-/// predecessor and an older value.
+/// The structure of the nodes that `io_bench` makes, with names as PyTorch's exporter gives them:
+/// each node reads its predecessor and an older value.
 fn nodes(out: &mut Encoder<'_>, count: usize) {
     const OPERATORS: [&str; 6] = ["Gemm", "Concat", "Softmax", "Add", "LeakyRelu", "Split"];
     let operator = |index: usize| OPERATORS[index % OPERATORS.len()];
     let name = |index: usize| {
         let (layer, part) = (index / 1000, index / 100 % 10);
-        format!(
-            "/model/layers.{layer}/mlp.{part}/{}_{index}",
-            operator(index)
-        )
+        format!("/model/layers.{layer}/mlp.{part}/{}_{index}", operator(index))
     };
     let value = |index: usize| match index {
         0 => "input_ids".to_string(),
@@ -95,12 +82,8 @@ struct Numbers {
 impl Numbers {
     fn new(count: usize) -> Numbers {
         let mut random = Random::new();
-        let mut numbers = Numbers {
-            count,
-            float: Vec::new(),
-            int32: Vec::new(),
-            int64: Vec::new(),
-        };
+        let mut numbers =
+            Numbers { count, float: Vec::new(), int32: Vec::new(), int64: Vec::new() };
         for _ in 0..count {
             numbers.float.extend(random.normal().to_le_bytes());
             // As many digits as 16-bit numbers have.
@@ -113,15 +96,9 @@ impl Numbers {
 
     fn encode<'a>(&'a self, out: &mut Encoder<'a>) {
         out.put(graph::Name, b"numbers");
-        self.tensor(out, DataType::FLOAT, |out| {
-            out.packed_block(tensor::FloatData, &self.float)
-        });
-        self.tensor(out, DataType::INT32, |out| {
-            out.packed_block(tensor::Int32Data, &self.int32)
-        });
-        self.tensor(out, DataType::INT64, |out| {
-            out.packed_block(tensor::Int64Data, &self.int64)
-        });
+        self.tensor(out, DataType::FLOAT, |out| out.packed_block(tensor::FloatData, &self.float));
+        self.tensor(out, DataType::INT32, |out| out.packed_block(tensor::Int32Data, &self.int32));
+        self.tensor(out, DataType::INT64, |out| out.packed_block(tensor::Int64Data, &self.int64));
     }
 
     fn tensor<'a>(
@@ -148,7 +125,8 @@ fn push_varint(block: &mut Vec<u8>, mut value: u64) {
     block.push(value as u8);
 }
 
-/// A linear congruential generator (Knuth's constants): nothing about these models needs better numbers.
+/// A linear congruential generator (Knuth's constants): nothing about these models needs better
+/// numbers.
 struct Random(u64);
 
 impl Random {
@@ -157,10 +135,7 @@ impl Random {
     }
 
     fn next(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         // The low bits of such a generator repeat soon.
         self.0 ^ self.0 >> 32
     }

@@ -1,7 +1,9 @@
-//! Times prost: `rival-prost JOB FILE REPETITIONS`. Prints one line of JSON with the times of all repetitions.
+//! Times prost: `rival-prost JOB FILE REPETITIONS`. Prints one line of JSON with the times of all
+//! repetitions.
 //!
-//! Jobs: `read` (file into memory, decoded, dropped), `read-shared` (the same with `raw_data` as slices of the file's
-//! buffer), `decode` (bytes already in memory, decoded, dropped), `packed` (the same; what is printed are sums).
+//! Jobs: `read` (file into memory, decoded, dropped), `read-shared` (the same with `raw_data` as
+//! slices of the file's buffer), `decode` (bytes already in memory, decoded, dropped), `packed`
+//! (the same; what is printed are sums).
 
 mod messages;
 

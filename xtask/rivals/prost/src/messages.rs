@@ -1,5 +1,6 @@
-//! The messages that the measured files have, with all fields that those files use, and some that they might. `$blob` is what `raw_data` becomes: a
-//! vector, which copies, or `Bytes`, which shares the buffer of the file.
+//! The messages that the measured files have, with all fields that those files use, and some that
+//! they might. `$blob` is what `raw_data` becomes: a vector, which copies, or `Bytes`, which shares
+//! the buffer of the file.
 
 macro_rules! messages {
     ($module:ident, $raw:tt, $blob:ty) => {

@@ -67,15 +67,13 @@ impl Case {
         let folder = artifacts("bench/inputs").join(&self.name);
         let script = root().join("tests/perf/case_inputs.py");
         let words = shell::output(
-            Command::new(python_with_onnx()?)
-                .arg(script)
-                .arg(&self.case)
-                .arg(folder),
+            Command::new(python_with_onnx()?).arg(script).arg(&self.case).arg(folder),
         )?;
         Ok(words.lines().map(str::to_string).collect())
     }
 
-    /// What the model gives in double precision, computed once; `None` if that says nothing about it.
+    /// What the model gives in double precision, computed once; `None` if that says nothing about
+    /// it.
     pub(super) fn float64_outputs(&self) -> Result<Option<PathBuf>> {
         if Case::node_count(&self.name).is_some() {
             return Ok(None);
@@ -97,7 +95,8 @@ impl Case {
     }
 }
 
-/// The cases in a folder that the names of models and cases ask for, or all of them, with their models filled.
+/// The cases in a folder that the names of models and cases ask for, or all of them, with their
+/// models filled.
 pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(zoo)? {
@@ -109,11 +108,9 @@ pub(crate) fn zoo_cases(zoo: &Path, names: &[String]) -> Result<Vec<Case>> {
     cases.sort();
     for name in names {
         if !cases.iter().any(|case| is(case, name)) {
-            return Err(format!(
-                "{name}: no such model or case; there are: {}",
-                cases.join(", ")
-            )
-            .into());
+            return Err(
+                format!("{name}: no such model or case; there are: {}", cases.join(", ")).into()
+            );
         }
     }
     cases.retain(|case| names.is_empty() || names.iter().any(|name| is(case, name)));
@@ -136,30 +133,15 @@ fn fill(zoo: &Path, name: String) -> Result<Case> {
     if !is_newer(&model, &[&skeleton, &script]) {
         eprintln!("Filling {} with weights", shown(&model));
         fs::create_dir_all(artifacts("bench/models"))?;
-        shell::run(
-            Command::new(python_with_onnx()?)
-                .arg(script)
-                .arg(skeleton)
-                .arg(&model),
-        )?;
+        shell::run(Command::new(python_with_onnx()?).arg(script).arg(skeleton).arg(&model))?;
     }
-    Ok(Case {
-        case: zoo.join(format!("{name}.case")),
-        name,
-        model,
-    })
+    Ok(Case { case: zoo.join(format!("{name}.case")), name, model })
 }
 
 fn is_newer(made: &Path, sources: &[&Path]) -> bool {
-    let time = |path: &Path| {
-        fs::metadata(path)
-            .and_then(|metadata| metadata.modified())
-            .ok()
-    };
+    let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
     time(made).is_some_and(|made| {
-        sources
-            .iter()
-            .all(|source| time(source).is_some_and(|source| source <= made))
+        sources.iter().all(|source| time(source).is_some_and(|source| source <= made))
     })
 }
 

@@ -40,9 +40,8 @@ fn with_between_marks(document: &str, text: &str) -> Option<String> {
 fn measured_on(rows: &[Row], sides: &Sides) -> Result<String> {
     let measured = rows.iter().filter_map(Row::measured);
     let rounds = measured.clone().map(|measured| measured.rounds.len()).max();
-    let ort = measured
-        .flat_map(|measured| &measured.rounds)
-        .find_map(|round| round.ort.version.clone());
+    let ort =
+        measured.flat_map(|measured| &measured.rounds).find_map(|round| round.ort.version.clone());
     Ok(format!(
         "Measured on {}, {} processors, {}: ONNX Runtime {}, {}, rounds: {}.\n",
         processor_facts("model name").unwrap_or("an unknown processor".into()),
@@ -58,8 +57,7 @@ fn measured_on(rows: &[Row], sides: &Sides) -> Result<String> {
 fn processor_facts(name: &str) -> Option<String> {
     let facts = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = facts.lines().find(|line| line.starts_with(name))?;
-    line.split_once(':')
-        .map(|(_, value)| value.trim().to_string())
+    line.split_once(':').map(|(_, value)| value.trim().to_string())
 }
 
 /// The widest instructions, and those that products of few bits are made of.
@@ -76,30 +74,18 @@ fn instruction_set(flags: &str) -> String {
         ("avx512_bf16", "bf16"),
         ("amx_tile", "AMX"),
     ];
-    let more: Vec<&str> = more
-        .iter()
-        .filter(|(flag, _)| has(flag))
-        .map(|(_, name)| *name)
-        .collect();
-    match more.is_empty() {
-        true => widest.to_string(),
-        false => format!("{widest} with {}", more.join(", ")),
-    }
+    let more: Vec<&str> =
+        more.iter().filter(|(flag, _)| has(flag)).map(|(_, name)| *name).collect();
+    if more.is_empty() { widest.to_string() } else { format!("{widest} with {}", more.join(", ")) }
 }
 
 fn case_table(rows: &[Row]) -> Result<String> {
-    let any_fast = rows
-        .iter()
-        .filter_map(Row::measured)
-        .any(|measured| measured.fast_best().is_some());
+    let any_fast =
+        rows.iter().filter_map(Row::measured).any(|measured| measured.fast_best().is_some());
     let mut table = String::from(
         "| case | threads | speed, best | median | session | memory | apart | off float64, ours / ORT's |",
     );
-    table += if any_fast {
-        " fast: speed, error |\n"
-    } else {
-        "\n"
-    };
+    table += if any_fast { " fast: speed, error |\n" } else { "\n" };
     table += "| --- | --- | --- | --- | --- | --- | --- | --- |";
     table += if any_fast { " --- |\n" } else { "\n" };
     for row in rows {
@@ -107,9 +93,8 @@ fn case_table(rows: &[Row]) -> Result<String> {
             continue;
         };
         let accuracy = &measured.accuracy;
-        let float64 = accuracy
-            .float64
-            .map_or("".into(), |(ort, ours)| format!("{ours:.0e} / {ort:.0e}"));
+        let float64 =
+            accuracy.float64.map_or("".into(), |(ort, ours)| format!("{ours:.0e} / {ort:.0e}"));
         let mut apart = format!("{:.0e}", accuracy.difference);
         if !accuracy.problems.is_empty() {
             apart += ", disagree";
@@ -126,9 +111,8 @@ fn case_table(rows: &[Row]) -> Result<String> {
         )?;
         if any_fast {
             let fast = measured.fast_speed().zip(accuracy.fast);
-            let fast = fast.map_or("".into(), |((best, _), error)| {
-                format!("{best:.2}, {error:.0e}")
-            });
+            let fast =
+                fast.map_or("".into(), |((best, _), error)| format!("{best:.2}, {error:.0e}"));
             write!(table, " {fast} |")?;
         }
         table.push('\n');
@@ -147,10 +131,7 @@ fn refusals(rows: &[Row]) -> String {
             }
         }
     }
-    match lines.is_empty() {
-        true => String::new(),
-        false => format!("\n{}", lines.concat()),
-    }
+    if lines.is_empty() { String::new() } else { format!("\n{}", lines.concat()) }
 }
 
 fn summary_table(summaries: &[Summary]) -> Result<String> {
@@ -198,20 +179,14 @@ mod tests {
         let rows = [row("bert_base.b1", 2, 3.0, 2.0), refused];
         let table = case_table(&rows).expect("strings take anything");
         let last = table.lines().last().unwrap_or_default();
-        assert_eq!(
-            last,
-            "| bert_base.b1 | 2 | 1.50 | 1.50 | 0.30 | 1.00 | 0e0 |  |"
-        );
+        assert_eq!(last, "| bert_base.b1 | 2 | 1.50 | 1.50 | 0.30 | 1.00 | 0e0 |  |");
         assert_eq!(refusals(&rows), "\n- lstm.b1 cannot run: LSTM\n");
     }
 
     #[test]
     fn instruction_sets_are_named() {
         for (flags, wanted) in [
-            (
-                "fpu avx2 avx512f avx512_bf16 avx512_vnni",
-                "AVX-512 with VNNI, bf16",
-            ),
+            ("fpu avx2 avx512f avx512_bf16 avx512_vnni", "AVX-512 with VNNI, bf16"),
             ("fpu avx2", "AVX2"),
             ("fpu", "neither AVX-512 nor AVX2"),
         ] {

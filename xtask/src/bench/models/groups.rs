@@ -19,13 +19,8 @@ pub(super) enum Group {
 }
 
 impl Group {
-    const ALL: [Group; 5] = [
-        Group::Prefill,
-        Group::Decode,
-        Group::Convolutions,
-        Group::SmallNodes,
-        Group::Others,
-    ];
+    const ALL: [Group; 5] =
+        [Group::Prefill, Group::Decode, Group::Convolutions, Group::SmallNodes, Group::Others];
 
     fn of(case: &str) -> Group {
         match model_of(case) {
@@ -63,7 +58,8 @@ const CELL_BAR: f64 = 0.8;
 /// The largest part of ONNX Runtime's time that creating a session may take.
 const SESSION_BAR: f64 = 0.4;
 
-/// The most memory that a process may take, in MiB: packed weights may leave a fourth more, what is alive a tenth.
+/// The most memory that a process may take, in MiB: packed weights may leave a fourth more, what is
+/// alive a tenth.
 fn memory_bar(must_hold: MustHold) -> f64 {
     const MIB: f64 = 1024.0 * 1024.0;
     (1.25 * must_hold.packed + 1.1 * must_hold.live + 30e6) / MIB
@@ -71,8 +67,8 @@ fn memory_bar(must_hold: MustHold) -> f64 {
 
 /// The most nanoseconds that a node of those that do next to nothing may take.
 const NODE_BAR: f64 = 200.0;
-/// How much longer, at most, creating a session may take for a node among many than for one among few: the time is to be
-/// linear, but for what caches hold.
+/// How much longer, at most, creating a session may take for a node among many than for one among
+/// few: the time is to be linear, but for what caches hold.
 const LINEAR_BAR: f64 = 1.5;
 
 /// What the rows of a group come to.
@@ -95,9 +91,8 @@ pub(super) fn summaries(rows: &[Row]) -> Vec<Summary> {
             .filter(|row| Group::of(&row.case) == group)
             .filter_map(|row| Some((row, row.measured()?)))
             .collect();
-        let (slowest, measured) = cells
-            .iter()
-            .min_by(|(_, a), (_, b)| a.speed().total_cmp(&b.speed()))?;
+        let (slowest, measured) =
+            cells.iter().min_by(|(_, a), (_, b)| a.speed().total_cmp(&b.speed()))?;
         let mean = |speed: fn(&Measured) -> f64| {
             let logarithms = cells.iter().map(|(_, measured)| speed(measured).ln());
             (logarithms.sum::<f64>() / cells.len() as f64).exp()
@@ -126,7 +121,8 @@ impl Summary {
     }
 }
 
-/// Which bars are not reached, errors included. Those of speed are about the best runs, which other processes disturb least.
+/// Which bars are not reached, errors included. Those of speed are about the best runs, which other
+/// processes disturb least.
 pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
     let mut missed = Vec::new();
     for summary in summaries {
@@ -140,9 +136,7 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
     for (row, measured) in rows.iter().filter_map(|row| Some((row, row.measured()?))) {
         let (name, speed) = (row.name(), measured.speed());
         if speed < CELL_BAR {
-            missed.push(format!(
-                "{name}: {speed:.3} times as fast, the bar is {CELL_BAR}"
-            ));
+            missed.push(format!("{name}: {speed:.3} times as fast, the bar is {CELL_BAR}"));
         }
         let session = measured.session_ratio();
         if session > SESSION_BAR {
@@ -155,18 +149,14 @@ pub(super) fn missed(rows: &[Row], summaries: &[Summary]) -> Vec<String> {
             let peak = measured.median(|round| round.ours.rss_peak_mb);
             let bar = memory_bar(must_hold);
             if peak > bar {
-                missed.push(format!(
-                    "{name}: {peak:.0} MB of memory, the bar is {bar:.0}"
-                ));
+                missed.push(format!("{name}: {peak:.0} MB of memory, the bar is {bar:.0}"));
             }
         }
         missed.extend(row.inaccurate());
         if let Some(nodes) = Case::node_count(&row.case) {
             let ns = measured.best(|round| round.ours.min_ms) * 1e6 / f64::from(nodes);
             if ns > NODE_BAR {
-                missed.push(format!(
-                    "{name}: {ns:.0} ns for a node, the bar is {NODE_BAR}"
-                ));
+                missed.push(format!("{name}: {ns:.0} ns for a node, the bar is {NODE_BAR}"));
             }
         }
     }
@@ -180,9 +170,7 @@ fn nonlinear(rows: &[Row]) -> Vec<String> {
         let ms = row.measured()?.best(|round| round.ours.load_ms);
         Some(ms / f64::from(Case::node_count(&row.case)?))
     };
-    let pairs = rows
-        .iter()
-        .flat_map(|few| rows.iter().map(move |many| (few, many)));
+    let pairs = rows.iter().flat_map(|few| rows.iter().map(move |many| (few, many)));
     let pairs = pairs.filter(|(few, many)| {
         few.threads == many.threads && Case::node_count(&few.case) < Case::node_count(&many.case)
     });
@@ -221,10 +209,7 @@ mod tests {
 
     #[test]
     fn memory_has_a_bar() {
-        let must_hold = MustHold {
-            packed: 400.0 * 1024.0 * 1024.0,
-            live: 0.0,
-        };
+        let must_hold = MustHold { packed: 400.0 * 1024.0 * 1024.0, live: 0.0 };
         for (peak, misses) in [(500.0, 0), (530.0, 1)] {
             let mut row = row("gpt2.decode", 1, 1.0, 1.0);
             let Outcome::Measured(measured) = &mut row.outcome else {
@@ -256,14 +241,8 @@ mod tests {
         assert_eq!(prefill.slowest, "bert_base.b1, 2 threads");
         assert_eq!(decode.smallest, 0.9);
         let missed = missed(&rows, &summaries);
-        assert!(
-            missed[0].starts_with("transformers, decoding: 0.900"),
-            "{missed:?}"
-        );
-        assert!(
-            missed[1].starts_with("bert_base.b1, 2 threads: 0.500"),
-            "{missed:?}"
-        );
+        assert!(missed[0].starts_with("transformers, decoding: 0.900"), "{missed:?}");
+        assert!(missed[1].starts_with("bert_base.b1, 2 threads: 0.500"), "{missed:?}");
         assert_eq!(missed.len(), 2, "{missed:?}");
     }
 }

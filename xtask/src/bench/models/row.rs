@@ -50,9 +50,7 @@ impl Accuracy {
     /// Takes in what `compare_outputs.py` found.
     pub(super) fn add(&mut self, verdict: &Value) {
         let worse = |known: Option<f64>, next: f64| known.map_or(next, |known| known.max(next));
-        self.difference = self
-            .difference
-            .max(verdict["worst"].as_f64().unwrap_or(f64::INFINITY));
+        self.difference = self.difference.max(verdict["worst"].as_f64().unwrap_or(f64::INFINITY));
         let float64 = &verdict["float64"];
         if let (Some(ort), Some(ours)) = (float64["reference"].as_f64(), float64["ours"].as_f64()) {
             let (known_ort, known_ours) = self.float64.unzip();
@@ -103,11 +101,7 @@ fn note(known: &mut Vec<String>, text: &str) {
 
 impl Row {
     pub(super) fn name(&self) -> String {
-        let threads = if self.threads == 1 {
-            "thread"
-        } else {
-            "threads"
-        };
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
         format!("{}, {} {threads}", self.case, self.threads)
     }
 
@@ -192,7 +186,8 @@ impl Measured {
         self.rounds.iter().map(figure).fold(f64::INFINITY, f64::min)
     }
 
-    /// ONNX Runtime's time divided by ours, the best run of all rounds each: how many times faster we are.
+    /// ONNX Runtime's time divided by ours, the best run of all rounds each: how many times faster
+    /// we are.
     pub(super) fn speed(&self) -> f64 {
         self.best(|round| round.ort.min_ms) / self.best(|round| round.ours.min_ms)
     }
@@ -230,16 +225,12 @@ impl Measured {
     /// As [`Measured::speed`] and [`Measured::median_speed`], with fewer bits on our side.
     pub(super) fn fast_speed(&self) -> Option<(f64, f64)> {
         let best = self.best(|round| round.ort.min_ms) / self.fast_best()?;
-        let ratios = self
-            .fast()
-            .map(|(round, fast)| round.ort.median_ms / fast.median_ms);
+        let ratios = self.fast().map(|(round, fast)| round.ort.median_ms / fast.median_ms);
         Some((best, median(ratios)))
     }
 
     fn fast(&self) -> impl Iterator<Item = (&Round, &Sample)> {
-        self.rounds
-            .iter()
-            .filter_map(|round| Some((round, round.fast.as_ref()?)))
+        self.rounds.iter().filter_map(|round| Some((round, round.fast.as_ref()?)))
     }
 }
 
@@ -248,11 +239,7 @@ pub(in crate::bench) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
-    if values.len() % 2 == 1 {
-        values[middle]
-    } else {
-        (values[middle - 1] + values[middle]) / 2.0
-    }
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
 }
 
 #[cfg(test)]
@@ -273,11 +260,7 @@ pub(super) mod tests {
 
     /// A row of one round.
     pub(in crate::bench::models) fn row(case: &str, threads: usize, ort: f64, ours: f64) -> Row {
-        let round = Round {
-            ort: sample(ort, 10.0),
-            ours: sample(ours, 3.0),
-            fast: None,
-        };
+        let round = Round { ort: sample(ort, 10.0), ours: sample(ours, 3.0), fast: None };
         Row {
             case: case.into(),
             threads,
@@ -290,11 +273,9 @@ pub(super) mod tests {
 
     #[test]
     fn medians() {
-        for (values, wanted) in [
-            (vec![3.0], 3.0),
-            (vec![9.0, 1.0, 2.0], 2.0),
-            (vec![4.0, 1.0], 2.5),
-        ] {
+        for (values, wanted) in
+            [(vec![3.0], 3.0), (vec![9.0, 1.0, 2.0], 2.0), (vec![4.0, 1.0], 2.5)]
+        {
             assert_eq!(median(values.into_iter()), wanted);
         }
     }

@@ -32,9 +32,10 @@ pub(super) struct Job<'a> {
     pub(super) threads: usize,
 }
 
-/// Each side makes a session in a process of its own before the one that is measured. So it finds the model in the page cache,
-/// and memory as it has left it itself: what the other side has just given back comes in other pieces, and getting memory
-/// from the host of a virtual machine takes up to thirty times as long as clearing it.
+/// Each side makes a session in a process of its own before the one that is measured. So it finds
+/// the model in the page cache, and memory as it has left it itself: what the other side has just
+/// given back comes in other pieces, and getting memory from the host of a virtual machine takes up
+/// to thirty times as long as clearing it.
 impl Sides {
     /// `program` is the command that is measured on our side; it is built if none is given.
     pub(super) fn prepare(program: Option<&Path>, budget: f64) -> Result<Sides> {
@@ -112,32 +113,25 @@ impl Sides {
 /// The processors that this process may use.
 pub(in crate::bench) fn allowed_processors() -> Result<Vec<usize>> {
     let status = fs::read_to_string("/proc/self/status")?;
-    let list = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let mut processors = Vec::new();
-    for part in list
-        .ok_or("/proc/self/status names no processors")?
-        .trim()
-        .split(',')
-    {
+    for part in list.ok_or("/proc/self/status names no processors")?.trim().split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         processors.extend(first.parse::<usize>()?..=last.parse()?);
     }
     Ok(processors)
 }
 
-/// What our command complained about: the operators if it is about them, or else what stands behind `error:`.
+/// What our command complained about: the operators if it is about them, or else what stands behind
+/// `error:`.
 fn in_few_words(complaint: &str) -> String {
-    // `  LSTM, opset 18, 2 nodes: operator not implemented`, and beyond a screen `  and 3 more: Scan, STFT, Unique`.
+    // `  LSTM, opset 18, 2 nodes: operator not implemented`, and beyond a screen
+    // `  and 3 more: Scan, STFT, Unique`.
     let operators: Vec<&str> = complaint
         .lines()
         .filter_map(|line| {
             let line = line.trim();
-            match line
-                .strip_prefix("and ")
-                .and_then(|l| l.split_once(" more: "))
-            {
+            match line.strip_prefix("and ").and_then(|l| l.split_once(" more: ")) {
                 Some((_, names)) => Some(names),
                 None => line.split_once(", opset ").map(|(name, _)| name),
             }
@@ -146,9 +140,7 @@ fn in_few_words(complaint: &str) -> String {
     if !operators.is_empty() {
         return operators.join(", ");
     }
-    let error = complaint
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("error:"));
+    let error = complaint.lines().find_map(|line| line.trim().strip_prefix("error:"));
     let line = error.or_else(|| complaint.lines().last());
     line.unwrap_or_default().trim().to_string()
 }
@@ -169,7 +161,8 @@ pub(super) struct Sample {
 /// Bytes that a process must hold to run a model.
 #[derive(Clone, Copy)]
 pub(super) struct MustHold {
-    /// Constants that are packed, as large as they are in the file: with full precision they stay that large.
+    /// Constants that are packed, as large as they are in the file: with full precision they stay
+    /// that large.
     pub(super) packed: f64,
     /// Inputs, outputs and what is between.
     pub(super) live: f64,
@@ -189,11 +182,7 @@ impl Sample {
     fn of(line: &str) -> Result<Sample> {
         let answer: Value = serde_json::from_str(line.trim())
             .map_err(|error| format!("{line:?} is no JSON: {error}"))?;
-        let number = |key: &str| {
-            answer[key]
-                .as_f64()
-                .ok_or_else(|| format!("no {key} in {line}"))
-        };
+        let number = |key: &str| answer[key].as_f64().ok_or_else(|| format!("no {key} in {line}"));
         Ok(Sample {
             load_ms: number("load_ms")?,
             first_ms: number("first_ms")?,
@@ -218,10 +207,7 @@ mod tests {
                  operator not implemented\n  ai.onnx.ml.Scaler, opset 1, 1 node: operator not implemented\n",
                 "LSTM, ai.onnx.ml.Scaler",
             ),
-            (
-                "error: too many\n  A, opset 1, 1 node: no\n  and 2 more: B, C\n",
-                "A, B, C",
-            ),
+            ("error: too many\n  A, opset 1, 1 node: no\n  and 2 more: B, C\n", "A, B, C"),
             ("error: no such file\n  in m.onnx\n", "no such file"),
             ("signal: 11 (SIGSEGV)", "signal: 11 (SIGSEGV)"),
             ("", ""),

@@ -47,27 +47,11 @@ fn elements() {
     let pool = Pool::new(1);
     let x = [1u64, 2, 3, 4, 5, 6, 7, 8, 9];
     let mut y = [0; 6];
-    gather_elements(
-        &pool,
-        0,
-        &[3, 3],
-        &x,
-        &[2, 3],
-        &[1i64, 2, 0, -1, 0, 0],
-        &mut y,
-    )
-    .expect("in range");
+    gather_elements(&pool, 0, &[3, 3], &x, &[2, 3], &[1i64, 2, 0, -1, 0, 0], &mut y)
+        .expect("in range");
     assert_eq!(y, [4, 8, 3, 7, 2, 3]);
-    gather_elements(
-        &pool,
-        1,
-        &[3, 3],
-        &x,
-        &[2, 3],
-        &[1i32, 2, 0, -1, 0, 0],
-        &mut y,
-    )
-    .expect("in range");
+    gather_elements(&pool, 1, &[3, 3], &x, &[2, 3], &[1i32, 2, 0, -1, 0, 0], &mut y)
+        .expect("in range");
     assert_eq!(y, [2, 3, 1, 6, 4, 4]);
     let result = gather_elements(&pool, 1, &[3, 3], &x, &[1, 1], &[3i64], &mut y[..1]);
     assert_eq!(result, Err(IndexOutOfRange { index: 3, dim: 3 }));
@@ -86,16 +70,8 @@ fn elements() {
     .expect("in range");
     assert_eq!(y, [20, 11, 0, 10, 0, 22, 0, 21, 12]);
     let mut y = [1, 2, 3, 4, 5];
-    scatter_elements(
-        |a, b| a + b,
-        0,
-        &[5],
-        &[3],
-        &[1i64, 1, -1],
-        &[10, 20, 30],
-        &mut y,
-    )
-    .expect("in range");
+    scatter_elements(|a, b| a + b, 0, &[5], &[3], &[1i64, 1, -1], &[10, 20, 30], &mut y)
+        .expect("in range");
     assert_eq!(y, [1, 32, 3, 4, 35]);
 }
 
@@ -116,15 +92,7 @@ fn tuples() {
     gather_nd(&pool, &[2, 0], 0, 1, &[] as &[u8], &[1], &mut []).expect("in range");
 
     let mut y = [1, 2, 3, 4, 5, 6, 7, 8];
-    scatter_nd(
-        |_, new| new,
-        &[8],
-        1,
-        &[4, 3, 1, 7],
-        &[9, 10, 11, 12],
-        &mut y,
-    )
-    .expect("in range");
+    scatter_nd(|_, new| new, &[8], 1, &[4, 3, 1, 7], &[9, 10, 11, 12], &mut y).expect("in range");
     assert_eq!(y, [1, 11, 3, 10, 9, 6, 7, 12]);
     let mut y = [1, 1, 1, 1];
     scatter_nd(|a, b| a * b, &[2, 2], 1, &[1, 1], &[2, 3, 4, 5], &mut y).expect("in range");

@@ -92,16 +92,13 @@ fn slices() {
         (&[200, 300], &[199, 2], &[-1, 1], &[150, 250]),
     ] {
         let x = numbers(dims.iter().product());
-        let strides: Vec<isize> = (0..dims.len())
-            .map(|d| dims[d + 1..].iter().product::<usize>() as isize)
-            .collect();
+        let strides: Vec<isize> =
+            (0..dims.len()).map(|d| dims[d + 1..].iter().product::<usize>() as isize).collect();
         let n: usize = out.iter().product();
         // Nothing begins nowhere.
         let start = match n {
             0 => 0,
-            _ => (0..dims.len())
-                .map(|d| starts[d] * strides[d] as usize)
-                .sum(),
+            _ => (0..dims.len()).map(|d| starts[d] * strides[d] as usize).sum(),
         };
         let stepped: Vec<isize> = strides.iter().zip(steps).map(|(a, b)| a * b).collect();
         let expected = naive(out, start, &stepped, &x);
@@ -145,7 +142,8 @@ fn reads_outside_are_refused() {
 #[test]
 fn copies_between_strides_reach_their_places_and_no_others() {
     let x = numbers(500);
-    // A transposed block into the middle of a larger one, a repeated row, a row backwards, nothing, a scalar.
+    // A transposed block into the middle of a larger one, a repeated row, a row backwards, nothing,
+    // a scalar.
     let cases: [(&[usize], usize, &[isize], usize, &[usize], usize); 6] = [
         (&[3, 4, 5], 7, &[5, 15, 1], 10, &[40, 10, 1], 200),
         (&[4, 6], 2, &[0, 1], 3, &[9, 1], 60),

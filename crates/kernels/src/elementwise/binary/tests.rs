@@ -96,19 +96,14 @@ fn check<T: BinaryElement>() {
             }
             for op in ALL {
                 let at = |i| {
-                    let (a, b) = (
-                        a[offset(dims, &a_strides, i)],
-                        b[offset(dims, &b_strides, i)],
-                    );
+                    let (a, b) = (a[offset(dims, &a_strides, i)], b[offset(dims, &b_strides, i)]);
                     T::narrow(define(op, a.widen(), b.widen()))
                 };
                 let expected: Vec<T> = (0..n).map(at).collect();
                 for threads in [1, 2, 3] {
                     let pool = Pool::new(threads);
                     let mut out = vec![T::ONE; n];
-                    binary(
-                        &pool, isa, op, dims, &a, &a_strides, &b, &b_strides, &mut out,
-                    );
+                    binary(&pool, isa, op, dims, &a, &a_strides, &b, &b_strides, &mut out);
                     assert_same(&out, &expected, op);
                     if a.len() == n && a_dims == dims {
                         let mut out = a.clone();
@@ -168,17 +163,7 @@ fn operands_with_other_strides() {
     let dims = [20, 30];
     for &isa in Isa::available() {
         let mut out = vec![0.0; 600];
-        binary(
-            &Pool::new(1),
-            isa,
-            Binary::Sub,
-            &dims,
-            &a,
-            &[1, 20],
-            &b,
-            &[60, 2],
-            &mut out,
-        );
+        binary(&Pool::new(1), isa, Binary::Sub, &dims, &a, &[1, 20], &b, &[60, 2], &mut out);
         for (i, out) in out.iter().enumerate() {
             let expected = a[i % 30 * 20 + i / 30] - b[i * 2];
             assert!(*out == expected || (out.is_nan() && expected.is_nan()));
@@ -232,15 +217,5 @@ fn constant_powers() {
 #[test]
 #[should_panic(expected = "too short")]
 fn an_operand_too_short_is_refused() {
-    binary(
-        &Pool::new(1),
-        Isa::Portable,
-        Binary::Add,
-        &[4],
-        &[1, 2],
-        &[1],
-        &[1],
-        &[0],
-        &mut [0; 4],
-    );
+    binary(&Pool::new(1), Isa::Portable, Binary::Add, &[4], &[1, 2], &[1], &[1], &[0], &mut [0; 4]);
 }

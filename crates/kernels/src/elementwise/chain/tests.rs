@@ -71,27 +71,22 @@ struct Owned<T: 'static> {
 impl<T: BinaryElement> Owned<T> {
     fn link(&self) -> Link<'_, T> {
         match self.link {
-            Link::Binary { op, side, .. } => Link::Binary {
-                op,
-                side,
-                other: &self.other,
-                strides: &self.strides,
-            },
+            Link::Binary { op, side, .. } => {
+                Link::Binary { op, side, other: &self.other, strides: &self.strides }
+            }
             ref link => *link,
         }
     }
 }
 
-/// An operand that broadcasts to `dims`: whole, a scalar, a vector along the last axis, or anything between.
+/// An operand that broadcasts to `dims`: whole, a scalar, a vector along the last axis, or anything
+/// between.
 fn operand<T: BinaryElement>(numbers: &mut Numbers, dims: &[usize]) -> (Vec<T>, Vec<usize>) {
     let from = match numbers.below(5) {
         0 | 1 => dims.to_vec(),
         2 => Vec::new(),
         3 => dims[dims.len().saturating_sub(1)..].to_vec(),
-        _ => dims
-            .iter()
-            .map(|dim| if numbers.below(2) == 0 { 1 } else { *dim })
-            .collect(),
+        _ => dims.iter().map(|dim| if numbers.below(2) == 0 { 1 } else { *dim }).collect(),
     };
     let mut strides = vec![0; dims.len()];
     broadcast_strides(&from, dims, &mut strides).expect("the dims fit");
@@ -104,10 +99,7 @@ fn links<T: BinaryElement>(numbers: &mut Numbers, dims: &[usize], count: usize) 
             let (other, strides) = operand(numbers, dims);
             let link = match numbers.below(9) {
                 0..=3 => Link::Unary(UNARY[numbers.below(UNARY.len())]),
-                4 => Link::Clip {
-                    low: T::from_f64(-1.5),
-                    high: T::from_f64(2.0),
-                },
+                4 => Link::Clip { low: T::from_f64(-1.5), high: T::from_f64(2.0) },
                 _ => Link::Binary {
                     op: BINARY[numbers.below(BINARY.len())],
                     side: [Side::Left, Side::Right][numbers.below(2)],
@@ -115,11 +107,7 @@ fn links<T: BinaryElement>(numbers: &mut Numbers, dims: &[usize], count: usize) 
                     strides: &[],
                 },
             };
-            Owned {
-                link,
-                other,
-                strides,
-            }
+            Owned { link, other, strides }
         })
         .collect()
 }
@@ -141,12 +129,7 @@ fn separately<T: UnaryElement + BinaryElement>(
         match *link {
             Link::Unary(op) => unary(&pool, isa, op, &state, &mut out),
             Link::Clip { low, high } => clip(&pool, isa, low, high, &state, &mut out),
-            Link::Binary {
-                op,
-                side,
-                other,
-                strides,
-            } => {
+            Link::Binary { op, side, other, strides } => {
                 let (a, a_strides, b, b_strides) = match side {
                     Side::Left => (&state[..], state_strides, other, strides),
                     Side::Right => (other, strides, &state[..], state_strides),
@@ -230,19 +213,11 @@ fn integers_as_one_by_one() {
 fn a_chain_by_hand() {
     let x: Vec<f32> = (0..5000).map(|i| i as f32 - 2500.0).collect();
     let (two, one, divisor) = ([2.0], [1.0], [-3.0]);
-    let scalar = |op, side, other| Link::Binary {
-        op,
-        side,
-        other,
-        strides: &[0],
-    };
+    let scalar = |op, side, other| Link::Binary { op, side, other, strides: &[0] };
     let links = [
         scalar(Binary::Mul, Side::Right, &two),
         scalar(Binary::Add, Side::Left, &one),
-        Link::Clip {
-            low: 0.0,
-            high: 6.0,
-        },
+        Link::Clip { low: 0.0, high: 6.0 },
         scalar(Binary::Div, Side::Left, &divisor),
     ];
     for &isa in Isa::available() {
@@ -257,12 +232,7 @@ fn a_chain_by_hand() {
 #[test]
 #[should_panic(expected = "too short")]
 fn an_operand_too_short_is_refused() {
-    let link = Link::Binary {
-        op: Binary::Add,
-        side: Side::Left,
-        other: &[1, 2],
-        strides: &[1],
-    };
+    let link = Link::Binary { op: Binary::Add, side: Side::Left, other: &[1, 2], strides: &[1] };
     let links = [Link::Unary(Unary::Neg), link];
     chain_in_place(&Pool::new(1), Isa::Portable, &[4], &links, &mut [0; 4]);
 }

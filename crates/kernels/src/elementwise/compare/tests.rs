@@ -6,10 +6,7 @@ const NAN: f32 = f32::NAN;
 
 #[test]
 fn comparisons() {
-    let (a, b) = (
-        [1.0, 2.0, 3.0, NAN, NAN, -0.0],
-        [2.0, 2.0, 2.0, 2.0, NAN, 0.0],
-    );
+    let (a, b) = ([1.0, 2.0, 3.0, NAN, NAN, -0.0], [2.0, 2.0, 2.0, 2.0, NAN, 0.0]);
     for &isa in Isa::available() {
         for (op, expected) in [
             (Compare::Equal, [0, 1, 0, 0, 0, 1]),
@@ -24,29 +21,9 @@ fn comparisons() {
             // Longer than a vector, constant on either side.
             let many: Vec<i64> = (0..100).collect();
             let mut right = [7; 100];
-            compare(
-                &Pool::new(1),
-                isa,
-                op,
-                &[100],
-                &many,
-                &[1],
-                &[50],
-                &[0],
-                &mut right,
-            );
+            compare(&Pool::new(1), isa, op, &[100], &many, &[1], &[50], &[0], &mut right);
             let mut left = [7; 100];
-            compare(
-                &Pool::new(1),
-                isa,
-                op,
-                &[100],
-                &[50],
-                &[0],
-                &many,
-                &[1],
-                &mut left,
-            );
+            compare(&Pool::new(1), isa, op, &[100], &[50], &[0], &many, &[1], &mut left);
             for (i, x) in many.iter().enumerate() {
                 let holds = |a: i64, b: i64| match op {
                     Compare::Equal => a == b,
@@ -55,10 +32,7 @@ fn comparisons() {
                     Compare::Greater => a > b,
                     Compare::GreaterOrEqual => a >= b,
                 };
-                assert_eq!(
-                    (right[i], left[i]),
-                    (u8::from(holds(*x, 50)), u8::from(holds(50, *x)))
-                );
+                assert_eq!((right[i], left[i]), (u8::from(holds(*x, 50)), u8::from(holds(50, *x))));
             }
         }
     }
@@ -67,23 +41,11 @@ fn comparisons() {
 #[test]
 fn booleans() {
     let (a, b) = ([0, 0, 1, 255], [0, 2, 0, 1]);
-    for (op, expected) in [
-        (Logic::And, [0, 0, 0, 1]),
-        (Logic::Or, [0, 1, 1, 1]),
-        (Logic::Xor, [0, 1, 1, 0]),
-    ] {
+    for (op, expected) in
+        [(Logic::And, [0, 0, 0, 1]), (Logic::Or, [0, 1, 1, 1]), (Logic::Xor, [0, 1, 1, 0])]
+    {
         let mut out = [7; 4];
-        logic(
-            &Pool::new(1),
-            Isa::detect(),
-            op,
-            &[2, 2],
-            &a,
-            &[2, 1],
-            &b,
-            &[2, 1],
-            &mut out,
-        );
+        logic(&Pool::new(1), Isa::detect(), op, &[2, 2], &a, &[2, 1], &b, &[2, 1], &mut out);
         assert_eq!(out, expected, "{op:?}");
     }
     let mut out = [7; 4];
@@ -102,17 +64,7 @@ fn bits() {
         (Bitwise::ShiftRight, [0, -1, -1, 0]),
     ] {
         let mut out = [7; 4];
-        bitwise(
-            &Pool::new(1),
-            Isa::detect(),
-            op,
-            &[4],
-            &a,
-            &[1],
-            &b,
-            &[1],
-            &mut out,
-        );
+        bitwise(&Pool::new(1), Isa::detect(), op, &[4], &a, &[1], &b, &[1], &mut out);
         assert_eq!(out, expected, "{op:?}");
     }
 }
@@ -150,24 +102,10 @@ fn selection_broadcasts_all_three() {
             for sb in strides {
                 for threads in [1, 3] {
                     let mut out = vec![0; n];
-                    select(
-                        &Pool::new(threads),
-                        &dims,
-                        &condition,
-                        &c,
-                        &a,
-                        &sa,
-                        &b,
-                        &sb,
-                        &mut out,
-                    );
+                    select(&Pool::new(threads), &dims, &condition, &c, &a, &sa, &b, &sb, &mut out);
                     for (i, out) in out.iter().enumerate() {
                         let at = |s: [usize; 2]| i / columns * s[0] + i % columns * s[1];
-                        let expected = if condition[at(c)] != 0 {
-                            a[at(sa)]
-                        } else {
-                            b[at(sb)]
-                        };
+                        let expected = if condition[at(c)] != 0 { a[at(sa)] } else { b[at(sb)] };
                         assert_eq!(*out, expected);
                     }
                 }

@@ -19,13 +19,7 @@ fn operations() -> Vec<(Unary, fn(f64) -> f64)> {
         (Unary::Ceil, f64::ceil),
         (Unary::Floor, f64::floor),
         (Unary::Round, f64::round_ties_even),
-        (Unary::Sign, |x| {
-            if x == 0.0 || x.is_nan() {
-                x
-            } else {
-                x.signum()
-            }
-        }),
+        (Unary::Sign, |x| if x == 0.0 || x.is_nan() { x } else { x.signum() }),
         (Unary::Sqrt, f64::sqrt),
         (Unary::Reciprocal, |x| 1.0 / x),
         (Unary::Square, |x| x * x),
@@ -57,67 +51,40 @@ fn operations() -> Vec<(Unary, fn(f64) -> f64)> {
         }),
         (Unary::Mish, |x| x * softplus(x).tanh()),
         (Unary::HardSwish, |x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
-        (Unary::LeakyRelu { alpha: 0.25 }, |x| {
-            if x < 0.0 { 0.25 * x } else { x }
+        (Unary::LeakyRelu { alpha: 0.25 }, |x| if x < 0.0 { 0.25 * x } else { x }),
+        (Unary::Elu { alpha: 0.5 }, |x| if x < 0.0 { 0.5 * x.exp_m1() } else { x }),
+        (Unary::Selu { alpha: 1.5, gamma: 2.0 }, |x| {
+            2.0 * if x < 0.0 { 1.5 * x.exp_m1() } else { x }
         }),
-        (Unary::Elu { alpha: 0.5 }, |x| {
-            if x < 0.0 { 0.5 * x.exp_m1() } else { x }
-        }),
-        (
-            Unary::Selu {
-                alpha: 1.5,
-                gamma: 2.0,
-            },
-            |x| 2.0 * if x < 0.0 { 1.5 * x.exp_m1() } else { x },
-        ),
-        (Unary::Celu { alpha: 2.0 }, |x| {
-            if x < 0.0 { 2.0 * (x / 2.0).exp_m1() } else { x }
-        }),
-        (
-            Unary::HardSigmoid {
-                alpha: 0.25,
-                beta: 0.5,
-            },
-            |x| (0.25 * x + 0.5).clamp(0.0, 1.0),
-        ),
+        (Unary::Celu { alpha: 2.0 }, |x| if x < 0.0 { 2.0 * (x / 2.0).exp_m1() } else { x }),
+        (Unary::HardSigmoid { alpha: 0.25, beta: 0.5 }, |x| (0.25 * x + 0.5).clamp(0.0, 1.0)),
         (Unary::Swish { alpha: 0.5 }, |x| x * sigmoid(0.5 * x)),
         (Unary::ThresholdedRelu { alpha: 1.0 }, |x| {
             // Neither side holds for NaN, and the standard's function compares.
             if x > 1.0 { x } else { 0.0 }
         }),
-        (
-            Unary::Shrink {
-                lambda: 0.5,
-                bias: 0.25,
-            },
-            |x| {
-                if x < -0.5 {
-                    x + 0.25
-                } else if x > 0.5 {
-                    x - 0.25
-                } else {
-                    0.0
-                }
-            },
-        ),
+        (Unary::Shrink { lambda: 0.5, bias: 0.25 }, |x| {
+            if x < -0.5 {
+                x + 0.25
+            } else if x > 0.5 {
+                x - 0.25
+            } else {
+                0.0
+            }
+        }),
     ]
 }
 
 fn inputs() -> Vec<f64> {
     let mut xs: Vec<f64> = (-4000..4000).map(|i| f64::from(i) * 0.0037).collect();
-    xs.extend([
-        0.0, -0.0, 0.5, 1.5, 2.5, 9000.0, -9000.0, 1e-20, -1e-20, 80.0, -80.0,
-    ]);
+    xs.extend([0.0, -0.0, 0.5, 1.5, 2.5, 9000.0, -9000.0, 1e-20, -1e-20, 80.0, -80.0]);
     xs.extend([f64::INFINITY, f64::NEG_INFINITY, f64::NAN]);
     xs
 }
 
 fn check<T: UnaryElement>(tolerance: f64, absolute: f64, lowest: f64) {
-    let xs: Vec<T> = inputs()
-        .into_iter()
-        .filter(|x| x.is_nan() || *x >= lowest)
-        .map(T::from_f64)
-        .collect();
+    let xs: Vec<T> =
+        inputs().into_iter().filter(|x| x.is_nan() || *x >= lowest).map(T::from_f64).collect();
     let pool = Pool::new(1);
     for &isa in Isa::available() {
         for (op, exact) in operations() {
@@ -191,14 +158,7 @@ fn clips() {
     let pool = Pool::new(2);
     for &isa in Isa::available() {
         let mut y = [0.0; 5];
-        clip(
-            &pool,
-            isa,
-            -1.0,
-            2.0,
-            &[-5.0, 0.5, 7.0, f32::NAN, f32::INFINITY],
-            &mut y,
-        );
+        clip(&pool, isa, -1.0, 2.0, &[-5.0, 0.5, 7.0, f32::NAN, f32::INFINITY], &mut y);
         assert_eq!(y[..3], [-1.0, 0.5, 2.0]);
         assert!(y[3].is_nan() && y[4] == 2.0);
         let mut y = [3i8, -9, 100];

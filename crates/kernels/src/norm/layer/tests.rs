@@ -5,9 +5,7 @@ use half::{bf16, f16};
 use super::*;
 
 fn values<T: Number>(n: usize, seed: usize) -> Vec<T> {
-    (0..n)
-        .map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) * 0.125))
-        .collect()
+    (0..n).map(|i| T::from_f64((((i + seed) * 29 % 83) as f64 - 40.0) * 0.125)).collect()
 }
 
 /// One call, with everything that may be left out.
@@ -36,16 +34,16 @@ fn naive<T: Number>(
 ) -> (Vec<f64>, Vec<T>, Vec<f64>, Vec<f64>) {
     let (mut y, mut sums, mut means, mut inverses) = (vec![], vec![], vec![], vec![]);
     for start in (0..x.len()).step_by(width.max(1)) {
-        let sum = |i: usize| match case.residual {
-            true => T::from_real(x[i].to_real().add(residual[i].to_real())),
-            false => x[i],
+        let sum = |i: usize| {
+            if case.residual {
+                T::from_real(x[i].to_real().add(residual[i].to_real()))
+            } else {
+                x[i]
+            }
         };
         let row: Vec<T> = (start..start + width).map(sum).collect();
         let n = width as f64;
-        let mean = match case.center {
-            true => row.iter().map(|s| s.to_f64()).sum::<f64>() / n,
-            false => 0.0,
-        };
+        let mean = if case.center { row.iter().map(|s| s.to_f64()).sum::<f64>() / n } else { 0.0 };
         let squares: f64 = row.iter().map(|s| (s.to_f64() - mean).powi(2)).sum();
         let inverse = 1.0 / (squares / n + epsilon).sqrt();
         for (i, s) in row.iter().enumerate() {
@@ -106,31 +104,14 @@ fn run_case<T: RowNorm>(
         let bits = |y: &[T]| y.iter().map(|y| y.to_f64().to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&y), bits(&again));
     } else {
-        rms_norm(
-            pool,
-            isa,
-            [count, width],
-            x,
-            residual,
-            scale,
-            epsilon,
-            &mut y,
-            Some(&mut sum),
-        );
+        rms_norm(pool, isa, [count, width], x, residual, scale, epsilon, &mut y, Some(&mut sum));
     }
-    Found {
-        y,
-        sum,
-        means,
-        inverses,
-    }
+    Found { y, sum, means, inverses }
 }
 
 fn cases() -> impl Iterator<Item = Case> {
     let all = [false, true];
-    let pairs = all
-        .into_iter()
-        .flat_map(move |center| all.map(|residual| (center, residual)));
+    let pairs = all.into_iter().flat_map(move |center| all.map(|residual| (center, residual)));
     pairs.flat_map(move |(center, residual)| {
         [(false, 1), (true, 1), (true, 3)].map(|(bias, parameters)| Case {
             center,
@@ -141,7 +122,8 @@ fn cases() -> impl Iterator<Item = Case> {
     })
 }
 
-/// Errors are counted in units of the last place of the largest term; `eps` is that of the type computed in.
+/// Errors are counted in units of the last place of the largest term; `eps` is that of the type
+/// computed in.
 fn check<T: RowNorm>(eps: f64, factor: f64) {
     let pool = Pool::new(2);
     for &isa in Isa::available() {
@@ -159,10 +141,7 @@ fn check<T: RowNorm>(eps: f64, factor: f64) {
             [3, 0],
         ] {
             for case in cases() {
-                let (x, residual) = (
-                    values::<T>(count * width, 3),
-                    values::<T>(count * width, 50),
-                );
+                let (x, residual) = (values::<T>(count * width, 3), values::<T>(count * width, 50));
                 let (scale, bias) = (
                     values::<T>(width * case.parameters, 11),
                     values::<T>(width * case.parameters, 17),
@@ -181,18 +160,12 @@ fn check<T: RowNorm>(eps: f64, factor: f64) {
                     );
                 }
                 if case.center && width > 0 {
-                    for (found, expected) in found
-                        .means
-                        .iter()
-                        .zip(&means)
-                        .chain(found.inverses.iter().zip(&inverses))
+                    for (found, expected) in
+                        found.means.iter().zip(&means).chain(found.inverses.iter().zip(&inverses))
                     {
                         let eps = eps.max(f64::from(f32::EPSILON));
                         let error = (f64::from(*found) - expected).abs();
-                        assert!(
-                            error <= 8.0 * eps * expected.abs().max(6.0),
-                            "{found} {expected}"
-                        );
+                        assert!(error <= 8.0 * eps * expected.abs().max(6.0), "{found} {expected}");
                     }
                 }
             }
@@ -280,11 +253,7 @@ fn a_large_offset_leaves_the_variance() {
             None,
             None,
         );
-        assert!(
-            y.iter()
-                .all(|y| (y.abs() - 1.0).abs() <= 2.0 * f32::EPSILON),
-            "{isa:?}"
-        );
+        assert!(y.iter().all(|y| (y.abs() - 1.0).abs() <= 2.0 * f32::EPSILON), "{isa:?}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Every function of the kernels against f64, densely over all numbers, under every instruction set.
+//! Every function of the kernels against f64, densely over all numbers, under every instruction
+//! set.
 //!
 //! The bounds are those of the table in the documentation of `vecmath`: this reads them from there.
 
@@ -35,46 +36,23 @@ fn functions() -> Vec<(&'static str, Unary, Exact)> {
         ("Softplus", Unary::Softplus, oracle::softplus),
         ("Softsign", Unary::Softsign, |x| x / (1.0 + x.abs())),
         ("Silu", Unary::Silu, |x| x * oracle::sigmoid(x)),
-        ("Swish", Unary::Swish { alpha: SWISH }, |x| {
-            x * oracle::sigmoid(f64::from(SWISH) * x)
-        }),
+        ("Swish", Unary::Swish { alpha: SWISH }, |x| x * oracle::sigmoid(f64::from(SWISH) * x)),
         ("Gelu", Unary::Gelu, oracle::gelu),
         ("GeluTanh", Unary::GeluTanh, oracle::gelu_tanh),
         ("Mish", Unary::Mish, oracle::mish),
-        ("HardSwish", Unary::HardSwish, |x| {
-            x * ((x + 3.0) / 6.0).clamp(0.0, 1.0)
+        ("HardSwish", Unary::HardSwish, |x| x * ((x + 3.0) / 6.0).clamp(0.0, 1.0)),
+        ("HardSigmoid", Unary::HardSigmoid { alpha: HARD_SIGMOID.0, beta: HARD_SIGMOID.1 }, |x| {
+            (f64::from(HARD_SIGMOID.0) * x + f64::from(HARD_SIGMOID.1)).clamp(0.0, 1.0)
         }),
-        (
-            "HardSigmoid",
-            Unary::HardSigmoid {
-                alpha: HARD_SIGMOID.0,
-                beta: HARD_SIGMOID.1,
-            },
-            |x| (f64::from(HARD_SIGMOID.0) * x + f64::from(HARD_SIGMOID.1)).clamp(0.0, 1.0),
-        ),
         ("LeakyRelu", Unary::LeakyRelu { alpha: LEAKY }, |x| {
             if x < 0.0 { f64::from(LEAKY) * x } else { x }
         }),
         ("Elu", Unary::Elu { alpha: ELU }, |x| oracle::elu(x, ELU)),
-        (
-            "Selu",
-            Unary::Selu {
-                alpha: SELU.0,
-                gamma: SELU.1,
-            },
-            |x| f64::from(SELU.1) * oracle::elu(x, SELU.0),
-        ),
-        ("Celu", Unary::Celu { alpha: CELU }, |x| {
-            oracle::celu(x, CELU)
+        ("Selu", Unary::Selu { alpha: SELU.0, gamma: SELU.1 }, |x| {
+            f64::from(SELU.1) * oracle::elu(x, SELU.0)
         }),
-        (
-            "Shrink",
-            Unary::Shrink {
-                lambda: SHRINK.0,
-                bias: SHRINK.1,
-            },
-            oracle::shrink,
-        ),
+        ("Celu", Unary::Celu { alpha: CELU }, |x| oracle::celu(x, CELU)),
+        ("Shrink", Unary::Shrink { lambda: SHRINK.0, bias: SHRINK.1 }, oracle::shrink),
     ]
 }
 
@@ -103,10 +81,7 @@ impl Tested for f32 {
     }
     fn spread(count: u64) -> Vec<f32> {
         let step = ((1 << 32) / count) | 1;
-        (0..1 << 32)
-            .step_by(step as usize)
-            .map(|bits: u64| f32::from_bits(bits as u32))
-            .collect()
+        (0..1 << 32).step_by(step as usize).map(|bits: u64| f32::from_bits(bits as u32)).collect()
     }
 }
 
@@ -122,13 +97,12 @@ impl Tested for f64 {
     }
     fn spread(count: u64) -> Vec<f64> {
         let step = (u64::MAX / count) | 1;
-        (0..count)
-            .map(|i| f64::from_bits(i.wrapping_mul(step)))
-            .collect()
+        (0..count).map(|i| f64::from_bits(i.wrapping_mul(step))).collect()
     }
 }
 
-/// A bound: so many units in the last place, or this far off absolutely, or as a part of the argument.
+/// A bound: so many units in the last place, or this far off absolutely, or as a part of the
+/// argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bound {
     ulps: f64,
@@ -142,9 +116,7 @@ fn documented<T: Tested>(name: &str) -> Bound {
         .lines()
         .filter_map(|line| line.strip_prefix("//! |"))
         .map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
-    let row = rows
-        .filter(|row| row[0].split(", ").any(|one| one == name))
-        .collect::<Vec<_>>();
+    let row = rows.filter(|row| row[0].split(", ").any(|one| one == name)).collect::<Vec<_>>();
     assert_eq!(row.len(), 1, "one row has the bounds of {name}");
     let number = |cell: &str| match cell {
         "" => 0.0,
@@ -155,11 +127,7 @@ fn documented<T: Tested>(name: &str) -> Bound {
         Some(part) => (0.0, number(part)),
         None => (number(or), 0.0),
     };
-    Bound {
-        ulps: number(ulps),
-        absolute,
-        of_argument,
-    }
+    Bound { ulps: number(ulps), absolute, of_argument }
 }
 
 /// The worst of many results.
@@ -203,33 +171,20 @@ impl Worst {
     }
 }
 
-/// Evenly spaced bits, evenly spaced small numbers, and what is next to multiples of a quarter circle and to the edges of
-/// domains and ranges.
+/// Evenly spaced bits, evenly spaced small numbers, and what is next to multiples of a quarter
+/// circle and to the edges of domains and ranges.
 fn inputs<T: Tested>(count: u64) -> Vec<T> {
-    let edges = [
-        0.0,
-        0.5,
-        1.0,
-        2.0,
-        88.72284,
-        103.97208,
-        709.782712893384,
-        745.1332191019412,
-        8192.0,
-    ]
-    .into_iter()
-    .chain((1..200).map(|n| f64::from(n) * FRAC_PI_2))
-    .chain((1..5300).step_by(37).map(|n| f64::from(n) * FRAC_PI_2))
-    .chain([f64::INFINITY, f64::NAN, T::MAX])
-    .map(T::from_f64)
-    .flat_map(T::neighbours)
-    .flat_map(|x| [x, T::narrow(x.widen().neg())]);
+    let edges =
+        [0.0, 0.5, 1.0, 2.0, 88.72284, 103.97208, 709.782712893384, 745.1332191019412, 8192.0]
+            .into_iter()
+            .chain((1..200).map(|n| f64::from(n) * FRAC_PI_2))
+            .chain((1..5300).step_by(37).map(|n| f64::from(n) * FRAC_PI_2))
+            .chain([f64::INFINITY, f64::NAN, T::MAX])
+            .map(T::from_f64)
+            .flat_map(T::neighbours)
+            .flat_map(|x| [x, T::narrow(x.widen().neg())]);
     let small = (-50_000..=50_000).map(|i| T::from_f64(f64::from(i) * 4.1e-4));
-    T::spread(count)
-        .into_iter()
-        .chain(small)
-        .chain(edges)
-        .collect()
+    T::spread(count).into_iter().chain(small).chain(edges).collect()
 }
 
 fn check_unary<T: Tested>(count: u64) {
@@ -264,26 +219,12 @@ fn functions_of_f64_are_within_the_documented_bounds() {
 
 /// All pairs of some bases and some exponents.
 fn check_power<T: Tested>() {
-    let edges = [
-        0.0,
-        0.5,
-        1.0,
-        2.0,
-        3.0,
-        10.0,
-        f64::INFINITY,
-        f64::NAN,
-        1e-20,
-        1.0 + 1e-6,
-    ];
+    let edges = [0.0, 0.5, 1.0, 2.0, 3.0, 10.0, f64::INFINITY, f64::NAN, 1e-20, 1.0 + 1e-6];
     let edges = || edges.into_iter().flat_map(|x| [x, -x]).map(T::from_f64);
     let near = (1..400).map(|i| T::from_f64(f64::from(i) * 0.0137));
-    // Signalling NaNs are left out: they are not 1 to the power of 0 in the C library, and f64 makes them quiet.
-    let spread = |count| {
-        T::spread(count)
-            .into_iter()
-            .filter(|x| !x.to_f64().is_nan())
-    };
+    // Signalling NaNs are left out: they are not 1 to the power of 0 in the C library, and f64
+    // makes them quiet.
+    let spread = |count| T::spread(count).into_iter().filter(|x| !x.to_f64().is_nan());
     let bases: Vec<T> = edges().chain(near).chain(spread(1500)).collect();
     let small = (-60..60).map(|i| T::from_f64(f64::from(i) * 0.25));
     let exponents = edges().chain(small).chain(spread(500));
@@ -297,17 +238,7 @@ fn check_power<T: Tested>() {
             // A constant exponent, for which there may be a short cut, and one by one.
             for (b, stride) in [(vec![b], 0), (vec![b; bases.len()], 1)] {
                 let dims = [bases.len()];
-                binary(
-                    &pool,
-                    isa,
-                    Binary::Pow,
-                    &dims,
-                    &bases,
-                    &[1],
-                    &b,
-                    &[stride],
-                    &mut ys,
-                );
+                binary(&pool, isa, Binary::Pow, &dims, &bases, &[1], &b, &[stride], &mut ys);
                 for ((a, y), exact) in bases.iter().zip(&ys).zip(&exact) {
                     let at = || format!("{a:?}, {:?}: {y:?}", b[0]);
                     worst.take(bound, a.to_f64(), *y, *exact, at);
@@ -348,9 +279,7 @@ fn expm1_is_within_the_documented_bound() {
         Level::new(isa).run(Expm1(&xs, &mut ys));
         let mut worst = Worst::default();
         for (&x, &y) in xs.iter().zip(&ys) {
-            worst.take(bound, x.into(), y, f64::from(x).exp_m1(), || {
-                format!("{x:?}: {y:?}")
-            });
+            worst.take(bound, x.into(), y, f64::from(x).exp_m1(), || format!("{x:?}: {y:?}"));
         }
         assert_eq!(worst.complaint::<f32>(isa, "expm1", bound), None);
     }

@@ -1,9 +1,10 @@
-//! What the functions are, in f64, written for accuracy alone: without cancellation, and by other methods than those of
-//! the code under test where the standard library has no such function.
+//! What the functions are, in f64, written for accuracy alone: without cancellation, and by other
+//! methods than those of the code under test where the standard library has no such function.
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, LN_2, PI};
 
-/// The parameters that functions are tested with. None is a power of two, which would multiply exactly.
+/// The parameters that functions are tested with. None is a power of two, which would multiply
+/// exactly.
 pub(super) const LEAKY: f32 = 0.01;
 pub(super) const ELU: f32 = 0.7;
 pub(super) const SELU: (f32, f32) = (1.673_263_2, 1.050_701);
@@ -20,18 +21,15 @@ fn weights() -> impl Iterator<Item = (f64, f64)> {
     })
 }
 
-/// The complementary error function, to a few units of 1e-16 of itself for `x < 1`, `x^2` of them beyond.
+/// The complementary error function, to a few units of 1e-16 of itself for `x < 1`, `x^2` of them
+/// beyond.
 ///
-/// From 0.5 on by the trapezoidal rule with step h = 1/2 for its integral representation (Chiarella and Reichl,
-/// "On the evaluation of integrals related to the error function", 1968), whose own error is exp(-(pi/h)^2) = 7e-18; below by
-/// the series of the error function.
+/// From 0.5 on by the trapezoidal rule with step h = 1/2 for its integral representation (Chiarella
+/// and Reichl, "On the evaluation of integrals related to the error function", 1968), whose own
+/// error is exp(-(pi/h)^2) = 7e-18; below by the series of the error function.
 pub(super) fn erfc(x: f64) -> f64 {
     if x < 0.5 {
-        return if x < -0.5 {
-            2.0 - erfc(-x)
-        } else {
-            1.0 - erf(x)
-        };
+        return if x < -0.5 { 2.0 - erfc(-x) } else { 1.0 - erf(x) };
     }
     if x >= 40.0 {
         // Below the least number; the sum would make NaN of infinity.
@@ -41,11 +39,7 @@ pub(super) fn erfc(x: f64) -> f64 {
     let sum: f64 = weights().map(|(n, weight)| weight / (n + square)).sum();
     let integral = x * (-square).exp() / PI * (0.5 / square + sum);
     // Half a period of the rule's poles: beyond 2 pi it is not to be taken off.
-    let poles = if x < 2.0 * PI {
-        2.0 / (4.0 * PI * x).exp_m1()
-    } else {
-        0.0
-    };
+    let poles = if x < 2.0 * PI { 2.0 / (4.0 * PI * x).exp_m1() } else { 0.0 };
     integral - poles
 }
 
@@ -63,19 +57,11 @@ pub(super) fn erf(x: f64) -> f64 {
 }
 
 pub(super) fn sigmoid(x: f64) -> f64 {
-    if x < 0.0 {
-        x.exp() / (1.0 + x.exp())
-    } else {
-        1.0 / (1.0 + (-x).exp())
-    }
+    if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) }
 }
 
 pub(super) fn softplus(x: f64) -> f64 {
-    if x > 0.0 {
-        x + (-x).exp().ln_1p()
-    } else {
-        x.exp().ln_1p()
-    }
+    if x > 0.0 { x + (-x).exp().ln_1p() } else { x.exp().ln_1p() }
 }
 
 pub(super) fn gelu(x: f64) -> f64 {
@@ -93,11 +79,8 @@ pub(super) fn mish(x: f64) -> f64 {
 
 pub(super) fn asinh(x: f64) -> f64 {
     let a = x.abs();
-    let value = if a > 1e10 {
-        a.ln() + LN_2
-    } else {
-        (a + a * a / (1.0 + (1.0 + a * a).sqrt())).ln_1p()
-    };
+    let value =
+        if a > 1e10 { a.ln() + LN_2 } else { (a + a * a / (1.0 + (1.0 + a * a).sqrt())).ln_1p() };
     value.copysign(x)
 }
 
@@ -116,20 +99,12 @@ pub(super) fn atanh(x: f64) -> f64 {
 }
 
 pub(super) fn elu(x: f64, alpha: f32) -> f64 {
-    if x < 0.0 {
-        f64::from(alpha) * x.exp_m1()
-    } else {
-        x
-    }
+    if x < 0.0 { f64::from(alpha) * x.exp_m1() } else { x }
 }
 
 pub(super) fn celu(x: f64, alpha: f32) -> f64 {
     let alpha = f64::from(alpha);
-    if x < 0.0 {
-        alpha * (x / alpha).exp_m1()
-    } else {
-        x
-    }
+    if x < 0.0 { alpha * (x / alpha).exp_m1() } else { x }
 }
 
 pub(super) fn shrink(x: f64) -> f64 {
@@ -145,11 +120,7 @@ pub(super) fn shrink(x: f64) -> f64 {
 #[test]
 fn the_error_functions_agree_with_tables() {
     // Abramowitz and Stegun, tables 7.1 and 7.3.
-    for (x, expected) in [
-        (0.5, 0.520_499_877_8),
-        (1.0, 0.842_700_792_9),
-        (1.9, 0.992_790_429_2),
-    ] {
+    for (x, expected) in [(0.5, 0.520_499_877_8), (1.0, 0.842_700_792_9), (1.9, 0.992_790_429_2)] {
         assert!((erf(x) - expected).abs() < 1e-10, "{x}: {}", erf(x));
         assert!((erf(-x) + expected).abs() < 1e-10);
         assert!((erfc(-x) - 1.0 - expected).abs() < 1e-10);

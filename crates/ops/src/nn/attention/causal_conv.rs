@@ -21,9 +21,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.same_dim(&per_group, &Dim::Known(1), "the channels of a kernel and 1")?;
     let width = shared_dim(cx, "places", &[(1, 2)])?;
     if let Some(width) = width.known().filter(|width| *width < 1) {
-        return cx.fail(format_args!(
-            "the kernel must have a positive size, not {width}"
-        ));
+        return cx.fail(format_args!("the kernel must have a positive size, not {width}"));
     }
     let past = shared_dim(cx, "places", &[(3, 2)])?;
     let before = cx.same_dim(
@@ -43,16 +41,15 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     let rank = cx.rank(0).filter(|rank| *rank >= 2);
     let channels = rank.and_then(|_| cx.dim(0, 1).or_else(|| cx.dim(1, 0)))?;
-    let extended = match cx.has_input(3) {
-        true => "extended = Concat <axis = 2> (past_state, input)",
-        false => {
-            "batch = Shape <start = 0, end = 1> (input)
+    let extended = if cx.has_input(3) {
+        "extended = Concat <axis = 2> (past_state, input)"
+    } else {
+        "batch = Shape <start = 0, end = 1> (input)
             channels = Shape <start = 1, end = 2> (input)
             state_size = Concat <axis = 0> (batch, channels, before)
             float_zeros = ConstantOfShape (state_size)
             zeros = CastLike (float_zeros, input)
             extended = Concat <axis = 2> (zeros, input)"
-        }
     };
     let bias = if cx.has_input(2) { ", bias" } else { "" };
     let activated = match cx.string("activation")?.as_str() {
@@ -87,31 +84,19 @@ mod tests {
     #[test]
     fn the_state_is_a_kernel_less_one() {
         let rows = [
-            (
-                "float16[2, 4, 8]; float16[4, 1, 4]",
-                "float16[2, 4, 8]; float16[2, 4, 3]",
-            ),
+            ("float16[2, 4, 8]; float16[4, 1, 4]", "float16[2, 4, 8]; float16[2, 4, 3]"),
             (
                 "float[B, C, L]; float[4, 1, K]; -; float[2, ?, ?]",
                 "float[2, 4, L]; float[2, 4, K - 1]",
             ),
-            (
-                "float[...]; -; float[4]; float[B, ?, 3]",
-                "float[B, 4, ?]; float[B, 4, 3]",
-            ),
+            ("float[...]; -; float[4]; float[B, ?, 3]", "float[B, 4, ?]; float[B, 4, 3]"),
             ("-; -", "?[?, ?, ?]; ?[?, ?, ?]"),
-            (
-                "float[2, 4, 8]; float[4, 1, 1]",
-                "float[2, 4, 8]; float[2, 4, 0]",
-            ),
+            ("float[2, 4, 8]; float[4, 1, 1]", "float[2, 4, 8]; float[2, 4, 0]"),
             (
                 "float[2, 4, 8]; float[4, 1, 0]",
                 "CausalConvWithState: the kernel must have a positive size, not 0",
             ),
-            (
-                "float[2, 4, 8]; float[4, 4]",
-                "CausalConvWithState: input 1 must have rank 3, not 2",
-            ),
+            ("float[2, 4, 8]; float[4, 4]", "CausalConvWithState: input 1 must have rank 3, not 2"),
             (
                 "float[2, 4, 8]; float[4, 2, 3]",
                 "CausalConvWithState: the channels of a kernel and 1 differ (2 and 1)",

@@ -74,29 +74,28 @@ fn limits(cx: &Expand<'_>) -> [i64; 2] {
 
 /// Queries, keys and values with an axis for heads, and their sizes.
 fn apart(cx: &Expand<'_>, packed: bool) -> String {
-    let split = match packed {
-        false => "query = Identity (Q)\nkey = Identity (K)\nvalue = Identity (V)".to_string(),
-        true => {
-            let (query, key) = (heads(cx, "q_num_heads"), heads(cx, "kv_num_heads"));
-            let split = |name: &str, input: &str, sizes: &str| {
-                format!(
-                    "{name}_split = Reshape ({input}, {sizes})
+    let split = if packed {
+        let (query, key) = (heads(cx, "q_num_heads"), heads(cx, "kv_num_heads"));
+        let split = |name: &str, input: &str, sizes: &str| {
+            format!(
+                "{name}_split = Reshape ({input}, {sizes})
                     {name} = Transpose <perm = [0, 2, 1, 3]> ({name}_split)\n"
-                )
-            };
-            [
-                vector("given_heads", &[query]),
-                vector("given_key_heads", &[key]),
-                vector("rest", &[-1]),
-                "query_sizes = Concat <axis = 0> (batch, queries, given_heads, rest)
+            )
+        };
+        [
+            vector("given_heads", &[query]),
+            vector("given_key_heads", &[key]),
+            vector("rest", &[-1]),
+            "query_sizes = Concat <axis = 0> (batch, queries, given_heads, rest)
                 key_sizes = Concat <axis = 0> (batch, keys, given_key_heads, rest)\n"
-                    .to_string(),
-                split("query", "Q", "query_sizes"),
-                split("key", "K", "key_sizes"),
-                split("value", "V", "key_sizes"),
-            ]
-            .concat()
-        }
+                .to_string(),
+            split("query", "Q", "query_sizes"),
+            split("key", "K", "key_sizes"),
+            split("value", "V", "key_sizes"),
+        ]
+        .concat()
+    } else {
+        "query = Identity (Q)\nkey = Identity (K)\nvalue = Identity (V)".to_string()
     };
     format!(
         "batch = Shape <start = 0, end = 1> (Q)
@@ -120,11 +119,7 @@ fn scale(cx: &Expand<'_>, elem: i64) -> String {
     if cx.since() >= 24 {
         constants += &vector("last", &[-1]);
     }
-    let scale = if given.is_some() {
-        "given_scale"
-    } else {
-        "usual_scale"
-    };
+    let scale = if given.is_some() { "given_scale" } else { "usual_scale" };
     format!(
         "{constants}
         float_features = Cast <to = 1> (features)
@@ -138,15 +133,17 @@ fn scale(cx: &Expand<'_>, elem: i64) -> String {
 
 /// Keys and values of earlier calls, with those of this one behind them.
 fn cache(cx: &Expand<'_>) -> String {
-    let mut text = match cx.has_input(PAST_KEY) {
-        true => "all_keys = Concat <axis = 2> (past_key, key)
+    let mut text = if cx.has_input(PAST_KEY) {
+        "all_keys = Concat <axis = 2> (past_key, key)
             past = Shape <start = -2, end = -1> (past_key)\n"
-            .to_string(),
-        false => "all_keys = Identity (key)\n".to_string() + &vector("past", &[0]),
+            .to_string()
+    } else {
+        "all_keys = Identity (key)\n".to_string() + &vector("past", &[0])
     };
-    text += match cx.has_input(PAST_VALUE) {
-        true => "all_values = Concat <axis = 2> (past_value, value)\n",
-        false => "all_values = Identity (value)\n",
+    text += if cx.has_input(PAST_VALUE) {
+        "all_values = Concat <axis = 2> (past_value, value)\n"
+    } else {
+        "all_values = Identity (value)\n"
     };
     if cx.has_output(PRESENT_KEY) {
         text += "present_key = Identity (all_keys)\n";
@@ -160,26 +157,26 @@ fn cache(cx: &Expand<'_>) -> String {
 /// What is added to the scores, from the mask that the call gives.
 fn mask(cx: &Expand<'_>) -> Option<String> {
     let constants = float_vector("minus_inf", f32::NEG_INFINITY) + &float_vector("float_zero", 0.0);
-    let given = match cx.has_input(MASK) {
-        false => "AttnBias = ConstantOfShape (bias_sizes)".to_string(),
-        true => {
-            let bias = match cx.tensor(MASK)?.elem == Some(Bool) {
-                true => "Where (attn_mask, float_zero, minus_inf)",
-                false => "Identity (attn_mask)",
-            };
-            // Since 24 a mask may be shorter than the keys, which then are hidden.
-            let filled = match cx.since() {
-                ..24 => "AttnBias = Identity (short_bias)",
-                _ => {
-                    "mask_keys = Shape <start = -1> (attn_mask)
+    let given = if cx.has_input(MASK) {
+        let bias = if cx.tensor(MASK)?.elem == Some(Bool) {
+            "Where (attn_mask, float_zero, minus_inf)"
+        } else {
+            "Identity (attn_mask)"
+        };
+        // Since 24 a mask may be shorter than the keys, which then are hidden.
+        let filled = match cx.since() {
+            ..24 => "AttnBias = Identity (short_bias)",
+            _ => {
+                "mask_keys = Shape <start = -1> (attn_mask)
                     missing_keys = Sub (key_count, mask_keys)
                     pads = Concat <axis = 0> (zero, missing_keys)
                     hidden = CastLike (minus_inf, short_bias)
                     AttnBias = Pad (short_bias, pads, hidden, last)"
-                }
-            };
-            format!("short_bias = {bias}\n{filled}")
-        }
+            }
+        };
+        format!("short_bias = {bias}\n{filled}")
+    } else {
+        "AttnBias = ConstantOfShape (bias_sizes)".to_string()
     };
     Some(format!(
         "key_count = Shape <start = -2, end = -1> (all_keys)
@@ -195,21 +192,18 @@ fn causal_limit(cx: &Expand<'_>) -> String {
         return "AttnBiasCausalOrNot = Identity (AttnBias)".to_string();
     }
     let mut constants = vector("at_0", &[0]) + &vector("at_1", &[1]);
-    let hidden = match cache_is_outside(cx) {
-        false => {
-            "positions = Add (rows, past)
-            is_behind = Less (positions, columns)"
-        }
-        true => {
-            constants += &vector("outer_axes", &[0, 1]);
-            constants += &vector("inner_axes", &[1, 2, 3]);
-            "offsets = Sub (nonpad_kv_seqlen, queries)
+    let hidden = if cache_is_outside(cx) {
+        constants += &vector("outer_axes", &[0, 1]);
+        constants += &vector("inner_axes", &[1, 2, 3]);
+        "offsets = Sub (nonpad_kv_seqlen, queries)
             each_rows = Unsqueeze (rows, outer_axes)
             each_columns = Unsqueeze (columns, outer_axes)
             each_offset = Unsqueeze (offsets, inner_axes)
             positions = Add (each_rows, each_offset)
             is_behind = Less (positions, each_columns)"
-        }
+    } else {
+        "positions = Add (rows, past)
+            is_behind = Less (positions, columns)"
     };
     format!(
         "{constants}
@@ -287,11 +281,7 @@ fn window(cx: &Expand<'_>) -> String {
 
 /// No query sees keys of an outer cache that are not valid. Since 24. With it the bias is complete.
 fn padding(cx: &Expand<'_>) -> String {
-    let bias = if cx.since() < 25 {
-        "AttnBiasCausalOrNot"
-    } else {
-        "window_bias"
-    };
+    let bias = if cx.since() < 25 { "AttnBiasCausalOrNot" } else { "window_bias" };
     match (cx.since(), cx.has_input(VALID_KEYS)) {
         (..24, _) => String::new(),
         (_, false) => format!("bias = Identity ({bias})"),
@@ -336,11 +326,7 @@ fn shared_heads() -> String {
 /// Products of queries and keys, the bias, and the shares that softmax makes of them.
 fn scores(cx: &Expand<'_>, elem: i64, precision: i64) -> String {
     let last_axis = vector("last_axis", &[-1]);
-    let bias = if cx.since() < 24 {
-        "AttnBiasCausalOrNot"
-    } else {
-        "bias"
-    };
+    let bias = if cx.since() < 24 { "AttnBiasCausalOrNot" } else { "bias" };
     let soft_cap = cx.float("softcap").unwrap_or(0.0);
     let (capped, capped_scores) = match soft_cap {
         0.0 => (String::new(), "typed_scores"),
@@ -391,13 +377,12 @@ fn scores(cx: &Expand<'_>, elem: i64, precision: i64) -> String {
 }
 
 fn output(packed: bool) -> String {
-    let joined = match packed {
-        false => "Y = Identity (sums)",
-        true => {
-            "heads_third = Transpose <perm = [0, 2, 1, 3]> (sums)
+    let joined = if packed {
+        "heads_third = Transpose <perm = [0, 2, 1, 3]> (sums)
             joined_sizes = Concat <axis = 0> (zero, zero, rest)
             Y = Reshape (heads_third, joined_sizes)"
-        }
+    } else {
+        "Y = Identity (sums)"
     };
     format!("sums = MatMul (shares, each_value)\n{joined}")
 }

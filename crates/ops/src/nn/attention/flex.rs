@@ -15,9 +15,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         if let (Some(queries), Some(found)) = (cx.elem(0), cx.elem(input))
             && queries != found
         {
-            return cx.fail(format_args!(
-                "input {input} is {found}, but queries are {queries}"
-            ));
+            return cx.fail(format_args!("input {input} is {found}, but queries are {queries}"));
         }
     }
     let batch = shared_dim(cx, "elements of the batch", &[(0, 0), (1, 0), (2, 0)])?;
@@ -30,12 +28,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let size = shared_dim(cx, "the size of a head", &[(2, 3)])?;
     let scores = Type::Tensor(sardonyx_model::TensorType {
         elem: precision(cx)?,
-        shape: Some(
-            [&batch, &heads, &queries, &keys]
-                .into_iter()
-                .cloned()
-                .collect(),
-        ),
+        shape: Some([&batch, &heads, &queries, &keys].into_iter().cloned().collect()),
     });
     for graph in ["score_mod", "prob_mod"] {
         check_modifier(cx, graph, &scores)?;
@@ -50,25 +43,18 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn precision(cx: &Infer<'_>) -> Result<Option<DataType>, InferError> {
     use DataType::{Bfloat16, Double, Float, Float16};
     let Some(number) = cx.int("softmax_precision") else {
-        return Ok(cx
-            .elem(0)
-            .map(|elem| if elem == Double { Double } else { Float }));
+        return Ok(cx.elem(0).map(|elem| if elem == Double { Double } else { Float }));
     };
     let given = i32::try_from(number).ok().and_then(DataType::from_number);
     match given.filter(|elem| [Float, Float16, Bfloat16, Double].contains(elem)) {
         Some(elem) => Ok(Some(elem)),
-        None => cx.fail(format_args!(
-            "softmax_precision {number} is no type for weights"
-        )),
+        None => cx.fail(format_args!("softmax_precision {number} is no type for weights")),
     }
 }
 
 /// Demands that a graph makes of scores or weights other ones of the same type.
 fn check_modifier(cx: &Infer<'_>, graph: &str, scores: &Type) -> Result<(), InferError> {
-    let input = Inferred {
-        ty: Some(scores.clone()),
-        known: None,
-    };
+    let input = Inferred { ty: Some(scores.clone()), known: None };
     let Some(outputs) = cx.subgraph(graph, &[input])? else {
         return Ok(());
     };
@@ -109,21 +95,18 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
                 scale = Identity (quotient)"
         }
     };
-    let (score, score_mod) = modified(
-        cx,
-        "score_mod",
-        "typed_scores",
-        &format!("Cast <to = {precision}> (scores)"),
-    )?;
+    let (score, score_mod) =
+        modified(cx, "score_mod", "typed_scores", &format!("Cast <to = {precision}> (scores)"))?;
     let softmax = format!("Softmax <axis = 3> ({score})");
     let (weights, prob_mod) = modified(cx, "prob_mod", "shares", &softmax)?;
-    let product = match precision == elem {
-        true => format!("Y = MatMul ({weights}, values)"),
-        false => format!(
+    let product = if precision == elem {
+        format!("Y = MatMul ({weights}, values)")
+    } else {
+        format!(
             "wide_values = Cast <to = {precision}> (values)
             wide = MatMul ({weights}, wide_values)
             Y = Cast <to = {elem}> (wide)"
-        ),
+        )
     };
     let third = vector("third", &[2]);
     let keys = copied_heads("keys", "K", "features");
@@ -160,11 +143,9 @@ fn modified(cx: &Expand<'_>, attribute: &str, name: &str, value: &str) -> Option
             return None;
         };
         if !graph.nodes.is_empty() || input != output {
-            // The graph's own names are kept, and so it gets its input and gives its output without more nodes.
-            return Some((
-                output.clone(),
-                format!("{input} = {value}\n{}", graph.nodes),
-            ));
+            // The graph's own names are kept, and so it gets its input and gives its output without
+            // more nodes.
+            return Some((output.clone(), format!("{input} = {value}\n{}", graph.nodes)));
         }
     }
     let result = format!("modified_{name}");
@@ -190,11 +171,7 @@ mod tests {
                     "float[2, Hq, L, F]",
                 ),
                 (&[], "-; -; double[...]", "double[?, ?, ?, ?]"),
-                (
-                    &[],
-                    "float[2, 8, 64]; -; -",
-                    "FlexAttention: input 0 must have rank 4, not 3",
-                ),
+                (&[], "float[2, 8, 64]; -; -", "FlexAttention: input 0 must have rank 4, not 3"),
                 (
                     &[],
                     "float[2, 8, 3, 64]; float16[...]; -",

@@ -33,11 +33,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let batch = shared_dim(cx, "elements of the batch", &batch)?;
     let steps = shared_dim(cx, "steps", &[Q, K, V, DECAY, BETA].map(|input| (input, 1)))?;
     let past_heads = shared_dim(cx, "heads", &[(PAST, 1)])?;
-    cx.same_dim(
-        &Dim::Known(key_heads),
-        &past_heads,
-        "kv_num_heads and heads of the state",
-    )?;
+    cx.same_dim(&Dim::Known(key_heads), &past_heads, "kv_num_heads and heads of the state")?;
 
     let size = |input: usize, heads: i64, name: &str| {
         head_size(cx, &shared_dim(cx, "heads", &[(input, 2)])?, heads, name)
@@ -55,11 +51,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let output = [batch.clone(), steps, packed];
     cx.set_tensor(0, cx.elem(Q), Some(output.into_iter().collect()));
     // Without a state to begin with, its type is that of the queries.
-    let elem = if cx.has_input(PAST) {
-        cx.elem(PAST)
-    } else {
-        cx.elem(Q)
-    };
+    let elem = if cx.has_input(PAST) { cx.elem(PAST) } else { cx.elem(Q) };
     let state = [batch, Dim::Known(key_heads), key_size, value_size];
     cx.set_tensor(1, elem, Some(state.into_iter().collect()));
     Ok(())
@@ -103,9 +95,7 @@ fn check_factors(cx: &Infer<'_>, heads: i64, size: &Dim) -> Result<(), InferErro
         ));
     }
     if let Some(found) = last(BETA)?.filter(|found| *found != heads && *found != 1) {
-        return cx.fail(format_args!(
-            "beta has {found} factors, which are not 1 or {heads}"
-        ));
+        return cx.fail(format_args!("beta has {found} factors, which are not 1 or {heads}"));
     }
     Ok(())
 }
@@ -132,11 +122,7 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
     ]
     .concat();
     // What is scanned, in the order of the inputs of a step.
-    let mut scanned = vec![
-        ("query", "query_sizes"),
-        ("key", "key_sizes"),
-        ("value", "key_sizes"),
-    ];
+    let mut scanned = vec![("query", "query_sizes"), ("key", "key_sizes"), ("value", "key_sizes")];
     let mut beta_sizes = "";
     if decays {
         scanned.push(("decay", "key_sizes"));
@@ -155,12 +141,11 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         names += &format!(", {name}_now");
         casts += &format!("{name}_float = Cast <to = 1> ({name}_now)\n");
     }
-    let first = match cx.has_input(3) {
-        true => "first_state = Cast <to = 1> (past_state)",
-        false => {
-            "state_sizes = Concat <axis = 0> (batch, key_heads, key_features, value_features)
+    let first = if cx.has_input(3) {
+        "first_state = Cast <to = 1> (past_state)"
+    } else {
+        "state_sizes = Concat <axis = 0> (batch, key_heads, key_features, value_features)
             first_state = ConstantOfShape (state_sizes)"
-        }
     };
     let scale = match cx.float("scale")? {
         0.0 => "features = Squeeze (key_features)
@@ -185,19 +170,19 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
             "states_read",
         ),
     };
-    let (decayed, old) = match decays {
-        false => ("", "state_before"),
-        true => (
+    let (decayed, old) = if decays {
+        (
             "factors = Exp (decay_float)
             factor_column = Unsqueeze (factors, rest)
             state_decayed = Mul (state_before, factor_column)",
             "state_decayed",
-        ),
+        )
+    } else {
+        ("", "state_before")
     };
     // A correction writes what the state does not yet say.
-    let (corrected, written) = match corrects {
-        false => (String::new(), "value_float"),
-        true => (
+    let (corrected, written) = if corrects {
+        (
             format!(
                 "state_turned = Transpose <perm = [0, 1, 3, 2]> ({old})
                 found_column = MatMul (state_turned, key_column)
@@ -206,13 +191,11 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
                 change = Mul (beta_float, difference)"
             ),
             "change",
-        ),
-    };
-    let state_like = if cx.has_input(3) {
-        "past_state"
+        )
     } else {
-        "query"
+        (String::new(), "value_float")
     };
+    let state_like = if cx.has_input(3) { "past_state" } else { "query" };
     let count = scanned.len();
     Some(format!(
         "{constants}
@@ -310,26 +293,10 @@ mod tests {
     fn contradictions() {
         let three = "float[2, 3, 64]; float[2, 3, 64]; float[2, 3, 64]";
         let rows = [
-            (
-                (4, 3, "linear"),
-                three.to_string(),
-                "4 query heads do not share 3 key heads evenly",
-            ),
-            (
-                (0, 4, "linear"),
-                three.to_string(),
-                "q_num_heads must be positive, not 0",
-            ),
-            (
-                (4, 4, "quadratic"),
-                three.to_string(),
-                "update_rule has no value \"quadratic\"",
-            ),
-            (
-                (4, 4, "gated"),
-                three.to_string(),
-                "the rule gated needs the input decay",
-            ),
+            ((4, 3, "linear"), three.to_string(), "4 query heads do not share 3 key heads evenly"),
+            ((0, 4, "linear"), three.to_string(), "q_num_heads must be positive, not 0"),
+            ((4, 4, "quadratic"), three.to_string(), "update_rule has no value \"quadratic\""),
+            ((4, 4, "gated"), three.to_string(), "the rule gated needs the input decay"),
             (
                 (4, 4, "linear"),
                 format!("{three}; _; _; float[2, 3, 4]"),

@@ -52,18 +52,17 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
         turned @ 1.. => vector("turned", &[turned]),
         _ => "turned = Identity (head_size)".to_string(),
     };
-    let at_positions = |cache: &str| match cx.has_input(3) {
-        true => format!("Gather ({cache}, position_ids)"),
-        false => format!("Identity ({cache})"),
+    let at_positions = |cache: &str| {
+        if cx.has_input(3) {
+            format!("Gather ({cache}, position_ids)")
+        } else {
+            format!("Identity ({cache})")
+        }
     };
     let (cos, sin) = (at_positions("cos_cache"), at_positions("sin_cache"));
     let pairs_alternate = cx.int("interleaved")? != 0;
-    let (pairs, joined) = match pairs_alternate {
-        false => (
-            "x, y = Split <axis = -1, num_outputs = 2> (to_turn)".to_string(),
-            "after = Concat <axis = -1> (real, imaginary)",
-        ),
-        true => (
+    let (pairs, joined) = if pairs_alternate {
+        (
             vector("one", &[1])
                 + &vector("last", &[3])
                 + "turned_end = Add (turned, one)
@@ -74,7 +73,12 @@ pub(super) fn body(cx: &Expand<'_>) -> Option<String> {
             columns = Concat <axis = -1> (real_column, imaginary_column)
             columns_size = Shape (to_turn)
             after = Reshape (columns, columns_size)",
-        ),
+        )
+    } else {
+        (
+            "x, y = Split <axis = -1, num_outputs = 2> (to_turn)".to_string(),
+            "after = Concat <axis = -1> (real, imaginary)",
+        )
     };
     Some(format!(
         "{constants}
@@ -135,11 +139,7 @@ mod tests {
                     "float[B, S, E]; -; -",
                     "RotaryEmbedding: with an input of rank 3 there must be num_heads",
                 ),
-                (
-                    &[],
-                    "float[S, E]; -; -",
-                    "RotaryEmbedding: the input has rank 2, not 3 or 4",
-                ),
+                (&[], "float[S, E]; -; -", "RotaryEmbedding: the input has rank 2, not 3 or 4"),
                 (
                     &[],
                     "float[B, H, S, E]; float[B, S, F]; -; int64[B, S]",

@@ -1,7 +1,8 @@
 //! Inference of Attention.
 //!
-//! Queries are `[B, Hq, L, E]` or, packed, `[B, L, Hq * E]`; keys `[B, Hk, S, E]` or `[B, S, Hk * E]`, values the same with
-//! heads of a size of their own. Keys and values of earlier calls and of all calls are never packed.
+//! Queries are `[B, Hq, L, E]` or, packed, `[B, L, Hq * E]`; keys `[B, Hk, S, E]` or
+//! `[B, S, Hk * E]`, values the same with heads of a size of their own. Keys and values of earlier
+//! calls and of all calls are never packed.
 
 use sardonyx_model::{Dim, Shape};
 
@@ -43,10 +44,7 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         cx.demand_rank(past, 4)?;
     }
     let Some(rank) = [Q, K, V].into_iter().find_map(|input| cx.rank(input)) else {
-        for (output, elem) in [cx.elem(Q), keys, values, cx.elem(Q)]
-            .into_iter()
-            .enumerate()
-        {
+        for (output, elem) in [cx.elem(Q), keys, values, cx.elem(Q)].into_iter().enumerate() {
             cx.set_tensor(output, elem, None);
         }
         return Ok(());
@@ -55,34 +53,17 @@ pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
         3 => packed_sizes(cx)?,
         4 => open_sizes(cx)?,
         _ => {
-            return cx.fail(format_args!(
-                "queries, keys and values have rank {rank}, not 3 or 4"
-            ));
+            return cx.fail(format_args!("queries, keys and values have rank {rank}, not 3 or 4"));
         }
     };
     check_sharing(cx, &sizes.heads, &sizes.key_heads)?;
     let shape = |dims: [&Dim; 4]| dims.into_iter().cloned().collect::<Shape>();
     let output = match &sizes.packed {
-        Some(packed) => [&sizes.batch, &sizes.queries, packed]
-            .into_iter()
-            .cloned()
-            .collect(),
-        None => shape([
-            &sizes.batch,
-            &sizes.heads,
-            &sizes.queries,
-            &sizes.value_size,
-        ]),
+        Some(packed) => [&sizes.batch, &sizes.queries, packed].into_iter().cloned().collect(),
+        None => shape([&sizes.batch, &sizes.heads, &sizes.queries, &sizes.value_size]),
     };
     cx.set_tensor(0, cx.elem(Q), Some(output));
-    let present = |size| {
-        Some(shape([
-            &sizes.batch,
-            &sizes.key_heads,
-            &sizes.all_keys,
-            size,
-        ]))
-    };
+    let present = |size| Some(shape([&sizes.batch, &sizes.key_heads, &sizes.all_keys, size]));
     cx.set_tensor(1, keys, present(&sizes.key_size));
     cx.set_tensor(2, values, present(&sizes.value_size));
     let scores = shape([&sizes.batch, &sizes.heads, &sizes.queries, &sizes.all_keys]);
@@ -110,10 +91,7 @@ fn infer_as_reference(cx: &mut Infer<'_>) -> Result<(), InferError> {
             ([batch, heads, queries, _], Some([_, _, count, size]), _) => {
                 keys = count.clone();
                 let output = [batch, heads, queries, size].map(Dim::clone);
-                (
-                    Some(output.to_vec()),
-                    Some([batch, heads, queries].map(Dim::clone)),
-                )
+                (Some(output.to_vec()), Some([batch, heads, queries].map(Dim::clone)))
             }
             ([batch, queries, _], Some([_, count, size]), [Some(heads), Some(key_heads)]) => {
                 if heads < 1 || key_heads < 1 {
@@ -165,11 +143,7 @@ fn open_sizes(cx: &Infer<'_>) -> Result<Sizes, InferError> {
     Ok(Sizes {
         batch: batch(cx)?,
         heads: shared_dim(cx, "query heads", &[(Q, 1)])?,
-        key_heads: shared_dim(
-            cx,
-            "key heads",
-            &[(K, 1), (V, 1), (PAST_KEY, 1), (PAST_VALUE, 1)],
-        )?,
+        key_heads: shared_dim(cx, "key heads", &[(K, 1), (V, 1), (PAST_KEY, 1), (PAST_VALUE, 1)])?,
         queries: shared_dim(cx, "queries", &[(Q, 2)])?,
         all_keys: all_keys(cx, &shared_dim(cx, "keys", &[(K, 2), (V, 2)])?)?,
         key_size: shared_dim(cx, "the size of a head", &[(Q, 3), (K, 3), (PAST_KEY, 3)])?,
@@ -222,13 +196,10 @@ fn batch(cx: &Infer<'_>) -> Result<Dim, InferError> {
 
 /// Keys of this call and of those before.
 fn all_keys(cx: &Infer<'_>, keys: &Dim) -> Result<Dim, InferError> {
-    match cx.has_input(PAST_KEY) || cx.has_input(PAST_VALUE) {
-        true => Ok(keys.add(&shared_dim(
-            cx,
-            "past keys",
-            &[(PAST_KEY, 2), (PAST_VALUE, 2)],
-        )?)),
-        false => Ok(keys.clone()),
+    if cx.has_input(PAST_KEY) || cx.has_input(PAST_VALUE) {
+        Ok(keys.add(&shared_dim(cx, "past keys", &[(PAST_KEY, 2), (PAST_VALUE, 2)])?))
+    } else {
+        Ok(keys.clone())
     }
 }
 
@@ -248,9 +219,8 @@ fn check_combinations(cx: &Infer<'_>) -> Result<(), InferError> {
     if cx.has_input(VALID_KEYS) && (cx.has_input(PAST_KEY) || cx.has_output(1)) {
         return cx.fail("with nonpad_kv_seqlen there are no past or present keys");
     }
-    let counts_heads = ["q_num_heads", "kv_num_heads"]
-        .into_iter()
-        .any(|name| cx.attribute(name).is_some());
+    let counts_heads =
+        ["q_num_heads", "kv_num_heads"].into_iter().any(|name| cx.attribute(name).is_some());
     if cx.rank(Q) == Some(4) && counts_heads {
         return cx.fail("with inputs of rank 4 there are no q_num_heads and kv_num_heads");
     }
@@ -280,23 +250,14 @@ mod tests {
                 "float[2, 4, 3, 8]; float[2, 2, 5, 8]; -; _; -; -",
                 "float[2, 4, 3, ?]; float[2, 2, ?, 8]; ?[2, 2, ?, ?]; float[2, 4, 3, ?]",
             ),
-            (
-                "float[...]; -; -",
-                "float[...]; float[...]; ?[...]; float[...]",
-            ),
+            ("float[...]; -; -", "float[...]; float[...]; ?[...]; float[...]"),
             ("-; -; -", "?[...]; ?[...]; ?[...]; ?[...]"),
             (
                 "float[2, 3, 1, 8]; float[2, 2, 5, 8]; -",
                 "Attention: 3 query heads do not share 2 key heads evenly",
             ),
-            (
-                "float[2, 4]; -; -",
-                "Attention: queries, keys and values have rank 2, not 3 or 4",
-            ),
-            (
-                "float[2, 4, 3, 8]; float[2, 5, 8]; -",
-                "Attention: input 1 must have rank 4, not 3",
-            ),
+            ("float[2, 4]; -; -", "Attention: queries, keys and values have rank 2, not 3 or 4"),
+            ("float[2, 4, 3, 8]; float[2, 5, 8]; -", "Attention: input 1 must have rank 4, not 3"),
             (
                 "float[2, 4, 3, 8]; float[2, 4, 3, 7]; -",
                 "Attention: the size of a head of input 1 and of others differ (8 and 7)",
@@ -304,11 +265,7 @@ mod tests {
         ];
         for (inputs, expected) in rows {
             for opset in [23, 24, 25] {
-                assert_eq!(
-                    outputs(&ATTENTION, opset, &[], inputs, 4),
-                    expected,
-                    "{inputs}"
-                );
+                assert_eq!(outputs(&ATTENTION, opset, &[], inputs, 4), expected, "{inputs}");
             }
         }
     }
@@ -318,17 +275,11 @@ mod tests {
         let heads = |q, k| [("q_num_heads", Int(q)), ("kv_num_heads", Int(k))];
         let infer = |attributes: &[_], inputs| outputs(&ATTENTION, 23, attributes, inputs, 4);
         assert_eq!(
-            infer(
-                &heads(8, 2),
-                "float[B, L, 128]; float[B, S, 32]; float[B, S, 10]"
-            ),
+            infer(&heads(8, 2), "float[B, L, 128]; float[B, S, 32]; float[B, S, 10]"),
             "float[B, L, 40]; float[B, 2, S, 16]; float[B, 2, S, 5]; float[B, 8, L, S]"
         );
         assert_eq!(
-            infer(
-                &heads(4, 4),
-                "float[B, L, E]; float[B, S, E]; float[B, S, F]"
-            ),
+            infer(&heads(4, 4), "float[B, L, E]; float[B, S, E]; float[B, S, F]"),
             "float[B, L, F]; float[B, 4, S, floor(E/4)]; float[B, 4, S, floor(F/4)]; float[B, 4, L, S]"
         );
         let inputs = "float[2, 3, 64]; float[2, 5, 64]; float[2, 5, 63]";
@@ -336,10 +287,7 @@ mod tests {
             infer(&heads(4, 4), inputs),
             "Attention: the last axis of V has size 63, which does not split into 4 heads"
         );
-        assert_eq!(
-            infer(&heads(0, 4), inputs),
-            "Attention: q_num_heads must be positive, not 0"
-        );
+        assert_eq!(infer(&heads(0, 4), inputs), "Attention: q_num_heads must be positive, not 0");
         assert_eq!(
             infer(&heads(4, 4)[..1], inputs),
             "Attention: with inputs of rank 3 there must be kv_num_heads"

@@ -101,9 +101,7 @@ pub(crate) fn bind_bit_shift(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
         Some(other) => Err(BindError::Invalid(format!(
             "attribute 'direction' is '{other}', not LEFT or RIGHT"
         ))),
-        None => Err(BindError::Invalid(
-            "attribute 'direction' is missing".to_string(),
-        )),
+        None => Err(BindError::Invalid("attribute 'direction' is missing".to_string())),
     }
 }
 
@@ -111,10 +109,7 @@ pub(crate) fn bind_bit_shift(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErr
 pub(crate) fn bind_equal(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     match site.elem(0)? {
         // Truth values are equal if not exactly one of them is true, whatever their bytes.
-        DataType::Bool => Ok(Box::new(Truth {
-            op: Logic::Xor,
-            negated: true,
-        })),
+        DataType::Bool => Ok(Box::new(Truth { op: Logic::Xor, negated: true })),
         DataType::String => Ok(Box::new(EqualStrings)),
         _ => ordered(site, Compare::Equal),
     }
@@ -128,10 +123,7 @@ pub(super) struct Arithmetic<T> {
 
 impl<T> Arithmetic<T> {
     pub(super) fn new(op: Binary) -> Self {
-        Arithmetic {
-            op,
-            elements: PhantomData,
-        }
+        Arithmetic { op, elements: PhantomData }
     }
 }
 
@@ -147,11 +139,7 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let (pool, isa) = (call.pool, call.isa);
         if let Some(over) = call.over {
-            let (other, side) = if over == 0 {
-                (1, Side::Left)
-            } else {
-                (0, Side::Right)
-            };
+            let (other, side) = if over == 0 { (1, Side::Left) } else { (0, Side::Right) };
             let (b, dims) = (call.slice::<T>(other)?, dims_in_place(call)?);
             if call.tensor(other)?.dims() == &dims[..] {
                 if let Some((_, a)) = call.in_place::<T>()? {
@@ -184,17 +172,15 @@ impl<T: BinaryElement + Element> Kernel for Arithmetic<T> {
 
 /// Powers whose exponents have another type than their bases.
 ///
-/// Exponents that the type of the bases holds exactly (the common case is a whole number) are converted to it. Otherwise
-/// all is computed in double.
+/// Exponents that the type of the bases holds exactly (the common case is a whole number) are
+/// converted to it. Otherwise all is computed in double.
 pub(super) struct MixedPower<T> {
     elements: PhantomData<T>,
 }
 
 impl<T> MixedPower<T> {
     pub(super) fn new() -> Self {
-        MixedPower {
-            elements: PhantomData,
-        }
+        MixedPower { elements: PhantomData }
     }
 }
 
@@ -208,9 +194,7 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         if cast(&same, exponent.data_type(), options)?.bit_eq(&exponent) {
             let exponent = same.as_slice::<T>()?;
             let out = call.output_slice::<T>(0, &pair.dims)?;
-            binary(
-                pool, isa, op, &pair.dims, base, &pair.a, exponent, &pair.b, out,
-            );
+            binary(pool, isa, op, &pair.dims, base, &pair.a, exponent, &pair.b, out);
             return Ok(());
         }
         let wide = call.tensor(0)?.len().saturating_add(exponent.len());
@@ -219,9 +203,7 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
         let exponent = cast(&exponent, DataType::Double, options)?;
         let mut power = call.scratch::<f64>(pair.dims.iter().product())?;
         let (a, b) = (base.as_slice::<f64>()?, exponent.as_slice::<f64>()?);
-        binary(
-            pool, isa, op, &pair.dims, a, &pair.a, b, &pair.b, &mut power,
-        );
+        binary(pool, isa, op, &pair.dims, a, &pair.a, b, &pair.b, &mut power);
         let mut out = call.output(0, T::DATA_TYPE, &pair.dims)?;
         cast_slices(
             DataType::Double,
@@ -235,11 +217,7 @@ impl<T: BinaryElement + Element> Kernel for MixedPower<T> {
     }
 
     fn describe(&self) -> String {
-        format!(
-            "{:?} of {} with exponents of another type",
-            Binary::Pow,
-            T::DATA_TYPE
-        )
+        format!("{:?} of {} with exponents of another type", Binary::Pow, T::DATA_TYPE)
     }
 }
 
@@ -254,17 +232,7 @@ impl<T: Loops + Element> Kernel for Comparison<T> {
         let (pool, isa) = (call.pool, call.isa);
         let (a, b, pair) = (call.slice::<T>(0)?, call.slice::<T>(1)?, Pair::of(call)?);
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
-        T::compare(
-            pool,
-            isa,
-            self.op,
-            &pair.dims,
-            a,
-            &pair.a,
-            b,
-            &pair.b,
-            out.bytes_mut(),
-        );
+        T::compare(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out.bytes_mut());
         Ok(())
     }
 
@@ -284,24 +252,12 @@ impl Kernel for Truth {
         let (pool, isa) = (call.pool, call.isa);
         let (a, b) = (bytes(call, 0)?, bytes(call, 1)?);
         let pair = Pair::of(call)?;
-        let negated = match self.negated {
-            true => Some(call.scratch::<u8>(pair.dims.iter().product())?),
-            false => None,
-        };
+        let negated =
+            if self.negated { Some(call.scratch::<u8>(pair.dims.iter().product())?) } else { None };
         let mut out = call.output(0, DataType::Bool, &pair.dims)?;
         let out = out.bytes_mut();
         if let Some(mut positive) = negated {
-            logic(
-                pool,
-                isa,
-                self.op,
-                &pair.dims,
-                a,
-                &pair.a,
-                b,
-                &pair.b,
-                &mut positive,
-            );
+            logic(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, &mut positive);
             not(pool, &positive, out);
         } else {
             logic(pool, isa, self.op, &pair.dims, a, &pair.a, b, &pair.b, out);
@@ -310,12 +266,7 @@ impl Kernel for Truth {
     }
 
     fn describe(&self) -> String {
-        format!(
-            "{}{:?} of {}",
-            if self.negated { "negated " } else { "" },
-            self.op,
-            DataType::Bool
-        )
+        format!("{}{:?} of {}", if self.negated { "negated " } else { "" }, self.op, DataType::Bool)
     }
 }
 
@@ -357,11 +308,7 @@ impl Kernel for EqualStrings {
         let a = call.tensor(0)?.broadcast_to(&dims)?;
         let b = call.tensor(1)?.broadcast_to(&dims)?;
         let (ViewData::Strings(left), ViewData::Strings(right)) = (a.data(), b.data()) else {
-            fail!(
-                "the inputs are {} and {}, not strings",
-                a.data_type(),
-                b.data_type()
-            );
+            fail!("the inputs are {} and {}, not strings", a.data_type(), b.data_type());
         };
         let walk = NdLoop::new(&dims, [&a.strides(), &b.strides()])?;
         let [a_step, b_step] = walk.inner_strides();

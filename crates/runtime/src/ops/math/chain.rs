@@ -32,7 +32,8 @@ pub(crate) struct Chain<T> {
 }
 
 impl<T> Chain<T> {
-    /// At least one link and at most [`MAX_LINKS`]. If the first reads another operand, that is input 1.
+    /// At least one link and at most [`MAX_LINKS`]. If the first reads another operand, that is
+    /// input 1.
     pub(crate) fn new(links: Vec<Link<T>>) -> Self {
         Chain { links }
     }
@@ -51,7 +52,8 @@ impl<T> Chain<T> {
 }
 
 impl<T: Loops + Element> Kernel for Chain<T> {
-    /// Only what the first link reads: the others read theirs when a part of the output is written already.
+    /// Only what the first link reads: the others read theirs when a part of the output is written
+    /// already.
     fn in_place(&self) -> &[usize] {
         match self.links.first() {
             Some(Link::Binary { .. }) => &[0, 1],

@@ -13,10 +13,8 @@ use crate::ops::narrow::widen;
 
 /// `IsInf`
 pub(crate) fn bind_is_inf(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let (negative, positive) = (
-        site.need_int("detect_negative")? != 0,
-        site.need_int("detect_positive")? != 0,
-    );
+    let (negative, positive) =
+        (site.need_int("detect_negative")? != 0, site.need_int("detect_positive")? != 0);
     bind(site, Question::Infinite { negative, positive })
 }
 
@@ -113,14 +111,8 @@ mod tests {
             };
             assert_eq!(ask("IsNaN", &[]), [0, 1, 0, 0, 1], "{x:?}");
             assert_eq!(ask("IsInf", &[]), [0, 0, 1, 1, 0]);
-            assert_eq!(
-                ask("IsInf", &[("detect_negative", Int(0))]),
-                [0, 0, 1, 0, 0]
-            );
-            assert_eq!(
-                ask("IsInf", &[("detect_positive", Int(0))]),
-                [0, 0, 0, 1, 0]
-            );
+            assert_eq!(ask("IsInf", &[("detect_negative", Int(0))]), [0, 0, 1, 0, 0]);
+            assert_eq!(ask("IsInf", &[("detect_positive", Int(0))]), [0, 0, 0, 1, 0]);
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Clip: what is below the first limit becomes that limit, what is above the second becomes that one.
+//! Clip: what is below the first limit becomes that limit, what is above the second becomes that
+//! one.
 
 use std::marker::PhantomData;
 
@@ -47,9 +48,8 @@ fn limit<T: Element>(call: &Call<'_>, index: usize, absent: T) -> Result<T, Kern
     match call.maybe_slice::<T>(index)? {
         None => Ok(absent),
         Some([limit]) => Ok(*limit),
-        Some(limits) => fail!(
-            "input {index} must be one number, but has {} elements",
-            limits.len()
-        ),
+        Some(limits) => {
+            fail!("input {index} must be one number, but has {} elements", limits.len())
+        }
     }
 }

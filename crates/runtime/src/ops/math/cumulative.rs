@@ -66,10 +66,7 @@ mod tests {
         }
         for (axis, refusal) in [
             (tensor(&[], &[2i32]), "axis 2 is outside rank 2"),
-            (
-                tensor(&[2], &[0i32, 1]),
-                "the axis must be one number, not 2",
-            ),
+            (tensor(&[2], &[0i32, 1]), "the axis must be one number, not 2"),
         ] {
             let found = run("CumSum", &[], &[Some(&x), Some(&axis)], 1);
             assert_eq!(found.unwrap_err(), refusal);

@@ -7,12 +7,7 @@ use crate::kernel::{BindError, Kernel, Site};
 
 /// `Swish`
 pub(crate) fn bind_swish(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(
-        site,
-        Unary::Swish {
-            alpha: number(site, "alpha")?,
-        },
-    )
+    floats(site, Unary::Swish { alpha: number(site, "alpha")? })
 }
 
 #[cfg(test)]
@@ -25,12 +20,7 @@ mod tests {
     fn swish() {
         let x = tensor(&[4], &[-3f32, 0.0, 1.0, f32::INFINITY]);
         let found = run("Swish", &[("alpha", Float(2.0))], &[Some(&x)], 1).unwrap();
-        let expected = [
-            -3.0 / (1.0 + 6f32.exp()),
-            0.0,
-            1.0 / (1.0 + (-2f32).exp()),
-            f32::INFINITY,
-        ];
+        let expected = [-3.0 / (1.0 + 6f32.exp()), 0.0, 1.0 / (1.0 + (-2f32).exp()), f32::INFINITY];
         for (found, expected) in found[0].to_vec::<f32>().unwrap().iter().zip(expected) {
             let close = (found - expected).abs() <= 4.0 * f32::EPSILON * expected.abs();
             assert!(close || *found == expected, "{found} {expected}");

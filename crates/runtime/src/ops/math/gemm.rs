@@ -1,4 +1,5 @@
-//! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the result is written.
+//! Gemm: `alpha * A' * B' + beta * C`, a constant B packed once, C and an activation while the
+//! result is written.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
@@ -28,10 +29,7 @@ struct Gemm {
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
     let elem = site.elem(0)?;
-    if !matches!(
-        elem,
-        Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64
-    ) {
+    if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
         return site.unsupported_type(elem);
     }
     let trans_b = site.need_int("transB")? != 0;
@@ -64,16 +62,8 @@ struct Matrix {
 impl Matrix {
     fn new(view: &TensorView<'_>, transposed: bool, name: &str) -> Result<Self, KernelError> {
         match view.dims() {
-            [rows, cols] if transposed => Ok(Matrix {
-                rows: *cols,
-                cols: *rows,
-                transposed,
-            }),
-            [rows, cols] => Ok(Matrix {
-                rows: *rows,
-                cols: *cols,
-                transposed,
-            }),
+            [rows, cols] if transposed => Ok(Matrix { rows: *cols, cols: *rows, transposed }),
+            [rows, cols] => Ok(Matrix { rows: *rows, cols: *cols, transposed }),
             other => fail!("{name} must be a matrix, but has dimensions {other:?}"),
         }
     }
@@ -98,10 +88,7 @@ fn stretch(c: &[usize], rows: usize, cols: usize) -> Result<(usize, usize), Kern
     if (c_rows != 1 && c_rows != rows) || (c_cols != 1 && c_cols != cols) {
         fail!("C has dimensions {c:?} and does not stretch to {rows}x{cols}");
     }
-    Ok((
-        if c_rows == 1 { 0 } else { c_cols },
-        if c_cols == 1 { 0 } else { 1 },
-    ))
+    Ok((if c_rows == 1 { 0 } else { c_cols }, if c_cols == 1 { 0 } else { 1 }))
 }
 
 impl Gemm {
@@ -156,10 +143,7 @@ impl Gemm {
         let addend = if self.has_c {
             let view = call.tensor(2)?;
             let (row_step, col_step) = stretch(view.dims(), a.rows, b.cols)?;
-            Some((
-                beta,
-                MatRef::new(view.as_slice::<T>()?, a.rows, b.cols, row_step, col_step),
-            ))
+            Some((beta, MatRef::new(view.as_slice::<T>()?, a.rows, b.cols, row_step, col_step)))
         } else {
             None
         };
@@ -182,10 +166,7 @@ impl Gemm {
         let dims: Dims = Dims::from_slice(&[a.rows, cols]);
         let mut y = call.scratch::<f32>(a.rows * cols)?;
         let c = if self.has_c {
-            Some((
-                widen(call, call.tensor(2)?)?,
-                call.tensor(2)?.dims().to_vec(),
-            ))
+            Some((widen(call, call.tensor(2)?)?, call.tensor(2)?.dims().to_vec()))
         } else {
             None
         };
@@ -196,11 +177,7 @@ impl Gemm {
             }
             None => None,
         };
-        let epilogue = Epilogue {
-            alpha: self.alpha,
-            addend,
-            ..Epilogue::default()
-        };
+        let epilogue = Epilogue { alpha: self.alpha, addend, ..Epilogue::default() };
         let left = Lhs::Plain(a.of(&left));
         call.reserve(gemm_scratch(call.pool, self.isa, &left, &right))?;
         gemm(call.pool, self.isa, left, right, &mut y, cols, &epilogue);

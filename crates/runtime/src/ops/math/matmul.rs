@@ -1,4 +1,5 @@
-//! MatMul: NumPy's rules for vectors and for leading dimensions that broadcast; a constant matrix is packed once.
+//! MatMul: NumPy's rules for vectors and for leading dimensions that broadcast; a constant matrix
+//! is packed once.
 
 use sardonyx_kernels::Isa;
 use sardonyx_kernels::gemm::{
@@ -24,19 +25,11 @@ struct MatMul {
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     use DataType::{Bfloat16, Double, Float, Float16, Int32, Int64, Uint32, Uint64};
     let elem = site.elem(0)?;
-    if !matches!(
-        elem,
-        Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64
-    ) {
+    if !matches!(elem, Float | Double | Float16 | Bfloat16 | Int32 | Int64 | Uint32 | Uint64) {
         return site.unsupported_type(elem);
     }
     let packed = site.pack_right(1, false);
-    Ok(Box::new(MatMul {
-        elem,
-        packed,
-        tails: Tails::default(),
-        isa: site.isa,
-    }))
+    Ok(Box::new(MatMul { elem, packed, tails: Tails::default(), isa: site.isa }))
 }
 
 /// The products that two shapes stand for.
@@ -68,17 +61,11 @@ struct Form<'a> {
 
 impl<'a> Form<'a> {
     fn of(view: &'a TensorView<'_>) -> Self {
-        Form {
-            dims: view.dims(),
-            strides: view.strides(),
-        }
+        Form { dims: view.dims(), strides: view.strides() }
     }
 
     fn dense(dims: &'a [usize]) -> Self {
-        Form {
-            dims,
-            strides: shape::strides(dims),
-        }
+        Form { dims, strides: shape::strides(dims) }
     }
 
     /// Splits the strides as the dimensions are split; those of a vector's missing axis are 0.
@@ -104,11 +91,7 @@ impl<'a> Form<'a> {
                 steps[added + axis] = *step;
             }
         }
-        Ok(Side {
-            row_step,
-            col_step,
-            steps,
-        })
+        Ok(Side { row_step, col_step, steps })
     }
 }
 
@@ -141,15 +124,7 @@ impl Shapes {
         if b.len() > 1 {
             output.push(cols);
         }
-        Ok(Shapes {
-            batch,
-            rows,
-            depth,
-            cols,
-            a: a_side,
-            b: b_side,
-            output,
-        })
+        Ok(Shapes { batch, rows, depth, cols, a: a_side, b: b_side, output })
     }
 
     fn count(&self) -> usize {
@@ -200,12 +175,8 @@ impl MatMul {
         let y = call.output_slice::<T>(0, &shapes.output)?;
         let size = shapes.rows * shapes.cols;
         for (index, y) in y.chunks_mut(size.max(1)).enumerate().take(shapes.count()) {
-            let a = a
-                .get(shapes.start(&shapes.a.steps, index)..)
-                .unwrap_or_default();
-            let b = b
-                .get(shapes.start(&shapes.b.steps, index)..)
-                .unwrap_or_default();
+            let a = a.get(shapes.start(&shapes.a.steps, index)..).unwrap_or_default();
+            let b = b.get(shapes.start(&shapes.b.steps, index)..).unwrap_or_default();
             let (a, b) = (
                 MatRef::row_major(a, shapes.rows, shapes.depth),
                 MatRef::row_major(b, shapes.depth, shapes.cols),
@@ -259,17 +230,7 @@ impl Kernel for MatMul {
                 call.reserve(gemm_batch_scratch(pool, isa, &shapes.batch, left, right))?;
                 let y = call.output_slice::<f32>(0, &shapes.output)?;
                 let size = shapes.rows * shapes.cols;
-                gemm_batch(
-                    pool,
-                    isa,
-                    &shapes.batch,
-                    left,
-                    right,
-                    y,
-                    shapes.cols,
-                    size,
-                    &epilogue,
-                );
+                gemm_batch(pool, isa, &shapes.batch, left, right, y, shapes.cols, size, &epilogue);
                 Ok(())
             }
             DataType::Double => self.run_plainly::<f64>(call, &shapes),
@@ -288,13 +249,7 @@ impl Kernel for MatMul {
                     }
                 };
                 let left = shapes.left(&a);
-                call.reserve(gemm_batch_scratch(
-                    call.pool,
-                    self.isa,
-                    &shapes.batch,
-                    left,
-                    right,
-                ))?;
+                call.reserve(gemm_batch_scratch(call.pool, self.isa, &shapes.batch, left, right))?;
                 let mut y = call.scratch::<f32>(shapes.output.iter().product())?;
                 let size = shapes.rows * shapes.cols;
                 let epilogue = Epilogue::default();

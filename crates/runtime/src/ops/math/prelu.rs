@@ -37,17 +37,7 @@ impl<T: BinaryElement + Element> Kernel for PRelu<T> {
         let dims = Dims::from(call.tensor(0)?.dims());
         let (x_steps, slope_steps) = (steps(&dims, &dims)?, steps(call.tensor(1)?.dims(), &dims)?);
         let out = call.output_slice::<T>(0, &dims)?;
-        binary(
-            pool,
-            isa,
-            Binary::PRelu,
-            &dims,
-            x,
-            &x_steps,
-            slope,
-            &slope_steps,
-            out,
-        );
+        binary(pool, isa, Binary::PRelu, &dims, x, &x_steps, slope, &slope_steps, out);
         Ok(())
     }
 

@@ -51,14 +51,7 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
         }
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let sizes = around(&dims, self.axis)?;
-        T::softmax(
-            pool,
-            isa,
-            self.op,
-            sizes,
-            x,
-            call.output_slice::<T>(0, &dims)?,
-        );
+        T::softmax(pool, isa, self.op, sizes, x, call.output_slice::<T>(0, &dims)?);
         Ok(())
     }
 
@@ -71,9 +64,5 @@ impl<T: FloatLoops + Element> Kernel for AlongAxis<T> {
 pub(in crate::ops) fn around(dims: &[usize], axis: i64) -> Result<[usize; 3], KernelError> {
     let axis = normalize_axis(axis, dims.len())?;
     let product = |dims: &[usize]| dims.iter().product::<usize>();
-    Ok([
-        product(&dims[..axis]),
-        dims[axis],
-        product(&dims[axis + 1..]),
-    ])
+    Ok([product(&dims[..axis]), dims[axis], product(&dims[axis + 1..])])
 }

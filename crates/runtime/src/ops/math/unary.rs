@@ -1,4 +1,5 @@
-//! Operators on one tensor: functions, signs and rounding, activations, and turning truth values and bits.
+//! Operators on one tensor: functions, signs and rounding, activations, and turning truth values
+//! and bits.
 
 use std::marker::PhantomData;
 
@@ -75,28 +76,17 @@ fn numeric(site: &Site<'_>, op: Unary) -> Result<Box<dyn Kernel>, BindError> {
 
 /// A float attribute that must be there; all of the activations have defaults.
 pub(super) fn number(site: &Site<'_>, name: &str) -> Result<f32, BindError> {
-    site.float(name)
-        .ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
+    site.float(name).ok_or_else(|| BindError::Invalid(format!("attribute '{name}' is missing")))
 }
 
 /// `Celu`
 pub(crate) fn bind_celu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(
-        site,
-        Unary::Celu {
-            alpha: number(site, "alpha")?,
-        },
-    )
+    floats(site, Unary::Celu { alpha: number(site, "alpha")? })
 }
 
 /// `Elu`
 pub(crate) fn bind_elu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(
-        site,
-        Unary::Elu {
-            alpha: number(site, "alpha")?,
-        },
-    )
+    floats(site, Unary::Elu { alpha: number(site, "alpha")? })
 }
 
 /// `Gelu`
@@ -112,44 +102,22 @@ pub(crate) fn bind_gelu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 
 /// `HardSigmoid`
 pub(crate) fn bind_hard_sigmoid(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(
-        site,
-        Unary::HardSigmoid {
-            alpha: number(site, "alpha")?,
-            beta: number(site, "beta")?,
-        },
-    )
+    floats(site, Unary::HardSigmoid { alpha: number(site, "alpha")?, beta: number(site, "beta")? })
 }
 
 /// `LeakyRelu`
 pub(crate) fn bind_leaky_relu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(
-        site,
-        Unary::LeakyRelu {
-            alpha: number(site, "alpha")?,
-        },
-    )
+    floats(site, Unary::LeakyRelu { alpha: number(site, "alpha")? })
 }
 
 /// `Selu`
 pub(crate) fn bind_selu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(
-        site,
-        Unary::Selu {
-            alpha: number(site, "alpha")?,
-            gamma: number(site, "gamma")?,
-        },
-    )
+    floats(site, Unary::Selu { alpha: number(site, "alpha")?, gamma: number(site, "gamma")? })
 }
 
 /// `ThresholdedRelu`
 pub(crate) fn bind_thresholded_relu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    floats(
-        site,
-        Unary::ThresholdedRelu {
-            alpha: number(site, "alpha")?,
-        },
-    )
+    floats(site, Unary::ThresholdedRelu { alpha: number(site, "alpha")? })
 }
 
 /// `Not`
@@ -201,11 +169,7 @@ struct Not;
 
 impl Kernel for Not {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (pool, x, dims) = (
-            call.pool,
-            bytes(call, 0)?,
-            Dims::from(call.tensor(0)?.dims()),
-        );
+        let (pool, x, dims) = (call.pool, bytes(call, 0)?, Dims::from(call.tensor(0)?.dims()));
         not(pool, x, call.output(0, DataType::Bool, &dims)?.bytes_mut());
         Ok(())
     }
@@ -225,20 +189,11 @@ impl<T: Integer + Arith + Element> Kernel for BitwiseNot<T> {
         let (pool, isa) = (call.pool, call.isa);
         let (x, dims) = (call.slice::<T>(0)?, Dims::from(call.tensor(0)?.dims()));
         let (x_steps, repeated) = (steps(&dims, &dims)?, steps(&[], &dims)?);
-        // Exactly one of a bit and a set bit: -1 has all bits set, and wraps to that where there is no sign.
+        // Exactly one of a bit and a set bit: -1 has all bits set, and wraps to that where there is
+        // no sign.
         let ones = [Arith::sub(T::ZERO, T::ONE)];
         let out = call.output_slice::<T>(0, &dims)?;
-        bitwise(
-            pool,
-            isa,
-            Bitwise::Xor,
-            &dims,
-            x,
-            &x_steps,
-            &ones,
-            &repeated,
-            out,
-        );
+        bitwise(pool, isa, Bitwise::Xor, &dims, x, &x_steps, &ones, &repeated, out);
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! Operators on any number of tensors: the largest, the smallest, the sum and the mean of each place.
+//! Operators on any number of tensors: the largest, the smallest, the sum and the mean of each
+//! place.
 
 use std::marker::PhantomData;
 
@@ -39,17 +40,13 @@ pub(super) struct Variadic<T> {
 
 impl<T> Variadic<T> {
     pub(super) fn new(op: Binary) -> Self {
-        Variadic {
-            op,
-            mean: false,
-            elements: PhantomData,
-        }
+        Variadic { op, mean: false, elements: PhantomData }
     }
 }
 
 impl<T: BinaryElement + Element> Kernel for Variadic<T> {
-    /// Only the first two, which may change places: sums of floats depend on the order, and that must not depend on where
-    /// values lie.
+    /// Only the first two, which may change places: sums of floats depend on the order, and that
+    /// must not depend on where values lie.
     fn in_place(&self) -> &[usize] {
         &[0, 1]
     }
@@ -73,18 +70,10 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
         };
         let mut inputs: SmallVec<[(&[T], Dims); 6]> = all
             .filter(|index| Some(*index) != call.over)
-            .map(|index| {
-                Ok((
-                    call.slice::<T>(index)?,
-                    steps(call.tensor(index)?.dims(), &dims)?,
-                ))
-            })
+            .map(|index| Ok((call.slice::<T>(index)?, steps(call.tensor(index)?.dims(), &dims)?)))
             .collect::<Result<_, KernelError>>()?;
         let out = match call.over {
-            Some(_) => call
-                .in_place::<T>()?
-                .map(|(_, out)| out)
-                .unwrap_or_default(),
+            Some(_) => call.in_place::<T>()?.map(|(_, out)| out).unwrap_or_default(),
             None => {
                 let out = call.output_slice::<T>(0, &dims)?;
                 match &inputs[..] {
@@ -106,26 +95,12 @@ impl<T: BinaryElement + Element> Kernel for Variadic<T> {
         }
         if self.mean {
             let (count, repeated) = (T::from_f64(count as f64), Dims::from_elem(0, dims.len()));
-            binary_in_place(
-                pool,
-                isa,
-                Binary::Div,
-                Side::Left,
-                &dims,
-                out,
-                &[count],
-                &repeated,
-            );
+            binary_in_place(pool, isa, Binary::Div, Side::Left, &dims, out, &[count], &repeated);
         }
         Ok(())
     }
 
     fn describe(&self) -> String {
-        format!(
-            "{:?} of {}{}",
-            self.op,
-            T::DATA_TYPE,
-            if self.mean { ", divided" } else { "" }
-        )
+        format!("{:?} of {}{}", self.op, T::DATA_TYPE, if self.mean { ", divided" } else { "" })
     }
 }

@@ -1,7 +1,7 @@
 //! BatchNormalization at inference: one multiplication and one addition per element.
 //!
-//! Scale, shift, mean and variance may each have another type than the input. Where all four are constant they are folded
-//! once.
+//! Scale, shift, mean and variance may each have another type than the input. Where all four are
+//! constant they are folded once.
 
 use std::marker::PhantomData;
 
@@ -16,14 +16,11 @@ use crate::ops::math::for_element;
 /// `BatchNormalization`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     if site.int("training_mode") == Some(1) {
-        return Err(BindError::Unsupported(
-            "training_mode is not implemented".to_string(),
-        ));
+        return Err(BindError::Unsupported("training_mode is not implemented".to_string()));
     }
     let epsilon = f64::from(site.float("epsilon").unwrap_or(1e-5));
-    let constants: Option<Vec<Vec<f64>>> = (1..5)
-        .map(|index| site.constant(index).and_then(|c| wide(&c.view()).ok()))
-        .collect();
+    let constants: Option<Vec<Vec<f64>>> =
+        (1..5).map(|index| site.constant(index).and_then(|c| wide(&c.view()).ok())).collect();
     for_element!(site, site.elem(0)?, floats, T => BatchNormalization::<T> {
         epsilon,
         folded: constants.map(|constants| fold::<T>(&constants, epsilon)).transpose()?,
@@ -48,14 +45,7 @@ pub(super) fn wide(view: &TensorView<'_>) -> Result<Vec<f64>, KernelError> {
     let mut wide = vec![0f64; view.len()];
     let target = bytemuck::cast_slice_mut(&mut wide);
     let options = CastOptions::default();
-    cast_slices(
-        view.data_type(),
-        bytes,
-        DataType::Double,
-        target,
-        view.len(),
-        options,
-    )?;
+    cast_slices(view.data_type(), bytes, DataType::Double, target, view.len(), options)?;
     Ok(wide)
 }
 
@@ -64,10 +54,7 @@ fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, K
         fail!("four parameters are needed");
     };
     let channels = gamma.len();
-    if [beta, mean, variance]
-        .iter()
-        .any(|parameter| parameter.len() != channels)
-    {
+    if [beta, mean, variance].iter().any(|parameter| parameter.len() != channels) {
         let lengths: Vec<usize> = parameters.iter().map(Vec::len).collect();
         fail!("the parameters have {lengths:?} elements, but must have one per channel");
     }
@@ -79,11 +66,7 @@ fn fold<T: Number>(parameters: &[Vec<f64>], epsilon: f64) -> Result<Folded<T>, K
 
 impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
     fn taken_in(&self) -> &[usize] {
-        if self.folded.is_some() {
-            &[1, 2, 3, 4]
-        } else {
-            &[]
-        }
+        if self.folded.is_some() { &[1, 2, 3, 4] } else { &[] }
     }
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
@@ -97,9 +80,8 @@ impl<T: Element + FloatLoops> Kernel for BatchNormalization<T> {
             None => {
                 // Four parameters in double precision, and the two that they become.
                 call.reserve(channels.saturating_mul(6 * size_of::<f64>()))?;
-                let parameters: Vec<Vec<f64>> = (1..5)
-                    .map(|index| wide(call.tensor(index)?))
-                    .collect::<Result<_, _>>()?;
+                let parameters: Vec<Vec<f64>> =
+                    (1..5).map(|index| wide(call.tensor(index)?)).collect::<Result<_, _>>()?;
                 given = fold::<T>(&parameters, self.epsilon)?;
                 &given
             }

@@ -1,4 +1,5 @@
-//! Conv: weights packed once when they are constant; bias, residual sum and activation while the result is written.
+//! Conv: weights packed once when they are constant; bias, residual sum and activation while the
+//! result is written.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,8 @@ use crate::weights::{Form, Packed};
 
 struct Conv {
     elem: DataType,
-    /// `None` when only the weights at run time tell the size of the kernel; then nothing is padded or strided.
+    /// `None` when only the weights at run time tell the size of the kernel; then nothing is padded
+    /// or strided.
     window: Option<Window>,
     group: usize,
     weights: Weights,
@@ -27,16 +29,9 @@ struct Conv {
 
 enum Weights {
     /// Packed for the padding that the attributes fix.
-    Packed {
-        params: ConvParams,
-        packed: Packed<PackedConv>,
-    },
+    Packed { params: ConvParams, packed: Packed<PackedConv> },
     /// Constant, but the padding depends on the size of the input: packed when that is first seen.
-    Constant {
-        elements: Vec<f32>,
-        dims: Dims,
-        packed: Mutex<Option<(Placed, Arc<PackedConv>)>>,
-    },
+    Constant { elements: Vec<f32>, dims: Dims, packed: Mutex<Option<(Placed, Arc<PackedConv>)>> },
     /// Not constant.
     Given,
 }
@@ -44,10 +39,8 @@ enum Weights {
 /// `Conv`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let elem = site.elem(0)?;
-    if !matches!(
-        elem,
-        DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16
-    ) {
+    if !matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
+    {
         return site.unsupported_type(elem);
     }
     let group = site.need_int("group")?;
@@ -61,28 +54,25 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         bias = Some(constant.to_vec::<f32>()?);
         taken_in.push(2);
     }
-    let known_dims: Option<Vec<usize>> = match site.ints("kernel_shape") {
-        Some(sizes) => Some(
-            sizes
-                .into_iter()
-                .map(usize::try_from)
-                .collect::<Result<_, _>>()
-                .map_err(|_| BindError::Invalid("kernel_shape has a negative size".to_string()))?,
-        ),
-        None => site
-            .shape(1)
-            .and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect()),
-    };
+    let known_dims: Option<Vec<usize>> =
+        match site.ints("kernel_shape") {
+            Some(sizes) => {
+                Some(sizes.into_iter().map(usize::try_from).collect::<Result<_, _>>().map_err(
+                    |_| BindError::Invalid("kernel_shape has a negative size".to_string()),
+                )?)
+            }
+            None => {
+                site.shape(1).and_then(|shape| shape.iter().skip(2).map(|dim| dim.size()).collect())
+            }
+        };
     let window = match known_dims {
         Some(kernel) => Some(Window::new(site, kernel)?),
         None => {
-            // Without the rank of the kernel, lists per axis cannot be checked before the first run.
-            let lists = ["strides", "dilations", "pads"]
-                .iter()
-                .any(|name| site.ints(name).is_some());
-            let same = site
-                .string("auto_pad")
-                .is_some_and(|auto_pad| auto_pad.starts_with("SAME"));
+            // Without the rank of the kernel, lists per axis cannot be checked before the first
+            // run.
+            let lists =
+                ["strides", "dilations", "pads"].iter().any(|name| site.ints(name).is_some());
+            let same = site.string("auto_pad").is_some_and(|auto_pad| auto_pad.starts_with("SAME"));
             if lists || same {
                 return Err(BindError::Unsupported(
                     "the size of the kernel is not known before running".to_string(),
@@ -91,9 +81,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
             None
         }
     };
-    let packs = window
-        .as_ref()
-        .filter(|window| fast && window.kernel.len() <= 3);
+    let packs = window.as_ref().filter(|window| fast && window.kernel.len() <= 3);
     let weights = match packs {
         Some(window) => take_in(site, window, group)?,
         None => Weights::Given,
@@ -121,20 +109,15 @@ fn take_in(site: &Site<'_>, window: &Window, group: usize) -> Result<Weights, Bi
     match (site.weight(1), window.fixed_pads()) {
         (Some(constant), Some((begin, end))) => {
             let params = params(window, constant.dims, group, begin, end)?;
-            let form = Form::Convolution {
-                isa,
-                params: params.clone(),
-            };
+            let form = Form::Convolution { isa, params: params.clone() };
             let bytes = PackedConv::bytes_of(isa, &params).map_err(invalid)?;
-            let packed = site
-                .weights
-                .find_or_pack(&constant, form, bytes, |weights| {
-                    let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
-                    match fill.map(f32::from_ne_bytes) {
-                        Some(fill) => PackedConv::filled(isa, params.clone(), fill),
-                        None => PackedConv::from_le_bytes(isa, params.clone(), weights.at_once()),
-                    }
-                });
+            let packed = site.weights.find_or_pack(&constant, form, bytes, |weights| {
+                let fill = weights.fill().and_then(|bytes| bytes.try_into().ok());
+                match fill.map(f32::from_ne_bytes) {
+                    Some(fill) => PackedConv::filled(isa, params.clone(), fill),
+                    None => PackedConv::from_le_bytes(isa, params.clone(), weights.at_once()),
+                }
+            });
             Ok(match packed.map_err(invalid)? {
                 Some(packed) => Weights::Packed { params, packed },
                 None => Weights::Given,
@@ -160,10 +143,7 @@ fn params(
     end: &[usize],
 ) -> Result<ConvParams, KernelError> {
     if weights.len() != window.kernel.len() + 2 || weights[2..] != window.kernel[..] {
-        fail!(
-            "the weights have dimensions {weights:?}, but the kernel is {:?}",
-            window.kernel
-        );
+        fail!("the weights have dimensions {weights:?}, but the kernel is {:?}", window.kernel);
     }
     Ok(ConvParams {
         groups,
@@ -184,13 +164,7 @@ impl Conv {
         placed: &Placed,
     ) -> Result<Arc<PackedConv>, KernelError> {
         let pack = |elements: &[f32], dims: &[usize]| {
-            let params = params(
-                window,
-                dims,
-                self.group,
-                &placed.pads_begin,
-                &placed.pads_end,
-            )?;
+            let params = params(window, dims, self.group, &placed.pads_begin, &placed.pads_end)?;
             let bytes = PackedConv::bytes_of(self.isa, &params);
             call.reserve(bytes.map_err(|error| KernelError(error.to_string()))?)?;
             PackedConv::new(self.isa, params, elements)
@@ -199,11 +173,7 @@ impl Conv {
         };
         match &self.weights {
             Weights::Packed { packed, .. } => packed.get().cloned(),
-            Weights::Constant {
-                elements,
-                dims,
-                packed,
-            } => {
+            Weights::Constant { elements, dims, packed } => {
                 let mut kept = packed.lock().unwrap_or_else(PoisonError::into_inner);
                 match &*kept {
                     Some((for_placed, packed)) if for_placed == placed => Ok(packed.clone()),
@@ -230,20 +200,10 @@ impl Conv {
         dims: &Dims,
     ) -> Result<(), KernelError> {
         let weights = call.tensor(1)?.dims().to_vec();
-        let params = params(
-            window,
-            &weights,
-            self.group,
-            &placed.pads_begin,
-            &placed.pads_end,
-        )?;
+        let params = params(window, &weights, self.group, &placed.pads_begin, &placed.pads_end)?;
         let input_dims: Dims = call.tensor(0)?.dims().into();
         let (x, w) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
-        let bias = if self.has_bias {
-            Some(call.slice::<T>(2)?)
-        } else {
-            None
-        };
+        let bias = if self.has_bias { Some(call.slice::<T>(2)?) } else { None };
         let y = call.output_slice::<T>(0, dims)?;
         conv_naive(&params, input_dims[0], &input_dims[2..], x, w, bias, y)
             .map_err(|error| KernelError(error.to_string()))
@@ -257,20 +217,11 @@ impl Conv {
         dims: &Dims,
     ) -> Result<(), KernelError> {
         let weights = call.tensor(1)?;
-        let params = params(
-            window,
-            weights.dims(),
-            self.group,
-            &placed.pads_begin,
-            &placed.pads_end,
-        )?;
+        let params =
+            params(window, weights.dims(), self.group, &placed.pads_begin, &placed.pads_end)?;
         let (input, w) = (call.tensor(0)?, widen(call, weights)?);
         let x = widen(call, input)?;
-        let bias = if self.has_bias {
-            Some(widen(call, call.tensor(2)?)?)
-        } else {
-            None
-        };
+        let bias = if self.has_bias { Some(widen(call, call.tensor(2)?)?) } else { None };
         let mut y = call.scratch::<f32>(dims.iter().product())?;
         let (batch, spatial) = (input.dims()[0], &input.dims()[2..]);
         conv_naive(&params, batch, spatial, &x, &w, bias.as_deref(), &mut y)
@@ -309,10 +260,7 @@ impl Kernel for Conv {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input: Dims = call.tensor(0)?.dims().into();
         if input.len() < 3 {
-            fail!(
-                "the input must have at least three dimensions, not {:?}",
-                &input[..]
-            );
+            fail!("the input must have at least three dimensions, not {:?}", &input[..]);
         }
         let unpadded;
         let window = match &self.window {
@@ -329,10 +277,8 @@ impl Kernel for Conv {
             Weights::Constant { dims, .. } => dims[0],
             Weights::Given => call.tensor(1)?.dims().first().copied().unwrap_or(0),
         };
-        let dims: Dims = [input[0], out_channels]
-            .into_iter()
-            .chain(placed.counts.iter().copied())
-            .collect();
+        let dims: Dims =
+            [input[0], out_channels].into_iter().chain(placed.counts.iter().copied()).collect();
         match self.elem {
             DataType::Double => return self.run_plainly::<f64>(call, window, &placed, &dims),
             DataType::Float if window.kernel.len() > 3 => {
@@ -366,11 +312,7 @@ impl Kernel for Conv {
         let scratch = packed.scratch(pool, input[0], &input[2..]);
         call.reserve(scratch.map_err(|error| KernelError(error.to_string()))?)?;
         let y = call.output_slice::<f32>(0, &dims)?;
-        let epilogue = ConvEpilogue {
-            bias,
-            residual,
-            activation: self.tails.activation,
-        };
+        let epilogue = ConvEpilogue { bias, residual, activation: self.tails.activation };
         packed
             .run(pool, input[0], &input[2..], x, y, &epilogue)
             .map_err(|error| KernelError(error.to_string()))

@@ -10,17 +10,11 @@ use crate::ops::narrow::widen;
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     // A node that surely trains is refused now; one that is told so when it runs, then.
     let training = site.constant(2).map(Tensor::bytes);
-    let drops = site
-        .constant(1)
-        .is_none_or(|ratio| ratio.bytes().iter().any(|byte| *byte != 0));
+    let drops = site.constant(1).is_none_or(|ratio| ratio.bytes().iter().any(|byte| *byte != 0));
     if drops && training.is_some_and(|flag| flag != [0]) {
-        return Err(BindError::Unsupported(
-            "training_mode is not implemented".to_string(),
-        ));
+        return Err(BindError::Unsupported("training_mode is not implemented".to_string()));
     }
-    Ok(Box::new(Dropout {
-        has_mask: site.has_output(1),
-    }))
+    Ok(Box::new(Dropout { has_mask: site.has_output(1) }))
 }
 
 struct Dropout {
@@ -55,12 +49,10 @@ impl Kernel for Dropout {
         let input = call.tensor(0)?.clone();
         let dims: Dims = input.dims().into();
         if call.has_output(0) {
-            call.output(0, input.data_type(), &dims)?
-                .copy_from(&input)?;
+            call.output(0, input.data_type(), &dims)?.copy_from(&input)?;
         }
         if call.has_output(1) {
-            call.output_slice::<Bool8>(1, &dims)?
-                .fill(Bool8::from(true));
+            call.output_slice::<Bool8>(1, &dims)?.fill(Bool8::from(true));
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! GlobalAveragePool and GlobalMaxPool: a reduction over all spatial axes that keeps them with size 1.
+//! GlobalAveragePool and GlobalMaxPool: a reduction over all spatial axes that keeps them with size
+//! 1.
 
 use std::marker::PhantomData;
 
@@ -29,10 +30,7 @@ impl<T: Element + Loops> Kernel for GlobalPool<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let input: Dims = call.tensor(0)?.dims().into();
         if input.len() < 2 {
-            fail!(
-                "the input must have batch and channels, not dimensions {:?}",
-                &input[..]
-            );
+            fail!("the input must have batch and channels, not dimensions {:?}", &input[..]);
         }
         let axes: SmallVec<[bool; 6]> = (0..input.len()).map(|axis| axis >= 2).collect();
         let dims: Dims = (input.iter().zip(&axes))

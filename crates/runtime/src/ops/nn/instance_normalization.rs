@@ -24,22 +24,13 @@ impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let [_, channels, spatial @ ..] = &dims[..] else {
-            fail!(
-                "the input must have batch and channels, not dimensions {:?}",
-                &dims[..]
-            );
+            fail!("the input must have batch and channels, not dimensions {:?}", &dims[..]);
         };
         let real = |index: usize| -> Result<Vec<T::Real>, KernelError> {
-            let values: Vec<T::Real> = call
-                .slice::<T>(index)?
-                .iter()
-                .map(|value| value.to_real())
-                .collect();
+            let values: Vec<T::Real> =
+                call.slice::<T>(index)?.iter().map(|value| value.to_real()).collect();
             if values.len() != *channels {
-                fail!(
-                    "input {index} has {} elements for {channels} channels",
-                    values.len()
-                );
+                fail!("input {index} has {} elements for {channels} channels", values.len());
             }
             Ok(values)
         };
@@ -52,18 +43,7 @@ impl<T: Element + FloatLoops> Kernel for InstanceNormalization<T> {
         }
         let affine = Affine::Rows(&scale, &shift);
         let statistics = Statistics::MeanVariance;
-        T::normalize_rows(
-            pool,
-            isa,
-            statistics,
-            inner,
-            self.epsilon,
-            affine,
-            x,
-            y,
-            None,
-            None,
-        );
+        T::normalize_rows(pool, isa, statistics, inner, self.epsilon, affine, x, y, None, None);
         Ok(())
     }
 }

@@ -22,7 +22,8 @@ use crate::ops::narrow::{narrow, widen};
 /// `LayerNormalization`
 pub(crate) fn bind_layer(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let (axis, epsilon) = (site.need_int("axis")?, epsilon(site));
-    // Sums are kept in double precision whatever it says; what is left of it is the type of the statistics.
+    // Sums are kept in double precision whatever it says; what is left of it is the type of the
+    // statistics.
     let stash = stash_type(site)?;
     for_element!(site, site.elem(0)?, floats, T => LayerNormalization::<T> {
         axis,
@@ -44,11 +45,7 @@ pub(crate) fn bind_root_mean_square(site: &Site<'_>) -> Result<Box<dyn Kernel>, 
                 return site.unsupported_type(elem);
             }
         }
-        return Ok(Box::new(MixedRootMeanSquare {
-            axis,
-            epsilon,
-            scale,
-        }));
+        return Ok(Box::new(MixedRootMeanSquare { axis, epsilon, scale }));
     }
     for_element!(site, elem, floats, T => RootMeanSquare::<T> {
         axis,
@@ -80,9 +77,7 @@ pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         1 => Norm::L1,
         2 => Norm::L2,
         other => {
-            return Err(BindError::Invalid(format!(
-                "attribute 'p' is {other}, not 1 or 2"
-            )));
+            return Err(BindError::Invalid(format!("attribute 'p' is {other}, not 1 or 2")));
         }
     };
     for_element!(site, site.elem(0)?, floats, T => LpNormalization::<T> {
@@ -95,9 +90,7 @@ pub(crate) fn bind_lp(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 /// `MeanVarianceNormalization`
 pub(crate) fn bind_mean_variance(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let Some(axes) = site.ints("axes") else {
-        return Err(BindError::Invalid(
-            "attribute 'axes' is missing".to_string(),
-        ));
+        return Err(BindError::Invalid("attribute 'axes' is missing".to_string()));
     };
     match site.elem(0)? {
         DataType::Float16 | DataType::Bfloat16 => {
@@ -111,10 +104,7 @@ pub(crate) fn bind_mean_variance(site: &Site<'_>) -> Result<Box<dyn Kernel>, Bin
 }
 
 fn elem_is_float(elem: DataType) -> bool {
-    matches!(
-        elem,
-        DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16
-    )
+    matches!(elem, DataType::Float | DataType::Double | DataType::Float16 | DataType::Bfloat16)
 }
 
 fn epsilon(site: &Site<'_>) -> f64 {
@@ -194,16 +184,11 @@ impl<T: Element + FloatLoops> Kernel for LayerNormalization<T> {
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let scale = over_rows::<T>(call, 1, &dims, axis)?;
         let has_bias = call.has_input(2) && self.sum.is_none_or(|sum| sum.input != 2);
-        let bias = match has_bias {
-            true => Some(over_rows::<T>(call, 2, &dims, axis)?),
-            false => None,
-        };
+        let bias = if has_bias { Some(over_rows::<T>(call, 2, &dims, axis)?) } else { None };
         let residual = residual::<T>(self.sum, call)?;
         let statistic = |wanted: bool| wanted.then(|| call.scratch::<f32>(rows[0])).transpose();
-        let (mut means, mut inverses) = (
-            statistic(self.has_statistic(call, 1))?,
-            statistic(self.has_statistic(call, 2))?,
-        );
+        let (mut means, mut inverses) =
+            (statistic(self.has_statistic(call, 1))?, statistic(self.has_statistic(call, 2))?);
         let (y, sum) = normalized_and_sum::<T>(self.sum, call, &dims)?;
         T::layer_norm(
             pool,
@@ -271,7 +256,8 @@ impl<T: Element + FloatLoops> Kernel for RootMeanSquare<T> {
     }
 }
 
-/// The output has the type of the scale, which is not that of the input. Computed in double precision.
+/// The output has the type of the scale, which is not that of the input. Computed in double
+/// precision.
 struct MixedRootMeanSquare {
     axis: i64,
     epsilon: f64,
@@ -285,25 +271,11 @@ impl Kernel for MixedRootMeanSquare {
         let rows = [product(&dims[..axis]), product(&dims[axis..])];
         let (pool, isa) = (call.pool, call.isa);
         let (x, scale) = (call.tensor(0)?, call.tensor(1)?);
-        call.reserve(
-            x.len()
-                .saturating_add(scale.len())
-                .saturating_mul(size_of::<f64>()),
-        )?;
+        call.reserve(x.len().saturating_add(scale.len()).saturating_mul(size_of::<f64>()))?;
         let (x, scale) = (wide(x)?, wide(scale)?);
         let scale = stretched(call, 1, &scale, call.tensor(1)?.dims(), &dims, axis)?;
         let mut y = call.scratch::<f64>(x.len())?;
-        f64::rms_norm(
-            pool,
-            isa,
-            rows,
-            &x,
-            None,
-            &scale,
-            self.epsilon,
-            &mut y,
-            None,
-        );
+        f64::rms_norm(pool, isa, rows, &x, None, &scale, self.epsilon, &mut y, None);
         let mut output = call.output(0, self.scale, &dims)?;
         Ok(cast_slices(
             DataType::Double,
@@ -330,24 +302,15 @@ impl<T: Element + FloatLoops> Kernel for GroupNormalization<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let [_, channels, spatial @ ..] = &dims[..] else {
-            fail!(
-                "the input must have batch and channels, not dimensions {:?}",
-                &dims[..]
-            );
+            fail!("the input must have batch and channels, not dimensions {:?}", &dims[..]);
         };
         if channels % self.groups != 0 {
-            fail!(
-                "{channels} channels do not split into {} groups",
-                self.groups
-            );
+            fail!("{channels} channels do not split into {} groups", self.groups);
         }
         let real = |index: usize| -> Result<Vec<T::Real>, KernelError> {
             let values = call.slice::<T>(index)?;
             if values.len() != *channels {
-                fail!(
-                    "input {index} has {} elements for {channels} channels",
-                    values.len()
-                );
+                fail!("input {index} has {} elements for {channels} channels", values.len());
             }
             Ok(values.iter().map(|value| value.to_real()).collect())
         };
@@ -434,41 +397,14 @@ impl MeanVariance {
         account.charge(product(&reduced).saturating_mul(size_of::<T>()))?;
         let mut statistic = vec![T::ZERO; product(&reduced)];
         T::reduce(pool, isa, Reduce::Mean, dims, marked, x, &mut statistic);
-        binary(
-            pool,
-            isa,
-            Binary::Sub,
-            dims,
-            x,
-            &own,
-            &statistic,
-            &repeated,
-            y,
-        );
+        binary(pool, isa, Binary::Sub, dims, x, &own, &statistic, &repeated, y);
         // Around the mean, not the difference of two large sums.
-        T::reduce(
-            pool,
-            isa,
-            Reduce::SumSquare,
-            dims,
-            marked,
-            y,
-            &mut statistic,
-        );
+        T::reduce(pool, isa, Reduce::SumSquare, dims, marked, y, &mut statistic);
         let count = (y.len() / statistic.len()) as f64;
         for value in &mut statistic {
             *value = T::from_f64((value.to_f64() / count).sqrt() + 1e-9);
         }
-        binary_in_place(
-            pool,
-            isa,
-            Binary::Div,
-            Side::Left,
-            dims,
-            y,
-            &statistic,
-            &repeated,
-        );
+        binary_in_place(pool, isa, Binary::Div, Side::Left, dims, y, &statistic, &repeated);
         Ok(())
     }
 }
@@ -493,14 +429,10 @@ struct NarrowMeanVariance(MeanVariance);
 
 impl Kernel for NarrowMeanVariance {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
-        let (elem, dims) = (
-            call.tensor(0)?.data_type(),
-            Dims::from(call.tensor(0)?.dims()),
-        );
+        let (elem, dims) = (call.tensor(0)?.data_type(), Dims::from(call.tensor(0)?.dims()));
         let x = widen(call, call.tensor(0)?)?;
         let mut y = call.scratch::<f32>(x.len())?;
-        self.0
-            .normalize(call.pool, call.isa, call.account, &dims, &x, &mut y)?;
+        self.0.normalize(call.pool, call.isa, call.account, &dims, &x, &mut y)?;
         narrow(call, 0, elem, &dims, y)
     }
 }
@@ -509,8 +441,8 @@ fn product(dims: &[usize]) -> usize {
     dims.iter().product()
 }
 
-/// The elements of an input that stretches over all elements of an axis and those behind it: one row of them, or one for
-/// each row of the output where they differ from row to row.
+/// The elements of an input that stretches over all elements of an axis and those behind it: one
+/// row of them, or one for each row of the output where they differ from row to row.
 fn over_rows<'a, T: Element + Number>(
     call: &Call<'a>,
     index: usize,
@@ -531,18 +463,13 @@ fn stretched<'a, T: Element + Number>(
 ) -> Result<Cow<'a, [T]>, KernelError> {
     let fits = own.len() <= dims.len() && {
         let pairs = own.iter().rev().zip(dims.iter().rev());
-        pairs
-            .into_iter()
-            .all(|(own, size)| own == size || *own == 1)
+        pairs.into_iter().all(|(own, size)| own == size || *own == 1)
     };
     if !fits {
         fail!("input {index} has dimensions {own:?}, which do not stretch to {dims:?}");
     }
     if dims.len() > MAX_RANK {
-        fail!(
-            "the rank is {}, but at most {MAX_RANK} is implemented",
-            dims.len()
-        );
+        fail!("the rank is {}, but at most {MAX_RANK} is implemented", dims.len());
     }
     // Axes of size 1 in front say nothing.
     let first = own.iter().position(|size| *size != 1).unwrap_or(own.len());
@@ -569,44 +496,22 @@ mod tests {
         let x = tensor(&[2, 2, 2], &[1f32, 3.0, 5.0, 9.0, -1.0, 1.0, 2.0, 2.0]);
         let of_last = tensor(&[2], &[2f32, 10.0]);
         let exact = [("epsilon", Float(0.0))];
-        let found = run(
-            "LayerNormalization",
-            &exact,
-            &[Some(&x), Some(&of_last), Some(&of_last)],
-            3,
-        )
-        .unwrap();
+        let found =
+            run("LayerNormalization", &exact, &[Some(&x), Some(&of_last), Some(&of_last)], 3)
+                .unwrap();
         let expected = [0f32, 20.0, 0.0, 20.0, 0.0, 20.0];
         assert_eq!(found[0].to_vec::<f32>().unwrap()[..6], expected);
         // Two equal elements without an epsilon have no deviation.
         assert!(found[0].to_vec::<f32>().unwrap()[6].is_nan());
         assert_eq!(found[1], tensor(&[2, 2, 1], &[2f32, 7.0, 0.0, 2.0]));
-        assert_eq!(
-            found[2],
-            tensor(&[2, 2, 1], &[1f32, 0.5, 1.0, f32::INFINITY])
-        );
+        assert_eq!(found[2], tensor(&[2, 2, 1], &[1f32, 0.5, 1.0, f32::INFINITY]));
 
         // (axis, dimensions of the scale, its elements, what the output is)
         let rows: [(i64, &[usize], &[f32], [f32; 8]); 4] = [
             (1, &[], &[2.0], [-2.0, 2.0, -2.0, 2.0, -2.0, 2.0, -2.0, 2.0]),
-            (
-                1,
-                &[2, 1],
-                &[1.0, 3.0],
-                [-1.0, 1.0, -3.0, 3.0, -1.0, 1.0, -3.0, 3.0],
-            ),
-            (
-                -2,
-                &[1, 1, 2],
-                &[1.0, 3.0],
-                [-1.0, 3.0, -1.0, 3.0, -1.0, 3.0, -1.0, 3.0],
-            ),
-            (
-                1,
-                &[2, 1, 1],
-                &[1.0, 3.0],
-                [-1.0, 1.0, -1.0, 1.0, -3.0, 3.0, -3.0, 3.0],
-            ),
+            (1, &[2, 1], &[1.0, 3.0], [-1.0, 1.0, -3.0, 3.0, -1.0, 1.0, -3.0, 3.0]),
+            (-2, &[1, 1, 2], &[1.0, 3.0], [-1.0, 3.0, -1.0, 3.0, -1.0, 3.0, -1.0, 3.0]),
+            (1, &[2, 1, 1], &[1.0, 3.0], [-1.0, 1.0, -1.0, 1.0, -3.0, 3.0, -3.0, 3.0]),
         ];
         let x = tensor(&[2, 2, 2], &[1f32, 3.0, 1.0, 3.0, -1.0, 1.0, -1.0, 1.0]);
         for (axis, dims, scale, expected) in rows {
@@ -628,18 +533,9 @@ mod tests {
             of(&[2, 3], &[2], -1).unwrap_err(),
             "input 1 has dimensions [2], which do not stretch to [2, 3]"
         );
-        assert_eq!(
-            of(&[2, 3], &[3], 2).unwrap_err(),
-            "axis 2 is outside rank 2"
-        );
+        assert_eq!(of(&[2, 3], &[3], 2).unwrap_err(), "axis 2 is outside rank 2");
         let nothing = of(&[2, 0], &[0], -1).unwrap();
-        assert!(
-            nothing[1]
-                .to_vec::<f32>()
-                .unwrap()
-                .iter()
-                .all(|mean| mean.is_nan())
-        );
+        assert!(nothing[1].to_vec::<f32>().unwrap().iter().all(|mean| mean.is_nan()));
         assert_eq!(of(&[0, 3], &[3], -1).unwrap()[1].dims(), [0, 1]);
     }
 
@@ -669,16 +565,10 @@ mod tests {
         let expected = [1.0, -14.0, 15.0 / root, 40.0 / root];
         for (found, expected) in found[0].to_vec::<f32>().unwrap().iter().zip(expected) {
             let error = (found - expected).abs();
-            assert!(
-                error <= 2.0 * f32::EPSILON * expected.abs(),
-                "{found} {expected}"
-            );
+            assert!(error <= 2.0 * f32::EPSILON * expected.abs(), "{found} {expected}");
         }
         // All of it at once, with a scale of another type.
-        let x = tensor(
-            &[1, 2],
-            &[half::f16::from_f32(1.0), half::f16::from_f32(-7.0)],
-        );
+        let x = tensor(&[1, 2], &[half::f16::from_f32(1.0), half::f16::from_f32(-7.0)]);
         let axis = [("axis", Int(0)), exact[0].clone()];
         let inputs = [Some(&x), Some(&scale)];
         let found = run("RMSNormalization", &axis, &inputs, 1).unwrap();
@@ -688,10 +578,8 @@ mod tests {
     #[test]
     fn groups() {
         let x = tensor(&[1, 4, 2], &[1f32, 3.0, 3.0, 1.0, 5.0, 5.0, 9.0, 9.0]);
-        let (scale, bias) = (
-            tensor(&[4], &[1f32, 2.0, 3.0, 4.0]),
-            tensor(&[4], &[0f32, 1.0, 0.0, 0.0]),
-        );
+        let (scale, bias) =
+            (tensor(&[4], &[1f32, 2.0, 3.0, 4.0]), tensor(&[4], &[0f32, 1.0, 0.0, 0.0]));
         let attributes = [("num_groups", Int(2)), ("epsilon", Float(0.0))];
         let inputs = [Some(&x), Some(&scale), Some(&bias)];
         let found = run("GroupNormalization", &attributes, &inputs, 1).unwrap();
@@ -712,10 +600,7 @@ mod tests {
             let attributes = [("axis", Int(axis)), ("p", Int(p))];
             let found = run("LpNormalization", &attributes, &[Some(&x)], 1).unwrap();
             for (found, expected) in found[0].to_vec::<f32>().unwrap().iter().zip(expected) {
-                assert!(
-                    (found - expected).abs() <= f32::EPSILON,
-                    "{found} {expected}"
-                );
+                assert!((found - expected).abs() <= f32::EPSILON, "{found} {expected}");
             }
         }
         let found = run("LpNormalization", &[("p", Int(3))], &[Some(&x)], 1);

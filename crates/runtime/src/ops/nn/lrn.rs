@@ -14,9 +14,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let size = match usize::try_from(size) {
         Ok(size) if size > 0 => size,
         _ => {
-            return Err(BindError::Invalid(format!(
-                "size must be positive, not {size}"
-            )));
+            return Err(BindError::Invalid(format!("size must be positive, not {size}")));
         }
     };
     for_element!(site, site.elem(0)?, floats, T => Lrn::<T> {
@@ -40,10 +38,7 @@ impl<T: Element + FloatLoops> Kernel for Lrn<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let [batch, channels, spatial @ ..] = &dims[..] else {
-            fail!(
-                "the input must have batch and channels, not dimensions {:?}",
-                &dims[..]
-            );
+            fail!("the input must have batch and channels, not dimensions {:?}", &dims[..]);
         };
         let sizes = [*batch, *channels, spatial.iter().product()];
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);

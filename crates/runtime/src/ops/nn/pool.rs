@@ -53,9 +53,7 @@ fn window(site: &Site<'_>) -> Result<Window, BindError> {
     let kernel: Result<Vec<usize>, _> = kernel.into_iter().map(usize::try_from).collect();
     match kernel {
         Ok(kernel) if !kernel.is_empty() && !kernel.contains(&0) => Window::new(site, kernel),
-        _ => Err(BindError::Invalid(
-            "kernel_shape must be positive sizes".to_string(),
-        )),
+        _ => Err(BindError::Invalid("kernel_shape must be positive sizes".to_string())),
     }
 }
 
@@ -75,12 +73,7 @@ impl<'a> Geometry<'a> {
         }
         let placed = window.place(&input[2..])?;
         let output = input[..2].iter().chain(&placed.counts).copied().collect();
-        Ok(Geometry {
-            window,
-            input: input.into(),
-            placed,
-            output,
-        })
+        Ok(Geometry { window, input: input.into(), placed, output })
     }
 
     fn planes(&self) -> usize {

@@ -41,9 +41,9 @@ impl Window {
             let values: Result<Vec<usize>, _> = values.into_iter().map(usize::try_from).collect();
             match values {
                 Ok(values) => Ok(Some(values)),
-                Err(_) => Err(BindError::Unsupported(format!(
-                    "negative {name} are not implemented"
-                ))),
+                Err(_) => {
+                    Err(BindError::Unsupported(format!("negative {name} are not implemented")))
+                }
             }
         };
         let per_axis = |name: &str| -> Result<Vec<usize>, BindError> {
@@ -72,9 +72,7 @@ impl Window {
                 None => Padding::Explicit(vec![0; rank], vec![0; rank]),
             },
             Some(other) => {
-                return Err(BindError::Invalid(format!(
-                    "auto_pad has no value '{other}'"
-                )));
+                return Err(BindError::Invalid(format!("auto_pad has no value '{other}'")));
             }
         };
         Ok(Window {
@@ -90,13 +88,7 @@ impl Window {
     pub(crate) fn unpadded(kernel: Vec<usize>) -> Window {
         let rank = kernel.len();
         let padding = Padding::Explicit(vec![0; rank], vec![0; rank]);
-        Window {
-            strides: vec![1; rank],
-            dilations: vec![1; rank],
-            kernel,
-            padding,
-            ceil: false,
-        }
+        Window { strides: vec![1; rank], dilations: vec![1; rank], kernel, padding, ceil: false }
     }
 
     /// The padding, if it does not depend on the size of the input.
@@ -116,16 +108,11 @@ impl Window {
                 spatial.len()
             );
         }
-        let mut placed = Placed {
-            pads_begin: Vec::new(),
-            pads_end: Vec::new(),
-            counts: Dims::new(),
-        };
+        let mut placed =
+            Placed { pads_begin: Vec::new(), pads_end: Vec::new(), counts: Dims::new() };
         for (axis, size) in spatial.iter().enumerate() {
-            let (stride, reach) = (
-                self.strides[axis],
-                (self.kernel[axis] - 1) * self.dilations[axis] + 1,
-            );
+            let (stride, reach) =
+                (self.strides[axis], (self.kernel[axis] - 1) * self.dilations[axis] + 1);
             let (begin, end, count) = match &self.padding {
                 Padding::Explicit(begin, end) => {
                     let (begin, end) = (begin[axis], end[axis]);
@@ -135,11 +122,8 @@ impl Window {
                              {begin} and {end}"
                         );
                     };
-                    let mut count = if self.ceil {
-                        room.div_ceil(stride)
-                    } else {
-                        room / stride
-                    } + 1;
+                    let mut count =
+                        if self.ceil { room.div_ceil(stride) } else { room / stride } + 1;
                     // The last window must begin before the padding at the end.
                     if self.ceil && (count - 1) * stride >= size + begin {
                         count -= 1;

@@ -20,9 +20,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let from = site.elem(0)?;
     let number = site.need_int("to")?;
     let Some(to) = i32::try_from(number).ok().and_then(DataType::from_number) else {
-        return Err(BindError::Invalid(format!(
-            "to = {number} is no element type"
-        )));
+        return Err(BindError::Invalid(format!("to = {number} is no element type")));
     };
     // The standard leaves complex numbers out.
     if let Some(complex) = [from, to].into_iter().find(|elem| elem.is_complex()) {
@@ -34,20 +32,11 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         // Only the power-of-two scale is rounded by it; elsewhere the word does not matter.
         None if to != DataType::Float8e8m0 => RoundMode::default(),
         None => {
-            return Err(BindError::Invalid(format!(
-                "round_mode = \"{word}\" is no rounding"
-            )));
+            return Err(BindError::Invalid(format!("round_mode = \"{word}\" is no rounding")));
         }
     };
     let saturate = site.int("saturate") != Some(0);
-    Ok(Box::new(Cast {
-        from,
-        to,
-        options: CastOptions {
-            saturate,
-            round_mode,
-        },
-    }))
+    Ok(Box::new(Cast { from, to, options: CastOptions { saturate, round_mode } }))
 }
 
 impl Kernel for Cast {
@@ -94,14 +83,8 @@ impl Cast {
             cast_slices(self.from, source, self.to, target, elems, self.options)
         };
         // A multiple of 8 elements fills whole bytes in every type.
-        let count = elems
-            .div_ceil(4 * pool.threads())
-            .max(MIN_CHUNK)
-            .next_multiple_of(8);
-        let sizes = self
-            .from
-            .storage_bytes(count)
-            .zip(self.to.storage_bytes(count));
+        let count = elems.div_ceil(4 * pool.threads()).max(MIN_CHUNK).next_multiple_of(8);
+        let sizes = self.from.storage_bytes(count).zip(self.to.storage_bytes(count));
         let Some((source_bytes, target_bytes)) = sizes.filter(|_| count < elems) else {
             return whole(target);
         };

@@ -14,9 +14,7 @@ struct Concat {
 
 /// `Concat`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Concat {
-        axis: site.need_int("axis")?,
-    }))
+    Ok(Box::new(Concat { axis: site.need_int("axis")? }))
 }
 
 impl Kernel for Concat {
@@ -24,9 +22,7 @@ impl Kernel for Concat {
         let inputs: SmallVec<[TensorView<'_>; 4]> = (0..call.input_count())
             .map(|index| call.tensor(index).cloned())
             .collect::<Result<_, _>>()?;
-        let Some(first) = inputs.first() else {
-            fail!("there is nothing to join")
-        };
+        let Some(first) = inputs.first() else { fail!("there is nothing to join") };
         let axis = normalize_axis(self.axis, first.rank())?;
         let mut dims = Dims::from(first.dims());
         for (index, input) in inputs.iter().enumerate().skip(1) {
@@ -66,18 +62,13 @@ fn join_through_strides(
     inputs: &[TensorView<'_>],
 ) -> Result<(), KernelError> {
     if dims.len() > MAX_RANK {
-        fail!(
-            "rank {} is above {MAX_RANK}, the largest that is implemented",
-            dims.len()
-        );
+        fail!("rank {} is above {MAX_RANK}, the largest that is implemented", dims.len());
     }
     let pool = call.pool;
     let data_type = inputs[0].data_type();
     let mut output = call.output(0, data_type, dims)?;
-    let steps: SmallVec<[usize; 6]> = shape::strides(dims)
-        .iter()
-        .map(|step| *step as usize)
-        .collect();
+    let steps: SmallVec<[usize; 6]> =
+        shape::strides(dims).iter().map(|step| *step as usize).collect();
     let mut start = 0;
     for input in inputs {
         let ViewData::Bytes(data) = input.data() else {
@@ -90,13 +81,7 @@ fn join_through_strides(
                 input.data_type().name()
             );
         }
-        let part = Part {
-            pool,
-            input,
-            data,
-            start,
-            steps: &steps,
-        };
+        let part = Part { pool, input, data, start, steps: &steps };
         let out = output.bytes_mut();
         match data_type.bits() {
             Some(8) => part.copy::<1>(out),
@@ -127,11 +112,7 @@ impl Part<'_> {
         copy::copy_between(
             self.pool,
             self.input.dims(),
-            (
-                self.data.as_chunks::<WIDTH>().0,
-                self.input.offset(),
-                &self.input.strides(),
-            ),
+            (self.data.as_chunks::<WIDTH>().0, self.input.offset(), &self.input.strides()),
             (out.as_chunks_mut::<WIDTH>().0, self.start, self.steps),
         );
     }

@@ -1,6 +1,7 @@
 //! Constant: a value written into the graph.
 //!
-//! Compilation takes the value from inference and nothing runs; the kernel is for whoever asks all the same.
+//! Compilation takes the value from inference and nothing runs; the kernel is for whoever asks all
+//! the same.
 
 use sardonyx_ops::AttrValue;
 use sardonyx_tensor::{StringArray, Tensor, Value};
@@ -22,17 +23,13 @@ const FORMS: [&str; 8] = [
 
 /// `Constant`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    let given: Vec<_> = FORMS
-        .iter()
-        .filter_map(|name| Some((*name, site.attributes.get(name)?)))
-        .collect();
+    let given: Vec<_> =
+        FORMS.iter().filter_map(|name| Some((*name, site.attributes.get(name)?))).collect();
     let (name, value) = match &given[..] {
         [(name, value)] => (*name, value),
         [] => return Err(BindError::Invalid("the node has no value".to_string())),
         [(first, _), (second, _), ..] => {
-            return Err(BindError::Invalid(format!(
-                "the node has both {first} and {second}"
-            )));
+            return Err(BindError::Invalid(format!("the node has both {first} and {second}")));
         }
     };
     let strings = |dims: &[usize], texts: StringArray| Tensor::from_strings(dims, texts);
@@ -45,9 +42,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         AttrValue::String(text) => strings(&[], StringArray::from_iter([text]))?,
         AttrValue::Strings(texts) => strings(&[texts.len()], texts.iter().collect())?,
         AttrValue::Unread(_) | AttrValue::Graph(_) | AttrValue::Type(_) | AttrValue::Other => {
-            return Err(BindError::Unsupported(format!(
-                "attribute '{name}' cannot be read"
-            )));
+            return Err(BindError::Unsupported(format!("attribute '{name}' cannot be read")));
         }
     };
     Ok(Box::new(Constant(tensor)))

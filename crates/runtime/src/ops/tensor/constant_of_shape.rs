@@ -15,9 +15,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let value = match site.attributes.get("value") {
         Some(AttrValue::Tensor(value)) => value,
         Some(_) => {
-            return Err(BindError::Unsupported(
-                "attribute 'value' cannot be read".to_string(),
-            ));
+            return Err(BindError::Unsupported("attribute 'value' cannot be read".to_string()));
         }
         None => Tensor::scalar(0.0f32),
     };
@@ -37,10 +35,7 @@ impl Kernel for ConstantOfShape {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let dims = call.ints(0)?;
-        let Ok(dims) = dims
-            .iter()
-            .map(|size| usize::try_from(*size))
-            .collect::<Result<Dims, _>>()
+        let Ok(dims) = dims.iter().map(|size| usize::try_from(*size)).collect::<Result<Dims, _>>()
         else {
             fail!("the shape {dims:?} has a negative size");
         };

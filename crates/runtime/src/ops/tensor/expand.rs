@@ -28,10 +28,8 @@ impl Kernel for Expand {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let target = call.ints(1)?;
-        let Ok(target) = target
-            .iter()
-            .map(|size| usize::try_from(*size))
-            .collect::<Result<Dims, _>>()
+        let Ok(target) =
+            target.iter().map(|size| usize::try_from(*size)).collect::<Result<Dims, _>>()
         else {
             fail!("the shape {target:?} has a negative size");
         };

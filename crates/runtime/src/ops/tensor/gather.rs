@@ -16,10 +16,7 @@ struct Gather {
 
 /// `Gather`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Gather {
-        axis: site.need_int("axis")?,
-        from_constant: site.weight(0).is_some(),
-    }))
+    Ok(Box::new(Gather { axis: site.need_int("axis")?, from_constant: site.weight(0).is_some() }))
 }
 
 impl Kernel for Gather {
@@ -31,11 +28,7 @@ impl Kernel for Gather {
         let axis = normalize_axis(self.axis, site.from.len()).ok()?;
         let (ints, size) = ((site.ints)(1)?, site.from[axis]);
         let [index] = ints[..] else { return None };
-        let index = if index < 0 {
-            index.checked_add(size as i64)?
-        } else {
-            index
-        };
+        let index = if index < 0 { index.checked_add(size as i64)? } else { index };
         let index = usize::try_from(index).ok().filter(|index| *index < size)?;
         let picked = site.layout.narrowed(axis, index, 1)?;
         // The axes of the indices take the place of the axis; all of them are 1 here.
@@ -53,33 +46,14 @@ impl Kernel for Gather {
         let indices = call.tensor(1)?;
         let axis = normalize_axis(self.axis, data.rank())?;
         let (before, after) = (&data.dims()[..axis], &data.dims()[axis + 1..]);
-        let dims: Dims = before
-            .iter()
-            .chain(indices.dims())
-            .chain(after)
-            .copied()
-            .collect();
-        let split = [
-            before.iter().product(),
-            data.dims()[axis],
-            after.iter().product(),
-        ];
+        let dims: Dims = before.iter().chain(indices.dims()).chain(after).copied().collect();
+        let split = [before.iter().product(), data.dims()[axis], after.iter().product()];
         let indices = match indices.data_type() {
             DataType::Int64 => Indices::Long(call.slice(1)?),
             DataType::Int32 => Indices::Short(call.slice(1)?),
             other => fail!("indices have type {}, not int64 or int32", other.name()),
         };
-        move_elements(
-            call,
-            0,
-            &dims,
-            &[data],
-            &Pick {
-                axis,
-                split,
-                indices,
-            },
-        )
+        move_elements(call, 0, &dims, &[data], &Pick { axis, split, indices })
     }
 
     fn describe(&self) -> String {

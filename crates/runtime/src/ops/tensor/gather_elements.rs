@@ -9,16 +9,12 @@ use crate::kernel::{BindError, Call, Kernel, KernelError, Site, fail};
 
 /// `GatherElements`
 pub(crate) fn bind_gather_elements(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(GatherElements {
-        axis: site.need_int("axis")?,
-    }))
+    Ok(Box::new(GatherElements { axis: site.need_int("axis")? }))
 }
 
 /// `GatherND`
 pub(crate) fn bind_gather_nd(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(GatherNd {
-        batch_dims: site.need_int("batch_dims")?,
-    }))
+    Ok(Box::new(GatherNd { batch_dims: site.need_int("batch_dims")? }))
 }
 
 /// Indices of either type.
@@ -37,18 +33,15 @@ impl<'a> Indices<'a> {
     }
 }
 
-/// Demands that there is an index for some of the positions of `dims`, and for any number along the axis.
+/// Demands that there is an index for some of the positions of `dims`, and for any number along the
+/// axis.
 pub(super) fn check_elements(
     dims: &[usize],
     index_dims: &[usize],
     axis: usize,
 ) -> Result<(), KernelError> {
     if dims.len() != index_dims.len() {
-        fail!(
-            "the data has rank {} and the indices have rank {}",
-            dims.len(),
-            index_dims.len()
-        );
+        fail!("the data has rank {} and the indices have rank {}", dims.len(), index_dims.len());
     }
     let sizes = dims.iter().zip(index_dims).enumerate();
     for (other, (size, indices)) in sizes.filter(|(other, _)| *other != axis) {
@@ -146,18 +139,7 @@ impl Kernel for GatherNd {
         let mut dims = outer;
         dims.extend_from_slice(&from[batch_dims + depth..]);
         let indices = call.slice::<i64>(1)?;
-        move_elements(
-            call,
-            0,
-            &dims,
-            &[data],
-            &Tuples {
-                dims: from,
-                batch_dims,
-                depth,
-                indices,
-            },
-        )
+        move_elements(call, 0, &dims, &[data], &Tuples { dims: from, batch_dims, depth, indices })
     }
 
     fn describe(&self) -> String {
@@ -218,21 +200,9 @@ mod tests {
             }
         }
         for (dims, indices, refusal) in [
-            (
-                &[1, 2][..],
-                &[0i64, 3][..],
-                "axis 1: index 3 is outside of a dim of size 3",
-            ),
-            (
-                &[2],
-                &[0, 0],
-                "the data has rank 2 and the indices have rank 1",
-            ),
-            (
-                &[3, 1],
-                &[0, 0, 0],
-                "axis 0 has size 3 in the indices, but 2 in the data",
-            ),
+            (&[1, 2][..], &[0i64, 3][..], "axis 1: index 3 is outside of a dim of size 3"),
+            (&[2], &[0, 0], "the data has rank 2 and the indices have rank 1"),
+            (&[3, 1], &[0, 0, 0], "axis 0 has size 3 in the indices, but 2 in the data"),
         ] {
             let inputs = [Some(&data), Some(&tensor(dims, indices))];
             let found = run("GatherElements", &[("axis", Int(1))], &inputs, 1);
@@ -246,25 +216,15 @@ mod tests {
             Tensor::from_strings(dims, texts.iter().collect::<StringArray>()).unwrap()
         };
         let data = strings(&[2, 2, 2], &["a", "b", "c", "d", "e", "f", "g", "h"]);
-        // (batch_dims, dimensions of the indices, indices, dimensions of the output, what they pick)
-        type Row = (
-            i64,
-            &'static [usize],
-            &'static [i64],
-            &'static [usize],
-            &'static [&'static str],
-        );
+        // (batch_dims, dimensions of the indices, indices, dimensions of the output, what they
+        // pick)
+        type Row =
+            (i64, &'static [usize], &'static [i64], &'static [usize], &'static [&'static str]);
         let rows: [Row; 5] = [
             (0, &[2, 3], &[0, 0, 1, -1, 1, -2], &[2], &["b", "g"]),
             (0, &[1, 1], &[-1], &[1, 2, 2], &["e", "f", "g", "h"]),
             (1, &[2, 1], &[1, 0], &[2, 2], &["c", "d", "e", "f"]),
-            (
-                2,
-                &[2, 2, 1, 1],
-                &[0, 1, 1, 0],
-                &[2, 2, 1],
-                &["a", "d", "f", "g"],
-            ),
+            (2, &[2, 2, 1, 1], &[0, 1, 1, 0], &[2, 2, 1], &["a", "d", "f", "g"]),
             (0, &[0, 2], &[], &[0, 2], &[]),
         ];
         for (batch_dims, dims, indices, out, expected) in rows {
@@ -273,25 +233,10 @@ mod tests {
             assert_eq!(found[0], strings(out, expected), "{batch_dims} {dims:?}");
         }
         for (batch_dims, dims, indices, refusal) in [
-            (
-                0,
-                &[1, 2][..],
-                &[1i64, 2][..],
-                "index 2 is outside of a dim of size 2",
-            ),
-            (
-                0,
-                &[1, 2],
-                &[-3, 0],
-                "index -3 is outside of a dim of size 2",
-            ),
+            (0, &[1, 2][..], &[1i64, 2][..], "index 2 is outside of a dim of size 2"),
+            (0, &[1, 2], &[-3, 0], "index -3 is outside of a dim of size 2"),
             (0, &[], &[0], "the indices must not be a scalar"),
-            (
-                0,
-                &[1, 4],
-                &[0; 4],
-                "tuples have 4 indices, but there are 3 dimensions to index",
-            ),
+            (0, &[1, 4], &[0; 4], "tuples have 4 indices, but there are 3 dimensions to index"),
             (
                 1,
                 &[3, 1],

@@ -29,24 +29,17 @@ pub(crate) fn bind_eye_like(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindErro
     let options = CastOptions::default();
     let from = 1f32.to_ne_bytes();
     cast_slices(DataType::Float, &from, elem, one.bytes_mut()?, 1, options)?;
-    Ok(Box::new(EyeLike {
-        diagonal: site.need_int("k")?,
-        one,
-    }))
+    Ok(Box::new(EyeLike { diagonal: site.need_int("k")?, one }))
 }
 
 /// `OneHot`
 pub(crate) fn bind_one_hot(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(OneHot {
-        axis: site.need_int("axis")?,
-    }))
+    Ok(Box::new(OneHot { axis: site.need_int("axis")? }))
 }
 
 /// `Trilu`
 pub(crate) fn bind_trilu(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Trilu {
-        upper: site.need_int("upper")? != 0,
-    }))
+    Ok(Box::new(Trilu { upper: site.need_int("upper")? != 0 }))
 }
 
 /// `Range`
@@ -105,10 +98,7 @@ impl Kernel for EyeLike {
         let &[_, width] = &dims[..] else {
             fail!("the input has rank {}, not 2", dims.len());
         };
-        let ones = Diagonal {
-            width,
-            diagonal: self.diagonal,
-        };
+        let ones = Diagonal { width, diagonal: self.diagonal };
         move_elements(call, 0, &dims, &[self.one.view()], &ones)
     }
 }
@@ -205,10 +195,7 @@ impl Kernel for Trilu {
         let [outer @ .., height, width] = data.dims() else {
             fail!("the input has rank {}, not 2 or more", data.rank());
         };
-        let diagonal = match call.has_input(1) {
-            true => one::<i64>(call, 1)?,
-            false => 0,
-        };
+        let diagonal = if call.has_input(1) { one::<i64>(call, 1)? } else { 0 };
         let part = Triangle {
             upper: self.upper,
             diagonal,
@@ -260,10 +247,7 @@ mod tests {
         assert_eq!(of([1i64, 10, 4]).unwrap(), tensor(&[3], &[1i64, 5, 9]));
         assert_eq!(of([10i32, 4, -2]).unwrap(), tensor(&[3], &[10i32, 8, 6]));
         assert_eq!(of([3i16, 3, 1]).unwrap(), tensor::<i16>(&[0], &[]));
-        assert_eq!(
-            of([1f32, 2.0, 0.25]).unwrap(),
-            tensor(&[4], &[1f32, 1.25, 1.5, 1.75])
-        );
+        assert_eq!(of([1f32, 2.0, 0.25]).unwrap(), tensor(&[4], &[1f32, 1.25, 1.5, 1.75]));
         assert_eq!(of([1f64, 0.0, 0.5]).unwrap(), tensor::<f64>(&[0], &[]));
         assert_eq!(
             of([half(1.0), half(2.0), half(0.5)]).unwrap(),
@@ -273,10 +257,7 @@ mod tests {
             of([brain(0.0), brain(-2.0), brain(-1.0)]).unwrap(),
             tensor(&[2], &[brain(0.0), brain(-1.0)])
         );
-        assert_eq!(
-            of([1i64, 5, 0]).unwrap_err(),
-            "from 1 to 5 it takes NaN steps of 0"
-        );
+        assert_eq!(of([1i64, 5, 0]).unwrap_err(), "from 1 to 5 it takes NaN steps of 0");
         assert!(of([0f32, f32::INFINITY, 1.0]).is_err());
         assert!(of([0f32, f32::NAN, 1.0]).is_err());
         assert!(of([0f64, 1.0, 1e-300]).is_err());
@@ -296,10 +277,7 @@ mod tests {
             of(&[("k", Int(2)), ("dtype", Int(9))]).unwrap(),
             tensor(&[2, 3], &[0, 0, 1, 0, 0, 0].map(Bool8))
         );
-        assert_eq!(
-            of(&[("k", Int(i64::MIN))]).unwrap(),
-            tensor(&[2, 3], &[0i32; 6])
-        );
+        assert_eq!(of(&[("k", Int(i64::MIN))]).unwrap(), tensor(&[2, 3], &[0i32; 6]));
         assert!(of(&[("dtype", Int(-7))]).is_err());
     }
 
@@ -307,39 +285,23 @@ mod tests {
     fn one_is_hot() {
         let indices = tensor(&[3], &[1f32, -1.0, 7.0]);
         let values = tensor(&[2], &[5u8, 6]);
-        for (axis, dims, expected) in [
-            (-1, [3, 2], [5u8, 6, 5, 6, 5, 5]),
-            (0, [2, 3], [5, 5, 5, 6, 6, 5]),
-        ] {
+        for (axis, dims, expected) in
+            [(-1, [3, 2], [5u8, 6, 5, 6, 5, 5]), (0, [2, 3], [5, 5, 5, 6, 6, 5])]
+        {
             let inputs = [Some(&indices), Some(&tensor(&[1], &[2i32])), Some(&values)];
             let found = run("OneHot", &[("axis", Int(axis))], &inputs, 1).unwrap();
             assert_eq!(found[0], tensor(&dims, &expected));
         }
         let strings = Tensor::from_strings([2], ["no", "yes"].iter().collect::<StringArray>());
-        let inputs = [
-            Some(&tensor(&[1], &[1i8])),
-            Some(&tensor(&[], &[2i64])),
-            Some(&strings.unwrap()),
-        ];
+        let inputs =
+            [Some(&tensor(&[1], &[1i8])), Some(&tensor(&[], &[2i64])), Some(&strings.unwrap())];
         let found = run("OneHot", &[], &inputs, 1).unwrap();
         let expected = Tensor::from_strings([1, 2], ["no", "yes"].iter().collect::<StringArray>());
         assert_eq!(found[0], expected.unwrap());
         for (depth, values, refusal) in [
-            (
-                tensor(&[], &[-2i64]),
-                tensor(&[2], &[0u8, 1]),
-                "depth is -2",
-            ),
-            (
-                tensor(&[2], &[1i64, 2]),
-                tensor(&[2], &[0u8, 1]),
-                "depth must be one number, not 2",
-            ),
-            (
-                tensor(&[], &[2i64]),
-                tensor(&[1], &[0u8]),
-                "values must be two, not 1",
-            ),
+            (tensor(&[], &[-2i64]), tensor(&[2], &[0u8, 1]), "depth is -2"),
+            (tensor(&[2], &[1i64, 2]), tensor(&[2], &[0u8, 1]), "depth must be one number, not 2"),
+            (tensor(&[], &[2i64]), tensor(&[1], &[0u8]), "values must be two, not 1"),
         ] {
             let inputs = [Some(&indices), Some(&depth), Some(&values)];
             assert_eq!(run("OneHot", &[], &inputs, 1).unwrap_err(), refusal);
@@ -356,13 +318,7 @@ mod tests {
             (0, Some(-1), [0, 0, 0, 4, 0, 0]),
         ] {
             let k = k.map(|k| tensor(&[], &[k]));
-            let found = run(
-                "Trilu",
-                &[("upper", Int(upper))],
-                &[Some(&x), k.as_ref()],
-                1,
-            )
-            .unwrap();
+            let found = run("Trilu", &[("upper", Int(upper))], &[Some(&x), k.as_ref()], 1).unwrap();
             assert_eq!(found[0], tensor(&[1, 2, 3], &expected));
         }
         let vector = tensor(&[3], &[1u16, 2, 3]);

@@ -1,7 +1,8 @@
 //! Moving elements whatever their type: the bridge between tensors and the copy loops.
 //!
-//! The loops move plain values of a few widths. Elements of whole bytes are such values as they lie. Elements below one
-//! byte are unpacked to codes, moved, and packed again. Strings stay where they are: their numbers are moved.
+//! The loops move plain values of a few widths. Elements of whole bytes are such values as they
+//! lie. Elements below one byte are unpacked to codes, moved, and packed again. Strings stay where
+//! they are: their numbers are moved.
 
 use std::borrow::Cow;
 
@@ -25,8 +26,8 @@ pub(super) trait Movement {
     ) -> Result<(), KernelError>;
 }
 
-/// Computes an output of dimensions `dims` whose elements all come from `sources`, which have one element type. Where a
-/// movement leaves the default value, strings are empty.
+/// Computes an output of dimensions `dims` whose elements all come from `sources`, which have one
+/// element type. Where a movement leaves the default value, strings are empty.
 pub(super) fn move_elements(
     call: &mut Call<'_>,
     index: usize,
@@ -44,10 +45,7 @@ pub(super) fn move_elements(
             other.data_type().name()
         );
     }
-    let rank = sources
-        .iter()
-        .map(TensorView::rank)
-        .fold(dims.len(), usize::max);
+    let rank = sources.iter().map(TensorView::rank).fold(dims.len(), usize::max);
     if rank > MAX_RANK {
         fail!("rank {rank} is above {MAX_RANK}, the largest that is implemented");
     }
@@ -62,7 +60,8 @@ pub(super) fn move_elements(
     }
 }
 
-/// Writes the elements of a view, which may have strides, to an output of as many elements of dimensions `dims`.
+/// Writes the elements of a view, which may have strides, to an output of as many elements of
+/// dimensions `dims`.
 pub(super) fn copy_view(
     call: &mut Call<'_>,
     index: usize,
@@ -144,10 +143,7 @@ fn codes(
         packed::unpack_to_u8(&dense(view)?, bits, &mut codes)?;
         Ok(codes)
     };
-    let codes = sources
-        .iter()
-        .map(unpacked)
-        .collect::<Result<Vec<_>, _>>()?;
+    let codes = sources.iter().map(unpacked).collect::<Result<Vec<_>, _>>()?;
     let slices: Vec<&[[u8; 1]]> = codes.iter().map(|codes| codes.as_chunks().0).collect();
     let mut out = call.scratch::<u8>(shape::elems(dims)?)?;
     let mut output = call.output(index, data_type, dims)?;
@@ -158,7 +154,8 @@ fn codes(
     Ok(packed::pack_from_codes(&out, bits, output.bytes_mut())?)
 }
 
-/// Strings. Their numbers are moved, as values of the width of the longest integers; number 0 is the empty string.
+/// Strings. Their numbers are moved, as values of the width of the longest integers; number 0 is
+/// the empty string.
 fn strings(
     call: &mut Call<'_>,
     index: usize,
@@ -166,34 +163,26 @@ fn strings(
     sources: &[TensorView<'_>],
     movement: &impl Movement,
 ) -> Result<(), KernelError> {
-    let tensors = sources
-        .iter()
-        .map(TensorView::to_tensor)
-        .collect::<Result<Vec<_>, _>>()?;
+    let tensors = sources.iter().map(TensorView::to_tensor).collect::<Result<Vec<_>, _>>()?;
     let mut all: Vec<&[u8]> = vec![b""];
     let mut numbers: Vec<Vec<[u8; 8]>> = Vec::with_capacity(tensors.len());
     for tensor in &tensors {
         let start = all.len();
         all.extend(tensor.strings().into_iter().flat_map(StringArray::iter));
-        numbers.push(
-            (start..all.len())
-                .map(|number| (number as u64).to_ne_bytes())
-                .collect(),
-        );
+        numbers.push((start..all.len()).map(|number| (number as u64).to_ne_bytes()).collect());
     }
     let slices: Vec<&[[u8; 8]]> = numbers.iter().map(Vec::as_slice).collect();
     let mut out = call.scratch::<[u8; 8]>(shape::elems(dims)?)?;
     if !out.is_empty() {
         movement.run(call.pool, &slices, &mut out)?;
     }
-    let moved: StringArray = out
-        .iter()
-        .map(|number| all[u64::from_ne_bytes(*number) as usize])
-        .collect();
+    let moved: StringArray =
+        out.iter().map(|number| all[u64::from_ne_bytes(*number) as usize]).collect();
     call.set_output(index, Value::Tensor(Tensor::from_strings(dims, moved)?))
 }
 
-/// The bytes of the elements in row-major order. Inputs of a node always lie so; nothing is copied then.
+/// The bytes of the elements in row-major order. Inputs of a node always lie so; nothing is copied
+/// then.
 pub(super) fn dense<'a>(view: &TensorView<'a>) -> Result<Cow<'a, [u8]>, KernelError> {
     if let Some(bytes) = view.contiguous_bytes() {
         return Ok(Cow::Borrowed(bytes));
@@ -224,9 +213,7 @@ mod tests {
             out: &mut [T],
         ) -> Result<(), KernelError> {
             let moved = sources[0].iter().rev().chain(&sources[1][..1]);
-            out.iter_mut()
-                .zip(moved)
-                .for_each(|(out, moved)| *out = *moved);
+            out.iter_mut().zip(moved).for_each(|(out, moved)| *out = *moved);
             Ok(())
         }
     }
@@ -241,13 +228,7 @@ mod tests {
             memory: None,
             account: &Account::new(None, 0),
         };
-        move_elements(
-            &mut call,
-            0,
-            &[5],
-            &[first.view(), second.view()],
-            &Backwards,
-        )?;
+        move_elements(&mut call, 0, &[5], &[first.view(), second.view()], &Backwards)?;
         match call.targets.pop() {
             Some(Target::Owned(Some(Value::Tensor(tensor)))) => Ok(tensor),
             _ => fail!("there is no output"),

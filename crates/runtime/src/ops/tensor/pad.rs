@@ -22,9 +22,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some("wrap") => copy::Pad::Wrap,
         other => {
             let word = other.unwrap_or_default();
-            return Err(BindError::Invalid(format!(
-                "mode = \"{word}\" is no way to pad"
-            )));
+            return Err(BindError::Invalid(format!("mode = \"{word}\" is no way to pad")));
         }
     };
     Ok(Box::new(Pad { mode }))
@@ -35,10 +33,8 @@ impl Kernel for Pad {
         let data = call.tensor(0)?.clone();
         let rank = data.rank();
         let pads = call.ints(1)?;
-        let padded = match call.has_input(3) {
-            true => axes(&call.ints(3)?, rank)?,
-            false => (0..rank).collect(),
-        };
+        let padded =
+            if call.has_input(3) { axes(&call.ints(3)?, rank)? } else { (0..rank).collect() };
         if pads.len() != 2 * padded.len() {
             fail!(
                 "pads has {} elements, but {} axes need {}",
@@ -105,9 +101,7 @@ impl Movement for Frame {
     ) -> Result<(), KernelError> {
         let value = sources.get(1).map_or(T::default(), |value| value[0]);
         let (before, after) = (&self.before, &self.after);
-        copy::pad(
-            pool, self.mode, &self.dims, before, after, value, sources[0], out,
-        );
+        copy::pad(pool, self.mode, &self.dims, before, after, value, sources[0], out);
         Ok(())
     }
 }

@@ -25,11 +25,7 @@ impl Kernel for Tile {
         let data = call.tensor(0)?.clone();
         let repeats = call.ints(1)?;
         if repeats.len() != data.rank() {
-            fail!(
-                "there are {} repeats for rank {}",
-                repeats.len(),
-                data.rank()
-            );
+            fail!("there are {} repeats for rank {}", repeats.len(), data.rank());
         }
         let mut dims = Dims::new();
         // Each axis becomes two, the first of which goes nowhere.
@@ -95,11 +91,7 @@ mod tests {
             (&[1, 1], &[2, 2], &[1, 2, 3, 4]),
             (&[2, 1], &[4, 2], &[1, 2, 3, 4, 1, 2, 3, 4]),
             (&[1, 2], &[2, 4], &[1, 2, 1, 2, 3, 4, 3, 4]),
-            (
-                &[2, 2],
-                &[4, 4],
-                &[1, 2, 1, 2, 3, 4, 3, 4, 1, 2, 1, 2, 3, 4, 3, 4],
-            ),
+            (&[2, 2], &[4, 4], &[1, 2, 1, 2, 3, 4, 3, 4, 1, 2, 1, 2, 3, 4, 3, 4]),
             (&[0, 2], &[0, 4], &[]),
         ];
         for (repeats, dims, expected) in rows {
@@ -108,13 +100,7 @@ mod tests {
             assert_eq!(found[0], tensor(dims, expected), "{repeats:?}");
         }
         let one = tensor(&[], &[7u8]);
-        let found = run(
-            "Tile",
-            &[],
-            &[Some(&one), Some(&tensor::<i64>(&[0], &[]))],
-            1,
-        )
-        .unwrap();
+        let found = run("Tile", &[], &[Some(&one), Some(&tensor::<i64>(&[0], &[]))], 1).unwrap();
         assert_eq!(found[0], one);
         for (repeats, refusal) in [
             (&[1i64][..], "there are 1 repeats for rank 2"),

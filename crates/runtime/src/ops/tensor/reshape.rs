@@ -1,7 +1,7 @@
 //! Reshape, Flatten, Squeeze, Unsqueeze, Identity: the same bytes under other dimensions.
 //!
-//! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an output of the model,
-//! or when the shape is known only now.
+//! Where memory is planned nothing runs at all. The kernel runs where bytes must be copied: into an
+//! output of the model, or when the shape is known only now.
 
 use sardonyx_tensor::{Dims, Tensor, shape, shape::normalize_axis};
 
@@ -27,16 +27,12 @@ struct View(Rule);
 
 /// `Reshape`
 pub(crate) fn bind_reshape(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Reshape {
-        allow_zero: site.int("allowzero") == Some(1),
-    })))
+    Ok(Box::new(View(Rule::Reshape { allow_zero: site.int("allowzero") == Some(1) })))
 }
 
 /// `Flatten`
 pub(crate) fn bind_flatten(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(View(Rule::Flatten {
-        axis: site.need_int("axis")?,
-    })))
+    Ok(Box::new(View(Rule::Flatten { axis: site.need_int("axis")? })))
 }
 
 /// `Squeeze`
@@ -105,10 +101,8 @@ impl View {
                 Dims::from_slice(&[product(&from[..axis]), product(&from[axis..])])
             }
             Rule::Squeeze => {
-                let axes = match call.has_input(1) {
-                    true => Some(axes(&call.ints(1)?, from.len())?),
-                    false => None,
-                };
+                let axes =
+                    if call.has_input(1) { Some(axes(&call.ints(1)?, from.len())?) } else { None };
                 let mut dims = Dims::new();
                 for (axis, dim) in from.iter().enumerate() {
                     match &axes {
@@ -129,13 +123,11 @@ impl View {
                 let axes = axes(&added, rank)?;
                 let mut rest = from.iter();
                 (0..rank)
-                    .map(|axis| {
-                        if axes.contains(&axis) {
-                            1
-                        } else {
-                            rest.next().copied().unwrap_or(1)
-                        }
-                    })
+                    .map(
+                        |axis| {
+                            if axes.contains(&axis) { 1 } else { rest.next().copied().unwrap_or(1) }
+                        },
+                    )
                     .collect()
             }
             Rule::Reshape { allow_zero } => target_dims(from, &call.ints(1)?, *allow_zero)?,

@@ -118,11 +118,7 @@ impl<'a> Places<'a> {
                 By::Tuples(*depth, call.slice(1)?)
             }
         };
-        Ok(Places {
-            dims,
-            index_dims,
-            by,
-        })
+        Ok(Places { dims, index_dims, by })
     }
 
     /// Writes the updates into the data.
@@ -214,10 +210,7 @@ where
         fail!("an output in place has no memory");
     };
     let updates = dense(updates)?;
-    let (updates, y) = (
-        updates.as_chunks::<WIDTH>().0,
-        bytes.as_chunks_mut::<WIDTH>().0,
-    );
+    let (updates, y) = (updates.as_chunks::<WIDTH>().0, bytes.as_chunks_mut::<WIDTH>().0);
     places.scatter(|_, update| update, updates, y)
 }
 
@@ -236,10 +229,7 @@ impl<T: Number + Element> Kernel for Reduce<T> {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let updates = call.slice::<T>(2)?;
         let in_place = matches!(call.operands.first(), Some(Operand::InPlace));
-        let dims = match in_place {
-            true => planned_dims(call)?,
-            false => call.tensor(0)?.dims().into(),
-        };
+        let dims = if in_place { planned_dims(call)? } else { call.tensor(0)?.dims().into() };
         let places = Places::of(call, self.at, dims)?;
         let into = self.reduction.into::<T>();
         if in_place {
@@ -336,11 +326,7 @@ mod tests {
             Tensor::from_strings([texts.len()], texts.iter().collect::<StringArray>()).unwrap()
         };
         let one = tensor(&[1, 1], &[-1i64]);
-        let inputs = [
-            Some(&strings(&["a", "b"])),
-            Some(&one),
-            Some(&strings(&["c"])),
-        ];
+        let inputs = [Some(&strings(&["a", "b"])), Some(&one), Some(&strings(&["c"]))];
         let found = run("ScatterND", &[], &inputs, 1).unwrap();
         assert_eq!(found[0], strings(&["a", "c"]));
 
@@ -374,13 +360,7 @@ mod tests {
         let indices = tensor(&[1, 1], &[1i64]);
         let updates = tensor(&[1, 2], &[5i16, 6]);
         let kernels: [(Box<dyn Kernel>, [i16; 4]); 2] = [
-            (
-                Box::new(Scatter {
-                    at: Where::Tuples,
-                    in_place: true,
-                }),
-                [1, 2, 5, 6],
-            ),
+            (Box::new(Scatter { at: Where::Tuples, in_place: true }), [1, 2, 5, 6]),
             (
                 Box::new(Reduce::<i16> {
                     at: Where::Tuples,

@@ -81,10 +81,7 @@ impl<T: Loops + Element> Kernel for TopK<T> {
             fail!("K must be one number, not {}", k.len());
         };
         let Some(k) = usize::try_from(k).ok().filter(|k| *k <= dims[axis]) else {
-            fail!(
-                "axis {axis} has {} elements, but {k} are asked for",
-                dims[axis]
-            );
+            fail!("axis {axis} has {} elements, but {k} are asked for", dims[axis]);
         };
         dims[axis] = k;
         // Two outputs cannot be written at once, and either may be wanted by nobody.
@@ -96,8 +93,7 @@ impl<T: Loops + Element> Kernel for TopK<T> {
             call.output_slice::<T>(0, &dims)?.copy_from_slice(&values);
         }
         if call.has_output(1) {
-            call.output_slice::<i64>(1, &dims)?
-                .copy_from_slice(&positions);
+            call.output_slice::<i64>(1, &dims)?.copy_from_slice(&positions);
         }
         Ok(())
     }
@@ -124,10 +120,7 @@ mod tests {
             tensor(&[2, 3], &elements.map(Bool8)),
             tensor(&[2, 3], &elements.map(|x| i64::from(x) << 40)),
             tensor(&[2, 3], &elements.map(|x| -f32::from(x))),
-            tensor(
-                &[2, 3],
-                &elements.map(|x| half::bf16::from_f32(-f32::from(x))),
-            ),
+            tensor(&[2, 3], &elements.map(|x| half::bf16::from_f32(-f32::from(x)))),
         ] {
             assert_eq!(run("NonZero", &[], &[Some(&x)], 1).unwrap()[0], expected);
         }
@@ -143,10 +136,8 @@ mod tests {
     fn the_best() {
         let x = tensor(&[2, 3], &[5u64, 9, 9, u64::MAX, 0, 7]);
         let k = tensor(&[1], &[2i64]);
-        let rows: [(i64, i64, [u64; 4], [i64; 4]); 2] = [
-            (-1, 1, [9, 9, u64::MAX, 7], [1, 2, 0, 2]),
-            (1, 0, [5, 9, 0, 7], [0, 1, 1, 2]),
-        ];
+        let rows: [(i64, i64, [u64; 4], [i64; 4]); 2] =
+            [(-1, 1, [9, 9, u64::MAX, 7], [1, 2, 0, 2]), (1, 0, [5, 9, 0, 7], [0, 1, 1, 2])];
         for (axis, largest, values, positions) in rows {
             let attributes = [("axis", Int(axis)), ("largest", Int(largest))];
             let found = run("TopK", &attributes, &[Some(&x), Some(&k)], 2).unwrap();

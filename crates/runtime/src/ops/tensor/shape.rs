@@ -9,10 +9,7 @@ struct Shape {
 
 /// `Shape`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
-    Ok(Box::new(Shape {
-        start: site.int("start").unwrap_or(0),
-        end: site.int("end"),
-    }))
+    Ok(Box::new(Shape { start: site.int("start").unwrap_or(0), end: site.int("end") }))
 }
 
 impl Kernel for Shape {
@@ -20,18 +17,13 @@ impl Kernel for Shape {
         let dims = call.tensor(0)?.dims();
         let rank = dims.len() as i64;
         let bound = |axis: i64| {
-            let axis = if axis < 0 {
-                axis.saturating_add(rank)
-            } else {
-                axis
-            };
+            let axis = if axis < 0 { axis.saturating_add(rank) } else { axis };
             axis.clamp(0, rank) as usize
         };
         let start = bound(self.start);
         let end = bound(self.end.unwrap_or(rank)).max(start);
         let sizes: Vec<i64> = dims[start..end].iter().map(|size| *size as i64).collect();
-        call.output_slice(0, &[sizes.len()])?
-            .copy_from_slice(&sizes);
+        call.output_slice(0, &[sizes.len()])?.copy_from_slice(&sizes);
         Ok(())
     }
 }

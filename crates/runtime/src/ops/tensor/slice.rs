@@ -17,9 +17,8 @@ pub(crate) fn bind(_: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
 
 impl Kernel for Slice {
     fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
-        let given = |index: usize| match (site.has_input)(index) {
-            true => (site.ints)(index).map(Some),
-            false => Some(None),
+        let given = |index: usize| {
+            if (site.has_input)(index) { (site.ints)(index).map(Some) } else { Some(None) }
         };
         let (starts, ends, axes, steps) = (given(1)??, given(2)??, given(3)?, given(4)?);
         let window = window(site.from, &starts, &ends, axes.as_deref(), steps.as_deref()).ok()?;
@@ -33,19 +32,11 @@ impl Kernel for Slice {
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
         let (starts, ends) = (call.ints(1)?, call.ints(2)?);
-        let given = |index: usize| match call.has_input(index) {
-            true => call.ints(index).map(Some),
-            false => Ok(None),
+        let given = |index: usize| {
+            if call.has_input(index) { call.ints(index).map(Some) } else { Ok(None) }
         };
         let (axes, steps) = (given(3)?, given(4)?);
-        window(
-            data.dims(),
-            &starts,
-            &ends,
-            axes.as_deref(),
-            steps.as_deref(),
-        )?
-        .copy(call, 0, &data)
+        window(data.dims(), &starts, &ends, axes.as_deref(), steps.as_deref())?.copy(call, 0, &data)
     }
 
     fn describe(&self) -> String {
@@ -66,10 +57,7 @@ fn window(
         Some(given) => axes(given, rank)?,
         None => (0..starts.len()).collect(),
     };
-    let steps = steps.map_or_else(
-        || smallvec![1; starts.len()],
-        SmallVec::<[i64; 8]>::from_slice,
-    );
+    let steps = steps.map_or_else(|| smallvec![1; starts.len()], SmallVec::<[i64; 8]>::from_slice);
     if [ends.len(), sliced.len(), steps.len()] != [starts.len(); 3] {
         fail!(
             "there are {} starts, {} ends, {} axes and {} steps",
@@ -114,7 +102,8 @@ impl Window {
         (self.starts[axis], self.out[axis]) = (start, count);
     }
 
-    /// From a start to before an end. Negative bounds count from the back; bounds outside are moved inside.
+    /// From a start to before an end. Negative bounds count from the back; bounds outside are moved
+    /// inside.
     fn narrow(&mut self, axis: usize, start: i64, end: i64, step: i64) -> Result<(), KernelError> {
         if step == 0 {
             fail!("the step of axis {axis} is 0");
@@ -124,11 +113,7 @@ impl Window {
             return Ok(());
         }
         let from_front = |bound: i64| {
-            if bound < 0 {
-                bound.saturating_add(size)
-            } else {
-                bound
-            }
+            if bound < 0 { bound.saturating_add(size) } else { bound }
         };
         let (first, distance) = if step > 0 {
             let first = from_front(start).clamp(0, size);
@@ -137,11 +122,7 @@ impl Window {
             let first = from_front(start).clamp(0, size - 1);
             (first, first - from_front(end).clamp(-1, size - 1))
         };
-        let count = if distance <= 0 {
-            0
-        } else {
-            (distance as u64 - 1) / step.unsigned_abs() + 1
-        };
+        let count = if distance <= 0 { 0 } else { (distance as u64 - 1) / step.unsigned_abs() + 1 };
         self.starts[axis] = first as usize;
         // A single element has no next one, so the step does not matter, however large.
         self.steps[axis] = if count > 1 { step as isize } else { 1 };
@@ -166,10 +147,7 @@ impl Window {
         index: usize,
         data: &TensorView<'_>,
     ) -> Result<(), KernelError> {
-        let whole = Layout {
-            offset: data.offset(),
-            strides: data.strides(),
-        };
+        let whole = Layout { offset: data.offset(), strides: data.strides() };
         let Some(layout) = self.layout(&whole) else {
             fail!("the steps {:?} reach outside of all memory", self.steps);
         };

@@ -16,26 +16,19 @@ struct Split {
 /// `Split`
 pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     let count = site.outputs.len();
-    if let Some(given) = site
-        .int("num_outputs")
-        .filter(|given| usize::try_from(*given) != Ok(count))
+    if let Some(given) =
+        site.int("num_outputs").filter(|given| usize::try_from(*given) != Ok(count))
     {
         return Err(BindError::Invalid(format!(
             "num_outputs is {given}, but the node has {count} outputs"
         )));
     }
-    Ok(Box::new(Split {
-        axis: site.need_int("axis")?,
-        count,
-    }))
+    Ok(Box::new(Split { axis: site.need_int("axis")?, count }))
 }
 
 impl Kernel for Split {
     fn view(&self, site: &ViewSite<'_>) -> Option<Layout> {
-        let given = match (site.has_input)(1) {
-            true => Some((site.ints)(1)?),
-            false => None,
-        };
+        let given = if (site.has_input)(1) { Some((site.ints)(1)?) } else { None };
         let window = self.window(site.from, given.as_deref(), site.output).ok()?;
         window.layout(site.layout)
     }
@@ -46,16 +39,12 @@ impl Kernel for Split {
 
     fn run(&self, call: &mut Call<'_>) -> Result<(), KernelError> {
         let data = call.tensor(0)?.clone();
-        let given = match call.has_input(1) {
-            true => Some(call.ints(1)?),
-            false => None,
-        };
+        let given = if call.has_input(1) { Some(call.ints(1)?) } else { None };
         for index in (0..self.count)
             .filter(|index| call.has_output(*index))
             .collect::<SmallVec<[usize; 8]>>()
         {
-            self.window(data.dims(), given.as_deref(), index)?
-                .copy(call, index, &data)?;
+            self.window(data.dims(), given.as_deref(), index)?.copy(call, index, &data)?;
         }
         Ok(())
     }
@@ -93,16 +82,12 @@ impl Split {
         if sizes.len() != self.count {
             fail!("{} sizes are given for {} outputs", sizes.len(), self.count);
         }
-        let Ok(pieces) = sizes
-            .iter()
-            .map(|size| usize::try_from(*size))
-            .collect::<Result<SmallVec<_>, _>>()
+        let Ok(pieces) =
+            sizes.iter().map(|size| usize::try_from(*size)).collect::<Result<SmallVec<_>, _>>()
         else {
             fail!("the sizes {sizes:?} include a negative one");
         };
-        let sum = pieces
-            .iter()
-            .try_fold(0usize, |sum, size| sum.checked_add(*size));
+        let sum = pieces.iter().try_fold(0usize, |sum, size| sum.checked_add(*size));
         if sum != Some(whole) {
             fail!("pieces of {sizes:?} do not make up axis {axis} of size {whole}");
         }

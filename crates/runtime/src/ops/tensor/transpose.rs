@@ -17,9 +17,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
         Some(perm) => match perm.iter().map(|axis| usize::try_from(*axis)).collect() {
             Ok(order) => Some(order),
             Err(_) => {
-                return Err(BindError::Invalid(format!(
-                    "perm = {perm:?} has a negative axis"
-                )));
+                return Err(BindError::Invalid(format!("perm = {perm:?} has a negative axis")));
             }
         },
         None => None,

@@ -23,10 +23,7 @@ impl Kernel for Where {
         let condition = call.tensor(0)?.clone();
         let (x, y) = (call.tensor(1)?.clone(), call.tensor(2)?.clone());
         if condition.data_type() != DataType::Bool {
-            fail!(
-                "the condition has type {}, not bool",
-                condition.data_type().name()
-            );
+            fail!("the condition has type {}, not bool", condition.data_type().name());
         }
         let dims = broadcast_dims(&[condition.dims(), x.dims(), y.dims()])?;
         let strides = |from: &[usize]| -> Result<Dims, KernelError> {
@@ -38,11 +35,7 @@ impl Kernel for Where {
         };
         let choice = Choice {
             condition: dense(&condition)?,
-            strides: [
-                strides(condition.dims())?,
-                strides(x.dims())?,
-                strides(y.dims())?,
-            ],
+            strides: [strides(condition.dims())?, strides(x.dims())?, strides(y.dims())?],
             dims: dims.clone(),
         };
         move_elements(call, 0, &dims, &[x, y], &choice)
@@ -68,17 +61,7 @@ impl Movement for Choice<'_> {
         out: &mut [T],
     ) -> Result<(), KernelError> {
         let [condition, x, y] = &self.strides;
-        select(
-            pool,
-            &self.dims,
-            &self.condition,
-            condition,
-            sources[0],
-            x,
-            sources[1],
-            y,
-            out,
-        );
+        select(pool, &self.dims, &self.condition, condition, sources[0], x, sources[1], y, out);
         Ok(())
     }
 }

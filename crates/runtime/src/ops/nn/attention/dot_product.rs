@@ -1,7 +1,8 @@
-//! Attention: heads in front of rows or packed into the last axis, a mask, a window, keys and values of earlier calls.
+//! Attention: heads in front of rows or packed into the last axis, a mask, a window, keys and
+//! values of earlier calls.
 //!
-//! Heads are told apart by strides, so nothing moves before the kernel runs, and where only a change of axes follows, it
-//! writes its output in that order.
+//! Heads are told apart by strides, so nothing moves before the kernel runs, and where only a
+//! change of axes follows, it writes its output in that order.
 
 use std::borrow::Cow;
 
@@ -28,7 +29,8 @@ const SCORES: usize = 3;
 
 struct Attention {
     elem: DataType,
-    /// Heads packed into the last axis of queries, and of keys and values; 0 where there is an axis for them.
+    /// Heads packed into the last axis of queries, and of keys and values; 0 where there is an axis
+    /// for them.
     packed: [usize; 2],
     scale: Option<f64>,
     softcap: f64,
@@ -105,10 +107,9 @@ impl Form {
             fail!("{name} is read backwards");
         };
         match (view.dims(), &strides[..]) {
-            (&[b, h, r, f], &[sb, sh, sr, sf]) => Ok(Form {
-                dims: [b, h, r, f],
-                strides: [sb, sh, sr, sf],
-            }),
+            (&[b, h, r, f], &[sb, sh, sr, sf]) => {
+                Ok(Form { dims: [b, h, r, f], strides: [sb, sh, sr, sf] })
+            }
             (&[b, r, f], &[sb, sr, sf]) if packed > 0 && f % packed == 0 => Ok(Form {
                 dims: [b, packed, r, f / packed],
                 strides: [sb, f / packed * sf, sr, sf],
@@ -122,10 +123,7 @@ impl Form {
 
     fn dense(dims: [usize; 4]) -> Form {
         let strides = shape::strides(&dims);
-        Form {
-            dims,
-            strides: std::array::from_fn(|axis| strides[axis] as usize),
-        }
+        Form { dims, strides: std::array::from_fn(|axis| strides[axis] as usize) }
     }
 }
 
@@ -137,14 +135,12 @@ struct Part<'a, T: Clone> {
 
 impl<T: Clone> Part<'_, T> {
     fn heads(&self) -> Heads<'_, T> {
-        Heads {
-            data: &self.data,
-            strides: self.form.strides,
-        }
+        Heads { data: &self.data, strides: self.form.strides }
     }
 }
 
-/// How elements of an operand are had: as they lie where the type is that of the kernel, else converted.
+/// How elements of an operand are had: as they lie where the type is that of the kernel, else
+/// converted.
 trait Operands: Element + Math {
     fn load<'a>(
         call: &Call<'_>,
@@ -159,10 +155,7 @@ impl Operands for f32 {
     ) -> Result<(Cow<'a, [f32]>, bool), KernelError> {
         if view.data_type() == DataType::Float {
             let data = view.data_slice::<f32>()?;
-            return Ok((
-                Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()),
-                true,
-            ));
+            return Ok((Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()), true));
         }
         Ok((Cow::Owned(widen(call, view)?), false))
     }
@@ -174,10 +167,7 @@ impl Operands for f64 {
         view: &TensorView<'a>,
     ) -> Result<(Cow<'a, [f64]>, bool), KernelError> {
         let data = view.data_slice::<f64>()?;
-        Ok((
-            Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()),
-            true,
-        ))
+        Ok((Cow::Borrowed(data.get(view.offset()..).unwrap_or_default()), true))
     }
 }
 
@@ -206,11 +196,7 @@ fn joined<T: Operands>(
 ) -> Result<Part<'static, T>, KernelError> {
     let ([b, h, old, f], [b2, h2, rows, f2]) = (past.form.dims, new.form.dims);
     if [b, h, f] != [b2, h2, f2] {
-        fail!(
-            "{:?} of earlier calls does not go with {:?}",
-            past.form.dims,
-            new.form.dims
-        );
+        fail!("{:?} of earlier calls does not go with {:?}", past.form.dims, new.form.dims);
     }
     let form = Form::dense([b, h, old + rows, f]);
     let mut data = call.scratch::<T>(b * h * (old + rows) * f)?;
@@ -227,10 +213,7 @@ fn joined<T: Operands>(
             }
         }
     }
-    Ok(Part {
-        data: Cow::Owned(data),
-        form,
-    })
+    Ok(Part { data: Cow::Owned(data), form })
 }
 
 /// A mask by batch, head, query and key.
@@ -249,10 +232,8 @@ impl Attention {
         compute: Compute<T>,
     ) -> Result<(), KernelError> {
         let q = part::<T>(call, 0, self.packed[0], "Q")?;
-        let (mut k, mut v) = (
-            part::<T>(call, 1, self.packed[1], "K")?,
-            part::<T>(call, 2, self.packed[1], "V")?,
-        );
+        let (mut k, mut v) =
+            (part::<T>(call, 1, self.packed[1], "K")?, part::<T>(call, 2, self.packed[1], "V")?);
         let mut past = 0;
         if call.has_input(PAST_KEY) {
             let old = part::<T>(call, PAST_KEY, 0, "past_key")?;
@@ -318,23 +299,18 @@ impl Attention {
         Ok(())
     }
 
-    /// The keys that a query sees, counted from its own number, when `outside` keys come before those of this call.
+    /// The keys that a query sees, counted from its own number, when `outside` keys come before
+    /// those of this call.
     fn window(&self, outside: isize) -> (isize, isize) {
         let [left, right] = self.limits;
         let reach = |keys: usize| isize::try_from(keys).unwrap_or(isize::MAX);
         let first = left.map_or(NO_WINDOW.0, |keys| outside.saturating_sub(reach(keys)));
         let last = right.map_or(NO_WINDOW.1, |keys| outside.saturating_add(reach(keys)));
-        (
-            first,
-            if self.is_causal {
-                last.min(outside)
-            } else {
-                last
-            },
-        )
+        (first, if self.is_causal { last.min(outside) } else { last })
     }
 
-    /// With a cache that is kept outside, each element of the batch is an attention of its own length.
+    /// With a cache that is kept outside, each element of the batch is an attention of its own
+    /// length.
     fn of_lengths<'j, T: Operands>(
         &self,
         call: &Call<'_>,
@@ -345,10 +321,7 @@ impl Attention {
         }
         let (valid, sizes) = (call.ints(VALID_KEYS)?, job.sizes);
         if valid.len() != sizes.batch || valid.iter().any(|count| *count < 0) {
-            fail!(
-                "nonpad_kv_seqlen is {valid:?} for a batch of {}",
-                sizes.batch
-            );
+            fail!("nonpad_kv_seqlen is {valid:?} for a batch of {}", sizes.batch);
         }
         let one = |(index, count): (usize, &i64)| {
             let (mut one, count) = (job, usize::try_from(*count).unwrap_or(0).min(sizes.keys));
@@ -372,13 +345,7 @@ impl Attention {
 
     /// Dimensions of the output, and its strides by batch, head, query and feature.
     fn output(&self, sizes: Sizes, rank: usize) -> (Dims, [usize; 4]) {
-        let Sizes {
-            batch,
-            heads,
-            queries,
-            value_features,
-            ..
-        } = sizes;
+        let Sizes { batch, heads, queries, value_features, .. } = sizes;
         if rank == 3 {
             let packed = heads * value_features;
             let strides = [queries * packed, value_features, packed, 1];
@@ -410,18 +377,11 @@ fn sizes(q: [usize; 4], k: [usize; 4], v: [usize; 4]) -> Result<Sizes, KernelErr
             "queries {q:?}, keys {k:?} and values {v:?} (batch, heads, rows, features) do not go together"
         );
     }
-    Ok(Sizes {
-        batch,
-        heads,
-        shared_heads,
-        queries,
-        keys,
-        features,
-        value_features,
-    })
+    Ok(Sizes { batch, heads, shared_heads, queries, keys, features, value_features })
 }
 
-/// The mask, if there is one, stretched to all scores. One with fewer columns than there are keys hides the others.
+/// The mask, if there is one, stretched to all scores. One with fewer columns than there are keys
+/// hides the others.
 fn mask<'a, T: Operands>(
     call: &Call<'a>,
     sizes: Sizes,
@@ -431,11 +391,7 @@ fn mask<'a, T: Operands>(
     };
     let all = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
     let stretched = |dims: &[usize], strides: &[isize]| -> Result<Form, KernelError> {
-        let Some(steps) = Layout {
-            offset: 0,
-            strides: strides.into(),
-        }
-        .repeated(dims, &all) else {
+        let Some(steps) = Layout { offset: 0, strides: strides.into() }.repeated(dims, &all) else {
             fail!(
                 "the mask has the dimensions {dims:?}, which do not stretch to the scores {all:?}"
             );
@@ -450,9 +406,10 @@ fn mask<'a, T: Operands>(
     let rows = view.len() / columns.max(1);
     let copied = |element: usize| {
         let elements = view.len().saturating_mul(2);
-        let elements = match is_short {
-            true => elements.saturating_add(rows.saturating_mul(sizes.keys)),
-            false => elements,
+        let elements = if is_short {
+            elements.saturating_add(rows.saturating_mul(sizes.keys))
+        } else {
+            elements
         };
         call.reserve(elements.saturating_mul(element))
     };
@@ -464,12 +421,10 @@ fn mask<'a, T: Operands>(
             Some(bytes) => Cow::Borrowed(bytes),
             None => Cow::Owned(view.to_tensor()?.bytes().to_vec()),
         };
-        let (dims, data) = match is_short {
-            true => (
-                widened(dims, sizes.keys),
-                Cow::Owned(lengthened(&bytes, columns, sizes.keys, 0)),
-            ),
-            false => (dims.into(), bytes),
+        let (dims, data) = if is_short {
+            (widened(dims, sizes.keys), Cow::Owned(lengthened(&bytes, columns, sizes.keys, 0)))
+        } else {
+            (dims.into(), bytes)
         };
         let form = stretched(&dims, &shape::strides(&dims))?;
         return Ok(Some(Hidden::Keep(Part { data, form })));
@@ -478,12 +433,11 @@ fn mask<'a, T: Operands>(
         copied(size_of::<T>())?;
     }
     let dense;
-    let view = match view.data_type() == T::DATA_TYPE {
-        true => view,
-        false => {
-            dense = cast(&view.to_tensor()?, T::DATA_TYPE, CastOptions::default())?;
-            &dense.view()
-        }
+    let view = if view.data_type() == T::DATA_TYPE {
+        view
+    } else {
+        dense = cast(&view.to_tensor()?, T::DATA_TYPE, CastOptions::default())?;
+        &dense.view()
     };
     let (data, form) = if is_short
         || view.data_type() != call.tensor(MASK)?.data_type()
@@ -491,16 +445,12 @@ fn mask<'a, T: Operands>(
     {
         let data: Vec<T> = view.to_tensor()?.to_vec()?;
         let minus_inf = T::from_f64(f64::NEG_INFINITY);
-        match is_short {
-            true => {
-                let dims = widened(dims, sizes.keys);
-                let form = stretched(&dims, &shape::strides(&dims))?;
-                (
-                    Cow::Owned(lengthened(&data, columns, sizes.keys, minus_inf)),
-                    form,
-                )
-            }
-            false => (Cow::Owned(data), stretched(dims, &shape::strides(dims))?),
+        if is_short {
+            let dims = widened(dims, sizes.keys);
+            let form = stretched(&dims, &shape::strides(&dims))?;
+            (Cow::Owned(lengthened(&data, columns, sizes.keys, minus_inf)), form)
+        } else {
+            (Cow::Owned(data), stretched(dims, &shape::strides(dims))?)
         }
     } else {
         let (data, _) = T::load(call, call.tensor(MASK)?)?;
@@ -548,12 +498,11 @@ fn give<T: Operands>(
     elements: Vec<T>,
 ) -> Result<(), KernelError> {
     let mut output = call.output(index, elem, dims)?;
-    match elem == T::DATA_TYPE {
-        true => output.copy_from(&TensorView::from_slice(dims, &elements)?)?,
-        false => {
-            let tensor = Tensor::from_vec(dims, elements)?;
-            output.copy_from(&cast(&tensor, elem, CastOptions::default())?.view())?;
-        }
+    if elem == T::DATA_TYPE {
+        output.copy_from(&TensorView::from_slice(dims, &elements)?)?
+    } else {
+        let tensor = Tensor::from_vec(dims, elements)?;
+        output.copy_from(&cast(&tensor, elem, CastOptions::default())?.view())?;
     }
     Ok(())
 }
@@ -575,11 +524,7 @@ impl Kernel for Attention {
     }
 
     fn describe(&self) -> String {
-        let heads = if self.packed[0] > 0 {
-            "packed heads"
-        } else {
-            "heads"
-        };
+        let heads = if self.packed[0] > 0 { "packed heads" } else { "heads" };
         let order = match &self.order {
             Some(order) => format!(", output in the order {order:?}"),
             None => String::new(),

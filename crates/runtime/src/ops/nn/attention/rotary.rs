@@ -17,10 +17,7 @@ pub(crate) fn bind(site: &Site<'_>) -> Result<Box<dyn Kernel>, BindError> {
     };
     let interleaved = site.need_int("interleaved")? != 0;
     let heads = size("num_heads", site.int("num_heads").unwrap_or(0))?;
-    let turned = size(
-        "rotary_embedding_dim",
-        site.int("rotary_embedding_dim").unwrap_or(0),
-    )?;
+    let turned = size("rotary_embedding_dim", site.int("rotary_embedding_dim").unwrap_or(0))?;
     for_element!(site, site.elem(0)?, [f32, half::f16, half::bf16], T => RotaryEmbedding::<T> {
         interleaved,
         heads,
@@ -62,11 +59,7 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
         let dims: Dims = call.tensor(0)?.dims().into();
         let (batch, length, layout) = self.layout(&dims)?;
         let features = layout[3];
-        let turned = if self.turned == 0 {
-            features
-        } else {
-            self.turned
-        };
+        let turned = if self.turned == 0 { features } else { self.turned };
         if turned > features || turned % 2 != 0 {
             fail!("{turned} of {features} features cannot turn in pairs");
         }
@@ -100,11 +93,7 @@ impl<T: Element + FloatLoops> Kernel for RotaryEmbedding<T> {
         if columns < turned / 2 {
             fail!("the caches have {columns} columns for {} pairs", turned / 2);
         }
-        let which = Rotary {
-            interleaved: self.interleaved,
-            pairs: turned / 2,
-            columns,
-        };
+        let which = Rotary { interleaved: self.interleaved, pairs: turned / 2, columns };
         let (pool, isa, x) = (call.pool, call.isa, call.slice::<T>(0)?);
         let (cos, sin) = (call.slice::<T>(1)?, call.slice::<T>(2)?);
         let y = call.output_slice::<T>(0, &dims)?;
@@ -126,10 +115,7 @@ mod tests {
 
     /// Position 0 does not turn, position 1 turns by a quarter, position 2 by half.
     fn caches() -> (Tensor, Tensor) {
-        (
-            tensor(&[3, 1], &[1f32, 0.0, -1.0]),
-            tensor(&[3, 1], &[0f32, 1.0, 0.0]),
-        )
+        (tensor(&[3, 1], &[1f32, 0.0, -1.0]), tensor(&[3, 1], &[0f32, 1.0, 0.0]))
     }
 
     #[test]
@@ -138,15 +124,9 @@ mod tests {
         let positions = tensor(&[1, 3], &[0i64, 1, -1]);
         let third = |cache: &Tensor| cache.reshape([1, 3, 1]).unwrap();
         // Two heads at three positions, one after the other or beside each other.
-        let outside = tensor(
-            &[1, 2, 3, 2],
-            &[1f32, 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12.],
-        );
+        let outside = tensor(&[1, 2, 3, 2], &[1f32, 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12.]);
         let turned = [1f32, 2., -4., 3., -5., -6., 7., 8., -10., 9., -11., -12.];
-        let inside = tensor(
-            &[1, 3, 4],
-            &[1f32, 2., 7., 8., 3., 4., 9., 10., 5., 6., 11., 12.],
-        );
+        let inside = tensor(&[1, 3, 4], &[1f32, 2., 7., 8., 3., 4., 9., 10., 5., 6., 11., 12.]);
         let turned_inside = [1f32, 2., 7., 8., -4., 3., -10., 9., -5., -6., -11., -12.];
         for interleaved in [0, 1] {
             let attributes = [("interleaved", Int(interleaved)), ("num_heads", Int(2))];
@@ -163,10 +143,7 @@ mod tests {
 
     #[test]
     fn some_features_stay() {
-        let (cos, sin) = (
-            tensor(&[1, 2], &[0f32, -1.0]),
-            tensor(&[1, 2], &[1f32, 0.0]),
-        );
+        let (cos, sin) = (tensor(&[1, 2], &[0f32, -1.0]), tensor(&[1, 2], &[1f32, 0.0]));
         let x = tensor(&[1, 1, 1, 5], &[1f32, 2.0, 3.0, 4.0, 5.0]);
         let positions = tensor(&[1, 1], &[0i64]);
         for (interleaved, turned, expected) in [
@@ -174,17 +151,11 @@ mod tests {
             (1, 4, [-2.0, 1.0, -3.0, -4.0, 5.0]),
             (0, 2, [-2.0, 1.0, 3.0, 4.0, 5.0]),
         ] {
-            let attributes = [
-                ("interleaved", Int(interleaved)),
-                ("rotary_embedding_dim", Int(turned)),
-            ];
+            let attributes =
+                [("interleaved", Int(interleaved)), ("rotary_embedding_dim", Int(turned))];
             let inputs = [Some(&x), Some(&cos), Some(&sin), Some(&positions)];
             let found = run("RotaryEmbedding", &attributes, &inputs, 1).unwrap();
-            assert_eq!(
-                found[0],
-                tensor(&[1, 1, 1, 5], &expected),
-                "{interleaved} {turned}"
-            );
+            assert_eq!(found[0], tensor(&[1, 1, 1, 5], &expected), "{interleaved} {turned}");
         }
     }
 
@@ -198,42 +169,17 @@ mod tests {
         };
         let positions = tensor(&[1, 2], &[0i64, 3]);
         for (dims, positions, heads, refusal) in [
-            (
-                &[1, 2, 6][..],
-                Some(&positions),
-                4,
-                "6 features do not split into 4 heads",
-            ),
-            (
-                &[1, 2, 6],
-                Some(&positions),
-                2,
-                "3 of 3 features cannot turn in pairs",
-            ),
-            (
-                &[1, 2, 4],
-                Some(&positions),
-                2,
-                "position 3 is outside of caches for 3",
-            ),
+            (&[1, 2, 6][..], Some(&positions), 4, "6 features do not split into 4 heads"),
+            (&[1, 2, 6], Some(&positions), 2, "3 of 3 features cannot turn in pairs"),
+            (&[1, 2, 4], Some(&positions), 2, "position 3 is outside of caches for 3"),
             (
                 &[1, 2, 8],
                 Some(&tensor(&[1, 2], &[0i64, 1])),
                 2,
                 "the caches have 1 columns for 2 pairs",
             ),
-            (
-                &[1, 3, 4],
-                Some(&positions),
-                2,
-                "there are positions for [1, 2], but [1, 3] tokens",
-            ),
-            (
-                &[1, 3, 4],
-                None,
-                2,
-                "there are angles for [3], but [1, 3] tokens",
-            ),
+            (&[1, 3, 4], Some(&positions), 2, "there are positions for [1, 2], but [1, 3] tokens"),
+            (&[1, 3, 4], None, 2, "there are angles for [3], but [1, 3] tokens"),
             (&[2, 2], None, 2, "the input has rank 2, not 3 or 4"),
         ] {
             assert_eq!(of(dims, positions, heads), refusal);
