@@ -60,23 +60,28 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0.kind {
-            ErrorKind::Wire(kind) => write!(f, "{kind}")?,
+        match self {
+            ErrorKind::Wire(kind) => write!(f, "{kind}"),
             ErrorKind::TextTooLong { length } => {
-                write!(f, "a text has {length} bytes; at most 2^32 - 1 are allowed")?
+                write!(f, "a text has {length} bytes; at most 2^32 - 1 are allowed")
             }
             ErrorKind::TooMuchStructure { limit } => write!(
                 f,
                 "its nodes, values and attributes would take more than {} MiB of memory, which is much for a file of this size",
                 limit >> 20
-            )?,
+            ),
             ErrorKind::TypeTooDeep { limit } => {
-                write!(f, "types are nested more than {limit} levels deep")?
+                write!(f, "types are nested more than {limit} levels deep")
             }
         }
-        write!(f, " (byte {}", self.0.offset)?;
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (byte {}", self.0.kind, self.0.offset)?;
         if !self.0.place.is_empty() {
             write!(f, ", in {}", self.0.place)?;
         }

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeAttributes, NodeId, Producer, ValueId};
-use sardonyx_ops::{AttrValue, Attributes, Known};
+use sardonyx_ops::{AttrValue, Attributes, Determinism, Known};
 use sardonyx_passes::{Inference, Resolved, place_of_node};
 use sardonyx_tensor::{DataType, Dims, Sparse, Tensor, Value, shape};
 use smallvec::SmallVec;
@@ -303,9 +303,14 @@ impl Constants {
                 remaining.push(*node);
                 continue;
             }
+            let schema = resolved.schema(*node);
+            if !schema.is_some_and(|schema| schema.determinism == Determinism::Deterministic) {
+                remaining.push(*node);
+                continue;
+            }
             // What cannot be bound is reported later, with everything else that cannot.
             let kernel = match looking.bind(*node, self) {
-                Ok(kernel) if all && kernel.deterministic() => kernel,
+                Ok(kernel) if all => kernel,
                 Ok(_) | Err(BindError::Unsupported(_) | BindError::Invalid(_)) => {
                     remaining.push(*node);
                     continue;

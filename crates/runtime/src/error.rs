@@ -5,7 +5,7 @@ use std::fmt;
 use sardonyx_model::ConstantError;
 use sardonyx_passes::Finding;
 
-use crate::unsupported::UnsupportedOp;
+use crate::unsupported::UnsupportedOperator;
 
 /// Why no session can be made. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum CompileError {
     /// The model contradicts itself or the standard.
     Invalid(Vec<Finding>),
     /// Operators, or types of operators, that this release cannot run. All of them.
-    Unsupported(Vec<UnsupportedOp>),
+    Unsupported(Vec<UnsupportedOperator>),
     /// A constant that cannot be read.
     Constant(ConstantError),
     /// Memory is refused, or a thread cannot be started.

@@ -88,11 +88,6 @@ pub(crate) trait Kernel: Send + Sync {
         None
     }
 
-    /// Whether the same inputs always give the same outputs.
-    fn deterministic(&self) -> bool {
-        true
-    }
-
     /// Which loops will run, for profiles and `explain`.
     fn describe(&self) -> String {
         String::new()

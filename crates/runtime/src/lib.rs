@@ -37,5 +37,5 @@ pub use error::{CompileError, RunError};
 pub use precision::Precision;
 pub use report::CompileReport;
 pub use session::{Port, Session, StepEvent, StepInfo};
-pub use unsupported::{UnsupportedOp, unsupported};
+pub use unsupported::{UnsupportedOperator, unsupported};
 pub use weights::SharedWeights;

@@ -9,29 +9,30 @@ use sardonyx_ops::Registry;
 
 use crate::ops::binding;
 
-/// An operator of a model that cannot run.
+/// An operator that a model uses and that cannot run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnsupportedOp {
-    /// Its domain.
+#[non_exhaustive]
+pub struct UnsupportedOperator {
+    /// Domain; empty for `ai.onnx`.
     pub domain: String,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The opset version that the model asks for; `None` if it imports none of that domain.
+    /// Version of the operator set that the model imports, if it imports one for the domain.
     pub opset: Option<i64>,
-    /// How many nodes of the model it concerns.
+    /// How many nodes use it.
     pub nodes: usize,
-    /// Why.
+    /// Why it cannot run.
     pub why: String,
 }
 
-impl fmt::Display for UnsupportedOp {
+impl fmt::Display for UnsupportedOperator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.domain.is_empty() {
             write!(f, "{}.", self.domain)?;
         }
         write!(f, "{}", self.name)?;
         if let Some(opset) = self.opset {
-            write!(f, " (opset {opset})")?;
+            write!(f, ", opset {opset}")?;
         }
         write!(f, ", {} node{}: {}", self.nodes, if self.nodes == 1 { "" } else { "s" }, self.why)
     }
@@ -39,7 +40,7 @@ impl fmt::Display for UnsupportedOp {
 
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
 /// no external data; types may turn out to be unsupported later, when they are inferred.
-pub fn unsupported(model: &Model) -> Vec<UnsupportedOp> {
+pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
     // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions
     // count.
     let bodies: HashSet<GraphId> = model.functions.iter().map(|f| f.body).collect();
@@ -119,11 +120,11 @@ impl<'m> Unsupported<'m> {
         self.found.is_empty()
     }
 
-    pub(crate) fn into_sorted(self) -> Vec<UnsupportedOp> {
-        let mut list: Vec<UnsupportedOp> = self
+    pub(crate) fn into_sorted(self) -> Vec<UnsupportedOperator> {
+        let mut list: Vec<UnsupportedOperator> = self
             .found
             .into_iter()
-            .map(|((domain, name, why), (opset, nodes))| UnsupportedOp {
+            .map(|((domain, name, why), (opset, nodes))| UnsupportedOperator {
                 domain,
                 name,
                 opset,

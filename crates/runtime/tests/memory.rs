@@ -50,6 +50,21 @@ fn ops(session: &Session) -> Vec<&'static str> {
 }
 
 #[test]
+fn only_what_is_deterministic_is_computed_ahead_of_time() {
+    let graph = |op: &str| {
+        format!(
+            "g () => (float[2] y) <float[2] w = {{1, -1}}> {{
+                a = {op} (w)
+                y = Relu (a)
+            }}"
+        )
+    };
+    assert_eq!(ops(&session(&graph("Neg"), None)), Vec::<&str>::new());
+    // A random operator as the schema has it, even if this form of it only passes values on.
+    assert_eq!(ops(&session(&graph("Dropout"), None)), ["Dropout", "Relu"]);
+}
+
+#[test]
 fn a_value_made_of_nothing_is_refused_before_it_is_made() {
     let fixed = "g () => (float y) {
         shape = Constant <value_ints = [1000000000]> ()

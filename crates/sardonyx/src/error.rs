@@ -1,6 +1,7 @@
 //! The error of the public API: what kind of thing went wrong, one message, where, and what to do
 //! about it.
 
+use sardonyx_runtime::UnsupportedOperator;
 use std::error::Error as StdError;
 use std::fmt;
 
@@ -61,36 +62,6 @@ impl ErrorKind {
             ErrorKind::Output => "output",
             ErrorKind::Run => "run",
         }
-    }
-}
-
-/// An operator that a model uses and that cannot run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct UnsupportedOperator {
-    /// Domain; empty for `ai.onnx`.
-    pub domain: String,
-    /// Name.
-    pub name: String,
-    /// Version of the operator set that the model imports, if it imports one for the domain.
-    pub opset: Option<i64>,
-    /// How many nodes use it.
-    pub nodes: usize,
-    /// Why it cannot run.
-    pub why: String,
-}
-
-impl fmt::Display for UnsupportedOperator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.domain.is_empty() {
-            write!(f, "{}.", self.domain)?;
-        }
-        f.write_str(&self.name)?;
-        if let Some(opset) = self.opset {
-            write!(f, ", opset {opset}")?;
-        }
-        let s = if self.nodes == 1 { "" } else { "s" };
-        write!(f, ", {} node{s}: {}", self.nodes, self.why)
     }
 }
 

@@ -263,7 +263,13 @@ impl Inferred {
                 node: unknown.node.map_or("the input".to_string(), |node| {
                     passes::place_of_node(&model.graph, node)
                 }),
-                reason: unknown.reason.clone(),
+                reason: match unknown.call {
+                    Some(call) => {
+                        let place = passes::place_of_node(&model.graph, call);
+                        format!("{}, when called by {place}", unknown.reason)
+                    }
+                    None => unknown.reason.clone(),
+                },
                 symbol: unknown.symbol.clone(),
             })
             .collect()

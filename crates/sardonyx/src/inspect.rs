@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use sardonyx_model::{NodeId, SparsePart, Symbol, TensorId, TensorProto, Type, ValueInfo};
+use sardonyx_runtime::UnsupportedOperator;
 use sardonyx_tensor::DataType;
 
-use crate::error::UnsupportedOperator;
 use crate::model::Model;
 use crate::port::Port;
 
@@ -331,9 +331,6 @@ impl Model {
     /// ```
     pub fn unsupported(&self) -> Vec<UnsupportedOperator> {
         sardonyx_runtime::unsupported(&self.graph)
-            .into_iter()
-            .map(UnsupportedOperator::from)
-            .collect()
     }
 
     /// The main graph's id, for tests.

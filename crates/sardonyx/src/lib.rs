@@ -63,7 +63,7 @@ mod values;
 mod whole;
 
 pub use edit::parse_version;
-pub use error::{Error, ErrorKind, UnsupportedOperator};
+pub use error::{Error, ErrorKind};
 pub use external::{DataAccess, DataResolver, Links, open_data_file};
 pub use form::Form;
 pub use inspect::{ExternalFile, FunctionInfo, OperatorCount, OperatorSet, Totals, format_version};
@@ -75,7 +75,7 @@ pub use port::Port;
 pub use sardonyx_passes::{Fusion, Shared, Upgrade};
 pub use sardonyx_runtime::{
     CompileReport, OperandDetails, Optimization, Precision, RunDetails, StepDetails, StepEvent,
-    StepInfo,
+    StepInfo, UnsupportedOperator,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{

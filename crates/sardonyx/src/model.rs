@@ -253,8 +253,7 @@ pub(crate) fn judge(
                 "" => format!("byte {}", error.offset()),
                 place => format!("byte {}, field {place}", error.offset()),
             };
-            let reason = error.to_string();
-            let reason = reason.rsplit_once(" (byte").map_or(reason.as_str(), |(reason, _)| reason);
+            let reason = error.kind();
             if let graph::ErrorKind::TooMuchStructure { .. } = error.kind() {
                 return Err(Error::new(ErrorKind::Format, format!("the model is refused: {reason}"))
                     .with_place(place)

@@ -10,7 +10,7 @@ use sardonyx_runtime::{
 };
 use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 
-use crate::error::{Error, ErrorKind, UnsupportedOperator};
+use crate::error::{Error, ErrorKind};
 use crate::external::Watched;
 use crate::inputs::check_inputs;
 use crate::model::Model;
@@ -346,7 +346,7 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
         CompileError::Unsupported(operators) => {
             let count = operators.len();
             let s = if count == 1 { "" } else { "s" };
-            let operators = operators.iter().cloned().map(UnsupportedOperator::from).collect();
+            let operators = operators.clone();
             Error::new(
                 ErrorKind::Unsupported,
                 format!("the model uses {count} operator{s} that this release cannot run"),
@@ -389,18 +389,6 @@ fn run_error(error: RunError) -> Error {
         RunError::Input(what) => Error::new(ErrorKind::Input, what),
         RunError::Node { place, what } => Error::new(ErrorKind::Run, what).with_place(place),
         other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
-    }
-}
-
-impl From<runtime::UnsupportedOp> for UnsupportedOperator {
-    fn from(operator: runtime::UnsupportedOp) -> UnsupportedOperator {
-        UnsupportedOperator {
-            domain: operator.domain,
-            name: operator.name,
-            opset: operator.opset,
-            nodes: operator.nodes,
-            why: operator.why,
-        }
     }
 }
 

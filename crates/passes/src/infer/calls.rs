@@ -193,14 +193,10 @@ impl Engine<'_> {
     fn explain_again(&mut self, node: NodeId, new: &HashMap<String, Dim>, old: &[Unknown]) {
         let listed = old.iter().filter_map(|unknown| {
             let name = new.get(unknown.symbol.as_ref()?)?.as_symbol()?;
-            Some(Unknown { symbol: Some(name.to_string()), ..unknown.clone() })
+            let symbol = Some(name.to_string());
+            Some(Unknown { symbol, call: Some(node), ..unknown.clone() })
         });
         let mut again: Vec<Unknown> = listed.collect();
-        let place = crate::finding::place_of_node(self.model, node);
-        for unknown in &mut again {
-            let reason = unknown.reason.split(", when called by").next();
-            unknown.reason = format!("{}, when called by {place}", reason.unwrap_or_default());
-        }
         again.sort_by(|a, b| a.symbol.cmp(&b.symbol));
         let room = MOST_LISTED.saturating_sub(self.found.unknown.len());
         self.found.unknown.extend(again.into_iter().take(room));

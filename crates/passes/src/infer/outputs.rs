@@ -18,14 +18,8 @@ impl Engine<'_> {
         symbol: Option<String>,
     ) {
         if self.options.explain && self.found.unknown.len() < MOST_LISTED {
-            let reason = match self.calls.first() {
-                Some(call) => {
-                    let place = crate::finding::place_of_node(self.model, call.node);
-                    format!("{reason}, when called by {place}")
-                }
-                None => reason,
-            };
-            self.found.unknown.push(Unknown { value, missing, node, reason, symbol });
+            let call = self.calls.first().map(|call| call.node);
+            self.found.unknown.push(Unknown { value, missing, node, reason, call, symbol });
         }
     }
 

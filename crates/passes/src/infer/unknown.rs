@@ -17,6 +17,8 @@ pub struct Unknown {
     pub node: Option<NodeId>,
     /// Why, in words.
     pub reason: String,
+    /// The call in which it is so, of a value in a function.
+    pub call: Option<NodeId>,
     /// The name that an unknown size has from here on.
     pub symbol: Option<String>,
 }
