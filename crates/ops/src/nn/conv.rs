@@ -109,8 +109,13 @@ impl Convolution {
             return Ok(None);
         }
         if kernel.len() != x.len() - 2 {
+            let what = if cx.ints("kernel_shape").is_some() {
+                "kernel_shape"
+            } else {
+                "the weight tensor"
+            };
             return cx.fail(format_args!(
-                "the kernel has {} spatial axes, but the input has {}",
+                "{what} has {} spatial axes, but the input has {}",
                 kernel.len(),
                 x.len() - 2
             ));

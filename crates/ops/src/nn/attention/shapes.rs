@@ -32,11 +32,11 @@ struct Sizes {
 }
 
 pub(super) fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
-    if !cx.is_thorough() {
-        return infer_as_reference(cx);
-    }
     if cx.since() >= 25 {
         check_combinations(cx)?;
+    }
+    if !cx.is_thorough() {
+        return infer_as_reference(cx);
     }
     let keys = cx.elem(K).or(cx.elem(PAST_KEY)).or(cx.elem(Q));
     let values = cx.elem(V).or(cx.elem(PAST_VALUE));
