@@ -27,6 +27,8 @@ pub struct Builder<'m, 'a> {
     pub(crate) source: SourceId,
     /// The bytes of the source, or none: then names are only found more slowly.
     pub(crate) bytes: &'a [u8],
+    /// Graphs that the model had before, which stay as they are.
+    graphs_before: usize,
     /// Bytes that the structure may still take.
     pub(crate) memory_left: u64,
     limits: ReadLimits,
@@ -47,7 +49,8 @@ pub struct Builder<'m, 'a> {
 }
 
 impl<'m, 'a> Builder<'m, 'a> {
-    /// For a model whose names lie in `bytes`, which are those of `source`.
+    /// For a model whose names lie in `bytes`, which are those of `source`, or for graphs that are
+    /// added to a model that is complete.
     pub fn new(
         model: &'m mut Model,
         source: SourceId,
@@ -55,6 +58,7 @@ impl<'m, 'a> Builder<'m, 'a> {
         limits: ReadLimits,
     ) -> Self {
         Builder {
+            graphs_before: model.graphs.len(),
             model,
             source,
             bytes,
@@ -76,11 +80,12 @@ impl<'m, 'a> Builder<'m, 'a> {
         self.flush_pool();
         // Graph by graph, from the outside in, as a file is read: a name that nothing defines
         // belongs to the outermost graph that uses it. A graph comes after the one around it.
-        let mut depth: Vec<u32> = Vec::with_capacity(self.model.graphs.len());
-        for (_, graph) in self.model.graphs.iter() {
-            depth.push(graph.parent.map_or(0, |parent| depth[parent.index()] + 1));
+        let before = self.graphs_before;
+        let mut depth: Vec<u32> = Vec::with_capacity(self.model.graphs.len() - before);
+        for (_, graph) in self.model.graphs.iter().skip(before) {
+            depth.push(graph.parent.map_or(0, |parent| depth[parent.index() - before] + 1));
         }
-        self.unbound.sort_by_key(|input| depth[input.graph.index()]);
+        self.unbound.sort_by_key(|input| depth[input.graph.index() - before]);
         self.bind();
         self.bind_infos();
     }
@@ -530,7 +535,7 @@ impl<'m, 'a> Builder<'m, 'a> {
 
     /// Ties declared outputs and types to their values.
     pub(crate) fn bind_infos(&mut self) {
-        for index in 0..self.model.graphs.len() {
+        for index in self.graphs_before..self.model.graphs.len() {
             self.bind_infos_of(Id::new(index));
         }
     }

@@ -229,14 +229,26 @@ impl Model {
 
     /// Takes a node out of its graph. Its outputs stay as values that nothing defines.
     pub fn remove_node(&mut self, id: NodeId) {
-        self.set_inputs(id, &[]);
-        for index in self.nodes[id].outputs.indices() {
-            if let Some(value) = self.output_lists[index].take() {
-                self.values[value].producer = Producer::Nothing;
-            }
-        }
+        self.detach_node(id);
         let graph = self.nodes[id].graph;
         self.graphs[graph].nodes.retain(|node| *node != id);
+    }
+
+    /// Lets a node, and the nodes in its graphs, read nothing and make nothing, as one that is
+    /// taken out of its graph. Its outputs stay as values that nothing defines.
+    pub fn detach_node(&mut self, id: NodeId) {
+        let mut open = vec![id];
+        while let Some(id) = open.pop() {
+            self.set_inputs(id, &[]);
+            for index in self.nodes[id].outputs.indices() {
+                if let Some(value) = self.output_lists[index].take() {
+                    self.values[value].producer = Producer::Nothing;
+                }
+            }
+            let attributes = self.attributes(id).iter();
+            let graphs = attributes.flat_map(|attribute| self.attribute(*attribute).graphs());
+            open.extend(graphs.flat_map(|graph| &self.graphs[graph].nodes));
+        }
     }
 
     /// Replaces what a node reads.

@@ -29,6 +29,7 @@ mod edit;
 mod error;
 mod graph;
 mod ids;
+mod inline;
 mod made;
 mod names;
 mod read;
@@ -53,6 +54,7 @@ pub use graph::{
     SparseInitializer, TensorAnnotation, Texts, TrainingInfo, Use, Value, ValueInfo,
 };
 pub use ids::{Arena, AttributeId, GraphId, Id, NodeId, SourceId, UseId, ValueId};
+pub use inline::{Copied, InlineError};
 pub use made::{MadeNodes, NodeBuilder};
 pub use names::Symbol;
 pub use read::{ReadLimits, TYPE_LEVELS};

@@ -1,12 +1,13 @@
 //! Making nodes next to nodes that are there.
 
-use std::collections::HashMap;
-
-use sardonyx_tensor::Tensor;
+use hashbrown::hash_map::Entry;
+use hashbrown::{HashMap, HashSet};
+use sardonyx_tensor::{DataType, Dims, Tensor};
+use smallvec::SmallVec;
 
 use crate::attribute_values::AttrValue;
 use crate::graph::Model;
-use crate::ids::{NodeId, ValueId};
+use crate::ids::{GraphId, NodeId, ValueId};
 
 /// Nodes that a pass has made and that are not in the lists of their graphs yet: putting a node
 /// into the middle of a list takes as long as the list, so this is done for all of them together.
@@ -15,14 +16,24 @@ pub struct MadeNodes {
     beside: HashMap<NodeId, Beside>,
     /// By node: the one of the file that it was made for.
     origins: HashMap<NodeId, NodeId>,
+    /// Nodes whose place others have taken.
+    gone: HashSet<NodeId>,
+    /// Small constants that were made, by what they hold: most nodes want the same few.
+    constants: HashMap<SmallConstant, ValueId>,
 }
+
+/// Bytes up to which a constant is small.
+const SMALL: usize = 64;
+
+/// A small constant of a graph: type, dimensions and elements.
+type SmallConstant = (GraphId, DataType, Dims, SmallVec<[u8; 16]>);
 
 /// New nodes next to a node.
 #[derive(Debug, Clone, Default)]
 struct Beside {
-    before: Vec<NodeId>,
+    before: SmallVec<[NodeId; 2]>,
     /// The one made last comes first: it reads what the node writes.
-    after: Vec<NodeId>,
+    after: SmallVec<[NodeId; 2]>,
 }
 
 impl MadeNodes {
@@ -33,25 +44,25 @@ impl MadeNodes {
 
     /// Whether nodes wait for a place.
     pub fn is_waiting(&self) -> bool {
-        !self.beside.is_empty()
+        !self.beside.is_empty() || !self.gone.is_empty()
     }
 
-    /// A list of nodes with those that were made beside them since the last call.
+    /// The nodes of a graph with those that were made beside them since the last call, and without
+    /// those whose place others have taken.
     pub fn place(&mut self, nodes: &[NodeId]) -> Vec<NodeId> {
-        let beside = std::mem::take(&mut self.beside);
-        let mut all = Vec::with_capacity(nodes.len() + self.origins.len());
+        let mut all = Vec::with_capacity(nodes.len() + self.beside.len());
         // Nodes can be made beside nodes that were made. `true`: what is beside it is in the list.
         let mut open: Vec<(NodeId, bool)> = Vec::new();
         for node in nodes {
             open.push((*node, false));
             while let Some((node, is_opened)) = open.pop() {
-                match beside.get(&node) {
-                    Some(beside) if !is_opened => {
-                        open.extend(beside.after.iter().map(|node| (*node, false)));
-                        open.push((node, true));
-                        open.extend(beside.before.iter().rev().map(|node| (*node, false)));
-                    }
-                    _ => all.push(node),
+                let beside = if is_opened { None } else { self.beside.remove(&node) };
+                if let Some(beside) = beside {
+                    open.extend(beside.after.iter().map(|node| (*node, false)));
+                    open.push((node, true));
+                    open.extend(beside.before.iter().rev().map(|node| (*node, false)));
+                } else if self.gone.is_empty() || !self.gone.remove(&node) {
+                    all.push(node);
                 }
             }
         }
@@ -88,10 +99,20 @@ impl<'m> NodeBuilder<'m> {
         self.anchor
     }
 
-    /// A constant of the graph. Its name begins with `hint`.
+    /// A constant of the graph: the one that was made before if that is equal and small. The name
+    /// of a new one begins with `hint`.
     pub fn constant(&mut self, hint: &str, tensor: &Tensor) -> ValueId {
         let graph = self.model.node(self.anchor).graph;
-        self.model.add_initializer(graph, hint, tensor)
+        if tensor.strings().is_some() || tensor.bytes().len() > SMALL {
+            return self.model.add_initializer(graph, hint, tensor);
+        }
+        let key = (graph, tensor.data_type(), tensor.dims().into(), tensor.bytes().into());
+        match self.made.constants.entry(key) {
+            Entry::Occupied(found) => *found.get(),
+            Entry::Vacant(vacant) => {
+                *vacant.insert(self.model.add_initializer(graph, hint, tensor))
+            }
+        }
     }
 
     /// A node of one output before the anchor, after all that were made before it so far.
@@ -133,6 +154,15 @@ impl<'m> NodeBuilder<'m> {
         let beside = self.made.beside.entry(self.anchor).or_default();
         beside.after.push(node);
         Some(node)
+    }
+
+    /// Lets nodes take the place of the anchor, after what was made before it; `all` of the new
+    /// ones are made for the node that the anchor was made for.
+    pub(crate) fn put_in_place(&mut self, nodes: Vec<NodeId>, all: impl Iterator<Item = NodeId>) {
+        let origin = self.made.origin(self.anchor);
+        self.made.origins.extend(all.map(|node| (node, origin)));
+        self.made.beside.entry(self.anchor).or_default().before.extend(nodes);
+        self.made.gone.insert(self.anchor);
     }
 
     fn node(

@@ -15,7 +15,8 @@ pub use diagnostic::{Diagnostic, ParseError, Position, Severity, marked_line, re
 pub use format::format;
 pub use left_out::{LeftOut, LeftOutKind};
 pub use parse::{
-    ParseOptions, Parsed, Part, looks_like_text, parse_model, parse_part, syntax_tree,
+    ParseOptions, Parsed, Part, looks_like_text, parse_function, parse_model, parse_part,
+    syntax_tree,
 };
 pub use print::{
     Excerpt, Form, NodeMark, Payloads, Placed, PrintOptions, PrintPart, Weights, model_to_text,

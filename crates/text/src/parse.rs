@@ -94,6 +94,21 @@ pub fn parse_model(text: Buffer, options: ParseOptions<'_>) -> Result<Parsed, Pa
     Ok(Parsed { model, warnings })
 }
 
+/// Reads a function into a model that is complete, which gets it as its last one.
+///
+/// # Errors
+///
+/// Everything that is wrong with the text. The model may have parts of the function then, which
+/// nothing refers to.
+pub fn parse_function(
+    model: &mut Model,
+    text: Buffer,
+    options: ParseOptions<'_>,
+) -> Result<(), ParseError> {
+    parse_with(model, text, options, |parser| parser.function())?;
+    Ok(())
+}
+
 /// Whether bytes begin as a model does in the notation: with a header, or with the name of a graph
 /// and its inputs.
 pub fn looks_like_text(bytes: &[u8]) -> bool {

@@ -1,0 +1,498 @@
+//! Putting the body of a function into the place of a call.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::attribute::{Attribute, AttributeValue};
+use crate::graph::{Function, Graph, Model, Node, Producer, Range, ValueInfo};
+use crate::ids::{GraphId, Id, NodeId, ValueId};
+use crate::made::NodeBuilder;
+use crate::names::Symbol;
+use crate::type_proto::{DimValue, TypeProto};
+
+/// A node that was copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Copied {
+    /// The copy.
+    pub node: NodeId,
+    /// What it is a copy of.
+    pub of: NodeId,
+}
+
+/// Why a call cannot be replaced by the body of its function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InlineError {
+    /// The call has more inputs than the function.
+    TooManyInputs {
+        /// Of the call.
+        given: usize,
+        /// Of the function.
+        formal: usize,
+    },
+    /// The call has more outputs than the function.
+    TooManyOutputs {
+        /// Of the call.
+        taken: usize,
+        /// Of the function.
+        formal: usize,
+    },
+    /// An output of the function is an input that the call leaves out, or nothing makes it.
+    NoOutput {
+        /// Position of the output.
+        index: usize,
+    },
+}
+
+impl fmt::Display for InlineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InlineError::TooManyInputs { given, formal } => {
+                write!(f, "the call has {given} inputs, the function has {formal}")
+            }
+            InlineError::TooManyOutputs { taken, formal } => {
+                write!(f, "the call has {taken} outputs, the function has {formal}")
+            }
+            InlineError::NoOutput { index } => {
+                write!(f, "the function does not make its output {index} in this call")
+            }
+        }
+    }
+}
+
+impl std::error::Error for InlineError {}
+
+impl NodeBuilder<'_> {
+    /// Puts a copy of the body of a function into the place of the anchor, which calls it, and
+    /// takes the anchor out. Gives the copies, those in graphs of nodes too; a copy in the graph of
+    /// the call comes after those whose values it reads if that is so in the function.
+    ///
+    /// Inputs that the call leaves out are left out of the copies. Attributes that refer to
+    /// attributes of the function get the value of the call, else the default, else go. Values get
+    /// new names. Dimensions that the function names are not those of the caller with the same
+    /// names, so that declared types lose these names.
+    ///
+    /// # Errors
+    ///
+    /// The call does not fit the function. Nothing is changed then.
+    pub fn inline(&mut self, function: usize) -> Result<Vec<Copied>, InlineError> {
+        let call = self.anchor();
+        let model = self.model();
+        let callee = &model.functions[function];
+        let body = model.graph(callee.body);
+        let (given, taken) = (model.inputs(call).len(), model.outputs(call).len());
+        if given > body.inputs.len() {
+            return Err(InlineError::TooManyInputs { given, formal: body.inputs.len() });
+        }
+        if taken > body.outputs.len() {
+            return Err(InlineError::TooManyOutputs { taken, formal: body.outputs.len() });
+        }
+        let mut copying = Copying::default();
+        let actual = model.inputs(call).chain(std::iter::repeat(None));
+        for (formal, actual) in body.inputs.iter().zip(actual) {
+            copying.values.extend(formal.value.map(|formal| (formal, actual)));
+        }
+        // What is not made by a node of its own needs one.
+        let mut passed: Vec<(ValueId, ValueId)> = Vec::new();
+        for (index, (output, wanted)) in body.outputs.iter().zip(model.outputs(call)).enumerate() {
+            let Some(wanted) = *wanted else { continue };
+            let made = output.value.ok_or(InlineError::NoOutput { index })?;
+            match (model.value(made).producer, copying.values.get(&made)) {
+                (Producer::Node(..), None) => {
+                    copying.values.insert(made, Some(wanted));
+                }
+                (Producer::Node(..), _) | (_, Some(Some(_))) => passed.push((made, wanted)),
+                _ => return Err(InlineError::NoOutput { index }),
+            }
+        }
+        copying.attributes = attributes_of_call(model, callee, call);
+        copying.names_of_dims_go = true;
+        let (from, to) = (callee.body, model.node(call).graph);
+
+        let model = self.model_mut();
+        let outputs = model.nodes[call].outputs.indices();
+        model.output_lists[outputs].fill(None);
+        let mut nodes = copying.nodes(model, from, to);
+        for (made, wanted) in passed {
+            let source = copying.values[&made];
+            let (node, _) = model.new_node(to, "Identity", "", &[source], 1);
+            model.redefine_output(node, 0, wanted);
+            nodes.push(node);
+            copying.copied.push(Copied { node, of: call });
+        }
+        model.detach_node(call);
+        let all = copying.copied.iter().map(|copied| copied.node);
+        self.put_in_place(nodes, all);
+        Ok(copying.copied)
+    }
+}
+
+/// The attributes of a function as a call has them, by name.
+fn attributes_of_call(
+    model: &Model,
+    callee: &Function,
+    call: NodeId,
+) -> HashMap<Symbol, Attribute> {
+    let named = |attribute: &Attribute| Some((attribute.name?, attribute.clone()));
+    let mut attributes: HashMap<_, _> = callee.attribute_protos.iter().filter_map(named).collect();
+    let given = model.attributes(call).iter().map(|id| model.attribute(*id));
+    attributes.extend(given.filter_map(named));
+    attributes
+}
+
+/// Copying in progress.
+#[derive(Default)]
+struct Copying {
+    /// By value that is copied: the copy; `None` for one that the call leaves out.
+    values: HashMap<ValueId, Option<ValueId>>,
+    /// What the attributes of the function are, by name.
+    attributes: HashMap<Symbol, Attribute>,
+    /// Whether dimensions lose their names.
+    names_of_dims_go: bool,
+    copied: Vec<Copied>,
+}
+
+impl Copying {
+    /// Copies the nodes of a graph into another one; gives those of that graph.
+    fn nodes(&mut self, model: &mut Model, from: GraphId, to: GraphId) -> Vec<NodeId> {
+        let nodes = model.graphs[from].nodes.clone();
+        // What nodes make is there before anything reads it, in whatever order they stand.
+        let copies: Vec<NodeId> = nodes.iter().map(|node| self.node(model, *node, to)).collect();
+        for (old, new) in nodes.iter().zip(&copies) {
+            self.copied.push(Copied { node: *new, of: *old });
+            let inputs: Vec<Option<ValueId>> = model.inputs(*old).collect();
+            let inputs: Vec<Option<ValueId>> =
+                inputs.into_iter().map(|value| self.value(value?)).collect();
+            model.set_inputs(*new, &inputs);
+            self.attributes(model, *old, *new);
+        }
+        copies
+    }
+
+    /// A value that a copy reads: those that are not copied are the same for all.
+    fn value(&self, value: ValueId) -> Option<ValueId> {
+        self.values.get(&value).copied().unwrap_or(Some(value))
+    }
+
+    /// Copies a node with its outputs.
+    fn node(&mut self, model: &mut Model, old: NodeId, graph: GraphId) -> NodeId {
+        let id: NodeId = Id::new(model.nodes.len());
+        let node = model.nodes[old];
+        let start = model.output_lists.len() as u32;
+        for (index, position) in node.outputs.indices().enumerate() {
+            let producer = Producer::Node(id, index as u32);
+            let output = model.output_lists[position];
+            let output = output.map(|old| self.define(model, old, graph, producer));
+            model.output_lists.push(output);
+        }
+        let extras = node.extras.map(|extras| {
+            let extras = model.extras[extras].clone();
+            model.extras.push(extras)
+        });
+        let outputs = Range { start, len: node.outputs.len };
+        let (inputs, attributes) = (Range::default(), Range::default());
+        model.nodes.push(Node { graph, extras, inputs, outputs, attributes, ..node })
+    }
+
+    /// The copy of a value that a graph defines.
+    fn define(
+        &mut self,
+        model: &mut Model,
+        old: ValueId,
+        graph: GraphId,
+        producer: Producer,
+    ) -> ValueId {
+        let (name, is_output) = (model.values[old].name, model.values[old].is_output);
+        // An output of the function is the value of the call.
+        let of_call = self.values.get(&old).copied().flatten().filter(|_| is_output);
+        let of_call = of_call.filter(|of_call| model.values[*of_call].graph == graph);
+        let new = of_call.unwrap_or_else(|| {
+            let hint = model.display(Some(name)).into_owned();
+            model.add_value(graph, &hint)
+        });
+        model.values[new].producer = producer;
+        self.values.insert(old, Some(new));
+        new
+    }
+
+    fn attributes(&mut self, model: &mut Model, old: NodeId, new: NodeId) {
+        let ids = model.attributes(old).to_vec();
+        let mut list = Vec::with_capacity(ids.len());
+        for id in ids {
+            let attribute = model.attributes[id].clone();
+            let of_function = self.names_of_dims_go;
+            let mut attribute = match attribute.ref_attr_name() {
+                Some(name) => match self.attributes.get(&name) {
+                    Some(given) => {
+                        // It stands where the call stands.
+                        self.names_of_dims_go = false;
+                        Attribute { name: attribute.name, ..given.clone() }
+                    }
+                    None => continue,
+                },
+                None => attribute,
+            };
+            for index in 0..attribute.values.len() {
+                match &mut attribute.values[index] {
+                    AttributeValue::Graph(graph) => *graph = self.graph(model, *graph, new),
+                    AttributeValue::Graphs(graphs) => {
+                        for graph in graphs {
+                            *graph = self.graph(model, *graph, new);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            self.names_of_dims_go = of_function;
+            list.push(model.attributes.push(attribute));
+        }
+        let start = model.attribute_lists.len() as u32;
+        let len = list.len() as u32;
+        model.attribute_lists.extend(list);
+        model.nodes[new].attributes = Range { start, len };
+    }
+
+    /// Copies a graph of a node.
+    fn graph(&mut self, model: &mut Model, old: GraphId, owner: NodeId) -> GraphId {
+        let parent = Some(model.nodes[owner].graph);
+        let id = model.graphs.push(Graph { owner: Some(owner), parent, ..Graph::default() });
+        let mut graph = model.graphs[old].clone();
+        (graph.owner, graph.parent) = (Some(owner), parent);
+        for (index, info) in graph.inputs.iter_mut().enumerate() {
+            self.info(model, info, id, Some(Producer::Input(index as u32)));
+        }
+        // A constant that is an input as well has its value.
+        let own =
+            |copying: &mut Self, model: &mut Model, value: ValueId, producer: Producer| match model
+                .values[value]
+                .producer
+            {
+                Producer::Input(_) => copying.values[&value],
+                _ => Some(copying.define(model, value, id, producer)),
+            };
+        for (index, found) in graph.initializers.iter_mut().enumerate() {
+            let producer = Producer::Initializer(index as u32);
+            found.value = found.value.and_then(|value| own(self, model, value, producer));
+            found.tensor.name = found.value.map(|value| model.values[value].name);
+        }
+        for (index, found) in graph.sparse_initializers.iter_mut().enumerate() {
+            let producer = Producer::SparseInitializer(index as u32);
+            found.value = found.value.and_then(|value| own(self, model, value, producer));
+            if let Some(values) = &mut found.tensor.values {
+                values.name = found.value.map(|value| model.values[value].name);
+            }
+        }
+        graph.nodes = self.nodes(model, old, id);
+        for info in graph.outputs.iter_mut().chain(&mut graph.value_info) {
+            self.info(model, info, id, None);
+        }
+        for value in graph.outputs.iter().filter_map(|info| info.value) {
+            model.values[value].is_output = true;
+        }
+        graph.quantization_annotation.clear();
+        model.graphs[id] = graph;
+        id
+    }
+
+    /// Lets an info speak of the copy of its value, which it defines if it is an input.
+    fn info(
+        &mut self,
+        model: &mut Model,
+        info: &mut ValueInfo,
+        graph: GraphId,
+        defines: Option<Producer>,
+    ) {
+        info.value = match (info.value, defines) {
+            (Some(value), Some(producer)) => Some(self.define(model, value, graph, producer)),
+            (Some(value), None) => self.value(value),
+            (None, _) => None,
+        };
+        info.name = info.value.map(|value| model.values[value].name);
+        if let Some(ty) = info.ty.as_mut().filter(|_| self.names_of_dims_go) {
+            forget_names(ty);
+        }
+    }
+}
+
+/// Takes the names of dimensions away.
+fn forget_names(ty: &mut TypeProto) {
+    let dims = ty.innermost_shape_mut().into_iter().flat_map(|shape| &mut shape.dims);
+    for dim in dims.filter(|dim| matches!(dim.value, Some(DimValue::Param(_)))) {
+        dim.value = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_tensor::Buffer;
+
+    use super::*;
+    use crate::attribute_values::{AttrValue, Attributes, NodeAttributes};
+    use crate::made::MadeNodes;
+
+    /// A model with a main graph and a function `F <k> (a, b) => (s, t, a)`, where `s = Add (a, b)`
+    /// with the attribute `k = @k`, and `t` is an `If` with the branch `u = Mul (b, s)`.
+    fn model() -> Model {
+        let mut model = Model::read(Buffer::from_vec(vec![0x3a, 0])).expect("an empty graph");
+        let graph = |model: &mut Model| model.graphs.push(Graph::default());
+        let body = graph(&mut model);
+        let info = |model: &mut Model, graph: GraphId, name: &str| {
+            let value = model.add_value(graph, name);
+            ValueInfo {
+                name: Some(model.values[value].name),
+                value: Some(value),
+                ..Default::default()
+            }
+        };
+        for (index, name) in ["a", "b"].into_iter().enumerate() {
+            let input = info(&mut model, body, name);
+            let value = input.value.expect("a value");
+            model.values[value].producer = Producer::Input(index as u32);
+            model.graphs[body].inputs.push(input);
+        }
+        let inputs: Vec<_> = model.graphs[body].inputs.iter().map(|info| info.value).collect();
+        let add = model.add_node(body, "Add", "", &inputs, 1);
+        let k = Some(model.intern("k"));
+        model.set_attribute(add, "k", 0);
+        let of_add = model.attributes(add)[0];
+        let attribute = model.attribute_mut(of_add);
+        attribute.values = Default::default();
+        attribute.extras_mut().ref_attr_name = k;
+        let sum = model.outputs(add)[0];
+        let branch = model.add_node(body, "If", "", &[sum], 1);
+        let inner = graph(&mut model);
+        (model.graphs[inner].owner, model.graphs[inner].parent) = (Some(branch), Some(body));
+        let mul = model.add_node(inner, "Mul", "", &[inputs[1], sum], 1);
+        let as_output = |model: &mut Model, value: Option<ValueId>| {
+            let value = value.expect("a value");
+            model.values[value].is_output = true;
+            let name = Some(model.values[value].name);
+            ValueInfo { name, value: Some(value), ..Default::default() }
+        };
+        let product = model.outputs(mul)[0];
+        let output = as_output(&mut model, product);
+        model.graphs[inner].outputs.push(output);
+        model.set_attribute(branch, "then_branch", AttrValue::Graph(inner));
+        for value in [sum, model.outputs(branch)[0], inputs[0]] {
+            let output = as_output(&mut model, value);
+            model.graphs[body].outputs.push(output);
+        }
+        let name = Some(model.intern("F"));
+        model.functions.push(Function {
+            name,
+            domain: None,
+            overload: None,
+            doc_string: None,
+            attributes: k.into_iter().collect(),
+            attribute_protos: Vec::new(),
+            opset_import: Vec::new(),
+            body,
+            metadata_props: Vec::new(),
+            unknown: Default::default(),
+        });
+        model
+    }
+
+    /// Calls the function in the main graph and puts its body there.
+    fn inline(
+        model: &mut Model,
+        inputs: usize,
+        outputs: usize,
+        k: Option<i64>,
+    ) -> Result<Vec<NodeId>, InlineError> {
+        let main = model.main.expect("the main graph");
+        let given: Vec<_> = (0..inputs).map(|_| Some(model.add_value(main, "x"))).collect();
+        let call = model.add_node(main, "F", "", &given, outputs);
+        if let Some(k) = k {
+            model.set_attribute(call, "k", k);
+        }
+        let made_by_call = model.outputs(call).to_vec();
+        let mut made = MadeNodes::default();
+        NodeBuilder::new(model, &mut made, call).inline(0)?;
+        let nodes = made.place(&model.graph(main).nodes);
+        for (index, value) in made_by_call.into_iter().flatten().enumerate() {
+            let Producer::Node(maker, _) = model.value(value).producer else {
+                panic!("output {index} is made");
+            };
+            assert!(nodes.contains(&maker));
+            assert_eq!(made.origin(maker), call);
+        }
+        Ok(nodes)
+    }
+
+    fn text(model: &Model, nodes: &[NodeId]) -> String {
+        let value = |value: Option<ValueId>| {
+            let name = value.map(|value| model.display(Some(model.value(value).name)));
+            name.map_or("_".into(), |name| name.split("__").next().unwrap_or_default().to_string())
+        };
+        let names = |values: &[Option<ValueId>]| {
+            values.iter().map(|v| value(*v)).collect::<Vec<_>>().join(", ")
+        };
+        let node = |node: &NodeId| {
+            let op = model.display(model.node(*node).op_type);
+            let inputs: Vec<_> = model.inputs(*node).collect();
+            format!("{} = {op}({})", names(model.outputs(*node)), names(&inputs))
+        };
+        nodes.iter().map(node).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn a_call_becomes_the_nodes_of_the_body() {
+        let mut model = model();
+        let nodes = inline(&mut model, 2, 3, Some(7)).expect("it fits");
+        assert_eq!(text(&model, &nodes), "F = Add(x, x); F = If(F); F = Identity(x)");
+        assert_eq!(NodeAttributes::new(&model, nodes[0]).int("k"), Some(7));
+        // The graph of the copy reads what the copy reads.
+        let Some(AttrValue::Graph(inner)) =
+            NodeAttributes::new(&model, nodes[1]).attribute("then_branch")
+        else {
+            panic!("the copy has a graph");
+        };
+        let graph = model.graph(inner).clone();
+        assert_eq!((graph.owner, graph.parent), (Some(nodes[1]), model.main));
+        assert_eq!(text(&model, &graph.nodes), "Mul = Mul(x, F)");
+        let product = graph.outputs[0].value.expect("a value");
+        assert_eq!(model.outputs(graph.nodes[0]), [Some(product)]);
+        assert!(model.value(product).is_output);
+        assert_eq!(Some(model.value(product).name), graph.outputs[0].name);
+    }
+
+    #[test]
+    fn what_a_call_leaves_out_is_left_out() {
+        let mut model = model();
+        let nodes = inline(&mut model, 1, 1, None).expect("it fits");
+        assert_eq!(text(&model, &nodes), "F = Add(x, _); If = If(F)");
+        assert!(model.attributes(nodes[0]).is_empty(), "the reference has no value");
+    }
+
+    #[test]
+    fn a_call_that_does_not_fit_stays() {
+        let mut model = model();
+        let before = model.node_count();
+        let refused = [(3, 1), (1, 4), (0, 3)]
+            .map(|(inputs, outputs)| inline(&mut model, inputs, outputs, None).unwrap_err());
+        let expected = [
+            InlineError::TooManyInputs { given: 3, formal: 2 },
+            InlineError::TooManyOutputs { taken: 4, formal: 3 },
+            InlineError::NoOutput { index: 2 },
+        ];
+        assert_eq!(refused, expected);
+        assert_eq!(model.node_count(), before + 3, "the calls alone");
+    }
+
+    /// Nodes of graphs that a call hands over are copied; the ones that it had read nothing more.
+    #[test]
+    fn what_is_taken_out_reads_nothing() {
+        let mut model = model();
+        let main = model.main.expect("the main graph");
+        let x = model.add_value(main, "x");
+        let call = model.add_node(main, "F", "", &[Some(x)], 1);
+        let inner =
+            model.graphs.push(Graph { owner: Some(call), parent: Some(main), ..Graph::default() });
+        model.add_node(inner, "Neg", "", &[Some(x)], 1);
+        model.set_attribute(call, "g", AttrValue::Graph(inner));
+        let mut made = MadeNodes::default();
+        NodeBuilder::new(&mut model, &mut made, call).inline(0).expect("it fits");
+        let readers: Vec<_> = model.uses(x).map(|(node, _)| model.node(node).op_type).collect();
+        assert_eq!(readers.iter().map(|op| model.display(*op)).collect::<Vec<_>>(), ["Add"]);
+    }
+}
