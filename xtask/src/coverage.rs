@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::op::{bindings, is_bound};
 use crate::workspace::root;
-use sardonyx_ops::{DOMAIN_VERSIONS, Registry};
+use sardonyx_ops::{DOMAIN_VERSIONS, OpDef, Registry};
 use std::fmt::Write;
 use std::fs;
 
@@ -33,6 +33,11 @@ pub(crate) fn run(task: &Coverage) -> Result {
     }
 }
 
+/// Whether the newest version of an operator is a function of others.
+fn is_function(operator: &OpDef) -> bool {
+    !operator.functions_of(operator.newest()).is_empty()
+}
+
 fn table() -> Result<String> {
     let bindings = bindings()?;
     let expectations = fs::read_to_string(root().join("tests/conformance/expectations.txt"))?;
@@ -40,6 +45,8 @@ fn table() -> Result<String> {
         expectations.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).count();
     let operators: Vec<_> = Registry::standard().operators().collect();
     let running = operators.iter().filter(|op| is_bound(op, &bindings)).count();
+    let expanded = operators.iter().filter(|op| !is_bound(op, &bindings) && is_function(op));
+    let expanded = expanded.count();
     let newest = DOMAIN_VERSIONS.first().map_or(0, |(_, version)| *version);
     let mut text = String::new();
     let _ = write!(
@@ -47,7 +54,8 @@ fn table() -> Result<String> {
         "# Coverage\n\n\
          Written by `cargo xtask coverage`; do not edit.\n\n\
          {known} of the standard's {OPERATORS} operators are defined, in all of their versions up to opset {newest}; \
-         {running} of them run. {passing} of the {CASES} backend cases of the reference release pass; the others are \
+         {running} of them have kernels, and {expanded} more are functions of others, which run where \
+         all operators of the function do. {passing} of the {CASES} backend cases of the reference release pass; the others are \
          listed with their reasons in `tests/conformance/expectations.txt`.\n\n\
          | operator | versions | adapters | runs |\n\
          | --- | --- | --- | --- |\n",
@@ -58,7 +66,13 @@ fn table() -> Result<String> {
         let versions: Vec<String> = operator.versions().map(|v| v.since.to_string()).collect();
         let adapters: Vec<String> =
             operator.adapters().map(|adapter| format!("{}→{}", adapter.from, adapter.to)).collect();
-        let runs = if is_bound(operator, &bindings) { "yes" } else { "no" };
+        let runs = if is_bound(operator, &bindings) {
+            "kernel"
+        } else if is_function(operator) {
+            "function"
+        } else {
+            "no"
+        };
         let _ = writeln!(
             text,
             "| {} | {} | {} | {runs} |",

@@ -17,7 +17,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sardonyx-model", &["sardonyx-proto", "sardonyx-tensor"]),
     ("sardonyx-text", &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"]),
     ("sardonyx-ops", &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model"]),
-    ("sardonyx-passes", &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-ops"]),
+    (
+        "sardonyx-passes",
+        &["sardonyx-proto", "sardonyx-tensor", "sardonyx-model", "sardonyx-text", "sardonyx-ops"],
+    ),
     ("sardonyx-kernels", &["sardonyx-tensor"]),
     (
         "sardonyx-runtime",

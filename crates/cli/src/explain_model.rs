@@ -194,6 +194,14 @@ impl Story<'_> {
             count(self.steps.len(), "step")
         );
         let mut line = |name: &str, rest: String| text += &format!("{name:<9} {rest}\n");
+        if !report.expanded.is_empty() {
+            let calls = report.expanded.values().sum();
+            line("expanded", format!("{} became the body of its function", count(calls, "node")));
+            for ((domain, name), calls) in report.expanded.iter().take(SHOWN) {
+                line("", format!("{calls:>5}  {}", qualified(domain, name)));
+            }
+            more(&mut line, report.expanded.len());
+        }
         let upgraded: usize = report.upgraded.iter().map(|group| group.nodes).sum();
         match upgraded {
             0 => line("upgraded", "nothing: every node has the newest form".into()),
@@ -359,6 +367,9 @@ impl Story<'_> {
 
     fn json(&self, with_steps: bool) -> Value {
         let report = self.session.report();
+        let expanded = report.expanded.iter().map(
+            |((domain, name), nodes)| json!({"domain": domain, "operator": name, "nodes": nodes}),
+        );
         let upgraded = report.upgraded.iter().map(|group| {
             json!({
                 "domain": group.domain,
@@ -415,6 +426,7 @@ impl Story<'_> {
             "instruction_set": self.session.instruction_set(),
             "nodes": report.nodes,
             "step_count": self.steps.len(),
+            "expanded": expanded.collect::<Vec<_>>(),
             "upgraded": upgraded.collect::<Vec<_>>(),
             "added": report.added,
             "shared": {"nodes": report.shared.nodes, "constants": report.shared.constants},

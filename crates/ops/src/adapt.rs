@@ -8,13 +8,19 @@ use sardonyx_model::{
 };
 use sardonyx_tensor::Tensor;
 
+/// What inference found of values.
+pub trait ValueTypes {
+    /// The type of a value, as far as known.
+    fn ty(&self, value: ValueId) -> Option<&Type>;
+}
+
 /// What an adapter sees of a node, and how it changes it.
 ///
 /// An adapter either leaves a node that means exactly the same in the new version, or refuses; it
 /// never guesses.
 pub struct Adapt<'a> {
     build: NodeBuilder<'a>,
-    types: &'a dyn Fn(ValueId) -> Option<Type>,
+    types: &'a dyn ValueTypes,
     /// Nodes that the adapter made: in the form of the new version.
     made: Vec<NodeId>,
 }
@@ -40,7 +46,7 @@ impl std::error::Error for Refusal {}
 impl<'a> Adapt<'a> {
     /// For the node at which `build` makes others, of whose values `types` knows what inference
     /// found.
-    pub fn new(build: NodeBuilder<'a>, types: &'a dyn Fn(ValueId) -> Option<Type>) -> Self {
+    pub fn new(build: NodeBuilder<'a>, types: &'a dyn ValueTypes) -> Self {
         Adapt { build, types, made: Vec::new() }
     }
 
@@ -84,8 +90,8 @@ impl<'a> Adapt<'a> {
     }
 
     /// The type of an input, as inferred.
-    pub fn input_type(&self, index: usize) -> Option<Type> {
-        (self.types)(self.input(index)?)
+    pub fn input_type(&self, index: usize) -> Option<&'a Type> {
+        self.types.ty(self.input(index)?)
     }
 
     /// The rank of an input, as inferred.
@@ -204,5 +210,12 @@ impl Attributes for Adapt<'_> {
             Some(_) => None,
             None => self.has(name).then(Vec::new),
         }
+    }
+}
+
+#[cfg(test)]
+impl ValueTypes for std::collections::HashMap<ValueId, Option<Type>> {
+    fn ty(&self, value: ValueId) -> Option<&Type> {
+        self.get(&value)?.as_ref()
     }
 }

@@ -11,6 +11,22 @@ pub struct AttributeView<'a> {
     attributes: &'a dyn Attributes,
 }
 
+impl AttrDefault {
+    /// As the value of a node's attribute.
+    pub fn value(self) -> AttrValue<'static> {
+        match self {
+            AttrDefault::Float(value) => AttrValue::Float(value),
+            AttrDefault::Int(value) => AttrValue::Int(value),
+            AttrDefault::String(text) => AttrValue::from(text),
+            AttrDefault::Floats(values) => AttrValue::from(values),
+            AttrDefault::Ints(values) => AttrValue::from(values),
+            AttrDefault::Strings(texts) => {
+                AttrValue::Strings(texts.iter().map(|text| text.as_bytes().into()).collect())
+            }
+        }
+    }
+}
+
 impl std::fmt::Debug for AttributeView<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "attributes of {}", self.schema.name)

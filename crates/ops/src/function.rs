@@ -84,6 +84,18 @@ impl OpDef {
             }
         }
     }
+
+    /// The operator at an opset version as a function in ONNX text, to take the place of a call: as
+    /// [`function_text`](Self::function_text), but for the opset version that it was written for,
+    /// which it imports, if operators in it have changed since.
+    pub fn expansion_text(&self, opset: u32, call: &Call<'_>) -> Option<String> {
+        let schema = self.schema_at(opset)?;
+        let (since, body) = self.bodies().rfind(|(since, _)| *since <= opset)?;
+        match body {
+            Body::Text(nodes) => Some(complete(&schema, since, Some(call), nodes)),
+            Body::Built(_) => self.function_text(opset, Some(call)),
+        }
+    }
 }
 
 fn version_of(operator: &str, opset: u32) -> Option<u32> {

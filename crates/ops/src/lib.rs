@@ -52,7 +52,7 @@ mod tensor;
 mod text;
 mod training;
 
-pub use adapt::{Adapt, Refusal};
+pub use adapt::{Adapt, Refusal, ValueTypes};
 pub use attributes::{AttrValue, AttributeView, Attributes};
 pub use boundary::Boundary;
 pub use def::{Adapter, AdapterFn, InferFn, OpDef, Version};
@@ -60,7 +60,7 @@ pub use denotation::Format;
 pub use function::{BodyFn, Call, Expand, FunctionVersion, GraphText};
 pub use infer::{Infer, InferError, Inferred, Present, Said, Subgraphs};
 pub use known::{Dims, Known, MAX_KNOWN};
-pub use registry::{DOMAIN_VERSIONS, Registry, compare_domains};
+pub use registry::{DOMAIN_VERSIONS, OpRef, Registry, compare_domains};
 pub use schema::{
     Arity, AttrDefault, AttrType, Attribute, Determinism, Differentiability, Param, Schema, TypeVar,
 };

@@ -144,11 +144,10 @@ pub(crate) mod testing {
         for (name, value) in attributes {
             model.set_attribute(node, name, value.clone());
         }
-        let type_of = |value: ValueId| types.get(&value).cloned().flatten();
         let adapter = def.adapter_at(from, from + 1).expect("the adapter");
         let mut made = MadeNodes::default();
         let build = NodeBuilder::new(&mut model, &mut made, node);
-        if let Err(refusal) = adapter(&mut Adapt::new(build, &type_of)) {
+        if let Err(refusal) = adapter(&mut Adapt::new(build, &types)) {
             return refusal.to_string();
         }
         for initializer in &model.graph(graph).initializers {

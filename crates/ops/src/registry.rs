@@ -269,6 +269,30 @@ pub struct Registry {
     changes: Option<Arc<Changes>>,
 }
 
+/// An operator of the standard in the form of an opset version: what a node calls.
+#[derive(Debug, Clone, Copy)]
+pub struct OpRef {
+    /// The operator in all of its versions.
+    pub def: &'static OpDef,
+    /// What it is at that opset version.
+    pub schema: &'static Schema,
+    /// The opset version; the operator may not have changed since an older one.
+    pub opset: u32,
+}
+
+impl OpRef {
+    fn at(position: usize, opset: u32) -> Option<OpRef> {
+        let def = OPERATORS[position];
+        let schema = expanded(position, def.version_at(opset)?)?;
+        Some(OpRef { def, schema, opset })
+    }
+
+    /// The same operator at another opset version, if it exists there.
+    pub fn at_opset(self, opset: u32) -> Option<OpRef> {
+        OpRef::at(position(self.def.domain, self.def.name)?, opset)
+    }
+}
+
 /// What was changed in the list of the standard.
 #[derive(Debug, Clone, Default)]
 struct Changes {
@@ -313,6 +337,16 @@ impl Registry {
             }
             (_, listed) => expanded(position?, listed?),
         }
+    }
+
+    /// The operator that a node calls at an opset version; `None` if the standard has none, or if
+    /// what it says there was changed.
+    pub fn op_ref(&self, domain: &str, name: &str, opset: u32) -> Option<OpRef> {
+        let position = position(canonical(domain), name)?;
+        let op = OpRef::at(position, opset)?;
+        let said = self.changes.is_none().then_some(op.schema);
+        let said = said.or_else(|| self.schema(domain, name, opset))?;
+        std::ptr::eq(said, op.schema).then_some(op)
     }
 
     /// Every version of every operator, by domain, name and version.

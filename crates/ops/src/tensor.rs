@@ -217,7 +217,7 @@ pub(crate) mod testing {
         let adapter = def.adapter_at(from, from + 1).expect("the adapter");
         let mut made = MadeNodes::default();
         let build = NodeBuilder::new(&mut model, &mut made, node);
-        if let Err(refusal) = adapter(&mut Adapt::new(build, &|_| None)) {
+        if let Err(refusal) = adapter(&mut Adapt::new(build, &std::collections::HashMap::new())) {
             return refusal.to_string();
         }
         let mut text = String::new();

@@ -127,7 +127,12 @@ pub fn check_part(model: &Model, part: CheckPart, options: &CheckOptions) -> Rep
 /// What stands against running a graph besides names that nothing defines and cycles: nodes that do
 /// not call operators as these are defined, as far as running depends on it, and nodes that make
 /// what the graph has already. Operators that are not known are passed over.
-pub(crate) fn against_running(model: &Model, graph: GraphId, registry: &Registry) -> Report {
+pub(crate) fn against_running(
+    model: &Model,
+    graphs: &[GraphId],
+    scope: Option<usize>,
+    registry: &Registry,
+) -> Report {
     let options = CheckOptions {
         registry: registry.clone(),
         levels: Levels::shared(),
@@ -136,9 +141,12 @@ pub(crate) fn against_running(model: &Model, graph: GraphId, registry: &Registry
         ..CheckOptions::default()
     };
     let mut checker = Checker::new(model, &options);
-    checker.definitions(graph);
-    for node in &model.graph(graph).nodes {
-        checker.signature(*node, Root::Main);
+    let root = scope.map_or(Root::Main, Root::Function);
+    for graph in graphs {
+        checker.definitions(*graph);
+        for node in &model.graph(*graph).nodes {
+            checker.signature(*node, root);
+        }
     }
     checker.found.report()
 }

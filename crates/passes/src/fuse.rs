@@ -17,13 +17,14 @@ mod rotary;
 
 pub use attention::BLIND_IS_NAN;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use sardonyx_model::{
-    AttrValue, Attributes, Dim, Model, NodeAttributes, NodeId, Producer, Shape, ValueId,
+    AttrValue, Attributes, Dim, GraphId, Model, NodeAttributes, NodeId, Producer, Shape, ValueId,
 };
 use sardonyx_tensor::{DataType, Tensor};
 
+use crate::dead::remove_dead;
 use crate::finding::place_of_node;
 use crate::infer::Inference;
 use crate::resolve::Resolved;
@@ -122,9 +123,9 @@ impl Rewrite {
     }
 }
 
-/// Fuses what the table knows in the main graph. `is_constant` says which values are known before
-/// anything runs, and `constant` gives those of them that patterns may look at; nodes whose outputs
-/// are constants are left alone, and so are strings and integers.
+/// Fuses what the table knows, in every graph by itself. `is_constant` says which values are known
+/// before anything runs, and `constant` gives those of them that patterns may look at; nodes whose
+/// outputs are constants are left alone, and so are strings and integers.
 pub fn fuse(
     resolved: &mut Resolved,
     inference: &Inference,
@@ -132,10 +133,29 @@ pub fn fuse(
     constant: &dyn Fn(ValueId) -> Option<Tensor>,
 ) -> Vec<Fusion> {
     let mut report = Vec::new();
+    for graph in resolved.graphs().to_vec() {
+        fuse_graph(resolved, graph, inference, is_constant, constant, &mut report);
+    }
+    if report.iter().any(|fusion| fusion.nodes > 0) {
+        resolved.place_made();
+        remove_dead(resolved);
+    }
+    report
+}
+
+fn fuse_graph(
+    resolved: &mut Resolved,
+    graph: GraphId,
+    inference: &Inference,
+    is_constant: &dyn Fn(ValueId) -> bool,
+    constant: &dyn Fn(ValueId) -> Option<Tensor>,
+    report: &mut Vec<Fusion>,
+) {
     let mut made = Made::default();
-    for node in resolved.order().to_vec() {
+    for node in resolved.order_of(graph).to_vec() {
         for (anchor, name, pattern) in PATTERNS {
-            let matcher = Matcher { model: resolved.model(), inference, is_constant, constant };
+            let model = resolved.model();
+            let matcher = Matcher { model, graph, inference, is_constant, constant };
             let folded = matcher.output(node).is_none_or(is_constant);
             if folded || !matcher.is(node, anchor) {
                 continue;
@@ -157,13 +177,9 @@ pub fn fuse(
             }
         }
     }
-    if report.iter().any(|fusion| fusion.nodes > 0) {
-        rebuild_order(resolved);
-    }
-    report
 }
 
-/// What fusing has made so far.
+/// What fusing has made so far in a graph.
 #[derive(Default)]
 pub(crate) struct Made {
     /// By name and input: results of steps that several anchors share.
@@ -224,26 +240,11 @@ fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut M
     }
 }
 
-/// Puts new nodes in front of their anchors and takes out what nobody reads any more.
-fn rebuild_order(resolved: &mut Resolved) {
-    resolved.place_made();
-    let mut order = resolved.order().to_vec();
-    let model = resolved.model_mut();
-    let mut dead: HashSet<NodeId> = HashSet::new();
-    for node in order.iter().rev() {
-        let read = |value: &ValueId| model.is_read(*value);
-        if !model.outputs(*node).iter().flatten().any(read) {
-            model.set_inputs(*node, &[]);
-            dead.insert(*node);
-        }
-    }
-    order.retain(|node| !dead.contains(node));
-    resolved.set_order(order);
-}
-
 /// What patterns look at.
 pub(crate) struct Matcher<'a> {
     model: &'a Model,
+    /// The graph of the anchor, in which all nodes of a pattern stand: others run less often.
+    graph: GraphId,
     inference: &'a Inference,
     is_constant: &'a dyn Fn(ValueId) -> bool,
     constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
@@ -260,7 +261,11 @@ impl<'a> Matcher<'a> {
     /// The node that computes a value, unless it is known.
     pub(crate) fn producer(&self, value: ValueId) -> Option<NodeId> {
         match self.model.value(value).producer {
-            Producer::Node(node, 0) if !(self.is_constant)(value) => Some(node),
+            Producer::Node(node, 0)
+                if self.model.node(node).graph == self.graph && !(self.is_constant)(value) =>
+            {
+                Some(node)
+            }
             _ => None,
         }
     }

@@ -23,7 +23,7 @@ mod unknown;
 
 use hashbrown::HashMap;
 use sardonyx_model::{Id, Model, NodeId, Symbol, Type, ValueId};
-use sardonyx_ops::{Infer, InferError, Known, Registry, Schema};
+use sardonyx_ops::{Infer, InferError, Known, Registry, Schema, ValueTypes};
 
 use crate::check::codes;
 use crate::cost::CallCosts;
@@ -34,7 +34,7 @@ pub use annotate::{Naming, annotate};
 pub use equalities::Equality;
 pub use unknown::{Missing, Unknown};
 
-use engine::{Engine, Nodes};
+use engine::Engine;
 
 /// How inference reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -183,6 +183,12 @@ impl Inference {
     }
 }
 
+impl ValueTypes for Inference {
+    fn ty(&self, value: ValueId) -> Option<&Type> {
+        self.ty(value)
+    }
+}
+
 /// Something that contradicts itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -232,7 +238,7 @@ impl Problem {
 
 /// Infers the types of all values of a model, in its graphs inside of nodes too.
 pub fn infer_model(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Inference {
-    Engine::new(model, registry, options, Nodes::default()).run()
+    Engine::new(model, registry, options).run()
 }
 
 /// Infers the outputs of one node of the main graph, as a node of the operator version that is
@@ -246,7 +252,7 @@ pub fn infer_node(
     schema: &Schema,
     options: InferOptions<'_>,
 ) -> (Vec<Option<Type>>, Vec<Problem>) {
-    Engine::new(model, registry, options, Nodes::default()).alone(node, Ok(schema))
+    Engine::new(model, registry, options).alone(node, Ok(schema))
 }
 
 /// Infers the outputs of a function of the model, by position, for a node of the main graph that
@@ -258,7 +264,7 @@ pub fn infer_function(
     function: usize,
     options: InferOptions<'_>,
 ) -> (Vec<Option<Type>>, Vec<Problem>) {
-    Engine::new(model, registry, options, Nodes::default()).alone(node, Err(function))
+    Engine::new(model, registry, options).alone(node, Err(function))
 }
 
 /// Infers the types of all values of a model that is resolved.
@@ -268,9 +274,8 @@ pub fn infer_function(
 /// Every node whose inputs contradict what its operator demands. What is declared of values that
 /// nodes make is passed over where it does not fit.
 pub fn infer(resolved: &Resolved, options: InferOptions<'_>) -> Result<Inference, Vec<Finding>> {
-    let nodes = Nodes { order: Some(resolved.order()), opsets: Some(&|node| resolved.opset(node)) };
     let model = resolved.model();
-    let found = Engine::new(model, resolved.registry(), options, nodes).run();
+    let found = Engine::for_resolved(resolved, options).run();
     let mut places = Places::default();
     let wrong = found.problems.iter().filter(|problem| {
         !matches!(problem.kind, ProblemKind::Declared | ProblemKind::NotImported)

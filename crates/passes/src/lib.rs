@@ -6,6 +6,8 @@
 mod attributes;
 pub mod check;
 mod cost;
+mod dead;
+mod expand;
 mod finding;
 mod fuse;
 mod infer;
@@ -22,6 +24,8 @@ pub use cost::{
     ASSUMED_SIZE, CallCosts, Cost, NodeCost, Peak, Sum, Work, at_assumed_sizes, cost,
     node_multiply_adds,
 };
+pub use dead::{needed, remove_dead};
+pub use expand::{Expansions, expand_calls, expand_operators, function_of_call};
 pub use finding::{
     Code, Finding, Findings, Place, Places, Reference, Report, Severity, Spot, SpotPart,
     name_of_node, place_of_node,

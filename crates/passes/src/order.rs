@@ -83,7 +83,19 @@ fn producers(model: &Model, node: NodeId, found: &mut Vec<NodeId>) {
     }
 }
 
-fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
+/// A graph and the graphs in its nodes, each after the one around it.
+pub(crate) fn tree(model: &Model, root: GraphId) -> Vec<GraphId> {
+    let mut graphs = vec![root];
+    let mut next = 0;
+    while let Some(graph) = graphs.get(next).copied() {
+        let nodes = &model.graph(graph).nodes;
+        graphs.extend(nodes.iter().flat_map(|node| inner_graphs(model, *node)));
+        next += 1;
+    }
+    graphs
+}
+
+pub(crate) fn inner_graphs(model: &Model, node: NodeId) -> impl Iterator<Item = GraphId> + '_ {
     let attributes = model.attributes(node).iter();
     attributes.flat_map(|attribute| model.attribute(*attribute).graphs())
 }

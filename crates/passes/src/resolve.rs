@@ -5,61 +5,104 @@
 //! operator demands. What else might be said about a model is the checker's business and never
 //! blocks a run.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
-use sardonyx_model::{GraphId, Id, MadeNodes, Model, NodeBuilder, NodeId, Producer};
-use sardonyx_ops::{OpDef, Registry, Schema};
+use hashbrown::HashMap;
+use sardonyx_model::{
+    GraphId, Id, InlineError, MadeNodes, Model, NodeBuilder, NodeId, OperatorSetId, Producer,
+    Symbol,
+};
+use sardonyx_ops::{OpDef, OpRef, Registry, Schema};
 
 use crate::check::{self, codes};
 use crate::finding::{Finding, Findings, Spot, place_of_node};
-use crate::order::sorted;
+use crate::order::{sorted, tree};
 
-/// Findings after which no more are looked for: nobody reads them, and a file may have one for
-/// every few of its bytes.
+/// Findings after which no more are looked for: a person reads the first few, and a file may have
+/// one for every few of its bytes.
 const MOST_FINDINGS: usize = 1000;
 
-/// A model whose main graph can be walked in order, with every operator known.
+/// A model whose graphs can be walked in order, with every operator known.
 #[derive(Debug, Clone)]
 pub struct Resolved {
     model: Model,
     main: GraphId,
     registry: Registry,
-    /// By node: the opset version in whose form it is.
-    opsets: Vec<u32>,
-    order: Vec<NodeId>,
+    /// The main graph and the graphs in its nodes, each after the one around it. Their nodes stand
+    /// in an order in which they can run.
+    graphs: Vec<GraphId>,
+    calls: Calls,
     made: MadeNodes,
+}
+
+/// What decides which operator sets count: the model, or a function.
+pub(crate) type Scope = Option<usize>;
+
+/// What nodes call.
+#[derive(Debug, Clone, Default)]
+struct Calls {
+    /// Every operator in every form that a node calls.
+    ops: Vec<OpRef>,
+    /// By node, of the main graph's tree and of functions that are called.
+    of_node: Vec<Callee>,
+    /// By domain, name and opset version.
+    known: HashMap<(Option<Symbol>, Option<Symbol>, u32), Option<OpId>>,
+    functions: HashMap<FunctionKey, usize>,
+}
+
+type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
+
+/// The number of an operator in one form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpId(u32);
+
+impl OpId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a node calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Callee {
+    /// Nothing that is known.
+    Unknown,
+    Operator(OpId),
+    /// A function of the model.
+    Function(u32),
 }
 
 /// Resolves a model.
 ///
 /// # Errors
 ///
-/// Everything that stands against running it, except operators that are not known: `unknown`
-/// decides whether such a node is a finding or left for the caller to report.
+/// Everything that stands against running it, except operators that are not known: a node of one
+/// has no [`op`](Resolved::op), and what wants to run it says so.
 pub fn resolve(model: Model, registry: Registry) -> Result<Resolved, Vec<Finding>> {
     let Some(main) = model.main else {
         let finding = Finding::new(&model, &codes::NO_GRAPH, Spot::MODEL, "it has no graph");
         return Err(vec![finding]);
     };
-    let mut resolved = Resolved {
-        model,
-        main,
-        registry,
-        opsets: Vec::new(),
-        order: Vec::new(),
-        made: MadeNodes::default(),
-    };
-    let mut found = Findings::new(MOST_FINDINGS);
-    resolved.find_opsets(&mut found);
-    resolved.bind_names(&mut found);
-    let mut findings = found.report().findings;
-    match resolved.sort() {
-        Ok(order) => resolved.order = order,
-        Err(finding) => findings.push(*finding),
+    let graphs = tree(&model, main);
+    let calls = Calls::new(&model);
+    let made = MadeNodes::default();
+    let mut resolved = Resolved { model, main, registry, graphs, calls, made };
+    let mut findings = resolved.scope(None);
+    let mut open = resolved.called_by(None);
+    let mut callees: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    while let Some(function) = open.pop() {
+        if let Entry::Vacant(vacant) = callees.entry(function) {
+            findings.extend(resolved.resolve_function(function));
+            let called = vacant.insert(resolved.called_by(Some(function)));
+            open.extend(called.iter());
+        }
     }
-    // An operator that is not known is for whoever wants to run it.
-    let more = check::against_running(&resolved.model, main, &resolved.registry);
-    findings.extend(more.findings);
+    findings.extend(circle(&callees).map(|function| {
+        let spot = Spot::function(function);
+        Finding::new(&resolved.model, &codes::RECURSIVE_FUNCTION, spot, "it calls itself")
+    }));
     if findings.is_empty() { Ok(resolved) } else { Err(findings) }
 }
 
@@ -79,28 +122,55 @@ impl Resolved {
         self.main
     }
 
-    /// The nodes of the main graph, each after those whose values it reads.
-    pub fn order(&self) -> &[NodeId] {
-        &self.order
+    /// The main graph and the graphs in its nodes, each after the one around it.
+    pub fn graphs(&self) -> &[GraphId] {
+        &self.graphs
     }
 
-    /// The operator of a node.
-    pub fn operator(&self, node: NodeId) -> Option<&'static OpDef> {
-        self.registry.operator(
-            &self.model.domain_of(node),
-            &self.model.display(self.model.node(node).op_type),
-        )
+    /// The nodes of the main graph, each after those whose values it reads.
+    pub fn order(&self) -> &[NodeId] {
+        self.order_of(self.main)
+    }
+
+    /// The nodes of one of the [`graphs`](Self::graphs), each after those whose values it reads.
+    pub fn order_of(&self, graph: GraphId) -> &[NodeId] {
+        &self.model.graph(graph).nodes
+    }
+
+    /// The operator that a node calls, in the form in which the node is.
+    pub fn op(&self, node: NodeId) -> Option<OpRef> {
+        Some(self.calls.ops[self.op_id(node)?.index()])
+    }
+
+    /// The number of the operator that a node calls, by which jobs keep what they know of it.
+    pub(crate) fn op_id(&self, node: NodeId) -> Option<OpId> {
+        match self.calls.of_node.get(node.index())? {
+            Callee::Operator(op) => Some(*op),
+            Callee::Unknown | Callee::Function(_) => None,
+        }
+    }
+
+    /// The operator of that number.
+    pub(crate) fn op_of_id(&self, id: OpId) -> OpRef {
+        self.calls.ops[id.index()]
+    }
+
+    /// The function of the model that a node calls, by position.
+    pub fn function_of(&self, node: NodeId) -> Option<usize> {
+        match self.calls.of_node.get(node.index())? {
+            Callee::Function(index) => Some(*index as usize),
+            Callee::Unknown | Callee::Operator(_) => None,
+        }
     }
 
     /// The schema that a node follows.
-    pub fn schema(&self, node: NodeId) -> Option<&Schema> {
-        let name = self.model.display(self.model.node(node).op_type);
-        self.registry.schema(&self.model.domain_of(node), &name, self.opset(node))
+    pub fn schema(&self, node: NodeId) -> Option<&'static Schema> {
+        Some(self.op(node)?.schema)
     }
 
-    /// The opset version in whose form a node is.
-    pub fn opset(&self, node: NodeId) -> u32 {
-        self.opsets.get(node.index()).copied().unwrap_or(0)
+    /// Whether a node calls an operator, in whatever version.
+    pub fn is(&self, node: NodeId, operator: &OpDef) -> bool {
+        self.op(node).is_some_and(|op| std::ptr::eq(op.def, operator))
     }
 
     /// Changes the model. Whoever does so keeps what resolving proved, or calls
@@ -109,11 +179,13 @@ impl Resolved {
         &mut self.model
     }
 
+    /// Says in the form of which opset version a node is that was made or changed.
     pub(crate) fn set_opset(&mut self, node: NodeId, opset: u32) {
-        if self.opsets.len() <= node.index() {
-            self.opsets.resize(node.index() + 1, 0);
-        }
-        self.opsets[node.index()] = opset;
+        let callee = match self.calls.operator(&self.model, &self.registry, node, opset) {
+            Some(op) => Callee::Operator(op),
+            None => Callee::Unknown,
+        };
+        self.calls.set(node, callee);
     }
 
     /// Makes nodes beside a node. They are in the order after [`place_made`](Resolved::place_made).
@@ -121,12 +193,51 @@ impl Resolved {
         NodeBuilder::new(&mut self.model, &mut self.made, beside)
     }
 
+    /// Puts the body of a resolved function into the place of a node that calls it. Gives the
+    /// nodes that came in its place, also those in graphs of nodes.
+    pub(crate) fn inline(
+        &mut self,
+        node: NodeId,
+        function: usize,
+    ) -> Result<Vec<NodeId>, InlineError> {
+        let copied = self.build(node).inline(function)?;
+        let (_, newest) = self.registry.versions("").unwrap_or_default();
+        for copy in &copied {
+            match self.calls.of_node.get(copy.of.index()).copied() {
+                // One that hands an input on, made for the call.
+                _ if copy.of == node => self.set_opset(copy.node, newest),
+                Some(callee) => self.calls.set(copy.node, callee),
+                None => {}
+            }
+        }
+        Ok(copied.into_iter().map(|copied| copied.node).collect())
+    }
+
     /// Puts nodes that were made into the order, beside those for which they were made.
     pub(crate) fn place_made(&mut self) {
-        if self.made.is_waiting() {
-            let order = self.made.place(&self.order);
-            self.set_order(order);
+        if !self.made.is_waiting() {
+            return;
         }
+        self.graphs = tree(&self.model, self.main);
+        let mut next = 0;
+        while let Some(graph) = self.graphs.get(next).copied() {
+            let order = self.made.place(&self.model.graph(graph).nodes);
+            self.model.graph_mut(graph).nodes = order;
+            next += 1;
+        }
+        self.graphs = tree(&self.model, self.main);
+    }
+
+    /// Forgets graphs of nodes that are gone.
+    pub(crate) fn forget_graphs(&mut self) {
+        if self.graphs.len() > 1 {
+            self.graphs = tree(&self.model, self.main);
+        }
+    }
+
+    /// The node of the file that a node was made for; the node itself if it is one of the file.
+    pub fn origin(&self, node: NodeId) -> NodeId {
+        self.made.origin(node)
     }
 
     /// What a node is called in messages and reports: a node that a pass made is said to be made
@@ -141,88 +252,231 @@ impl Resolved {
         format!("{}, made for {place}", sardonyx_proto::shown(op.unwrap_or_default()))
     }
 
-    /// Replaces the nodes of the main graph by these, which are in an order in which they can run.
-    pub(crate) fn set_order(&mut self, order: Vec<NodeId>) {
-        self.model.graph_mut(self.main).nodes.clone_from(&order);
-        self.order = order;
+    /// Replaces the nodes of a graph by these, which are in an order in which they can run.
+    pub(crate) fn set_order(&mut self, graph: GraphId, order: Vec<NodeId>) {
+        self.model.graph_mut(graph).nodes = order;
     }
 
-    fn find_opsets(&mut self, findings: &mut Findings) {
-        let imported = self.model.opsets();
+    /// Resolves the nodes of a function: everything that stands against running them.
+    pub(crate) fn resolve_function(&mut self, function: usize) -> Vec<Finding> {
+        self.scope(Some(function))
+    }
+
+    /// The graphs that hang from the main graph, or from the body of a function.
+    fn graphs_of(&self, scope: Scope) -> Cow<'_, [GraphId]> {
+        match scope {
+            None => Cow::Borrowed(&self.graphs),
+            Some(function) => Cow::Owned(tree(&self.model, self.model.functions[function].body)),
+        }
+    }
+
+    /// Resolves the nodes of a tree of graphs: everything that stands against running them.
+    fn scope(&mut self, scope: Scope) -> Vec<Finding> {
+        let graphs = self.graphs_of(scope).into_owned();
+        let mut found = Findings::new(MOST_FINDINGS);
+        self.find_operators(scope, &graphs, &mut found);
+        self.bind_names(scope, &graphs, &mut found);
+        let mut findings = found.report().findings;
+        for graph in &graphs {
+            findings.extend(self.sort(*graph).err().map(|finding| *finding));
+        }
+        let more = check::against_running(&self.model, &graphs, scope, &self.registry);
+        findings.extend(more.findings);
+        findings
+    }
+
+    /// The functions that nodes of a tree of graphs call, each once.
+    fn called_by(&self, scope: Scope) -> Vec<usize> {
+        if self.model.functions.is_empty() {
+            return Vec::new();
+        }
+        let graphs = self.graphs_of(scope);
+        let nodes = graphs.iter().flat_map(|graph| self.order_of(*graph));
+        let called: BTreeSet<usize> = nodes.filter_map(|node| self.function_of(*node)).collect();
+        called.into_iter().collect()
+    }
+
+    fn find_operators(&mut self, scope: Scope, graphs: &[GraphId], findings: &mut Findings) {
+        let Resolved { model, registry, calls, .. } = self;
+        let imports: &[OperatorSetId] = match scope {
+            None => &model.header.opset_import,
+            Some(function) => &model.functions[function].opset_import,
+        };
+        let imported = model.opsets_in(imports);
         let mut missing: BTreeSet<String> = BTreeSet::new();
-        for node in &self.model.graph(self.main).nodes {
-            let domain = self.model.domain_of(*node);
-            let version = imported.get(&domain);
-            if version.is_none() && missing.len() < MOST_FINDINGS {
-                missing.insert(domain.into_owned());
-            }
-            let opset = version.and_then(|version| u32::try_from(*version).ok()).unwrap_or(0);
-            if self.opsets.len() <= node.index() {
-                self.opsets.resize(node.index() + 1, 0);
-            }
-            self.opsets[node.index()] = opset;
+        // A model has many nodes of few kinds.
+        let mut kinds: HashMap<FunctionKey, Callee> = HashMap::new();
+        for node in graphs.iter().flat_map(|graph| &model.graph(*graph).nodes) {
+            let found = model.node(*node);
+            let kind = (found.domain, found.op_type, found.overload);
+            let callee = *kinds.entry(kind).or_insert_with(|| {
+                let domain = model.domain_of(*node);
+                let version = imported.get(&domain);
+                if version.is_none() && missing.len() < MOST_FINDINGS {
+                    missing.insert(domain.into_owned());
+                }
+                let opset = version.and_then(|version| u32::try_from(*version).ok());
+                match calls.operator(model, registry, *node, opset.unwrap_or(0)) {
+                    Some(op) => Callee::Operator(op),
+                    None => calls.function(model, *node),
+                }
+            });
+            calls.set(*node, callee);
         }
         for domain in missing {
-            let spot = Spot::MODEL.field("opset_import");
-            findings.note(&self.model, &codes::OPSET_NOT_IMPORTED, spot, || {
-                format!("nodes use the operator set '{domain}', which the model does not import")
+            let (spot, who) = match scope {
+                None => (Spot::MODEL.field("opset_import"), "the model"),
+                Some(function) => (Spot::function(function).field("opset_import"), "the function"),
+            };
+            findings.note(model, &codes::OPSET_NOT_IMPORTED, spot, || {
+                format!("nodes use the operator set '{domain}', which {who} does not import")
             });
         }
     }
 
-    fn bind_names(&self, findings: &mut Findings) {
-        let graph = self.model.graph(self.main);
-        for node in &graph.nodes {
-            for (index, value) in self.model.inputs(*node).enumerate() {
+    fn bind_names(&self, scope: Scope, graphs: &[GraphId], findings: &mut Findings) {
+        let model = &self.model;
+        for node in graphs.iter().flat_map(|graph| &model.graph(*graph).nodes) {
+            for (index, value) in model.inputs(*node).enumerate() {
                 let Some(value) = value else { continue };
-                if self.model.value(value).producer == Producer::Nothing {
+                if model.value(value).producer == Producer::Nothing {
                     let spot = Spot::node(*node).item("input", index);
-                    findings.note(&self.model, &codes::UNDEFINED_VALUE, spot, || {
-                        let name = self.model.text(self.model.value(value).name);
-                        let name = sardonyx_proto::shown(name);
+                    findings.note(model, &codes::UNDEFINED_VALUE, spot, || {
+                        let name = sardonyx_proto::shown(model.text(model.value(value).name));
                         format!("input {index} is '{name}', which nothing defines")
                     });
                 }
             }
-            for (index, attribute) in self.model.attributes(*node).iter().enumerate() {
-                let extras = self.model.attribute(*attribute).extras.as_deref();
+            if scope.is_some() {
+                continue;
+            }
+            for (index, attribute) in model.attributes(*node).iter().enumerate() {
+                let extras = model.attribute(*attribute).extras.as_deref();
                 let Some(name) = extras.and_then(|extras| extras.ref_attr_name) else {
                     continue;
                 };
                 // Without its function it has no value, which is not to say that it is left out.
                 let spot = Spot::node(*node).item("attribute", index);
-                findings.note(&self.model, &codes::REFERENCE_OUTSIDE_FUNCTION, spot, || {
-                    let name = sardonyx_proto::shown(self.model.text(name));
+                findings.note(model, &codes::REFERENCE_OUTSIDE_FUNCTION, spot, || {
+                    let name = sardonyx_proto::shown(model.text(name));
                     format!("it stands for the attribute '{name}' of a function, but is in none")
                 });
             }
         }
-        for (index, output) in graph.outputs.iter().enumerate() {
-            if output
-                .value
-                .is_none_or(|value| self.model.value(value).producer == Producer::Nothing)
-            {
-                let spot = Spot::graph(self.main).item("output", index);
-                findings.note(&self.model, &codes::UNDEFINED_OUTPUT, spot, || {
-                    "nothing in the graph makes it".to_string()
-                });
+        // Of a function, each call says which outputs it takes.
+        let body = scope.map(|function| model.functions[function].body);
+        for graph in graphs.iter().filter(|graph| Some(**graph) != body) {
+            for (index, output) in model.graph(*graph).outputs.iter().enumerate() {
+                let is_undefined = |value| model.value(value).producer == Producer::Nothing;
+                if output.value.is_none_or(is_undefined) {
+                    let spot = Spot::graph(*graph).item("output", index);
+                    findings.note(model, &codes::UNDEFINED_OUTPUT, spot, || {
+                        "nothing in the graph makes it".to_string()
+                    });
+                }
             }
         }
     }
 
-    /// The nodes of the main graph in an order in which they can run.
-    fn sort(&self) -> Result<Vec<NodeId>, Box<Finding>> {
-        let nodes = &self.model.graph(self.main).nodes;
-        match sorted(&self.model, nodes) {
-            Ok(order) => Ok(order.unwrap_or_else(|| nodes.clone())),
+    /// Puts the nodes of a graph into an order in which they can run.
+    fn sort(&mut self, graph: GraphId) -> Result<(), Box<Finding>> {
+        match sorted(&self.model, &self.model.graph(graph).nodes) {
+            Ok(None) => Ok(()),
+            Ok(Some(order)) => {
+                self.model.graph_mut(graph).nodes = order;
+                Ok(())
+            }
             Err((stuck, count)) => Err(Box::new(Finding::new(
                 &self.model,
                 &codes::CYCLE,
                 Spot::node(stuck),
-                format!("it is part of, or behind, a cycle of {count} nodes"),
+                format!("it is part of, or after, a cycle of {count} nodes"),
             ))),
         }
     }
+}
+
+/// A function that calls itself, directly or not: a depth-first search with a list in place of
+/// recursion, which leaves each function once.
+fn circle(callees: &BTreeMap<usize, Vec<usize>>) -> Option<usize> {
+    // By function that was seen: whether it is done.
+    let mut done: HashMap<usize, bool> = HashMap::new();
+    for start in callees.keys() {
+        let mut path = vec![(*start, 0)];
+        while let Some((function, next)) = path.last_mut() {
+            let function = *function;
+            done.entry(function).or_insert(false);
+            match callees[&function].get(*next) {
+                Some(callee) => {
+                    *next += 1;
+                    match done.get(callee) {
+                        None => path.push((*callee, 0)),
+                        Some(false) => return Some(*callee),
+                        Some(true) => {}
+                    }
+                }
+                None => {
+                    done.insert(function, true);
+                    path.pop();
+                }
+            }
+        }
+    }
+    None
+}
+
+impl Calls {
+    fn new(model: &Model) -> Calls {
+        let mut calls = Calls::default();
+        for (index, function) in model.functions.iter().enumerate() {
+            let key = function_key(model, function.domain, function.name, function.overload);
+            calls.functions.entry(key).or_insert(index);
+        }
+        calls
+    }
+
+    fn set(&mut self, node: NodeId, callee: Callee) {
+        if self.of_node.len() <= node.index() {
+            self.of_node.resize(node.index() + 1, Callee::Unknown);
+        }
+        self.of_node[node.index()] = callee;
+    }
+
+    /// The number of the operator that a node calls at an opset version.
+    fn operator(
+        &mut self,
+        model: &Model,
+        registry: &Registry,
+        node: NodeId,
+        opset: u32,
+    ) -> Option<OpId> {
+        let found = model.node(node);
+        let key = (found.domain, found.op_type, opset);
+        *self.known.entry(key).or_insert_with(|| {
+            let name = model.display(found.op_type);
+            let op = registry.op_ref(&model.domain_of(node), &name, opset)?;
+            self.ops.push(op);
+            Some(OpId(self.ops.len() as u32 - 1))
+        })
+    }
+
+    fn function(&self, model: &Model, node: NodeId) -> Callee {
+        let found = model.node(node);
+        let key = function_key(model, found.domain, found.op_type, found.overload);
+        self.functions.get(&key).map_or(Callee::Unknown, |index| Callee::Function(*index as u32))
+    }
+}
+
+/// What names a function. The default domain has three spellings, and an empty overload is none.
+fn function_key(
+    model: &Model,
+    domain: Option<Symbol>,
+    name: Option<Symbol>,
+    overload: Option<Symbol>,
+) -> FunctionKey {
+    let text = |symbol: &Symbol| model.text(*symbol);
+    let domain = domain.filter(|domain| !matches!(text(domain), b"" | b"ai.onnx"));
+    (domain, name, overload.filter(|overload| !text(overload).is_empty()))
 }
 
 #[cfg(test)]

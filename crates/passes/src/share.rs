@@ -1,5 +1,4 @@
-//! Sharing: nodes of the main graph that compute the same are done once, and equal constants are
-//! one.
+//! Common subexpressions: nodes that compute the same are done once, and equal constants are one.
 //!
 //! Exporters write an expression out wherever their source mentions it, and every number anew: the
 //! mask of attention in each layer, the square root of a size beside each product. Two nodes
@@ -8,6 +7,9 @@
 //! deterministic ([`Determinism`]), and no attribute a graph, which may read anything around it.
 //! Floats are compared by their bits, so that results stay what they were, bit for bit.
 //!
+//! A node in a graph of a node may also find its like in the graphs around it, among the nodes
+//! before the one that holds the graph: what these compute is there whenever the inner graph runs.
+//!
 //! Every node is looked up once in a table of what was computed before it, and every use of a value
 //! changes hands at most twice: the time is linear in the size of the graph.
 
@@ -15,15 +17,15 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use sardonyx_model::{
-    Attribute, AttributeValue, Id, Model, NoExternalData, NodeId, Symbol, TensorProto, ValueId,
+    Attribute, AttributeValue, GraphId, Id, Model, NoExternalData, NodeId, TensorProto, ValueId,
 };
 use sardonyx_ops::{Determinism, Known};
 use sardonyx_tensor::Tensor;
 
 use crate::infer::Inference;
+use crate::order::inner_graphs;
 use crate::payload;
 use crate::resolve::Resolved;
 
@@ -46,17 +48,18 @@ pub struct Shared {
 /// model as it is; `constant` gives the values that are known before anything runs, in addition to
 /// what is inferred.
 ///
-/// The outputs of the graph keep their names: where a later node gives one, the first node gives it
-/// instead. Of two nodes that both give an output at the same position, both stay, and whoever
-/// reads the second reads the first: an output has one name, and a copy would be a node as well.
+/// The outputs of a graph keep their names: where a later node gives one, the first node gives it
+/// instead. Of two nodes that both give an output at the same position, or that give it to
+/// different graphs, both stay, and whoever reads the second reads the first: an output has one
+/// name, and a copy would be a node as well.
 pub fn share(
     resolved: &mut Resolved,
     inference: &Inference,
     constant: &dyn Fn(ValueId) -> Option<Tensor>,
 ) -> Shared {
+    let main = resolved.main();
     let mut sharing = Sharing::new(resolved, inference, constant);
-    sharing.initializers();
-    sharing.nodes();
+    sharing.graph(main);
     sharing.shared
 }
 
@@ -157,18 +160,21 @@ struct Sharing<'a> {
     constant: &'a dyn Fn(ValueId) -> Option<Tensor>,
     /// By value: the first one that is the same.
     first: Vec<ValueId>,
-    /// Numbers of forms of operators that are compared, by domain, name and first version; by what
-    /// nodes say of them.
-    forms: HashMap<(&'static str, &'static str, u32), usize>,
-    calls: HashMap<(Option<Symbol>, Option<Symbol>, u32), Option<usize>>,
-    constants: HashMap<Key, ValueId>,
-    computed: HashMap<Key, NodeId>,
+    /// What is there in the graphs around the node at hand, the innermost last.
+    scopes: Vec<Scope>,
     /// Constants that are known by their place in memory, which must stay taken meanwhile.
     held: Vec<Tensor>,
     shared: Shared,
     /// Bytes that were compared and uses that changed hands: tests see by it that work grows with
     /// the model and not faster.
     steps: u64,
+}
+
+/// What a graph has so far.
+#[derive(Default)]
+struct Scope {
+    constants: HashMap<Key, ValueId>,
+    computed: HashMap<Key, NodeId>,
 }
 
 impl<'a> Sharing<'a> {
@@ -183,21 +189,37 @@ impl<'a> Sharing<'a> {
             inference,
             constant,
             first,
-            forms: HashMap::new(),
-            calls: HashMap::new(),
-            constants: HashMap::new(),
-            computed: HashMap::new(),
+            scopes: Vec::new(),
             held: Vec::new(),
             shared: Shared::default(),
             steps: 0,
         }
     }
 
+    fn graph(&mut self, graph: GraphId) {
+        self.scopes.push(Scope::default());
+        self.initializers(graph);
+        let mut order = self.resolved.order_of(graph).to_vec();
+        let before = order.len();
+        order.retain(|node| {
+            let is_there = self.is_there(*node);
+            if !is_there {
+                let inner: Vec<GraphId> = inner_graphs(self.resolved.model(), *node).collect();
+                inner.into_iter().for_each(|graph| self.graph(graph));
+            }
+            !is_there
+        });
+        if order.len() < before {
+            self.shared.nodes += before - order.len();
+            self.resolved.set_order(graph, order);
+        }
+        self.scopes.pop();
+    }
+
     /// The constants of the graph come before those that nodes hold: they are there for every
     /// reader, also for those in graphs of nodes that come early.
-    fn initializers(&mut self) {
-        let model = self.resolved.model();
-        let graph = model.graph(self.resolved.main());
+    fn initializers(&mut self, graph: GraphId) {
+        let graph = self.resolved.model().graph(graph);
         let dense = graph.initializers.iter().map(|found| found.value);
         let sparse = graph.sparse_initializers.iter().map(|found| found.value);
         let values: Vec<ValueId> = dense.chain(sparse).flatten().collect();
@@ -225,16 +247,6 @@ impl<'a> Sharing<'a> {
         }
     }
 
-    fn nodes(&mut self) {
-        let mut order = self.resolved.order().to_vec();
-        let before = order.len();
-        order.retain(|node| !self.is_there(*node));
-        self.shared.nodes = before - order.len();
-        if self.shared.nodes > 0 {
-            self.resolved.set_order(order);
-        }
-    }
-
     /// Whether a node is not needed because others before it give the same.
     fn is_there(&mut self, node: NodeId) -> bool {
         let model = self.resolved.model();
@@ -246,7 +258,7 @@ impl<'a> Sharing<'a> {
             let gone =
                 self.constant_is_there(key, value) && !self.resolved.model().value(value).is_output;
             if gone {
-                self.remove(node);
+                self.resolved.model_mut().detach_node(node);
             }
             return gone;
         }
@@ -254,14 +266,12 @@ impl<'a> Sharing<'a> {
             return false;
         };
         self.steps += key.0.len() as u64;
-        match self.computed.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(node);
+        let scopes = self.scopes.iter().rev();
+        match scopes.filter_map(|scope| scope.computed.get(&key)).next().copied() {
+            Some(first) => self.merge(first, node),
+            None => {
+                self.scopes.last_mut().map(|scope| scope.computed.insert(key, node));
                 false
-            }
-            Entry::Occupied(entry) => {
-                let first = *entry.get();
-                self.merge(first, node)
             }
         }
     }
@@ -275,44 +285,30 @@ impl<'a> Sharing<'a> {
     /// Lets whoever reads a constant read an equal one before it; `false` if there is none.
     fn constant_is_there(&mut self, key: Key, value: ValueId) -> bool {
         self.steps += key.0.len() as u64;
-        match self.constants.entry(key) {
-            Entry::Vacant(entry) => {
-                entry.insert(value);
-                false
-            }
-            Entry::Occupied(entry) => {
-                let first = *entry.get();
+        let scopes = self.scopes.iter().rev();
+        match scopes.filter_map(|scope| scope.constants.get(&key)).next().copied() {
+            Some(first) => {
                 self.read_instead(value, first);
                 true
             }
+            None => {
+                self.scopes.last_mut().map(|scope| scope.constants.insert(key, value));
+                false
+            }
         }
-    }
-
-    /// The number of the form of an operator that a node calls, if equal inputs give equal outputs.
-    fn form(&mut self, node: NodeId) -> Option<usize> {
-        let called = self.resolved.model().node(node);
-        let call = (called.domain, called.op_type, self.resolved.opset(node));
-        if let Some(form) = self.calls.get(&call) {
-            return *form;
-        }
-        let schema = self.resolved.schema(node);
-        let schema = schema.filter(|schema| schema.determinism == Determinism::Deterministic);
-        let next = self.forms.len();
-        let form = schema.map(|schema| {
-            let form = (schema.domain, schema.name, schema.since);
-            *self.forms.entry(form).or_insert(next)
-        });
-        self.calls.insert(call, form);
-        form
     }
 
     /// What a node computes, if it is to be compared at all.
-    fn key(&mut self, node: NodeId) -> Option<Key> {
-        let form = self.form(node)?;
+    fn key(&self, node: NodeId) -> Option<Key> {
+        let schema = self.resolved.schema(node)?;
+        if schema.determinism != Determinism::Deterministic {
+            return None;
+        }
         let model = self.resolved.model();
         // Few nodes need more.
         let mut key = Key(Vec::with_capacity(128));
-        key.number(form);
+        // A form of an operator has one schema.
+        key.number(std::ptr::from_ref(schema).addr());
         key.maybe(model.node(node).overload);
         let inputs = model.inputs(node);
         key.number(inputs.len());
@@ -344,7 +340,9 @@ impl<'a> Sharing<'a> {
         let pairs: Vec<(usize, ValueId, ValueId)> =
             pairs.filter_map(|(index, (a, b))| Some((index, (*a)?, (*b)?))).collect();
         let is_output = |value: ValueId| model.value(value).is_output;
-        let stays = pairs.iter().any(|(_, a, b)| is_output(*a) && is_output(*b));
+        let elsewhere = model.node(first).graph != model.node(second).graph;
+        let stays = |a: ValueId, b: ValueId| is_output(b) && (is_output(a) || elsewhere);
+        let stays = pairs.iter().any(|(_, a, b)| stays(*a, *b));
         let named: Vec<bool> = pairs.iter().map(|(_, _, b)| is_output(*b)).collect();
         if stays {
             for (_, a, b) in pairs {
@@ -352,7 +350,7 @@ impl<'a> Sharing<'a> {
             }
             return false;
         }
-        self.remove(second);
+        self.resolved.model_mut().detach_node(second);
         for ((index, a, b), named) in pairs.into_iter().zip(named) {
             if named {
                 // What was compared with `a` so far stays comparable with `b`.
@@ -372,14 +370,5 @@ impl<'a> Sharing<'a> {
         self.steps += model.uses(value).count() as u64;
         model.replace_uses(value, other, None);
         self.first[value.index()] = self.first[other.index()];
-    }
-
-    /// Takes a node apart that is no longer in the order.
-    fn remove(&mut self, node: NodeId) {
-        let model = self.resolved.model_mut();
-        model.set_inputs(node, &[]);
-        for index in (0..model.outputs(node).len()).rev() {
-            model.drop_output(node, index);
-        }
     }
 }

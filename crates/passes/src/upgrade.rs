@@ -1,5 +1,5 @@
-//! Upgrading: every node of the main graph in the newest form of its operator, so that kernels know
-//! one form.
+//! Upgrading: every node of all graphs in the newest form of its operator, so that kernels know one
+//! form.
 //!
 //! Node by node and boundary by boundary, with the adapters that stand beside the operators. A
 //! boundary without adapter changes nothing for a model that was valid before; a node for which the
@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use sardonyx_model::{Model, NodeId, Type, ValueId};
+use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::{Adapt, Boundary, Refusal};
 
 use crate::check::codes;
@@ -43,15 +43,15 @@ pub fn upgrade(
 ) -> Result<Vec<Upgrade>, Vec<Finding>> {
     let mut findings = Vec::new();
     let mut upgraded: BTreeMap<(&str, &str, u32), Upgrade> = BTreeMap::new();
-    let mut waiting: Vec<NodeId> = resolved.order().to_vec();
-    let types = |value: ValueId| -> Option<Type> { inference.ty(value).cloned() };
+    let all = resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph));
+    let mut waiting: Vec<NodeId> = all.copied().collect();
     // Many nodes cross few boundaries.
     let mut unadapted: HashMap<(&str, &str, u32), Option<Boundary>> = HashMap::new();
     while let Some(node) = waiting.pop() {
-        let Some(operator) = resolved.operator(node) else {
+        let Some(op) = resolved.op(node) else {
             continue;
         };
-        let from = resolved.opset(node);
+        let (operator, from) = (op.def, op.opset);
         let mut changed = false;
         for version in
             operator.versions().map(|version| version.since).filter(|since| *since > from)
@@ -59,7 +59,7 @@ pub fn upgrade(
             let result = match operator.adapter_at(version - 1, version) {
                 Some(adapt) => {
                     changed = true;
-                    let mut cx = Adapt::new(resolved.build(node), &types);
+                    let mut cx = Adapt::new(resolved.build(node), inference);
                     let result = adapt(&mut cx);
                     for made in cx.into_made() {
                         resolved.set_opset(made, version);
@@ -103,7 +103,9 @@ pub fn upgrade(
             });
             nodes.nodes += 1;
         }
-        resolved.set_opset(node, operator.newest().max(from));
+        if operator.newest() > from {
+            resolved.set_opset(node, operator.newest());
+        }
     }
     resolved.place_made();
     if findings.is_empty() { Ok(upgraded.into_values().collect()) } else { Err(findings) }

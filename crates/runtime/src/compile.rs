@@ -3,10 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::{Isa, Pool};
-use sardonyx_model::{ExternalData, Id, Model, NodeAttributes, NodeId, Shape, Type, ValueId};
-use sardonyx_ops::{AttributeView, Registry};
+use sardonyx_model::{
+    ExternalData, Id, Model, NodeAttributes, NodeId, Producer, Shape, Type, ValueId,
+};
+use sardonyx_ops::AttributeView;
 use sardonyx_passes::{
-    Finding, Fusion, InferOptions, Inference, Resolved, fuse, infer, resolve, share, upgrade,
+    Finding, Fusion, InferOptions, Inference, Resolved, fuse, infer, needed, remove_dead, share,
+    upgrade,
 };
 use sardonyx_tensor::{DataType, Dims, Tensor};
 use smallvec::SmallVec;
@@ -16,13 +19,14 @@ use crate::chains::join_chains;
 use crate::constants::{Constants, Maker};
 use crate::dims;
 use crate::error::CompileError;
+use crate::expanded::{Expanded, expand, nodes_in};
 use crate::kernel::{BindError, Kernel, Site, SiteInput};
 use crate::ops::binding;
 use crate::precision::{Precision, small_matrices};
 use crate::report::{Clock, CompileReport};
 use crate::skips::take_sums;
 use crate::tails::absorb_tails;
-use crate::unsupported::{Unsupported, unsupported};
+use crate::unsupported::Unsupported;
 use crate::weights::{Packer, SharedWeights};
 
 /// How a model is compiled. Start from the default.
@@ -184,24 +188,20 @@ pub(crate) fn compile(
     pool: &Pool,
 ) -> Result<Program, CompileError> {
     let (mut report, mut clock) = (CompileReport::default(), Clock::start());
-    let missing = unsupported(model);
+    dims::check(model, &options.dims)?;
+    let declared = InferOptions { symbols: &options.dims, ..InferOptions::default() };
+    let expanded = expand(model, declared).map_err(CompileError::Invalid)?;
+    report.nodes = expanded.nodes;
+    clock.lap(&mut report, "resolve");
+    let missing = expanded.unsupported();
     if !missing.is_empty() {
         return Err(CompileError::Unsupported(missing));
     }
-    let mut model = model.clone_to_run();
-    if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
-        // Before IR version 4 every initializer had to be an input as well, so that says nothing
-        // about overriding it.
-        model.fix_default_inputs(main);
-    }
-    dims::check(&model, &options.dims)?;
-    let mut resolved = resolve(model, Registry::standard()).map_err(CompileError::Invalid)?;
-    let declared = InferOptions { symbols: &options.dims, ..InferOptions::default() };
-    let at_file_versions = infer(&resolved, declared).map_err(CompileError::Invalid)?;
-    report.nodes = resolved.order().len();
-    clock.lap(&mut report, "resolve");
+    let Expanded { mut resolved, inference: at_file_versions, expansions, .. } = expanded;
+    report.expanded = expansions;
+    let before = nodes_in(&resolved);
     report.upgraded = upgrade(&mut resolved, &at_file_versions).map_err(CompileError::Invalid)?;
-    report.added = resolved.order().len() - report.nodes;
+    report.added = nodes_in(&resolved) - before;
     clock.lap(&mut report, "upgrade");
     let account = Account::new(options.memory_limit, 0);
     let mut constants = Constants::read(&resolved, external, &account)?;
@@ -213,6 +213,7 @@ pub(crate) fn compile(
         // either.
         report.shared = share(&mut resolved, &first, &|value| constants.get(value).cloned());
     }
+    report.unread = remove_dead(&mut resolved);
     clock.lap(&mut report, "share");
 
     let isa = match options.isa {
@@ -234,7 +235,8 @@ pub(crate) fn compile(
     let mut inference = infer_with(&resolved, &constants, &options.dims)?;
     let folded: HashSet<NodeId> = {
         let remaining: HashSet<NodeId> = remaining.into_iter().collect();
-        let all = resolved.order().iter().copied();
+        let graphs = resolved.graphs().iter();
+        let all = graphs.flat_map(|graph| resolved.order_of(*graph)).copied();
         all.filter(|node| !remaining.contains(node)).collect()
     };
     note_folded(&mut report, &resolved, &constants, &folded);
@@ -253,7 +255,12 @@ pub(crate) fn compile(
     let remaining: Vec<NodeId> = nodes.filter(|node| !folded.contains(node)).collect();
     clock.lap(&mut report, "fuse");
 
-    let live = live_nodes(&resolved, &remaining);
+    let is_folded = |value: ValueId| match resolved.model().value(value).producer {
+        Producer::Node(node, _) => folded.contains(&node),
+        _ => false,
+    };
+    let needed = needed(&resolved, &is_folded);
+    let live: Vec<NodeId> = remaining.iter().copied().filter(|node| needed[node.index()]).collect();
     let binder = Binder {
         resolved: &resolved,
         inference: &inference,
@@ -262,7 +269,7 @@ pub(crate) fn compile(
         exact_up_to: small_matrices(&resolved, &constants, &live),
         weights: &packer,
     };
-    report.unread = remaining.len() - live.len();
+    report.unread += remaining.len() - live.len();
     // What is computed ahead of time is exact, however exact products are that run.
     let exactly = Binder { precision: Precision::Exact, exact_up_to: 0, ..binder };
     let maker = Maker { binder: &exactly, pool };
@@ -322,28 +329,6 @@ fn infer_with(
     let known = |value: ValueId| constants.known(value);
     let options = InferOptions { symbols: dims, known: Some(&known), ..InferOptions::default() };
     infer(resolved, options).map_err(CompileError::Invalid)
-}
-
-/// The nodes whose outputs somebody reads, directly or not.
-fn live_nodes(resolved: &Resolved, nodes: &[NodeId]) -> Vec<NodeId> {
-    let model = resolved.model();
-    let mut wanted = vec![false; model.value_count()];
-    for output in &model.graph(resolved.main()).outputs {
-        if let Some(value) = output.value {
-            wanted[value.index()] = true;
-        }
-    }
-    let mut live: Vec<NodeId> = Vec::with_capacity(nodes.len());
-    for node in nodes.iter().rev() {
-        if model.outputs(*node).iter().flatten().any(|value| wanted[value.index()]) {
-            live.push(*node);
-            for value in model.inputs(*node).flatten() {
-                wanted[value.index()] = true;
-            }
-        }
-    }
-    live.reverse();
-    live
 }
 
 /// Makes kernels from nodes.

@@ -5,6 +5,9 @@
 //! dropped as soon as nothing else wants them; of a constant that is one value throughout there is
 //! only that value until something wants all of it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::Pool;
@@ -101,8 +104,8 @@ impl Constants {
         let mut constants = Constants::default();
         constants.read_initializers(resolved, external)?;
         let model = resolved.model();
-        let graph = model.graph(resolved.main());
-        for initializer in &graph.sparse_initializers {
+        let graphs = resolved.graphs().iter();
+        for initializer in graphs.flat_map(|graph| &model.graph(*graph).sparse_initializers) {
             let Some(value) = initializer.value.filter(|value| model.is_read(*value)) else {
                 continue;
             };
@@ -150,7 +153,8 @@ impl Constants {
         external: &dyn ExternalData,
     ) -> Result<(), CompileError> {
         let model = resolved.model();
-        for initializer in &model.graph(resolved.main()).initializers {
+        let graphs = resolved.graphs().iter();
+        for initializer in graphs.flat_map(|graph| &model.graph(*graph).initializers) {
             let read = |value: &ValueId| model.is_read(*value) && self.get(*value).is_none();
             let Some(value) = initializer.value.filter(read) else {
                 continue;
@@ -269,7 +273,8 @@ impl Constants {
         let mut all_stored = self.stored.values().sum::<usize>();
         self.grown_left = all_stored.saturating_mul(GROWTH_OF_ALL);
         self.others_left = OTHERS;
-        for node in resolved.order() {
+        let graphs = resolved.graphs().iter();
+        for node in graphs.flat_map(|graph| resolved.order_of(*graph)) {
             let outputs: SmallVec<[Option<ValueId>; 2]> =
                 model.outputs(*node).iter().copied().collect();
             let known: Option<Vec<(ValueId, Tensor)>> = outputs

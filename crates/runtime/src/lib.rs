@@ -17,6 +17,7 @@ mod constants;
 mod details;
 mod dims;
 mod error;
+mod expanded;
 mod kernel;
 mod layout;
 mod ops;

@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use sardonyx_passes::{Shared, Upgrade};
+use sardonyx_passes::{Expansions, Shared, Upgrade};
 
-/// What compiling did to a model. Nodes are those of the main graph.
+/// What compiling did to a model. Nodes are those of the main graph and of graphs in its nodes.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct CompileReport {
     /// Nodes of the file.
     pub nodes: usize,
+    /// Calls of functions, and nodes of operators without a kernel, that became the body of their
+    /// function.
+    pub expanded: Expansions,
     /// Nodes that became another form of their operator, by operator.
     pub upgraded: Vec<Upgrade>,
     /// Nodes that upgrading added.
@@ -35,9 +38,9 @@ pub struct CompileReport {
     /// Bytes that the session takes for what the file does not store: values computed ahead of time
     /// that runs read, and packed forms of such values. They count for the memory limit.
     pub made_bytes: usize,
-    /// How long each part took, in order: `resolve` (names, types at the file's versions),
-    /// `upgrade`, `read` (constants), `share` (types of the newest forms, equal nodes), `fold`,
-    /// `fuse`, `bind` (kernels, packing), `absorb`.
+    /// How long each part took, in order: `resolve` (names, types at the file's versions,
+    /// functions), `upgrade`, `read` (constants), `share` (types of the newest forms, equal nodes),
+    /// `fold`, `fuse`, `bind` (kernels, packing), `absorb`.
     pub took: Vec<(&'static str, Duration)>,
 }
 

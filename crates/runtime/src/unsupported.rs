@@ -1,12 +1,14 @@
 //! Which operators of a model cannot run, and why.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
-use sardonyx_model::{GraphId, Model, NodeId, Symbol};
+use sardonyx_model::{Model, NodeId, Symbol};
 use sardonyx_ops::Registry;
+use sardonyx_passes::InferOptions;
 
+use crate::expanded::{Expanded, expand};
 use crate::ops::binding;
 
 /// An operator that a model uses and that cannot run.
@@ -39,17 +41,26 @@ impl fmt::Display for UnsupportedOperator {
 }
 
 /// The operators of a model that cannot run, in order of their names. Looks at no weights and needs
-/// no external data; types may turn out to be unsupported later, when they are inferred.
+/// no external data; types may turn out to be unsupported later, when kernels are chosen.
+///
+/// An operator without a kernel runs if the standard has a function for it whose operators run.
 pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
-    // Subgraphs come with operators that cannot run yet, so all graphs but the bodies of functions
-    // count.
-    let bodies: HashSet<GraphId> = model.functions.iter().map(|f| f.body).collect();
-    let functions: HashSet<(Cow<'_, str>, Cow<'_, str>)> = (model.functions.iter())
-        .map(|f| (model.display(f.domain), model.display(f.name)))
-        .collect();
+    let by_kind = by_kind(model);
+    if by_kind.is_empty() {
+        return by_kind.into_sorted();
+    }
+    match expand(model, InferOptions::default()) {
+        Ok(expanded) => expanded.unsupported(),
+        // What does not fit together has no types, on which functions of operators depend.
+        Err(_) => by_kind.into_sorted(),
+    }
+}
+
+/// The operators without a kernel, as far as the names of nodes say it.
+fn by_kind(model: &Model) -> Unsupported<'_> {
     // A model has many nodes of few kinds.
     let mut kinds: HashMap<(Option<Symbol>, Option<Symbol>), (NodeId, usize)> = HashMap::new();
-    for (_, graph) in model.graphs().filter(|(id, _)| !bodies.contains(id)) {
+    for (_, graph) in model.graphs() {
         for id in &graph.nodes {
             let node = model.node(*id);
             let (_, count) = kinds.entry((node.domain, node.op_type)).or_insert((*id, 0));
@@ -58,17 +69,51 @@ pub fn unsupported(model: &Model) -> Vec<UnsupportedOperator> {
     }
     let mut list = Unsupported::new(model);
     for (node, count) in kinds.into_values() {
-        let kind = (model.domain_of(node), model.display(model.node(node).op_type));
-        let why = if functions.contains(&kind) {
-            Some("it is a function of the model, and functions cannot be called yet".to_string())
-        } else {
-            why_unsupported(&kind.0, &kind.1, list.opsets.get(&kind.0).copied())
-        };
+        let (domain, name) = (model.domain_of(node), model.display(model.node(node).op_type));
+        let why = why_unsupported(&domain, &name, list.opsets.get(&domain).copied());
         if let Some(why) = why {
             list.add(node, count, why);
         }
     }
-    list.into_sorted()
+    list
+}
+
+impl Expanded {
+    /// The operators of the model that cannot run. Those of a function are told of with the node
+    /// of the file that calls it.
+    pub(crate) fn unsupported(&self) -> Vec<UnsupportedOperator> {
+        let resolved = &self.resolved;
+        let model = resolved.model();
+        let mut list = Unsupported::new(model);
+        for node in resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph)) {
+            let kernel = resolved.op(*node).and_then(|op| binding(op.def.domain, op.def.name));
+            let (domain, name) = (model.domain_of(*node), model.display(model.node(*node).op_type));
+            let opset = resolved.op(*node).map(|op| i64::from(op.opset));
+            let opset = opset.or_else(|| list.opsets.get(&domain).copied());
+            let why = match kernel {
+                Some(_) if opset <= Some(i64::from(newest(&domain))) => continue,
+                _ => why_unsupported(&domain, &name, opset),
+            };
+            let origin = resolved.origin(*node);
+            match why {
+                Some(why) if origin == *node => list.add(*node, 1, why),
+                Some(why) => {
+                    let dot = if domain.is_empty() { "" } else { "." };
+                    let why = format!("its function uses {domain}{dot}{name}: {why}");
+                    list.add(origin, 1, why);
+                }
+                None => {}
+            }
+        }
+        list.into_sorted()
+    }
+}
+
+/// The newest version of an operator set.
+fn newest(domain: &str) -> u32 {
+    let versions = sardonyx_ops::DOMAIN_VERSIONS.iter();
+    let mut versions = versions.filter(|(known, _)| *known == domain);
+    versions.next().map_or(1, |(_, version)| *version)
 }
 
 fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<String> {
@@ -76,10 +121,7 @@ fn why_unsupported(domain: &str, name: &str, opset: Option<i64>) -> Option<Strin
         return Some("operator not implemented".to_string());
     };
     let opset = opset?;
-    let newest = sardonyx_ops::DOMAIN_VERSIONS
-        .iter()
-        .find(|(known, _)| *known == domain)
-        .map_or(1, |(_, version)| *version);
+    let newest = newest(domain);
     if opset > i64::from(newest) {
         return Some(format!("the newest opset version known is {newest}"));
     }

@@ -60,7 +60,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 /// A slope per channel gets axes of size 1 for the axes after the channels.
 fn align_channels(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let slope = cx.input_type(1);
-    let slope = slope.as_ref().and_then(|ty| ty.shape()).map(|shape| &shape[..]);
+    let slope = slope.and_then(|ty| ty.shape()).map(|shape| &shape[..]);
     match slope {
         None => return Err(cx.refuse("aligning the slope at the channels takes its rank")),
         Some([size]) if size.known() != Some(1) => {}

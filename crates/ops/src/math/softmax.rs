@@ -85,7 +85,7 @@ fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
 fn one_axis(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis").unwrap_or(1);
     let ty = cx.input_type(0);
-    if let Some(axis) = only_axis(axis, ty.as_ref().and_then(|ty| ty.shape())) {
+    if let Some(axis) = only_axis(axis, ty.and_then(|ty| ty.shape())) {
         cx.set("axis", axis);
         return Ok(());
     }

@@ -379,10 +379,10 @@ fn rms_normalization(cx: &Expand<'_>) -> Option<String> {
 /// the element type.
 fn factors_per_channel(cx: &mut Adapt<'_>) -> Result<(), Refusal> {
     let ty = cx.input_type(0);
-    let Some(elem) = ty.as_ref().and_then(Type::elem) else {
+    let Some(elem) = ty.and_then(Type::elem) else {
         return Err(cx.refuse("the element type of the input is not known"));
     };
-    let channels = ty.as_ref().and_then(Type::shape).and_then(|shape| shape.get(1));
+    let channels = ty.and_then(Type::shape).and_then(|shape| shape.get(1));
     let Some(channels) = channels.and_then(Dim::known) else {
         return Err(cx.refuse("the number of channels is not known"));
     };

@@ -9,8 +9,8 @@ use sardonyx_model::{
     Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
 };
 use sardonyx_ops::{
-    AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, Present, Registry, Said,
-    Schema, Subgraphs,
+    AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, OpRef, Present, Registry,
+    Said, Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
@@ -28,6 +28,7 @@ use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
 use crate::check::codes;
 use crate::finding::Spot;
 use crate::order::sorted;
+use crate::resolve::Resolved;
 
 /// Node visits of graphs that are walked through more than once, for each node that the model has,
 /// and to begin with.
@@ -37,22 +38,16 @@ const VISITS: u64 = 100_000;
 /// What is listed of each kind; nobody reads more.
 pub(super) const MOST_LISTED: usize = 100_000;
 
-/// What a job before this one knows of the main graph's nodes.
-#[derive(Default)]
-pub(super) struct Nodes<'a> {
-    /// Their order.
-    pub(super) order: Option<&'a [NodeId]>,
-    /// In which opset version's form each is.
-    pub(super) opsets: Option<&'a dyn Fn(NodeId) -> u32>,
-}
-
 /// Inference in progress.
 pub(super) struct Engine<'a> {
     pub(super) model: &'a Model,
     pub(super) texts: Texts<'a>,
     pub(super) registry: &'a Registry,
     pub(super) options: InferOptions<'a>,
-    nodes: Nodes<'a>,
+    /// What resolving found: operators of nodes, and graphs in an order in which they can run.
+    resolved: Option<&'a Resolved>,
+    /// By number of an operator of it.
+    of_resolved: Vec<Option<Callee<'a>>>,
     pub(super) found: Inference,
     pub(super) equalities: Equalities,
     pub(super) fresh: Fresh,
@@ -149,12 +144,7 @@ pub(super) enum Origin {
 }
 
 impl<'a> Engine<'a> {
-    pub(super) fn new(
-        model: &'a Model,
-        registry: &'a Registry,
-        options: InferOptions<'a>,
-        nodes: Nodes<'a>,
-    ) -> Self {
+    pub(super) fn new(model: &'a Model, registry: &'a Registry, options: InferOptions<'a>) -> Self {
         let empty = model.symbol(b"");
         let some = |symbol: Option<Symbol>| symbol.filter(|symbol| Some(*symbol) != empty);
         let functions = model.functions.iter().enumerate();
@@ -167,7 +157,8 @@ impl<'a> Engine<'a> {
             texts: model.texts(),
             registry,
             options,
-            nodes,
+            resolved: None,
+            of_resolved: Vec::new(),
             found: Inference {
                 types: (0..model.value_count()).map(|_| None).collect(),
                 known: (0..model.value_count()).map(|_| None).collect(),
@@ -196,16 +187,19 @@ impl<'a> Engine<'a> {
         }
     }
 
+    /// For a model that is resolved.
+    pub(super) fn for_resolved(resolved: &'a Resolved, options: InferOptions<'a>) -> Self {
+        let engine = Engine::new(resolved.model(), resolved.registry(), options);
+        Engine { resolved: Some(resolved), ..engine }
+    }
+
     pub(super) fn run(mut self) -> Inference {
         let Some(main) = self.model.main else {
             return self.found;
         };
         self.begin(main);
         self.given_inputs(main);
-        match self.nodes.order {
-            Some(order) => order.iter().for_each(|node| self.node(*node)),
-            None => self.walk(main),
-        }
+        self.walk(main);
         if !self.equalities.is_empty() {
             for ty in self.found.types.iter_mut().flatten() {
                 self.equalities.apply_to(ty);
@@ -215,7 +209,7 @@ impl<'a> Engine<'a> {
         let equalities = std::mem::take(&mut self.equalities);
         self.found.equalities = equalities.into_learned();
         // A session does not need to know what dimensions mean.
-        if !self.found.denotations.is_empty() && self.nodes.opsets.is_none() && self.is_algebra() {
+        if !self.found.denotations.is_empty() && self.resolved.is_none() && self.is_algebra() {
             self.options.calls = None;
             self.denote(main);
         }
@@ -235,7 +229,7 @@ impl<'a> Engine<'a> {
     pub(super) fn order(&mut self, id: GraphId) -> Option<Rc<[NodeId]>> {
         let model = self.model;
         // The reference implementation goes by the file. A cycle has no order at all.
-        if !self.is_algebra() {
+        if !self.is_algebra() || self.resolved.is_some() {
             return None;
         }
         let nodes = &model.graph(id).nodes;
@@ -523,6 +517,7 @@ impl<'a> Engine<'a> {
                 let said = self.book().apply(node, schema, callee.rule, &given, None);
                 said.map(|said| Some(self.judged(node, callee, &given, said)))
             }
+            None if callee.schema.is_none() && self.function_of(node, callee).is_none() => Ok(None),
             None => {
                 // What is known changes while graphs are walked through.
                 let types: SmallVec<[Option<Type>; 6]> =
@@ -646,11 +641,19 @@ impl<'a> Engine<'a> {
         let model = self.model;
         let scope = self.calls.last().map(|call| call.function);
         let found = model.node(node);
-        if let Some(opset) = self.nodes.opsets
-            && scope.is_none()
-            && Some(found.graph) == model.main
+        if let Some(resolved) = self.resolved
+            && let Some(op) = resolved.op_id(node)
         {
-            return self.look_up(node, opset(node));
+            if self.of_resolved.len() <= op.index() {
+                self.of_resolved.resize(op.index() + 1, None);
+            }
+            let found = self.of_resolved[op.index()];
+            return found.unwrap_or_else(|| {
+                let OpRef { schema, opset, .. } = resolved.op_of_id(op);
+                let callee = Callee::new(self.registry, Some(schema), None, opset);
+                self.of_resolved[op.index()] = Some(callee);
+                callee
+            });
         }
         let is_algebra = self.is_algebra();
         let key = (scope, found.domain, found.op_type);

@@ -26,9 +26,9 @@ fn run(model: Model) -> (Resolved, Shared, u64) {
         let initializer = model.initializer(value)?;
         model.tensor(&initializer.tensor, &NoExternalData).ok()
     };
+    let main = resolved.main();
     let mut sharing = Sharing::new(&mut resolved, &inference, &constant);
-    sharing.initializers();
-    sharing.nodes();
+    sharing.graph(main);
     let (shared, steps) = (sharing.shared, sharing.steps);
     (resolved, shared, steps)
 }

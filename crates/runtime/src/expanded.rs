@@ -1,0 +1,54 @@
+//! From a model to nodes that have kernels: functions become their bodies, and so do operators that
+//! have no kernel of their own.
+
+use sardonyx_model::Model;
+use sardonyx_ops::{OpRef, Registry};
+use sardonyx_passes::{
+    Expansions, Finding, InferOptions, Inference, Resolved, expand_calls, expand_operators, infer,
+    resolve,
+};
+
+use crate::ops::binding;
+
+/// A model without calls of functions, at its own versions.
+pub(crate) struct Expanded {
+    pub(crate) resolved: Resolved,
+    pub(crate) inference: Inference,
+    /// Nodes of the file that run, in all graphs.
+    pub(crate) nodes: usize,
+    /// Nodes that became the body of a function.
+    pub(crate) expansions: Expansions,
+}
+
+/// Resolves a model and expands what has no kernel, as far as the standard has a function for it.
+///
+/// # Errors
+///
+/// Everything that stands against running the model, except operators that do not exist.
+pub(crate) fn expand(model: &Model, declared: InferOptions<'_>) -> Result<Expanded, Vec<Finding>> {
+    let mut model = model.clone_to_run();
+    if let (Some(main), ..4) = (model.main, model.header.ir_version.unwrap_or(0)) {
+        // Before IR version 4 every initializer had to be an input as well, so that says nothing
+        // about overriding it.
+        model.fix_default_inputs(main);
+    }
+    let mut resolved = resolve(model, Registry::standard())?;
+    let nodes = nodes_in(&resolved);
+    let mut expansions = Expansions::default();
+    expand_calls(&mut resolved, &mut expansions)?;
+    // Kernels know the newest form of an operator, and older ones become that.
+    let has_no_kernel = |op: OpRef| binding(op.def.domain, op.def.name).is_none();
+    let inference = loop {
+        let inference = infer(&resolved, declared)?;
+        // Bodies may have operators without a kernel as well.
+        if !expand_operators(&mut resolved, &inference, &has_no_kernel, &mut expansions)? {
+            break inference;
+        }
+    };
+    Ok(Expanded { resolved, inference, nodes, expansions })
+}
+
+/// How many nodes there are, in all graphs.
+pub(crate) fn nodes_in(resolved: &Resolved) -> usize {
+    resolved.graphs().iter().map(|graph| resolved.order_of(*graph).len()).sum()
+}

@@ -1,0 +1,142 @@
+//! Functions of a model, and operators that are functions of others, run as the nodes of their
+//! bodies.
+#![allow(clippy::unwrap_used)]
+
+use sardonyx_model::{Model, NoExternalData};
+use sardonyx_runtime::{CompileError, Options, Session, unsupported};
+use sardonyx_tensor::{Buffer, Tensor, Value};
+use sardonyx_text::{ParseOptions, parse_model};
+
+fn model(text: &str) -> Model {
+    let text = Buffer::from_vec(text.as_bytes().to_vec());
+    parse_model(text, ParseOptions::default()).unwrap_or_else(|error| panic!("{error:?}")).model
+}
+
+fn session(text: &str) -> Result<Session, CompileError> {
+    Session::compile(&model(text), &NoExternalData, &Options::with_threads(1))
+}
+
+/// The outputs of a model for `x`, of two dimensions.
+fn run(text: &str, dims: [usize; 2], x: &[f32]) -> Vec<Vec<f32>> {
+    let x = Value::Tensor(Tensor::from_slice(dims, x).unwrap());
+    let outputs = session(text).unwrap().run(vec![("x".to_string(), x)]).unwrap();
+    let numbers = |value: Value| match value {
+        Value::Tensor(tensor) => tensor.to_vec::<f32>().unwrap(),
+        other => panic!("{other:?}"),
+    };
+    outputs.into_iter().map(|(_, value)| numbers(value)).collect()
+}
+
+/// FUNC-08, FUNC-26, FUNC-28: attributes of the call, defaults, neither; functions that call
+/// others, which come before them.
+#[test]
+fn functions_of_a_model_run() {
+    let text = "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
+        g (float[1, 2] x) => (float[1, 2] a, float[1, 2] b, float[1, 2] c, float[1, 2] x2, float[1, 2] d)
+        {
+          a = local.Scale <by = 3.0> (x)
+          b = local.Scale (x)
+          c, x2 = local.Both (x)
+          d = local.Leaky (x)
+        }
+        <domain: \"local\", opset_import: [\"\": 17, \"local\": 1]>
+        Both (v) => (w, v) {
+          a = local.Scale <by = 2.0> (v)
+          w = Add (a, v)
+        }
+        <domain: \"local\", opset_import: [\"\": 17]>
+        Scale <by: float = 10.0> (v) => (w) {
+          factor = Constant <value_float: float = @by> ()
+          w = Mul (v, factor)
+        }
+        <domain: \"local\", opset_import: [\"\": 17]>
+        Leaky <slope> (v) => (w) { w = LeakyRelu <alpha: float = @slope> (v) }";
+    let expected = [[3.0, -6.0], [10.0, -20.0], [3.0, -6.0], [1.0, -2.0], [1.0, -0.02]];
+    assert_eq!(run(text, [1, 2], &[1.0, -2.0]), expected);
+}
+
+/// FUNC-21, FUNC-22: what a call leaves out is absent in the body.
+#[test]
+fn inputs_and_outputs_may_be_left_out() {
+    let text = "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
+        g (float[1, 2] x) => (float[1, 2] both, float[1, 2] least, float[1, 2] most)
+        <float low = {0.0}, float high = {1.0}>
+        {
+          both = local.Limit (x, low, high)
+          least = local.Limit (x, low)
+          most, = local.Limit (x, , high)
+        }
+        <domain: \"local\", opset_import: [\"\": 17]>
+        Limit (v, a, b) => (w, unread) {
+          w = Clip (v, a, b)
+          unread = Neg (w)
+        }";
+    let text = text.replace("most, =", "most =");
+    let expected = [[0.0, 1.0], [0.0, 5.0], [-5.0, 1.0]];
+    assert_eq!(run(&text, [1, 2], &[-5.0, 5.0]), expected);
+}
+
+/// FUNC-10+: the imports of a function say what its nodes mean. Before version 13 Softmax takes all
+/// axes from `axis` on as one.
+#[test]
+fn nodes_of_a_function_have_its_versions() {
+    let text = "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
+        g (float[2, 2] x) => (float[2, 2] old, float[2, 2] new)
+        {
+          old = local.F (x)
+          new = Softmax <axis = 0> (x)
+        }
+        <domain: \"local\", opset_import: [\"\": 11]>
+        F (v) => (w) { w = Softmax <axis = 0> (v) }";
+    let half = [0.5; 4];
+    let quarter = [0.25; 4];
+    assert_eq!(run(text, [2, 2], &[1.0; 4]), [quarter, half]);
+}
+
+/// `Swish (A) * B`, with the default of `alpha`.
+#[test]
+fn an_operator_without_a_kernel_runs_as_its_function() {
+    let text = "<ir_version: 10, opset_import: [\"\": 28]>
+        g (float[1, 2] x) => (float[1, 2] y) { y = SwiGLU (x, x) }";
+    let [y] = &run(text, [1, 2], &[0.0, 2.0])[..] else { panic!("one output") };
+    let swish = 2.0 / (1.0 + (-2.0f32).exp());
+    assert!(y[0] == 0.0 && (y[1] - swish * 2.0).abs() < 1e-6, "{y:?}");
+    let session = session(text).unwrap();
+    assert_eq!(session.report().expanded[&(String::new(), "SwiGLU".to_string())], 1);
+    let places: Vec<_> = session.steps().into_iter().map(|step| step.place).collect();
+    assert!(places.iter().all(|place| place.contains("made for SwiGLU node")), "{places:?}");
+}
+
+#[test]
+fn what_a_function_cannot_run_is_told_of_with_the_node_that_calls_it() {
+    let text = "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
+        g (float[1, 2] x) => (float[1, 2] y) { y = local.F (x) }
+        <domain: \"local\", opset_import: [\"\": 17]>
+        F (v) => (w) { u = Nonsense (v) w = Neg (u) }";
+    let listed = unsupported(&model(text));
+    let rows: Vec<_> = listed.iter().map(|op| (&*op.domain, &*op.name, &*op.why)).collect();
+    let why = "its function uses Nonsense: operator not implemented";
+    assert_eq!(rows, [("local", "F", why)]);
+    let refused = session(text).unwrap_err();
+    assert!(matches!(refused, CompileError::Unsupported(operators) if operators == listed));
+}
+
+/// FUNC-23-
+#[test]
+fn a_call_that_does_not_fit_is_refused() {
+    let function = "<domain: \"local\", opset_import: [\"\": 17]> F (v) => (w) { w = Neg (v) }";
+    let refused = |call: &str| {
+        let text = format!(
+            "<ir_version: 10, opset_import: [\"\": 17, \"local\": 1]>
+            g (float[1, 2] x) => (float[1, 2] y) {{ {call} }} {function}"
+        );
+        session(&text).unwrap_err().to_string()
+    };
+    for (call, expected) in [
+        ("y = local.F (x, x)", "the call has 2 inputs, the function has 1"),
+        ("y, z = local.F (x)", "the call has 2 outputs, the function has 1"),
+    ] {
+        let error = refused(call);
+        assert!(error.contains(expected), "{error}");
+    }
+}
