@@ -10,6 +10,7 @@ mod formats;
 mod fuzz;
 mod interop;
 mod isa;
+mod module_graph;
 mod notation;
 mod onnx_suite;
 mod op;

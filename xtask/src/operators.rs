@@ -191,7 +191,7 @@ fn function(op: &OpDef, schema: &Schema) -> String {
             example(op, schema, function.since),
         )
     } else {
-        ("", op.function_text(function.since, None))
+        ("", op.function_text(&Registry::standard(), function.since, None))
     };
     match text {
         Some(text) => format!(
@@ -240,7 +240,7 @@ fn example(op: &OpDef, schema: &Schema, opset: u32) -> Option<String> {
             types: &types,
             graphs: &|_, _| None,
         };
-        op.function_text(opset, Some(&call))
+        op.function_text(&Registry::standard(), opset, Some(&call))
     })
 }
 

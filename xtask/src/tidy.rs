@@ -4,8 +4,10 @@
 //! rule.
 
 use crate::Result;
+use crate::module_graph::ModuleGraph;
 use crate::rust_source::{code_only, lines_with_word};
 use crate::workspace::{files, packages, root, shown};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -72,6 +74,10 @@ const UNSAFE_PLACES: &[&str] = &[
     "crates/sardonyx/src/mapping.rs",
 ];
 
+/// The list of operators, and where the definitions are that it lists: they are given the list
+/// where they need it.
+const REGISTRY: (&str, &str) = ("crates/ops/src", "registry");
+
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: &[&str] = &["utils", "util", "helpers", "misc", "common"];
 
@@ -82,6 +88,7 @@ pub(crate) fn run() -> Result {
     let mut findings = Vec::new();
     crate_graph(&mut findings)?;
     rust_files(&mut findings)?;
+    registry_is_above(&mut findings)?;
     crate_docs(&mut findings)?;
     reasons_for_dependencies(&fs::read_to_string(root().join("Cargo.toml"))?, &mut findings);
     links(&mut findings);
@@ -117,6 +124,26 @@ fn crate_graph(findings: &mut Vec<String>) -> Result {
                 findings.push(format!("{name}: must not use {used}"));
             }
         }
+    }
+    Ok(())
+}
+
+/// The list of operators uses all definitions, so what it uses must not use it.
+fn registry_is_above(findings: &mut Vec<String>) -> Result {
+    let (folder, registry) = REGISTRY;
+    let folder = root().join(folder);
+    let mut sources = BTreeMap::new();
+    for path in files(&folder, &[".rs"])? {
+        let name = path.strip_prefix(&folder)?.display().to_string();
+        sources.insert(name, fs::read_to_string(&path)?);
+    }
+    let circle = ModuleGraph::of(&sources).circle_with(&[registry.to_string()]);
+    if !circle.is_empty() {
+        findings.push(format!(
+            "{}: files that `{registry}` uses must not use it: {}",
+            shown(&folder),
+            circle.join(", ")
+        ));
     }
     Ok(())
 }

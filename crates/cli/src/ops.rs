@@ -165,7 +165,8 @@ fn page(op: &OpDef, args: &Args) -> Result<String, Failure> {
     } else {
         let schema = at(args.opset.unwrap_or(u32::MAX))?;
         text += &schema.to_string();
-        if let Some(function) = op.function_text(args.opset.unwrap_or(schema.since), None) {
+        let opset = args.opset.unwrap_or(schema.since);
+        if let Some(function) = op.function_text(&Registry::standard(), opset, None) {
             text += &format!("\nas a function of others:\n\n{function}");
         } else if op.functions_of(schema.since).iter().any(|found| found.needs_call) {
             text += "\nwhich function of others it is depends on the call\n";
@@ -281,7 +282,7 @@ fn functions_json(op: &OpDef, since: u32) -> Value {
         json!({
             "opset": function.since,
             "depends_on_call": function.needs_call,
-            "text": op.function_text(function.since, None),
+            "text": op.function_text(&Registry::standard(), function.since, None),
         })
     });
     Value::Array(functions.collect())

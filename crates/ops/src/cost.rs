@@ -181,18 +181,22 @@ mod tests {
     use super::multiply_adds;
     use crate::AttrValue::{self, Int};
     use crate::math::testing::{Given, ty};
+    use crate::math::{gemm::GEMM, linear::EINSUM, matmul::MATMUL, unary::RELU};
+    use crate::nn::attention::ATTENTION;
+    use crate::nn::conv::CONV;
+    use crate::nn::conv_variants::CONV_TRANSPOSE;
+    use crate::nn::recurrent::LSTM;
+    use crate::signal::fourier::DFT;
     use crate::tensor::testing::{ints, word};
-    use crate::{Infer, Registry};
+    use crate::{Infer, OpDef};
 
     /// By the newest version, with the output that inference gives.
     fn counted(
-        op: &str,
+        operator: &OpDef,
         attributes: &[(&'static str, AttrValue<'static>)],
         inputs: &str,
     ) -> String {
-        let registry = Registry::standard();
-        let operator = registry.operator("", op).unwrap();
-        let schema = registry.schema("", op, 27).unwrap();
+        let schema = &operator.schema_at(27).unwrap();
         let given = Given(attributes);
         let inputs: Vec<_> = inputs.split(';').map(|text| ty(text.trim())).collect();
         let inputs: Vec<_> = inputs.iter().map(Option::as_ref).collect();
@@ -207,27 +211,27 @@ mod tests {
     #[test]
     fn products() {
         let rows = [
-            ("MatMul", "float[N, 2, 3]; float[3, 5]", "30*N"),
-            ("MatMul", "float[3]; float[3]", "3"),
-            ("MatMul", "float[...]; float[3, 5]", "?"),
-            ("Gemm", "float[2, 3]; float[3, 5]", "30"),
-            ("Conv", "float[1, 3, 224, 224]; float[64, 3, 7, 7]", "447105792"),
-            ("ConvTranspose", "float[1, 4, 8]; float[4, 6, 3]", "576"),
-            ("Relu", "float[N]", "0"),
+            (&MATMUL, "float[N, 2, 3]; float[3, 5]", "30*N"),
+            (&MATMUL, "float[3]; float[3]", "3"),
+            (&MATMUL, "float[...]; float[3, 5]", "?"),
+            (&GEMM, "float[2, 3]; float[3, 5]", "30"),
+            (&CONV, "float[1, 3, 224, 224]; float[64, 3, 7, 7]", "447105792"),
+            (&CONV_TRANSPOSE, "float[1, 4, 8]; float[4, 6, 3]", "576"),
+            (&RELU, "float[N]", "0"),
         ];
         for (op, inputs, expected) in rows {
-            assert_eq!(counted(op, &[], inputs), expected, "{op} {inputs}");
+            assert_eq!(counted(op, &[], inputs), expected, "{} {inputs}", op.name);
         }
-        let turned = counted("Gemm", &[("transA", Int(1))], "float[3, 2]; float[3, 5]");
+        let turned = counted(&GEMM, &[("transA", Int(1))], "float[3, 2]; float[3, 5]");
         assert_eq!(turned, "30");
         let grouped = &[("group", Int(4)), ("pads", ints(&[1, 1]))];
-        let depthwise = counted("Conv", grouped, "float[2, 4, 10]; float[4, 1, 3]");
+        let depthwise = counted(&CONV, grouped, "float[2, 4, 10]; float[4, 1, 3]");
         assert_eq!(depthwise, "240");
     }
 
     #[test]
     fn einsum_counts_all_labels() {
-        let counted = |equation, inputs| counted("Einsum", &[("equation", word(equation))], inputs);
+        let counted = |equation, inputs| counted(&EINSUM, &[("equation", word(equation))], inputs);
         assert_eq!(counted("bij,bjk->bik", "float[B, 2, 3]; float[B, 3, 5]"), "30*B");
         assert_eq!(counted("...ij,jk->...ik", "float[7, 2, 3]; float[3, 5]"), "210");
         // Nothing is multiplied.
@@ -237,11 +241,11 @@ mod tests {
     #[test]
     fn attention_and_recurrence() {
         let qkv = "float[1, 2, L, 8]; float[1, 2, S, 8]; float[1, 2, S, 4]";
-        assert_eq!(counted("Attention", &[], qkv), "24*L*S");
+        assert_eq!(counted(&ATTENTION, &[], qkv), "24*L*S");
         let inputs = "float[T, N, 3]; float[1, 20, 3]; float[1, 20, 5]";
         let hidden = &[("hidden_size", Int(5))];
-        assert_eq!(counted("LSTM", hidden, inputs), "160*N*T");
-        assert_eq!(counted("DFT", &[], "float[2, 8, 1]"), "96");
-        assert_eq!(counted("DFT", &[], "float[2, N, 1]"), "?");
+        assert_eq!(counted(&LSTM, hidden, inputs), "160*N*T");
+        assert_eq!(counted(&DFT, &[], "float[2, 8, 1]"), "96");
+        assert_eq!(counted(&DFT, &[], "float[2, N, 1]"), "?");
     }
 }

@@ -3,7 +3,8 @@
 //! Only the nodes are written down, in ONNX text beside the operator's other facts. Name,
 //! parameters and operator sets of the function come from the schema. Some bodies depend on the
 //! call: on its attributes, on which inputs and outputs it has, on types. Those are built by a Rust
-//! function that sees the call as an [`Expand`] and gives the text.
+//! function that sees the call as an [`Expand`] and gives the text. The text of whole functions is
+//! made in `function_text.rs`, which may look operators up: definitions use this file.
 
 mod expand;
 mod words;
@@ -11,11 +12,7 @@ mod words;
 pub use expand::{Call, Expand, GraphText};
 pub(crate) use words::*;
 
-use std::fmt::Write;
-
 use crate::def::OpDef;
-use crate::registry::{DOMAIN_VERSIONS, Registry};
-use crate::schema::{Arity, Param, Schema};
 
 /// Gives the nodes of a function for a call, or nothing where the standard has no function for it.
 pub type BodyFn = fn(&Expand<'_>) -> Option<String>;
@@ -59,189 +56,5 @@ impl OpDef {
             found.push(FunctionVersion { since, ..older });
         }
         found
-    }
-
-    /// The operator at an opset version as a function in ONNX text, for a call if it depends on
-    /// one.
-    ///
-    /// It is the newest function that is written for that opset version or an older one. Nothing is
-    /// given if there is none, if a call is needed and missing, if the standard has no function for
-    /// this call, or if a function of an older opset version calls an operator of `ai.onnx` that
-    /// has changed since. A function that is built for a call always fits: it imports the opset
-    /// version asked for.
-    pub fn function_text(&self, opset: u32, call: Option<&Call<'_>>) -> Option<String> {
-        let schema = self.schema_at(opset)?;
-        let (since, body) = self.bodies().rfind(|(since, _)| *since <= opset)?;
-        match body {
-            Body::Text(nodes) => {
-                let fits = callees(nodes)
-                    .all(|callee| version_of(callee, since) == version_of(callee, opset));
-                fits.then(|| complete(&schema, since, call, nodes))
-            }
-            Body::Built(build) => {
-                let nodes = build(&Expand::new(&schema, opset, call?))?;
-                Some(complete(&schema, opset, call, &nodes))
-            }
-        }
-    }
-
-    /// The operator at an opset version as a function in ONNX text, to take the place of a call: as
-    /// [`function_text`](Self::function_text), but for the opset version that it was written for,
-    /// which it imports, if operators in it have changed since.
-    pub fn expansion_text(&self, opset: u32, call: &Call<'_>) -> Option<String> {
-        let schema = self.schema_at(opset)?;
-        let (since, body) = self.bodies().rfind(|(since, _)| *since <= opset)?;
-        match body {
-            Body::Text(nodes) => Some(complete(&schema, since, Some(call), nodes)),
-            Body::Built(_) => self.function_text(opset, Some(call)),
-        }
-    }
-}
-
-fn version_of(operator: &str, opset: u32) -> Option<u32> {
-    let operator = Registry::standard().operator("", operator)?;
-    operator.version_at(opset)
-}
-
-/// The operators that nodes call, without what graphs in attributes call.
-fn callees(nodes: &str) -> impl Iterator<Item = &str> {
-    let mut brackets = 0;
-    nodes.match_indices(['<', '>', '=']).filter_map(move |(at, sign)| {
-        let rest = &nodes[at + 1..];
-        match sign {
-            "<" => brackets += 1,
-            ">" if !nodes[..at].ends_with('=') => brackets -= 1,
-            "=" if brackets == 0 => {
-                let rest = rest.trim_start();
-                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                return Some(&rest[..end.unwrap_or(rest.len())]);
-            }
-            _ => {}
-        }
-        None
-    })
-}
-
-/// Puts the head of a function before its nodes, each in a line.
-fn complete(schema: &Schema, opset: u32, call: Option<&Call<'_>>, nodes: &str) -> String {
-    let mut text =
-        format!("<domain: {:?}, opset_import: [{:?}: {opset}", schema.domain, schema.domain);
-    // What other domains have are functions of operators of `ai.onnx`.
-    if let (false, Some((domain, newest))) = (schema.domain.is_empty(), DOMAIN_VERSIONS.first()) {
-        let _ = write!(text, ", {domain:?}: {newest}");
-    }
-    text += "]>\n";
-    text += schema.name;
-    if !schema.attributes.is_empty() {
-        let names: Vec<_> = schema.attributes.iter().map(|attribute| attribute.name).collect();
-        let _ = write!(text, " <{}>", names.join(", "));
-    }
-    let inputs = parameters(&schema.inputs, call.map(|call| call.inputs.len()));
-    let outputs = parameters(&schema.outputs, call.map(|call| call.outputs.len()));
-    let _ = writeln!(text, " ({inputs}) => ({outputs})\n{{");
-    let mut level = 1_usize;
-    for line in lines(nodes) {
-        if line.starts_with(['}', '>']) {
-            level = level.saturating_sub(1);
-        }
-        let _ = writeln!(text, "{:1$}{line}", "", 2 * level);
-        if line.ends_with(['{', '<']) {
-            level += 1;
-        }
-    }
-    text + "}\n"
-}
-
-/// The lines of a text that have anything in them, without blanks around. Line breaks in strings,
-/// which graphs of a call may have, end no line.
-fn lines(text: &str) -> impl Iterator<Item = &str> {
-    let (mut in_string, mut is_escaped) = (false, false);
-    let ends_line = move |c: char| {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' if in_string => is_escaped = true,
-            '"' => in_string = !in_string,
-            _ => {}
-        }
-        c == '\n' && !in_string
-    };
-    text.split(ends_line).map(str::trim).filter(|line| !line.is_empty())
-}
-
-/// The names of parameters. A variadic one has as many as the call: its name and the position.
-fn parameters(params: &[Param], count: Option<usize>) -> String {
-    let mut names = Vec::new();
-    for (index, param) in params.iter().enumerate() {
-        match param.arity {
-            Arity::Variadic { .. } => {
-                let end = count.unwrap_or(index + 1);
-                names.extend((index..end).map(|position| format!("{}_{position}", param.name)));
-            }
-            Arity::Single | Arity::Optional => names.push(param.name.to_string()),
-        }
-    }
-    names.join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn operator(name: &str) -> &'static OpDef {
-        Registry::standard().operator("", name).unwrap()
-    }
-
-    #[test]
-    fn calls_are_found_in_text_and_not_in_graphs_of_attributes() {
-        let nodes = "a, b = Split <axis = -1, num_outputs = 2> (x)
-            c = If (b) <
-                then_branch = g () => (d) { d = Neg (a) },
-                else_branch = h () => (e) { e = Abs (a) }
-            >
-            f=Relu(c)";
-        let found: Vec<_> = callees(nodes).collect();
-        assert_eq!(found, ["Split", "If", "Relu"]);
-    }
-
-    #[test]
-    fn versions_without_functions_of_their_own_have_the_older_ones() {
-        let rows: [(&str, u32, &[(u32, bool)]); 9] = [
-            ("Elu", 1, &[]),
-            ("Elu", 6, &[(18, false)]),
-            ("Elu", 22, &[(18, false)]),
-            ("MeanVarianceNormalization", 9, &[(9, false)]),
-            ("MeanVarianceNormalization", 13, &[(13, false), (18, false)]),
-            ("Softmax", 11, &[]),
-            ("Softmax", 13, &[(13, true), (18, true)]),
-            ("Celu", 28, &[(28, false)]),
-            ("CastLike", 25, &[(25, true)]),
-        ];
-        for (name, version, expected) in rows {
-            let found = operator(name).functions_of(version);
-            let found: Vec<_> =
-                found.iter().map(|function| (function.since, function.needs_call)).collect();
-            assert_eq!(found, expected, "{name}-{version}");
-        }
-    }
-
-    #[test]
-    fn a_function_holds_until_an_operator_in_it_changes() {
-        // `CastLike` and `Constant` changed in 19; `Or` and `Equal` in 13, `Greater` too.
-        let rows = [
-            ("Elu", 17, false),
-            ("Elu", 18, true),
-            ("Elu", 19, false),
-            ("Elu", 22, false),
-            ("GreaterOrEqual", 12, true),
-            ("GreaterOrEqual", 13, false),
-            ("GreaterOrEqual", 16, true),
-            ("SwiGLU", 28, true),
-            ("HardSwish", 14, true),
-            ("HardSwish", 21, true),
-        ];
-        for (name, opset, expected) in rows {
-            let text = operator(name).function_text(opset, None);
-            assert_eq!(text.is_some(), expected, "{name} at opset {opset}");
-        }
     }
 }

@@ -27,6 +27,7 @@ mod def;
 mod denotation;
 pub mod facts;
 mod function;
+mod function_text;
 mod infer;
 pub mod intern;
 mod known;

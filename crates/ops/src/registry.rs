@@ -525,6 +525,8 @@ fn expanded(position: usize, since: u32) -> Option<&'static Schema> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::typeset::{TypeSet, read_type};
+    use std::collections::HashSet;
 
     #[test]
     fn the_list_is_sorted_and_every_version_expands() {
@@ -600,6 +602,41 @@ mod tests {
         assert!(matches!(again, Err(RegistryError::Duplicate { .. })));
         for (oldest, newest) in [(0, 1), (3, 2)] {
             assert!(registry.set_versions("x", oldest, newest).is_err());
+        }
+    }
+
+    #[test]
+    fn the_standard_s_own_schemas_pass() {
+        // VER-09+, NODE-10+, OPSET-12, OPSET-15+, OPSET-17
+        let registry = Registry::standard();
+        let mut seen = HashSet::new();
+        for schema in registry.schemas() {
+            schema.check().unwrap();
+            assert!(seen.insert((schema.domain, schema.name, schema.since)));
+            let newest = DOMAIN_VERSIONS.iter().find(|(domain, _)| *domain == schema.domain);
+            assert!(newest.is_some_and(|(_, newest)| schema.since <= *newest));
+        }
+        // NAME-09-: version 1 has an input and an attribute called `split`.
+        let mut ambiguous: Vec<&str> = registry
+            .schemas()
+            .filter(|schema| schema.ambiguous_names().next().is_some())
+            .map(|schema| schema.name)
+            .collect();
+        ambiguous.dedup();
+        assert_eq!(ambiguous, ["Split"]);
+    }
+
+    #[test]
+    fn sets_of_types_are_read_by_the_names_that_they_print() {
+        let registry = Registry::standard();
+        for var in registry.schemas().flat_map(|schema| &schema.types) {
+            let names = var.allowed.names();
+            let read = TypeSet::parse(names.iter().map(String::as_str)).unwrap();
+            assert_eq!(read.names().len(), names.len(), "{names:?}");
+            // Types that are spelled out may be spelled in more than one way.
+            let spelled_out = names.iter().any(|name| name.contains("map("));
+            assert!(spelled_out || read == var.allowed, "{names:?}");
+            assert!(names.iter().all(|name| var.allowed.allows(&read_type(name).unwrap())));
         }
     }
 }

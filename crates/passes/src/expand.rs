@@ -71,7 +71,8 @@ pub fn expand_operators(
     for (node, op) in nodes {
         let ty = |value: Option<ValueId>| inference.ty(value?).cloned();
         let types: Vec<Option<Type>> = resolved.model().inputs(node).map(ty).collect();
-        let Some(text) = call::expansion(resolved.model(), node, &types, op) else {
+        let (model, registry) = (resolved.model(), resolved.registry());
+        let Some(text) = call::expansion(model, registry, node, &types, op) else {
             continue;
         };
         let function = match functions.get(&text) {

@@ -47,7 +47,7 @@ impl OperatorFunction {
     /// written for and this one.
     pub fn of(domain: &str, operator: &str, opset: u32) -> Option<OperatorFunction> {
         let operator = Registry::standard().operator(domain, operator)?;
-        let text = operator.function_text(opset, None)?;
+        let text = operator.function_text(&Registry::standard(), opset, None)?;
         Some(OperatorFunction { text })
     }
 

@@ -56,7 +56,7 @@ pub struct Expand<'a> {
 }
 
 impl<'a> Expand<'a> {
-    pub(super) fn new(schema: &'a Schema, opset: u32, call: &'a Call<'a>) -> Self {
+    pub(crate) fn new(schema: &'a Schema, opset: u32, call: &'a Call<'a>) -> Self {
         Expand { opset, schema, attributes: AttributeView::new(schema, call.attributes), call }
     }
 

@@ -22,17 +22,18 @@ pub fn function_of_call(
 ) -> Option<String> {
     let name = model.display(model.node(node).op_type);
     let operator = registry.operator(&model.domain_of(node), &name)?;
-    with_call(model, node, types, |call| operator.function_text(opset, Some(call)))
+    with_call(model, node, types, |call| operator.function_text(registry, opset, Some(call)))
 }
 
 /// The same to take the place of the node: for the opset version that it is written for.
 pub(super) fn expansion(
     model: &Model,
+    registry: &Registry,
     node: NodeId,
     types: &[Option<Type>],
     op: OpRef,
 ) -> Option<String> {
-    with_call(model, node, types, |call| op.def.expansion_text(op.opset, call))
+    with_call(model, node, types, |call| op.def.expansion_text(registry, op.opset, call))
 }
 
 fn with_call(
