@@ -7,37 +7,26 @@
 
 use sardonyx_model::{Dim, Shape, Type};
 
-use crate::Infer;
-use crate::math::einsum;
+use crate::infer::Infer;
 
-/// A node whose work is to be counted.
-struct Counted<'a> {
-    cx: &'a Infer<'a>,
-    outputs: &'a [Option<&'a Type>],
+/// How many multiply-adds a node of an operator takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Cost {
+    /// Nothing is multiplied and added up.
+    Nothing,
+    /// By a formula.
+    Counted(CostFn),
+    /// That is up to the implementation.
+    Unknown,
 }
 
-/// The multiply-adds of a node, given what its rule is given and the types of its outputs. `None`
-/// if the inputs say too little, or nobody knows how to count the operator.
-pub fn multiply_adds(cx: &Infer<'_>, outputs: &[Option<&Type>]) -> Option<Dim> {
-    let node = Counted { cx, outputs };
-    let count = match (cx.schema().domain, cx.schema().name) {
-        ("", "MatMul" | "MatMulInteger") => node.matrix_product(0, 1),
-        ("", "QLinearMatMul") => node.matrix_product(0, 3),
-        ("", "Gemm") => node.gemm(),
-        ("", "Conv" | "ConvInteger" | "DeformConv" | "CausalConvWithState") => node.convolution(1),
-        ("", "QLinearConv") => node.convolution(3),
-        ("", "ConvTranspose") => node.transposed_convolution(),
-        ("", "Einsum") => einsum::multiply_adds(cx),
-        ("", "Attention") | ("ai.onnx.preview", "FlexAttention") => node.attention(),
-        ("", "LinearAttention") => node.linear_attention(),
-        ("", "LSTM" | "GRU" | "RNN") => node.recurrent(),
-        ("", "DFT") => node.fourier(),
-        ("ai.onnx.ml", "LinearClassifier" | "LinearRegressor") => node.linear_model(),
-        // What they do is made of products, but how many is up to the implementation.
-        ("", "Det" | "STFT") | ("ai.onnx.ml", "SVMClassifier" | "SVMRegressor") => None,
-        _ => Some(Dim::Known(0)),
-    };
-    count.filter(|count| !count.is_unknown())
+/// Counts the multiply-adds of a node; `None` if its inputs say too little.
+pub(crate) type CostFn = fn(&Counted<'_>) -> Option<Dim>;
+
+/// A node whose work is to be counted.
+pub(crate) struct Counted<'a> {
+    pub(crate) cx: &'a Infer<'a>,
+    pub(crate) outputs: &'a [Option<&'a Type>],
 }
 
 /// The number of elements of a shape. `None` if it is unknown, or nothing that 64 bits can hold.
@@ -52,24 +41,24 @@ pub fn elements(shape: &[Dim]) -> Option<Dim> {
 }
 
 impl Counted<'_> {
-    fn shape(&self, input: usize) -> Option<&Shape> {
+    pub(crate) fn shape(&self, input: usize) -> Option<&Shape> {
         self.cx.shape(input)
     }
 
-    fn elements(&self, input: usize) -> Option<Dim> {
+    pub(crate) fn elements(&self, input: usize) -> Option<Dim> {
         elements(self.shape(input)?)
     }
 
-    fn output(&self, index: usize) -> Option<&Shape> {
+    pub(crate) fn output(&self, index: usize) -> Option<&Shape> {
         (*self.outputs.get(index)?)?.shape()
     }
 
-    fn output_elements(&self) -> Option<Dim> {
+    pub(crate) fn output_elements(&self) -> Option<Dim> {
         elements(self.output(0)?)
     }
 
     /// Each element of the product is a sum over the last axis of A.
-    fn matrix_product(&self, a: usize, b: usize) -> Option<Dim> {
+    pub(crate) fn matrix_product(&self, a: usize, b: usize) -> Option<Dim> {
         let last = self.shape(a).and_then(|a| a.last());
         let summed = match (last, self.shape(b)) {
             (Some(last), _) => last,
@@ -79,106 +68,16 @@ impl Counted<'_> {
         Some(self.output_elements()?.mul(summed))
     }
 
-    fn gemm(&self) -> Option<Dim> {
-        let is_turned = self.cx.int("transA")? != 0;
-        let summed = self.shape(0)?.get(usize::from(!is_turned))?;
-        Some(self.output_elements()?.mul(summed))
-    }
-
     /// Each output element is a sum over one kernel, `[M, C / group, K1, …]` without the first
     /// axis.
-    fn convolution(&self, weights: usize) -> Option<Dim> {
+    pub(crate) fn convolution(&self, weights: usize) -> Option<Dim> {
         let kernel = elements(self.shape(weights)?.get(1..)?)?;
         Some(self.output_elements()?.mul(&kernel))
-    }
-
-    /// Each input element is multiplied with one kernel, `[C, M / group, K1, …]` without the first
-    /// axis.
-    fn transposed_convolution(&self) -> Option<Dim> {
-        let kernel = elements(self.shape(1)?.get(1..)?)?;
-        Some(self.elements(0)?.mul(&kernel))
-    }
-
-    /// Every query with every key, and the weights with the values: each element of the queries,
-    /// and each of the result, takes part once per key. Graphs that change scores are counted where
-    /// they stand.
-    fn attention(&self) -> Option<Dim> {
-        let keys = self.shape(1)?;
-        // Heads are an axis of their own, or part of the last.
-        let mut length = keys.get(keys.len().checked_sub(2)?)?.clone();
-        if self.cx.schema().name == "Attention" && self.cx.has_input(4) {
-            length = length.add(self.shape(4)?.get(2)?);
-        }
-        let taken = self.elements(0)?.add(&self.output_elements()?);
-        Some(taken.mul(&length))
-    }
-
-    /// Per step the state of each head takes up a product of key and value, and is multiplied with
-    /// the query; the delta rules read it with the key as well. Sizes of heads follow from their
-    /// numbers.
-    fn linear_attention(&self) -> Option<Dim> {
-        let heads = Dim::Known(self.cx.int("kv_num_heads")?);
-        let value = self.shape(2)?.last()?.floor_div(&heads);
-        let with_keys = match self.cx.string("update_rule")?.as_str() {
-            "delta" | "gated_delta" => 2,
-            _ => 1,
-        };
-        let keys = self.elements(1)?.mul(&Dim::Known(with_keys));
-        Some(keys.add(&self.elements(0)?).mul(&value))
-    }
-
-    /// All weights once for each step of each element of the batch; lengths given by
-    /// `sequence_lens` are not known.
-    fn recurrent(&self) -> Option<Dim> {
-        let steps = elements(self.shape(0)?.get(..2)?)?;
-        Some(steps.mul(&self.elements(1)?.add(&self.elements(2)?)))
-    }
-
-    /// The fast transform over n elements, n a number: log2(n) stages of n / 2 complex products,
-    /// each of four real ones.
-    fn fourier(&self) -> Option<Dim> {
-        let rank = self.cx.rank(0)?;
-        let axis = match self.cx.schema().since {
-            ..20 => self.cx.int("axis")?,
-            _ if self.cx.has_input(2) => *self.cx.constant_ints(2)?.first()?,
-            _ => -2,
-        };
-        let axis = self.cx.axis(axis, rank).ok()?;
-        let length = if self.cx.has_input(1) {
-            *self.cx.constant_ints(1)?.first()?
-        } else {
-            self.shape(0)?[axis].known()?
-        };
-        let length = u64::try_from(length).ok()?;
-        let stages = length.checked_next_power_of_two()?.trailing_zeros();
-        let work = i64::try_from(length).ok()?.checked_mul(2 * i64::from(stages))?;
-        let shape = self.shape(0)?;
-        // The last axis holds the two parts of a complex number.
-        let others = shape[..rank - 1].iter().enumerate();
-        let others: Shape =
-            others.filter(|(index, _)| *index != axis).map(|(_, dim)| dim.clone()).collect();
-        Some(elements(&others)?.mul(&Dim::Known(work)))
-    }
-
-    /// All coefficients for each row.
-    fn linear_model(&self) -> Option<Dim> {
-        let rows = match &self.shape(0)?[..] {
-            [rows, _] => rows.clone(),
-            [_] => Dim::Known(1),
-            _ => return None,
-        };
-        match self.cx.attribute("coefficients")? {
-            crate::AttrValue::Floats(coefficients) => {
-                Some(rows.mul(&Dim::Known(i64::try_from(coefficients.len()).ok()?)))
-            }
-            _ => None,
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::multiply_adds;
     use crate::AttrValue::{self, Int};
     use crate::math::testing::{Given, ty};
     use crate::math::{gemm::GEMM, linear::EINSUM, matmul::MATMUL, unary::RELU};
@@ -205,7 +104,7 @@ mod tests {
         let outputs = cx.finish().types;
         let outputs: Vec<_> = outputs.iter().map(Option::as_ref).collect();
         let cx = Infer::new(schema, &given, &inputs, &[], 1);
-        multiply_adds(&cx, &outputs).map_or("?".to_string(), |count| count.to_string())
+        operator.multiply_adds(&cx, &outputs).map_or("?".to_string(), |count| count.to_string())
     }
 
     #[test]

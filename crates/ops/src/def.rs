@@ -1,7 +1,10 @@
 //! The definition of an operator: its versions as differences, and the functions that belong to
 //! them.
 
+use sardonyx_model::{Dim, Type};
+
 use crate::adapt::{Adapt, Refusal};
+use crate::cost::{Cost, CostFn, Counted};
 use crate::denotation::Format;
 use crate::facts::Fact;
 use crate::function::{Body, BodyFn};
@@ -28,6 +31,10 @@ pub struct OpDef {
     adapters: List<Adapter, 12>,
     bodies: List<(u32, Body), 4>,
     formats: Option<&'static [(usize, Format)]>,
+    cost: Cost,
+    deciding: &'static [usize],
+    reads_part: bool,
+    without_reference_rule: &'static [u32],
 }
 
 /// One version, as the difference to the one before.
@@ -64,6 +71,10 @@ impl OpDef {
             adapters: List::EMPTY,
             bodies: List::EMPTY,
             formats: None,
+            cost: Cost::Nothing,
+            deciding: &[],
+            reads_part: false,
+            without_reference_rule: &[],
         }
     }
 
@@ -125,6 +136,66 @@ impl OpDef {
     /// which inputs are expected in which format.
     pub(crate) const fn keeps_format(self, inputs: &'static [(usize, Format)]) -> OpDef {
         OpDef { formats: Some(inputs), ..self }
+    }
+
+    /// How many multiply-adds a node takes; without it none.
+    pub(crate) const fn cost(self, count: CostFn) -> OpDef {
+        OpDef { cost: Cost::Counted(count), ..self }
+    }
+
+    /// Says that what the operator does is made of products, but that how many is up to the
+    /// implementation.
+    pub(crate) const fn unknown_cost(self) -> OpDef {
+        OpDef { cost: Cost::Unknown, ..self }
+    }
+
+    /// The inputs whose integers decide the shapes of outputs.
+    pub(crate) const fn shapes_by(self, inputs: &'static [usize]) -> OpDef {
+        OpDef { deciding: inputs, ..self }
+    }
+
+    /// Says that of the first input only those elements are read that the output takes.
+    pub(crate) const fn reads_part_of_first(self) -> OpDef {
+        OpDef { reads_part: true, ..self }
+    }
+
+    /// The versions for which the reference implementation has no inference rule.
+    pub(crate) const fn without_reference_rule(self, versions: &'static [u32]) -> OpDef {
+        OpDef { without_reference_rule: versions, ..self }
+    }
+
+    /// Whether both are the same definition, which is a comparison of addresses.
+    pub fn is(&self, other: &OpDef) -> bool {
+        std::ptr::eq(self, other)
+    }
+
+    /// The multiply-adds of a node, given what its rule is given and the types of its outputs.
+    /// `None` if the inputs say too little, or the number is up to the implementation.
+    pub fn multiply_adds(&self, cx: &Infer<'_>, outputs: &[Option<&Type>]) -> Option<Dim> {
+        let count = match self.cost {
+            Cost::Nothing => Some(Dim::Known(0)),
+            Cost::Counted(count) => count(&Counted { cx, outputs }),
+            Cost::Unknown => None,
+        };
+        count.filter(|count| !count.is_unknown())
+    }
+
+    /// The inputs whose integers decide the shapes of outputs: where one is a constant that cannot
+    /// be read, shapes cannot be inferred. Only inputs that the reference implementation reads for
+    /// that are listed.
+    pub fn deciding_inputs(&self) -> &'static [usize] {
+        self.deciding
+    }
+
+    /// Whether of the first input only those elements are read that the output takes.
+    pub fn is_part_of_first(&self) -> bool {
+        self.reads_part
+    }
+
+    /// Whether the reference implementation has an inference rule for the version that an opset
+    /// version has, as far as the operator has one.
+    pub fn has_reference_rule(&self, version: u32) -> bool {
+        !self.without_reference_rule.contains(&version)
     }
 
     /// The formats in which inputs are expected, of an operator whose outputs have the format of

@@ -32,6 +32,7 @@ mod infer;
 pub mod intern;
 mod known;
 mod meanings;
+pub mod operators;
 mod registry;
 pub mod rules;
 mod schema;

@@ -52,7 +52,8 @@ pub(crate) static CONV_INTEGER: OpDef = OpDef::new("ConvInteger")
         ],
     )
     .infer(infer_conv_integer)
-    .keeps_format(&[(0, IMAGES), (1, FILTERS)]);
+    .keeps_format(&[(0, IMAGES), (1, FILTERS)])
+    .cost(|node| node.convolution(1));
 
 pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
     .about("A matrix product of 8-bit integers with zero points, summed up in 32 bits.")
@@ -69,7 +70,8 @@ pub(crate) static MATMUL_INTEGER: OpDef = OpDef::new("MatMulInteger")
             types("T3", INT32),
         ],
     )
-    .infer(infer_matmul_integer);
+    .infer(infer_matmul_integer)
+    .cost(|node| node.matrix_product(0, 1));
 
 pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
     .about("A convolution of quantized tensors: each with its scale and zero point, and so is the result.").since(
@@ -98,7 +100,8 @@ pub(crate) static QLINEAR_CONV: OpDef = OpDef::new("QLinearConv")
     ],
 )
 .infer(infer_qlinear_conv)
-.keeps_format(&[(0, IMAGES), (3, FILTERS)]);
+.keeps_format(&[(0, IMAGES), (3, FILTERS)])
+    .cost(|node| node.convolution(3));
 
 pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
     .about("A matrix product of quantized tensors: each with its scale and zero point, and so is the result.")
@@ -146,7 +149,8 @@ pub(crate) static QLINEAR_MATMUL: OpDef = OpDef::new("QLinearMatMul")
             ),
         ],
     )
-.infer(infer_qlinear_matmul);
+.infer(infer_qlinear_matmul)
+    .cost(|node| node.matrix_product(0, 3));
 
 fn infer_conv_integer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     check_zero_point(cx, 0, 2)?;

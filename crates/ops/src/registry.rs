@@ -547,6 +547,10 @@ mod tests {
                     op.name
                 );
             }
+            let newest = op.schema_at(op.newest()).expect("it is the newest one");
+            for input in op.deciding_inputs() {
+                assert!(newest.input(*input).is_some(), "{} has no input {input}", op.name);
+            }
             for adapter in op.adapters() {
                 let boundary = adapter.from.max(adapter.to);
                 assert!(

@@ -74,7 +74,7 @@ pub(crate) static SEQUENCE_ERASE: OpDef = OpDef::new("SequenceErase")
     )
     .infer(same_as_first);
 
-pub(crate) static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
+pub static SEQUENCE_INSERT: OpDef = OpDef::new("SequenceInsert")
     .about("A sequence with a tensor put in before a position, or at the end.")
     .since(
         11,

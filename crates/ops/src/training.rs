@@ -65,7 +65,8 @@ pub(crate) static GRADIENT: OpDef = OpDef::new("Gradient")
             types("T2", FLOATS),
         ],
     )
-    .infer(infer_gradient);
+    .infer(infer_gradient)
+    .without_reference_rule(&[1]);
 
 pub(crate) static MOMENTUM: OpDef = OpDef::new("Momentum")
     .about("A step of gradient descent with momentum, the usual one or Nesterov's.")

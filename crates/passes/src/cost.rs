@@ -105,7 +105,7 @@ pub fn cost(model: &Model, registry: &Registry, options: InferOptions<'_>) -> Co
 /// The multiply-adds of one node of a resolved model, in the form that it has there. `None` if
 /// `found` says too little of sizes, or nobody knows how to count the operator.
 pub fn node_multiply_adds(resolved: &Resolved, found: &Inference, node: NodeId) -> Option<u64> {
-    let schema = resolved.schema(node)?;
-    let count = multiply_adds_of(resolved.model(), found, node, schema, None);
+    let op = resolved.op(node)?;
+    let count = multiply_adds_of(resolved.model(), found, node, (op.schema, Some(op.def)), None);
     u64::try_from(count.known()?).ok()
 }

@@ -110,7 +110,8 @@ pub(crate) static UPSAMPLE: OpDef = OpDef::new("Upsample")
         ],
     )
     .since(10, &[deprecated()])
-    .infer(infer_upsample);
+    .infer(infer_upsample)
+    .without_reference_rule(&[1]);
 
 /// Where factors and sizes are, by version.
 struct Inputs {

@@ -32,7 +32,7 @@ use crate::math::{consumed_inputs, legacy_broadcast, shape_values};
 use crate::rules;
 use crate::typeset::TypeSet;
 
-pub(crate) static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add)).about("Sums.");
+pub static ADD: OpDef = arithmetic("Add", |cx| elementwise(cx, Dim::add)).about("Sums.");
 
 pub(crate) static AND: OpDef =
     logic("And", |cx| logical(cx, Dim::mul)).about("Truth values: both.");
@@ -125,7 +125,7 @@ pub(crate) static MOD: OpDef = OpDef::new("Mod")
     )
     .infer(remainder);
 
-pub(crate) static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul)).about("Products.");
+pub static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul)).about("Products.");
 
 pub(crate) static OR: OpDef = logic("Or", |cx| logical(cx, either)).about("Truth values: either.");
 
@@ -157,8 +157,7 @@ pub(crate) static POW: OpDef = OpDef::new("Pow")
     .infer(power)
     .adapter(6, 7, legacy_broadcast::align);
 
-pub(crate) static SUB: OpDef =
-    arithmetic("Sub", |cx| elementwise(cx, Dim::sub)).about("Differences.");
+pub static SUB: OpDef = arithmetic("Sub", |cx| elementwise(cx, Dim::sub)).about("Differences.");
 
 pub(crate) static XOR: OpDef =
     logic("Xor", |cx| logical(cx, one_of_two)).about("Truth values: exactly one.");
@@ -198,6 +197,7 @@ const fn arithmetic(name: &'static str, infer: InferFn) -> OpDef {
         types("T", HIGH_PRECISION_IR4),
     ];
     OpDef::new(name)
+        .without_reference_rule(&[1])
         .since(1, FIRST)
         .since(6, NOT_IN_PLACE)
         .since(7, BROADCAST)

@@ -61,7 +61,8 @@ pub(crate) static CLIP: OpDef = OpDef::new("Clip")
     .infer(infer)
     .adapter(5, 6, same_limits)
     .adapter(10, 11, limits_as_inputs)
-    .body_from(13, body);
+    .body_from(13, body)
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     rules::same_as_first(cx)?;

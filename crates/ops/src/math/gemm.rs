@@ -8,13 +8,14 @@
 use sardonyx_model::{Dim, Shape};
 
 use crate::adapt::{Adapt, Refusal};
+use crate::cost::Counted;
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, float, input, int, output, types, without_attribute,
 };
 use crate::infer::{Infer, InferError};
 
-pub(crate) static GEMM: OpDef = OpDef::new("Gemm")
+pub static GEMM: OpDef = OpDef::new("Gemm")
     .about("A matrix product, scaled, plus a third matrix, scaled: `alpha * A * B + beta * C`.")
     .since(
         1,
@@ -46,7 +47,16 @@ pub(crate) static GEMM: OpDef = OpDef::new("Gemm")
         ],
     )
     .infer(infer)
-    .adapter(6, 7, stretch_always);
+    .adapter(6, 7, stretch_always)
+    .cost(multiply_adds)
+    .without_reference_rule(&[1]);
+
+/// Each element of the product is a sum over the second axis of A.
+fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
+    let is_turned = node.cx.int("transA")? != 0;
+    let summed = node.shape(0)?.get(usize::from(!is_turned))?;
+    Some(node.output_elements()?.mul(summed))
+}
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let [rows, a_inner] = matrix(cx, 0, "transA")?;

@@ -17,7 +17,8 @@ pub(crate) static DET: OpDef = OpDef::new("Det")
         &[input("X", "T").differentiable(), output("Y", "T").differentiable(), types("T", FLOATS)],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(determinant);
+    .infer(determinant)
+    .unknown_cost();
 
 pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
     .about(
@@ -33,7 +34,8 @@ pub(crate) static EINSUM: OpDef = OpDef::new("Einsum")
         ],
     )
     .since(28, &[types("T", NUMERIC_IR4)])
-    .infer(einsum::infer);
+    .infer(einsum::infer)
+    .cost(|node| einsum::multiply_adds(node.cx));
 
 fn determinant(cx: &mut Infer<'_>) -> Result<(), InferError> {
     demand_rank_from(cx, 0, 2)?;

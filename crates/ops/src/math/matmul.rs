@@ -12,7 +12,7 @@ use crate::facts::{FLOATS, HIGH_PRECISION, HIGH_PRECISION_IR4, input, output, ty
 use crate::infer::{Infer, InferError};
 use crate::rules;
 
-pub(crate) static MATMUL: OpDef = OpDef::new("MatMul")
+pub static MATMUL: OpDef = OpDef::new("MatMul")
     .about("The matrix product, of stacks of matrices too.")
     .since(1, &[input("A", "T"), input("B", "T"), output("Y", "T"), types("T", FLOATS)])
     .since(9, &[types("T", HIGH_PRECISION)])
@@ -25,7 +25,8 @@ pub(crate) static MATMUL: OpDef = OpDef::new("MatMul")
             types("T", HIGH_PRECISION_IR4),
         ],
     )
-    .infer(infer);
+    .infer(infer)
+    .cost(|node| node.matrix_product(0, 1));
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match (cx.shape(0), cx.shape(1)) {

@@ -43,7 +43,8 @@ pub(crate) static PRELU: OpDef = OpDef::new("PRelu")
     .infer(infer)
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(6, 7, align_channels)
-    .body(&[16], slope_below_zero!("slope"));
+    .body(&[16], slope_below_zero!("slope"))
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let Some(ty) = cx.tensor(0) else {

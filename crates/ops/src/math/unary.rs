@@ -39,7 +39,8 @@ pub(crate) static ABS: OpDef = OpDef::new("Abs")
     .since(6, &[NOT_IN_PLACE, types("T", NUMERIC)])
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", NUMERIC_IR4)])
     .infer(|cx| mapped(cx, shape_values::absolute))
-    .adapter(5, 6, consumed_inputs::remove);
+    .adapter(5, 6, consumed_inputs::remove)
+    .without_reference_rule(&[1]);
 
 pub(crate) static ACOS: OpDef = smooth_named("Acos", 7).about("Inverse cosine.");
 
@@ -178,7 +179,8 @@ pub(crate) static NEG: OpDef = OpDef::new("Neg")
     .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
     .since(13, &[SMOOTH_X, SMOOTH_Y, types("T", FLOATS_IR4.and(SIGNED))])
     .infer(|cx| mapped(cx, shape_values::negate))
-    .adapter(5, 6, consumed_inputs::remove);
+    .adapter(5, 6, consumed_inputs::remove)
+    .without_reference_rule(&[1]);
 
 pub(crate) static NOT: OpDef = OpDef::new("Not")
     .about("Truth values turned.")
@@ -239,7 +241,8 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
             below = Less (X, zero)
             Y = Where (below, negative, positive)",
         ),
-    );
+    )
+    .without_reference_rule(&[1]);
 
 pub(crate) static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.");
 
@@ -393,6 +396,7 @@ const fn function_inferred(
         .since(6, const { &[NOT_IN_PLACE] })
         .since(13, bfloat16_too)
         .infer(infer)
+        .without_reference_rule(&[1])
         .adapter(5, 6, consumed_inputs::remove)
 }
 
@@ -431,6 +435,7 @@ const fn activation(name: &'static str, first: &'static [Fact], bfloat16_since: 
         .since(6, const { &[SMOOTH_X, SMOOTH_Y, NOT_IN_PLACE] })
         .since(bfloat16_since, const { &[types("T", FLOATS_IR4)] })
         .infer(rules::same_as_first)
+        .without_reference_rule(&[1])
         .adapter(5, 6, consumed_inputs::remove)
 }
 

@@ -22,7 +22,8 @@ pub(crate) static MAX: OpDef = OpDef::new("Max")
     .since(12, &[types("T", NUMERIC)])
     .since(13, &[SMOOTH_DATA, output("max", "T").differentiable(), types("T", NUMERIC_IR4)])
     .infer(|cx| folded(cx, Dim::larger))
-    .adapter(5, 6, consumed_inputs::remove);
+    .adapter(5, 6, consumed_inputs::remove)
+    .without_reference_rule(&[1]);
 
 pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .about("The mean of each place.")
@@ -31,7 +32,8 @@ pub(crate) static MEAN: OpDef = OpDef::new("Mean")
     .since(8, &[])
     .since(13, &[SMOOTH_DATA, output("mean", "T").differentiable(), types("T", FLOATS_IR4)])
     .infer(infer)
-    .adapter(5, 6, consumed_inputs::remove);
+    .adapter(5, 6, consumed_inputs::remove)
+    .without_reference_rule(&[1]);
 
 pub(crate) static MIN: OpDef = OpDef::new("Min")
     .about("The smallest of each place.")
@@ -41,7 +43,8 @@ pub(crate) static MIN: OpDef = OpDef::new("Min")
     .since(12, &[types("T", NUMERIC)])
     .since(13, &[SMOOTH_DATA, output("min", "T").differentiable(), types("T", NUMERIC_IR4)])
     .infer(|cx| folded(cx, Dim::smaller))
-    .adapter(5, 6, consumed_inputs::remove);
+    .adapter(5, 6, consumed_inputs::remove)
+    .without_reference_rule(&[1]);
 
 pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .about("The sum of each place.")
@@ -50,7 +53,8 @@ pub(crate) static SUM: OpDef = OpDef::new("Sum")
     .since(8, &[])
     .since(13, &[SMOOTH_DATA, output("sum", "T").differentiable(), types("T", FLOATS_IR4)])
     .infer(|cx| folded(cx, Dim::add))
-    .adapter(5, 6, consumed_inputs::remove);
+    .adapter(5, 6, consumed_inputs::remove)
+    .without_reference_rule(&[1]);
 
 const DATA: Fact = inputs("data_0", "T");
 const SMOOTH_DATA: Fact = DATA.differentiable();

@@ -51,7 +51,8 @@ pub(crate) static FEATURE_VECTORIZER: OpDef = OpDef::new("FeatureVectorizer")
             types("T1", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(joined);
+    .infer(joined)
+    .without_reference_rule(&[1]);
 
 pub(crate) static IMPUTER: OpDef = OpDef::new("Imputer")
     .about("Puts other values in the place of one that stands for a missing one.")
@@ -68,7 +69,8 @@ pub(crate) static IMPUTER: OpDef = OpDef::new("Imputer")
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(same_as_first);
+    .infer(same_as_first)
+    .without_reference_rule(&[1]);
 
 pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
     .about("Divides rows by their largest element, 1-norm or 2-norm.")
@@ -82,7 +84,8 @@ pub(crate) static NORMALIZER: OpDef = OpDef::new("Normalizer")
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(floats_of_first);
+    .infer(floats_of_first)
+    .without_reference_rule(&[1]);
 
 pub(crate) static ONE_HOT_ENCODER: OpDef = OpDef::new("OneHotEncoder")
     .about("A new axis with 1 at the place of the category and 0 everywhere else.")
@@ -113,7 +116,8 @@ pub(crate) static SCALER: OpDef = OpDef::new("Scaler")
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(floats_of_first);
+    .infer(floats_of_first)
+    .without_reference_rule(&[1]);
 
 fn floats_of_first(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.set_tensor(0, Some(Float), cx.shape(0).cloned());

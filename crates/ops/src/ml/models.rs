@@ -5,6 +5,7 @@ use sardonyx_tensor::DataType;
 use sardonyx_tensor::DataType::{Double, Float, Int32, Int64, String};
 
 use crate::attributes::AttrValue;
+use crate::cost::Counted;
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, deprecated, floats, input, int, ints, output, string, strings, tensor, types,
@@ -32,7 +33,8 @@ pub(crate) static LINEAR_CLASSIFIER: OpDef = OpDef::new("LinearClassifier")
             types("T2", TypeSet::tensors(&[Int64, String])),
         ],
     )
-    .infer(linear_classifier);
+    .infer(linear_classifier)
+    .cost(linear_work);
 
 pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
     .about("Weighted sums of features plus constants.")
@@ -49,7 +51,9 @@ pub(crate) static LINEAR_REGRESSOR: OpDef = OpDef::new("LinearRegressor")
             types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
         ],
     )
-    .infer(linear_regressor);
+    .infer(linear_regressor)
+    .cost(linear_work)
+    .without_reference_rule(&[1]);
 
 pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
     .about("A support vector machine that tells classes apart, with votes or probabilities.")
@@ -75,7 +79,8 @@ pub(crate) static SVM_CLASSIFIER: OpDef = OpDef::new("SVMClassifier")
             types("T2", TypeSet::tensors(&[Int64, String])),
         ],
     )
-    .infer(svm_classifier);
+    .infer(svm_classifier)
+    .unknown_cost();
 
 pub(crate) static SVM_REGRESSOR: OpDef = OpDef::new("SVMRegressor")
     .about("A support vector machine that computes a number, or whether something belongs to what it has seen.").domain("ai.onnx.ml").since(
@@ -94,7 +99,9 @@ pub(crate) static SVM_REGRESSOR: OpDef = OpDef::new("SVMRegressor")
         types("T", TypeSet::tensors(&[Float, Double, Int32, Int64])),
     ],
 )
-    .infer(svm_regressor);
+    .infer(svm_regressor)
+    .unknown_cost()
+    .without_reference_rule(&[1]);
 
 pub(crate) static TREE_ENSEMBLE: OpDef = OpDef::new("TreeEnsemble")
     .about("Sums, means or extremes of the leaves that trees of decisions lead to: one operator for what the two below \
@@ -164,7 +171,8 @@ pub(crate) static TREE_ENSEMBLE_CLASSIFIER: OpDef = OpDef::new("TreeEnsembleClas
         ],
     )
     .since(5, &[deprecated()])
-    .infer(tree_classifier);
+    .infer(tree_classifier)
+    .without_reference_rule(&[5]);
 
 pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegressor")
     .about("Numbers, summed or otherwise combined over the leaves of trees of decisions.")
@@ -204,13 +212,29 @@ pub(crate) static TREE_ENSEMBLE_REGRESSOR: OpDef = OpDef::new("TreeEnsembleRegre
         ],
     )
     .since(5, &[deprecated()])
-    .infer(tree_regressor);
+    .infer(tree_regressor)
+    .without_reference_rule(&[1, 5]);
 
 /// A class for each example, and a score for each of so many classes.
 fn set_classes(cx: &mut Infer<'_>, elem: DataType, examples: Dim, count: Dim) {
     let shape = Shape::from_iter([examples.clone()]);
     cx.set_tensor(0, Some(elem), Some(shape));
     cx.set_tensor(1, Some(Float), Some(Shape::from_iter([examples, count])));
+}
+
+/// All coefficients for each row.
+fn linear_work(node: &Counted<'_>) -> Option<Dim> {
+    let rows = match &node.shape(0)?[..] {
+        [rows, _] => rows.clone(),
+        [_] => Dim::Known(1),
+        _ => return None,
+    };
+    match node.cx.attribute("coefficients")? {
+        AttrValue::Floats(coefficients) => {
+            Some(rows.mul(&Dim::Known(i64::try_from(coefficients.len()).ok()?)))
+        }
+        _ => None,
+    }
 }
 
 fn linear_classifier(cx: &mut Infer<'_>) -> Result<(), InferError> {

@@ -10,6 +10,7 @@ mod shapes;
 use sardonyx_model::Dim;
 use sardonyx_tensor::DataType::{Bfloat16, Bool, Float, Float16, Int64};
 
+use crate::cost::Counted;
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS_IR4, NUMERIC_IR4, deterministic, float, graph, input, int, output, string, types,
@@ -56,7 +57,8 @@ pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
         ],
     )
     .infer(shapes::infer)
-    .body_from(23, dot_product::body);
+    .body_from(23, dot_product::body)
+    .cost(attention_work);
 
 pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithState")
     .about("A convolution along time, channel by channel, in which no output sees what comes later. The end of the \
@@ -73,7 +75,8 @@ pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithStat
         types("T", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
 )
     .infer(causal_conv::infer)
-    .body_from(27, causal_conv::body);
+    .body_from(27, causal_conv::body)
+    .cost(|node| node.convolution(1));
 
 pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
     .about("Attention in which a graph may change each score before the weights are computed, and another one each \
@@ -91,7 +94,8 @@ pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
         types("T1", FLOATS_IR4), deterministic()],
 )
     .infer(flex::infer)
-    .body_from(1, flex::body);
+    .body_from(1, flex::body)
+    .cost(flex_attention_work);
 
 pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
     .about("Attention without the weights that sum to 1: keys and values are summed up into a state that queries are \
@@ -115,7 +119,8 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
         types("S", TypeSet::tensors(&[Float16, Float, Bfloat16])), unknown_determinism()],
 )
     .infer(linear::infer)
-    .body_from(27, linear::body);
+    .body_from(27, linear::body)
+    .cost(linear_attention_work);
 
 pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .about("Turns pairs of features by angles that grow with the position, so that products of queries and keys see \
@@ -136,6 +141,42 @@ pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
 )
     .infer(rotary::infer)
     .body_from(23, rotary::body);
+
+/// Every query with every key, and the weights with the values: each element of the queries,
+/// and each of the result, takes part once per key. Graphs that change scores are counted where
+/// they stand.
+fn products_with_keys(node: &Counted<'_>, past: Option<usize>) -> Option<Dim> {
+    let keys = node.shape(1)?;
+    // Heads are an axis of their own, or part of the last.
+    let mut length = keys.get(keys.len().checked_sub(2)?)?.clone();
+    if let Some(past) = past {
+        length = length.add(node.shape(past)?.get(2)?);
+    }
+    let taken = node.elements(0)?.add(&node.output_elements()?);
+    Some(taken.mul(&length))
+}
+
+fn attention_work(node: &Counted<'_>) -> Option<Dim> {
+    products_with_keys(node, node.cx.has_input(4).then_some(4))
+}
+
+fn flex_attention_work(node: &Counted<'_>) -> Option<Dim> {
+    products_with_keys(node, None)
+}
+
+/// Per step the state of each head takes up a product of key and value, and is multiplied with
+/// the query; the delta rules read it with the key as well. Sizes of heads follow from their
+/// numbers.
+fn linear_attention_work(node: &Counted<'_>) -> Option<Dim> {
+    let heads = Dim::Known(node.cx.int("kv_num_heads")?);
+    let value = node.shape(2)?.last()?.floor_div(&heads);
+    let with_keys = match node.cx.string("update_rule")?.as_str() {
+        "delta" | "gated_delta" => 2,
+        _ => 1,
+    };
+    let keys = node.elements(1)?.mul(&Dim::Known(with_keys));
+    Some(keys.add(&node.elements(0)?).mul(&value))
+}
 
 /// Heads of keys or values, each as often as query heads share it. The names of sizes are those of
 /// the functions here.

@@ -92,7 +92,8 @@ pub(crate) static BATCH_NORMALIZATION: OpDef = OpDef::new("BatchNormalization")
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(6, 7, drop_is_test)
     .adapter(8, 9, drop_spatial)
-    .adapter(13, 14, training_mode);
+    .adapter(13, 14, training_mode)
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     // Statistics per element have no common shape with the channels.

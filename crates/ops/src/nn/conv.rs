@@ -40,7 +40,8 @@ pub(crate) static CONV: OpDef = OpDef::new("Conv")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(infer)
-    .keeps_format(&[(0, IMAGES), (1, FILTERS)]);
+    .keeps_format(&[(0, IMAGES), (1, FILTERS)])
+    .cost(|node| node.convolution(1));
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = PLAIN.output_shape(cx)?;

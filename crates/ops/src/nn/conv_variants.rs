@@ -4,6 +4,7 @@ use sardonyx_model::{Dim, Shape};
 
 use super::conv::{Convolution, group, kernel_sizes};
 use super::window::{Padding, Window, explicit_pads, per_axis};
+use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{ALL_IR4, FLOATS, FLOATS_IR4, input, int, ints, output, string, types};
 use crate::infer::{Infer, InferError};
@@ -59,7 +60,8 @@ pub(crate) static CONV_TRANSPOSE: OpDef = OpDef::new("ConvTranspose")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(transposed)
-    .keeps_format(&[]);
+    .keeps_format(&[])
+    .cost(transposed_work);
 
 pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     .about("A convolution whose kernel looks at places that an input shifts, each with a weight of its own if there is a \
@@ -84,7 +86,15 @@ pub(crate) static DEFORM_CONV: OpDef = OpDef::new("DeformConv")
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(deformed)
-    .keeps_format(&[]);
+    .keeps_format(&[])
+    .cost(|node| node.convolution(1));
+
+/// Each input element is multiplied with one kernel, `[C, M / group, K1, …]` without the first
+/// axis.
+fn transposed_work(node: &Counted<'_>) -> Option<Dim> {
+    let kernel = elements(node.shape(1)?.get(1..)?)?;
+    Some(node.elements(0)?.mul(&kernel))
+}
 
 fn columns_to_image(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = image_shape(cx)?;

@@ -58,7 +58,8 @@ pub(crate) static DROPOUT: OpDef = OpDef::new("Dropout")
     .adapter(5, 6, consumed_inputs::remove)
     .adapter(6, 7, drop_is_test)
     .adapter(9, 10, bool_mask)
-    .adapter(11, 12, ratio_as_input);
+    .adapter(11, 12, ratio_as_input)
+    .without_reference_rule(&[1]);
 
 const BOOL: TypeSet = TypeSet::tensors(&[DataType::Bool]);
 const FLOATS_IR9: TypeSet = FLOATS_IR4.and(TypeSet::tensors(&[

@@ -35,7 +35,8 @@ pub(crate) static INSTANCE_NORMALIZATION: OpDef = OpDef::new("InstanceNormalizat
     )
     .since(22, &[types("T", FLOATS_IR4)])
     .infer(infer)
-    .adapter(5, 6, consumed_inputs::remove);
+    .adapter(5, 6, consumed_inputs::remove)
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     per_channel(cx, 1..3)?;

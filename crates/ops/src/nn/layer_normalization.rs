@@ -33,7 +33,8 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
     .since(21, &[int("stash_type").or(1)])
     .infer(infer_groups)
     .adapter(20, 21, factors_per_channel)
-    .body_from(18, group_normalization);
+    .body_from(18, group_normalization)
+    .without_reference_rule(&[18, 21]);
 
 pub(crate) static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     .about("Brings what lies behind an axis to mean 0 and variance 1, then scales and shifts it.")

@@ -13,7 +13,8 @@ pub(crate) static GLOBAL_LP_POOL: OpDef = OpDef::new("GlobalLpPool")
         &[input("X", "T").differentiable(), output("Y", "T").differentiable(), int("p").or(2)],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(global_pool::infer);
+    .infer(global_pool::infer)
+    .without_reference_rule(&[1]);
 
 pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .about("The p-norm over a window that moves along all axes behind the channels.")
@@ -34,7 +35,8 @@ pub(crate) static LP_POOL: OpDef = OpDef::new("LpPool")
     .since(11, &[input("X", "T").differentiable(), output("Y", "T").differentiable()])
     .since(18, &[int("ceil_mode").or(0), ints("dilations")])
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(average_pool::infer);
+    .infer(average_pool::infer)
+    .without_reference_rule(&[1]);
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::Int32;
 
+use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{
     FLOATS, FLOATS_IR4, float, floats, input, int, output, string, strings, types,
@@ -60,7 +61,9 @@ pub(crate) static GRU: OpDef = OpDef::new("GRU")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(infer);
+    .infer(infer)
+    .cost(multiply_adds)
+    .without_reference_rule(&[1]);
 
 pub(crate) static LSTM: OpDef = OpDef::new("LSTM")
     .about("A recurrent layer of long short-term memory: cells with input, output and forget gates, and peepholes if \
@@ -110,7 +113,8 @@ pub(crate) static LSTM: OpDef = OpDef::new("LSTM")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(infer);
+    .infer(infer)
+    .cost(multiply_adds);
 
 pub(crate) static RNN: OpDef = OpDef::new("RNN")
     .about("A recurrent layer of the simplest kind: one activation of a sum of input and state; forwards, backwards or \
@@ -153,7 +157,8 @@ pub(crate) static RNN: OpDef = OpDef::new("RNN")
         ],
     )
     .since(22, &[types("T", FLOATS_IR4)])
-    .infer(infer);
+    .infer(infer)
+    .cost(multiply_adds);
 
 /// Inputs by their positions; the cell is one of LSTM alone.
 const X: usize = 0;
@@ -163,6 +168,13 @@ const LENGTHS: usize = 4;
 const INITIAL: [usize; 2] = [5, 6];
 
 /// States of all steps, and the last ones. With `layout = 1` the batch comes first.
+/// All weights once for each step of each element of the batch; lengths given by
+/// `sequence_lens` are not known.
+fn multiply_adds(node: &Counted<'_>) -> Option<Dim> {
+    let steps = elements(node.shape(0)?.get(..2)?)?;
+    Some(steps.mul(&node.elements(1)?.add(&node.elements(2)?)))
+}
+
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     for (input, rank) in [(X, 3), (W, 3), (R, 3), (3, 2), (LENGTHS, 1), (5, 3), (6, 3), (7, 2)] {
         cx.demand_rank(input, rank)?;

@@ -4,6 +4,7 @@ use sardonyx_model::{Dim, Shape};
 use sardonyx_tensor::DataType::{Int32, Int64};
 
 use super::{half_spectrum, positive, scalar};
+use crate::cost::{Counted, elements};
 use crate::def::OpDef;
 use crate::facts::{FLOATS_IR4, input, int, output, types, without_attribute};
 use crate::infer::{Infer, InferError};
@@ -35,7 +36,8 @@ pub(crate) static DFT: OpDef = OpDef::new("DFT")
             without_attribute("axis"),
         ],
     )
-.infer(infer_transform);
+.infer(infer_transform)
+    .cost(transform_work);
 
 pub(crate) static STFT: OpDef = OpDef::new("STFT")
     .about("The short-time Fourier transform: spectra of frames that move along a signal, multiplied by a window first.").since(
@@ -51,11 +53,38 @@ pub(crate) static STFT: OpDef = OpDef::new("STFT")
         types("T2", TypeSet::tensors(&[Int32, Int64])),
     ],
 )
-.infer(infer_frames);
+.infer(infer_frames)
+    .unknown_cost();
 
 /// Of the inputs of DFT.
 const LENGTH: usize = 1;
 const AXIS: usize = 2;
+
+/// The fast transform over n elements, n a number: log2(n) stages of n / 2 complex products,
+/// each of four real ones.
+fn transform_work(node: &Counted<'_>) -> Option<Dim> {
+    let rank = node.cx.rank(0)?;
+    let axis = match node.cx.schema().since {
+        ..20 => node.cx.int("axis")?,
+        _ if node.cx.has_input(2) => *node.cx.constant_ints(2)?.first()?,
+        _ => -2,
+    };
+    let axis = node.cx.axis(axis, rank).ok()?;
+    let length = if node.cx.has_input(1) {
+        *node.cx.constant_ints(1)?.first()?
+    } else {
+        node.shape(0)?[axis].known()?
+    };
+    let length = u64::try_from(length).ok()?;
+    let stages = length.checked_next_power_of_two()?.trailing_zeros();
+    let work = i64::try_from(length).ok()?.checked_mul(2 * i64::from(stages))?;
+    let shape = node.shape(0)?;
+    // The last axis holds the two parts of a complex number.
+    let others = shape[..rank - 1].iter().enumerate();
+    let others: Shape =
+        others.filter(|(index, _)| *index != axis).map(|(_, dim)| dim.clone()).collect();
+    Some(elements(&others)?.mul(&Dim::Known(work)))
+}
 
 fn infer_transform(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {

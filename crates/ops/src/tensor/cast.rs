@@ -15,7 +15,7 @@ use crate::math::shape_values;
 use crate::rules::elem_attribute;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal, TypeSet};
 
-pub(crate) static CAST: OpDef = OpDef::new("Cast")
+pub static CAST: OpDef = OpDef::new("Cast")
     .about("Converts elements to another type.")
     .since(
         1,
@@ -59,7 +59,8 @@ pub(crate) static CAST: OpDef = OpDef::new("Cast")
     .since(25, &[types("T1", ALL_IR13.except(COMPLEX)), types("T2", ALL_IR13.except(COMPLEX))])
     .since(28, &[types("T1", ALL_IR14.except(COMPLEX)), types("T2", ALL_IR14.except(COMPLEX))])
     .infer(infer)
-    .adapter(5, 6, number_for_word);
+    .adapter(5, 6, number_for_word)
+    .without_reference_rule(&[1]);
 
 const STRING: &[DataType] = &[DataType::String];
 const COMPLEX: &[DataType] = &[DataType::Complex64, DataType::Complex128];

@@ -28,7 +28,8 @@ pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
         ],
     )
     .infer(infer)
-    .adapter(3, 4, write_axis);
+    .adapter(3, 4, write_axis)
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let elem = (0..cx.input_count()).find_map(|index| cx.elem(index));

@@ -13,7 +13,7 @@ use crate::facts::*;
 use crate::known::Known;
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static CONSTANT: OpDef = OpDef::new("Constant")
+pub static CONSTANT: OpDef = OpDef::new("Constant")
     .about("A value written into the graph.")
     .since(1, &[output("output", "T"), tensor("value").required(), types("T", FLOATS)])
     .since(9, widened!("T", ALL))

@@ -30,7 +30,8 @@ pub(crate) static CONSTANT_OF_SHAPE: OpDef = OpDef::new("ConstantOfShape")
     .since(23, widened!("T2", ALL_IR11.except(NOT)))
     .since(24, widened!("T2", ALL_IR12.except(NOT)))
     .since(25, widened!("T2", ALL_IR13.except(NOT)))
-    .infer(infer);
+    .infer(infer)
+    .shapes_by(&[0]);
 
 /// What no version takes.
 const NOT: &[DataType] = &[DataType::String, DataType::Complex64, DataType::Complex128];

@@ -33,7 +33,8 @@ pub(crate) static EXPAND: OpDef = OpDef::new("Expand")
             types("T", ALL_IR4),
         ],
     )
-    .infer(infer);
+    .infer(infer)
+    .shapes_by(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     cx.demand_rank(1, 1)?;

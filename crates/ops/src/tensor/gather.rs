@@ -33,7 +33,8 @@ pub(crate) static GATHER: OpDef = OpDef::new("Gather")
             types("T", ALL_IR4),
         ],
     )
-    .infer(infer);
+    .infer(infer)
+    .reads_part_of_first();
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = cx.int("axis").unwrap_or(0);

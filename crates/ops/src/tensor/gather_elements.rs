@@ -34,7 +34,8 @@ pub(crate) static GATHER_ELEMENTS: OpDef = OpDef::new("GatherElements")
             types("T", ALL_IR4),
         ],
     )
-    .infer(gather_elements);
+    .infer(gather_elements)
+    .reads_part_of_first();
 
 pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
     .about("Takes elements or slices, each found by a tuple of indices: the last axis of `indices`. The first \
@@ -58,7 +59,8 @@ pub(crate) static GATHER_ND: OpDef = OpDef::new("GatherND")
             types("T", ALL_IR4),
         ],
     )
-    .infer(gather_nd);
+    .infer(gather_nd)
+    .reads_part_of_first();
 
 fn gather_elements(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let axis = element_axis(cx, 1)?;

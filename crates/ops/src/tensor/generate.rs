@@ -60,7 +60,8 @@ pub(crate) static ONE_HOT: OpDef = OpDef::new("OneHot")
         ],
     )
     .since(28, &[types("T3", ALL_IR4)])
-    .infer(one_hot);
+    .infer(one_hot)
+    .shapes_by(&[1]);
 
 pub(crate) static RANGE: OpDef = OpDef::new("Range")
     .about("Numbers from a start up to, but not including, a limit, at equal distances.")
@@ -83,7 +84,8 @@ pub(crate) static RANGE: OpDef = OpDef::new("Range")
     )
     .infer(infer_range)
     .body(&[11], concat!("distance = Sub (limit, start)\n", steps_and_loop!()))
-    .body_from(27, range);
+    .body_from(27, range)
+    .shapes_by(&[0, 1, 2]);
 
 macro_rules! steps_and_loop {
     () => {

@@ -57,7 +57,9 @@ pub(crate) static PAD: OpDef = OpDef::new("Pad")
     .since(25, widened!("T", ALL_IR13))
     .infer(infer)
     .adapter(1, 2, rename_paddings)
-    .adapter(10, 11, attributes_to_inputs);
+    .adapter(10, 11, attributes_to_inputs)
+    .shapes_by(&[1])
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = infer_shape(cx)?;

@@ -124,7 +124,8 @@ pub(crate) static TILE: OpDef = OpDef::new("Tile")
     )
     .infer(tile_one_axis)
     .infer_since(6, tile)
-    .adapter(5, 6, repeat_one_axis);
+    .adapter(5, 6, repeat_one_axis)
+    .shapes_by(&[1]);
 
 fn center_crop_pad(cx: &Expand<'_>) -> Option<String> {
     let some_axes = cx.has("axes");

@@ -51,7 +51,9 @@ pub(crate) static RESHAPE: OpDef = OpDef::new("Reshape")
     .since(24, widened!("T", ALL_IR12))
     .since(25, widened!("T", ALL_IR13))
     .infer(infer)
-    .adapter(4, 5, target_as_input);
+    .adapter(4, 5, target_as_input)
+    .shapes_by(&[1])
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let target = if cx.since() < 5 {

@@ -39,7 +39,8 @@ pub(crate) static COMPRESS: OpDef = OpDef::new("Compress")
         ],
     )
     .since(28, &[types("T", ALL_IR4)])
-    .infer(compress);
+    .infer(compress)
+    .without_reference_rule(&[9]);
 
 pub(crate) static NON_ZERO: OpDef = OpDef::new("NonZero")
     .about("Indices of all elements that are not zero, in row-major order, one row for each axis.")
@@ -83,7 +84,8 @@ pub(crate) static TOP_K: OpDef = OpDef::new("TopK")
     )
     .since(24, &[types("T", NUMERIC_IR4)])
     .infer(top_k)
-    .adapter(9, 10, count_as_input);
+    .adapter(9, 10, count_as_input)
+    .shapes_by(&[1]);
 
 pub(crate) static UNIQUE: OpDef = OpDef::new("Unique")
     .about("The different elements or slices, sorted or as they come, with their first positions, where each went, and \

@@ -52,7 +52,9 @@ pub(crate) static SLICE: OpDef = OpDef::new("Slice")
     )
     .infer(infer)
     .keeps_format(&[])
-    .adapter(9, 10, attributes_to_inputs);
+    .adapter(9, 10, attributes_to_inputs)
+    .shapes_by(&[1, 2, 3, 4])
+    .reads_part_of_first();
 
 /// One axis of a slice.
 struct Range {

@@ -51,7 +51,9 @@ pub(crate) static SPLIT: OpDef = OpDef::new("Split")
     .keeps_format(&[])
     .adapter(1, 2, demand_axis)
     .adapter(12, 13, |cx| ints_to_input(cx, "split", 1))
-    .adapter(17, 18, count_outputs);
+    .adapter(17, 18, count_outputs)
+    .shapes_by(&[1])
+    .without_reference_rule(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let count = cx.output_count();

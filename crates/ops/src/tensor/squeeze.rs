@@ -30,7 +30,8 @@ pub(crate) static SQUEEZE: OpDef = OpDef::new("Squeeze")
     .since(24, widened!("T", ALL_IR12))
     .since(25, widened!("T", ALL_IR13))
     .infer(infer)
-    .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1));
+    .adapter(12, 13, |cx| ints_to_input(cx, "axes", 1))
+    .shapes_by(&[1]);
 
 fn infer(cx: &mut Infer<'_>) -> Result<(), InferError> {
     let shape = match cx.shape(0) {

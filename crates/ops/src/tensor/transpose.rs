@@ -11,7 +11,7 @@ use crate::known::Dims;
 use crate::math::shape_values::{self, Ints};
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static TRANSPOSE: OpDef = OpDef::new("Transpose")
+pub static TRANSPOSE: OpDef = OpDef::new("Transpose")
     .about("Another order of the axes, reversed if none is given.")
     .since(1, &[input("data", "T"), output("transposed", "T"), ints("perm"), types("T", ALL)])
     .since(

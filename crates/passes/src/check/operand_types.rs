@@ -4,7 +4,8 @@
 use sardonyx_model::{
     AttributeValue, GraphId, NodeId, Producer, TensorType, Type, TypeKind, ValueId,
 };
-use sardonyx_ops::{Arity, Param, Schema, TypeSet};
+use sardonyx_ops::operators::{CAST, CONSTANT, SEQUENCE_INSERT};
+use sardonyx_ops::{Arity, OpDef, Param, Schema, TypeSet};
 use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
 
@@ -126,6 +127,17 @@ pub(super) struct Operands<'a> {
     outputs: Formals,
     /// Whether the second input becomes an element of the first, which no type variable says.
     inserts: bool,
+    /// The attribute that says the type of the first output.
+    by_attribute: Option<ByAttribute>,
+}
+
+/// An attribute that says a type.
+#[derive(Clone, Copy)]
+enum ByAttribute {
+    /// The only one, by the value that it has.
+    Value,
+    /// `to`, by number.
+    To,
 }
 
 /// A type variable, or a type that is written out.
@@ -171,11 +183,17 @@ impl Formals {
 }
 
 impl<'a> Operands<'a> {
-    pub(super) fn new(schema: &'a Schema) -> Operands<'a> {
+    pub(super) fn new(schema: &'a Schema, operator: Option<&OpDef>) -> Operands<'a> {
+        let is = |other: &OpDef| operator.is_some_and(|operator| operator.is(other));
         let mut operands = Operands::default();
         operands.inputs = operands.formals(schema, &schema.inputs);
         operands.outputs = operands.formals(schema, &schema.outputs);
-        operands.inserts = schema.domain.is_empty() && schema.name == "SequenceInsert";
+        operands.inserts = is(&SEQUENCE_INSERT);
+        operands.by_attribute = match () {
+            () if is(&CONSTANT) => Some(ByAttribute::Value),
+            () if is(&CAST) => Some(ByAttribute::To),
+            () => None,
+        };
         operands
     }
 
@@ -319,7 +337,7 @@ impl Checker<'_> {
                 });
             }
         }
-        let inserts = operands.inserts;
+        let (inserts, said_by) = (operands.inserts, operands.by_attribute);
         let mut by_attribute = false;
         for (position, value) in model.outputs(id).iter().enumerate() {
             let Some(value) = *value else { continue };
@@ -339,8 +357,8 @@ impl Checker<'_> {
                 types[index(value)] = ty;
             }
         }
-        if by_attribute {
-            self.by_attribute(id, callee);
+        if let Some(said_by) = said_by.filter(|_| by_attribute) {
+            self.by_attribute(id, said_by);
         }
         for found in wrong {
             self.wrong_type(id, callee, found);
@@ -373,30 +391,28 @@ impl Checker<'_> {
     }
 
     /// Notes the type that an attribute gives to the output of a constant or a cast.
-    fn by_attribute(&mut self, id: NodeId, callee: u32) {
+    fn by_attribute(&mut self, id: NodeId, said_by: ByAttribute) {
         let model = self.model;
-        let schema = self.callees.get(callee).schema;
-        let (Some(schema), Some(Some(value))) = (schema, model.outputs(id).first()) else {
+        let Some(Some(value)) = model.outputs(id).first() else {
             return;
         };
-        if !schema.domain.is_empty() || !matches!(schema.name, "Constant" | "Cast") {
-            return;
-        }
         let mut attributes = model.attributes(id).iter();
         let found = attributes.find_map(|attribute| {
             let attribute = model.attribute(*attribute);
-            let elem = match (schema.name, attribute.values.first()?) {
-                ("Constant", AttributeValue::Tensor(tensor)) => {
+            let elem = match (said_by, attribute.values.first()?) {
+                (ByAttribute::Value, AttributeValue::Tensor(tensor)) => {
                     return Some(Brief::tensor(tensor.data_type));
                 }
-                ("Constant", AttributeValue::Float(_) | AttributeValue::Floats(_)) => {
+                (ByAttribute::Value, AttributeValue::Float(_) | AttributeValue::Floats(_)) => {
                     DataType::Float
                 }
-                ("Constant", AttributeValue::Int(_) | AttributeValue::Ints(_)) => DataType::Int64,
-                ("Constant", AttributeValue::String(_) | AttributeValue::Strings(_)) => {
+                (ByAttribute::Value, AttributeValue::Int(_) | AttributeValue::Ints(_)) => {
+                    DataType::Int64
+                }
+                (ByAttribute::Value, AttributeValue::String(_) | AttributeValue::Strings(_)) => {
                     DataType::String
                 }
-                ("Cast", AttributeValue::Int(to))
+                (ByAttribute::To, AttributeValue::Int(to))
                     if model.maybe_text(attribute.name) == Some(b"to") =>
                 {
                     return Some(Brief::tensor(i32::try_from(*to).ok()));

@@ -237,7 +237,8 @@ impl<'a> Checker<'a> {
         callee.inputs = Formals::new(&schema.inputs, schema.input_count());
         callee.outputs = Formals::new(&schema.outputs, schema.output_count());
         if !self.types.is_empty() {
-            callee.operands = Operands::new(schema);
+            let operator = registry.operator(schema.domain, schema.name);
+            callee.operands = Operands::new(schema, operator);
         }
         callee.outputs.no_middle = schema.domain.is_empty()
             && ALL_OR_FEWEST.iter().any(|(name, first, last)| {

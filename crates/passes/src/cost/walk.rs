@@ -8,8 +8,8 @@ use sardonyx_model::{
     Bindings, Dim, GraphId, Model, NodeAttributes, NodeId, OperatorSetId, Producer, Symbol,
     TensorProto, Type, ValueId,
 };
-use sardonyx_ops::cost::{elements, multiply_adds};
-use sardonyx_ops::{AttributeView, Infer, Known, Present, Registry, Schema};
+use sardonyx_ops::cost::elements;
+use sardonyx_ops::{AttributeView, Infer, Known, OpDef, Present, Registry, Schema};
 use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
 
@@ -321,7 +321,8 @@ impl<'a> Walk<'a> {
     }
 
     fn multiply_adds(&self, node: NodeId, schema: &Schema) -> Dim {
-        multiply_adds_of(self.model, self.found, node, schema, self.bindings)
+        let operator = self.registry.operator(schema.domain, schema.name);
+        multiply_adds_of(self.model, self.found, node, (schema, operator), self.bindings)
     }
 
     fn schema(&mut self, node: NodeId) -> Option<&'a Schema> {
@@ -390,13 +391,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The multiply-adds of a node in the form of an operator version; unknown where the types say too
-/// little.
+/// The multiply-adds of a node in the form of an operator version, which the standard may define;
+/// unknown where the types say too little.
 pub(super) fn multiply_adds_of(
     model: &Model,
     found: &Inference,
     node: NodeId,
-    schema: &Schema,
+    (schema, operator): (&Schema, Option<&OpDef>),
     bindings: Option<&Bindings>,
 ) -> Dim {
     let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();
@@ -411,7 +412,9 @@ pub(super) fn multiply_adds_of(
     let attributes = NodeAttributes::in_call(model, model.texts(), node, bindings);
     let cx = Infer::new(schema, &attributes, &types, &known, made.len())
         .with_present(Present { inputs: &present, outputs: &[] });
-    multiply_adds(&cx, &made).unwrap_or(Dim::Unknown)
+    // Nothing is multiplied and added up in an operator that nothing else is known of.
+    let count = operator.map_or(Some(Dim::Known(0)), |op| op.multiply_adds(&cx, &made));
+    count.unwrap_or(Dim::Unknown)
 }
 
 /// Elements and bytes of a stored tensor.

@@ -9,8 +9,8 @@ use sardonyx_model::{
     Producer, Symbol, TensorType, Texts, Type, TypeKind, TypeProto, ValueId,
 };
 use sardonyx_ops::{
-    AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, OpRef, Present, Registry,
-    Said, Schema, Subgraphs,
+    AttrType, Attribute, Infer, InferError, InferFn, Known, MAX_KNOWN, OpDef, OpRef, Present,
+    Registry, Said, Schema, Subgraphs,
 };
 use sardonyx_proto::shown;
 use sardonyx_tensor::DataType;
@@ -22,7 +22,6 @@ use super::denotations;
 use super::equalities::Equalities;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
-use super::reference::{deciding, is_without_rule};
 use super::unknown::{Fresh, Missing};
 use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
 use crate::check::codes;
@@ -98,6 +97,8 @@ type FunctionKey = (Option<Symbol>, Option<Symbol>, Option<Symbol>);
 #[derive(Clone, Copy)]
 pub(super) struct Callee<'a> {
     pub(super) schema: Option<&'a Schema>,
+    /// The definition, of an operator of the standard.
+    pub(super) operator: Option<&'static OpDef>,
     rule: Option<InferFn>,
     /// The function, where that is decided already.
     function: Option<usize>,
@@ -121,11 +122,12 @@ impl<'a> Callee<'a> {
             |attribute: &Attribute| matches!(attribute.ty, AttrType::Graph | AttrType::Graphs);
         Callee {
             schema,
+            operator,
             rule: operator.and_then(|operator| operator.inference_at(opset)),
             function,
             imported: opset != 0,
             has_graphs: schema.is_some_and(|schema| schema.attributes.iter().any(is_graph)),
-            deciding: schema.map_or(&[], deciding),
+            deciding: operator.map_or(&[], OpDef::deciding_inputs),
         }
     }
 }
@@ -613,7 +615,7 @@ impl<'a> Engine<'a> {
                 }
             }
             if reference && origin == Origin::Standard {
-                unmet = self.unmet(node, schema, given, &said);
+                unmet = self.unmet(node, callee, given, &said);
             }
         }
         Judged { said, wrong, unmet, too_deep }
@@ -693,7 +695,9 @@ impl<'a> Engine<'a> {
 
     /// Takes away what the reference implementation has no rule for.
     fn as_reference(&self, callee: &mut Callee<'_>) {
-        if !self.is_algebra() && callee.schema.is_some_and(is_without_rule) {
+        let has_rule =
+            |(operator, schema): (&OpDef, &Schema)| operator.has_reference_rule(schema.since);
+        if !self.is_algebra() && !callee.operator.zip(callee.schema).is_none_or(has_rule) {
             (callee.rule, callee.deciding) = (None, &[]);
         }
     }

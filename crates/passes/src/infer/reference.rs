@@ -3,109 +3,12 @@
 use sardonyx_model::{
     AttributeValue, Dim, NoExternalData, NodeId, Producer, TensorProto, Type, ValueId,
 };
-use sardonyx_ops::{Known, MAX_KNOWN, Said, Schema};
+use sardonyx_ops::operators::{ADD, MUL, SUB};
+use sardonyx_ops::{Known, MAX_KNOWN, OpDef, Said, Schema};
 use sardonyx_tensor::DataType;
 
 use super::engine::{Callee, Engine, Given};
 use super::{ProblemKind, Style};
-
-/// The inputs of an operator whose integers decide shapes.
-pub(super) fn deciding(schema: &Schema) -> &'static [usize] {
-    let found = DECIDING.iter().find(|(name, _)| *name == schema.name);
-    let inputs = found.filter(|_| schema.domain.is_empty());
-    inputs.map_or(&[], |(_, inputs)| inputs)
-}
-
-/// Such inputs by operator.
-const DECIDING: &[(&str, &[usize])] = &[
-    ("ConstantOfShape", &[0]),
-    ("Expand", &[1]),
-    ("OneHot", &[1]),
-    ("Pad", &[1]),
-    ("Range", &[0, 1, 2]),
-    ("Reshape", &[1]),
-    ("Slice", &[1, 2, 3, 4]),
-    ("Split", &[1]),
-    ("Squeeze", &[1]),
-    ("Tile", &[1]),
-    ("TopK", &[1]),
-    ("Unsqueeze", &[1]),
-];
-
-/// Whether the reference implementation has no rule for a version of an operator, so that it
-/// compares the types of elements and nothing more.
-pub(super) fn is_without_rule(schema: &Schema) -> bool {
-    let version = (schema.domain, schema.name, schema.since);
-    WITHOUT_RULE.iter().any(|(domain, since, names)| {
-        (*domain, *since) == (version.0, version.2) && names.contains(&version.1)
-    })
-}
-
-/// Such operators by domain and version.
-const WITHOUT_RULE: &[(&str, u32, &[&str])] = &[
-    (
-        "",
-        1,
-        &[
-            "Abs",
-            "Add",
-            "BatchNormalization",
-            "Cast",
-            "Ceil",
-            "Clip",
-            "Concat",
-            "Div",
-            "Dropout",
-            "Elu",
-            "Exp",
-            "Floor",
-            "GRU",
-            "Gemm",
-            "GlobalLpPool",
-            "HardSigmoid",
-            "InstanceNormalization",
-            "LeakyRelu",
-            "Log",
-            "LpPool",
-            "Max",
-            "Mean",
-            "Min",
-            "Mul",
-            "Neg",
-            "PRelu",
-            "Pad",
-            "Reciprocal",
-            "Relu",
-            "Reshape",
-            "Selu",
-            "Sigmoid",
-            "Split",
-            "Sqrt",
-            "Sub",
-            "Sum",
-            "Tanh",
-            "Upsample",
-        ],
-    ),
-    ("", 9, &["Compress"]),
-    ("", 18, &["GroupNormalization"]),
-    ("", 21, &["GroupNormalization"]),
-    (
-        "ai.onnx.ml",
-        1,
-        &[
-            "FeatureVectorizer",
-            "Imputer",
-            "LinearRegressor",
-            "Normalizer",
-            "SVMRegressor",
-            "Scaler",
-            "TreeEnsembleRegressor",
-        ],
-    ),
-    ("ai.onnx.ml", 5, &["TreeEnsembleClassifier", "TreeEnsembleRegressor"]),
-    ("ai.onnx.preview.training", 1, &["Gradient"]),
-];
 
 impl Engine<'_> {
     /// Whether a node has outputs where its operator has some; rules would have nothing to speak
@@ -207,7 +110,7 @@ impl Engine<'_> {
     pub(super) fn unmet(
         &self,
         node: NodeId,
-        schema: &Schema,
+        callee: &Callee<'_>,
         given: &Given<'_>,
         said: &Said,
     ) -> Vec<String> {
@@ -232,18 +135,19 @@ impl Engine<'_> {
             ));
         }
         let data_prop = self.options.style == Style::Reference { data_prop: true };
-        if data_prop && overflows(schema, given, said) {
-            unmet.push(format!("{}: the result overflows 64 bits", schema.name));
+        let adds_up = |operator: &&OpDef| [&ADD, &MUL, &SUB].iter().any(|op| operator.is(op));
+        if let Some(operator) = callee.operator.filter(adds_up)
+            && data_prop
+            && overflows(given, said)
+        {
+            unmet.push(format!("{}: the result overflows 64 bits", operator.name));
         }
         unmet
     }
 }
 
 /// Whether numbers that shapes are made of gave something that is no number.
-fn overflows(schema: &Schema, given: &Given<'_>, said: &Said) -> bool {
-    if !matches!(schema.name, "Add" | "Sub" | "Mul") || !schema.domain.is_empty() {
-        return false;
-    }
+fn overflows(given: &Given<'_>, said: &Said) -> bool {
     let numbers = |known: Option<&Known>| -> Option<Vec<i64>> {
         let ints = known?.ints()?;
         ints.iter().map(Dim::known).collect()
