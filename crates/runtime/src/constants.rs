@@ -12,7 +12,8 @@ use std::collections::{HashMap, HashSet};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeAttributes, NodeId, Producer, ValueId};
-use sardonyx_ops::{AttrValue, Attributes, Determinism, Known};
+use sardonyx_ops::operators::{MATMUL, TRANSPOSE};
+use sardonyx_ops::{AttrValue, Attributes, Determinism, Known, OpDef};
 use sardonyx_passes::{Inference, Resolved, place_of_node};
 use sardonyx_tensor::{DataType, Dims, Sparse, Tensor, Value, shape};
 use smallvec::SmallVec;
@@ -651,10 +652,8 @@ impl Constants {
     /// pack it anyway.
     fn is_wanted_packed(&self, resolved: &Resolved, node: NodeId) -> bool {
         let model = resolved.model();
-        let is = |node: NodeId, name: &str| {
-            resolved
-                .schema(node)
-                .is_some_and(|schema| schema.domain.is_empty() && schema.name == name)
+        let is = |node: NodeId, operator: &OpDef| {
+            resolved.op(node).is_some_and(|op| op.def.is(operator))
         };
         let source = model.inputs(node).next().flatten();
         let Some((data_type, dims)) = source.and_then(|source| self.outline(source)) else {
@@ -663,7 +662,7 @@ impl Constants {
         let Some(output) = model.outputs(node).first().copied().flatten() else {
             return false;
         };
-        is(node, "Transpose")
+        is(node, &TRANSPOSE)
             && dims.len() == 2
             && data_type == DataType::Float
             && dims.iter().product::<usize>() >= WORTH_PACKING
@@ -672,7 +671,7 @@ impl Constants {
                 .attribute("perm")
                 .is_none_or(|perm| matches!(perm, AttrValue::Ints(perm) if *perm == [1, 0]))
             && !model.value(output).is_output
-            && model.uses(output).all(|(reader, position)| position == 1 && is(reader, "MatMul"))
+            && model.uses(output).all(|(reader, position)| position == 1 && is(reader, &MATMUL))
     }
 
     /// Runs a node whose inputs are there, on memory that `account` lets it take; `None` if that

@@ -148,7 +148,9 @@ impl Look<'_> {
         };
         let (mut read_bytes, written_bytes) = (sum(&inputs), sum(&outputs));
         let table = places.first().copied().flatten();
-        if let ("Gather" | "GatherElements" | "GatherND" | "Slice", Some(table)) = (step.op, table)
+        let operator = self.program.resolved.op(step.node);
+        if operator.is_some_and(|op| op.def.is_part_of_first())
+            && let Some(table) = table
             && let (Some(read), Some(written)) = (&mut read_bytes, written_bytes)
         {
             *read -= inputs[table].bytes().unwrap_or(0).saturating_sub(written);

@@ -1,6 +1,7 @@
 //! How exact products are, and which of a model's stay exact where not all have to.
 
 use sardonyx_model::NodeId;
+use sardonyx_ops::operators::{GEMM, MATMUL};
 use sardonyx_passes::Resolved;
 
 use crate::constants::Constants;
@@ -35,8 +36,8 @@ pub(crate) fn small_matrices(
 ) -> usize {
     let model = resolved.model();
     let matrix = |node: &NodeId| {
-        let schema = resolved.schema(*node)?;
-        let is_product = schema.domain.is_empty() && matches!(schema.name, "MatMul" | "Gemm");
+        let operator = resolved.op(*node)?.def;
+        let is_product = operator.is(&MATMUL) || operator.is(&GEMM);
         let value = model.inputs(*node).nth(1).flatten()?;
         let matrix = constants.weight(value)?;
         (is_product && matrix.dims.len() == 2).then_some(matrix.len())

@@ -65,6 +65,15 @@ fn only_what_is_deterministic_is_computed_ahead_of_time() {
 }
 
 #[test]
+fn only_what_is_deterministic_is_done_once() {
+    let graph = |op: &str| {
+        format!("g (float[2] x) => (a, b) {{ a = {op} (x) c = {op} (x) b = MatMul (c, c) }}")
+    };
+    assert_eq!(ops(&session(&graph("Neg"), None)), ["Neg", "MatMul"]);
+    assert_eq!(ops(&session(&graph("Dropout"), None)), ["Dropout", "Dropout", "MatMul"]);
+}
+
+#[test]
 fn a_value_made_of_nothing_is_refused_before_it_is_made() {
     let fixed = "g () => (float y) {
         shape = Constant <value_ints = [1000000000]> ()
