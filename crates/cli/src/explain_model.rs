@@ -396,8 +396,8 @@ impl Story<'_> {
                 "example": group.example,
             })
         });
-        let absorbed = self.session.absorbed().iter();
-        let absorbed = absorbed.map(|(by, node)| json!({"node": node, "by": by}));
+        let absorbed = self.session.absorbed();
+        let absorbed = absorbed.iter().map(|(by, node)| json!({"node": node, "by": by}));
         let took = report.took.iter();
         let took: Map<String, Value> =
             took.map(|(part, took)| (part.to_string(), json!(millis(*took)))).collect();

@@ -9,7 +9,9 @@ mod call;
 
 pub use call::function_of_call;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
 
 use sardonyx_model::{NodeId, Type, ValueId};
 use sardonyx_ops::OpRef;

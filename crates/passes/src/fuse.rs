@@ -17,7 +17,7 @@ mod rotary;
 
 pub use attention::BLIND_IS_NAN;
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use sardonyx_model::{
     AttrValue, Attributes, Dim, GraphId, Model, NodeAttributes, NodeId, Producer, Shape, ValueId,

@@ -16,7 +16,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use sardonyx_model::{
     Attribute, AttributeValue, GraphId, Id, Model, NoExternalData, NodeId, TensorProto, ValueId,

@@ -5,7 +5,9 @@
 //! boundary without adapter changes nothing for a model that was valid before; a node for which the
 //! schemas alone show otherwise is refused.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
 
 use sardonyx_model::{Model, NodeId};
 use sardonyx_ops::{Adapt, Boundary, Refusal};

@@ -13,7 +13,7 @@ use sardonyx_model::Shape;
 use sardonyx_tensor::Element;
 use smallvec::SmallVec;
 
-use crate::compile::{Program, Slot, Step};
+use crate::compile::{Program, Slot, Step, Work};
 use crate::kernel::{Kernel, Pointwise};
 use crate::ops::{Chain, Link};
 use crate::tails::{Readers, clip_limits, readers, same_shape};
@@ -23,7 +23,7 @@ use crate::tails::{Readers, clip_limits, readers, same_shape};
 const MAX_INPUTS: usize = 8;
 
 /// Makes one step of each chain. Says what was joined: the first node of a chain, then another.
-pub(crate) fn join_chains(program: &mut Program) -> Vec<(String, String)> {
+pub(crate) fn join_chains(program: &mut Program) -> Vec<(Work, Work)> {
     let mut joined = Vec::new();
     let readers = readers(program);
     let steps = std::mem::take(&mut program.steps);
@@ -35,14 +35,14 @@ pub(crate) fn join_chains(program: &mut Program) -> Vec<(String, String)> {
         let Some(mut chain) = steps[index].take() else {
             continue;
         };
-        let first = chain.label();
+        let first = chain.work.clone();
         let mut last = index;
         for member in found.members {
             let Some(step) = steps[member].take() else {
                 continue;
             };
-            joined.push((first.clone(), step.label()));
-            chain.with.push(step.op);
+            joined.push((first.clone(), step.work));
+            chain.work.with.push(step.op);
             chain.outputs = step.outputs;
             last = member;
         }
@@ -104,7 +104,7 @@ fn follow<T: Loops + UnaryElement + BinaryElement + Element>(
     let mut members = SmallVec::new();
     let next = |value: Slot, position: usize| {
         // Outputs of the model have a reader that is no step.
-        let [at] = readers.get(&value)?[..] else {
+        let [at] = *readers.of(value) else {
             return None;
         };
         let step = steps.get(at)?.as_ref()?;

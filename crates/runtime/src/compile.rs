@@ -1,6 +1,6 @@
 //! From a model to a program: the list of steps, with kernels chosen and constants packed.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{
@@ -113,8 +113,8 @@ pub(crate) struct Program {
     pub(crate) report: CompileReport,
     /// What was recognised as a larger operator, and what nearly was.
     pub(crate) fusions: Vec<Fusion>,
-    /// Who does the work of whom, while storing or in the same pass over memory: places of nodes.
-    pub(crate) absorbed: Vec<(String, String)>,
+    /// Who does the work of whom, while storing or in the same pass over memory.
+    pub(crate) absorbed: Vec<(Work, Work)>,
 }
 
 impl Program {
@@ -126,6 +126,12 @@ impl Program {
     /// The element type of a tensor, if inferred.
     pub(crate) fn elem(&self, slot: Slot) -> Option<DataType> {
         self.inference.ty(self.slots[slot.index()].value)?.elem()
+    }
+
+    /// What is done in a step, for people.
+    pub(crate) fn label(&self, work: &Work) -> String {
+        let with = work.with.iter().map(|op| format!(" with {op}"));
+        std::iter::once(self.resolved.place_of(work.node)).chain(with).collect()
     }
 
     /// The value itself, if it is a constant.
@@ -163,21 +169,17 @@ pub(crate) struct Step {
     pub(crate) kernel: Box<dyn Kernel>,
     pub(crate) inputs: SmallVec<[Option<Slot>; 6]>,
     pub(crate) outputs: SmallVec<[Option<Slot>; 2]>,
-    /// The node, of those that it does the first.
-    pub(crate) node: NodeId,
-    /// The node of the file, for errors and profiles.
-    pub(crate) place: String,
-    /// Operators of the nodes that it does besides, in their order.
-    pub(crate) with: Vec<&'static str>,
+    pub(crate) work: Work,
     pub(crate) op: &'static str,
 }
 
-impl Step {
-    /// All that it does, for people.
-    pub(crate) fn label(&self) -> String {
-        let with = self.with.iter().map(|op| format!(" with {op}"));
-        std::iter::once(self.place.clone()).chain(with).collect()
-    }
+/// What a step does.
+#[derive(Debug, Clone)]
+pub(crate) struct Work {
+    /// The node, of those that it does the first.
+    pub(crate) node: NodeId,
+    /// Operators of the nodes that it does besides, in their order.
+    pub(crate) with: Vec<&'static str>,
 }
 
 /// Compiles a model.
@@ -397,19 +399,18 @@ fn build(
     let graph = model.graph(binder.resolved.main());
     let looks = binder.weights.looks();
     let account = binder.weights.account;
-    let mut readers: HashMap<ValueId, usize> = HashMap::new();
-    for value in nodes.iter().flat_map(|node| model.inputs(*node).flatten()) {
-        *readers.entry(value).or_default() += 1;
-    }
-    for value in graph.outputs.iter().filter_map(|output| output.value) {
-        *readers.entry(value).or_default() += 1;
+    let mut readers = vec![0u32; model.value_count()];
+    let outputs = graph.outputs.iter().filter_map(|output| output.value);
+    for value in nodes.iter().flat_map(|node| model.inputs(*node).flatten()).chain(outputs) {
+        readers[value.index()] += 1;
     }
 
     let mut building = Building {
         binder,
         constants: &mut constants,
         readers,
-        slots: Slots::default(),
+        is_read: Vec::new(),
+        slots: Slots::new(model),
         steps: Vec::with_capacity(nodes.len()),
         unsupported: Unsupported::new(model),
         report,
@@ -422,13 +423,14 @@ fn build(
     let each = nodes.iter().map(|(_, node)| node);
     let readers = &mut building.readers;
     building.constants.count_wanted(binder.resolved, each, readers);
+    building.is_read = readers.iter().map(|readers| *readers > 0).collect();
     for (position, node) in nodes {
         if !looks {
             building.constants.make_for(node, maker)?;
         }
         building.step(position, node)?;
         let Building { constants, slots, .. } = &mut building;
-        constants.done_with(node, maker, |value| slots.by_value.contains_key(&value));
+        constants.done_with(node, maker, |value| slots.has(value));
     }
     let outputs: Vec<Slot> = graph
         .outputs
@@ -441,9 +443,7 @@ fn build(
     let mut computed: HashSet<ValueId> = HashSet::new();
     for (position, node) in stand_ins.into_iter().rev() {
         let Some(value) = output(node) else { continue };
-        if building.slots.by_value.contains_key(&value)
-            && !building.constants.may_keep_fill(value, account)
-        {
+        if building.slots.has(value) && !building.constants.may_keep_fill(value, account) {
             computed.insert(value);
             building.step(position, node)?;
         }
@@ -453,7 +453,7 @@ fn build(
         .iter()
         .map(|info| {
             info.value
-                .filter(|value| building.readers.contains_key(value))
+                .filter(|value| building.is_read[value.index()])
                 .map(|value| building.slots.of(value))
         })
         .collect();
@@ -472,7 +472,7 @@ fn build(
     let used = all.filter(|(value, used)| **used != Used::Not && !computed.contains(*value));
     let used: HashSet<ValueId> = used.map(|(value, _)| *value).collect();
     if !looks {
-        for value in slots.values.iter().filter(|value| used.contains(value)) {
+        for value in slots.values.iter().filter(|value| used.contains(*value)) {
             constants.make(*value, maker)?;
         }
     }
@@ -505,8 +505,10 @@ fn build(
 struct Building<'a> {
     binder: &'a Binder<'a>,
     constants: &'a mut Constants,
-    /// How many inputs of nodes, and outputs, still want a value.
-    readers: HashMap<ValueId, usize>,
+    /// By value: how many inputs of nodes, and outputs, still want it.
+    readers: Vec<u32>,
+    /// By value: whether any did.
+    is_read: Vec<bool>,
     slots: Slots,
     /// With their places among all nodes.
     steps: Vec<(usize, Step)>,
@@ -544,11 +546,10 @@ impl Building<'_> {
                 self.report.packed_bytes += self.constants.bytes_of_source(value);
                 // The packed form is all that is needed; the original may go as soon as nothing
                 // else wants it.
-                if let Some(left) = self.readers.get_mut(&value) {
-                    *left -= 1;
-                    if *left == 0 && !self.constants.is_made(value) {
-                        self.constants.take(value);
-                    }
+                let left = &mut self.readers[value.index()];
+                *left = left.saturating_sub(1);
+                if *left == 0 && !self.constants.is_made(value) {
+                    self.constants.take(value);
                 }
                 None
             })
@@ -557,21 +558,11 @@ impl Building<'_> {
             .outputs(node)
             .iter()
             .map(|value| {
-                value
-                    .filter(|value| self.readers.contains_key(value))
-                    .map(|value| self.slots.of(value))
+                value.filter(|value| self.is_read[value.index()]).map(|value| self.slots.of(value))
             })
             .collect();
         let op = resolved.schema(node).map_or("", |schema| schema.name);
-        let step = Step {
-            kernel,
-            inputs,
-            outputs,
-            node,
-            place: resolved.place_of(node),
-            with: Vec::new(),
-            op,
-        };
+        let step = Step { kernel, inputs, outputs, work: Work { node, with: Vec::new() }, op };
         self.steps.push((position, step));
         Ok(())
     }
@@ -623,15 +614,23 @@ struct Parts {
     outputs: Vec<Slot>,
 }
 
-#[derive(Default)]
 struct Slots {
     values: Vec<ValueId>,
-    by_value: HashMap<ValueId, Slot>,
+    /// By value.
+    slots: Vec<Option<Slot>>,
 }
 
 impl Slots {
+    fn new(model: &Model) -> Slots {
+        Slots { values: Vec::new(), slots: vec![None; model.value_count()] }
+    }
+
+    fn has(&self, value: ValueId) -> bool {
+        self.slots[value.index()].is_some()
+    }
+
     fn of(&mut self, value: ValueId) -> Slot {
-        *self.by_value.entry(value).or_insert_with(|| {
+        *self.slots[value.index()].get_or_insert_with(|| {
             self.values.push(value);
             Slot(self.values.len() as u32 - 1)
         })

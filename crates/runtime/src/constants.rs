@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
 
 use sardonyx_kernels::Pool;
 use sardonyx_model::{ConstantError, ExternalData, Id, NodeAttributes, NodeId, Producer, ValueId};
@@ -460,7 +460,7 @@ impl Constants {
         &mut self,
         resolved: &Resolved,
         nodes: impl Iterator<Item = &'n NodeId>,
-        readers: &mut HashMap<ValueId, usize>,
+        readers: &mut [u32],
     ) {
         let model = resolved.model();
         let mut seen: HashSet<NodeId> = HashSet::new();
@@ -476,7 +476,7 @@ impl Constants {
                 {
                     pending.push(maker);
                     for value in model.inputs(maker).flatten() {
-                        *readers.entry(value).or_default() += 1;
+                        readers[value.index()] += 1;
                     }
                 }
             }

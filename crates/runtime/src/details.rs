@@ -118,7 +118,7 @@ impl Look<'_> {
     fn step(&self, index: usize, step: &Step) -> StepDetails {
         let model = self.program.resolved.model();
         let mut inputs = Vec::new();
-        let nodes = model.inputs(step.node);
+        let nodes = model.inputs(step.work.node);
         // Behind the inputs of the node stand those of the nodes that it does on the way.
         let values: SmallVec<[_; 6]> = nodes.collect();
         let places: SmallVec<[Option<usize>; 6]> = (0..step.inputs.len().max(values.len()))
@@ -161,7 +161,11 @@ impl Look<'_> {
             in_place: self.plan.over[index].is_some(),
             strided: !is_view && inputs.iter().any(|input| input.strided),
             copies: !is_view && self.could_be_view(step),
-            multiply_adds: node_multiply_adds(&self.program.resolved, self.inference, step.node),
+            multiply_adds: node_multiply_adds(
+                &self.program.resolved,
+                self.inference,
+                step.work.node,
+            ),
             read_bytes,
             written_bytes,
             inputs,

@@ -302,7 +302,10 @@ impl Session {
                     && let before = account.more(range.start)
                     && let Err(refused) = before.charge(range.len())
                 {
-                    return RunError::Resources(format!("{}: {refused}", step.label()));
+                    return RunError::Resources(format!(
+                        "{}: {refused}",
+                        self.program.label(&step.work)
+                    ));
                 }
             }
         }
@@ -426,7 +429,8 @@ impl Session {
         for scheduled in &schedule.steps {
             let start = began.map(|began| began.elapsed());
             self.run_step(planned, arena, held, account, scheduled).map_err(|what| {
-                RunError::Node { place: self.program.steps[scheduled.step].label(), what }
+                let work = &self.program.steps[scheduled.step].work;
+                RunError::Node { place: self.program.label(work), what }
             })?;
             if let (Some(watch), Some(began), Some(start)) = (&mut watch, began, start) {
                 watch(StepEvent { step: scheduled.step, start, took: began.elapsed() - start });

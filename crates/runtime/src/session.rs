@@ -177,10 +177,10 @@ impl Session {
         let model = self.program.resolved.model();
         steps
             .map(|step| StepInfo {
-                place: step.label(),
-                node: name_of_node(model, step.node),
+                place: self.program.label(&step.work),
+                node: name_of_node(model, step.work.node),
                 op: step.op,
-                with: step.with.clone(),
+                with: step.work.with.clone(),
                 kernel: step.kernel.describe(),
             })
             .collect()
@@ -202,8 +202,9 @@ impl Session {
     }
 
     /// Which nodes are done in the step of another: the other, then the node.
-    pub fn absorbed(&self) -> &[(String, String)] {
-        &self.program.absorbed
+    pub fn absorbed(&self) -> Vec<(String, String)> {
+        let label = |work| self.program.label(work);
+        self.program.absorbed.iter().map(|(by, work)| (label(by), label(work))).collect()
     }
 }
 

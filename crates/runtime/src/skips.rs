@@ -8,13 +8,13 @@
 use sardonyx_kernels::elementwise::Binary;
 use smallvec::SmallVec;
 
-use crate::compile::{Program, Slot, Step};
+use crate::compile::{Program, Slot, Step, Work};
 use crate::kernel::Pointwise;
 use crate::tails::{Readers, readers, same_shape};
 
 /// Lets normalizations take over the sums that they read. Says what was taken over: the
 /// normalization, then the sum.
-pub(crate) fn take_sums(program: &mut Program) -> Vec<(String, String)> {
+pub(crate) fn take_sums(program: &mut Program) -> Vec<(Work, Work)> {
     let mut taken = Vec::new();
     let readers = readers(program);
     let steps = std::mem::take(&mut program.steps);
@@ -33,11 +33,11 @@ pub(crate) fn take_sums(program: &mut Program) -> Vec<(String, String)> {
         step.inputs[0] = Some(a);
         step.inputs.push(Some(b));
         // The normalization is one of the readers.
-        let is_wanted = readers.get(&sum).is_some_and(|readers| readers.len() > 1);
+        let is_wanted = readers.of(sum).len() > 1;
         step.outputs.push(is_wanted.then_some(sum));
         if let Some(add) = steps[index].take() {
-            step.with.push(add.op);
-            taken.push((step.label(), add.label()));
+            step.work.with.push(add.op);
+            taken.push((step.work.clone(), add.work));
         }
         steps[index] = Some(step);
     }
@@ -65,7 +65,7 @@ fn may_normalize(
     readers: &Readers,
     sum: Slot,
 ) -> SmallVec<[usize; 2]> {
-    let mut found: SmallVec<[usize; 2]> = readers.get(&sum).cloned().unwrap_or_default();
+    let mut found: SmallVec<[usize; 2]> = readers.of(sum).into();
     found.sort_unstable();
     found.retain(|at| {
         let Some(Some(step)) = steps.get(*at) else {

@@ -6,8 +6,6 @@
 //! sole reader and nothing else wants the value in between. Steps that only give the value other
 //! dimensions do not stand in the way: they happen afterwards.
 
-use std::collections::HashMap;
-
 use sardonyx_kernels::elementwise::{Binary, Unary};
 use sardonyx_kernels::gemm::Activation;
 use sardonyx_kernels::number::Number;
@@ -15,7 +13,7 @@ use sardonyx_model::Shape;
 use sardonyx_tensor::{DataType, Element};
 use smallvec::SmallVec;
 
-use crate::compile::{Program, Slot, Step};
+use crate::compile::{Program, Slot, Step, Work};
 use crate::kernel::{Pointwise, Tail};
 
 /// A step and the reshapes that follow it at once.
@@ -32,7 +30,7 @@ impl Item {
 }
 
 /// Lets every step that can take over what follows it. Says what was absorbed by whom.
-pub(crate) fn absorb_tails(program: &mut Program) -> Vec<(String, String)> {
+pub(crate) fn absorb_tails(program: &mut Program) -> Vec<(Work, Work)> {
     let mut absorbed = Vec::new();
     let mut readers = readers(program);
     // An item moves to the place of what it absorbs, where everything that it reads then exists.
@@ -57,16 +55,16 @@ pub(crate) fn absorb_tails(program: &mut Program) -> Vec<(String, String)> {
             let Some(tail) = items[found.at].take() else {
                 break;
             };
-            absorbed.push((item.step.label(), tail.step.label()));
+            absorbed.push((item.step.work.clone(), tail.step.work));
             let last = item.views.last_mut().unwrap_or(&mut item.step);
             last.outputs[0] = tail.step.outputs[0];
-            item.step.with.push(tail.step.op);
+            item.step.work.with.push(tail.step.op);
             if let Some(other) = found.other {
                 item.step.inputs.push(Some(other));
             }
             item.views.extend(tail.views);
             for slot in item.step.inputs.iter().flatten() {
-                for reader in readers.entry(*slot).or_default().iter_mut() {
+                for reader in &mut readers.0[slot.index()] {
                     if *reader == at {
                         *reader = found.at;
                     }
@@ -105,7 +103,7 @@ fn next_tail(
     let mut value = item.result()?;
     let mut views = SmallVec::new();
     loop {
-        let [at] = readers.get(&value)?[..] else {
+        let [at] = *readers.of(value) else {
             return None;
         };
         // Outputs of the model have a reader that is no step.
@@ -127,7 +125,7 @@ fn next_tail(
         }
         // The item moves to this place, and nobody may want another result of it before.
         let others = item.step.outputs.iter().skip(1).flatten();
-        let mut early = others.filter_map(|slot| readers.get(slot)).flatten();
+        let mut early = others.flat_map(|slot| readers.of(*slot));
         if early.any(|reader| *reader < at) {
             return None;
         }
@@ -229,18 +227,24 @@ pub(crate) fn same_shape(a: &Shape, b: &Shape) -> bool {
 
 /// By slot: the steps that read it, once for each input, and once a number beyond all for an output
 /// of the model.
-pub(crate) type Readers = HashMap<Slot, SmallVec<[usize; 2]>>;
+pub(crate) struct Readers(Vec<SmallVec<[usize; 2]>>);
+
+impl Readers {
+    pub(crate) fn of(&self, slot: Slot) -> &[usize] {
+        &self.0[slot.index()]
+    }
+}
 
 /// See [`Readers`].
 pub(crate) fn readers(program: &Program) -> Readers {
-    let mut readers = Readers::new();
+    let mut readers = vec![SmallVec::new(); program.slots.len()];
     for (index, step) in program.steps.iter().enumerate() {
         for slot in step.inputs.iter().flatten() {
-            readers.entry(*slot).or_default().push(index);
+            readers[slot.index()].push(index);
         }
     }
     for slot in &program.outputs {
-        readers.entry(*slot).or_default().push(usize::MAX);
+        readers[slot.index()].push(usize::MAX);
     }
-    readers
+    Readers(readers)
 }

@@ -34,8 +34,8 @@ fn graph(body: &str) -> String {
 /// What products and convolutions took over. Other steps join as well: see `chains.rs`.
 fn taken_over(both: &Both) -> Vec<(String, String)> {
     let is_product = |place: &str| ["MatMul", "Gemm", "Conv"].iter().any(|op| place.contains(op));
-    let absorbed = both.fused.absorbed().iter();
-    absorbed.filter(|(by, _)| is_product(by)).cloned().collect()
+    let absorbed = both.fused.absorbed().into_iter();
+    absorbed.filter(|(by, _)| is_product(by)).collect()
 }
 
 /// Runs a graph and says how many steps products took over.

@@ -311,7 +311,7 @@ impl Session {
     }
 
     /// Which nodes are done in the step of another: the other, then the node.
-    pub fn absorbed(&self) -> &[(String, String)] {
+    pub fn absorbed(&self) -> Vec<(String, String)> {
         self.session.absorbed()
     }
 }
