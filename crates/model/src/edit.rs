@@ -2,6 +2,8 @@
 //!
 //! Lists of uses are kept right by every function here; nothing else may touch them.
 
+use std::fmt::Write;
+
 use sardonyx_tensor::{Buffer, Tensor};
 use smallvec::SmallVec;
 
@@ -143,10 +145,15 @@ impl Model {
 
     fn fresh_name(&mut self, hint: &str) -> Symbol {
         let mut number = self.values.len();
+        let mut text = String::with_capacity(hint.len() + 12);
         loop {
-            let name = format!("{hint}__{number}");
-            if self.symbol(name.as_bytes()).is_none() {
-                return self.intern(&name);
+            text.clear();
+            // A string takes what is written.
+            let _ = write!(text, "{hint}__{number}");
+            let before = self.names.len();
+            let name = self.intern(&text);
+            if self.names.len() > before {
+                return name;
             }
             number += 1;
         }

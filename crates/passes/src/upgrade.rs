@@ -5,12 +5,8 @@
 //! boundary without adapter changes nothing for a model that was valid before; a node for which the
 //! schemas alone show otherwise is refused.
 
-use std::collections::BTreeMap;
-
-use hashbrown::HashMap;
-
 use sardonyx_model::{Model, NodeId};
-use sardonyx_ops::{Adapt, Boundary, Refusal};
+use sardonyx_ops::{Adapt, AdapterFn, Boundary, OpRef, Refusal};
 
 use crate::check::codes;
 use crate::finding::{Finding, Spot};
@@ -44,73 +40,92 @@ pub fn upgrade(
     inference: &Inference,
 ) -> Result<Vec<Upgrade>, Vec<Finding>> {
     let mut findings = Vec::new();
-    let mut upgraded: BTreeMap<(&str, &str, u32), Upgrade> = BTreeMap::new();
+    let mut ways: Vec<Option<Way>> = Vec::new();
     let all = resolved.graphs().iter().flat_map(|graph| resolved.order_of(*graph));
     let mut waiting: Vec<NodeId> = all.copied().collect();
-    // Many nodes cross few boundaries.
-    let mut unadapted: HashMap<(&str, &str, u32), Option<Boundary>> = HashMap::new();
     while let Some(node) = waiting.pop() {
-        let Some(op) = resolved.op(node) else {
+        let Some(id) = resolved.op_id(node) else {
             continue;
         };
-        let (operator, from) = (op.def, op.opset);
+        if ways.len() <= id.index() {
+            ways.resize_with(id.index() + 1, || None);
+        }
+        let way = ways[id.index()].get_or_insert_with(|| Way::of(resolved.op_of_id(id)));
+        let from = way.op.opset;
         let mut changed = false;
-        for version in
-            operator.versions().map(|version| version.since).filter(|since| *since > from)
-        {
-            let result = match operator.adapter_at(version - 1, version) {
-                Some(adapt) => {
+        for (version, crossing) in &way.crossings {
+            let result = match crossing {
+                Crossing::Adapter(adapt) => {
                     changed = true;
                     let mut cx = Adapt::new(resolved.build(node), inference);
                     let result = adapt(&mut cx);
                     for made in cx.into_made() {
-                        resolved.set_opset(made, version);
+                        resolved.set_opset(made, *version);
                         waiting.push(made);
                     }
                     result
                 }
-                None => {
-                    let key = (operator.domain, operator.name, version);
-                    let boundary = unadapted
-                        .entry(key)
-                        .or_insert_with(|| operator.unadapted_boundary(version));
-                    let model = resolved.model();
-                    boundary.as_ref().map_or(Ok(()), |boundary| {
-                        crosses(model, node, boundary)
-                            .map_err(|why| Refusal(format!("{}: {why}", operator.full_name())))
-                    })
-                }
+                Crossing::Boundary(boundary) => crosses(resolved.model(), node, boundary)
+                    .map_err(|why| Refusal(format!("{}: {why}", way.op.def.full_name()))),
             };
             if let Err(refusal) = result {
                 let fact = format!(
                     "it cannot be brought from opset version {from} to {version}: {refusal}"
                 );
-                findings.push(Finding::new(
-                    resolved.model(),
-                    &codes::NO_EXACT_UPGRADE,
-                    Spot::node(node),
-                    fact,
-                ));
+                let spot = Spot::node(node);
+                findings.push(Finding::new(resolved.model(), &codes::NO_EXACT_UPGRADE, spot, fact));
                 break;
             }
         }
-        if changed {
-            let (domain, op, to) = (operator.domain, operator.name, operator.newest());
-            let nodes = upgraded.entry((domain, op, from)).or_insert(Upgrade {
-                domain,
-                op,
-                from,
-                to,
-                nodes: 0,
-            });
-            nodes.nodes += 1;
-        }
-        if operator.newest() > from {
-            resolved.set_opset(node, operator.newest());
+        way.changed += usize::from(changed);
+        if way.op.def.newest() > from {
+            resolved.set_opset(node, way.op.def.newest());
         }
     }
     resolved.place_made();
-    if findings.is_empty() { Ok(upgraded.into_values().collect()) } else { Err(findings) }
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    let changed = ways.iter().flatten().filter(|way| way.changed > 0);
+    let mut upgraded: Vec<Upgrade> = changed.map(Way::upgrade).collect();
+    upgraded.sort_by_key(|group| (group.domain, group.op, group.from));
+    Ok(upgraded)
+}
+
+/// The way from a form of an operator to its newest one.
+struct Way {
+    op: OpRef,
+    /// The boundaries that are to be looked at, each with the version after it.
+    crossings: Vec<(u32, Crossing)>,
+    /// How many nodes an adapter changed.
+    changed: usize,
+}
+
+/// What happens to nodes between two versions.
+enum Crossing {
+    Adapter(AdapterFn),
+    Boundary(Boundary),
+}
+
+impl Way {
+    fn of(op: OpRef) -> Way {
+        let newer = op.def.versions().map(|version| version.since);
+        let crossing = |version: u32| {
+            let crossing = match op.def.adapter_at(version - 1, version) {
+                Some(adapter) => Crossing::Adapter(adapter),
+                None => Crossing::Boundary(op.def.unadapted_boundary(version)?),
+            };
+            Some((version, crossing))
+        };
+        let crossings = newer.filter(|since| *since > op.opset).filter_map(crossing).collect();
+        Way { op, crossings, changed: 0 }
+    }
+
+    fn upgrade(&self) -> Upgrade {
+        let OpRef { def, opset, .. } = self.op;
+        let (domain, op, to) = (def.domain, def.name, def.newest());
+        Upgrade { domain, op, from: opset, to, nodes: self.changed }
+    }
 }
 
 /// Whether a node can mean the same on both sides of a boundary as it stands, as far as the schemas
