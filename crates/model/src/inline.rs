@@ -408,7 +408,8 @@ mod tests {
         let made_by_call = model.outputs(call).to_vec();
         let mut made = MadeNodes::default();
         NodeBuilder::new(model, &mut made, call).inline(0)?;
-        let nodes = made.place(&model.graph(main).nodes);
+        made.place(model);
+        let nodes = model.graph(main).nodes.clone();
         for (index, value) in made_by_call.into_iter().flatten().enumerate() {
             let Producer::Node(maker, _) = model.value(value).producer else {
                 panic!("output {index} is made");

@@ -7,15 +7,16 @@ use smallvec::SmallVec;
 
 use crate::attribute_values::AttrValue;
 use crate::graph::Model;
-use crate::ids::{GraphId, NodeId, ValueId};
+use crate::ids::{GraphId, Id, NodeId, ValueId};
 
 /// Nodes that a pass has made and that are not in the lists of their graphs yet: putting a node
 /// into the middle of a list takes as long as the list, so this is done for all of them together.
 #[derive(Debug, Clone, Default)]
 pub struct MadeNodes {
-    beside: HashMap<NodeId, Beside>,
+    /// In the order in which they were made.
+    beside: Vec<Beside>,
     /// By node: the one of the file that it was made for.
-    origins: HashMap<NodeId, NodeId>,
+    origins: Vec<Option<NodeId>>,
     /// Nodes whose place others have taken.
     gone: HashSet<NodeId>,
     /// Small constants that were made, by what they hold: most nodes want the same few.
@@ -28,18 +29,34 @@ const SMALL: usize = 64;
 /// A small constant of a graph: type, dimensions and elements.
 type SmallConstant = (GraphId, DataType, Dims, SmallVec<[u8; 16]>);
 
-/// New nodes next to a node.
-#[derive(Debug, Clone, Default)]
+/// A new node next to a node.
+#[derive(Debug, Clone, Copy)]
 struct Beside {
-    before: SmallVec<[NodeId; 2]>,
-    /// The one made last comes first: it reads what the node writes.
-    after: SmallVec<[NodeId; 2]>,
+    anchor: NodeId,
+    side: Side,
+    node: NodeId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// Before the anchor, and after those that were made before it earlier.
+    Before,
+    /// After the anchor, and before those that were made after it earlier: the one made last reads
+    /// what the anchor writes.
+    After,
 }
 
 impl MadeNodes {
     /// The node of the file that a node was made for; the node itself if it was not made.
     pub fn origin(&self, node: NodeId) -> NodeId {
-        self.origins.get(&node).copied().unwrap_or(node)
+        self.origins.get(node.index()).copied().flatten().unwrap_or(node)
+    }
+
+    fn set_origin(&mut self, node: NodeId, origin: NodeId) {
+        if self.origins.len() <= node.index() {
+            self.origins.resize(node.index() + 1, None);
+        }
+        self.origins[node.index()] = Some(origin);
     }
 
     /// Whether nodes wait for a place.
@@ -47,26 +64,46 @@ impl MadeNodes {
         !self.beside.is_empty() || !self.gone.is_empty()
     }
 
-    /// The nodes of a graph with those that were made beside them since the last call, and without
-    /// those whose place others have taken.
-    pub fn place(&mut self, nodes: &[NodeId]) -> Vec<NodeId> {
-        let mut all = Vec::with_capacity(nodes.len() + self.beside.len());
-        // Nodes can be made beside nodes that were made. `true`: what is beside it is in the list.
-        let mut open: Vec<(NodeId, bool)> = Vec::new();
-        for node in nodes {
-            open.push((*node, false));
-            while let Some((node, is_opened)) = open.pop() {
-                let beside = if is_opened { None } else { self.beside.remove(&node) };
-                if let Some(beside) = beside {
-                    open.extend(beside.after.iter().map(|node| (*node, false)));
-                    open.push((node, true));
-                    open.extend(beside.before.iter().rev().map(|node| (*node, false)));
-                } else if self.gone.is_empty() || !self.gone.remove(&node) {
-                    all.push(node);
+    /// Puts nodes into the lists of their graphs beside those for which they were made since the
+    /// last call, and takes those out whose place others have taken.
+    pub fn place(&mut self, model: &mut Model) {
+        let (mut beside, gone) = (std::mem::take(&mut self.beside), std::mem::take(&mut self.gone));
+        beside.sort_by_key(|beside| beside.anchor);
+        let anchors = beside.iter().map(|beside| beside.anchor).chain(gone.iter().copied());
+        let graphs: HashSet<GraphId> = anchors.map(|anchor| model.node(anchor).graph).collect();
+        // By anchor: where its neighbours begin.
+        let mut first: Vec<u32> = vec![u32::MAX; model.node_count()];
+        for (index, beside) in beside.iter().enumerate().rev() {
+            first[beside.anchor.index()] = index as u32;
+        }
+        let of = |anchor: NodeId, side: Side| {
+            let first = first[anchor.index()] as usize;
+            let neighbours = beside.get(first..).unwrap_or_default();
+            let neighbours = neighbours.iter().take_while(move |beside| beside.anchor == anchor);
+            neighbours.filter(move |beside| beside.side == side).map(|beside| beside.node)
+        };
+        for graph in graphs {
+            let nodes = std::mem::take(&mut model.graph_mut(graph).nodes);
+            let mut all = Vec::with_capacity(nodes.len() + beside.len());
+            // Nodes can be made beside nodes that were made. `true`: what is beside it is open.
+            let mut open: SmallVec<[(NodeId, bool); 8]> = SmallVec::new();
+            for node in nodes {
+                open.push((node, false));
+                while let Some((node, is_opened)) = open.pop() {
+                    if !is_opened && first[node.index()] != u32::MAX {
+                        // What is put down last comes first.
+                        open.extend(of(node, Side::After).map(|node| (node, false)));
+                        open.push((node, true));
+                        let start = open.len();
+                        open.extend(of(node, Side::Before).map(|node| (node, false)));
+                        open[start..].reverse();
+                    } else if !gone.contains(&node) {
+                        all.push(node);
+                    }
                 }
             }
+            model.graph_mut(graph).nodes = all;
         }
-        all
     }
 }
 
@@ -124,8 +161,7 @@ impl<'m> NodeBuilder<'m> {
         attributes: &[(&str, AttrValue<'_>)],
     ) -> (NodeId, ValueId) {
         let made = self.node(op_type, domain, inputs, attributes);
-        let beside = self.made.beside.entry(self.anchor).or_default();
-        beside.before.push(made.0);
+        self.put(Side::Before, made.0);
         made
     }
 
@@ -151,8 +187,7 @@ impl<'m> NodeBuilder<'m> {
             std::iter::once(Some(between)).chain(more_inputs.iter().copied()).collect();
         let (node, _) = self.node(op_type, domain, &inputs, attributes);
         self.model.redefine_output(node, 0, value);
-        let beside = self.made.beside.entry(self.anchor).or_default();
-        beside.after.push(node);
+        self.put(Side::After, node);
         Some(node)
     }
 
@@ -160,9 +195,13 @@ impl<'m> NodeBuilder<'m> {
     /// ones are made for the node that the anchor was made for.
     pub(crate) fn put_in_place(&mut self, nodes: Vec<NodeId>, all: impl Iterator<Item = NodeId>) {
         let origin = self.made.origin(self.anchor);
-        self.made.origins.extend(all.map(|node| (node, origin)));
-        self.made.beside.entry(self.anchor).or_default().before.extend(nodes);
+        all.for_each(|node| self.made.set_origin(node, origin));
+        nodes.into_iter().for_each(|node| self.put(Side::Before, node));
         self.made.gone.insert(self.anchor);
+    }
+
+    fn put(&mut self, side: Side, node: NodeId) {
+        self.made.beside.push(Beside { anchor: self.anchor, side, node });
     }
 
     fn node(
@@ -178,7 +217,7 @@ impl<'m> NodeBuilder<'m> {
             self.model.set_attribute(node, name, value.clone());
         }
         let origin = self.made.origin(self.anchor);
-        self.made.origins.insert(node, origin);
+        self.made.set_origin(node, origin);
         (node, outputs[0])
     }
 }
@@ -225,11 +264,14 @@ mod tests {
         let mut build = NodeBuilder::new(&mut model, &mut made, first);
         let (nested, _) = build.before("nested", "", &[], &[]);
         assert!(made.is_waiting());
-        let all = made.place(&nodes);
+        let main = model.main.expect("the graph");
+        made.place(&mut model);
+        let all = model.graph(main).nodes.clone();
         assert_eq!(ops(&model, &all), "A nested first second B inner outer");
         assert_eq!((made.origin(nested), made.origin(nodes[0])), (nodes[1], nodes[0]));
         assert!(!made.is_waiting());
-        assert_eq!(made.place(&all), all);
+        made.place(&mut model);
+        assert_eq!(model.graph(main).nodes, all);
     }
 
     #[test]

@@ -155,7 +155,8 @@ pub(crate) mod testing {
                 model.tensor(&initializer.tensor, &NoExternalData).expect("a constant in memory");
             names.insert(initializer.value.expect("a constant has a value"), show_tensor(&tensor));
         }
-        let nodes = made.place(&model.graph(graph).nodes);
+        made.place(&mut model);
+        let nodes = &model.graph(graph).nodes;
         nodes.iter().map(|node| show_node(&model, *node, &mut names)).collect::<Vec<_>>().join("; ")
     }
 

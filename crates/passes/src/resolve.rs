@@ -218,13 +218,7 @@ impl Resolved {
         if !self.made.is_waiting() {
             return;
         }
-        self.graphs = tree(&self.model, self.main);
-        let mut next = 0;
-        while let Some(graph) = self.graphs.get(next).copied() {
-            let order = self.made.place(&self.model.graph(graph).nodes);
-            self.model.graph_mut(graph).nodes = order;
-            next += 1;
-        }
+        self.made.place(&mut self.model);
         self.graphs = tree(&self.model, self.main);
     }
 

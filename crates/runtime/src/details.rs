@@ -148,7 +148,7 @@ impl Look<'_> {
         };
         let (mut read_bytes, written_bytes) = (sum(&inputs), sum(&outputs));
         let table = places.first().copied().flatten();
-        let operator = self.program.resolved.op(step.node);
+        let operator = self.program.resolved.op(step.work.node);
         if operator.is_some_and(|op| op.def.is_part_of_first())
             && let Some(table) = table
             && let (Some(read), Some(written)) = (&mut read_bytes, written_bytes)
