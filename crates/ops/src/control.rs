@@ -20,7 +20,7 @@ const fn carried(tensors: TypeSet) -> TypeSet {
         .and(ALL_IR4.as_sequences().as_optionals())
 }
 
-pub(crate) static IF: OpDef = OpDef::new("If")
+pub static IF: OpDef = OpDef::new("If")
     .about("Runs one of two graphs and gives back what it gives back.")
     .since(
         1,
@@ -43,7 +43,7 @@ pub(crate) static IF: OpDef = OpDef::new("If")
     .since(25, &[types("V", carried(ALL_IR13))])
     .infer(infer::if_);
 
-pub(crate) static LOOP: OpDef = OpDef::new("Loop")
+pub static LOOP: OpDef = OpDef::new("Loop")
     .about("Runs a graph again and again, at most so many times, while a condition holds. Values are carried from one \
          run to the next; what each run gives beyond them is stacked.")
     .since(
@@ -87,7 +87,7 @@ pub(crate) static LOOP: OpDef = OpDef::new("Loop")
     )
     .infer(infer::loop_);
 
-pub(crate) static SCAN: OpDef = OpDef::new("Scan")
+pub static SCAN: OpDef = OpDef::new("Scan")
     .about("Runs a graph for each slice of some inputs, in order. States are carried from one slice to the next, and \
          what each run gives beyond them is stacked along an axis.")
     .since(

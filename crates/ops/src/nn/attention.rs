@@ -78,7 +78,7 @@ pub(crate) static CAUSAL_CONV_WITH_STATE: OpDef = OpDef::new("CausalConvWithStat
     .body_from(27, causal_conv::body)
     .cost(|node| node.convolution(1));
 
-pub(crate) static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
+pub static FLEX_ATTENTION: OpDef = OpDef::new("FlexAttention")
     .about("Attention in which a graph may change each score before the weights are computed, and another one each \
          weight.").domain("ai.onnx.preview").since(
     1,

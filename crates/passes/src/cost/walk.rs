@@ -9,6 +9,7 @@ use sardonyx_model::{
     TensorProto, Type, ValueId,
 };
 use sardonyx_ops::cost::elements;
+use sardonyx_ops::operators::{FLEX_ATTENTION, IF, LOOP, SCAN};
 use sardonyx_ops::{AttributeView, Infer, Known, OpDef, Present, Registry, Schema};
 use sardonyx_tensor::DataType;
 use smallvec::SmallVec;
@@ -30,7 +31,7 @@ pub(super) struct Walk<'a> {
     calls: &'a CallCosts,
     imports: std::collections::HashMap<Cow<'a, str>, i64>,
     bindings: Option<&'a Bindings>,
-    schemas: HashMap<(Option<Symbol>, Option<Symbol>), Option<&'a Schema>>,
+    called: HashMap<(Option<Symbol>, Option<Symbol>), Option<Called<'a>>>,
     /// Initializers that are inputs as well, as all were in early versions of the format.
     defaults: HashMap<ValueId, &'a TensorProto>,
     assumed: Assumed,
@@ -56,7 +57,7 @@ impl<'a> Walk<'a> {
             calls,
             imports: model.opsets_in(imports),
             bindings: None,
-            schemas: HashMap::new(),
+            called: HashMap::new(),
             defaults: HashMap::new(),
             assumed: Assumed::default(),
             sizes: HashMap::new(),
@@ -197,7 +198,7 @@ impl<'a> Walk<'a> {
             runs: runs.clone(),
             work,
         });
-        if let Some(body) = self.calls.of(node).filter(|_| self.schema(node).is_none()) {
+        if let Some(body) = self.calls.of(node).filter(|_| self.called(node).is_none()) {
             let once = &mut self.bodies_counted_once;
             *once = once.saturating_add(body.bodies_counted_once);
             return Peak { bytes: body.peak, node: None };
@@ -265,11 +266,12 @@ impl<'a> Walk<'a> {
 
     /// How often the graphs of a node run when it runs once; `None` if that is not known.
     fn turns(&self, node: NodeId) -> Option<Dim> {
-        let schema = self.schema_of(node)?;
+        let (schema, operator) = self.called_by(node)?;
+        let is = |other: &OpDef| operator.is_some_and(|operator| operator.is(other));
         let inputs: Vec<Option<ValueId>> = self.model.inputs(node).collect();
-        match (schema.domain, schema.name) {
-            ("", "If") => Some(Dim::Known(1)),
-            ("", "Loop") => {
+        match () {
+            () if is(&IF) => Some(Dim::Known(1)),
+            () if is(&LOOP) => {
                 let turns = self.found.known((*inputs.first()?)?)?.ints()?;
                 let [turns] = &turns[..] else { return None };
                 match turns {
@@ -278,7 +280,7 @@ impl<'a> Walk<'a> {
                     Dim::Unknown => None,
                 }
             }
-            ("", "Scan") if schema.since >= 9 => {
+            () if is(&SCAN) && schema.since >= 9 => {
                 let attributes =
                     NodeAttributes::in_call(self.model, self.model.texts(), node, self.bindings);
                 let view = AttributeView::new(schema, &attributes);
@@ -292,8 +294,8 @@ impl<'a> Walk<'a> {
                 shape.get(axis).filter(|dim| !dim.is_unknown()).cloned()
             }
             // The graphs of FlexAttention take all scores at once.
-            ("ai.onnx.preview", "FlexAttention") => Some(Dim::Known(1)),
-            _ => None,
+            () if is(&FLEX_ATTENTION) => Some(Dim::Known(1)),
+            () => None,
         }
     }
 
@@ -312,35 +314,35 @@ impl<'a> Walk<'a> {
                 adder.finish()
             }),
         };
-        let (multiply_adds, elements) = match (self.schema(node), self.calls.of(node)) {
-            (Some(schema), _) => (self.multiply_adds(node, schema).into(), made),
+        let (multiply_adds, elements) = match (self.called(node), self.calls.of(node)) {
+            (Some(called), _) => (self.multiply_adds(node, called).into(), made),
             (None, Some(body)) => (body.multiply_adds, body.elements),
             (None, None) => (Dim::Unknown.into(), made),
         };
         Work { parameters, parameter_bytes, multiply_adds, elements, bytes }
     }
 
-    fn multiply_adds(&self, node: NodeId, schema: &Schema) -> Dim {
-        let operator = self.registry.operator(schema.domain, schema.name);
-        multiply_adds_of(self.model, self.found, node, (schema, operator), self.bindings)
+    fn multiply_adds(&self, node: NodeId, called: Called<'_>) -> Dim {
+        multiply_adds_of(self.model, self.found, node, called, self.bindings)
     }
 
-    fn schema(&mut self, node: NodeId) -> Option<&'a Schema> {
+    fn called(&mut self, node: NodeId) -> Option<Called<'a>> {
         let found = self.model.node(node);
         let key = (found.domain, found.op_type);
-        if let Some(schema) = self.schemas.get(&key) {
-            return *schema;
+        if let Some(called) = self.called.get(&key) {
+            return *called;
         }
-        let schema = self.schema_of(node);
-        self.schemas.insert(key, schema);
-        schema
+        let called = self.called_by(node);
+        self.called.insert(key, called);
+        called
     }
 
-    fn schema_of(&self, node: NodeId) -> Option<&'a Schema> {
+    fn called_by(&self, node: NodeId) -> Option<Called<'a>> {
         let domain = self.model.domain_of(node);
         let name = self.model.display(self.model.node(node).op_type);
         let opset = u32::try_from(*self.imports.get(&domain)?).ok()?;
-        self.registry.schema(&domain, &name, opset)
+        let schema = self.registry.schema(&domain, &name, opset)?;
+        Some((schema, self.registry.operator(&domain, &name)))
     }
 
     fn graphs_in(&self, node: NodeId) -> impl Iterator<Item = GraphId> + use<'a> {
@@ -391,13 +393,16 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// The version of an operator that a node calls, and its definition if the standard has one.
+pub(super) type Called<'a> = (&'a Schema, Option<&'static OpDef>);
+
 /// The multiply-adds of a node in the form of an operator version, which the standard may define;
 /// unknown where the types say too little.
 pub(super) fn multiply_adds_of(
     model: &Model,
     found: &Inference,
     node: NodeId,
-    (schema, operator): (&Schema, Option<&OpDef>),
+    (schema, operator): Called<'_>,
     bindings: Option<&Bindings>,
 ) -> Dim {
     let inputs: SmallVec<[Option<ValueId>; 6]> = model.inputs(node).collect();

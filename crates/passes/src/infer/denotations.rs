@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use sardonyx_model::{
     Dim, GraphId, NodeAttributes, NodeId, Symbol, TensorType, Type, TypeKind, TypeProto, ValueId,
 };
+use sardonyx_ops::operators::IF;
 use sardonyx_ops::{Format, Known, OpDef, Said};
 use sardonyx_proto::shown;
 use smallvec::SmallVec;
@@ -68,13 +69,11 @@ impl<'a> Engine<'a> {
             return;
         }
         let callee = self.callee(node);
-        let schema = callee.schema;
-        let operator = schema.and_then(|schema| self.registry.operator(schema.domain, schema.name));
+        let operator = callee.operator;
         if !graphs.is_empty() {
             // Outputs of `If` are those of its branches; what a loop hands on may differ from turn
             // to turn.
-            if operator.is_some_and(|operator| operator.domain.is_empty() && operator.name == "If")
-            {
+            if operator.is_some_and(|operator| operator.is(&IF)) {
                 self.join_branches(node, &graphs);
             }
             return;
