@@ -70,7 +70,7 @@ pub(crate) static REDUCE_LOG_SUM_EXP: OpDef = reduction("ReduceLogSumExp", infer
 pub(crate) static REDUCE_MAX: OpDef =
     extreme("ReduceMax", |cx| folded(cx, Dim::larger, None)).about("The largest element.");
 
-pub(crate) static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean).about("The mean.");
+pub static REDUCE_MEAN: OpDef = reduction("ReduceMean", mean).about("The mean.");
 
 pub(crate) static REDUCE_MIN: OpDef =
     extreme("ReduceMin", |cx| folded(cx, Dim::smaller, None)).about("The smallest element.");

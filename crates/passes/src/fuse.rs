@@ -22,6 +22,8 @@ use hashbrown::HashMap;
 use sardonyx_model::{
     AttrValue, Attributes, Dim, GraphId, Model, NodeAttributes, NodeId, Producer, Shape, ValueId,
 };
+use sardonyx_ops::OpDef;
+use sardonyx_ops::operators::{ADD, MATMUL, MUL};
 use sardonyx_tensor::{DataType, Tensor};
 
 use crate::dead::remove_dead;
@@ -44,18 +46,18 @@ pub struct Fusion {
 }
 
 /// A pattern and the operator at which it is looked for.
-type Pattern = (&'static str, &'static str, for<'a, 'b> fn(&'a Matcher<'b>, NodeId) -> Match);
+type Pattern = (&'static OpDef, &'static str, for<'a, 'b> fn(&'a Matcher<'b>, NodeId) -> Match);
 
 /// The patterns, tried in this order at each node. An earlier pattern may make the anchor of a
 /// later one.
 const PATTERNS: &[Pattern] = &[
-    ("Mul", "Gelu", activation::gelu),
-    ("Mul", "Swish", activation::swish),
-    ("Mul", "LayerNormalization", normalization::layer_without_bias),
-    ("Mul", "RMSNormalization", normalization::rms),
-    ("Add", "LayerNormalization", normalization::layer),
-    ("Add", "RotaryEmbedding", rotary::rotary),
-    ("MatMul", "Attention", attention::attention),
+    (&MUL, "Gelu", activation::gelu),
+    (&MUL, "Swish", activation::swish),
+    (&MUL, "LayerNormalization", normalization::layer_without_bias),
+    (&MUL, "RMSNormalization", normalization::rms),
+    (&ADD, "LayerNormalization", normalization::layer),
+    (&ADD, "RotaryEmbedding", rotary::rotary),
+    (&MATMUL, "Attention", attention::attention),
 ];
 
 /// What a pattern says of a node.
@@ -90,7 +92,7 @@ pub(crate) struct Rewrite {
 
 /// One new node.
 pub(crate) struct Step {
-    op: &'static str,
+    op: &'static OpDef,
     inputs: Vec<Source>,
     attributes: Vec<(&'static str, AttrValue<'static>)>,
 }
@@ -114,7 +116,7 @@ impl Rewrite {
     /// Adds a step and says how others refer to it.
     pub(crate) fn step(
         &mut self,
-        op: &'static str,
+        op: &'static OpDef,
         inputs: Vec<Source>,
         attributes: Vec<(&'static str, AttrValue<'static>)>,
     ) -> Source {
@@ -155,7 +157,7 @@ fn fuse_graph(
     for node in resolved.order_of(graph).to_vec() {
         for (anchor, name, pattern) in PATTERNS {
             let model = resolved.model();
-            let matcher = Matcher { model, graph, inference, is_constant, constant };
+            let matcher = Matcher { resolved, model, graph, inference, is_constant, constant };
             let folded = matcher.output(node).is_none_or(is_constant);
             if folded || !matcher.is(node, anchor) {
                 continue;
@@ -191,8 +193,6 @@ fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut M
     let mut outputs: Vec<ValueId> = Vec::new();
     let last = rewrite.steps.len().saturating_sub(1);
     for (index, step) in rewrite.steps.into_iter().enumerate() {
-        let operator = resolved.registry().operator("", step.op);
-        let newest = operator.map_or(0, |operator| operator.newest());
         let mut build = resolved.build(anchor);
         let inputs: Vec<Option<ValueId>> = step
             .inputs
@@ -200,13 +200,15 @@ fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut M
             .map(|source| match source {
                 Source::Value(value) => Some(value),
                 Source::Step(index) => Some(outputs[index]),
-                Source::Constant(tensor) => Some(build.constant(step.op, &tensor)),
+                Source::Constant(tensor) => Some(build.constant(step.op.name, &tensor)),
                 Source::Absent => None,
             })
             .collect();
         // Views of the same value are made once.
         let key = match &inputs[..] {
-            [Some(input)] if index != last && step.attributes.is_empty() => Some((step.op, *input)),
+            [Some(input)] if index != last && step.attributes.is_empty() => {
+                Some((step.op.name, *input))
+            }
             _ => None,
         };
         if let Some(value) = key.and_then(|key| made.shared.get(&key)) {
@@ -215,7 +217,7 @@ fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut M
         }
         let node = if index == last {
             let model = build.model_mut();
-            let op = model.intern(step.op);
+            let op = model.intern(step.op.name);
             let node = model.node_mut(anchor);
             node.op_type = Some(op);
             node.domain = None;
@@ -226,7 +228,7 @@ fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut M
             }
             anchor
         } else {
-            build.before(step.op, "", &inputs, &step.attributes).0
+            build.before(step.op.name, "", &inputs, &step.attributes).0
         };
         let model = resolved.model();
         let output = model.outputs(node).first().copied().flatten();
@@ -236,12 +238,13 @@ fn apply(resolved: &mut Resolved, anchor: NodeId, rewrite: Rewrite, made: &mut M
             }
             outputs.push(output);
         }
-        resolved.set_opset(node, newest);
+        resolved.set_opset(node, step.op.newest());
     }
 }
 
 /// What patterns look at.
 pub(crate) struct Matcher<'a> {
+    resolved: &'a Resolved,
     model: &'a Model,
     /// The graph of the anchor, in which all nodes of a pattern stand: others run less often.
     graph: GraphId,
@@ -251,11 +254,9 @@ pub(crate) struct Matcher<'a> {
 }
 
 impl<'a> Matcher<'a> {
-    /// Whether a node is that operator of the standard's own domain.
-    pub(crate) fn is(&self, node: NodeId, op: &str) -> bool {
-        let found = self.model.node(node);
-        self.model.maybe_text(found.op_type) == Some(op.as_bytes())
-            && self.model.domain_of(node).is_empty()
+    /// Whether a node calls that operator.
+    pub(crate) fn is(&self, node: NodeId, op: &OpDef) -> bool {
+        self.resolved.is(node, op)
     }
 
     /// The node that computes a value, unless it is known.
@@ -271,7 +272,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// The node of that operator that computes a value.
-    pub(crate) fn made_by(&self, value: ValueId, op: &str) -> Option<NodeId> {
+    pub(crate) fn made_by(&self, value: ValueId, op: &OpDef) -> Option<NodeId> {
         self.producer(value).filter(|node| self.is(*node, op))
     }
 
@@ -409,7 +410,7 @@ impl<'a> Matcher<'a> {
         let (a, b) = self.pair(anchor)?;
         let (mut open, mut factors, mut nodes) = (vec![b, a], Vec::new(), Vec::new());
         while let Some(value) = open.pop() {
-            let inner = self.made_by(value, "Mul").filter(|_| nodes.len() < MOST_FACTORS);
+            let inner = self.made_by(value, &MUL).filter(|_| nodes.len() < MOST_FACTORS);
             let alone = |node: &NodeId| {
                 !self.model.value(value).is_output
                     && self.model.uses(value).all(|(reader, _)| {

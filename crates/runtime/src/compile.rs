@@ -7,6 +7,7 @@ use sardonyx_model::{
     ExternalData, Id, Model, NodeAttributes, NodeId, Producer, Shape, Type, ValueId,
 };
 use sardonyx_ops::AttributeView;
+use sardonyx_ops::operators::CONSTANT;
 use sardonyx_passes::{
     Finding, Fusion, InferOptions, Inference, Resolved, fuse, infer, needed, remove_dead, share,
     upgrade,
@@ -312,7 +313,7 @@ fn note_folded(
     let model = resolved.model();
     report.folded = folded.len();
     for node in folded {
-        if resolved.schema(*node).is_some_and(|schema| schema.name == "Constant") {
+        if resolved.is(*node, &CONSTANT) {
             report.constant_nodes += 1;
             continue;
         }

@@ -65,7 +65,7 @@ pub(crate) static BITWISE_OR: OpDef = bitwise("BitwiseOr").about("Bits: either."
 
 pub(crate) static BITWISE_XOR: OpDef = bitwise("BitwiseXor").about("Bits: exactly one.");
 
-pub(crate) static DIV: OpDef = arithmetic("Div", quotient).about("Quotients.");
+pub static DIV: OpDef = arithmetic("Div", quotient).about("Quotients.");
 
 pub(crate) static EQUAL: OpDef = OpDef::new("Equal")
     .about("Whether elements are equal.")
@@ -129,7 +129,7 @@ pub static MUL: OpDef = arithmetic("Mul", |cx| elementwise(cx, Dim::mul)).about(
 
 pub(crate) static OR: OpDef = logic("Or", |cx| logical(cx, either)).about("Truth values: either.");
 
-pub(crate) static POW: OpDef = OpDef::new("Pow")
+pub static POW: OpDef = OpDef::new("Pow")
     .about("Powers.")
     .since(
         1,

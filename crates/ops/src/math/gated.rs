@@ -56,7 +56,7 @@ pub(crate) static SWIGLU: OpDef = OpDef::new("SwiGLU")
         Y = Mul (gate, B)",
     );
 
-pub(crate) static SWISH: OpDef = OpDef::new("Swish")
+pub static SWISH: OpDef = OpDef::new("Swish")
     .about("`x * sigmoid(alpha * x)`.")
     .since(
         24,

@@ -24,7 +24,7 @@ pub(crate) static LOG_SOFTMAX: OpDef = along_axis("LogSoftmax")
     .body_from(13, log_softmax)
     .body_from(18, log_softmax);
 
-pub(crate) static SOFTMAX: OpDef = along_axis("Softmax")
+pub static SOFTMAX: OpDef = along_axis("Softmax")
     .about("Exponentials, scaled so that they sum up to 1.")
     .body_from(13, softmax)
     .body_from(18, softmax);

@@ -80,7 +80,7 @@ pub(crate) static CELU: OpDef = OpDef::new("Celu")
     })
     .body(&[28], concat!(attribute_like!("alpha", "X"), celu!()));
 
-pub(crate) static COS: OpDef = smooth_named("Cos", 7).about("Cosine.");
+pub static COS: OpDef = smooth_named("Cos", 7).about("Cosine.");
 
 pub(crate) static COSH: OpDef = smooth_named("Cosh", 9).about("Hyperbolic cosine.");
 
@@ -101,7 +101,7 @@ pub(crate) static ELU: OpDef =
             ),
         );
 
-pub(crate) static ERF: OpDef = OpDef::new("Erf")
+pub static ERF: OpDef = OpDef::new("Erf")
     .about("Error function.")
     .since(9, &[input("input", "T"), output("output", "T"), types("T", NUMERIC)])
     .since(13, SMOOTH_NAMED)
@@ -112,7 +112,7 @@ pub(crate) static EXP: OpDef = function("Exp", NAMED, SMOOTH_NAMED).about("Expon
 
 pub(crate) static FLOOR: OpDef = rounding("Floor").about("The next integer downwards.");
 
-pub(crate) static GELU: OpDef = OpDef::new("Gelu")
+pub static GELU: OpDef = OpDef::new("Gelu")
     .about("The input times the share of a normal distribution below it, exact or by `tanh`.")
     .since(
         20,
@@ -173,7 +173,7 @@ pub(crate) static MISH: OpDef =
         Y = Mul (X, gate)",
     );
 
-pub(crate) static NEG: OpDef = OpDef::new("Neg")
+pub static NEG: OpDef = OpDef::new("Neg")
     .about("The other sign.")
     .since(1, &[X, Y, IN_PLACE, types("T", FLOATS)])
     .since(6, &[NOT_IN_PLACE, types("T", FLOATS.and(SIGNED))])
@@ -187,7 +187,7 @@ pub(crate) static NOT: OpDef = OpDef::new("Not")
     .since(1, &[FIXED_X, FIXED_Y, types("T", TypeSet::tensors(&[DataType::Bool]))])
     .infer(|cx| mapped(cx, |value| Dim::Known(1).sub(value)));
 
-pub(crate) static RECIPROCAL: OpDef =
+pub static RECIPROCAL: OpDef =
     function("Reciprocal", XY, SMOOTH_XY).about("One divided by the input.");
 
 pub(crate) static RELU: OpDef = function("Relu", XY, SMOOTH_XY)
@@ -244,7 +244,7 @@ pub(crate) static SELU: OpDef = OpDef::new("Selu")
     )
     .without_reference_rule(&[1]);
 
-pub(crate) static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.");
+pub static SIGMOID: OpDef = function("Sigmoid", XY, SMOOTH_XY).about("Logistic function.");
 
 pub(crate) static SIGN: OpDef = OpDef::new("Sign")
     .about("-1, 0 or 1.")
@@ -259,7 +259,7 @@ pub(crate) static SIGN: OpDef = OpDef::new("Sign")
     )
     .infer(rules::same_as_first);
 
-pub(crate) static SIN: OpDef = smooth_named("Sin", 7).about("Sine.");
+pub static SIN: OpDef = smooth_named("Sin", 7).about("Sine.");
 
 pub(crate) static SINH: OpDef = smooth_named("Sinh", 9).about("Hyperbolic sine.");
 
@@ -285,11 +285,11 @@ pub(crate) static SOFTSIGN: OpDef =
         ),
     );
 
-pub(crate) static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY).about("Square root.");
+pub static SQRT: OpDef = function("Sqrt", XY, SMOOTH_XY).about("Square root.");
 
 pub(crate) static TAN: OpDef = smooth_named("Tan", 7).about("Tangent.");
 
-pub(crate) static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED).about("Hyperbolic tangent.");
+pub static TANH: OpDef = function("Tanh", NAMED, SMOOTH_NAMED).about("Hyperbolic tangent.");
 
 pub(crate) static THRESHOLDED_RELU: OpDef = OpDef::new("ThresholdedRelu")
     .about("Zero up to `alpha`.")

@@ -19,7 +19,7 @@ use crate::facts::{
 use crate::infer::{Infer, InferError};
 use crate::typeset::TypeSet;
 
-pub(crate) static ATTENTION: OpDef = OpDef::new("Attention")
+pub static ATTENTION: OpDef = OpDef::new("Attention")
     .about("Scaled dot products of queries and keys, turned into weights that sum to 1, times values: attention with any \
          number of heads, also where groups of query heads share keys and values, with a mask, a causal limit, a soft \
          cap and the keys and values of earlier calls.")
@@ -122,7 +122,7 @@ pub(crate) static LINEAR_ATTENTION: OpDef = OpDef::new("LinearAttention")
     .body_from(27, linear::body)
     .cost(linear_attention_work);
 
-pub(crate) static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
+pub static ROTARY_EMBEDDING: OpDef = OpDef::new("RotaryEmbedding")
     .about("Turns pairs of features by angles that grow with the position, so that products of queries and keys see \
          distances.").since(
     23,

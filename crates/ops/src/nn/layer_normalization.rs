@@ -36,7 +36,7 @@ pub(crate) static GROUP_NORMALIZATION: OpDef = OpDef::new("GroupNormalization")
     .body_from(18, group_normalization)
     .without_reference_rule(&[18, 21]);
 
-pub(crate) static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
+pub static LAYER_NORMALIZATION: OpDef = OpDef::new("LayerNormalization")
     .about("Brings what lies behind an axis to mean 0 and variance 1, then scales and shifts it.")
     .since(
         17,
@@ -125,7 +125,7 @@ macro_rules! mean_variance {
 }
 use mean_variance;
 
-pub(crate) static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
+pub static RMS_NORMALIZATION: OpDef = OpDef::new("RMSNormalization")
     .about("Divides what lies behind an axis by the root of its mean square, then scales it.")
     .since(
         23,

@@ -11,7 +11,7 @@ use crate::math::shape_values::{self, Ints};
 use crate::rules::computed;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static CONCAT: OpDef = OpDef::new("Concat")
+pub static CONCAT: OpDef = OpDef::new("Concat")
     .about("Join tensors along one axis.")
     .since(
         1,

@@ -11,7 +11,7 @@ use crate::math::shape_values;
 use crate::rules::broadcast_shapes;
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static EXPAND: OpDef = OpDef::new("Expand")
+pub static EXPAND: OpDef = OpDef::new("Expand")
     .about(
         "Broadcasts to a shape, in both directions: where the shape has 1, the input's size stays.",
     )

@@ -13,7 +13,7 @@ use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static RESHAPE: OpDef = OpDef::new("Reshape")
+pub static RESHAPE: OpDef = OpDef::new("Reshape")
     .about("The same elements in another shape. In the target, -1 stands for what is left over, and 0 for the input's \
          size.")
     .since(

@@ -11,7 +11,7 @@ use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Adapt, Infer, InferError, OpDef, Refusal};
 
-pub(crate) static SLICE: OpDef = OpDef::new("Slice")
+pub static SLICE: OpDef = OpDef::new("Slice")
     .about("Every `step`-th element from a start to an end, along some of the axes.")
     .since(
         1,

@@ -11,7 +11,7 @@ use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static SQUEEZE: OpDef = OpDef::new("Squeeze")
+pub static SQUEEZE: OpDef = OpDef::new("Squeeze")
     .about("Takes away axes of size 1, given ones or all.")
     .since(1, &[input("data", "T"), output("squeezed", "T"), ints("axes"), types("T", ALL)])
     .since(11, &[])

@@ -11,7 +11,7 @@ use crate::facts::*;
 use crate::math::shape_values;
 use crate::{Infer, InferError, OpDef};
 
-pub(crate) static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
+pub static UNSQUEEZE: OpDef = OpDef::new("Unsqueeze")
     .about("Inserts axes of size 1, at places counted in the result.")
     .since(
         1,

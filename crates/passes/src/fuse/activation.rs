@@ -3,6 +3,8 @@
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI, SQRT_2};
 
 use sardonyx_model::{AttrValue, NodeId, ValueId};
+use sardonyx_ops::OpDef;
+use sardonyx_ops::operators::{ADD, DIV, ERF, GELU, MUL, POW, SIGMOID, SWISH, TANH};
 use sardonyx_tensor::DataType::{Double, Float};
 
 use super::{Match, Matcher, Rewrite, Source, give_up};
@@ -17,7 +19,7 @@ pub(super) fn gelu(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         if !cx.is_number(half, 0.5) {
             continue;
         }
-        let Some(add) = cx.made_by(sum, "Add") else {
+        let Some(add) = cx.made_by(sum, &ADD) else {
             continue;
         };
         for (one, function) in cx.either_way(add) {
@@ -25,7 +27,7 @@ pub(super) fn gelu(cx: &Matcher<'_>, anchor: NodeId) -> Match {
                 continue;
             }
             let (inner, approximate) =
-                match (cx.made_by(function, "Erf"), cx.made_by(function, "Tanh")) {
+                match (cx.made_by(function, &ERF), cx.made_by(function, &TANH)) {
                     (Some(erf), _) => (erf_argument(cx, erf, x), 0),
                     (_, Some(tanh)) => (tanh_argument(cx, tanh, x), 1),
                     _ => continue,
@@ -33,7 +35,7 @@ pub(super) fn gelu(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             let Some(inner) = inner else { continue };
             absorbed.push(add);
             absorbed.extend(inner);
-            return replace(cx, anchor, absorbed, x, "Gelu", approximate);
+            return replace(cx, anchor, absorbed, x, &GELU, approximate);
         }
     }
     Match::No
@@ -44,7 +46,7 @@ fn replace(
     anchor: NodeId,
     absorbed: Vec<NodeId>,
     x: ValueId,
-    op: &'static str,
+    op: &'static OpDef,
     approximate: i64,
 ) -> Match {
     if !matches!(cx.elem(x), Some(Float | Double)) {
@@ -70,10 +72,10 @@ fn erf_argument(cx: &Matcher<'_>, erf: NodeId, x: ValueId) -> Option<Vec<NodeId>
     let argument = cx.input(erf, 0)?;
     let node = cx.producer(argument)?;
     let (a, b) = cx.pair(node)?;
-    let fits = if cx.is(node, "Div") {
+    let fits = if cx.is(node, &DIV) {
         a == x && cx.is_number(b, SQRT_2)
     } else {
-        cx.is(node, "Mul")
+        cx.is(node, &MUL)
             && (a == x && cx.is_number(b, FRAC_1_SQRT_2)
                 || b == x && cx.is_number(a, FRAC_1_SQRT_2))
     };
@@ -82,18 +84,18 @@ fn erf_argument(cx: &Matcher<'_>, erf: NodeId, x: ValueId) -> Option<Vec<NodeId>
 
 /// The nodes from Tanh down to `x`, if its argument is `sqrt(2/pi) * (x + 0.044715 * x^3)`.
 fn tanh_argument(cx: &Matcher<'_>, tanh: NodeId, x: ValueId) -> Option<Vec<NodeId>> {
-    let product = cx.made_by(cx.input(tanh, 0)?, "Mul")?;
+    let product = cx.made_by(cx.input(tanh, 0)?, &MUL)?;
     let (sum, _) =
         cx.either_way(product).find(|(_, scale)| cx.is_number(*scale, FRAC_2_PI.sqrt()))?;
-    let add = cx.made_by(sum, "Add")?;
+    let add = cx.made_by(sum, &ADD)?;
     let (_, cubic) = cx.either_way(add).find(|(linear, _)| *linear == x)?;
-    let scaled = cx.made_by(cubic, "Mul")?;
+    let scaled = cx.made_by(cubic, &MUL)?;
     let (mut factors, mut nodes) = cx.factors(scaled)?;
     let scale = factors.iter().position(|factor| cx.is_number(*factor, 0.044715))?;
     factors.remove(scale);
     match factors[..] {
         [power] => {
-            let pow = cx.made_by(power, "Pow")?;
+            let pow = cx.made_by(power, &POW)?;
             let (base, exponent) = cx.pair(pow)?;
             if base != x || !cx.is_power(exponent, 3) {
                 return None;
@@ -111,7 +113,7 @@ fn tanh_argument(cx: &Matcher<'_>, tanh: NodeId, x: ValueId) -> Option<Vec<NodeI
 /// functions" (2017); SiLU for alpha 1.
 pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (x, weight) in cx.either_way(anchor) {
-        let Some(sigmoid) = cx.made_by(weight, "Sigmoid") else {
+        let Some(sigmoid) = cx.made_by(weight, &SIGMOID) else {
             continue;
         };
         let Some(argument) = cx.input(sigmoid, 0) else {
@@ -121,7 +123,7 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         let alpha = if argument == x {
             1.0
         } else {
-            let Some(scaled) = cx.made_by(argument, "Mul") else {
+            let Some(scaled) = cx.made_by(argument, &MUL) else {
                 continue;
             };
             let alpha = cx
@@ -143,7 +145,7 @@ pub(super) fn swish(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         }
         let mut rewrite = Rewrite::absorbing(absorbed);
         let alpha = vec![("alpha", AttrValue::Float(alpha as f32))];
-        rewrite.step("Swish", vec![Source::Value(x)], alpha);
+        rewrite.step(&SWISH, vec![Source::Value(x)], alpha);
         return Match::Yes(rewrite);
     }
     Match::No

@@ -2,6 +2,9 @@
 //! write.
 
 use sardonyx_model::{AttrValue, Dim, NodeId, ValueId};
+use sardonyx_ops::operators::{
+    ADD, ATTENTION, DIV, EXPAND, MATMUL, MUL, RESHAPE, SOFTMAX, SQUEEZE, TRANSPOSE, UNSQUEEZE,
+};
 use sardonyx_tensor::DataType::Float;
 use sardonyx_tensor::Tensor;
 
@@ -19,7 +22,7 @@ struct Scores {
 /// Anchored at the product with the values.
 pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     let Some((weights, v)) = cx.pair(anchor) else { give_up!() };
-    let Some(softmax) = cx.made_by(weights, "Softmax") else { give_up!() };
+    let Some(softmax) = cx.made_by(weights, &SOFTMAX) else { give_up!() };
     let Some(scores) = cx.input(softmax, 0) else { give_up!() };
     if !cx.is_last_axis(cx.int(softmax, "axis").unwrap_or(-1), scores) {
         give_up!("the softmax is not along the last axis");
@@ -81,7 +84,7 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         Some((k, v)) => (Source::Value(q), Source::Value(k), Source::Value(v)),
         None => {
             let k = rewrite.step(
-                "Transpose",
+                &TRANSPOSE,
                 vec![Source::Value(turned)],
                 vec![("perm", AttrValue::from(swapped))],
             );
@@ -93,9 +96,9 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     };
     if rank == 3 {
         // What is left is a batch of one, with every matrix a head.
-        q = rewrite.step("Unsqueeze", vec![q, first()], Vec::new());
-        k = rewrite.step("Unsqueeze", vec![k, first()], Vec::new());
-        v = rewrite.step("Unsqueeze", vec![v, first()], Vec::new());
+        q = rewrite.step(&UNSQUEEZE, vec![q, first()], Vec::new());
+        k = rewrite.step(&UNSQUEEZE, vec![k, first()], Vec::new());
+        v = rewrite.step(&UNSQUEEZE, vec![v, first()], Vec::new());
     }
     let mask = found.mask.map_or(Source::Absent, Source::Value);
     let attributes = vec![
@@ -103,9 +106,9 @@ pub(super) fn attention(cx: &Matcher<'_>, anchor: NodeId) -> Match {
         // The softmax of nothing but minus infinity is NaN, which the operator itself replaces.
         (BLIND_IS_NAN, AttrValue::Int(1)),
     ];
-    let y = rewrite.step("Attention", vec![q, k, v, mask], attributes);
+    let y = rewrite.step(&ATTENTION, vec![q, k, v, mask], attributes);
     if rank == 3 {
-        rewrite.step("Squeeze", vec![y, first()], Vec::new());
+        rewrite.step(&SQUEEZE, vec![y, first()], Vec::new());
     }
     Match::Yes(rewrite)
 }
@@ -121,20 +124,20 @@ fn scores_of(cx: &Matcher<'_>, mut value: ValueId) -> Option<Scores> {
     for _ in 0..4 {
         let node = cx.producer(value)?;
         found.absorbed.push(node);
-        if cx.is(node, "MatMul") {
+        if cx.is(node, &MATMUL) {
             found.product = node;
             return Some(found);
         }
-        if cx.is(node, "Add") && found.mask.is_none() && found.scale == 1.0 {
+        if cx.is(node, &ADD) && found.mask.is_none() && found.scale == 1.0 {
             let (scores, mask) =
                 cx.either_way(node).find(|(scores, _)| leads_to_product(cx, *scores))?;
             (found.mask, value) = (Some(mask), scores);
-        } else if cx.is(node, "Mul") {
+        } else if cx.is(node, &MUL) {
             let (scores, scale) =
                 cx.either_way(node).find(|(_, scale)| cx.scalar(*scale).is_some())?;
             found.scale *= cx.scalar(scale)?;
             value = scores;
-        } else if cx.is(node, "Div") {
+        } else if cx.is(node, &DIV) {
             let (scores, scale) = cx.pair(node)?;
             found.scale /= cx.scalar(scale)?;
             value = scores;
@@ -151,12 +154,12 @@ fn leads_to_product(cx: &Matcher<'_>, mut value: ValueId) -> bool {
         let Some(node) = cx.producer(value) else {
             return false;
         };
-        if cx.is(node, "MatMul") {
+        if cx.is(node, &MATMUL) {
             return true;
         }
-        let constant = if cx.is(node, "Mul") {
+        let constant = if cx.is(node, &MUL) {
             cx.either_way(node).find(|(_, scale)| cx.scalar(*scale).is_some())
-        } else if cx.is(node, "Div") {
+        } else if cx.is(node, &DIV) {
             cx.pair(node).filter(|(_, scale)| cx.scalar(*scale).is_some())
         } else {
             None
@@ -171,7 +174,7 @@ fn leads_to_product(cx: &Matcher<'_>, mut value: ValueId) -> bool {
 
 /// An operand without a scale that only it has.
 fn unscaled(cx: &Matcher<'_>, value: ValueId, found: &mut Scores) -> ValueId {
-    let Some(node) = cx.made_by(value, "Mul") else {
+    let Some(node) = cx.made_by(value, &MUL) else {
         return value;
     };
     let scaled =
@@ -192,7 +195,7 @@ fn heads_before_copies(
     turned: ValueId,
     v: ValueId,
 ) -> Option<(ValueId, ValueId)> {
-    let transpose = cx.made_by(turned, "Transpose")?;
+    let transpose = cx.made_by(turned, &TRANSPOSE)?;
     if cx.int_list(transpose, "perm")? != [0, 1, 3, 2] {
         return None;
     }
@@ -204,10 +207,10 @@ fn heads_before_copies(
 /// `[b, h, t, d]` unsqueezed to `[b, h, 1, t, d]`, expanded to `[b, h, n, t, d]` and reshaped to
 /// `[b, h * n, t, d]`: what it was before, and n.
 fn before_copies(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, i64)> {
-    let reshape = cx.made_by(value, "Reshape")?;
+    let reshape = cx.made_by(value, &RESHAPE)?;
     let copies = cx.input(reshape, 0)?;
-    let expand = cx.made_by(copies, "Expand")?;
-    let unsqueeze = cx.made_by(cx.input(expand, 0)?, "Unsqueeze")?;
+    let expand = cx.made_by(copies, &EXPAND)?;
+    let unsqueeze = cx.made_by(cx.input(expand, 0)?, &UNSQUEEZE)?;
     let heads = cx.input(unsqueeze, 0)?;
     let (before, between, after) = (cx.shape(heads)?, cx.shape(copies)?, cx.shape(value)?);
     let fits = before.len() == 4

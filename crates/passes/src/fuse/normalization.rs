@@ -1,6 +1,10 @@
 //! Normalizations that exporters spell out.
 
 use sardonyx_model::{AttrValue, NodeId, ValueId};
+use sardonyx_ops::OpDef;
+use sardonyx_ops::operators::{
+    ADD, DIV, LAYER_NORMALIZATION, MUL, POW, RECIPROCAL, REDUCE_MEAN, RMS_NORMALIZATION, SQRT, SUB,
+};
 use sardonyx_tensor::DataType::{Double, Float};
 
 use super::{Match, Matcher, Rewrite, Source, give_up};
@@ -10,7 +14,7 @@ use super::{Match, Matcher, Rewrite, Source, give_up};
 pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     // Of what is centred, with a bias to come, it is part of a larger whole.
     match scaled(cx, anchor).filter(|_| !has_bias(cx, anchor)) {
-        Some(found) => normalized(cx, anchor, found, "RMSNormalization", None),
+        Some(found) => normalized(cx, anchor, found, &RMS_NORMALIZATION, None),
         None => Match::No,
     }
 }
@@ -19,11 +23,11 @@ pub(super) fn rms(cx: &Matcher<'_>, anchor: NodeId) -> Match {
 /// "Layer normalization" (2016).
 pub(super) fn layer(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (bias, weighted) in cx.either_way(anchor) {
-        let product = cx.made_by(weighted, "Mul");
+        let product = cx.made_by(weighted, &MUL);
         let found = product.and_then(|product| Some((product, centred(cx, product)?)));
         if let Some((product, found)) = found {
             let bias = Some((bias, product));
-            return normalized(cx, anchor, found, "LayerNormalization", bias);
+            return normalized(cx, anchor, found, &LAYER_NORMALIZATION, bias);
         }
     }
     Match::No
@@ -35,7 +39,7 @@ pub(super) fn layer_without_bias(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     let Some(found) = centred(cx, anchor).filter(|_| !has_bias(cx, anchor)) else {
         return Match::No;
     };
-    match normalized(cx, anchor, found, "LayerNormalization", None) {
+    match normalized(cx, anchor, found, &LAYER_NORMALIZATION, None) {
         Match::Nearly(_) => Match::No,
         found => found,
     }
@@ -43,7 +47,7 @@ pub(super) fn layer_without_bias(cx: &Matcher<'_>, anchor: NodeId) -> Match {
 
 /// Whether a product is the part before the bias of a layer normalization that has one.
 fn has_bias(cx: &Matcher<'_>, product: NodeId) -> bool {
-    let next = cx.only_reader(product).filter(|next| cx.is(*next, "Add"));
+    let next = cx.only_reader(product).filter(|next| cx.is(*next, &ADD));
     next.is_some_and(|next| matches!(layer(cx, next), Match::Yes(_)))
 }
 
@@ -74,9 +78,9 @@ fn scaled(cx: &Matcher<'_>, product: NodeId) -> Option<Scaled> {
 /// The same for `x - mean(x)` in the place of `x`.
 fn centred(cx: &Matcher<'_>, product: NodeId) -> Option<Scaled> {
     let mut found = scaled(cx, product)?;
-    let subtract = cx.made_by(found.x, "Sub")?;
+    let subtract = cx.made_by(found.x, &SUB)?;
     let (x, mean) = cx.pair(subtract)?;
-    let mean = cx.made_by(mean, "ReduceMean")?;
+    let mean = cx.made_by(mean, &REDUCE_MEAN)?;
     found.inner.extend([subtract, mean]);
     found.x = x;
     (cx.input(mean, 0) == Some(x) && is_over_last_axis(cx, mean, x)).then_some(found)
@@ -87,7 +91,7 @@ fn normalized(
     cx: &Matcher<'_>,
     anchor: NodeId,
     found: Scaled,
-    op: &'static str,
+    op: &'static OpDef,
     bias: Option<(ValueId, NodeId)>,
 ) -> Match {
     let x = found.x;
@@ -112,7 +116,7 @@ fn normalized(
     // fused for the same reasons as this one.
     let normal = cx.output(found.normal);
     let is_another = |reader: NodeId| {
-        cx.is(reader, "Mul")
+        cx.is(reader, &MUL)
             && cx.model.node(reader).graph == cx.model.node(anchor).graph
             && cx.keeps_rank(reader, x)
             && cx
@@ -143,39 +147,39 @@ fn normalized(
 /// `x`, the sum under the root, and the nodes between, if `node` is `x / sqrt(sum)` in one of its
 /// spellings.
 fn over_root(cx: &Matcher<'_>, node: NodeId) -> Option<(ValueId, ValueId, Vec<NodeId>)> {
-    if cx.is(node, "Div") {
+    if cx.is(node, &DIV) {
         let (x, root) = cx.pair(node)?;
-        let root = cx.made_by(root, "Sqrt")?;
+        let root = cx.made_by(root, &SQRT)?;
         return Some((x, cx.input(root, 0)?, vec![root]));
     }
-    if !cx.is(node, "Mul") {
+    if !cx.is(node, &MUL) {
         return None;
     }
     cx.either_way(node).find_map(|(x, inverse)| {
         let inverted = cx.producer(inverse)?;
-        if cx.is(inverted, "Pow") {
+        if cx.is(inverted, &POW) {
             let (sum, exponent) = cx.pair(inverted)?;
             return cx.is_number(exponent, -0.5).then(|| (x, sum, vec![inverted]));
         }
-        let root = if cx.is(inverted, "Reciprocal") {
+        let root = if cx.is(inverted, &RECIPROCAL) {
             cx.input(inverted, 0)?
-        } else if cx.is(inverted, "Div") {
+        } else if cx.is(inverted, &DIV) {
             let (one, root) = cx.pair(inverted)?;
             cx.is_number(one, 1.0).then_some(root)?
         } else {
             return None;
         };
-        let root = cx.made_by(root, "Sqrt")?;
+        let root = cx.made_by(root, &SQRT)?;
         Some((x, cx.input(root, 0)?, vec![inverted, root]))
     })
 }
 
 /// What the mean is taken of and epsilon, if `sum` is `mean(..) + epsilon` along the last axis.
 fn mean_and_epsilon(cx: &Matcher<'_>, sum: ValueId) -> Option<(ValueId, f64, Vec<NodeId>)> {
-    let add = cx.made_by(sum, "Add")?;
+    let add = cx.made_by(sum, &ADD)?;
     cx.either_way(add).find_map(|(mean, epsilon)| {
         let epsilon = cx.scalar(epsilon)?;
-        let mean = cx.made_by(mean, "ReduceMean")?;
+        let mean = cx.made_by(mean, &REDUCE_MEAN)?;
         let of = cx.input(mean, 0)?;
         is_over_last_axis(cx, mean, of).then(|| (of, epsilon, vec![add, mean]))
     })
@@ -191,6 +195,6 @@ fn is_over_last_axis(cx: &Matcher<'_>, mean: NodeId, of: ValueId) -> bool {
 fn square_of(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, NodeId)> {
     let node = cx.producer(value)?;
     let (a, b) = cx.pair(node)?;
-    let fits = cx.is(node, "Pow") && cx.is_power(b, 2) || cx.is(node, "Mul") && a == b;
+    let fits = cx.is(node, &POW) && cx.is_power(b, 2) || cx.is(node, &MUL) && a == b;
     fits.then_some((a, node))
 }

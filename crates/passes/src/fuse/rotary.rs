@@ -2,6 +2,8 @@
 //! spell out.
 
 use sardonyx_model::{NodeId, ValueId};
+use sardonyx_ops::OpDef;
+use sardonyx_ops::operators::{CONCAT, COS, MUL, NEG, ROTARY_EMBEDDING, SIN, SLICE, UNSQUEEZE};
 use sardonyx_tensor::DataType::Float;
 
 use super::{Match, Matcher, Rewrite, Source, give_up};
@@ -10,7 +12,7 @@ use super::{Match, Matcher, Rewrite, Source, give_up};
 /// stand twice in a row.
 pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
     for (first, second) in cx.either_way(anchor) {
-        let (Some(straight), Some(crossed)) = (cx.made_by(first, "Mul"), cx.made_by(second, "Mul"))
+        let (Some(straight), Some(crossed)) = (cx.made_by(first, &MUL), cx.made_by(second, &MUL))
         else {
             continue;
         };
@@ -24,7 +26,7 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
             if cx.elem(x) != Some(Float) || cx.rank(x) != Some(4) {
                 give_up!();
             }
-            let (Some(cos), Some(sin)) = (once(cx, cos, "Cos"), once(cx, sin, "Sin")) else {
+            let (Some(cos), Some(sin)) = (once(cx, cos, &COS), once(cx, sin, &SIN)) else {
                 give_up!(
                     "cosine and sine are not seen to be those of angles that stand twice in a row"
                 );
@@ -37,9 +39,9 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
                 give_up!("a value in between is read by somebody else as well");
             }
             let mut rewrite = Rewrite::absorbing(absorbed);
-            let cos = rewrite.step("Cos", vec![Source::Value(cos)], Vec::new());
-            let sin = rewrite.step("Sin", vec![Source::Value(sin)], Vec::new());
-            rewrite.step("RotaryEmbedding", vec![Source::Value(x), cos, sin], Vec::new());
+            let cos = rewrite.step(&COS, vec![Source::Value(cos)], Vec::new());
+            let sin = rewrite.step(&SIN, vec![Source::Value(sin)], Vec::new());
+            rewrite.step(&ROTARY_EMBEDDING, vec![Source::Value(x), cos, sin], Vec::new());
             return Match::Yes(rewrite);
         }
     }
@@ -48,12 +50,12 @@ pub(super) fn rotary(cx: &Matcher<'_>, anchor: NodeId) -> Match {
 
 /// `x`, if `value` is `concat(-x[half..], x[..half])` along the last axis.
 fn half_turn(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, Vec<NodeId>)> {
-    let concat = cx.made_by(value, "Concat")?;
+    let concat = cx.made_by(value, &CONCAT)?;
     let (negated, low) = cx.pair(concat)?;
     if !cx.is_last_axis(cx.int(concat, "axis")?, value) {
         return None;
     }
-    let negation = cx.made_by(negated, "Neg")?;
+    let negation = cx.made_by(negated, &NEG)?;
     let high = cx.input(negation, 0)?;
     let (x, low_from, low_to, low_node) = slice_of_last_axis(cx, low)?;
     let (also_x, high_from, high_to, high_node) = slice_of_last_axis(cx, high)?;
@@ -69,7 +71,7 @@ fn half_turn(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, Vec<NodeId>)>
 
 /// What is sliced, from where to where, if it is a slice of neighbours along the last axis.
 fn slice_of_last_axis(cx: &Matcher<'_>, value: ValueId) -> Option<(ValueId, i64, i64, NodeId)> {
-    let node = cx.made_by(value, "Slice")?;
+    let node = cx.made_by(value, &SLICE)?;
     let list = |index: usize| cx.input(node, index).map(|value| cx.ints(value));
     let x = cx.input(node, 0)?;
     let [from] = list(1)??[..] else { return None };
@@ -96,14 +98,14 @@ fn of_all_tokens(cx: &Matcher<'_>, angles: ValueId, x: ValueId) -> bool {
 
 /// The angles, if `value` is `function(concat(angles, angles))`, perhaps with an axis of heads put
 /// in.
-fn once(cx: &Matcher<'_>, value: ValueId, function: &str) -> Option<ValueId> {
-    let unsqueezed = cx.made_by(value, "Unsqueeze")?;
+fn once(cx: &Matcher<'_>, value: ValueId, function: &OpDef) -> Option<ValueId> {
+    let unsqueezed = cx.made_by(value, &UNSQUEEZE)?;
     // [batch, sequence, angles] becomes [batch, 1, sequence, angles].
     if cx.rank(value)? != 4 || cx.ints(cx.input(unsqueezed, 1)?)? != [1] {
         return None;
     }
     let function = cx.made_by(cx.input(unsqueezed, 0)?, function)?;
-    let concat = cx.made_by(cx.input(function, 0)?, "Concat")?;
+    let concat = cx.made_by(cx.input(function, 0)?, &CONCAT)?;
     let (a, b) = cx.pair(concat)?;
     let along_last = cx.is_last_axis(cx.int(concat, "axis")?, cx.output(concat)?);
     (a == b && along_last).then_some(a)
