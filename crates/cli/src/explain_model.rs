@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::human::{self, Align, columns, count, cut};
-use crate::profile::operand_json;
 use crate::random::Sizes;
 use crate::session::{self, Opened, SessionArgs};
+use crate::steps::{info_json, layout, operator, step_json};
 use crate::terminal::Terminal;
 use crate::timing::millis;
 use crate::{Limits, ModelArg, check, rules};
@@ -471,56 +471,4 @@ fn qualified(domain: &str, op: &str) -> String {
         "" => op.to_string(),
         domain => format!("{domain}.{op}"),
     }
-}
-
-/// `Conv with Relu`
-pub(crate) fn operator(step: &StepInfo) -> String {
-    let names = std::iter::once(step.op).chain(step.with.iter().copied());
-    names.collect::<Vec<_>>().join(" with ")
-}
-
-/// How the memory of a step is used, in words; nothing for one that reads and writes dense memory
-/// of its own.
-pub(crate) fn layout(step: &StepDetails) -> String {
-    let words = [
-        (step.is_view, "view"),
-        (step.in_place, "in place"),
-        (step.strided, "strided"),
-        (step.copies, "copy"),
-    ];
-    let words = words.into_iter().filter(|(holds, _)| *holds);
-    words.map(|(_, word)| word).collect::<Vec<_>>().join(", ")
-}
-
-fn info_json(step: &StepInfo) -> Map<String, Value> {
-    let mut answer = Map::new();
-    answer.insert("node".to_string(), json!(step.node));
-    answer.insert("place".to_string(), json!(step.place));
-    answer.insert("operator".to_string(), json!(step.op));
-    answer.insert("with".to_string(), json!(step.with));
-    answer.insert("kernel".to_string(), json!(step.kernel));
-    answer
-}
-
-/// A step as JSON, without times.
-pub(crate) fn step_json(step: &StepInfo, details: &StepDetails) -> Map<String, Value> {
-    let mut answer = info_json(step);
-    let operands = |operands: &[sardonyx::OperandDetails]| -> Value {
-        operands.iter().map(operand_json).collect()
-    };
-    let more = [
-        ("view", json!(details.is_view)),
-        ("in_place", json!(details.in_place)),
-        ("strided", json!(details.strided)),
-        ("copy", json!(details.copies)),
-        ("multiply_adds", json!(details.multiply_adds)),
-        ("read_bytes", json!(details.read_bytes)),
-        ("written_bytes", json!(details.written_bytes)),
-        ("inputs", operands(&details.inputs)),
-        ("outputs", operands(&details.outputs)),
-    ];
-    for (key, value) in more {
-        answer.insert(key.to_string(), value);
-    }
-    answer
 }

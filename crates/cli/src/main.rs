@@ -43,6 +43,7 @@ mod session;
 mod set;
 mod show;
 mod stats;
+mod steps;
 mod strip;
 mod symbols;
 mod terminal;

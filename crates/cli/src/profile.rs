@@ -14,10 +14,9 @@ use crate::human::{self, Align, columns, count, cut};
 use crate::inputs::{self, Inputs, gather_or_make};
 use crate::saving;
 use crate::session::{Opened, SessionArgs};
-use crate::symbols::dim_json;
 use crate::terminal::{Terminal, harmless_json};
 use crate::timing::{RepeatArgs, median};
-use crate::{ModelArg, explain_model};
+use crate::{ModelArg, steps};
 
 /// Time every step of a run
 ///
@@ -134,12 +133,12 @@ impl Step {
     }
 
     fn layout(&self) -> String {
-        explain_model::layout(&self.details)
+        steps::layout(&self.details)
     }
 
     /// `Conv with Relu`
     fn operator(&self) -> String {
-        explain_model::operator(&self.info)
+        steps::operator(&self.info)
     }
 
     /// Sizes of the first operands and the first result.
@@ -431,7 +430,7 @@ impl Profile {
     fn step_json(&self, step: &Step) -> Value {
         let time = step.time;
         let rate = |factor, amount| rate(factor, amount, time?.0).map(rounded);
-        let mut answer = explain_model::step_json(&step.info, &step.details);
+        let mut answer = steps::step_json(&step.info, &step.details);
         let measured = [
             ("calls", json!(usize::from(time.is_some()))),
             ("us", json!(time.map(|(median, _)| rounded_micros(median)))),
@@ -485,18 +484,6 @@ impl Profile {
             },
         })
     }
-}
-
-/// An operand as JSON: its element type and sizes.
-pub(crate) fn operand_json(operand: &OperandDetails) -> Value {
-    let ty = operand.ty.as_ref();
-    let shape = ty.and_then(|ty| ty.shape());
-    json!({
-        "type": ty.and_then(|ty| ty.elem()).map(|elem| elem.name()),
-        "shape": shape.map(|shape| shape.iter().map(dim_json).collect::<Vec<_>>()),
-        "constant": operand.constant,
-        "strided": operand.strided,
-    })
 }
 
 /// Billions in a second. `None` if there is nothing to count.
