@@ -43,6 +43,24 @@ pub enum AttrValue<'a> {
 }
 
 impl AttrValue<'_> {
+    /// Whether two values are the same, floats by their bits. Values that are not known here
+    /// ([`Unread`](Self::Unread), [`Other`](Self::Other)) may always differ.
+    pub fn surely_equals(&self, other: &AttrValue<'_>) -> bool {
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        match (self, other) {
+            (AttrValue::Float(a), AttrValue::Float(b)) => a.to_bits() == b.to_bits(),
+            (AttrValue::Int(a), AttrValue::Int(b)) => a == b,
+            (AttrValue::String(a), AttrValue::String(b)) => a == b,
+            (AttrValue::Floats(a), AttrValue::Floats(b)) => bits(a) == bits(b),
+            (AttrValue::Ints(a), AttrValue::Ints(b)) => a == b,
+            (AttrValue::Strings(a), AttrValue::Strings(b)) => a == b,
+            (AttrValue::Tensor(a), AttrValue::Tensor(b)) => a == b,
+            (AttrValue::Graph(a), AttrValue::Graph(b)) => a == b,
+            (AttrValue::Type(a), AttrValue::Type(b)) => a == b,
+            _ => false,
+        }
+    }
+
     /// The same with all that is borrowed copied.
     pub fn into_owned(self) -> AttrValue<'static> {
         let own = |text: Cow<'_, [u8]>| Cow::Owned(text.into_owned());
@@ -204,6 +222,13 @@ impl Bindings {
             }
         }
         Bindings(bindings)
+    }
+
+    /// Whether two calls surely say the same.
+    pub fn surely_equal(&self, other: &Bindings) -> bool {
+        let pairs = || self.0.iter().zip(&other.0);
+        self.0.len() == other.0.len()
+            && pairs().all(|((name, a), (other, b))| name == other && a.surely_equals(b))
     }
 
     /// The value that a reference stands for; `None` if the call gives none.

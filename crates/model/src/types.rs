@@ -14,7 +14,7 @@ use crate::dim::Dim;
 pub type Shape = SmallVec<[Dim; 4]>;
 
 /// The type of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Type {
     /// A dense tensor.
     Tensor(TensorType),
@@ -36,7 +36,7 @@ pub enum Type {
 }
 
 /// Element type and shape of a tensor, as far as known.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct TensorType {
     /// Element type.
     pub elem: Option<DataType>,

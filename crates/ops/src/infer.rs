@@ -30,7 +30,7 @@ pub struct Infer<'a> {
 }
 
 /// What is known of a value: its type, and the value itself.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inferred {
     /// Its type.
     pub ty: Option<Type>,

@@ -5,7 +5,7 @@ use sardonyx_tensor::{Bool8, CastOptions, DataType, Element, Tensor, cast};
 use smallvec::SmallVec;
 
 /// What is known of the value of a tensor before anything runs.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
     /// An array of integers, symbolic: what shapes are computed with. [`Known::array`] makes one
     /// that keeps its promises.

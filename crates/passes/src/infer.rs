@@ -23,7 +23,7 @@ mod unknown;
 
 use hashbrown::HashMap;
 use sardonyx_model::{Id, Model, NodeId, Symbol, Type, ValueId};
-use sardonyx_ops::{Infer, InferError, Known, Registry, Schema, ValueTypes};
+use sardonyx_ops::{Infer, Known, Registry, Schema, ValueTypes};
 
 use crate::check::codes;
 use crate::cost::CallCosts;
@@ -53,16 +53,20 @@ pub enum Style {
 
 /// Rules beyond those of the standard's operators.
 pub trait Rules {
-    /// Applies the rule of an operator to a node of the model, if there is one: `None` leaves it to
-    /// the standard's rule. An error without words is not listed: whoever gives the rules knows of
-    /// it.
-    fn infer(
-        &self,
-        model: &Model,
-        node: NodeId,
-        schema: &Schema,
-        cx: &mut Infer<'_>,
-    ) -> Option<Result<(), InferError>>;
+    /// Applies the rule of an operator to a node of the model, if there is one.
+    fn infer(&self, model: &Model, node: NodeId, schema: &Schema, cx: &mut Infer<'_>)
+    -> RuleAnswer;
+}
+
+/// What a program says of a node by its [`Rules`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleAnswer {
+    /// Nothing: the standard's rule is applied.
+    NoRule,
+    /// What is in the context now.
+    Said,
+    /// Nothing, because its rule failed. The program knows of it, and no problem is listed.
+    Failed,
 }
 
 /// What is known beyond the model, and how to reason.

@@ -32,8 +32,8 @@ pub use finding::{
 };
 pub use fuse::{BLIND_IS_NAN, Fusion, fuse};
 pub use infer::{
-    Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, Rules, Style,
-    Unknown, annotate, infer, infer_function, infer_model, infer_node,
+    Equality, InferOptions, Inference, Missing, Naming, Problem, ProblemKind, RuleAnswer, Rules,
+    Style, Unknown, annotate, infer, infer_function, infer_model, infer_node,
 };
 pub use ir_version::{FormatNeed, NEWEST_IR_VERSION, format_needs, ir_version_of_opset};
 pub use resolve::{Resolved, resolve};

@@ -1,11 +1,12 @@
 //! Calls of functions.
 
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet};
 use sardonyx_model::{Bindings, Dim, NodeId, Producer, ValueId};
-use sardonyx_ops::{InferError, Inferred, Said};
+use sardonyx_ops::{InferError, Inferred, Known, Said};
 use sardonyx_proto::shown;
 
 use super::engine::{Engine, Given, MOST_LISTED};
@@ -18,6 +19,40 @@ pub(super) struct Call {
     pub(super) node: NodeId,
     /// Which inputs are there; those beyond the end are not.
     present: Vec<bool>,
+}
+
+/// A call with all that decides what it gives.
+pub(super) struct Asked {
+    function: usize,
+    inputs: Vec<Inferred>,
+    present: Vec<bool>,
+    bindings: Rc<Bindings>,
+}
+
+impl PartialEq for Asked {
+    fn eq(&self, other: &Asked) -> bool {
+        self.function == other.function
+            && self.inputs == other.inputs
+            && self.present == other.present
+            && self.bindings.surely_equal(&other.bindings)
+    }
+}
+
+// Calls whose attributes are not known equal none, themselves included: they are asked again.
+impl Eq for Asked {}
+
+impl Hash for Asked {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.function, &self.present).hash(state);
+        for input in &self.inputs {
+            input.ty.hash(state);
+            match &input.known {
+                Some(Known::Ints { values, .. }) => values.hash(state),
+                Some(Known::Tensor(tensor)) => tensor.bytes().hash(state),
+                None => {}
+            }
+        }
+    }
 }
 
 /// What a call gave.
@@ -77,7 +112,12 @@ impl Engine<'_> {
             .map(|(ty, known)| Inferred { ty: ty.cloned(), known: known.cloned() })
             .collect();
         inputs.resize(formal, Inferred::default());
-        let key = format!("{function} {inputs:?} {:?} {bindings:?}", given.present);
+        let key = Asked {
+            function,
+            inputs: inputs.clone(),
+            present: given.present.to_vec(),
+            bindings: bindings.clone(),
+        };
         let outputs = match self.answers.get(&key) {
             Some(answer) => {
                 let (outputs, fresh) = (answer.outputs.clone(), answer.fresh.clone());

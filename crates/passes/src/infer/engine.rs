@@ -17,13 +17,13 @@ use sardonyx_tensor::DataType;
 use sardonyx_tensor::shape::RANK_LIMIT;
 use smallvec::SmallVec;
 
-use super::calls::{Answer, Call};
+use super::calls::{Answer, Asked, Call};
 use super::denotations;
 use super::equalities::Equalities;
 use super::inner::Inside;
 use super::operands::{Bound, wrong_count};
 use super::unknown::{Fresh, Missing};
-use super::{InferOptions, Inference, Problem, ProblemKind, Rules, Style};
+use super::{InferOptions, Inference, Problem, ProblemKind, RuleAnswer, Rules, Style};
 use crate::check::codes;
 use crate::finding::Spot;
 use crate::order::sorted;
@@ -60,7 +60,7 @@ pub(super) struct Engine<'a> {
     /// Calls on the way, the innermost last.
     pub(super) calls: Vec<Call>,
     /// What calls of functions gave, by all that they were given.
-    pub(super) answers: HashMap<String, Answer>,
+    pub(super) answers: HashMap<Asked, Answer>,
     pub(super) depth: usize,
     visits: u64,
     /// The number of the first name that could be made up by the node at hand.
@@ -130,6 +130,14 @@ impl<'a> Callee<'a> {
             deciding: operator.map_or(&[], OpDef::deciding_inputs),
         }
     }
+}
+
+/// Why nothing is said of a node.
+pub(super) enum Unsaid {
+    /// Its inputs contradict what its operator demands.
+    Misfit(InferError),
+    /// A rule of the program failed, which knows of it.
+    Failed,
 }
 
 /// Who said something of a node.
@@ -541,12 +549,11 @@ impl<'a> Engine<'a> {
                 self.no_rule(node, callee);
                 None
             }
-            Err(error) => {
-                if !error.0.is_empty() {
-                    self.problem(node, ProblemKind::Node, error.0);
-                }
+            Err(Unsaid::Misfit(error)) => {
+                self.problem(node, ProblemKind::Node, error.0);
                 None
             }
+            Err(Unsaid::Failed) => None,
         }
     }
 
@@ -560,7 +567,7 @@ impl<'a> Engine<'a> {
         node: NodeId,
         callee: &Callee<'_>,
         given: &Given<'_>,
-    ) -> Result<Option<(Said, Origin)>, InferError> {
+    ) -> Result<Option<(Said, Origin)>, Unsaid> {
         if let Some(schema) = callee.schema {
             let (book, inside) = (self.book(), Inside::new(self));
             let said = book.apply(node, schema, callee.rule, given, Some(&inside));
@@ -568,7 +575,7 @@ impl<'a> Engine<'a> {
         }
         match self.function_of(node, callee) {
             Some(function) => {
-                let said = self.call(node, function, given)?;
+                let said = self.call(node, function, given).map_err(Unsaid::Misfit)?;
                 Ok(Some((said, Origin::Function)))
             }
             None => Ok(None),
@@ -818,7 +825,7 @@ impl Rulebook<'_> {
         rule: Option<InferFn>,
         given: &Given<'_>,
         inside: Option<&dyn Subgraphs>,
-    ) -> Result<(Said, Origin), InferError> {
+    ) -> Result<(Said, Origin), Unsaid> {
         let last = given.present.iter().rposition(|present| *present);
         let inputs = &given.inputs[..last.map_or(0, |last| last + 1)];
         let outputs = self.model.outputs(node);
@@ -830,11 +837,15 @@ impl Rulebook<'_> {
         if let Some(inside) = inside {
             cx = cx.with_subgraphs(inside);
         }
-        let custom = self.rules.and_then(|rules| rules.infer(self.model, node, schema, &mut cx));
+        let custom = self.rules.map(|rules| rules.infer(self.model, node, schema, &mut cx));
         let origin = match (custom, rule) {
-            (Some(result), _) => result.map(|()| Origin::Program)?,
-            (None, Some(rule)) => rule(&mut cx).map(|()| Origin::Standard)?,
-            (None, None) => Origin::Nobody,
+            (Some(RuleAnswer::Said), _) => Origin::Program,
+            (Some(RuleAnswer::Failed), _) => return Err(Unsaid::Failed),
+            (Some(RuleAnswer::NoRule) | None, Some(rule)) => {
+                rule(&mut cx).map_err(Unsaid::Misfit)?;
+                Origin::Standard
+            }
+            (Some(RuleAnswer::NoRule) | None, None) => Origin::Nobody,
         };
         Ok((cx.finish(), origin))
     }

@@ -17,7 +17,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use sardonyx_model::{Model, NodeId, Part, Producer, ValueId};
 use sardonyx_ops::{Infer, InferError, Inferred, Known, Registry, Schema};
-use sardonyx_passes::Rules;
+use sardonyx_passes::{RuleAnswer, Rules};
 
 use super::context::InferenceContext;
 use super::protos;
@@ -295,17 +295,20 @@ impl Rules for Asking {
         node: NodeId,
         schema: &Schema,
         cx: &mut Infer<'_>,
-    ) -> Option<Result<(), InferError>> {
+    ) -> RuleAnswer {
         let key = (schema.domain, schema.name, schema.since);
         if !self.keys.contains(&key) {
-            return None;
+            return RuleAnswer::NoRule;
         }
         let done = if self.stopped.get() { None } else { self.call(key, model, node, cx) };
-        Some(done.ok_or_else(|| {
-            self.stopped.set(true);
-            // The exception says what there is to say.
-            InferError(String::new())
-        }))
+        match done {
+            Some(()) => RuleAnswer::Said,
+            None => {
+                // The exception says what there is to say.
+                self.stopped.set(true);
+                RuleAnswer::Failed
+            }
+        }
     }
 }
 
