@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use sardonyx::{
-    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Tensor, Type, Value, cast, npy, npz,
-    read_value, suggest,
+    Buffer, CastOptions, DataType, ErrorKind, Model, Port, Session, Tensor, Type, Value, cast, npy,
+    npz, read_value,
 };
 
 use crate::failure::Failure;
@@ -78,9 +78,9 @@ fn gather_or_fill(
     opened: &Opened,
     terminal: &Terminal,
 ) -> Result<Inputs, Failure> {
-    let (model, ports) = (&opened.model, opened.session.inputs());
+    let (model, session, ports) = (&opened.model, &opened.session, opened.session.inputs());
     let mut gather =
-        Gather { args, model, ports, inputs: Inputs { values: Vec::new(), files: Vec::new() } };
+        Gather { args, model, session, inputs: Inputs { values: Vec::new(), files: Vec::new() } };
     let (named, positional): (Vec<_>, Vec<_>) =
         args.files.iter().map(|arg| split(arg, ports)).partition(|(name, _)| name.is_some());
     for (name, path) in named.into_iter().chain(positional) {
@@ -99,7 +99,7 @@ fn gather_or_fill(
 struct Gather<'a> {
     args: &'a Args,
     model: &'a Model,
-    ports: &'a [Port],
+    session: &'a Session,
     inputs: Inputs,
 }
 
@@ -240,32 +240,24 @@ impl<'a> Gather<'a> {
     }
 
     fn port(&self, name: &str) -> Result<&'a Port, Failure> {
-        if let Some(port) = self.ports.iter().find(|port| port.name() == name) {
-            return Ok(port);
-        }
-        let wanted = wanted(self.ports);
-        let failure =
-            Failure::new(format!("the model has no input '{name}'")).code(ErrorKind::Input);
-        Err(match suggest::closest(name, self.ports.iter().map(Port::name)) {
-            Some(near) => failure.help(format!("did you mean '{near}'?\n{wanted}")),
-            None => failure.help(wanted),
-        })
+        Ok(self.session.input(name)?)
     }
 
     /// The next input for a file without a name: first those that a run needs.
     fn next_port(&self) -> Result<&'a Port, Failure> {
-        let free = || self.ports.iter().filter(|port| !self.is_given(port));
+        let free = || self.session.inputs().iter().filter(|port| !self.is_given(port));
         match free().find(|port| port.is_required()).or_else(|| free().next()) {
             Some(port) => Ok(port),
             None => Err(Failure::new("there is no input left for this file")
                 .code(ErrorKind::Input)
-                .help(wanted(self.ports))),
+                .help(self.session.describe_inputs())),
         }
     }
 
     fn complete(self) -> Result<Inputs, Failure> {
         let missing: Vec<&str> = self
-            .ports
+            .session
+            .inputs()
             .iter()
             .filter(|port| port.is_required() && !self.is_given(port))
             .map(Port::name)
@@ -280,24 +272,9 @@ impl<'a> Gather<'a> {
         };
         Err(Failure::new(message).code(ErrorKind::Input).help(format!(
             "give inputs as NAME=FILE (.npy, .npz, .pb, PNG or JPEG), or fill them with --random SEED; {}",
-            wanted(self.ports)
+            self.session.describe_inputs()
         )))
     }
-}
-
-/// What the model wants, an input per line.
-fn wanted(ports: &[Port]) -> String {
-    const SHOWN: usize = 10;
-    let required: Vec<&Port> = ports.iter().filter(|port| port.is_required()).collect();
-    if required.is_empty() {
-        return "the model needs no inputs".to_string();
-    }
-    let mut text = String::from("the model wants");
-    required.iter().take(SHOWN).for_each(|port| text += &format!("\n  {port}"));
-    if required.len() > SHOWN {
-        text += &format!("\n  … and {} more", required.len() - SHOWN);
-    }
-    text
 }
 
 /// How NumPy calls a type.

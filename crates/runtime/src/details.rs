@@ -8,7 +8,7 @@ use sardonyx_tensor::Dims;
 use smallvec::SmallVec;
 
 use crate::compile::{Program, Slot, Step};
-use crate::error::RunError;
+use crate::error::{InputError, RunError};
 use crate::layout::{Layout, ViewSite};
 use crate::plan::{Plan, integers, plan, settled};
 use crate::session::Session;
@@ -95,7 +95,7 @@ impl Session {
         };
         let inference = infer(&program.resolved, options).map_err(|findings| {
             let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-            RunError::Input(lines.join("\n  "))
+            RunError::Input(InputError::new(lines.join("\n  ")))
         })?;
         let look = Look { program, plan: &plan, inference: &inference };
         let steps: Vec<StepDetails> =

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use sardonyx_model::{Dim, Model, Type};
 
-use crate::error::{CompileError, RunError};
+use crate::error::CompileError;
 
 /// How many names a message lists.
 const SHOWN: usize = 20;
@@ -63,16 +63,10 @@ pub(crate) fn fix(ty: Type, dims: &[(String, i64)]) -> Type {
     ty.substitute(&size)
 }
 
-/// An input that does not fit, with what was fixed, because the model itself would take other
-/// sizes.
-pub(crate) fn refusal(error: RunError, dims: &[(String, i64)]) -> RunError {
-    match error {
-        RunError::Input(what) if !dims.is_empty() => {
-            let fixed: Vec<String> =
-                dims.iter().take(SHOWN).map(|(name, size)| format!("{name} = {size}")).collect();
-            let fixed = fixed.join(", ");
-            RunError::Input(format!("{what}; fixed when the session was made: {fixed}"))
-        }
-        other => other,
-    }
+/// Sizes that are fixed, for people: `N = 1, M = 4`.
+pub(crate) fn listed_sizes(dims: &[(String, i64)]) -> String {
+    let shown: Vec<String> =
+        dims.iter().take(SHOWN).map(|(name, size)| format!("{name} = {size}")).collect();
+    let more = if dims.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
 }

@@ -48,12 +48,46 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
+/// Why what a run is given, or asked for, does not fit the model. In the caller's terms.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputError {
+    /// What is wrong.
+    pub what: String,
+    /// What the model wants. May have several lines.
+    pub help: Option<String>,
+}
+
+impl InputError {
+    pub(crate) fn new(what: impl Into<String>) -> InputError {
+        InputError { what: what.into(), help: None }
+    }
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match &self.help {
+            Some(help) => write!(f, "\nhelp: {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for InputError {}
+
+impl From<InputError> for RunError {
+    fn from(error: InputError) -> RunError {
+        RunError::Input(error)
+    }
+}
+
 /// Why a run fails. More kinds may be added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunError {
-    /// An input is missing, unknown, or not of the declared type.
-    Input(String),
+    /// An input is missing, unknown, or not of the declared type; an output is unknown or does not
+    /// fit its memory.
+    Input(InputError),
     /// A node cannot compute its outputs from what it is given.
     Node {
         /// The node of the file, for people.
@@ -68,7 +102,8 @@ pub enum RunError {
 impl fmt::Display for RunError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RunError::Input(what) | RunError::Resources(what) => f.write_str(what),
+            RunError::Input(error) => error.fmt(f),
+            RunError::Resources(what) => f.write_str(what),
             RunError::Node { place, what } => write!(f, "{place}: {what}"),
         }
     }

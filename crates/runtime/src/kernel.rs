@@ -11,7 +11,7 @@ use sardonyx_kernels::gemm::{Activation, Bias, Epilogue, LeMatrix, PackedB, Stor
 use sardonyx_kernels::{Isa, Pool};
 use sardonyx_model::{Shape, Type};
 use sardonyx_ops::AttributeView;
-use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Value, ValueType};
+use sardonyx_tensor::{DataType, Dims, Element, Recycler, Tensor, TensorError, Value};
 use sardonyx_tensor::{TensorView, TensorViewMut};
 use smallvec::SmallVec;
 
@@ -755,16 +755,4 @@ fn memory_of<'t>(
 
 fn into_slice<'a, T: Element>(view: TensorViewMut<'a>) -> Result<&'a mut [T], KernelError> {
     Ok(view.into_slice::<T>()?)
-}
-
-/// The type of a value, without dimensions.
-pub(crate) fn value_type(ty: &Type) -> Option<ValueType> {
-    Some(match ty {
-        Type::Tensor(tensor) => ValueType::Tensor(tensor.elem?),
-        Type::SparseTensor(tensor) => ValueType::Sparse(tensor.elem?),
-        Type::Sequence(inner) => ValueType::Sequence(Box::new(value_type(inner)?)),
-        Type::Map(key, inner) => ValueType::Map(*key, Box::new(value_type(inner)?)),
-        Type::Optional(inner) => ValueType::Optional(Box::new(value_type(inner)?)),
-        Type::Opaque { .. } => return None,
-    })
 }

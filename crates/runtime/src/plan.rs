@@ -16,7 +16,7 @@ use sardonyx_passes::{InferOptions, Inference, infer};
 use sardonyx_tensor::{ALIGNMENT, DataType, Dims, Tensor};
 
 use crate::compile::{Program, Slot};
-use crate::error::RunError;
+use crate::error::{InputError, RunError};
 use crate::layout::{Layout, ViewSite, is_whole};
 
 /// Where the values of a run lie.
@@ -85,10 +85,10 @@ pub(crate) fn plan(program: &Program, inputs: &[Option<Type>]) -> Result<Plan, R
     };
     let inference = infer(&program.resolved, options).map_err(|findings| {
         let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        RunError::Input(format!(
+        RunError::Input(InputError::new(format!(
             "with inputs of these shapes the model contradicts itself\n  {}",
             lines.join("\n  ")
-        ))
+        )))
     })?;
     let count = program.slots.len();
     let mut plan = Plan {

@@ -8,19 +8,17 @@ use std::mem::take;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use sardonyx_model::{Dim, Type};
-use sardonyx_tensor::{
-    Arena, DataType, Dims, Tensor, TensorView, TensorViewMut, Value, ValueType, ViewData,
-};
+use sardonyx_model::Type;
+use sardonyx_tensor::{Arena, DataType, Dims, Tensor, TensorView, TensorViewMut, Value, ViewData};
 use smallvec::SmallVec;
 
 use crate::account::Account;
-use crate::dims;
-use crate::error::RunError;
-use crate::kernel::{Call, KernelError, Operand, Target, value_type};
+use crate::error::{InputError, RunError};
+use crate::inputs::{Port, find};
+use crate::kernel::{Call, KernelError, Operand, Target};
 use crate::plan::{Place, Plan, plan};
 use crate::schedule::{Goal, Schedule, Scheduled, Source};
-use crate::session::{Port, Session, StepEvent};
+use crate::session::{Session, StepEvent};
 
 /// What a run keeps for the next one.
 #[derive(Debug, Default)]
@@ -111,7 +109,7 @@ impl Memories {
 }
 
 /// The values of a run, by input of the model.
-type Given<'a> = SmallVec<[Held<'a>; 8]>;
+pub(crate) type Given<'a> = SmallVec<[Held<'a>; 8]>;
 
 impl Session {
     /// Runs the model.
@@ -200,61 +198,20 @@ impl Session {
         result
     }
 
-    /// The inputs in the order of the model, checked against what it declares.
+    /// The inputs in the order of the model, checked against what it declares and placed where
+    /// kernels can read them.
     fn sort_inputs<'a, N: AsRef<str>>(
         &self,
         inputs: impl Iterator<Item = (N, Held<'a>)>,
         account: &Account,
     ) -> Result<Given<'a>, RunError> {
-        let mut given: Given<'a> = self.inputs().iter().map(|_| Held::Nothing).collect();
-        for (turn, (name, value)) in inputs.enumerate() {
-            let name = name.as_ref();
-            let Some(index) = find(self.inputs(), turn, name) else {
-                return Err(RunError::Input(format!(
-                    "the model has no input '{name}'; {}",
-                    self.describe_inputs()
-                )));
-            };
-            if !matches!(given[index], Held::Nothing) {
-                return Err(RunError::Input(format!("input '{name}' is given twice")));
-            }
-            given[index] = value;
-        }
-        let mut sizes = SmallVec::new();
+        let mut given = self.door().sort(inputs)?;
         for (port, value) in self.inputs().iter().zip(&mut given) {
-            match value {
-                Held::Nothing if port.required => {
-                    return Err(RunError::Input(format!(
-                        "input '{}' is missing; {}",
-                        port.name,
-                        self.describe_inputs()
-                    )));
-                }
-                Held::Nothing => {}
-                value => {
-                    check_input(port, value, &mut sizes)
-                        .map_err(|error| dims::refusal(error, &self.program.dims))?;
-                    place_well(value, account).map_err(|error| {
-                        RunError::Resources(format!("a copy of input '{}': {error}", port.name))
-                    })?;
-                }
-            }
+            place_well(value, account).map_err(|error| {
+                RunError::Resources(format!("a copy of input '{}': {error}", port.name()))
+            })?;
         }
         Ok(given)
-    }
-
-    fn describe_inputs(&self) -> String {
-        let inputs: Vec<String> = self
-            .inputs()
-            .iter()
-            .take(20)
-            .map(|port| match &port.ty {
-                Some(ty) => format!("'{}' {ty}", port.name),
-                None => format!("'{}'", port.name),
-            })
-            .collect();
-        let more = if self.inputs().len() > 20 { ", …" } else { "" };
-        format!("its inputs are {}{more}", inputs.join(", "))
     }
 
     /// The memory for outputs in the order of the model.
@@ -265,14 +222,14 @@ impl Session {
         let mut wanted: Wanted<'a> = self.outputs().iter().map(|_| None).collect();
         for (turn, (name, memory)) in outputs.iter_mut().enumerate() {
             let Some(index) = find(self.outputs(), turn, name) else {
-                let names: Vec<&str> = self.outputs().iter().map(|port| &*port.name).collect();
-                return Err(RunError::Input(format!(
-                    "the model has no output '{name}'; its outputs are '{}'",
-                    names.join("', '")
-                )));
+                let names: Vec<&str> = self.outputs().iter().map(Port::name).collect();
+                let what = format!("the model has no output '{name}'");
+                let help = format!("its outputs are '{}'", names.join("', '"));
+                return Err(InputError { what, help: Some(help) }.into());
             };
             if wanted[index].is_some() {
-                return Err(RunError::Input(format!("output '{name}' is wanted twice")));
+                let what = format!("the output '{name}' is wanted twice");
+                return Err(InputError::new(what).into());
             }
             wanted[index] = Some((name, memory.reborrow()));
         }
@@ -396,13 +353,14 @@ impl Session {
                 continue;
             };
             if *data_type != memory.data_type() || dims[..] != *memory.dims() {
-                return Err(RunError::Input(format!(
-                    "output '{name}' is {}{:?}, but its memory is {}{:?}",
+                let what = format!(
+                    "the output '{name}' is {}{:?}, but its memory is {}{:?}",
                     data_type.name(),
                     &dims[..],
                     memory.data_type().name(),
                     memory.dims()
-                )));
+                );
+                return Err(InputError::new(what).into());
             }
             let lies_well = is_aligned(*data_type, memory.bytes_mut());
             if let Source::Held { place, .. } = source
@@ -613,10 +571,10 @@ impl Session {
                 Source::Absent | Source::InPlace | Source::Arena(_) => None,
             };
             let value = value.ok_or_else(|| RunError::Node {
-                place: format!("output '{}'", port.name),
+                place: format!("output '{}'", port.name()),
                 what: "no step produced it".to_string(),
             })?;
-            outputs.push((port.name.clone(), value));
+            outputs.push((port.name().to_string(), value));
         }
         Ok(outputs)
     }
@@ -624,14 +582,6 @@ impl Session {
 
 /// Memory of the caller for outputs, by output of the model.
 type Wanted<'a> = SmallVec<[Option<(&'a str, TensorViewMut<'a>)>; 4]>;
-
-/// The port of a name; those of a model are mostly given in its order.
-fn find(ports: &[Port], turn: usize, name: &str) -> Option<usize> {
-    match ports.get(turn) {
-        Some(port) if port.name == name => Some(turn),
-        _ => ports.iter().position(|port| port.name == name),
-    }
-}
 
 /// Whether a plan is for inputs such as these.
 fn fits(key: &Key, given: &Given<'_>) -> bool {
@@ -679,66 +629,5 @@ fn place_well(value: &mut Held<'_>, account: &Account) -> Result<(), KernelError
     let bytes = copy.bytes();
     account.charge(bytes.saturating_sub(known.unwrap_or(0)))?;
     *value = Held::Value(copy, bytes);
-    Ok(())
-}
-
-/// Sizes that inputs have agreed on: a name, the size, and who said it first.
-type Sizes<'a> = SmallVec<[(&'a str, usize, &'a str); 8]>;
-
-/// Compares a value with the declared type, and sizes that share a name with each other.
-fn check_input<'p>(
-    port: &'p Port,
-    value: &Held<'_>,
-    sizes: &mut Sizes<'p>,
-) -> Result<(), RunError> {
-    let Some(declared) = &port.ty else {
-        return Ok(());
-    };
-    let wrong = |found: String| {
-        RunError::Input(format!("input '{}' must be {declared}, but {found} is given", port.name))
-    };
-    let Some(tensor) = value.as_view() else {
-        return match (value, value_type(declared)) {
-            (Held::Value(value, _), Some(declared)) if value.value_type() != declared => {
-                Err(wrong(value.value_type().to_string()))
-            }
-            _ => Ok(()),
-        };
-    };
-    let given = || format!("{}{:?}", tensor.data_type().name(), tensor.dims());
-    let is_wanted = match declared {
-        Type::Tensor(declared) => declared.elem.is_none_or(|elem| elem == tensor.data_type()),
-        _ => false,
-    };
-    if !is_wanted {
-        return Err(wrong(ValueType::Tensor(tensor.data_type()).to_string()));
-    }
-    let Some(shape) = declared.shape() else {
-        return Ok(());
-    };
-    if tensor.rank() != shape.len() {
-        return Err(wrong(given()));
-    }
-    for (size, dim) in tensor.dims().iter().zip(shape) {
-        match dim {
-            Dim::Known(declared) if *declared != *size as i64 => return Err(wrong(given())),
-            Dim::Expr(_) => {
-                let Some(name) = dim.as_symbol() else {
-                    continue;
-                };
-                match sizes.iter().find(|(known, ..)| *known == name) {
-                    None => sizes.push((name, *size, &port.name)),
-                    Some((_, before, by)) if before != size => {
-                        return Err(RunError::Input(format!(
-                            "size '{name}' is {size} in input '{}', but {before} in input '{by}'",
-                            port.name
-                        )));
-                    }
-                    Some(_) => {}
-                }
-            }
-            _ => {}
-        }
-    }
     Ok(())
 }

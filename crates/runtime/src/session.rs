@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sardonyx_kernels::Pool;
-use sardonyx_model::{ExternalData, Model, Type, ValueInfo};
+use sardonyx_model::{ExternalData, Model, ValueInfo};
 use sardonyx_passes::{Fusion, name_of_node};
 use sardonyx_tensor::{Recycler, Tensor};
 
 use crate::compile::{Options, Program, compile};
 use crate::dims;
-use crate::error::CompileError;
+use crate::error::{CompileError, InputError};
+use crate::inputs::{Door, Port, find};
 use crate::report::CompileReport;
 use crate::run::{Key, Memories, Planned};
 
@@ -30,17 +31,6 @@ pub struct Session {
     /// Memory of outputs, which comes back when they are dropped.
     pub(crate) recycler: Arc<Recycler>,
     pub(crate) memories: Memories,
-}
-
-/// An input or output of a session.
-#[derive(Debug, Clone)]
-pub struct Port {
-    /// Its name in the model.
-    pub name: String,
-    /// Its type; dimensions that depend on the inputs are symbols.
-    pub ty: Option<Type>,
-    /// Whether a run must be given it: an input that the model has a value for is not required.
-    pub required: bool,
 }
 
 /// What a step of a session is, for profiles and `explain`.
@@ -125,22 +115,18 @@ impl Session {
             .inputs
             .iter()
             .zip(&defaults)
-            .map(|(info, default)| Port {
-                name: model.display(info.name).into_owned(),
-                ty: info
-                    .ty
-                    .as_ref()
-                    .and_then(|ty| Some(dims::fix(model.type_of(ty)?, &program.dims))),
-                required: default.is_none(),
+            .map(|(info, default)| {
+                let ty = info.ty.as_ref().and_then(|ty| model.type_of(ty));
+                let ty = ty.map(|ty| dims::fix(ty, &program.dims));
+                Port::new(model.display(info.name).into_owned(), ty, default.is_none())
             })
             .collect();
         let outputs = graph
             .outputs
             .iter()
-            .map(|info| Port {
-                name: model.display(info.name).into_owned(),
-                ty: info.value.and_then(|value| program.inference.ty(value)).cloned(),
-                required: true,
+            .map(|info| {
+                let ty = info.value.and_then(|value| program.inference.ty(value)).cloned();
+                Port::new(model.display(info.name).into_owned(), ty, true)
             })
             .collect();
         Ok(Session {
@@ -159,6 +145,27 @@ impl Session {
     /// What a run is given, in the order of the model.
     pub fn inputs(&self) -> &[Port] {
         &self.inputs
+    }
+
+    /// The input of a name.
+    ///
+    /// # Errors
+    ///
+    /// A name that no input has; the message says which there are.
+    pub fn input(&self, name: &str) -> Result<(usize, &Port), InputError> {
+        let index = find(&self.inputs, 0, name).ok_or_else(|| self.door().unknown(name))?;
+        Ok((index, &self.inputs[index]))
+    }
+
+    /// The inputs that a run must be given, one per line, and the sizes that were fixed when the
+    /// session was made; for messages.
+    pub fn describe_inputs(&self) -> String {
+        self.door().wanted()
+    }
+
+    /// The check of what runs are given.
+    pub(crate) fn door(&self) -> Door<'_> {
+        Door { ports: &self.inputs, fixed: &self.program.dims }
     }
 
     /// What a run gives back, in the order of the model.

@@ -33,14 +33,14 @@ fn agree(session: &Session, inputs: &[(&str, Tensor)]) {
             .zip(&mut memory)
             .zip(&expected)
             .map(|((port, bytes), t)| {
-                (&*port.name, TensorViewMut::new(t.data_type(), t.dims(), bytes).unwrap())
+                (port.name(), TensorViewMut::new(t.data_type(), t.dims(), bytes).unwrap())
             })
             .collect();
         // In any order.
         outputs.reverse();
         session.run_into(&views, &mut outputs).unwrap();
         for ((bytes, tensor), port) in memory.iter_mut().zip(&expected).zip(session.outputs()) {
-            assert_eq!(bytes, tensor.bytes(), "{}", port.name);
+            assert_eq!(bytes, tensor.bytes(), "{}", port.name());
             bytes.fill(0x5a);
         }
     }
@@ -119,13 +119,16 @@ fn what_is_wanted_wrongly_is_refused() {
             rest = others;
         }
         match session.run_into(&[("x", x.view())], &mut wanted).unwrap_err() {
-            RunError::Input(what) => what,
+            RunError::Input(error) => error.to_string(),
             other => other.to_string(),
         }
     };
-    assert_eq!(says(&[("y", &[4, 2])]), "output 'y' is float[2, 4], but its memory is float[4, 2]");
-    assert_eq!(says(&[("w", &[1])]), "the model has no output 'w'; its outputs are 'y', 'z'");
-    assert_eq!(says(&[("y", &[2, 4]), ("y", &[2, 4])]), "output 'y' is wanted twice");
+    assert_eq!(
+        says(&[("y", &[4, 2])]),
+        "the output 'y' is float[2, 4], but its memory is float[4, 2]"
+    );
+    assert_eq!(says(&[("w", &[1])]), "the model has no output 'w'\nhelp: its outputs are 'y', 'z'");
+    assert_eq!(says(&[("y", &[2, 4]), ("y", &[2, 4])]), "the output 'y' is wanted twice");
     // The number of columns is known only now.
     let what = says(&[("z", &[2, 3])]);
     assert!(what.starts_with("output 'z': ") && what.contains("[2, 8]"), "{what}");

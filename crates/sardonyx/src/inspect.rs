@@ -8,7 +8,7 @@ use sardonyx_runtime::UnsupportedOperator;
 use sardonyx_tensor::DataType;
 
 use crate::model::Model;
-use crate::port::Port;
+use sardonyx_runtime::Port;
 
 /// An operator set that a model imports.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,10 +200,9 @@ impl Model {
         main.inputs
             .iter()
             .map(|input| {
-                let mut port = self.port(input);
                 let has_default = input.name.is_some_and(|name| defaults.contains(&name));
-                port.required = !has_default && !matches!(port.ty, Some(Type::Optional(_)));
-                port
+                let ty = input.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
+                self.port(input, !has_default && !matches!(ty, Some(Type::Optional(_))))
             })
             .collect()
     }
@@ -211,16 +210,14 @@ impl Model {
     /// Outputs of the main graph.
     pub fn outputs(&self) -> Vec<Port> {
         let outputs = self.graph.main_graph().map_or(&[][..], |main| &main.outputs);
-        outputs.iter().map(|output| self.port(output)).collect()
+        outputs.iter().map(|output| self.port(output, true)).collect()
     }
 
-    fn port(&self, info: &ValueInfo) -> Port {
-        Port {
-            name: self.graph.display(info.name).into_owned(),
-            ty: info.ty.as_ref().and_then(|ty| self.graph.type_of(ty)),
-            required: true,
-            doc: self.graph.display(info.doc_string).into_owned(),
-        }
+    fn port(&self, info: &ValueInfo, required: bool) -> Port {
+        let name = self.graph.display(info.name).into_owned();
+        let ty = info.ty.as_ref().and_then(|ty| self.graph.type_of(ty));
+        let doc = self.graph.display(info.doc_string).into_owned();
+        Port::new(name, ty, required).with_doc(doc)
     }
 
     /// Number of nodes in the main graph, its subgraphs, functions and training steps.

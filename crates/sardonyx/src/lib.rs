@@ -42,14 +42,12 @@ mod external;
 mod form;
 pub mod functions;
 pub mod infer;
-mod inputs;
 mod inspect;
 mod large_pages;
 mod mapping;
 mod model;
 mod open;
 mod outputs;
-mod port;
 mod positions;
 mod save;
 mod scan;
@@ -71,11 +69,10 @@ pub use large_pages::LargePages;
 pub use model::Model;
 pub use open::{Access, ExternalFiles, OpenOptions, io_reason};
 pub use outputs::Outputs;
-pub use port::Port;
 pub use sardonyx_passes::{Fusion, Shared, Upgrade};
 pub use sardonyx_runtime::{
-    CompileReport, OperandDetails, Optimization, Precision, RunDetails, StepDetails, StepEvent,
-    StepInfo, UnsupportedOperator,
+    CompileReport, OperandDetails, Optimization, Port, Precision, RunDetails, StepDetails,
+    StepEvent, StepInfo, UnsupportedOperator,
 };
 pub use save::{Layout, SaveOptions, SaveReport, SavedFile, Weights};
 pub use scan::{

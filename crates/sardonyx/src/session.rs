@@ -6,16 +6,15 @@ use sardonyx_model::Type;
 use sardonyx_passes::Fusion;
 use sardonyx_runtime as runtime;
 use sardonyx_runtime::{
-    CompileError, CompileReport, Optimization, Precision, RunDetails, RunError, StepEvent, StepInfo,
+    CompileError, CompileReport, InputError, Optimization, Port, Precision, RunDetails, RunError,
+    StepEvent, StepInfo,
 };
 use sardonyx_tensor::{TensorView, TensorViewMut, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::external::Watched;
-use crate::inputs::check_inputs;
 use crate::model::Model;
 use crate::outputs::Outputs;
-use crate::port::Port;
 
 /// A model made ready to run. Can be shared between threads; runs do not disturb each other.
 ///
@@ -35,10 +34,6 @@ use crate::port::Port;
 /// ```
 pub struct Session {
     session: runtime::Session,
-    inputs: Vec<Port>,
-    outputs: Vec<Port>,
-    /// Sizes that were fixed when it was made, for people; empty if there are none.
-    fixed: String,
 }
 
 /// Options of a session that is about to be made; see [`Session::builder`].
@@ -114,10 +109,7 @@ impl SessionBuilder<'_> {
         let external = Watched::new(&self.model.data);
         let session = runtime::Session::compile(&self.model.graph, &external, &self.options)
             .map_err(|error| compile_error(error, &external, self.model))?;
-        let (inputs, outputs) = (ports(session.inputs()), ports(session.outputs()));
-        let fixed = self.options.dims.iter();
-        let fixed: Vec<String> = fixed.map(|(name, size)| format!("{name} = {size}")).collect();
-        Ok(Session { session, inputs, outputs, fixed: fixed.join(", ") })
+        Ok(Session { session })
     }
 }
 
@@ -154,12 +146,27 @@ impl Session {
 
     /// What a run takes, in the model's order.
     pub fn inputs(&self) -> &[Port] {
-        &self.inputs
+        self.session.inputs()
+    }
+
+    /// The input of a name.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Input`] for a name that no input has; the help says which there are.
+    pub fn input(&self, name: &str) -> Result<&Port, Error> {
+        self.session.input(name).map(|(_, port)| port).map_err(input_error)
+    }
+
+    /// The inputs that a run must be given, one per line, and the sizes that were fixed when the
+    /// session was made; for messages.
+    pub fn describe_inputs(&self) -> String {
+        self.session.describe_inputs()
     }
 
     /// What a run gives back, in the model's order. Types may say more than the file does.
     pub fn outputs(&self) -> &[Port] {
-        &self.outputs
+        self.session.outputs()
     }
 
     /// How many threads a run uses, the calling one included.
@@ -247,9 +254,8 @@ impl Session {
         N: Into<String>,
         V: Into<Value>,
     {
-        let mut inputs: Vec<(String, Value)> =
+        let inputs: Vec<(String, Value)> =
             inputs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        check_inputs(&self.inputs, &mut inputs, &self.fixed)?;
         self.session.run_watched(inputs, watch).map(Outputs::new).map_err(run_error)
     }
 
@@ -293,13 +299,10 @@ impl Session {
         I: IntoIterator<Item = (N, Type)>,
         N: AsRef<str>,
     {
-        let mut types: Vec<Option<Type>> = self.inputs.iter().map(|_| None).collect();
+        let mut types: Vec<Option<Type>> = self.inputs().iter().map(|_| None).collect();
         for (name, ty) in inputs {
             let name = name.as_ref();
-            let index = self.inputs.iter().position(|port| port.name() == name);
-            let index = index.ok_or_else(|| {
-                Error::new(ErrorKind::Input, format!("the model has no input '{name}'"))
-            })?;
+            let (index, _) = self.session.input(name).map_err(input_error)?;
             types[index] = Some(ty);
         }
         self.session.details(&types).map_err(run_error)
@@ -321,21 +324,11 @@ impl fmt::Debug for Session {
         write!(
             f,
             "Session({} inputs, {} outputs, {} threads)",
-            self.inputs.len(),
-            self.outputs.len(),
+            self.inputs().len(),
+            self.outputs().len(),
             self.threads()
         )
     }
-}
-
-fn ports(ports: &[runtime::Port]) -> Vec<Port> {
-    let port = |port: &runtime::Port| Port {
-        name: port.name.clone(),
-        ty: port.ty.clone(),
-        required: port.required,
-        doc: String::new(),
-    };
-    ports.iter().map(port).collect()
 }
 
 /// How many findings an error message shows.
@@ -384,9 +377,17 @@ fn compile_error(error: CompileError, external: &Watched<'_>, model: &Model) -> 
     }
 }
 
+fn input_error(InputError { what, help }: InputError) -> Error {
+    let error = Error::new(ErrorKind::Input, what);
+    match help {
+        Some(help) => error.with_help(help),
+        None => error,
+    }
+}
+
 fn run_error(error: RunError) -> Error {
     match error {
-        RunError::Input(what) => Error::new(ErrorKind::Input, what),
+        RunError::Input(error) => input_error(error),
         RunError::Node { place, what } => Error::new(ErrorKind::Run, what).with_place(place),
         other => Error::new(ErrorKind::Run, other.to_string()).with_source(other),
     }

@@ -124,10 +124,10 @@ pub(crate) fn inputs(
     seed: u64,
 ) -> Vec<(String, Value)> {
     let mut numbers = Numbers::new(seed);
-    let ports = session.inputs().iter().filter(|port| port.required);
+    let ports = session.inputs().iter().filter(|port| port.is_required());
     ports
         .map(|port| {
-            let ty = port.ty.as_ref().unwrap();
+            let ty = port.ty().unwrap();
             let size = |dim: &sardonyx_model::Dim| match (dim.size(), dim.as_symbol()) {
                 (Some(size), _) => size,
                 (_, Some(name)) => {
@@ -164,7 +164,7 @@ pub(crate) fn inputs(
                     Tensor::from_codes(small, &dims[..], &codes)
                 }
             };
-            (port.name.clone(), tensor.unwrap().into())
+            (port.name().to_string(), tensor.unwrap().into())
         })
         .collect()
 }

@@ -1,0 +1,348 @@
+//! Inputs and outputs of a session, and whether what a run is given fits them. This is the only
+//! check of inputs; its messages are in the caller's terms.
+
+use std::fmt::{self, Write};
+
+use sardonyx_model::{Dim, Shape, Type};
+use sardonyx_proto::closest;
+use sardonyx_tensor::{Dims, Value, ValueType};
+use smallvec::SmallVec;
+
+use crate::dims::listed_sizes;
+use crate::error::InputError;
+use crate::run::{Given, Held};
+
+/// An input or output of a model: name, type, and whether it must be given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    name: String,
+    ty: Option<Type>,
+    required: bool,
+    doc: String,
+}
+
+impl Port {
+    /// An input or output.
+    pub fn new(name: String, ty: Option<Type>, required: bool) -> Port {
+        Port { name, ty, required, doc: String::new() }
+    }
+
+    /// The same with its documentation.
+    pub fn with_doc(self, doc: String) -> Port {
+        Port { doc, ..self }
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Declared type, with dims outermost first, such as `float[N, 3, 224, 224]`; `None` if the
+    /// model declares none, or one that this release does not know.
+    pub fn ty(&self) -> Option<&Type> {
+        self.ty.as_ref()
+    }
+
+    /// Whether a run must be given this input. An input with a default value (an initializer of the
+    /// same name) or of optional type may be left out. Always true for outputs.
+    pub fn is_required(&self) -> bool {
+        self.required
+    }
+
+    /// Documentation; mostly empty.
+    pub fn doc(&self) -> &str {
+        &self.doc
+    }
+}
+
+/// `name: type`
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.ty {
+            Some(ty) => write!(f, "{}: {ty}", self.name),
+            None => write!(f, "{}: unknown type", self.name),
+        }
+    }
+}
+
+/// The port of a name. Callers mostly give values in the order of the model: `turn` is looked at
+/// first.
+pub(crate) fn find(ports: &[Port], turn: usize, name: &str) -> Option<usize> {
+    match ports.get(turn) {
+        Some(port) if port.name == name => Some(turn),
+        _ => ports.iter().position(|port| port.name == name),
+    }
+}
+
+/// The inputs of a session, and the sizes that it fixed when it was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Door<'p> {
+    pub(crate) ports: &'p [Port],
+    pub(crate) fixed: &'p [(String, i64)],
+}
+
+impl<'p> Door<'p> {
+    /// Brings inputs into the order of the model and checks them against what it declares. A value
+    /// for an input of optional type may be given without the optional around it.
+    pub(crate) fn sort<'a, N: AsRef<str>>(
+        self,
+        inputs: impl Iterator<Item = (N, Held<'a>)>,
+    ) -> Result<Given<'a>, InputError> {
+        let mut given: Given<'a> = self.ports.iter().map(|_| Held::Nothing).collect();
+        for (turn, (name, value)) in inputs.enumerate() {
+            let name = name.as_ref();
+            let index = find(self.ports, turn, name).ok_or_else(|| self.unknown(name))?;
+            if !matches!(given[index], Held::Nothing) {
+                return Err(InputError::new(format!("the input '{name}' is given twice")));
+            }
+            given[index] = value;
+        }
+        let mut sizes = Sizes::new();
+        for (port, value) in self.ports.iter().zip(&mut given) {
+            let Some(ty) = port.ty() else { continue };
+            if matches!(value, Held::Nothing) {
+                continue;
+            }
+            if let Type::Optional(_) = ty {
+                wrap(value);
+            }
+            let fits = Taken::of(value).fits(ty, port, &mut sizes);
+            fits.map_err(|what| {
+                let what = format!("the input '{}' {what}", port.name);
+                InputError { what, help: Some(self.wanted()) }
+            })?;
+        }
+        self.demand_all(&given)?;
+        Ok(given)
+    }
+
+    /// Refuses a run without inputs that it needs, all of which the message names.
+    fn demand_all(self, given: &Given<'_>) -> Result<(), InputError> {
+        const SHOWN: usize = 5;
+        let all = self.ports.iter().zip(given);
+        let is_missing =
+            |(port, value): &(&Port, &Held<'_>)| port.required && matches!(value, Held::Nothing);
+        let missing: Vec<&str> = all.filter(is_missing).map(|(port, _)| port.name()).collect();
+        let what = match missing.len() {
+            0 => return Ok(()),
+            1 => format!("the input '{}' is missing", missing[0]),
+            n if n <= SHOWN => format!("the inputs '{}' are missing", missing.join("', '")),
+            n => {
+                let more = n - SHOWN;
+                format!(
+                    "the inputs '{}' and {more} more are missing",
+                    missing[..SHOWN].join("', '")
+                )
+            }
+        };
+        Err(InputError { what, help: Some(self.wanted()) })
+    }
+
+    /// The error for a name that no input has.
+    pub(crate) fn unknown(self, name: &str) -> InputError {
+        let help = match closest(name, self.ports.iter().map(Port::name)) {
+            Some(near) => format!("did you mean '{near}'?\n{}", self.wanted()),
+            None => self.wanted(),
+        };
+        InputError { what: format!("the model has no input '{name}'"), help: Some(help) }
+    }
+
+    /// What the model wants, one input per line.
+    pub(crate) fn wanted(self) -> String {
+        const SHOWN: usize = 12;
+        let required: Vec<&Port> = self.ports.iter().filter(|port| port.is_required()).collect();
+        let mut text = String::from(match required.len() {
+            0 => "the model needs no inputs",
+            _ => "the model wants",
+        });
+        for port in required.iter().take(SHOWN) {
+            let _ = write!(text, "\n  {port}");
+        }
+        if required.len() > SHOWN {
+            let _ = write!(text, "\n  … and {} more", required.len() - SHOWN);
+        }
+        if !self.fixed.is_empty() {
+            let _ = write!(text, "\nfixed when the session was made: {}", listed_sizes(self.fixed));
+        }
+        text
+    }
+}
+
+/// Puts a value into an optional, unless it is one.
+fn wrap(value: &mut Held<'_>) {
+    if let Held::Value(inner, bytes) = value
+        && !matches!(inner, Value::Optional(..))
+    {
+        let nothing = Value::none(inner.value_type());
+        *value = Held::Value(Value::some(std::mem::replace(inner, nothing)), *bytes);
+    }
+}
+
+/// Sizes that inputs have agreed on: a name, the size, and the input that had it first.
+type Sizes<'p> = SmallVec<[(&'p str, usize, &'p str); 8]>;
+
+/// What is given for an input, as far as types tell it.
+struct Taken {
+    ty: ValueType,
+    /// Of a tensor, sparse or not.
+    dims: Option<Dims>,
+}
+
+impl Taken {
+    fn of(value: &Held<'_>) -> Taken {
+        match value {
+            Held::Value(value, _) => {
+                let dims = match value {
+                    Value::Tensor(tensor) => Some(tensor.dims().into()),
+                    Value::Sparse(sparse) => Some(sparse.dims().into()),
+                    _ => None,
+                };
+                Taken { ty: value.value_type(), dims }
+            }
+            Held::Input(view) => {
+                Taken { ty: ValueType::Tensor(view.data_type()), dims: Some(view.dims().into()) }
+            }
+            Held::Nothing | Held::Output(_) => unreachable!("an input is a value or a view"),
+        }
+    }
+
+    /// What contradicts the declared type, or sizes that other inputs have; in words that follow
+    /// the input's name.
+    fn fits<'p>(
+        &self,
+        declared: &'p Type,
+        port: &'p Port,
+        sizes: &mut Sizes<'p>,
+    ) -> Result<(), String> {
+        if !same_kind(&self.ty, declared) {
+            return Err(match (&self.ty, declared) {
+                (ValueType::Tensor(elem), Type::Tensor(_)) => {
+                    format!("has elements of type {elem}, but the model wants {declared}")
+                }
+                _ => format!("is of type {}, but the model wants {declared}", self.ty),
+            });
+        }
+        match (&self.dims, declared.shape()) {
+            (Some(dims), Some(shape)) => dims_fit(dims, shape, declared, port, sizes),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a value's type is a declared one, dimensions aside.
+fn same_kind(found: &ValueType, wanted: &Type) -> bool {
+    match (found, wanted) {
+        (ValueType::Tensor(elem), Type::Tensor(wanted))
+        | (ValueType::Sparse(elem), Type::SparseTensor(wanted)) => {
+            wanted.elem.is_none_or(|wanted| wanted == *elem)
+        }
+        (ValueType::Sequence(found), Type::Sequence(wanted))
+        | (ValueType::Optional(found), Type::Optional(wanted)) => same_kind(found, wanted),
+        (ValueType::Map(key, found), Type::Map(wanted_key, wanted)) => {
+            key == wanted_key && same_kind(found, wanted)
+        }
+        _ => false,
+    }
+}
+
+/// Compares dimensions with those declared, and sizes that share a name with each other.
+fn dims_fit<'p>(
+    dims: &[usize],
+    shape: &'p Shape,
+    declared: &Type,
+    port: &'p Port,
+    sizes: &mut Sizes<'p>,
+) -> Result<(), String> {
+    if shape.len() != dims.len() {
+        return Err(format!(
+            "has {} dimensions, {dims:?}, but the model wants {}: {declared}",
+            dims.len(),
+            shape.len()
+        ));
+    }
+    for (axis, (size, wanted)) in dims.iter().zip(shape).enumerate() {
+        if let Dim::Known(wanted) = wanted
+            && usize::try_from(*wanted) != Ok(*size)
+        {
+            return Err(format!(
+                "has the shape {dims:?}, but the model wants {declared}: dimension {axis} is \
+                 {size}, not {wanted}"
+            ));
+        }
+        let Some(name) = wanted.as_symbol() else {
+            continue;
+        };
+        match sizes.iter().find(|(known, ..)| *known == name) {
+            None => sizes.push((name, *size, port.name())),
+            Some((_, before, by)) if before != size => {
+                return Err(format!(
+                    "has the shape {dims:?}, so {name} would be {size}, but {name} is {before} \
+                     for the input '{by}'"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use sardonyx_tensor::{DataType, Tensor};
+
+    use super::*;
+
+    fn port(name: &str, ty: Type) -> Port {
+        Port::new(name.to_string(), Some(ty), true)
+    }
+
+    fn check<'a>(
+        ports: &[Port],
+        fixed: &[(String, i64)],
+        inputs: &[(&str, Value)],
+    ) -> Result<Given<'a>, String> {
+        let inputs = inputs.iter().map(|(name, value)| (name, Held::Value(value.clone(), 0)));
+        Door { ports, fixed }.sort(inputs).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said_in_the_caller_s_terms() {
+        let n = Dim::symbol("N");
+        let ports = [
+            port("image", Type::tensor(DataType::Float, [n.clone(), 3i64.into()])),
+            port("mask", Type::tensor(DataType::Bool, [n])),
+        ];
+        let floats = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Float, dims).unwrap());
+        let bools = |dims: &[usize]| Value::from(Tensor::zeros(DataType::Bool, dims).unwrap());
+        assert!(check(&ports, &[], &[("mask", bools(&[2])), ("image", floats(&[2, 3]))]).is_ok());
+        let rows: [(&[(&str, Value)], &str); 8] = [
+            (&[("imgae", floats(&[2, 3]))], "did you mean 'image'?"),
+            (&[("mask", bools(&[2])), ("mask", bools(&[2]))], "the input 'mask' is given twice"),
+            (&[("mask", bools(&[2]))], "'image' is missing"),
+            (&[], "'image', 'mask' are missing"),
+            (
+                &[("image", bools(&[2, 3]))],
+                "elements of type bool, but the model wants float[N, 3]",
+            ),
+            (&[("image", floats(&[2]))], "has 1 dimensions, [2]"),
+            (&[("image", floats(&[2, 4]))], "dimension 1 is 4, not 3"),
+            (&[("image", floats(&[2, 3])), ("mask", bools(&[1]))], "N is 2 for the input 'image'"),
+        ];
+        let fixed = [("M".to_string(), 4)];
+        for (inputs, expected) in rows {
+            let error = check(&ports, &fixed, inputs).unwrap_err();
+            assert!(error.contains(expected), "{error}\nlacks {expected}");
+            let is_about_sizes = !expected.contains("twice");
+            assert_eq!(error.contains("fixed when the session was made: M = 4"), is_about_sizes);
+        }
+    }
+
+    #[test]
+    fn optional_inputs_are_wrapped() {
+        let ty = Type::Optional(Box::new(Type::unranked(DataType::Int64)));
+        let value = Value::from(Tensor::scalar(1i64));
+        let given = check(&[port("o", ty)], &[], &[("o", value)]).unwrap();
+        let [Held::Value(value, _)] = &given[..] else { panic!("{given:?}") };
+        assert_eq!(*value, Value::some(Tensor::scalar(1i64).into()));
+    }
+}
