@@ -15,7 +15,7 @@ use crate::gemm::buffer::with_scratch;
 use crate::gemm::{Epilogue, Lhs, MatRef, Rhs, gemm};
 use crate::number::Math;
 use crate::reduce::{Maximum, Sum, run};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// Queries of a block.
@@ -293,7 +293,7 @@ struct Tile<'a> {
     weights: &'a mut [f32],
 }
 
-impl Body for Tile<'_> {
+impl Loop for Tile<'_> {
     type Out = ();
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// Where a sum starts and whether an element is part of its own.
@@ -97,7 +97,7 @@ struct Columns<'a, T> {
     y: &'a Shared<'a, T>,
 }
 
-impl<T: Number> Body for Columns<'_, T> {
+impl<T: Number> Loop for Columns<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

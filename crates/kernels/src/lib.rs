@@ -15,6 +15,9 @@
 // All of that is kept behind safe functions that check sizes first.
 #![allow(unsafe_code)]
 
+#[macro_use]
+mod simd;
+
 mod isa;
 mod pool;
 

@@ -16,7 +16,7 @@ pub use rows::{Affine, Statistics, normalize_rows};
 
 use crate::elementwise::chunks::rows as in_rows;
 use crate::number::{Math, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// Folds the parameters of a batch normalisation: `scale = gamma / sqrt(variance + epsilon)` and
@@ -118,7 +118,7 @@ struct Plane<'a, T: Number> {
     y: &'a mut [T],
 }
 
-impl<T: Number> Body for Plane<'_, T> {
+impl<T: Number> Loop for Plane<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -145,7 +145,7 @@ struct Elements<'a, T: Number> {
     y: &'a mut [T],
 }
 
-impl<T: Number> Body for Elements<'_, T> {
+impl<T: Number> Loop for Elements<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

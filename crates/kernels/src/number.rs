@@ -12,7 +12,7 @@ use std::fmt::Debug;
 
 use half::{bf16, f16};
 
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 
 /// An element type.
 pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync + 'static {
@@ -41,7 +41,7 @@ pub trait Number: Copy + Default + PartialEq + PartialOrd + Debug + Send + Sync 
     /// three for f32, AVX2 and the target's own for other floats, the target's own for integers.
     /// Every copy is code to build and to load.
     #[doc(hidden)]
-    fn run<B: Body>(level: Level, body: B) -> B::Out;
+    fn run<B: Loop>(level: Level, body: B) -> B::Out;
 }
 
 /// A type that computes in itself: f32, f64 and the integers.
@@ -135,7 +135,7 @@ macro_rules! integers {
             #[inline(always)]
             fn from_f64(x: f64) -> $t { x as $t }
             #[inline(always)]
-            fn run<B: Body>(_: Level, body: B) -> B::Out { body.run::<false>() }
+            fn run<B: Loop>(_: Level, body: B) -> B::Out { body.run::<false>() }
         }
 
         impl Arith for $t {
@@ -229,7 +229,7 @@ macro_rules! wide_floats {
             #[inline(always)]
             fn from_f64(x: f64) -> $t { x as $t }
             #[inline(always)]
-            fn run<B: Body>(level: Level, body: B) -> B::Out { level.$run(body) }
+            fn run<B: Loop>(level: Level, body: B) -> B::Out { level.$run(body) }
         }
 
         impl Arith for $t {
@@ -312,7 +312,7 @@ macro_rules! narrow_floats {
             #[inline(always)]
             fn from_f64(x: f64) -> $t { $t::from_f64(x) }
             #[inline(always)]
-            fn run<B: Body>(level: Level, body: B) -> B::Out { level.run_avx2(body) }
+            fn run<B: Loop>(level: Level, body: B) -> B::Out { level.run_avx2(body) }
         }
     )* };
 }

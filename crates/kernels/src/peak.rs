@@ -6,6 +6,7 @@
 //! did; the clock is the caller's.
 
 use crate::Isa;
+use crate::simd::check_isa;
 
 /// Does multiply-adds of f32 in registers, `steps` rounds of independent chains, and returns how
 /// many operations that was; a multiplication and an addition count one each.
@@ -14,18 +15,19 @@ use crate::Isa;
 ///
 /// If this machine does not have `isa`.
 pub fn multiply_add(isa: Isa, steps: u32) -> u64 {
-    assert!(isa.is_available(), "{isa:?} on a machine without it");
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has AVX-512.
-        Isa::Avx512 => unsafe { x86::multiply_add_avx512(steps) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has AVX2 and FMA.
-        Isa::Avx2 => unsafe { x86::multiply_add_avx2(steps) },
-        #[cfg(target_arch = "x86_64")]
-        Isa::Portable => x86::multiply_add_sse2(steps),
-        #[cfg(not(target_arch = "x86_64"))]
-        _ => multiply_add_portable(steps),
+    check_isa(isa);
+    #[cfg(target_arch = "x86_64")]
+    let portable = x86::multiply_add_sse2;
+    #[cfg(not(target_arch = "x86_64"))]
+    let portable = multiply_add_portable;
+    // SAFETY: the machine has `isa`.
+    unsafe {
+        by_isa!(
+            isa,
+            x86::multiply_add_avx512(steps),
+            x86::multiply_add_avx2(steps),
+            portable(steps)
+        )
     }
 }
 
@@ -48,16 +50,9 @@ pub fn bf16_dot(steps: u32) -> Option<u64> {
 ///
 /// If this machine does not have `isa`.
 pub fn read(isa: Isa, data: &[u64]) -> u64 {
-    assert!(isa.is_available(), "{isa:?} on a machine without it");
-    match isa {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has AVX-512.
-        Isa::Avx512 => unsafe { x86::read_avx512(data) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the machine has AVX2.
-        Isa::Avx2 => unsafe { x86::read_avx2(data) },
-        _ => read_portable(data),
-    }
+    check_isa(isa);
+    // SAFETY: the machine has `isa`.
+    unsafe { by_isa!(isa, x86::read_avx512(data), x86::read_avx2(data), read_portable(data)) }
 }
 
 /// Multiplications and additions apart, in vectors as the compiler makes them.

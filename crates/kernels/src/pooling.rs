@@ -10,7 +10,7 @@ mod taps;
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Number};
 use crate::reduce::{Fold, Maximum, Sum, run_block};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 use taps::{TILE, Taps};
 
@@ -193,7 +193,7 @@ struct PooledRows<'a, T, F, G> {
     divisor: Option<Divisor>,
 }
 
-impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Body for PooledRows<'_, T, F, G> {
+impl<T: Number, F: Fold, G: Fn(T::Wide, usize) -> T> Loop for PooledRows<'_, T, F, G> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -18,7 +18,7 @@ pub(crate) use fold::{Fold, Maximum, Norm1, Squares, Sum, run, run_block};
 use crate::elementwise::chunks::fill;
 use crate::elementwise::{MAX_RANK, Walk};
 use crate::number::{Arith, Math, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 use fold::{Least, Product, Reduction};
 
@@ -144,7 +144,7 @@ struct LogSumExp<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: Number> Body for LogSumExp<'_, T> {
+impl<T: Number> Loop for LogSumExp<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -6,7 +6,7 @@
 
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Math, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// Which features are pairs, and how many of them turn.
@@ -95,7 +95,7 @@ struct Row<'a, T> {
     y: &'a mut [T],
 }
 
-impl<T: Number> Body for Row<'_, T> {
+impl<T: Number> Loop for Row<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -7,7 +7,7 @@
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Maximum, Sum, run};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// Which of the three.
@@ -99,7 +99,7 @@ struct Row<'a, T> {
     row: &'a mut [T],
 }
 
-impl<T: Number> Body for Row<'_, T> {
+impl<T: Number> Loop for Row<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -177,7 +177,7 @@ impl<T: Number> Columns<'_, T> {
     }
 }
 
-impl<T: Number> Body for Columns<'_, T> {
+impl<T: Number> Loop for Columns<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

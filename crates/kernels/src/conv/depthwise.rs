@@ -5,7 +5,7 @@ use super::Geometry;
 use super::patches::inside;
 use crate::Isa;
 use crate::gemm::TileEpilogue;
-use crate::gemm::simd::{Body, Simd, dispatch};
+use crate::simd::{Body, Simd, dispatch};
 
 /// One plane's work.
 pub(super) struct Plane<'a> {

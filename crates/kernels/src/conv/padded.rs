@@ -11,8 +11,8 @@ use std::ops::Range;
 use super::Geometry;
 use crate::gemm::PackSource;
 use crate::gemm::buffer::with_scratch;
-use crate::gemm::pack::SendPtr;
-use crate::gemm::simd::{Body, Simd, check_isa, dispatch, panel_width};
+use crate::gemm::pack::{SendPtr, panel_width};
+use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Isa, Pool};
 
 /// Most channels per group for which the copy is made whatever the stride.

@@ -6,12 +6,13 @@
 //! lands on its lane; masked-out lanes stay zero and are never read. Runs depend on the tap but not
 //! on the channel, so they are found once and used for all channels.
 
+use crate::gemm::pack::panel_width;
 use std::ops::Range;
 
 use super::Geometry;
 use crate::Isa;
 use crate::gemm::PackSource;
-use crate::gemm::simd::{Body, Simd, check_isa, dispatch, panel_width};
+use crate::simd::{Body, Simd, check_isa, dispatch};
 
 /// The patches of one image and group.
 pub(super) struct Patches<'a> {

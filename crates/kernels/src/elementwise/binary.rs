@@ -3,7 +3,7 @@
 use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
 use super::chunks::fill;
 use crate::number::{Arith, Math, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// An arithmetic operation on two elements.
@@ -324,17 +324,17 @@ macro_rules! no_simple_power {
 }
 
 #[inline(always)]
-fn all_levels(level: Level, body: impl Body<Out = ()>) {
+fn all_levels(level: Level, body: impl Loop<Out = ()>) {
     level.run(body);
 }
 
 #[inline(always)]
-fn two_levels(level: Level, body: impl Body<Out = ()>) {
+fn two_levels(level: Level, body: impl Loop<Out = ()>) {
     level.run_avx2(body);
 }
 
 #[inline(always)]
-fn one_level(_: Level, body: impl Body<Out = ()>) {
+fn one_level(_: Level, body: impl Loop<Out = ()>) {
     body.run::<false>();
 }
 
@@ -360,7 +360,7 @@ struct Both<'a, T, O> {
     out: &'a mut [T],
 }
 
-impl<T: Number, O: Map2<T::Wide>> Body for Both<'_, T, O> {
+impl<T: Number, O: Map2<T::Wide>> Loop for Both<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -377,7 +377,7 @@ struct ByRight<'a, T, O> {
     out: &'a mut [T],
 }
 
-impl<T: Number, O: Map2<T::Wide>> Body for ByRight<'_, T, O> {
+impl<T: Number, O: Map2<T::Wide>> Loop for ByRight<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -395,7 +395,7 @@ struct ByLeft<'a, T, O> {
     out: &'a mut [T],
 }
 
-impl<T: Number, O: Map2<T::Wide>> Body for ByLeft<'_, T, O> {
+impl<T: Number, O: Map2<T::Wide>> Loop for ByLeft<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -412,7 +412,7 @@ struct IntoLeft<'a, T, O> {
     b: &'a [T],
 }
 
-impl<T: Number, O: Map2<T::Wide>> Body for IntoLeft<'_, T, O> {
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoLeft<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -428,7 +428,7 @@ struct IntoLeftByRight<'a, T, O> {
     b: T,
 }
 
-impl<T: Number, O: Map2<T::Wide>> Body for IntoLeftByRight<'_, T, O> {
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoLeftByRight<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -445,7 +445,7 @@ struct IntoRight<'a, T, O> {
     b: &'a mut [T],
 }
 
-impl<T: Number, O: Map2<T::Wide>> Body for IntoRight<'_, T, O> {
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoRight<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -461,7 +461,7 @@ struct IntoRightByLeft<'a, T, O> {
     b: &'a mut [T],
 }
 
-impl<T: Number, O: Map2<T::Wide>> Body for IntoRightByLeft<'_, T, O> {
+impl<T: Number, O: Map2<T::Wide>> Loop for IntoRightByLeft<'_, T, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

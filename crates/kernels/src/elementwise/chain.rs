@@ -8,7 +8,7 @@ use super::binary::{Binary, BinaryElement, Side, part, part_in_place};
 use super::broadcast::{Walk, Way};
 use super::chunks::fill;
 use super::unary::{Clip, ClipInPlace, Unary, UnaryElement};
-use crate::vecmath::Level;
+use crate::simd::Level;
 use crate::{Isa, Pool};
 
 /// The most operations of a chain. Where their operands are is kept on the stack, and most memory

@@ -4,7 +4,7 @@
 use super::broadcast::{BLOCK, Operand, Way, gathered, row_of_two};
 use super::chunks::fill;
 use crate::number::{Arith as _, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// A comparison. All but `Equal` are false when an operand is NaN, and so is `Equal`.
@@ -271,7 +271,7 @@ struct Row<'a, T, O, F> {
     op: F,
 }
 
-impl<T: Copy, O: Copy, F: Test<T, O>> Body for Row<'_, T, O, F> {
+impl<T: Copy, O: Copy, F: Test<T, O>> Loop for Row<'_, T, O, F> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use super::chunks::fill;
 use crate::number::Number;
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// An element type of [`range`]: floats and signed integers.
@@ -88,7 +88,7 @@ struct Steps<'a, T> {
     y: &'a mut [T],
 }
 
-impl<T: Ranged> Body for Steps<'_, T> {
+impl<T: Ranged> Loop for Steps<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -7,7 +7,8 @@ use half::{bf16, f16};
 use super::chunks::fill;
 use super::operations::{self as op, Map, between};
 use crate::number::{Arith, Number};
-use crate::vecmath::{Body, Level, MAX_REDUCED, cos_reduced, sin_reduced};
+use crate::simd::{Level, Loop};
+use crate::vecmath::{MAX_REDUCED, cos_reduced, sin_reduced};
 use crate::{Isa, Pool};
 
 /// An operation on one element.
@@ -342,7 +343,7 @@ struct MapTo<'a, O> {
     y: &'a mut [f32],
 }
 
-impl<O: Map<f32>> Body for MapTo<'_, O> {
+impl<O: Map<f32>> Loop for MapTo<'_, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -357,7 +358,7 @@ struct MapInPlace<'a, O> {
     x: &'a mut [f32],
 }
 
-impl<O: Map<f32>> Body for MapInPlace<'_, O> {
+impl<O: Map<f32>> Loop for MapInPlace<'_, O> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -373,7 +374,7 @@ struct MapWide<'a, T, O, W> {
     wide: PhantomData<W>,
 }
 
-impl<T: Number<Wide = W>, O: Map<W>, W: crate::number::Math> Body for MapWide<'_, T, O, W> {
+impl<T: Number<Wide = W>, O: Map<W>, W: crate::number::Math> Loop for MapWide<'_, T, O, W> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -390,7 +391,7 @@ pub(super) struct Clip<'a, T> {
     pub(super) y: &'a mut [T],
 }
 
-impl<T: Number> Body for Clip<'_, T> {
+impl<T: Number> Loop for Clip<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -407,7 +408,7 @@ pub(super) struct ClipInPlace<'a, T> {
     pub(super) x: &'a mut [T],
 }
 
-impl<T: Number> Body for ClipInPlace<'_, T> {
+impl<T: Number> Loop for ClipInPlace<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::matrix::strided_len;
-use super::pack::{PackSource, SendPtr};
-use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
+use super::pack::{PackSource, SendPtr, panel_width};
 use super::{Bias, Epilogue, Lhs, MatRef, PackedB, Rhs, gemm, gemm_scratch};
+use crate::simd::{Body, Simd, check_isa, dispatch};
 use crate::{Isa, Pool};
 
 /// Matrices at regular distances: matrix (i0, i1, ...) starts at

@@ -11,8 +11,7 @@
 
 use super::buffer::with_scratch;
 use super::halves::Storage;
-use super::pack::{PackSource, Panels, SendPtr, each_chunk};
-use super::simd::panel_width;
+use super::pack::{PackSource, Panels, SendPtr, each_chunk, panel_width};
 use crate::Isa;
 use crate::pool::Pool;
 
@@ -122,8 +121,8 @@ pub(super) fn with_pairs<R>(
 pub(super) mod tiles {
     use std::arch::x86_64::*;
 
-    use crate::gemm::avx512::Avx512;
     use crate::gemm::tile::Mac;
+    use crate::simd::avx512::Avx512;
 
     pub(crate) struct Pairs;
 
@@ -140,29 +139,33 @@ pub(super) mod tiles {
         }
     }
 
-    /// See [`pairs_of`](super::pairs_of).
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2")]
-    pub(super) unsafe fn pairs_of_f16(from: *const u16, steps: usize, to: *mut f32) {
-        // SAFETY: the caller's machine has the instructions; the rest is its promise.
-        unsafe {
-            each_pair(from, steps, to, |first, second| {
-                let (first, second) = (_mm512_cvtph_ps(first), _mm512_cvtph_ps(second));
-                // Both types are 64 bytes without invalid values.
-                std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first))
-            });
+    enable!(
+        avx512_bf16,
+        /// See [`pairs_of`](super::pairs_of).
+        pub(super) unsafe fn pairs_of_f16(from: *const u16, steps: usize, to: *mut f32) {
+            // SAFETY: the caller's machine has the instructions; the rest is its promise.
+            unsafe {
+                each_pair(from, steps, to, |first, second| {
+                    let (first, second) = (_mm512_cvtph_ps(first), _mm512_cvtph_ps(second));
+                    // Both types are 64 bytes without invalid values.
+                    std::mem::transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first))
+                });
+            }
         }
-    }
+    );
 
-    /// See [`pairs_of`](super::pairs_of).
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2")]
-    pub(super) unsafe fn pairs_of_bf16(from: *const u16, steps: usize, to: *mut f32) {
-        // SAFETY: as above.
-        unsafe {
-            each_pair(from, steps, to, |first, second| {
-                _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second)
-            });
+    enable!(
+        avx512_bf16,
+        /// See [`pairs_of`](super::pairs_of).
+        pub(super) unsafe fn pairs_of_bf16(from: *const u16, steps: usize, to: *mut f32) {
+            // SAFETY: as above.
+            unsafe {
+                each_pair(from, steps, to, |first, second| {
+                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second)
+                });
+            }
         }
-    }
+    );
 
     /// `join` makes 16 bfloat16 of the first step and 16 of the second, one behind the other.
     #[inline(always)]
@@ -194,12 +197,7 @@ pub(super) mod tiles {
         }
     }
 
-    tile_table!(
-        Avx512,
-        Pairs,
-        [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma,bmi2")]],
-        1 2 3 4 5 6 7 8 9 10 11 12
-    );
+    tile_table!(PAIRS, Avx512, Pairs, avx512_bf16, 1 2 3 4 5 6 7 8 9 10 11 12);
 }
 
 #[cfg(test)]

@@ -14,12 +14,13 @@ use super::epilogue::TileEpilogue;
 use super::gemv::Gemv;
 use super::halves::{Storage, Widen};
 use super::matrix::MatRef;
-use super::pack::{PackSource, Panels, SendPtr, pack_all};
-use super::simd::{Body, Simd, dispatch, panel_width};
+use super::pack::{PackSource, Panels, SendPtr, pack_all, panel_width};
 use super::sizes::{FewRows, OperandKind, PacksB, Sizes};
+use super::tables::tiles;
 use super::tile::{Tile, TileTable};
 use crate::Isa;
 use crate::pool::{Pool, split_even};
+use crate::simd::{Body, Simd, dispatch};
 
 /// Most steps of a k block. A 32-float panel of 256 steps is 32 KB.
 const KC: usize = 256;
@@ -90,7 +91,7 @@ impl Product<'_> {
         match self.form {
             PanelForm::Right(storage) => tiles(self.isa, storage),
             #[cfg(target_arch = "x86_64")]
-            PanelForm::Pairs(..) => super::bf16::tiles::TILES,
+            PanelForm::Pairs(..) => super::bf16::tiles::PAIRS,
             #[cfg(not(target_arch = "x86_64"))]
             PanelForm::Pairs(..) => unreachable!("no machine but x86 multiplies pairs"),
         }
@@ -683,25 +684,5 @@ fn pool_run(pool: &Pool, threads: usize, parts: usize, body: impl Fn(usize) + Sy
         (0..parts).for_each(body);
     } else {
         pool.run(parts, body);
-    }
-}
-
-fn tiles(isa: Isa, storage: Storage) -> TileTable {
-    match (isa, storage) {
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Storage::F32) => super::avx512::TILES,
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Storage::F16) => super::avx512::f16_tiles::TILES,
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx512, Storage::Bf16) => super::avx512::bf16_tiles::TILES,
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, Storage::F32) => super::avx2::TILES,
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, Storage::F16) => super::avx2::f16_tiles::TILES,
-        #[cfg(target_arch = "x86_64")]
-        (Isa::Avx2, Storage::Bf16) => super::avx2::bf16_tiles::TILES,
-        (_, Storage::F32) => super::portable::TILES,
-        (_, Storage::F16) => super::portable::f16_tiles::TILES,
-        (_, Storage::Bf16) => super::portable::bf16_tiles::TILES,
     }
 }

@@ -4,9 +4,9 @@
 use std::marker::PhantomData;
 
 use super::matrix::MatRef;
-use super::simd::Simd;
 use crate::Isa;
 use crate::elementwise::operations::{self as op, Map};
+use crate::simd::Simd;
 
 /// The function applied last to each output. NaN stays NaN in all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -406,7 +406,7 @@ impl TileEpilogue {
 mod tests {
     use super::*;
     use crate::Isa;
-    use crate::gemm::simd::{Body, dispatch};
+    use crate::simd::{Body, dispatch};
 
     struct Apply<'a>(Activation, &'a [f32; 16], &'a mut [f32; 16]);
     impl Body for Apply<'_> {

@@ -13,9 +13,9 @@ use super::buffer::with_scratch;
 use super::epilogue::TileEpilogue;
 use super::matrix::MatRef;
 use super::pack::SendPtr;
-use super::simd::{Body, Simd, dispatch};
 use crate::Isa;
 use crate::pool::{Pool, split_even};
+use crate::simd::{Body, Simd, dispatch};
 
 /// Most rows of the left operand.
 pub(super) const ROWS: usize = 4;

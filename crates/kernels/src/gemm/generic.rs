@@ -4,9 +4,9 @@
 //! Integers wrap.
 
 use super::matrix::{MatRef, strided_len};
-use super::simd::{Body, Simd, check_isa, dispatch};
 use crate::Isa;
 use crate::pool::{Pool, split_even};
+use crate::simd::{Body, Simd, check_isa, dispatch};
 
 /// A number type that products and sums can be taken in. Integers wrap around.
 pub trait Number: Copy + Send + Sync + PartialEq + std::fmt::Debug + 'static {

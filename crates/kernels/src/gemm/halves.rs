@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::buffer::with_scratch;
 use super::matrix::{MatRef, strided_len};
-use super::pack::{PackSource, Packed};
-use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
+use super::pack::{PackSource, Packed, panel_width};
 use super::tile::Mac;
 use crate::Isa;
 use crate::number::{bf16_to_f32, f16_to_f32};
+use crate::simd::{Body, Simd, check_isa, dispatch};
 
 /// The type in which elements lie in memory. Sums are floats, whichever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,9 +13,9 @@ use super::bf16;
 use super::buffer::AlignedBuf;
 use super::halves::{LeMatrix, Storage};
 use super::matrix::MatRef;
-use super::simd::{Body, Simd, check_isa, dispatch, panel_width};
 use crate::Isa;
 use crate::pool::Pool;
+use crate::simd::{Body, Simd, check_isa, dispatch};
 
 /// A matrix of `depth` steps (k) by `width` columns that can write itself into panels.
 ///
@@ -47,6 +47,15 @@ pub trait PackSource: Sync {
             let out = &mut out[i * stride..][..depth.len() * w];
             self.pack(isa, depth.clone(), start + i * w, out);
         }
+    }
+}
+
+/// Panel width of packed operands: two vectors.
+pub(crate) const fn panel_width(isa: Isa) -> usize {
+    match isa {
+        Isa::Avx512 => 32,
+        Isa::Avx2 => 16,
+        Isa::Portable => 8,
     }
 }
 

@@ -2,7 +2,7 @@
 //! scratch memory that takes.
 
 use super::gemv;
-use super::simd::panel_width;
+use super::pack::panel_width;
 use crate::{Isa, Pool};
 
 /// Below this many multiply-adds a product is one chunk: handing it out costs more than it saves.

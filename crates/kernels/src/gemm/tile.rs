@@ -10,8 +10,8 @@
 //! long sums small.
 
 use super::epilogue::{Activation, TileEpilogue};
-use super::simd::{Body, Simd, dispatch};
 use crate::Isa;
+use crate::simd::{Body, Simd, dispatch};
 
 /// One tile's work. Pointers are valid for the sizes given.
 #[derive(Clone, Copy, Debug)]
@@ -305,25 +305,28 @@ impl FinishRows<'_> {
     }
 }
 
-/// Defines `TILES`, the tile functions of one instruction set, for the row counts listed.
+/// Defines the tile functions of one instruction set, for the row counts listed.
 ///
-/// `tile_table!(Avx2, Floats, [#[target_feature(enable = "avx2,fma")]], 1 2)` becomes a function
-/// `tile::<R, V, UNIT>` with that attribute that calls [`tile_body`], and `static TILES` with its
-/// eight instances. A function cannot do that: the attribute takes a literal, and generic arguments
+/// `tile_table!(FLOATS, Avx2, Floats, avx2, 1 2)` becomes a function `tile::<R, V, UNIT>` with the
+/// instructions of `avx2` enabled that calls [`tile_body`], and `static FLOATS` with its eight
+/// instances. A function cannot do that: the attribute takes a literal, and generic arguments
 /// cannot be computed.
 macro_rules! tile_table {
-    ($simd:ty, $mac:ty, [$(#[$attr:meta])?], $($rows:literal)*) => {
-        $(#[$attr])?
-        unsafe fn tile<const R: usize, const V: usize, const UNIT: bool>(
-            t: &$crate::gemm::tile::Tile,
-        ) {
-            // SAFETY: the features are enabled here; the rest is the caller's promise.
-            unsafe { $crate::gemm::tile::tile_body::<$simd, $mac, R, V, UNIT>(t) }
-        }
-
-        pub(crate) static TILES: $crate::gemm::tile::TileTable = &[$([
-            [tile::<$rows, 1, false>, tile::<$rows, 1, true>],
-            [tile::<$rows, 2, false>, tile::<$rows, 2, true>],
-        ]),*];
+    ($name:ident, $simd:ty, $mac:ty, $set:ident, $($rows:literal)*) => {
+        pub(crate) static $name: $crate::gemm::tile::TileTable = {
+            enable!(
+                $set,
+                unsafe fn tile<const R: usize, const V: usize, const UNIT: bool>(
+                    t: &$crate::gemm::tile::Tile,
+                ) {
+                    // SAFETY: the instructions are enabled here; the rest is the caller's promise.
+                    unsafe { $crate::gemm::tile::tile_body::<$simd, $mac, R, V, UNIT>(t) }
+                }
+            );
+            &[$([
+                [tile::<$rows, 1, false>, tile::<$rows, 1, true>],
+                [tile::<$rows, 2, false>, tile::<$rows, 2, true>],
+            ]),*]
+        };
     };
 }

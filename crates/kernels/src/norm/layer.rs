@@ -5,10 +5,10 @@
 //! are two passes, since the difference of two large sums has no digits left.
 
 use crate::elementwise::chunks::{Shared, ranges};
-use crate::gemm::simd::{Body as SimdBody, Simd, dispatch};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Sum, run};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Body, Simd, dispatch};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// `y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias` for each row `s = x + residual`
@@ -165,7 +165,7 @@ macro_rules! through_real {
 
 through_real!(f64, half::f16, half::bf16);
 
-impl<T: Number> Body for Rows<'_, T> {
+impl<T: Number> Loop for Rows<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(mut self) {
@@ -229,7 +229,7 @@ impl<T: Number> Body for Rows<'_, T> {
 /// Rows of f32, in vectors.
 struct Single<'a>(Rows<'a, f32>);
 
-impl SimdBody for Single<'_> {
+impl Body for Single<'_> {
     type Out = ();
     #[inline(always)]
     unsafe fn run<S: Simd>(self) {
@@ -329,7 +329,7 @@ const BLOCK: usize = 32 * ACCUMULATORS * 16;
 ///
 /// # Safety
 ///
-/// As [`SimdBody::run`]; the pointers are valid for `n` elements, `residual` and `to` with `ADD`
+/// As [`Body::run`]; the pointers are valid for `n` elements, `residual` and `to` with `ADD`
 /// only.
 #[inline(always)]
 unsafe fn fold<S: Simd, const ADD: bool, const SQUARE: bool>(

@@ -3,7 +3,7 @@
 
 use crate::elementwise::chunks::rows;
 use crate::number::{Arith, Math, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// `y = x / (bias + alpha / size * squares)^beta`, where `squares` is the sum of squares over the
@@ -67,7 +67,7 @@ struct Row<'a, T: Number> {
 /// Positions worked on together.
 const TILE: usize = 256;
 
-impl<T: Number> Body for Row<'_, T> {
+impl<T: Number> Loop for Row<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

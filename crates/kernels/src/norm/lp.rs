@@ -3,7 +3,7 @@
 use crate::elementwise::chunks::{Shared, chunk_len, rows};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Norm1, Squares, run};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// Which norm.
@@ -82,7 +82,7 @@ struct Row<'a, T> {
     y: &'a mut [T],
 }
 
-impl<T: Number> Body for Row<'_, T> {
+impl<T: Number> Loop for Row<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {
@@ -111,7 +111,7 @@ struct Columns<'a, T> {
     y: &'a Shared<'a, T>,
 }
 
-impl<T: Number> Body for Columns<'_, T> {
+impl<T: Number> Loop for Columns<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -3,7 +3,7 @@
 use crate::elementwise::chunks::{Shared, ranges};
 use crate::number::{Arith, Math, Number};
 use crate::reduce::{Sum, run};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// What a row is normalised by.
@@ -118,7 +118,7 @@ struct Row<'a, T: Number> {
     y: &'a mut [T],
 }
 
-impl<T: Number> Body for Row<'_, T> {
+impl<T: Number> Loop for Row<'_, T> {
     type Out = (f64, f64);
     #[inline(always)]
     fn run<const FMA: bool>(self) -> (f64, f64) {

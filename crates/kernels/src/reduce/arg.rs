@@ -3,7 +3,7 @@
 use super::fold::{Fold, Least, Maximum, run};
 use crate::elementwise::chunks::fill;
 use crate::number::{Arith, Number};
-use crate::vecmath::{Body, Level};
+use crate::simd::{Level, Loop};
 use crate::{Isa, Pool};
 
 /// Which end to look for.
@@ -65,7 +65,7 @@ struct Positions<'a, T, F> {
 
 const COLUMNS: usize = 64;
 
-impl<T: Number, F: Fold> Body for Positions<'_, T, F> {
+impl<T: Number, F: Fold> Loop for Positions<'_, T, F> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

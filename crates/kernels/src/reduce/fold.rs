@@ -2,7 +2,7 @@
 
 use crate::elementwise::Walk;
 use crate::number::{Arith, Number};
-use crate::vecmath::Body;
+use crate::simd::Loop;
 
 /// A reduction that can be cut in pieces.
 pub(crate) trait Fold: Copy + Sync {
@@ -98,7 +98,7 @@ pub(crate) struct Reduction<'a, T, F, G> {
     pub(crate) finish: G,
 }
 
-impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Body for Reduction<'_, T, F, G> {
+impl<T: Number, F: Fold, G: Fn(<T::Wide as Arith>::Total) -> T> Loop for Reduction<'_, T, F, G> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

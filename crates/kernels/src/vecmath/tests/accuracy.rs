@@ -6,7 +6,8 @@
 use super::oracle::{self, CELU, ELU, HARD_SIGMOID, LEAKY, SELU, SHRINK, SWISH};
 use crate::elementwise::{Binary, BinaryElement, Unary, UnaryElement, binary, unary};
 use crate::number::Arith;
-use crate::vecmath::{Body, Level, single};
+use crate::simd::{Level, Loop};
+use crate::vecmath::single;
 use crate::{Isa, Pool};
 use std::f64::consts::FRAC_PI_2;
 
@@ -259,7 +260,7 @@ fn powers_are_within_the_documented_bounds() {
 
 struct Expm1<'a>(&'a [f32], &'a mut [f32]);
 
-impl Body for Expm1<'_> {
+impl Loop for Expm1<'_> {
     type Out = ();
     #[inline(always)]
     fn run<const FMA: bool>(self) {

@@ -1,11 +1,24 @@
-//! The small SIMD vocabulary the f32 kernels are written in, and how a kernel body gets compiled
-//! per instruction set.
+//! The SIMD vocabulary that kernels are written in, and how they get compiled per instruction set.
 //!
-//! A body is generic over [`Simd`], `inline(always)`, and runs inside one function that enables the
-//! instruction set ([`dispatch`]). All operations are unsafe because they may only run there.
+//! A kernel is a [`Body`] over vectors ([`Simd`]) or a [`Loop`] that the compiler vectorises. Both
+//! are generic, `inline(always)`, and run inside one function per instruction set that enables it:
+//! [`dispatch`] is the only place that chooses one. All operations of [`Simd`] are unsafe because
+//! they may only run there.
 //!
 //! Minimum and maximum have the semantics of x86: the *second* operand comes back when either is
 //! NaN or both are zero. `max(zero, x)` is thus a ReLU that keeps NaN.
+
+#[macro_use]
+mod features;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+mod dispatch;
+pub(crate) mod portable;
+
+pub(crate) use dispatch::{Body, Level, Loop, check_isa, dispatch};
 
 use crate::Isa;
 use crate::number::f32_to_bf16;
@@ -25,6 +38,8 @@ pub(crate) trait Simd: Copy + 'static {
     /// Lanes of a vector, at most 16.
     const LANES: usize;
 
+    /// Runs a loop that the compiler vectorises.
+    fn run_loop<L: Loop>(body: L) -> L::Out;
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
     unsafe fn store(p: *mut f32, v: Self::V);
@@ -68,47 +83,4 @@ pub(crate) trait Simd: Copy + 'static {
     /// Writes the transpose of the `LANES` x `LANES` block at `src` (rows `src_stride` apart) to
     /// `dst` (rows `dst_stride` apart).
     unsafe fn transpose(src: *const f32, src_stride: usize, dst: *mut f32, dst_stride: usize);
-}
-
-/// A kernel body to be run with some [`Simd`].
-pub(crate) trait Body {
-    type Out;
-    /// # Safety
-    ///
-    /// Must run inside a function that enables `S::ISA`, with whatever the implementing body asks
-    /// for beside that.
-    unsafe fn run<S: Simd>(self) -> Self::Out;
-}
-
-/// Runs `body` compiled for `isa`.
-///
-/// # Safety
-///
-/// The machine must have `isa`, and the body's own demands must hold.
-#[inline]
-pub(crate) unsafe fn dispatch<B: Body>(isa: Isa, body: B) -> B::Out {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => super::avx512::enter(body),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => super::avx2::enter(body),
-            _ => body.run::<super::portable::Portable>(),
-        }
-    }
-}
-
-/// Panel width of packed operands: two vectors.
-pub(crate) const fn panel_width(isa: Isa) -> usize {
-    match isa {
-        Isa::Avx512 => 32,
-        Isa::Avx2 => 16,
-        Isa::Portable => 8,
-    }
-}
-
-/// Panics unless this machine has `isa`; the gate of every safe entry point that takes one.
-pub(crate) fn check_isa(isa: Isa) {
-    assert!(isa.is_available(), "this machine has no {isa:?}");
 }

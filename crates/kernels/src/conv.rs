@@ -280,7 +280,7 @@ impl PackedConv {
         weights: *const f32,
         step: usize,
     ) -> Result<PackedConv, ConvError> {
-        crate::gemm::simd::check_isa(isa);
+        crate::simd::check_isa(isa);
         let geometry = Geometry::new(&params)?;
         let len = params.weights_len().ok_or(ConvError::TooLarge)?;
         let group_in = params.in_channels / params.groups;

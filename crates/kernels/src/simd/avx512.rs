@@ -1,20 +1,12 @@
-//! [`Simd`] on AVX-512: 16 lanes, 32 registers, tiles of up to 12 x 32 (24 accumulators, two
-//! vectors of one operand and one broadcast of the other; at 14 rows the compiler starts to spill).
+//! [`Simd`] on AVX-512: 16 lanes, 32 registers.
 
 use std::arch::x86_64::*;
 
-use super::simd::{Body, Simd};
+use super::{Loop, Simd};
 use crate::Isa;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx512;
-
-/// Runs `body` with AVX-512 enabled.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]
-pub(super) unsafe fn enter<B: Body>(body: B) -> B::Out {
-    // SAFETY: the features are enabled here; the rest is the caller's promise.
-    unsafe { body.run::<Avx512>() }
-}
 
 // The unsafe operations below are all intrinsics of AVX-512, or accesses to lanes the caller
 // vouches for.
@@ -23,6 +15,11 @@ impl Simd for Avx512 {
     type M = __mmask16;
     const ISA: Isa = Isa::Avx512;
     const LANES: usize = 16;
+
+    #[inline(always)]
+    fn run_loop<L: Loop>(body: L) -> L::Out {
+        body.run::<true>()
+    }
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m512 {
@@ -209,35 +206,4 @@ impl Simd for Avx512 {
             }
         }
     }
-}
-
-tile_table!(
-    Avx512,
-    crate::gemm::tile::Floats,
-    [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
-    1 2 3 4 5 6 7 8 9 10 11 12
-);
-
-/// Tiles with a wide operand of halves.
-pub(super) mod f16_tiles {
-    use super::Avx512;
-
-    tile_table!(
-        Avx512,
-        crate::gemm::halves::F16,
-        [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
-        1 2 3 4 5 6 7 8 9 10 11 12
-    );
-}
-
-/// Tiles with a wide operand of bfloat16.
-pub(super) mod bf16_tiles {
-    use super::Avx512;
-
-    tile_table!(
-        Avx512,
-        crate::gemm::halves::Bf16,
-        [#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi2")]],
-        1 2 3 4 5 6 7 8 9 10 11 12
-    );
 }

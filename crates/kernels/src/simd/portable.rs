@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::simd::Simd;
+use super::{Loop, Simd};
 use crate::Isa;
 use crate::number::{bf16_to_f32, f16_to_f32, f32_to_f16};
 
@@ -24,6 +24,11 @@ impl Simd for Portable {
     type M = usize;
     const ISA: Isa = Isa::Portable;
     const LANES: usize = 4;
+
+    #[inline(always)]
+    fn run_loop<L: Loop>(body: L) -> L::Out {
+        body.run::<false>()
+    }
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> F4 {
@@ -155,20 +160,4 @@ impl Simd for Portable {
             }
         }
     }
-}
-
-tile_table!(Portable, crate::gemm::tile::Floats, [], 1 2 3 4);
-
-/// Tiles with a wide operand of halves.
-pub(super) mod f16_tiles {
-    use super::Portable;
-
-    tile_table!(Portable, crate::gemm::halves::F16, [], 1 2 3 4);
-}
-
-/// Tiles with a wide operand of bfloat16.
-pub(super) mod bf16_tiles {
-    use super::Portable;
-
-    tile_table!(Portable, crate::gemm::halves::Bf16, [], 1 2 3 4);
 }

@@ -22,10 +22,6 @@
 #[macro_use]
 mod tile;
 
-#[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
 mod batch;
 mod bf16;
 mod blocked;
@@ -36,9 +32,8 @@ mod generic;
 mod halves;
 mod matrix;
 pub(crate) mod pack;
-mod portable;
-pub(crate) mod simd;
 mod sizes;
+mod tables;
 
 pub use batch::{BatchMat, BatchRhs, gemm_batch, gemm_batch_scratch};
 pub use epilogue::{Activation, Bias, Epilogue};
@@ -51,6 +46,7 @@ pub(crate) use blocked::{Operand, PanelForm, Product};
 pub(crate) use epilogue::TileEpilogue;
 pub(crate) use sizes::{OperandKind, Sizes};
 
+use crate::simd::check_isa;
 use crate::{Isa, Pool};
 use gemv::Gemv;
 use matrix::strided_len;
@@ -181,7 +177,7 @@ pub fn gemm(
     ldc: usize,
     epilogue: &Epilogue<'_>,
 ) {
-    simd::check_isa(isa);
+    check_isa(isa);
     let ((m, k), (depth, n)) = (a.size(), b.size());
     assert_eq!(k, depth, "depth of A and B");
     assert!(ldc >= n || m <= 1, "rows of C overlap: {ldc} < {n}");

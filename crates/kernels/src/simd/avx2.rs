@@ -1,19 +1,12 @@
-//! [`Simd`] on AVX2, FMA and F16C: 8 lanes, 16 registers, tiles of 6 x 16.
+//! [`Simd`] on AVX2, FMA and F16C: 8 lanes, 16 registers.
 
 use std::arch::x86_64::*;
 
-use super::simd::{Body, Simd};
+use super::{Loop, Simd};
 use crate::Isa;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2;
-
-/// Runs `body` with AVX2, FMA and F16C enabled.
-#[target_feature(enable = "avx2,fma,f16c")]
-pub(super) unsafe fn enter<B: Body>(body: B) -> B::Out {
-    // SAFETY: the features are enabled here; the rest is the caller's promise.
-    unsafe { body.run::<Avx2>() }
-}
 
 // The unsafe operations below are all intrinsics of AVX2, FMA or F16C, or accesses to lanes the
 // caller vouches for.
@@ -22,6 +15,11 @@ impl Simd for Avx2 {
     type M = usize;
     const ISA: Isa = Isa::Avx2;
     const LANES: usize = 8;
+
+    #[inline(always)]
+    fn run_loop<L: Loop>(body: L) -> L::Out {
+        body.run::<true>()
+    }
 
     #[inline(always)]
     unsafe fn splat(x: f32) -> __m256 {
@@ -197,35 +195,4 @@ unsafe fn mask_of(lanes: u32) -> __m256i {
         let all = _mm256_set1_epi32(lanes as i32);
         _mm256_cmpeq_epi32(_mm256_and_si256(all, bit), bit)
     }
-}
-
-tile_table!(
-    Avx2,
-    crate::gemm::tile::Floats,
-    [#[target_feature(enable = "avx2,fma,f16c")]],
-    1 2 3 4 5 6
-);
-
-/// Tiles with a wide operand of halves.
-pub(super) mod f16_tiles {
-    use super::Avx2;
-
-    tile_table!(
-        Avx2,
-        crate::gemm::halves::F16,
-        [#[target_feature(enable = "avx2,fma,f16c")]],
-        1 2 3 4 5 6
-    );
-}
-
-/// Tiles with a wide operand of bfloat16.
-pub(super) mod bf16_tiles {
-    use super::Avx2;
-
-    tile_table!(
-        Avx2,
-        crate::gemm::halves::Bf16,
-        [#[target_feature(enable = "avx2,fma,f16c")]],
-        1 2 3 4 5 6
-    );
 }
